@@ -1,0 +1,1 @@
+//! Kernels built from tensors, printed as PTX, run on a simulator or a CUDA device.

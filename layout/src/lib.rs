@@ -1,0 +1,1 @@
+//! The CuTe layout algebra as run-time values: sound, explained, fast.

@@ -1,0 +1,1 @@
+//! Threadblock swizzles, tile schedulers and software pipelines as plain functions.
