@@ -1,1 +1,20 @@
 //! The Colex book: every code block of every chapter is a test of this crate.
+//!
+//! `cargo test --doc -p colex-book` runs them; `cargo xtask book` makes the pages. `cargo xtask verify` refuses a chapter
+//! that is listed in `chapters/SUMMARY.md` and not here, and the reverse.
+
+macro_rules! chapters {
+    ($($name:ident = $path:literal;)*) => {
+        $(
+            #[doc = include_str!(concat!("../chapters/", $path))]
+            pub mod $name {}
+        )*
+    };
+}
+
+chapters! {
+    introduction = "introduction.md";
+}
+
+#[doc = include_str!("../../README.md")]
+pub mod readme {}

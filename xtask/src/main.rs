@@ -1,5 +1,54 @@
-//! `cargo xtask`: verify, book, golden, bench.
+//! `cargo xtask`: the tasks of the workspace, one file or folder each.
+//!
+//! Only `verify` starts other programs, so the binary does the rest of its work on a machine without Rust too.
 
-fn main() {
-    println!("usage: cargo xtask verify | book | golden | bench");
+mod book;
+mod figure;
+mod markdown;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The tasks of the Colex workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every check and print one line for each.
+    Verify {
+        /// Run the kernels on the GPU too; a machine without one is then a failure.
+        #[arg(long)]
+        gpu: bool,
+    },
+    /// Build the book, figures included, and say where it is.
+    Book {
+        /// Show it on this machine afterwards, until interrupted.
+        #[arg(long)]
+        serve: bool,
+        /// The port to serve on.
+        #[arg(long, default_value_t = 3000, requires = "serve")]
+        port: u16,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Verify { gpu } => verify::task(gpu),
+        Task::Book { serve, port } => book::task(serve.then_some(port)),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

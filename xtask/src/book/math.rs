@@ -1,0 +1,68 @@
+//! Formulas: LaTeX to MathML, which browsers draw without scripts or fonts of ours.
+
+use pulldown_latex::config::{DisplayMode, RenderConfig};
+use pulldown_latex::{Parser, Storage, push_mathml};
+
+use crate::markdown::Formula;
+
+/// The formula as a `<math>` element on one line, or what its LaTeX lacks.
+pub(super) fn mathml(formula: &Formula) -> Result<String, String> {
+    let storage = Storage::new();
+    if let Some(error) = Parser::new(&formula.latex, &storage).find_map(Result::err) {
+        return Err(format!(
+            "the formula `{}` is not LaTeX: {}",
+            formula.latex.trim(),
+            first_line(&error.to_string())
+        ));
+    }
+    let display_mode = if formula.is_display {
+        DisplayMode::Block
+    } else {
+        DisplayMode::Inline
+    };
+    let config = RenderConfig {
+        display_mode,
+        ..RenderConfig::default()
+    };
+    let mut mathml = String::new();
+    push_mathml(&mut mathml, Parser::new(&formula.latex, &storage), config)
+        .map_err(|error| error.to_string())?;
+    Ok(mathml.replace('\n', " "))
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formula(latex: &str) -> Formula {
+        Formula {
+            line: 1,
+            latex: latex.into(),
+            is_display: false,
+            range: 0..0,
+        }
+    }
+
+    #[test]
+    fn latex_becomes_one_math_element() {
+        let text = mathml(&formula(r"R(c) = A(B(c))")).expect("the formula is well formed");
+        assert!(
+            text.starts_with("<math") && text.ends_with("</math>"),
+            "{text}"
+        );
+        assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn a_broken_formula_is_named() {
+        let error = mathml(&formula(r"\frac{1")).expect_err("the brace is not closed");
+        assert!(
+            error.starts_with(r"the formula `\frac{1` is not LaTeX: "),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! `cargo xtask book`: the chapters, their figures and formulas, as pages that work offline.
+
+mod chapters;
+mod links;
+mod math;
+mod pages;
+mod preprocess;
+mod serve;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use mdbook_driver::MDBook;
+use mdbook_driver::builtin_preprocessors::LinkPreprocessor;
+
+use crate::markdown::{self, Fence};
+use crate::{figure, workspace};
+use chapters::Chapters;
+
+/// What a check of the book covered and found.
+pub(crate) struct Report {
+    /// The counts, as a phrase.
+    pub(crate) covered: String,
+    /// A sentence for each thing that is wrong, with its file and line.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// Builds the book and says where it is; with a port, serves it there.
+pub(crate) fn task(port: Option<u16>) -> Result<ExitCode> {
+    let root = workspace::root()?;
+    let built = build(&root)?;
+    if !built.complaints.is_empty() {
+        bail!("the book has mistakes:\n{}", built.complaints.join("\n"));
+    }
+    println!("{}", built.covered);
+    println!(
+        "the book is at {}",
+        folder(&root).join("index.html").display()
+    );
+    if let Some(port) = port {
+        serve::forever(&folder(&root), port)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the pages are built.
+fn folder(root: &Path) -> PathBuf {
+    root.join("book/build")
+}
+
+/// Builds the pages and checks what became of them.
+pub(crate) fn build(root: &Path) -> Result<Report> {
+    let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
+    book.with_preprocessor(preprocess::Drawn)
+        .with_preprocessor(LinkPreprocessor::new());
+    book.build()?;
+    pages::check(&folder(root))
+}
+
+/// Checks the chapters' text: the list of chapters, the code blocks, the figures, the formulas, the links.
+pub(crate) fn check(root: &Path) -> Result<Report> {
+    let chapters = Chapters::read(root)?;
+    let mut complaints = chapters.complaints();
+    let (mut blocks, mut figures, mut formulas) = (0, 0, 0);
+    for chapter in &chapters.files {
+        let path = chapters.folder.join(chapter);
+        let parts = markdown::parts(&workspace::read(&path)?);
+        let place = |line: usize| format!("{}:{line}", workspace::shown(root, &path));
+        for fence in &parts.fences {
+            complaints.extend(
+                fence_complaint(fence).map(|what| format!("{}: {what}", place(fence.line))),
+            );
+            blocks += usize::from(fence.is_rust());
+            figures += usize::from(fence.figure_kind().is_some());
+        }
+        for formula in &parts.formulas {
+            complaints.extend(
+                math::mathml(formula)
+                    .err()
+                    .map(|what| format!("{}: {what}", place(formula.line))),
+            );
+            formulas += 1;
+        }
+    }
+    let links = links::check(root, &chapters, &mut complaints)?;
+    let covered = format!(
+        "{} chapters: {blocks} code blocks, {figures} figures, {formulas} formulas; {links} links",
+        chapters.files.len()
+    );
+    Ok(Report {
+        covered,
+        complaints,
+    })
+}
+
+/// Why a chapter may not hold this block.
+fn fence_complaint(fence: &Fence) -> Option<String> {
+    match fence.figure_kind() {
+        Some(kind) => figure::draw(kind, &fence.body)
+            .err()
+            .map(|error| error.to_string()),
+        None => fence.complaint(),
+    }
+}
+
+/// How many Rust blocks the book's crate must run: those of the chapters and of the README.
+pub(crate) fn rust_blocks(root: &Path) -> Result<u64> {
+    let chapters = Chapters::read(root)?;
+    let mut blocks = 0;
+    for path in chapters.paths().chain([root.join("README.md")]) {
+        let fences = markdown::parts(&workspace::read(&path)?).fences;
+        blocks += fences.iter().filter(|fence| fence.is_rust()).count() as u64;
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,148 @@
+//! The built pages: how many there are, and that every link between them finds its page and its heading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Report;
+use crate::workspace;
+
+/// Checks the pages in `folder`.
+pub(super) fn check(folder: &Path) -> Result<Report> {
+    let mut pages = BTreeMap::new();
+    for path in workspace::files(folder, ".html")? {
+        let name = workspace::shown(folder, &path);
+        pages.insert(name, Page::of(&workspace::read(&path)?));
+    }
+    let mut complaints = Vec::new();
+    let (mut links, mut figures) = (0, 0);
+    for (name, page) in pages.iter().filter(|(name, _)| is_chapter(name)) {
+        figures += page.figures;
+        for link in &page.links {
+            links += 1;
+            if let Some(what) = complaint(folder, &pages, name, link) {
+                complaints.push(format!("page {name}: the link `{link}` {what}"));
+            }
+        }
+    }
+    let count = pages.keys().filter(|name| is_chapter(name)).count();
+    let bytes = size(folder)?;
+    let covered = format!(
+        "{count} pages, {figures} figures, {links} links, {:.1} MB",
+        bytes as f64 / 1e6
+    );
+    Ok(Report {
+        covered,
+        complaints,
+    })
+}
+
+/// What a page offers and asks for.
+struct Page {
+    headings: BTreeSet<String>,
+    links: Vec<String>,
+    figures: usize,
+}
+
+impl Page {
+    fn of(html: &str) -> Page {
+        let content = html
+            .split("<main>")
+            .nth(1)
+            .and_then(|rest| rest.split("</main>").next())
+            .unwrap_or("");
+        Page {
+            headings: attributes(html, " id=\"").map(str::to_string).collect(),
+            links: attributes(content, " href=\"")
+                .map(str::to_string)
+                .collect(),
+            figures: content.matches("<figure").count(),
+        }
+    }
+}
+
+/// The values of an attribute, in order.
+fn attributes<'a>(html: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    html.split(start)
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+}
+
+/// `print.html` repeats every chapter, and `404.html` and the table of contents belong to mdBook.
+fn is_chapter(name: &str) -> bool {
+    !["print.html", "404.html", "toc.html", "index.html"].contains(&name)
+}
+
+/// What is wrong with a link on the page `from`.
+fn complaint(
+    folder: &Path,
+    pages: &BTreeMap<String, Page>,
+    from: &str,
+    link: &str,
+) -> Option<&'static str> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+    let target = if file.is_empty() {
+        Path::new(from).to_path_buf()
+    } else {
+        Path::new(from).with_file_name(file)
+    };
+    let Some(page) = pages.get(&*target.to_string_lossy()) else {
+        return (!folder.join(&target).exists()).then_some("leads to no page");
+    };
+    (!heading.is_empty() && !page.headings.contains(heading))
+        .then_some("leads to no heading of its page")
+}
+
+fn size(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for path in workspace::files(folder, "")? {
+        bytes += fs::metadata(&path)
+            .with_context(|| format!("{} cannot be read", path.display()))?
+            .len();
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> BTreeMap<String, Page> {
+        let a = "<nav href=\"x\"><main><h1 id=\"law\">x</h1><a href=\"b.html#top\">b</a></main>";
+        let b = "<main><h1 id=\"top\">y</h1></main>";
+        [
+            ("a.html".to_string(), Page::of(a)),
+            ("b.html".to_string(), Page::of(b)),
+        ]
+        .into()
+    }
+
+    #[test]
+    fn only_the_content_is_searched_for_links() {
+        assert_eq!(pages()["a.html"].links, ["b.html#top"]);
+    }
+
+    #[test]
+    fn links_find_their_page_and_heading() {
+        let (pages, folder) = (pages(), Path::new("/nowhere"));
+        assert_eq!(complaint(folder, &pages, "a.html", "b.html#top"), None);
+        assert_eq!(complaint(folder, &pages, "a.html", "#law"), None);
+        assert_eq!(
+            complaint(folder, &pages, "a.html", "https://example.org"),
+            None
+        );
+        assert_eq!(
+            complaint(folder, &pages, "a.html", "c.html"),
+            Some("leads to no page")
+        );
+        assert_eq!(
+            complaint(folder, &pages, "a.html", "b.html#law"),
+            Some("leads to no heading of its page")
+        );
+    }
+}

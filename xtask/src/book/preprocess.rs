@@ -1,0 +1,86 @@
+//! The preprocessor: figures become SVG and formulas MathML before mdBook sees the chapter.
+
+use std::ops::Range;
+
+use mdbook_driver::book::{Book, BookItem};
+use mdbook_driver::errors::{Error, Result};
+use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
+
+use super::math;
+use crate::{figure, markdown};
+
+/// Draws every figure and every formula of the book; the first that cannot be drawn fails the build.
+pub(super) struct Drawn;
+
+impl Preprocessor for Drawn {
+    fn name(&self) -> &str {
+        "drawn"
+    }
+
+    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        let mut failed = None;
+        book.for_each_mut(|item| {
+            let BookItem::Chapter(chapter) = item else {
+                return;
+            };
+            match drawn(&chapter.content) {
+                Ok(content) => chapter.content = content,
+                Err((line, what)) => {
+                    let file = chapter
+                        .source_path
+                        .as_deref()
+                        .unwrap_or_else(|| chapter.name.as_ref());
+                    failed
+                        .get_or_insert(format!("book/chapters/{}:{line}: {what}", file.display()));
+                }
+            }
+        });
+        failed.map_or(Ok(book), |what| Err(Error::msg(what)))
+    }
+}
+
+/// `text` with its figures and formulas drawn, or the line and the reason of the first that cannot be.
+fn drawn(text: &str) -> std::result::Result<String, (usize, String)> {
+    let parts = markdown::parts(text);
+    let mut pieces: Vec<(Range<usize>, String)> = Vec::new();
+    for fence in parts.fences {
+        if let Some(kind) = fence.figure_kind() {
+            let svg =
+                figure::draw(kind, &fence.body).map_err(|error| (fence.line, error.to_string()))?;
+            pieces.push((fence.range.clone(), svg));
+        }
+    }
+    for formula in parts.formulas {
+        let mathml = math::mathml(&formula).map_err(|what| (formula.line, what))?;
+        pieces.push((formula.range, mathml));
+    }
+    pieces.sort_by_key(|(range, _)| range.start);
+    let mut text = text.to_string();
+    for (range, piece) in pieces.into_iter().rev() {
+        text.replace_range(range, &piece);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formulas_are_replaced_where_they_stand() {
+        let text = drawn("so $a$ and `$b$` and $c$.\n").expect("both formulas are well formed");
+        assert!(
+            text.starts_with("so <math") && text.contains("</math> and `$b$` and <math"),
+            "{text}"
+        );
+        assert!(text.ends_with("</math>.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_drawn_names_its_line() {
+        let (line, what) =
+            drawn("one\n\n```figure nonsense\n4:1\n```\n").expect_err("there is no such kind");
+        assert_eq!(line, 3);
+        assert!(what.contains("`nonsense`"), "{what}");
+    }
+}

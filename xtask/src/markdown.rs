@@ -1,0 +1,258 @@
+//! What a markdown file holds that can be wrong: code fences, links and formulas, each with its line.
+
+use std::ops::Range;
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+/// A code block.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fence {
+    /// The line of its opening fence, counted from 1.
+    pub(crate) line: usize,
+    /// What follows the opening backticks; nothing for an indented block.
+    pub(crate) info: Option<String>,
+    /// The text between the fences.
+    pub(crate) body: String,
+    /// The bytes of the file that the block takes.
+    pub(crate) range: Range<usize>,
+}
+
+/// A link or an image.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Link {
+    pub(crate) line: usize,
+    pub(crate) target: String,
+}
+
+/// A formula: `$..$` or, on its own, `$$..$$`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Formula {
+    pub(crate) line: usize,
+    pub(crate) latex: String,
+    pub(crate) is_display: bool,
+    pub(crate) range: Range<usize>,
+}
+
+/// The parts of one markdown file.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) fences: Vec<Fence>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) formulas: Vec<Formula>,
+}
+
+/// Takes `text` apart.
+pub(crate) fn parts(text: &str) -> Parts {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_MATH;
+    let mut parts = Parts::default();
+    let mut is_in_block = false;
+    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+        let line = line_of(text, range.start);
+        match event {
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let info = match kind {
+                    CodeBlockKind::Fenced(info) => Some(info.to_string()),
+                    CodeBlockKind::Indented => None,
+                };
+                parts.fences.push(Fence {
+                    line,
+                    info,
+                    body: String::new(),
+                    range,
+                });
+                is_in_block = true;
+            }
+            Event::End(TagEnd::CodeBlock) => is_in_block = false,
+            Event::Text(piece) if is_in_block => {
+                let fence = parts
+                    .fences
+                    .last_mut()
+                    .expect("a code block's text follows its start");
+                fence.body.push_str(&piece);
+            }
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                parts.links.push(Link {
+                    line,
+                    target: dest_url.to_string(),
+                });
+            }
+            Event::InlineMath(latex) => {
+                parts.formulas.push(Formula {
+                    line,
+                    latex: latex.to_string(),
+                    is_display: false,
+                    range,
+                });
+            }
+            Event::DisplayMath(latex) => {
+                parts.formulas.push(Formula {
+                    line,
+                    latex: latex.to_string(),
+                    is_display: true,
+                    range,
+                });
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// The line of byte `at`, counted from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text[..at].bytes().filter(|byte| *byte == b'\n').count()
+}
+
+impl Fence {
+    /// The words of the info string.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.info
+            .as_deref()
+            .unwrap_or("")
+            .split([' ', ',', '\t'])
+            .filter(|word| !word.is_empty())
+    }
+
+    /// The kind of drawing, if the block is a figure: the word after `figure`.
+    pub(crate) fn figure_kind(&self) -> Option<&str> {
+        let mut words = self.words();
+        (words.next()? == "figure").then(|| words.next().unwrap_or(""))
+    }
+
+    /// Whether rustdoc compiles the block.
+    pub(crate) fn is_rust(&self) -> bool {
+        self.words().next().is_none()
+            || self
+                .words()
+                .any(|word| word.eq_ignore_ascii_case("rust") || word == "rs")
+    }
+
+    /// Why the block is not one that the book may hold: a Rust block that does not run, or one that only looks like text.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        if self.info.is_none() {
+            return Some(
+                "an indented block is Rust to rustdoc: fence it and name its language".into(),
+            );
+        }
+        if self.words().next().is_none() {
+            return Some(
+                "a fence without a language is Rust to rustdoc: write ```rust or ```text".into(),
+            );
+        }
+        if !self.is_rust() {
+            return None;
+        }
+        if let Some(word) = self.words().find(|word| !runs(word)) {
+            return Some(format!(
+                "a Rust block marked `{word}` does not run as it is shown"
+            ));
+        }
+        self.body.contains("{{#").then(|| {
+            "a Rust block with an `{{#include}}` cannot run: rustdoc does not expand it".into()
+        })
+    }
+}
+
+/// Whether a block whose info string holds `word` still runs.
+fn runs(word: &str) -> bool {
+    let is_error_code = word.len() == 5
+        && word.starts_with('E')
+        && word[1..].bytes().all(|byte| byte.is_ascii_digit());
+    is_error_code || ["rust", "should_panic", "compile_fail", "standalone_crate"].contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn complaint(info: &str, body: &str) -> Option<String> {
+        let text = format!("# A chapter\n\n```{info}\n{body}\n```\n");
+        let mut fences = parts(&text).fences;
+        assert_eq!(fences.len(), 1, "{text}");
+        assert_eq!(fences[0].line, 3);
+        fences.remove(0).complaint()
+    }
+
+    #[test]
+    fn blocks_that_run_are_accepted() {
+        for info in [
+            "rust",
+            "rust,should_panic",
+            "rust,compile_fail,E0277",
+            "text",
+            "sh",
+            "figure layout",
+        ] {
+            assert_eq!(complaint(info, "x"), None, "{info}");
+        }
+    }
+
+    #[test]
+    fn rust_that_does_not_run_is_refused() {
+        for info in [
+            "rust,ignore",
+            "rust,no_run",
+            "rust ignore",
+            "Rust",
+            "rs",
+            "rust,editable",
+            "rust,ignore-x86",
+        ] {
+            assert!(complaint(info, "x").is_some(), "{info}");
+        }
+        assert_eq!(
+            complaint("rust,no_run", "x").as_deref(),
+            Some("a Rust block marked `no_run` does not run as it is shown")
+        );
+    }
+
+    #[test]
+    fn includes_are_refused_in_rust_only() {
+        assert!(complaint("rust", "{{#include ../a.rs}}").is_some());
+        assert_eq!(complaint("text", "{{#include ../a.ptx}}"), None);
+    }
+
+    #[test]
+    fn blocks_without_a_language_are_refused() {
+        assert!(complaint("", "x").is_some());
+        assert!(
+            parts("text\n\n    indented\n").fences[0]
+                .complaint()
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_fence_inside_a_quote_is_found() {
+        let fences = parts("> note\n>\n> ```rust,ignore\n> x\n> ```\n").fences;
+        assert_eq!((fences.len(), fences[0].line), (1, 3));
+        assert!(fences[0].complaint().is_some());
+    }
+
+    #[test]
+    fn links_and_formulas_have_their_lines() {
+        let parts = parts("a [b](c.md#d)\n\n![e](f.svg) and $g_1$\n\n$$h$$\n\n`$not$`\n");
+        let links: Vec<_> = parts
+            .links
+            .iter()
+            .map(|link| (link.line, link.target.as_str()))
+            .collect();
+        assert_eq!(links, [(1, "c.md#d"), (3, "f.svg")]);
+        let formulas: Vec<_> = parts
+            .formulas
+            .iter()
+            .map(|formula| (formula.line, formula.latex.as_str(), formula.is_display))
+            .collect();
+        assert_eq!(formulas, [(3, "g_1", false), (5, "h", true)]);
+    }
+
+    #[test]
+    fn a_figure_names_its_kind() {
+        let fences =
+            parts("```figure layout\n4:1\n```\n\n```figure\n4:1\n```\n\n```text\n```\n").fences;
+        let kinds: Vec<_> = fences.iter().map(Fence::figure_kind).collect();
+        assert_eq!(kinds, [Some("layout"), Some(""), None]);
+        assert_eq!(fences[0].body, "4:1\n");
+    }
+}

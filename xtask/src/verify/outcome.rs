@@ -1,0 +1,120 @@
+//! How a step ended, its line, and the count of all of them.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How a step ended. What was covered is a phrase with its counts: `17656 cases of 118 ops`.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// It ran and found nothing wrong.
+    Ok {
+        /// What was covered.
+        covered: String,
+    },
+    /// It found something, or could not run.
+    Failed {
+        /// What was covered.
+        covered: String,
+        /// What the tool said.
+        output: String,
+    },
+    /// It did not run, and why.
+    Skipped {
+        /// The reason.
+        why: String,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn ok(covered: impl Into<String>) -> Outcome {
+        Outcome::Ok {
+            covered: covered.into(),
+        }
+    }
+
+    pub(crate) fn failed(covered: impl Into<String>, output: impl Into<String>) -> Outcome {
+        Outcome::Failed {
+            covered: covered.into(),
+            output: output.into(),
+        }
+    }
+
+    pub(crate) fn skipped(why: impl Into<String>) -> Outcome {
+        Outcome::Skipped { why: why.into() }
+    }
+
+    /// The step's line: name, what was covered, seconds, verdict.
+    pub(crate) fn line(&self, name: &str, took: Duration) -> String {
+        let (covered, verdict) = match self {
+            Outcome::Ok { covered } => (covered.as_str(), "ok".to_string()),
+            Outcome::Failed { covered, .. } => (covered.as_str(), "FAILED".to_string()),
+            Outcome::Skipped { why } => ("nothing", format!("skipped: {why}")),
+        };
+        format!(
+            "{name:<20} {covered:<72} {:>6.1} s  {verdict}",
+            took.as_secs_f64()
+        )
+    }
+
+    /// Prints the line, and below it, indented, what a failing tool said.
+    pub(crate) fn print(&self, name: &str, took: Duration) {
+        println!("{}", self.line(name, took));
+        if let Outcome::Failed { output, .. } = self {
+            output.lines().for_each(|line| println!("    {line}"));
+        }
+    }
+}
+
+/// How many steps ended in which way.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Ok { .. } => self.passed += 1,
+            Outcome::Failed { .. } => self.failed += 1,
+            Outcome::Skipped { .. } => self.skipped += 1,
+        }
+    }
+}
+
+/// The closing line, which CI reads: `N passed, N failed, N skipped`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_counts_every_kind() {
+        let mut tally = Tally::default();
+        for outcome in [
+            Outcome::ok("a"),
+            Outcome::ok("b"),
+            Outcome::failed("c", "d"),
+            Outcome::skipped("e"),
+        ] {
+            tally.add(&outcome);
+        }
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_skipped_step_never_reads_as_passed() {
+        let line = Outcome::skipped("the tests failed first").line("snapshots", Duration::ZERO);
+        assert!(line.ends_with("skipped: the tests failed first"), "{line}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The steps of `verify`, in order.
+
+use anyhow::Result;
+
+use super::cargo::{self, Finished};
+use super::counts::{self, Counts};
+use super::outcome::Outcome;
+use super::progress::Progress;
+use super::{Run, Step, snapshots};
+use crate::{book, workspace};
+
+/// Every step of a plain run.
+pub(super) const ALL: &[Step] = &[
+    Step {
+        name: "format",
+        check: format,
+    },
+    Step {
+        name: "clippy",
+        check: clippy,
+    },
+    Step {
+        name: "rustdoc",
+        check: rustdoc,
+    },
+    Step {
+        name: "unit and law tests",
+        check: unit_and_law_tests,
+    },
+    Step {
+        name: "snapshots",
+        check: snapshots::check,
+    },
+    Step {
+        name: "doctests",
+        check: doctests,
+    },
+    Step {
+        name: "chapters",
+        check: chapters,
+    },
+    Step {
+        name: "book doctests",
+        check: book_doctests,
+    },
+    Step {
+        name: "book",
+        check: book_pages,
+    },
+];
+
+/// The step that `--gpu` adds.
+pub(super) const GPU: Step = Step {
+    name: "gpu",
+    check: gpu,
+};
+
+fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let files = workspace::files(&run.root, ".rs")?.len();
+    let done = cargo::run(
+        cargo::command(&run.root, &["fmt", "--all", "--check"]),
+        progress,
+    )?;
+    Ok(judged(&done, format!("{files} files")))
+}
+
+fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let arguments = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    Ok(judged(
+        &done,
+        format!(
+            "{} packages, {} targets and their tests",
+            run.packages.count, run.packages.targets
+        ),
+    ))
+}
+
+fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let arguments = [
+        "doc",
+        "--workspace",
+        "--exclude",
+        "colex-book",
+        "--exclude",
+        "xtask",
+        "--no-deps",
+        "--all-features",
+    ];
+    let mut command = cargo::command(&run.root, &arguments);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    let done = cargo::run(command, progress)?;
+    Ok(judged(
+        &done,
+        format!(
+            "{} library packages, warnings denied",
+            run.packages.count - 2
+        ),
+    ))
+}
+
+fn unit_and_law_tests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let arguments = [
+        "test",
+        "--workspace",
+        "--all-features",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--",
+        "--show-output",
+    ];
+    let mut command = cargo::command(&run.root, &arguments);
+    snapshots::watch(&mut command, run)?;
+    let done = cargo::run(command, progress)?;
+    let counts = Counts::read(&done.stdout);
+    let covered = format!(
+        "{} tests, among them {} laws over {} cases",
+        counts.passed,
+        counts.laws.len(),
+        counts.cases()
+    );
+    let outcome = tested(&done, &counts, covered);
+    run.tests_passed = matches!(outcome, Outcome::Ok { .. });
+    Ok(outcome)
+}
+
+fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let arguments = [
+        "test",
+        "--workspace",
+        "--exclude",
+        "colex-book",
+        "--exclude",
+        "xtask",
+        "--all-features",
+        "--doc",
+    ];
+    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    let counts = Counts::read(&done.stdout);
+    let covered = format!(
+        "{} examples in the documentation of the libraries",
+        counts.passed
+    );
+    Ok(tested(&done, &counts, covered))
+}
+
+fn chapters(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    let report = book::check(&run.root)?;
+    Ok(match report.complaints.is_empty() {
+        true => Outcome::ok(report.covered),
+        false => Outcome::failed(report.covered, report.complaints.join("\n")),
+    })
+}
+
+fn book_doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let written = book::rust_blocks(&run.root)?;
+    let arguments = ["test", "--package", "colex-book", "--doc"];
+    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    let counts = Counts::read(&done.stdout);
+    let covered = format!(
+        "{} code blocks of the chapters and the README",
+        counts.passed
+    );
+    if done.ok && counts.passed != written {
+        let why = format!(
+            "the chapters and the README hold {written} Rust blocks, but {} ran",
+            counts.passed
+        );
+        return Ok(Outcome::failed(covered, why));
+    }
+    Ok(tested(&done, &counts, covered))
+}
+
+fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    let built = book::build(&run.root)?;
+    Ok(match built.complaints.is_empty() {
+        true => Outcome::ok(built.covered),
+        false => Outcome::failed(built.covered, built.complaints.join("\n")),
+    })
+}
+
+fn gpu(_: &mut Run, _: &Progress) -> Result<Outcome> {
+    let why = "colex-gpu holds no kernels yet, so there is nothing to run on a device";
+    Ok(Outcome::failed("no kernels", why))
+}
+
+/// The outcome of a tool whose exit status says everything.
+fn judged(done: &Finished, covered: String) -> Outcome {
+    if done.ok {
+        Outcome::ok(covered)
+    } else {
+        Outcome::failed(covered, counts::without_noise(&done.all))
+    }
+}
+
+/// The outcome of `cargo test`: its exit status, and what its counts give away.
+fn tested(done: &Finished, counts: &Counts, covered: String) -> Outcome {
+    if !done.ok {
+        return Outcome::failed(covered, counts::without_noise(&done.all));
+    }
+    match counts.complaints().as_slice() {
+        [] => Outcome::ok(covered),
+        complaints => Outcome::failed(covered, complaints.join("\n")),
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the repository is, and which of its files a task looks at.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The repository's root: above this package when cargo runs the task, else above the current folder.
+pub(crate) fn root() -> Result<PathBuf> {
+    let start = match env::var_os("CARGO_MANIFEST_DIR") {
+        Some(package) => PathBuf::from(package),
+        None => env::current_dir().context("the current folder cannot be read")?,
+    };
+    match start.ancestors().find(|folder| is_root(folder)) {
+        Some(root) => Ok(root.to_path_buf()),
+        None => bail!("{} is not inside a Colex repository", start.display()),
+    }
+}
+
+fn is_root(folder: &Path) -> bool {
+    folder.join("Cargo.lock").is_file() && folder.join("book/book.toml").is_file()
+}
+
+/// Every file under `root` whose name ends in `suffix`, sorted; build outputs and hidden folders are left out.
+pub(crate) fn files(root: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder)
+            .with_context(|| format!("{} cannot be listed", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() && !is_left_out(&path) {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(suffix) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// `target` and `build` hold outputs; a hidden folder belongs to a tool.
+fn is_left_out(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    name == "target" || name == "build" || name.starts_with('.')
+}
+
+/// `path` as it is written in messages: relative to the repository.
+pub(crate) fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+/// The text of a file, or a sentence that names it.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
