@@ -1,1 +1,37 @@
-//! Threadblock swizzles, tile schedulers and software pipelines as plain functions.
+//! Threadblock swizzles, tile schedulers and software pipelines as plain functions over integers.
+//!
+//! A GPU computes a matrix product one output tile a block. This crate says which block computes which tile, when,
+//! and what that order costs in memory traffic:
+//!
+//! ```
+//! use colex_sched::{GemmCoord, ThreadblockSwizzle};
+//! let swizzle = ThreadblockSwizzle::Identity { width: 4 };
+//! let tiles = swizzle.tiled_shape(GemmCoord::new(1000, 900, 512), GemmCoord::new(128, 128, 32), 1)?;
+//! let grid = swizzle.grid_shape(tiles)?;
+//! assert_eq!((tiles.to_string(), grid.to_string()), ("(8,8,1)".into(), "(32,2,1)".into()));
+//! # Ok::<(), colex_sched::Error>(())
+//! ```
+//!
+//! Formulas are written once, over [`Int`]: a picture evaluates them with numbers, a kernel with [`Expr`].
+
+mod conv;
+mod coord;
+mod error;
+mod expr;
+pub mod formula;
+pub mod gemv;
+mod grouped;
+mod persistent;
+mod problem;
+mod raster;
+mod swizzle;
+
+pub use conv::{Conv, ConvAxis, ConvOperator, conv2d, conv3d};
+pub use coord::{BatchedGemmCoord, Dim3, GemmCoord, Tile};
+pub use error::Error;
+pub use expr::{Expr, Int, Op};
+pub use grouped::{GroupTile, Grouped};
+pub use persistent::{Persistent, RasterChoice, RasterOrder, clusters_exact};
+pub use problem::{k_tiles, split_k_range, tiled_shape};
+pub use raster::Raster;
+pub use swizzle::{ThreadblockSwizzle, tile_offset_disagreeing_with_grid};

@@ -1,0 +1,195 @@
+//! Coordinates: of a GEMM, of a batched GEMM, of a block in a grid, of an output tile.
+
+use crate::error::{Error, at_least, product};
+use std::fmt;
+
+/// Extents or offsets of a matrix product along m, n and k.
+///
+/// As a problem it counts elements, as a tiled shape it counts tiles, and `k` is then the number of splits
+/// (or batches). Source: `cutlass/gemm_coord.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GemmCoord {
+    /// Rows of A and C.
+    pub m: i64,
+    /// Columns of B and C.
+    pub n: i64,
+    /// Columns of A and rows of B; in tiles, the splits or batches.
+    pub k: i64,
+}
+
+impl GemmCoord {
+    /// The coordinate `(m, n, k)`.
+    pub const fn new(m: i64, n: i64, k: i64) -> Self {
+        GemmCoord { m, n, k }
+    }
+
+    /// Whether every component of `tile` lies in `0..self`.
+    pub fn contains(&self, tile: GemmCoord) -> bool {
+        (0..self.m).contains(&tile.m)
+            && (0..self.n).contains(&tile.n)
+            && (0..self.k).contains(&tile.k)
+    }
+
+    /// `m * n * k`: for a tiled shape, the blocks that do useful work.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] beyond 64 bits.
+    pub fn product(&self) -> Result<i64, Error> {
+        product("the number of tiles", &[self.m, self.n, self.k])
+    }
+
+    pub(crate) fn array(self) -> [i64; 3] {
+        [self.m, self.n, self.k]
+    }
+
+    pub(crate) fn positive(self, names: [&'static str; 3]) -> Result<Self, Error> {
+        for (name, value) in names.into_iter().zip(self.array()) {
+            at_least(name, value, 1)?;
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for GemmCoord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{},{})", self.m, self.n, self.k)
+    }
+}
+
+/// A GEMM coordinate with a batch. Source: `cutlass/gemm_coord.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchedGemmCoord {
+    /// Rows.
+    pub m: i64,
+    /// Columns.
+    pub n: i64,
+    /// Reduction.
+    pub k: i64,
+    /// Batch.
+    pub batch: i64,
+}
+
+impl BatchedGemmCoord {
+    /// The coordinate `(m, n, k, batch)`.
+    pub const fn new(m: i64, n: i64, k: i64, batch: i64) -> Self {
+        BatchedGemmCoord { m, n, k, batch }
+    }
+}
+
+impl fmt::Display for BatchedGemmCoord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{},{},{})", self.m, self.n, self.k, self.batch)
+    }
+}
+
+/// Three extents of a grid, or the index of a block in it; x runs fastest.
+#[doc(alias = "dim3")]
+#[doc(alias = "blockIdx")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dim3 {
+    /// Fastest.
+    pub x: i64,
+    /// Middle.
+    pub y: i64,
+    /// Slowest.
+    pub z: i64,
+}
+
+impl Dim3 {
+    /// The most blocks a CUDA device takes along x, y and z (CUDA C++ Programming Guide, table "Technical Specifications").
+    pub const LIMIT: Dim3 = Dim3::new(0x7fff_ffff, 0xffff, 0xffff);
+
+    /// The extents or index `(x, y, z)`.
+    pub const fn new(x: i64, y: i64, z: i64) -> Self {
+        Dim3 { x, y, z }
+    }
+
+    /// How many blocks the grid has.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] beyond 64 bits.
+    pub fn count(&self) -> Result<i64, Error> {
+        product("the number of blocks", &[self.x, self.y, self.z])
+    }
+
+    /// Whether `block` is one of the grid's.
+    pub fn contains(&self, block: Dim3) -> bool {
+        (0..self.x).contains(&block.x)
+            && (0..self.y).contains(&block.y)
+            && (0..self.z).contains(&block.z)
+    }
+
+    /// The block at place `slot` of the launch order, x fastest.
+    ///
+    /// ```
+    /// # use colex_sched::Dim3;
+    /// assert_eq!(Dim3::new(8, 2, 1).block(9), Some(Dim3::new(1, 1, 0)));
+    /// assert_eq!(Dim3::new(8, 2, 1).block(16), None);
+    /// ```
+    pub fn block(&self, slot: i64) -> Option<Dim3> {
+        if slot < 0 || self.x <= 0 || self.y <= 0 {
+            return None;
+        }
+        let (x, rest) = (slot % self.x, slot / self.x);
+        let block = Dim3::new(x, rest % self.y, rest / self.y);
+        self.contains(block).then_some(block)
+    }
+
+    /// The place of `block` in the launch order, x fastest. Inverse of [`Dim3::block`].
+    pub fn slot(&self, block: Dim3) -> Option<i64> {
+        self.contains(block)
+            .then_some(block.x + self.x * (block.y + self.y * block.z))
+    }
+
+    /// The grid itself if a device can launch it.
+    ///
+    /// # Errors
+    /// [`Error::GridLimit`] with the axis that is too long.
+    pub fn launchable(self) -> Result<Self, Error> {
+        let limit = Dim3::LIMIT;
+        for (axis, blocks, limit) in [
+            ('x', self.x, limit.x),
+            ('y', self.y, limit.y),
+            ('z', self.z, limit.z),
+        ] {
+            if blocks > limit {
+                return Err(Error::GridLimit {
+                    axis,
+                    blocks,
+                    limit,
+                });
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Dim3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{},{})", self.x, self.y, self.z)
+    }
+}
+
+/// An output tile: its row and column among the tiles, and its batch (or group).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tile {
+    /// Row of tiles.
+    pub m: i64,
+    /// Column of tiles.
+    pub n: i64,
+    /// Batch.
+    pub l: i64,
+}
+
+impl Tile {
+    /// The tile `(m, n, l)`.
+    pub const fn new(m: i64, n: i64, l: i64) -> Self {
+        Tile { m, n, l }
+    }
+}
+
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{},{})", self.m, self.n, self.l)
+    }
+}

@@ -1,0 +1,98 @@
+//! Every tile formula once, over [`Int`]: with `i64` for the host, with [`crate::Expr`] for a kernel.
+//!
+//! Coordinates are in tiles. The functions do not check bounds; the types that call them do.
+
+use crate::expr::Int;
+
+/// The tile `[m, n]` of block `(bx, by)` of an identity swizzle of `width` columns (S76).
+///
+/// CUTLASS writes it with shifts by `log_tile`; `width` is `1 << log_tile`.
+/// Source: `threadblock_swizzle.h`, `GemmIdentityThreadblockSwizzle::get_tile_offset(int)`.
+pub fn identity<T: Int>(bx: T, by: T, width: T) -> [T; 2] {
+    [bx.clone() / width.clone(), by * width.clone() + bx % width]
+}
+
+/// The block `[bx, by]` of tile `(m, n)` of an identity swizzle: the inverse of [`identity`].
+pub fn identity_block<T: Int>(m: T, n: T, width: T) -> [T; 2] {
+    [m * width.clone() + n.clone() % width.clone(), n / width]
+}
+
+/// The `[major, minor]` cluster of cluster number `id` along a serpentine of columns `width` clusters wide.
+///
+/// `major` is the axis the raster runs along, `blocks_major` its extent in clusters.
+/// Source: `sm90_tile_scheduler.hpp`, `get_work_idx_m_and_n`.
+pub fn sm90_cluster<T: Int>(id: T, blocks_major: T, width: T) -> [T; 2] {
+    let (offset, strip) = (id.clone() % width.clone(), id / width.clone());
+    [
+        strip.clone() % blocks_major.clone(),
+        strip / blocks_major * width + offset,
+    ]
+}
+
+/// The cluster number of cluster `(major, minor)`: the inverse of [`sm90_cluster`].
+pub fn sm90_cluster_id<T: Int>(major: T, minor: T, blocks_major: T, width: T) -> T {
+    let strip = minor.clone() / width.clone() * blocks_major + major;
+    strip * width.clone() + minor % width
+}
+
+/// The `[major, minor]` tile of place `i` when the raster runs along major in strips of `width` minor tiles,
+/// the last strip narrower: no place is wasted, whatever the extents.
+///
+/// This is the grouped raster of Triton's matmul tutorial and DeepGEMM.
+pub fn grouped<T: Int>(i: T, major: T, minor: T, width: T) -> [T; 2] {
+    let strip = i.clone() / (width.clone() * major.clone());
+    let first = strip.clone() * width.clone();
+    let wide = (minor - first.clone()).least(width.clone());
+    let inside = i - strip * width * major;
+    [inside.clone() / wide.clone(), first + inside % wide]
+}
+
+/// The place of tile `(a, b)` on the major and minor axis: the inverse of [`grouped`].
+pub fn grouped_place<T: Int>(a: T, b: T, major: T, minor: T, width: T) -> T {
+    let first = b.clone() / width.clone() * width.clone();
+    let wide = (minor - first.clone()).least(width);
+    first.clone() * major + a * wide + (b - first)
+}
+
+/// The point `[x, y]` at distance `d` along the Z-order (Morton) curve of a square of side `2^bits`.
+pub fn morton<T: Int>(d: T, bits: u32) -> [T; 2] {
+    let (mut x, mut y) = (T::from(0), T::from(0));
+    let mut rest = d;
+    for bit in 0..bits {
+        let weight = T::from(1 << bit);
+        x = x + rest.clone() % T::from(2) * weight.clone();
+        y = y + rest.clone() / T::from(2) % T::from(2) * weight;
+        rest = rest / T::from(4);
+    }
+    [x, y]
+}
+
+/// The point `[x, y]` at distance `d` along the Hilbert curve of a square of side `2^bits`, from `(0, 0)` to `(2^bits - 1, 0)`.
+///
+/// Neighbours on the curve are neighbours in the plane. Source: Hilbert 1891; the digit-by-digit form is folklore.
+pub fn hilbert<T: Int>(d: T, bits: u32) -> [T; 2] {
+    let (mut x, mut y) = (T::from(0), T::from(0));
+    let mut rest = d;
+    for bit in 0..bits {
+        let side = T::from(1 << bit);
+        let digit = rest.clone() % T::from(4);
+        let last = side.clone() - T::from(1);
+        // Quadrants in curve order: 0 transposed, 1 and 2 shifted, 3 transposed across the other diagonal.
+        let at = |d0: T, d1: T, d2: T, d3: T| {
+            let low = T::select_lt(digit.clone(), T::from(1), d0, d1);
+            let high = T::select_lt(digit.clone(), T::from(3), d2, d3);
+            T::select_lt(digit.clone(), T::from(2), low, high)
+        };
+        let right = side.clone() + x.clone();
+        let new_x = at(
+            y.clone(),
+            x.clone(),
+            right,
+            side.clone() + last.clone() - y.clone(),
+        );
+        let new_y = at(x.clone(), side.clone() + y.clone(), side + y, last - x);
+        (x, y) = (new_x, new_y);
+        rest = rest / T::from(4);
+    }
+    [x, y]
+}
