@@ -1,0 +1,170 @@
+//! The complement: the offsets that a layout skips.
+
+use alloc::format;
+
+use smallvec::SmallVec;
+
+use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::layout::LeafMode;
+use crate::{Error, Int, IntTuple, Layout, Stride};
+
+impl Layout {
+    /// The offsets that `self` skips below `target`, in increasing order: with `self` it covers `0..target`.
+    ///
+    /// A tuple `target` is divided mode by mode, as CuTe does, and may round up where its product would not.
+    ///
+    /// Laws `complement_ordered` (`c.at(i-1) < c.at(i)`), `complement_disjoint` (`c.at(i)` is not an offset of `self`
+    /// for `i > 0`), `complement_covers` (`size(c) * size(filter(self)) >= target`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when strides are negative or modes overlap or interleave, [`Error::StrideKind`],
+    /// [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let complement = |l: &str| Ok::<_, colex_layout::Error>(format!("{:#}", l.parse::<Layout>()?.complement(24)?));
+    /// assert_eq!(complement("4:1")?, "6:4");
+    /// assert_eq!(complement("4:2")?, "(2,3):(1,8)");
+    /// assert_eq!(complement("(2,2):(1,6)")?, "(3,2):(2,12)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `complement` in `cute/layout.hpp`.
+    pub fn complement(&self, target: impl Into<IntTuple>) -> Result<Self, Error> {
+        self.complement_in(&target.into())
+    }
+
+    /// The complement up to this layout's own reach, the cosize of its filtered form.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::complement`].
+    pub fn complement_in_cosize(&self) -> Result<Self, Error> {
+        let reach = self.filter().cosize_int()?;
+        self.complement_in(&IntTuple::leaf(reach))
+    }
+
+    fn complement_in(&self, target: &IntTuple) -> Result<Self, Error> {
+        if let Some(extent) = target.leaves().iter().find(|n| n.value() < 1) {
+            return Err(Error::Extent {
+                extent: extent.value(),
+                shape: target.text(),
+            });
+        }
+        let filtered = self.filter();
+        let modes = filtered.by_stride("complement")?;
+        if let [(leaf, d)] = modes[..]
+            && d.is(0)
+        {
+            debug_assert!(leaf.extent.is(1), "a filtered stride-0 layout is 1:0");
+            return Ok(layout_of(SmallVec::from_slice(&[LeafMode::new(
+                target.product()?,
+                Stride::constant(1),
+            )]))
+            .coalesce_unit());
+        }
+        let mut gaps = Flat::new();
+        let mut current = Int::Static(1);
+        for (leaf, d) in modes {
+            let gap = d.value() / current.value();
+            if gap < 1 {
+                return Err(self.overlap(d.value(), current.value()));
+            }
+            gaps.push(LeafMode::new(d.taint(current, gap), Stride::Int(current)));
+            current = d.times(leaf.extent)?;
+        }
+        let rest = target.ceil_div(&IntTuple::leaf(current))?.product()?;
+        gaps.push(LeafMode::new(rest, Stride::Int(current)));
+        Layout::checked(layout_of(coalesced(&gaps, Tail::Drop)).0)
+    }
+
+    /// `1:1` is `1:0` in normal form.
+    fn coalesce_unit(self) -> Self {
+        if self.size() == 1 {
+            self.coalesce()
+        } else {
+            self
+        }
+    }
+
+    /// The leaves with their integer strides, by increasing stride; negative strides are refused.
+    fn by_stride(&self, operation: &'static str) -> Result<SmallVec<[(LeafMode, Int); 12]>, Error> {
+        let mut modes = SmallVec::new();
+        for leaf in self.leaves() {
+            let d = self.int_stride(operation, leaf)?;
+            if d.value() < 0 {
+                return Err(Error::Operand {
+                    operation,
+                    operand: self.text(),
+                    why: format!("stride {d} is negative; only non-negative strides have one")
+                        .into(),
+                });
+            }
+            modes.push((*leaf, d));
+        }
+        modes.sort_by_key(|(_, d): &(LeafMode, Int)| d.value());
+        Ok(modes)
+    }
+
+    fn overlap(&self, stride: i64, reach: i64) -> Error {
+        let what = if self.is_injective() {
+            "interleave, though it is injective"
+        } else {
+            "overlap: it is not injective"
+        };
+        Error::Operand {
+            operation: "complement",
+            operand: self.text(),
+            why: format!("stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}")
+                .into(),
+        }
+    }
+
+    /// Whether different coordinates have different offsets, stride-0 modes of extent 1 aside.
+    ///
+    /// Decided from the strides where they nest, else by enumeration of the image.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert!("(2,2):(2,3)".parse::<Layout>()?.is_injective());
+    /// assert!(!"(4,2):(1,0)".parse::<Layout>()?.is_injective());
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_injective(&self) -> bool {
+        let flat = self.coalesce();
+        let mut modes: SmallVec<[(i64, i64); 12]> = SmallVec::new();
+        for leaf in flat.leaves() {
+            match leaf.stride {
+                Stride::Int(d) => modes.push((d.value(), leaf.size())),
+                d if d.is_zero() => modes.push((0, leaf.size())),
+                _ => return enumerate_injective(self),
+            }
+        }
+        if modes.iter().any(|(d, s)| *d == 0 && *s > 1) {
+            return false;
+        }
+        modes.sort_by_key(|(d, _)| d.unsigned_abs());
+        let mut reach = 0_i128;
+        let nested = modes.iter().all(|(d, s)| {
+            let d = i128::from(*d).abs();
+            let above = d > reach;
+            reach += d * (i128::from(*s) - 1);
+            above
+        });
+        nested || flat.size() == 1 || enumerate_injective(&flat)
+    }
+}
+
+fn enumerate_injective(layout: &Layout) -> bool {
+    let Ok(mut values) = layout.table() else {
+        return false;
+    };
+    values.sort_unstable();
+    values.windows(2).all(|w| w[0] != w[1])
+}

@@ -1,0 +1,252 @@
+//! Right and left inverses, the nullspace, and what two layouts have in common.
+
+use alloc::format;
+
+use smallvec::SmallVec;
+
+use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::int::{add, mul};
+use crate::layout::LeafMode;
+use crate::tuple::Tuple;
+use crate::{Error, Int, Layout, Stride};
+
+impl Layout {
+    /// The longest layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
+    ///
+    /// It finds the modes that continue one another from stride 1; a layout without stride 1 gives `1:0`.
+    ///
+    /// Law `right_inverse_at`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let rows: Layout = "(_4,_8):(_8,_1)".parse()?;
+    /// assert_eq!(rows.right_inverse()?.to_string(), "(_8,_4):(_4,_1)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `right_inverse` in `cute/layout.hpp`.
+    pub fn right_inverse(&self) -> Result<Self, Error> {
+        let mut result: Flat = SmallVec::from_slice(&[LeafMode::UNIT]);
+        let mut current = Int::Static(1);
+        for mode in self.sorted_modes("right_inverse")? {
+            if mode.stride.is(current.value()) {
+                result.push(LeafMode::new(mode.extent, Stride::Int(mode.before)));
+                current = mode.extent.times(mode.stride)?;
+            }
+        }
+        Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
+    }
+
+    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
+    ///
+    /// Where `self` is injective this is `l.at(self.at(i)) == i`.
+    ///
+    /// Law `left_inverse_at`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when a stride does not divide the next one, is negative, or when offsets carry into a
+    /// digit that the inverse cannot tell; [`Error::StrideKind`], [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let every_second: Layout = "4:2".parse()?;
+    /// assert_eq!(every_second.left_inverse()?, "(2,4):(0,1)".parse()?);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `left_inverse` in `cute/layout.hpp`.
+    pub fn left_inverse(&self) -> Result<Self, Error> {
+        let refuse = |why| Error::Operand {
+            operation: "left_inverse",
+            operand: self.text(),
+            why,
+        };
+        let modes = self.sorted_modes("left_inverse")?;
+        let last = *modes.last().expect("a coalesced layout has a mode");
+        let mut result = Flat::new();
+        let (mut size, mut before) = (Int::Static(1), Int::Static(0));
+        for mode in modes.iter().filter(|m| !m.stride.is(0)) {
+            let (d, n) = (mode.stride.value(), size.value());
+            if d < 0 {
+                return Err(refuse(format!("stride {d} is negative").into()));
+            }
+            if d % n != 0 {
+                return Err(refuse(
+                    format!("stride {d} is not a multiple of stride {n} below it").into(),
+                ));
+            }
+            result.push(LeafMode::new(
+                mode.stride.taint(size, d / n),
+                Stride::Int(before),
+            ));
+            (size, before) = (mode.stride, mode.before);
+        }
+        result.push(LeafMode::new(last.extent, Stride::Int(before)));
+        self.check_last_digit(&modes, last)
+            .map_err(|m| refuse(m.into()))?;
+        Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
+    }
+
+    /// Offsets beyond the largest stride's own modes must not need a digit that continues into another mode.
+    fn check_last_digit(&self, modes: &[Mode], last: Mode) -> Result<(), &'static str> {
+        let reach = modes.iter().try_fold(0, |sum, m| {
+            add(sum, mul(m.extent.value() - 1, m.stride.value())?)
+        });
+        let reach = reach.map_err(|_| "its offsets do not fit 64 bits")?;
+        let digit = if last.stride.is(0) {
+            0
+        } else {
+            reach / last.stride.value()
+        };
+        let is_last_mode = modes
+            .iter()
+            .all(|m| m.before.value() <= last.before.value());
+        if digit >= last.extent.value() && !is_last_mode {
+            return Err(
+                "its modes overlap, and their sums reach beyond the mode of the largest stride",
+            );
+        }
+        Ok(())
+    }
+
+    /// The coalesced modes by increasing stride, each with the index at which it starts.
+    fn sorted_modes(&self, operation: &'static str) -> Result<SmallVec<[Mode; 12]>, Error> {
+        let flat = coalesced(self.leaves(), Tail::Drop);
+        let mut modes: SmallVec<[Mode; 12]> = SmallVec::new();
+        let mut before = Int::Static(1);
+        for leaf in &flat {
+            let stride = self.int_stride(operation, leaf)?;
+            modes.push(Mode {
+                extent: leaf.extent,
+                stride,
+                before,
+            });
+            before = before.times(leaf.extent)?;
+        }
+        exchange_sort(&mut modes);
+        Ok(modes)
+    }
+
+    /// The indices at which the layout is 0 by its stride-0 modes: `self.at(n.at(i)) == 0`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let l: Layout = "(4,3,2):(1,0,4)".parse()?;
+    /// assert_eq!(l.nullspace()?.to_string(), "3:4");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn nullspace(&self) -> Result<Self, Error> {
+        let compact = Self::column_major(self.shape().flatten())?;
+        let zeros = compact
+            .leaves()
+            .iter()
+            .zip(self.leaves())
+            .filter(|(_, l)| l.stride.is_zero())
+            .map(|(c, _)| *c);
+        let zeros: Flat = zeros.collect();
+        match zeros[..] {
+            [] => Ok(Self(Tuple::leaf(LeafMode::UNIT))),
+            [leaf] => Ok(Self(Tuple::leaf(leaf))),
+            _ => Ok(Self(Tuple::flat(zeros))),
+        }
+    }
+
+    /// The longest layout that both undo: `self.at(r.at(i)) == i` and `other.at(r.at(i)) == i`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::right_inverse`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let (a, b): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(8,4):(1,16)".parse()?);
+    /// assert_eq!(a.max_common_layout(&b)?, "8:1".parse()?);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
+        let inverse = other.right_inverse()?;
+        let n = self.common_run(&inverse)?;
+        if n.is(1) {
+            return Ok(Self(Tuple::leaf(LeafMode::UNIT)));
+        }
+        inverse.composition(&Self::leaf(n, Stride::constant(1))?)
+    }
+
+    /// How many elements from the first on are contiguous in both: what one vector access may move.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::right_inverse`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let (a, b): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(8,4):(1,16)".parse()?);
+    /// assert_eq!(a.max_common_vector(&b)?, 8);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn max_common_vector(&self, other: &Self) -> Result<i64, Error> {
+        Ok(self.common_run(&other.right_inverse()?)?.value())
+    }
+
+    /// The largest `n` with `self.at(inverse.at(i)) == i` for all `i < n`, as the first mode of their composition.
+    fn common_run(&self, inverse: &Self) -> Result<Int, Error> {
+        match self.composition(inverse).map(|c| c.coalesce()) {
+            Ok(common) => {
+                let first = common.leaves()[0];
+                let contiguous = matches!(first.stride, Stride::Int(d) if d.is(1));
+                Ok(if contiguous {
+                    first.extent
+                } else {
+                    Int::Static(1)
+                })
+            }
+            // The composition may be refused for what comes after the run.
+            Err(Error::Composition(_)) => {
+                let mut n = 1;
+                while n < inverse.size() && self.at_unbounded(inverse.at(n)?)? == n {
+                    n += 1;
+                }
+                Ok(Int::Dynamic(n))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A coalesced mode: its extent and stride, and the size of the modes before it.
+#[derive(Clone, Copy)]
+struct Mode {
+    extent: Int,
+    stride: Int,
+    before: Int,
+}
+
+/// CuTe's sort by stride; where strides tie, its order decides which mode an inverse picks.
+fn exchange_sort(modes: &mut [Mode]) {
+    for i in 0..modes.len() {
+        for j in i + 1..modes.len() {
+            if modes[j].stride < modes[i].stride {
+                modes.swap(i, j);
+            }
+        }
+    }
+}

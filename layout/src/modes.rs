@@ -1,0 +1,167 @@
+//! The surgery of [`Tuple`] on layouts, where shape and stride move together.
+
+use core::ops::Range;
+
+use crate::layout::LeafMode;
+use crate::tuple::Leaf;
+use crate::{Error, Layout, Tuple};
+
+impl Layout {
+    /// The sub-layout that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when an index is beyond the rank at its level.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let a: Layout = "(4,(3,6)):(1,(4,12))".parse()?;
+    /// assert_eq!(a.get(&[1, 1])?.to_string(), "6:12");
+    /// assert_eq!(a.get(&[2]).unwrap_err().to_string(), "mode 2 of (4,(3,6)):(1,(4,12)), which has rank 2");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
+        self.0.get(path).map(Self)
+    }
+
+    /// The layout of the modes that `indices` name, in that order; always a tuple.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when an index is beyond the rank; [`Error::Overflow`] when repeated modes make it too large.
+    pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
+        self.0.select(indices).and_then(Self::checked)
+    }
+
+    /// The modes in `range`, always as a tuple.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
+        self.0.take(range).map(Self)
+    }
+
+    /// Groups the modes in `range` into one mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
+        self.0.group(range).map(Self)
+    }
+
+    /// All leaf modes in one flat layout; a single mode stays one.
+    #[must_use]
+    pub fn flatten(&self) -> Self {
+        Self(self.0.flatten())
+    }
+
+    /// The leaf modes, nested as `profile` is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the numbers of leaves differ, or when `self` is not flat.
+    pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
+        self.0.unflatten(profile).map(Self)
+    }
+
+    /// The layout over the same leaf modes in another nesting: CuTe's `with_shape` by the function, not the strides.
+    ///
+    /// The result is `self` composed with the compact layout of `shape`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when the sizes differ, [`Error::Composition`] when `shape` straddles modes of `self`.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let a: Layout = "32:2".parse()?;
+    /// assert_eq!(a.with_shape((4, (2, 4)))?.to_string(), "(4,(2,4)):(2,(8,16))");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn with_shape(&self, shape: impl Into<crate::IntTuple>) -> Result<Self, Error> {
+        self.composition(&Self::column_major(shape)?)
+    }
+
+    /// One more mode at the end; a single mode first becomes a tuple of one mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn append(&self, mode: &Self) -> Result<Self, Error> {
+        Self::checked(self.0.append(&mode.0))
+    }
+
+    /// One more mode at the front; a single mode first becomes a tuple of one mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn prepend(&self, mode: &Self) -> Result<Self, Error> {
+        Self::checked(self.0.prepend(&mode.0))
+    }
+
+    /// Copies of `mode` (CuTe's default is `1:0`) at the end, up to `rank` modes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+        self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
+    }
+
+    /// Copies of `mode` (CuTe's default is `1:0`) at the front, up to `rank` modes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+        self.0
+            .prepend_to_rank(rank, &mode.0)
+            .and_then(Self::checked)
+    }
+
+    /// The layout with mode `i` replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when `i` is beyond the rank; [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
+        self.0.replace(i, &mode.0).and_then(Self::checked)
+    }
+
+    /// The layout inside any number of one-mode parentheses.
+    #[must_use]
+    pub fn unwrap(&self) -> Self {
+        Self(self.0.unwrap())
+    }
+
+    /// Exchanges the two outer levels: `((a,b),(x,y))` becomes `((a,x),(b,y))`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the modes differ in rank, or some are tuples and some single modes.
+    pub fn zip(&self) -> Result<Self, Error> {
+        self.0.zip().map(Self)
+    }
+
+    /// Regroups two layouts mode by mode: `((a0,b0),(a1,b1),..)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the ranks differ; [`Error::MixedStrides`], [`Error::Overflow`].
+    pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
+        self.0.zip_with(&other.0).and_then(Self::checked)
+    }
+
+    /// A layout of one step, `_1:_0`.
+    #[must_use]
+    pub fn unit() -> Self {
+        Self(Tuple::leaf(LeafMode::UNIT))
+    }
+}

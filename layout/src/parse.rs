@@ -1,0 +1,283 @@
+//! Reading CuTe's notation.
+
+use core::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::tuple::{Builder, Tuple};
+use crate::{Basis, Error, Int, IntTuple, Layout, Stride, Tiler};
+
+/// The deepest nesting of parentheses that is read.
+const MAX_DEPTH: usize = 64;
+
+/// A position in a text.
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let mut cursor = Self { text, at: 0 };
+        cursor.skip_space();
+        cursor
+    }
+
+    fn skip_space(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Takes `token` (and the space after it) if it comes next.
+    pub(crate) fn eat(&mut self, token: &str) -> bool {
+        let found = self.text[self.at..].starts_with(token);
+        if found {
+            self.at += token.len();
+            self.skip_space();
+        }
+        found
+    }
+
+    pub(crate) fn expect(&mut self, token: &str, expected: &'static str) -> Result<(), Error> {
+        if self.eat(token) {
+            Ok(())
+        } else {
+            Err(self.error(expected))
+        }
+    }
+
+    pub(crate) fn error(&self, expected: &'static str) -> Error {
+        Error::Parse {
+            text: self.text.into(),
+            at: self.at,
+            expected,
+        }
+    }
+
+    pub(crate) fn end(&self) -> Result<(), Error> {
+        if self.at == self.text.len() {
+            Ok(())
+        } else {
+            Err(self.error("the end of the text"))
+        }
+    }
+
+    pub(crate) fn rewind(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// A decimal number with an optional minus sign.
+    pub(crate) fn number(&mut self) -> Result<i64, Error> {
+        let rest = &self.text[self.at..];
+        let sign = usize::from(rest.starts_with('-'));
+        let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            return Err(self.error("a number"));
+        }
+        let value = rest[..sign + digits]
+            .parse()
+            .map_err(|_| self.error("a number that fits 64 bits"))?;
+        self.at += sign + digits;
+        self.skip_space();
+        Ok(value)
+    }
+
+    pub(crate) fn int(&mut self) -> Result<Int, Error> {
+        let is_static = self.text[self.at..].starts_with('_');
+        self.at += usize::from(is_static);
+        let value = self.number()?;
+        Ok(if is_static {
+            Int::Static(value)
+        } else {
+            Int::Dynamic(value)
+        })
+    }
+
+    fn stride(&mut self) -> Result<Stride, Error> {
+        if self.eat("^") {
+            return Ok(Stride::Xor(self.int()?));
+        }
+        let start = self.at;
+        let value = self.int()?;
+        let mut path: SmallVec<[usize; 8]> = SmallVec::new();
+        while self.eat("@") {
+            path.push(usize::try_from(self.number()?).map_err(|_| self.error("a mode index"))?);
+        }
+        if path.is_empty() {
+            return Ok(Stride::Int(value));
+        }
+        path.reverse();
+        Basis::new(value, &path).map(Stride::Basis).map_err(|_| {
+            self.rewind(start);
+            self.error("a basis stride of at most 6 modes below 256")
+        })
+    }
+
+    /// A single value or nested parentheses of values.
+    pub(crate) fn tuple<T: Copy>(
+        &mut self,
+        mut leaf: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<Tuple<T>, Error> {
+        let mut b = Builder::new();
+        let mut open: SmallVec<[(usize, usize); 16]> = SmallVec::new();
+        loop {
+            if self.eat("(") {
+                if open.len() == MAX_DEPTH {
+                    return Err(self.error("at most 64 nested parentheses"));
+                }
+                open.push((b.open(), 0));
+                if self.peek() != Some(b')') {
+                    continue;
+                }
+            } else {
+                b.leaf(leaf(self)?);
+                count(&mut open);
+            }
+            loop {
+                let Some(&(at, rank)) = open.last() else {
+                    return Ok(b.finish());
+                };
+                if self.eat(",") {
+                    break;
+                }
+                self.expect(")", "',' or ')'")?;
+                open.pop();
+                b.close(at, rank);
+                count(&mut open);
+            }
+        }
+    }
+
+    pub(crate) fn int_tuple(&mut self) -> Result<IntTuple, Error> {
+        self.tuple(Self::int)
+    }
+
+    pub(crate) fn layout(&mut self) -> Result<Layout, Error> {
+        let shape = self.int_tuple()?;
+        self.expect(":", "':' and the stride")?;
+        self.layout_of(shape)
+    }
+
+    /// The rest of a layout after `shape:`.
+    fn layout_of(&mut self, shape: IntTuple) -> Result<Layout, Error> {
+        let stride = self.tuple(Self::stride)?;
+        Layout::new(shape, stride)
+    }
+
+    /// `_`, an integer, a layout, or parentheses (also `<..>`) of tilers.
+    pub(crate) fn tiler(&mut self, depth: usize) -> Result<Tiler, Error> {
+        if depth == MAX_DEPTH {
+            return Err(self.error("at most 64 nested parentheses"));
+        }
+        let start = self.at;
+        if let Some(end) = [("(", ")"), ("<", ">")]
+            .into_iter()
+            .find_map(|(a, b)| self.eat(a).then_some(b))
+        {
+            return self.tiler_group(start, end, depth);
+        }
+        if self.peek() == Some(b'_')
+            && !self.text[self.at + 1..].starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        {
+            self.eat("_");
+            return Ok(Tiler::All);
+        }
+        let shape = self.int()?;
+        if self.eat(":") {
+            self.layout_of(IntTuple::leaf(shape)).map(Tiler::Layout)
+        } else {
+            Ok(Tiler::Int(shape))
+        }
+    }
+
+    /// After an opening parenthesis: a shape if `:` follows its end, else the modes of a tiler.
+    fn tiler_group(&mut self, start: usize, end: &str, depth: usize) -> Result<Tiler, Error> {
+        let inside = self.at;
+        self.rewind(start);
+        if let Ok(shape) = self.int_tuple()
+            && self.eat(":")
+        {
+            return self.layout_of(shape).map(Tiler::Layout);
+        }
+        self.rewind(inside);
+        let mut modes = alloc::vec::Vec::new();
+        while !self.eat(end) {
+            if !modes.is_empty() {
+                self.expect(",", "',' or the closing parenthesis")?;
+            }
+            modes.push(self.tiler(depth + 1)?);
+        }
+        Ok(Tiler::Modes(modes))
+    }
+}
+
+/// One more mode in the innermost open tuple.
+fn count(open: &mut SmallVec<[(usize, usize); 16]>) {
+    if let Some((_, rank)) = open.last_mut() {
+        *rank += 1;
+    }
+}
+
+/// Reads the whole of `text` with `read`.
+pub(crate) fn whole<T>(
+    text: &str,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut cursor = Cursor::new(text);
+    let value = read(&mut cursor)?;
+    cursor.end()?;
+    Ok(value)
+}
+
+impl FromStr for Int {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.int())
+    }
+}
+
+impl FromStr for IntTuple {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.int_tuple())
+    }
+}
+
+impl FromStr for Stride {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.stride())
+    }
+}
+
+impl FromStr for Tuple<Stride> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.tuple(Cursor::stride))
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    /// Reads `shape:stride`; the position in an error is a byte of `text`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.layout())
+    }
+}
+
+impl FromStr for Tiler {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.tiler(0))
+    }
+}

@@ -1,0 +1,294 @@
+//! Taking tuples apart and putting them together: the same for shapes, coordinates and layouts.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::Error;
+use crate::tuple::{Builder, Leaf, Tuple, View};
+
+impl<T: Leaf> Tuple<T> {
+    pub(crate) fn text(&self) -> Box<str> {
+        T::text(self).into()
+    }
+
+    fn expect_view(&self, i: usize) -> Result<View<'_, T>, Error> {
+        self.view().mode(i).ok_or_else(|| Error::Mode {
+            mode: i,
+            rank: self.rank(),
+            of: self.text(),
+        })
+    }
+
+    /// The mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when an index is beyond the rank at its level.
+    pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
+        path.iter()
+            .try_fold(self.clone(), |t, &i| t.expect_view(i).map(View::to_tuple))
+    }
+
+    /// The tuple of the modes that `indices` name, in that order; always a tuple, also for one index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when an index is beyond the rank.
+    pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
+        let views = indices
+            .iter()
+            .map(|&i| self.expect_view(i))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::from_views(views))
+    }
+
+    /// The modes in `range`, always as a tuple.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
+        self.check_range("take", &range)?;
+        Ok(Self::from_views(
+            self.view().modes().skip(range.start).take(range.len()),
+        ))
+    }
+
+    /// Groups the modes in `range` into one mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
+        self.check_range("group", &range)?;
+        let mut b = Builder::new();
+        let outer = b.open();
+        let mut inner = 0;
+        for (i, mode) in self.view().modes().enumerate() {
+            if i == range.start {
+                inner = b.open();
+            }
+            b.push(mode);
+            if i + 1 == range.end {
+                b.close(inner, range.len());
+            }
+        }
+        b.close(outer, self.rank() - range.len() + 1);
+        Ok(b.finish())
+    }
+
+    fn check_range(&self, operation: &'static str, range: &Range<usize>) -> Result<(), Error> {
+        if range.start < range.end && range.end <= self.rank() {
+            return Ok(());
+        }
+        Err(Error::Range {
+            operation,
+            begin: range.start,
+            end: range.end,
+            of: self.text(),
+        })
+    }
+
+    /// All leaves in one flat tuple; a single value stays one.
+    #[must_use]
+    pub fn flatten(&self) -> Self {
+        if self.is_leaf() {
+            self.clone()
+        } else {
+            Self::flat(self.leaves().iter().copied())
+        }
+    }
+
+    /// The leaves, nested as `profile` is: the inverse of [`Tuple::flatten`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the numbers of leaves differ, or when `self` is not flat.
+    pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
+        if self.depth() > 1 || self.leaves().len() != profile.leaves().len() {
+            return Err(Error::Rank {
+                operation: "unflatten",
+                left: self.text(),
+                right: profile.text(),
+                needs: "a flat left operand with as many modes as the profile has leaves",
+            });
+        }
+        Ok(profile.with_leaves(self.leaves()))
+    }
+
+    /// One more mode at the end; a single value first becomes a tuple of one mode.
+    #[must_use]
+    pub fn append(&self, mode: &Self) -> Self {
+        Self::from_views(self.view().modes().chain([mode.view()]))
+    }
+
+    /// One more mode at the front; a single value first becomes a tuple of one mode.
+    #[must_use]
+    pub fn prepend(&self, mode: &Self) -> Self {
+        Self::from_views([mode.view()].into_iter().chain(self.view().modes()))
+    }
+
+    /// Copies of `mode` at the end, up to `rank` modes; unchanged when it has as many already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `self` has more than `rank` modes.
+    pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+        let missing = self.missing("append", rank)?;
+        if missing == 0 {
+            return Ok(self.clone());
+        }
+        Ok(Self::from_views(
+            self.view()
+                .modes()
+                .chain(core::iter::repeat_n(mode.view(), missing)),
+        ))
+    }
+
+    /// Copies of `mode` at the front, up to `rank` modes; unchanged when it has as many already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `self` has more than `rank` modes.
+    pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+        let missing = self.missing("prepend", rank)?;
+        if missing == 0 {
+            return Ok(self.clone());
+        }
+        Ok(Self::from_views(
+            core::iter::repeat_n(mode.view(), missing).chain(self.view().modes()),
+        ))
+    }
+
+    fn missing(&self, operation: &'static str, rank: usize) -> Result<usize, Error> {
+        rank.checked_sub(self.rank()).ok_or_else(|| Error::Operand {
+            operation,
+            operand: self.text(),
+            why: alloc::format!(
+                "it has {} modes, more than the {rank} asked for",
+                self.rank()
+            )
+            .into(),
+        })
+    }
+
+    /// The tuple with mode `i` replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when `i` is beyond the rank.
+    pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
+        self.expect_view(i)?;
+        if self.is_leaf() {
+            return Ok(mode.clone());
+        }
+        Ok(Self::from_views(
+            self.view()
+                .modes()
+                .enumerate()
+                .map(|(j, m)| if i == j { mode.view() } else { m }),
+        ))
+    }
+
+    /// The tuple without mode `i`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when `i` is beyond the rank.
+    pub fn remove(&self, i: usize) -> Result<Self, Error> {
+        self.expect_view(i)?;
+        Ok(Self::from_views(
+            self.view()
+                .modes()
+                .enumerate()
+                .filter(|&(j, _)| i != j)
+                .map(|(_, m)| m),
+        ))
+    }
+
+    /// The tuple with `mode` before mode `i`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when `i` is beyond the rank by more than one.
+    pub fn insert(&self, i: usize, mode: &Self) -> Result<Self, Error> {
+        if i > self.rank() {
+            return Err(Error::Mode {
+                mode: i,
+                rank: self.rank(),
+                of: self.text(),
+            });
+        }
+        let before = self.view().modes().take(i);
+        Ok(Self::from_views(
+            before
+                .chain([mode.view()])
+                .chain(self.view().modes().skip(i)),
+        ))
+    }
+
+    /// The value or tuple inside any number of one-mode parentheses: `((4))` becomes `4`.
+    #[must_use]
+    pub fn unwrap(&self) -> Self {
+        let mut view = self.view();
+        while !view.is_leaf() && view.rank() == 1 {
+            view = view.modes().next().expect("a tuple of rank 1 has a mode 0");
+        }
+        view.to_tuple()
+    }
+
+    /// The tuple of a single value; a tuple stays itself.
+    #[must_use]
+    pub fn wrap(&self) -> Self {
+        if self.is_leaf() {
+            Self::from_views([self.view()])
+        } else {
+            self.clone()
+        }
+    }
+
+    /// Exchanges the two outer levels: `((a,b),(x,y))` becomes `((a,x),(b,y))`.
+    ///
+    /// As in CuTe, a tuple whose first mode is a single value is wrapped once more, and a single value stays itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the modes differ in rank, or some are tuples and some single values.
+    pub fn zip(&self) -> Result<Self, Error> {
+        let Some(first) = self.view().modes().next() else {
+            return Ok(self.clone());
+        };
+        if self.is_leaf() {
+            return Ok(self.clone());
+        }
+        if first.is_leaf() {
+            return Ok(Self::from_views([self.view()]));
+        }
+        if self
+            .view()
+            .modes()
+            .any(|m| m.is_leaf() || m.rank() != first.rank())
+        {
+            return Err(Error::Rank {
+                operation: "zip",
+                left: first.to_tuple().text(),
+                right: self.text(),
+                needs: "modes that are tuples of one rank",
+            });
+        }
+        let column = |j| Self::from_views(self.view().modes().filter_map(move |m| m.mode(j)));
+        Ok(Self::concat(
+            &(0..first.rank()).map(column).collect::<Vec<_>>(),
+        ))
+    }
+
+    /// Regroups two tuples mode by mode: `((a0,b0),(a1,b1),..)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the ranks differ, or one is a single value and the other a tuple.
+    pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
+        Self::concat([self, other]).zip()
+    }
+}
