@@ -1,1 +1,58 @@
 //! Copy and MMA instructions, Volta to Hopper, as table rows with thread-value layouts.
+//!
+//! For any matrix-multiply instruction up to `sm_90a`: which thread holds which element, in which register, what to
+//! write in PTX, and what comes out.
+//!
+//! ```
+//! use colex_atom::{Arch, MmaSearch, Ty, mma};
+//!
+//! // By name, in any of CuTe's spellings ...
+//! let atom = mma("SM80_16x8x16_F32F16F16F32_TN")?;
+//! assert_eq!(atom.op()?.ptx, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
+//! assert_eq!(atom.traits().c.to_string(), "((_4,_8),(_2,_2)):((_32,_1),(_16,_8))");
+//!
+//! // ... or by what it does.
+//! let found = MmaSearch::default().on(Arch::Sm80).shape(16, 8, 16).types(Ty::F16, Ty::F16, Ty::F32).find();
+//! assert_eq!(found, [atom]);
+//! # Ok::<(), colex_atom::Error>(())
+//! ```
+//!
+//! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both, with the
+//! arithmetic ([`MmaAtom::execute`]) that host execution, the simulator and the hardware check share.
+
+mod arch;
+mod arith;
+mod error;
+mod fragment;
+mod mma;
+mod ptx;
+mod tv;
+mod ty;
+
+pub use arch::{Arch, PtxVersion};
+pub use arith::{Exactness, FloatFormat, Operand, Rounding, Value};
+pub use error::Error;
+pub use fragment::Fragment;
+pub use mma::{
+    Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaRow, MmaSearch, MmaTraits, RegClass, Registers,
+    Rule, mma_atoms, rows,
+};
+pub use ptx::{KernelBatch, MmaOperands, kernel_batches};
+pub use ty::{Class, Ty};
+
+/// The atom of that name, in any of CuTe's spellings.
+///
+/// ```
+/// assert_eq!(colex_atom::mma("SM90::GMMA::MMA_64x128x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>")?.mnk(), [64, 128, 16]);
+/// let error = colex_atom::mma("SM80_16x8x16_F32F16F16F32").unwrap_err();
+/// assert!(error.to_string().starts_with("no MMA operation is called `SM80_16x8x16_F32F16F16F32`; the nearest are SM80_16x8x16_F32F16F16F32_TN"));
+/// # Ok::<(), colex_atom::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::UnknownMma`] with the nearest names; [`Error::IllegalN`] if only N does not exist;
+/// [`Error::UnknownOption`] and [`Error::OptionRefused`] for template arguments.
+pub fn mma(name: &str) -> Result<MmaAtom, Error> {
+    name.parse()
+}

@@ -1,0 +1,229 @@
+//! One instruction on the host, from registers to registers.
+
+use super::Value;
+use crate::Error;
+use crate::fragment::Fragment;
+use crate::mma::MmaAtom;
+use crate::tv;
+use crate::ty::Ty;
+
+/// Where an operand is.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// In registers: one fragment per logical thread.
+    Registers(&'a [Fragment]),
+    /// In shared memory: the tile, `m + M*k` or `n + N*k`, as the descriptor's layout yields it.
+    Tile(&'a [Value]),
+}
+
+impl MmaAtom {
+    /// Executes the instruction: D in registers, one fragment per logical thread.
+    ///
+    /// `metadata` is one register per thread for a sparse A, else empty. Operands are gathered and D is scattered by
+    /// the thread-value layouts; between them stands [`multiply`](Self::multiply).
+    ///
+    /// ```
+    /// use colex_atom::{Fragment, Operand, Ty, Value, mma};
+    ///
+    /// let atom = mma("SM80_8x8x4_F64F64F64F64_TN")?;
+    /// let ones = |values| vec![Fragment::from_words(Ty::F64, values, &[0, 0x3ff0_0000, 0, 0x3ff0_0000]); 32];
+    /// let (a, b, c) = (ones(1), ones(1), ones(2));
+    /// let d = atom.execute(Operand::Registers(&a), Operand::Registers(&b), &c, &[])?;
+    /// assert_eq!(d[31].get(1), Value::Real(5.0));
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotExecutable`]; [`Error::Operand`] for operands in the wrong place or of the wrong size;
+    /// [`Error::Metadata`].
+    pub fn execute(
+        &self,
+        a: Operand<'_>,
+        b: Operand<'_>,
+        c: &[Fragment],
+        metadata: &[u32],
+    ) -> Result<Vec<Fragment>, Error> {
+        self.op()?;
+        let mut a = self.tile_a(a)?;
+        match self.rule().is_sparse() {
+            true => a = self.unpack(&a, metadata)?,
+            false => self.check_absent(metadata)?,
+        }
+        let b = self.tile_b(b)?;
+        let c = self.gather('C', c)?;
+        Ok(self.scatter(&self.multiply(&a, &b, &c)?))
+    }
+
+    /// The tile of an operand (`'A'`, `'B'` or `'C'`) that fragments hold; of a sparse A the kept elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] if there is not one fragment per thread, of the operand's type and size.
+    pub fn gather(&self, operand: char, fragments: &[Fragment]) -> Result<Vec<Value>, Error> {
+        let (layout, ty) = self.operand(operand);
+        let packing = if operand == 'A' {
+            self.rule().packing()
+        } else {
+            1
+        };
+        let (threads, values) = (tv::threads(layout), tv::values(layout) / packing);
+        let fits = |f: &Fragment| f.ty() == ty && f.len() == values;
+        if fragments.len() != threads || !fragments.iter().all(fits) {
+            return Err(self.wrong_fragments(operand, threads, values, fragments));
+        }
+        let m = self.mnk()[0] as usize;
+        let table = tv::table(layout);
+        let mut tile =
+            vec![Value::zero(ty); table.iter().max().map_or(0, |last| last + 1) / packing];
+        for value in 0..values {
+            for (thread, fragment) in fragments.iter().enumerate() {
+                let at = table[thread + threads * value * packing];
+                let at = if packing == 1 {
+                    at
+                } else {
+                    at % m + m * (at / m / packing)
+                };
+                tile[at] = fragment.get(value);
+            }
+        }
+        Ok(tile)
+    }
+
+    /// The fragments of C (and D) that hold a tile.
+    pub fn scatter(&self, tile: &[Value]) -> Vec<Fragment> {
+        let (layout, ty) = self.operand('C');
+        self.fragments(layout, ty, 1, tile)
+    }
+
+    /// The fragments of A or B that hold a tile; of a sparse A the tile of kept elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] if the tile is not of the operand's size.
+    pub fn scatter_operand(&self, operand: char, tile: &[Value]) -> Result<Vec<Fragment>, Error> {
+        let (layout, ty) = self.operand(operand);
+        let packing = if operand == 'A' {
+            self.rule().packing()
+        } else {
+            1
+        };
+        let [m, n, k] = self.mnk().map(|extent| extent as usize);
+        let size = match operand {
+            'A' => m * k / packing,
+            'B' => n * k,
+            _ => m * n,
+        };
+        self.check_size(operand, tile.len(), size)?;
+        Ok(self.fragments(layout, ty, packing, tile))
+    }
+
+    fn fragments(
+        &self,
+        layout: &colex_layout::Layout,
+        ty: Ty,
+        packing: usize,
+        tile: &[Value],
+    ) -> Vec<Fragment> {
+        let m = self.mnk()[0] as usize;
+        let (threads, values) = (tv::threads(layout), tv::values(layout) / packing);
+        let table = tv::table(layout);
+        let mut fragments = vec![Fragment::zeros(ty, values); threads];
+        for value in 0..values {
+            for (thread, fragment) in fragments.iter_mut().enumerate() {
+                let at = table[thread + threads * value * packing];
+                let at = if packing == 1 {
+                    at
+                } else {
+                    at % m + m * (at / m / packing)
+                };
+                fragment.set(value, tile[at]);
+            }
+        }
+        fragments
+    }
+
+    /// The layout and type of an operand.
+    fn operand(&self, operand: char) -> (&colex_layout::Layout, Ty) {
+        let traits = self.traits();
+        match operand {
+            'A' => (&traits.a, traits.ty_a),
+            'B' => (&traits.b, traits.ty_b),
+            _ => (&traits.c, traits.ty_c),
+        }
+    }
+
+    fn tile_a(&self, a: Operand<'_>) -> Result<Vec<Value>, Error> {
+        match a {
+            Operand::Registers(fragments) if !self.a_in_shared() => self.gather('A', fragments),
+            Operand::Tile(tile) if self.a_in_shared() => Ok(tile.to_vec()),
+            _ => Err(self.misplaced('A', self.a_in_shared())),
+        }
+    }
+
+    fn tile_b(&self, b: Operand<'_>) -> Result<Vec<Value>, Error> {
+        match b {
+            Operand::Registers(fragments) if !self.b_in_shared() => self.gather('B', fragments),
+            Operand::Tile(tile) if self.b_in_shared() => Ok(tile.to_vec()),
+            _ => Err(self.misplaced('B', self.b_in_shared())),
+        }
+    }
+
+    fn misplaced(&self, operand: char, shared: bool) -> Error {
+        let places = ["in registers", "a tile of shared memory"].map(str::to_string);
+        let [found, expected] = if shared {
+            places
+        } else {
+            [places[1].clone(), places[0].clone()]
+        };
+        Error::Operand {
+            name: self.name(),
+            operand,
+            expected,
+            found,
+        }
+    }
+
+    fn wrong_fragments(
+        &self,
+        operand: char,
+        threads: usize,
+        values: usize,
+        found: &[Fragment],
+    ) -> Error {
+        let ty = self.operand(operand).1;
+        let first = found
+            .iter()
+            .find(|f| f.ty() != ty || f.len() != values)
+            .or(found.first());
+        let found = match first {
+            Some(first) => format!(
+                "{} fragments with one of {} {}",
+                found.len(),
+                first.len(),
+                first.ty()
+            ),
+            None => "none".to_string(),
+        };
+        let expected = format!("{threads} fragments of {values} {ty}");
+        Error::Operand {
+            name: self.name(),
+            operand,
+            expected,
+            found,
+        }
+    }
+
+    fn check_absent(&self, metadata: &[u32]) -> Result<(), Error> {
+        if metadata.is_empty() {
+            return Ok(());
+        }
+        let found = format!("{} registers of metadata", metadata.len());
+        Err(Error::Operand {
+            name: self.name(),
+            operand: 'E',
+            expected: "absent".to_string(),
+            found,
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! What an instruction computes, on the host.
+
+mod exact;
+mod exactness;
+mod execute;
+mod format;
+mod multiply;
+mod sparse;
+mod value;
+
+pub(crate) use exact::ExactSum;
+pub use exactness::Exactness;
+pub use execute::Operand;
+pub use format::{FloatFormat, Rounding};
+pub use value::Value;
+pub(crate) use value::low_mask;

@@ -1,0 +1,162 @@
+//! The product of two tiles, by an instruction's rule.
+
+use super::{ExactSum, FloatFormat, Rounding, Value};
+use crate::Error;
+use crate::mma::{MmaAtom, Rule};
+use crate::ty::{Class, Ty};
+
+impl MmaAtom {
+    /// `D = A B + C` on whole tiles, by the instruction's own arithmetic.
+    ///
+    /// `a[m + M*k]`, `b[n + N*k]`, `c[m + M*n]`, as the thread-value layouts number them; a sparse A is given with
+    /// its zeros. The result is `d[m + M*n]`.
+    ///
+    /// - Integers: the exact sum, wrapped to 32 bits or clamped to them (`.satfinite`).
+    /// - Bits: `C` plus the number of ones in `A xor B` or `A and B` along K.
+    /// - `f64`, and the parts of complex numbers: fused multiply-adds in ascending K, each rounded to nearest.
+    /// - Other floats: the exact `C + Σ A B`, rounded once to nearest. Tensor cores align and truncate instead, in
+    ///   ways that PTX leaves open (PTX ISA 9.7.14.5: "the accumulation order ... is undefined"); by how much a result
+    ///   may differ is [`exactness`](Self::exactness).
+    ///
+    /// ```
+    /// use colex_atom::{Value, mma};
+    ///
+    /// let atom = mma("SM61_DP4A")?;
+    /// let ints = |x: [i64; 4]| x.map(Value::Int);
+    /// let d = atom.multiply(&ints([1, 2, 3, 4]), &ints([5, 6, 7, -8]), &[Value::Int(100)])?;
+    /// assert_eq!(d, [Value::Int(106)]);
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotExecutable`]; [`Error::Operand`] if a tile is not of the atom's size.
+    pub fn multiply(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<Value>, Error> {
+        self.op()?;
+        let [m, n, k] = self.mnk().map(|extent| extent as usize);
+        for (operand, tile, size) in [('A', a, m * k), ('B', b, n * k), ('C', c, m * n)] {
+            self.check_size(operand, tile.len(), size)?;
+        }
+        Ok(match (self.rule(), self.traits().ty_c.class()) {
+            (Rule::PlanarComplex | Rule::GaussComplex, _) => self.multiply_complex(a, b, c),
+            (_, Class::Integer { .. }) => self.multiply_integers(a, b, c),
+            _ => self.multiply_reals(a, b, c),
+        })
+    }
+
+    pub(super) fn check_size(
+        &self,
+        operand: char,
+        found: usize,
+        expected: usize,
+    ) -> Result<(), Error> {
+        if found == expected {
+            return Ok(());
+        }
+        let [expected, found] = [expected, found].map(|size| format!("a tile of {size} elements"));
+        Err(Error::Operand {
+            name: self.name(),
+            operand,
+            expected,
+            found,
+        })
+    }
+
+    fn multiply_reals(&self, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {
+        let options = self.options();
+        let sign = if options.negate_a != options.negate_b {
+            -1.0
+        } else {
+            1.0
+        };
+        let (a, b) = self.rows(a, b, |x| sign * x.real(), Value::real);
+        let format = FloatFormat::of(self.traits().ty_c).expect("reals accumulate in reals");
+        let dot = |a: &[f64], b: &[f64], c: Value| match self.traits().ty_c {
+            Ty::F64 => dot_f64(a, b, c.real()),
+            _ => format.round(dot_exact(a, b, c.real()), Rounding::Nearest),
+        };
+        self.each(c, |m, n, c| Value::Real(dot(&a[m], &b[n], c)))
+    }
+
+    fn multiply_integers(&self, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {
+        let (a, b) = self.rows(a, b, Value::int, Value::int);
+        let term = |a: i64, b: i64| match self.rule() {
+            Rule::XorPopc => a ^ b,
+            Rule::AndPopc => a & b,
+            _ => a * b,
+        };
+        let clamp = |x: i64| match self.saturates() {
+            true => x.clamp(i32::MIN.into(), i32::MAX.into()),
+            false => i64::from(x as i32),
+        };
+        self.each(c, |m, n, c| {
+            let sum: i64 = a[m].iter().zip(&b[n]).map(|(&a, &b)| term(a, b)).sum();
+            Value::Int(clamp(c.int() + sum))
+        })
+    }
+
+    fn multiply_complex(&self, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {
+        let part = |i: usize| move |x: Value| x.parts()[i];
+        let sum = |x: Value| x.parts()[0] + x.parts()[1];
+        let (a_re, b_re) = self.rows(a, b, part(0), part(0));
+        let (a_im, b_im) = self.rows(a, b, part(1), part(1));
+        let (a_sum, b_sum) = self.rows(a, b, sum, sum);
+        let (minus_a_im, _) = self.rows(a, b, |x| -x.parts()[1], part(1));
+        self.each(c, |m, n, c| {
+            let c = c.parts();
+            if self.rule() == Rule::GaussComplex {
+                return Value::Complex([
+                    dot_f64(&a_re[m], &b_re[n], c[0]),
+                    dot_f64(&a_im[m], &b_im[n], c[1]),
+                    dot_f64(&a_sum[m], &b_sum[n], c[2]),
+                ]);
+            }
+            let re = dot_f64(&a_re[m], &b_re[n], c[0]);
+            let im = dot_f64(&a_im[m], &b_re[n], c[1]);
+            Value::complex(
+                dot_f64(&minus_a_im[m], &b_im[n], re),
+                dot_f64(&a_re[m], &b_im[n], im),
+            )
+        })
+    }
+
+    /// The rows of A and of B, each along K.
+    pub(super) fn rows<T>(
+        &self,
+        a: &[Value],
+        b: &[Value],
+        of_a: impl Fn(Value) -> T,
+        of_b: impl Fn(Value) -> T,
+    ) -> (Vec<Vec<T>>, Vec<Vec<T>>) {
+        let [m, n, _] = self.mnk().map(|extent| extent as usize);
+        let a = (0..m)
+            .map(|row| a[row..].iter().step_by(m).map(|&x| of_a(x)).collect())
+            .collect();
+        let b = (0..n)
+            .map(|row| b[row..].iter().step_by(n).map(|&x| of_b(x)).collect())
+            .collect();
+        (a, b)
+    }
+
+    /// The tile of C and D, element by element.
+    pub(super) fn each<T>(&self, c: &[Value], f: impl Fn(usize, usize, Value) -> T) -> Vec<T> {
+        let m = self.mnk()[0] as usize;
+        c.iter()
+            .enumerate()
+            .map(|(i, &c)| f(i % m, i / m, c))
+            .collect()
+    }
+}
+
+/// `c + Σ a b`, rounded to odd: products of the narrow formats are exact in `f64`.
+fn dot_exact(a: &[f64], b: &[f64], c: f64) -> f64 {
+    let mut sum = ExactSum::default();
+    sum.add(c);
+    a.iter().zip(b).for_each(|(a, b)| sum.add(a * b));
+    sum.to_odd()
+}
+
+/// `c + Σ a b` by fused multiply-adds in ascending K.
+fn dot_f64(a: &[f64], b: &[f64], c: f64) -> f64 {
+    a.iter().zip(b).fold(c, |sum, (&a, &b)| a.mul_add(b, sum))
+}

@@ -1,0 +1,142 @@
+//! One element, as the host computes with it.
+
+use core::fmt;
+
+use super::{FloatFormat, Rounding};
+use crate::ty::{Class, Ty};
+
+/// The number an element stands for.
+///
+/// ```
+/// use colex_atom::{Ty, Value};
+///
+/// assert_eq!(Value::decode(Ty::E4m3, &[0x38]), Value::Real(1.0));
+/// assert_eq!(Value::decode(Ty::S4, &[0xf]), Value::Int(-1));
+/// assert_eq!(Value::Real(0.1).encode(Ty::F16)[0], 0x2e66);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A real number; every format of [`Ty`] fits in an `f64`.
+    Real(f64),
+    /// An integer, or a bit.
+    Int(i64),
+    /// The parts of a complex number: two of a `C64`, three of a `GC64` (the third of a `C64` is 0).
+    Complex([f64; 3]),
+}
+
+impl Value {
+    /// The zero of a type.
+    pub const fn zero(ty: Ty) -> Self {
+        match ty.class() {
+            Class::Float(_) => Value::Real(0.0),
+            Class::Integer { .. } => Value::Int(0),
+            Class::Complex { .. } => Value::Complex([0.0; 3]),
+        }
+    }
+
+    /// The complex number `re + im i`.
+    pub const fn complex(re: f64, im: f64) -> Self {
+        Value::Complex([re, im, 0.0])
+    }
+
+    /// Reads an element from its bits, lowest 64 first; missing words are zero, bits above the type's are ignored.
+    pub fn decode(ty: Ty, words: &[u64]) -> Self {
+        let word = |i: usize| words.get(i).copied().unwrap_or(0);
+        let low = word(0) & low_mask(ty.bits());
+        match ty.class() {
+            Class::Float(format) => Value::Real(format.decode(low)),
+            Class::Integer { signed: false } => Value::Int(low as i64),
+            Class::Integer { signed: true } => {
+                let unused = 64 - ty.bits();
+                Value::Int((low << unused) as i64 >> unused)
+            }
+            Class::Complex { parts } => {
+                let mut value = [0.0; 3];
+                for (i, part) in value.iter_mut().enumerate().take(parts) {
+                    *part = f64::from_bits(word(i));
+                }
+                Value::Complex(value)
+            }
+        }
+    }
+
+    /// The element's bits, lowest 64 first: floats rounded to nearest, integers wrapped to their width.
+    ///
+    /// A number of another class is converted first: a real is rounded to an integer, an integer becomes real,
+    /// a complex loses its imaginary part.
+    pub fn encode(self, ty: Ty) -> [u64; 3] {
+        match ty.class() {
+            Class::Float(format) => [format.encode(self.real(), Rounding::Nearest), 0, 0],
+            Class::Integer { .. } => [self.int() as u64 & low_mask(ty.bits()), 0, 0],
+            Class::Complex { parts } => {
+                let mut words = [0; 3];
+                for (word, part) in words.iter_mut().zip(self.parts()).take(parts) {
+                    *word = part.to_bits();
+                }
+                words
+            }
+        }
+    }
+
+    /// The number as a real: the real part of a complex one.
+    pub fn real(self) -> f64 {
+        match self {
+            Value::Real(x) => x,
+            Value::Int(x) => x as f64,
+            Value::Complex([re, ..]) => re,
+        }
+    }
+
+    /// The number as an integer: a real is rounded to the nearest.
+    pub fn int(self) -> i64 {
+        match self {
+            Value::Real(x) => x.round_ties_even() as i64,
+            Value::Int(x) => x,
+            Value::Complex([re, ..]) => re.round_ties_even() as i64,
+        }
+    }
+
+    /// The parts of the number as a complex one.
+    pub fn parts(self) -> [f64; 3] {
+        match self {
+            Value::Complex(parts) => parts,
+            other => [other.real(), 0.0, 0.0],
+        }
+    }
+
+    /// The complex number that a `GC64` accumulator means: `(t0 - t1) + (t2 - t0 - t1) i`.
+    pub fn from_gauss(self) -> Self {
+        let [t0, t1, t2] = self.parts();
+        Value::complex(t0 - t1, t2 - t0 - t1)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Real(x) => write!(f, "{x}"),
+            Value::Int(x) => write!(f, "{x}"),
+            Value::Complex([a, b, c]) if *c == 0.0 => write!(f, "({a}, {b})"),
+            Value::Complex([a, b, c]) => write!(f, "({a}, {b}, {c})"),
+        }
+    }
+}
+
+/// A mask of the lowest `bits` bits, at most 64.
+pub(crate) const fn low_mask(bits: u32) -> u64 {
+    if bits >= 64 {
+        u64::MAX
+    } else {
+        (1 << bits) - 1
+    }
+}
+
+impl FloatFormat {
+    /// The format of a type, if it is a real one.
+    pub const fn of(ty: Ty) -> Option<Self> {
+        match ty.class() {
+            Class::Float(format) => Some(format),
+            _ => None,
+        }
+    }
+}

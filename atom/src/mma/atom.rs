@@ -1,0 +1,144 @@
+//! `MmaAtom`: an operation and what it means.
+
+use core::str::FromStr;
+
+use super::member::Member;
+use super::names;
+use super::op::MmaOp;
+use super::options::GmmaOptions;
+use super::row::{Form, MmaRow, Rule};
+use super::traits::MmaTraits;
+use crate::Error;
+use crate::arch::Arch;
+
+/// A matrix-multiply instruction: `D = A B + C` on one small tile, with everything known about it.
+///
+/// ```
+/// use colex_atom::{Arch, mma};
+///
+/// let atom = mma("SM80_16x8x16_F32F16F16F32_TN")?;
+/// assert_eq!(atom.mnk(), [16, 8, 16]);
+/// assert_eq!(atom.threads(), 32);
+/// assert_eq!(atom.since(), Arch::Sm80);
+/// assert_eq!(atom.traits().a.to_string(), "((_4,_8),(_2,_2,_2)):((_32,_1),(_16,_8,_128))");
+/// # Ok::<(), colex_atom::Error>(())
+/// ```
+#[doc(alias = "MMA_Atom")]
+#[derive(Clone, Debug)]
+pub struct MmaAtom {
+    pub(super) member: Member,
+    options: GmmaOptions,
+    op: Option<MmaOp>,
+    traits: MmaTraits,
+}
+
+impl MmaAtom {
+    pub(super) fn new(member: Member, options: GmmaOptions) -> Self {
+        let traits = MmaTraits::new(&member);
+        let values = [&traits.a, &traits.b, &traits.c].map(crate::tv::values);
+        MmaAtom {
+            member,
+            options,
+            op: MmaOp::new(&member, values),
+            traits,
+        }
+    }
+
+    /// The name: CuTe's, with the namespace `SM90::GMMA` folded into `SM90_`, and its options if they are not the defaults.
+    pub fn name(&self) -> String {
+        self.member.name() + &self.options.suffix(&self.member)
+    }
+
+    /// The row of the table that the atom belongs to.
+    pub fn row(&self) -> &'static MmaRow {
+        self.member.row
+    }
+
+    /// What to write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotExecutable`] for a layout-only row.
+    pub fn op(&self) -> Result<&MmaOp, Error> {
+        self.op
+            .as_ref()
+            .ok_or_else(|| Error::NotExecutable { name: self.name() })
+    }
+
+    /// What it means.
+    pub fn traits(&self) -> &MmaTraits {
+        &self.traits
+    }
+
+    /// The extents of M, N and K.
+    pub fn mnk(&self) -> [i64; 3] {
+        self.traits.mnk
+    }
+
+    /// How many threads take part: 1, 8 (a quad-pair), 32 (a warp) or 128 (a warpgroup).
+    pub fn threads(&self) -> usize {
+        crate::tv::threads(&self.traits.c)
+    }
+
+    /// The first architecture that has it.
+    pub fn since(&self) -> Arch {
+        self.member.row.since
+    }
+
+    /// What is computed.
+    pub fn rule(&self) -> Rule {
+        self.member.row.rule
+    }
+
+    /// Whether the accumulators saturate instead of wrapping (`.satfinite`).
+    pub fn saturates(&self) -> bool {
+        self.member.saturate
+    }
+
+    /// Whether the row has an opcode, a text and a result.
+    pub fn is_executable(&self) -> bool {
+        self.op.is_some()
+    }
+
+    /// Whether A is read from shared memory through a descriptor (`SS`).
+    pub fn a_in_shared(&self) -> bool {
+        matches!(self.member.row.form, Form::Async { .. }) && !self.member.a_in_registers
+    }
+
+    /// Whether B is read from shared memory through a descriptor (`SS` and `RS`).
+    pub fn b_in_shared(&self) -> bool {
+        matches!(self.member.row.form, Form::Async { .. })
+    }
+
+    /// The majors, signs and metadata threads of a `wgmma`; the defaults for everything else.
+    pub fn options(&self) -> GmmaOptions {
+        self.options
+    }
+
+    /// The same operation with other options.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OptionRefused`] if the instruction does not have them.
+    pub fn with_options(mut self, options: GmmaOptions) -> Result<Self, Error> {
+        options.check(&self.member)?;
+        self.options = options;
+        Ok(self)
+    }
+}
+
+impl PartialEq for MmaAtom {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl FromStr for MmaAtom {
+    type Err = Error;
+
+    /// Reads a name in any of CuTe's spellings.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let (member, options) = names::parse(name)?;
+        Ok(MmaAtom::new(member, options))
+    }
+}

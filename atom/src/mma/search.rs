@@ -1,0 +1,111 @@
+//! Finding atoms by what they do.
+
+use super::atom::MmaAtom;
+use super::member::{Member, members};
+use super::options::GmmaOptions;
+use super::row::{Form, Rule};
+use crate::arch::Arch;
+use crate::ty::Ty;
+
+/// Every atom of the table, in its order, with default options.
+///
+/// ```
+/// let wgmma = colex_atom::mma_atoms().filter(|atom| atom.b_in_shared()).count();
+/// assert_eq!(wgmma, 1056 + 1056);
+/// ```
+pub fn mma_atoms() -> impl Iterator<Item = MmaAtom> {
+    members().map(|member| MmaAtom::new(member, GmmaOptions::default()))
+}
+
+/// A search: what is not asked for is free.
+///
+/// ```
+/// use colex_atom::{Arch, MmaSearch, Ty};
+///
+/// let found = MmaSearch::default().on(Arch::Sm80).types(Ty::Bf16, Ty::Bf16, Ty::F32).find();
+/// let names: Vec<String> = found.iter().map(|atom| atom.name()).collect();
+/// assert_eq!(names, ["SM80_16x8x8_F32BF16BF16F32_TN", "SM80_16x8x16_F32BF16BF16F32_TN"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MmaSearch {
+    arch: Option<Arch>,
+    mnk: [Option<i64>; 3],
+    types: Option<[Ty; 3]>,
+    threads: Option<usize>,
+    sparse: Option<bool>,
+}
+
+impl MmaSearch {
+    /// Runs on this architecture. The `a` targets run on themselves only: `sm_90a` has `wgmma`, later ones do not.
+    pub fn on(mut self, arch: Arch) -> Self {
+        self.arch = Some(arch);
+        self
+    }
+
+    /// Has these extents.
+    pub fn shape(mut self, m: i64, n: i64, k: i64) -> Self {
+        self.mnk = [Some(m), Some(n), Some(k)];
+        self
+    }
+
+    /// Has this extent of N, whatever the others are.
+    pub fn n(mut self, n: i64) -> Self {
+        self.mnk[1] = Some(n);
+        self
+    }
+
+    /// Multiplies `a` by `b` and accumulates in `c`.
+    pub fn types(mut self, a: Ty, b: Ty, c: Ty) -> Self {
+        self.types = Some([a, b, c]);
+        self
+    }
+
+    /// Takes so many threads.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Has (or has not) a sparse A.
+    pub fn sparse(mut self, sparse: bool) -> Self {
+        self.sparse = Some(sparse);
+        self
+    }
+
+    /// The atoms that fit, in the table's order.
+    pub fn find(&self) -> Vec<MmaAtom> {
+        let found = members().filter(|member| self.fits(member));
+        let atoms = found.map(|member| MmaAtom::new(member, GmmaOptions::default()));
+        atoms
+            .filter(|atom| self.threads.is_none_or(|threads| threads == atom.threads()))
+            .collect()
+    }
+
+    fn fits(&self, member: &Member) -> bool {
+        let row = member.row;
+        let on = self
+            .arch
+            .is_none_or(|arch| row.form != Form::LayoutOnly && runs(row.since, arch));
+        let shape = self
+            .mnk
+            .iter()
+            .zip(member.mnk())
+            .all(|(want, have)| want.is_none_or(|want| want == have));
+        let types = self
+            .types
+            .is_none_or(|types| types == [member.ab.0, member.ab.1, row.c]);
+        let sparse = self
+            .sparse
+            .is_none_or(|sparse| sparse == Rule::is_sparse(row.rule));
+        on && shape && types && sparse
+    }
+}
+
+/// Whether an instruction that came with `since` runs on `arch`.
+fn runs(since: Arch, arch: Arch) -> bool {
+    if since.is_specific() {
+        since == arch
+    } else {
+        since <= arch
+    }
+}

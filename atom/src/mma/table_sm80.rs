@@ -1,0 +1,85 @@
+//! Ampere: 65 operations.
+//!
+//! Sources: PTX ISA 9.7.14.5; CuTe `mma_sm80.hpp`, `mma_traits_sm80.hpp`.
+//! Some were in Turing already (`since`), although CuTe files them under SM80.
+
+use super::row::*;
+use crate::arch::{Arch::*, PtxVersion};
+use crate::ty::Ty::{C64, F16, F32, F64, Gc64, S32};
+
+#[rustfmt::skip] // One instruction, one paragraph.
+pub(super) const ROWS: &[MmaRow] = &[
+    MmaRow { name: "SM80_16x8x8_F16F16F16F16_TN", ptx: "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16",
+        since: Sm75, version: PtxVersion(6, 5), mnk: [16, 8, 8], ab: F16_F16, c: F16,
+        a_layout: "((4,8),(2,2)):((32,1),(16,8))", b_layout: "((4,8),2):((16,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x16_F16F16F16F16_TN", ptx: "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16",
+        mnk: [16, 8, 16], ab: F16_F16, c: F16,
+        a_layout: "((4,8),(2,2,2)):((32,1),(16,8,128))", b_layout: "((4,8),(2,2)):((16,1),(8,64))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x8_F32F16F16F32_TN", ptx: "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+        since: Sm75, version: PtxVersion(6, 5), mnk: [16, 8, 8], ab: F16_F16, c: F32,
+        a_layout: "((4,8),(2,2)):((32,1),(16,8))", b_layout: "((4,8),2):((16,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x16_F32F16F16F32_TN", ptx: "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        mnk: [16, 8, 16], ab: F16_F16, c: F32,
+        a_layout: "((4,8),(2,2,2)):((32,1),(16,8,128))", b_layout: "((4,8),(2,2)):((16,1),(8,64))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x8_F32BF16BF16F32_TN", ptx: "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32",
+        mnk: [16, 8, 8], ab: BF16_BF16, c: F32,
+        a_layout: "((4,8),(2,2)):((32,1),(16,8))", b_layout: "((4,8),2):((16,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x16_F32BF16BF16F32_TN", ptx: "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+        mnk: [16, 8, 16], ab: BF16_BF16, c: F32,
+        a_layout: "((4,8),(2,2,2)):((32,1),(16,8,128))", b_layout: "((4,8),(2,2)):((16,1),(8,64))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x4_F32TF32TF32F32_TN", ptx: "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32",
+        mnk: [16, 8, 4], ab: TF32_TF32, c: F32,
+        a_layout: "((4,8),2):((16,1),8)", b_layout: "((4,8),1):((8,1),0)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x8_F32TF32TF32F32_TN", ptx: "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+        mnk: [16, 8, 8], ab: TF32_TF32, c: F32,
+        a_layout: "((4,8),(2,2)):((16,1),(8,64))", b_layout: "((4,8),2):((8,1),32)", c_layout: C_16X8, ..WARP },
+
+    MmaRow { name: "SM80_8x8x4_F64F64F64F64_TN", ptx: "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+        mnk: [8, 8, 4], ab: F64_F64, c: F64,
+        a_layout: "((4,8),1):((8,1),0)", b_layout: "((4,8),1):((8,1),0)", c_layout: C_8X8, ..WARP },
+    MmaRow { name: "SM80_8x8x4_C64C64C64C64_TN", ptx: "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+        mnk: [8, 8, 4], ab: C64_C64, c: C64, rule: Rule::PlanarComplex,
+        a_layout: "((4,8),1):((8,1),0)", b_layout: "((4,8),1):((8,1),0)", c_layout: C_8X8, ..WARP },
+    MmaRow { name: "SM80_8x8x4_GC64C64C64GC64_TN", ptx: "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+        mnk: [8, 8, 4], ab: C64_C64, c: Gc64, rule: Rule::GaussComplex,
+        a_layout: "((4,8),1):((8,1),0)", b_layout: "((4,8),1):((8,1),0)", c_layout: C_8X8, ..WARP },
+
+    MmaRow { name: "SM80_8x8x16_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m8n8k16.row.col{.satfinite}.s32.{a}.{b}.s32",
+        since: Sm75, version: PtxVersion(6, 5), mnk: [8, 8, 16], ab: INT8, c: S32, saturating: true,
+        a_layout: "((4,8),4):((32,1),8)", b_layout: "((4,8),4):((32,1),8)", c_layout: C_8X8, ..WARP },
+    MmaRow { name: "SM80_16x8x16_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m16n8k16.row.col{.satfinite}.s32.{a}.{b}.s32",
+        mnk: [16, 8, 16], ab: INT8, c: S32, saturating: true,
+        a_layout: "((4,8),(4,2)):((64,1),(16,8))", b_layout: "((4,8),4):((32,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x32_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m16n8k32.row.col{.satfinite}.s32.{a}.{b}.s32",
+        mnk: [16, 8, 32], ab: INT8, c: S32, saturating: true,
+        a_layout: "((4,8),(4,2,2)):((64,1),(16,8,256))", b_layout: "((4,8),(4,2)):((32,1),(8,128))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_8x8x32_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m8n8k32.row.col{.satfinite}.s32.{a}.{b}.s32",
+        since: Sm75, version: PtxVersion(6, 5), mnk: [8, 8, 32], ab: INT4, c: S32, saturating: true,
+        a_layout: "((4,8),(8)):((64,1),(8))", b_layout: "((4,8),(8)):((64,1),(8))", c_layout: C_8X8, ..WARP },
+    MmaRow { name: "SM80_16x8x32_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m16n8k32.row.col{.satfinite}.s32.{a}.{b}.s32",
+        mnk: [16, 8, 32], ab: INT4, c: S32, saturating: true,
+        a_layout: "((4,8),(8,2)):((128,1),(16,8))", b_layout: "((4,8),(8)):((64,1),(8))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x64_S32{A}{B}S32_TN{_SATURATE}", ptx: "mma.sync.aligned.m16n8k64.row.col{.satfinite}.s32.{a}.{b}.s32",
+        mnk: [16, 8, 64], ab: INT4, c: S32, saturating: true,
+        a_layout: "((4,8),(8,2,2)):((128,1),(16,8,512))", b_layout: "((4,8),(8,2)):((64,1),(8,256))", c_layout: C_16X8, ..WARP },
+
+    MmaRow { name: "SM80_8x8x128_S32U1U1S32_TN_XORPOPC", ptx: "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
+        since: Sm75, mnk: [8, 8, 128], ab: B1_B1, c: S32, rule: Rule::XorPopc,
+        a_layout: "((4,8),32):((256,1),8)", b_layout: "((4,8),32):((256,1),8)", c_layout: C_8X8, ..WARP },
+    // CuTe writes A's stride as ((512,1),((16,8))), which does not fit its shape (cute-reference C3).
+    MmaRow { name: "SM80_16x8x128_S32U1U1S32_TN_XORPOPC", ptx: "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc",
+        mnk: [16, 8, 128], ab: B1_B1, c: S32, rule: Rule::XorPopc,
+        a_layout: "((4,8),(32,2)):((512,1),(16,8))", b_layout: "((4,8),32):((256,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x256_S32U1U1S32_TN_XORPOPC", ptx: "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
+        mnk: [16, 8, 256], ab: B1_B1, c: S32, rule: Rule::XorPopc,
+        a_layout: "((4,8),(32,2,2)):((512,1),(16,8,2048))", b_layout: "((4,8),(32,2)):((256,1),(8,1024))", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_8x8x128_S32U1U1S32_TN_ANDPOPC", ptx: "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc",
+        version: PtxVersion(7, 1), mnk: [8, 8, 128], ab: B1_B1, c: S32, rule: Rule::AndPopc,
+        a_layout: "((4,8),32):((256,1),8)", b_layout: "((4,8),32):((256,1),8)", c_layout: C_8X8, ..WARP },
+    MmaRow { name: "SM80_16x8x128_S32U1U1S32_TN_ANDPOPC", ptx: "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc",
+        version: PtxVersion(7, 1), mnk: [16, 8, 128], ab: B1_B1, c: S32, rule: Rule::AndPopc,
+        a_layout: "((4,8),(32,2)):((512,1),(16,8))", b_layout: "((4,8),32):((256,1),8)", c_layout: C_16X8, ..WARP },
+    MmaRow { name: "SM80_16x8x256_S32U1U1S32_TN_ANDPOPC", ptx: "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc",
+        version: PtxVersion(7, 1), mnk: [16, 8, 256], ab: B1_B1, c: S32, rule: Rule::AndPopc,
+        a_layout: "((4,8),(32,2,2)):((512,1),(16,8,2048))", b_layout: "((4,8),(32,2)):((256,1),(8,1024))", c_layout: C_16X8, ..WARP },
+];
