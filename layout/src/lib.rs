@@ -19,18 +19,26 @@ mod tuple;
 
 mod coalesce;
 mod compact;
+mod compare;
 mod complement;
 mod composition;
 mod coord;
 mod divide;
+mod domain;
 mod inverse;
+mod iter;
+mod lookup;
 mod product;
+mod recast;
+mod slice;
 
 pub use composition::{CompositionError, Refusal};
 pub use error::Error;
 pub use int::Int;
 pub use int_tuple::IntTuple;
+pub use iter::{Coords, Offsets};
 pub use layout::{Layout, LeafMode};
+pub use slice::{Coord, Slot};
 pub use stride::{Basis, MAX_BASIS_DEPTH, Stride};
 pub use tiler::Tiler;
 pub use tuple::{Leaf, Tuple};
