@@ -1,0 +1,531 @@
+//! Stream-K of CUTLASS 2: blocks share the main-loop iterations of the last waves evenly, across tile borders.
+
+use crate::coord::{Dim3, GemmCoord, Tile};
+use crate::error::{Error, at_least, ceil_div, product};
+use crate::problem::{k_tiles, tiled_mn, tiled_shape};
+use crate::stream_k_heuristic::{Decision, decide};
+use crate::work::Segment;
+use std::fmt;
+
+/// Blocks along m and along n of one cohort: the square that neighbouring blocks fill before moving on.
+const COHORT: [i64; 2] = [8, 4];
+
+/// What a stream-K grid is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamKDevice {
+    /// Blocks that fit on one multiprocessor at once.
+    pub occupancy: i64,
+    /// Multiprocessors of the device.
+    pub sms: i64,
+    /// Multiprocessors to balance over; 1 asks for plain data parallelism.
+    pub available_sms: i64,
+    /// Pieces of the accumulator that separate reduction blocks add up one by one.
+    pub accumulator_fragments: i64,
+}
+
+impl StreamKDevice {
+    /// A device of `sms` multiprocessors with one block each, balanced over all of them.
+    pub const fn new(sms: i64) -> Self {
+        StreamKDevice {
+            occupancy: 1,
+            sms,
+            available_sms: sms,
+            accumulator_fragments: 1,
+        }
+    }
+}
+
+/// What one block of a stream-K grid does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamKRole {
+    /// A share of the iterations of the stream-K tiles: block `index` of them.
+    StreamK {
+        /// Which share.
+        index: i64,
+    },
+    /// Whole tiles: block `index` of the data-parallel ones.
+    DataParallel {
+        /// Which of them.
+        index: i64,
+    },
+    /// Adds one fragment of the partial sums of a tile.
+    Reduction {
+        /// The linear tile.
+        tile: i64,
+        /// The fragment.
+        fragment: i64,
+    },
+    /// Nothing: padding of the grid.
+    Idle,
+}
+
+/// A stream-K decomposition: which block computes which k-tiles of which output tiles.
+///
+/// The first `sk_tiles` tiles are cut by iterations, the rest go whole to data-parallel blocks.
+/// Source: `threadblock_swizzle_streamk.h`, `gemm_universal_streamk.h`.
+///
+/// ```
+/// use colex_sched::{GemmCoord, StreamK, StreamKDevice};
+/// // 5 tiles of 32 k-tiles on 4 multiprocessors: the last wave would be a quarter full.
+/// let (problem, tile) = (GemmCoord::new(640, 128, 1024), GemmCoord::new(128, 128, 32));
+/// let s = StreamK::new(problem, tile, 1, StreamKDevice::new(4))?;
+/// assert_eq!((s.sk_tiles(), s.sk_blocks()), (5, 4));
+/// let shares: Vec<i64> = (0..4).map(|b| s.work(b).iter().map(|w| w.len()).sum()).collect();
+/// assert_eq!(shares, [40, 40, 40, 40]);
+/// # Ok::<(), colex_sched::Error>(())
+/// ```
+#[doc(alias = "ThreadblockSwizzleStreamK")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamK {
+    tiles: GemmCoord,
+    k_tiles: i64,
+    device: StreamKDevice,
+    cohort_raster: bool,
+    remap: bool,
+    dp_blocks: i64,
+    dp_first_wave_tiles: i64,
+    reduction_blocks: i64,
+    sk: Share,
+}
+
+/// The stream-K part: how the iterations of `tiles` tiles are dealt to the blocks of each region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Share {
+    waves: i64,
+    tiles: i64,
+    regions: i64,
+    blocks_per_region: i64,
+    iters_per_region: i64,
+    iters_per_block: i64,
+    /// Blocks of each region, its first ones, with one iteration more.
+    big_blocks: i64,
+}
+
+impl StreamK {
+    /// A decomposition of one GEMM. `splits` of 1 leaves the choice to CUTLASS's heuristic; more is plain split-K.
+    ///
+    /// # Errors
+    /// As [`tiled_shape`]; [`Error::TooSmall`] for a device count below 1; [`Error::GridLimit`].
+    pub fn new(
+        problem: GemmCoord,
+        tile: GemmCoord,
+        splits: i64,
+        device: StreamKDevice,
+    ) -> Result<Self, Error> {
+        let tiles = GemmCoord {
+            k: 1,
+            ..tiled_shape(problem, tile, splits)?
+        };
+        let k_tiles = k_tiles(problem, tile)?;
+        check_device(&device)?;
+        let output = tiles.product()?;
+        product("the iterations", &[output, k_tiles])?;
+        let decision = match splits {
+            1 if device.available_sms > 1 => {
+                decide(output, k_tiles, device.available_sms, device.occupancy)
+            }
+            1 => Decision {
+                dp_tiles: output,
+                sk_blocks: 0,
+            },
+            _ => Decision {
+                dp_tiles: 0,
+                sk_blocks: product("the number of blocks", &[output, splits])?,
+            },
+        };
+        Self::from_decision(tiles, k_tiles, decision, device)
+    }
+
+    /// A batched GEMM, which this scheduler always runs data-parallel: the batches are the grid's z.
+    ///
+    /// # Errors
+    /// As [`StreamK::new`].
+    pub fn batched(
+        problem: GemmCoord,
+        tile: GemmCoord,
+        batches: i64,
+        device: StreamKDevice,
+    ) -> Result<Self, Error> {
+        at_least("the number of batches", batches, 1)?;
+        check_device(&device)?;
+        let tiles = tiled_mn(problem, tile, batches)?;
+        let decision = Decision {
+            dp_tiles: tiles.m * tiles.n,
+            sk_blocks: 0,
+        };
+        Self::from_decision(tiles, k_tiles(problem, tile)?, decision, device)
+    }
+
+    fn from_decision(
+        tiles: GemmCoord,
+        k_tiles: i64,
+        decision: Decision,
+        device: StreamKDevice,
+    ) -> Result<Self, Error> {
+        let output = tiles.m * tiles.n;
+        let sk = Share::new(
+            output - decision.dp_tiles,
+            k_tiles,
+            decision.sk_blocks,
+            device.available_sms,
+        );
+        let mut s = StreamK {
+            tiles,
+            k_tiles,
+            device,
+            cohort_raster: false,
+            remap: false,
+            dp_blocks: 0,
+            dp_first_wave_tiles: 1,
+            reduction_blocks: 0,
+            sk,
+        };
+        s.reduce_separately()?;
+        s.place_data_parallel(decision.dp_tiles);
+        s.grid()?.launchable()?;
+        Ok(s)
+    }
+
+    /// A separate wave of reduction blocks where each tile has more than three peers and the device has room.
+    ///
+    /// CUTLASS decides the remapping here too, before the data-parallel blocks are counted, so it counts none of them.
+    fn reduce_separately(&mut self) -> Result<(), Error> {
+        let d = &self.device;
+        if self.sk_blocks() == 0 {
+            return Ok(());
+        }
+        if self.sk.waves < d.occupancy && self.sk_blocks() > 2 * self.sk.tiles {
+            self.reduction_blocks = product(
+                "the reduction blocks",
+                &[self.sk.tiles, d.accumulator_fragments],
+            )?;
+        }
+        self.remap = d.occupancy > 1
+            && d.sms == d.available_sms
+            && self.active_blocks() > d.available_sms * 2;
+        Ok(())
+    }
+
+    fn place_data_parallel(&mut self, dp_tiles: i64) {
+        let d = self.device;
+        self.dp_blocks = dp_tiles;
+        let [rows, columns] = self.cohorts();
+        let padded = rows * columns * COHORT[0] * COHORT[1];
+        let efficiency = dp_tiles as f32 / padded as f32;
+        if self.stream_k_fits_cohorts() && dp_tiles >= d.sms * d.occupancy * 2 && efficiency > 0.85
+        {
+            self.cohort_raster = true;
+            self.dp_blocks = padded;
+        } else if self.sk.waves > 0 {
+            self.fill_wave_sets(dp_tiles);
+        }
+    }
+
+    /// Lets the first data-parallel wave take several tiles, so that stream-K and whole-tile waves fill the device together.
+    fn fill_wave_sets(&mut self, dp_tiles: i64) {
+        let d = self.device;
+        let excess = (self.sk.waves + ceil_div(dp_tiles, d.available_sms)) % d.occupancy;
+        if self.dp_first_wave_tiles + excess <= dp_tiles / d.available_sms {
+            self.dp_first_wave_tiles += excess;
+            self.dp_blocks -= excess * d.available_sms;
+        }
+    }
+
+    fn stream_k_fits_cohorts(&self) -> bool {
+        if self.sk.tiles == 0 {
+            return true;
+        }
+        let columns = self.cohorts()[1];
+        let last = (self.sk.tiles - 1) / (COHORT[0] * COHORT[1]);
+        let (row, column) = (
+            last / columns,
+            if last >= columns {
+                columns - 1
+            } else {
+                last % columns
+            },
+        );
+        (row + 1) * COHORT[0] < self.tiles.m && (column + 1) * COHORT[1] < self.tiles.n
+    }
+
+    fn cohorts(&self) -> [i64; 2] {
+        [
+            ceil_div(self.tiles.m, COHORT[0]),
+            ceil_div(self.tiles.n, COHORT[1]),
+        ]
+    }
+
+    /// The output tiles along m and n, and the batches.
+    pub fn tiles(&self) -> GemmCoord {
+        self.tiles
+    }
+
+    /// The k-tiles of one output tile.
+    pub fn k_tiles(&self) -> i64 {
+        self.k_tiles
+    }
+
+    /// Tiles that are cut by iterations, the first of the order.
+    pub fn sk_tiles(&self) -> i64 {
+        self.sk.tiles
+    }
+
+    /// Blocks that share the stream-K tiles.
+    pub fn sk_blocks(&self) -> i64 {
+        self.sk.regions * self.sk.blocks_per_region
+    }
+
+    /// Waves that the stream-K blocks take, padded to whole ones.
+    pub fn sk_waves(&self) -> i64 {
+        self.sk.waves
+    }
+
+    /// Groups of stream-K tiles that no block crosses: one a tile when the blocks divide evenly, else a single one.
+    pub fn sk_regions(&self) -> i64 {
+        self.sk.regions
+    }
+
+    /// Blocks that compute whole tiles.
+    pub fn dp_blocks(&self) -> i64 {
+        self.dp_blocks
+    }
+
+    /// Tiles that each block of the first data-parallel wave computes.
+    pub fn dp_first_wave_tiles(&self) -> i64 {
+        self.dp_first_wave_tiles
+    }
+
+    /// Blocks that only add up partial sums.
+    pub fn reduction_blocks(&self) -> i64 {
+        self.reduction_blocks
+    }
+
+    /// Whether whole tiles are visited cohort by cohort.
+    pub fn is_cohort_raster(&self) -> bool {
+        self.cohort_raster
+    }
+
+    fn active_blocks(&self) -> i64 {
+        self.sk.waves * self.device.available_sms + self.dp_blocks + self.reduction_blocks
+    }
+
+    /// The grid to launch.
+    ///
+    /// # Errors
+    /// [`Error::GridLimit`] never for a value that exists; the check ran when it was made.
+    pub fn grid(&self) -> Result<Dim3, Error> {
+        let active = self.active_blocks();
+        let blocks = if self.remap {
+            active.max(self.device.available_sms * 4)
+        } else {
+            active
+        };
+        Dim3::new(blocks, 1, self.tiles.k).launchable()
+    }
+
+    /// What block `x` of the grid does: its place after the remapping of CUTLASS's `get_block_idx`.
+    pub fn role(&self, x: i64) -> StreamKRole {
+        let place = self.place(x);
+        let dp = self.sk.waves * self.device.available_sms;
+        let (reduce, end) = (dp + self.dp_blocks, self.active_blocks());
+        let fragments = self.device.accumulator_fragments;
+        match place {
+            p if p < 0 || p >= end => StreamKRole::Idle,
+            p if p < self.sk_blocks() => StreamKRole::StreamK { index: p },
+            p if p < dp => StreamKRole::Idle,
+            p if p < reduce => StreamKRole::DataParallel { index: p - dp },
+            p => StreamKRole::Reduction {
+                tile: (p - reduce) / fragments,
+                fragment: (p - reduce) % fragments,
+            },
+        }
+    }
+
+    fn place(&self, x: i64) -> i64 {
+        let sms = self.device.available_sms;
+        let spread = if self.remap && x < sms * 2 {
+            x / 2 + x % 2 * sms
+        } else {
+            x
+        };
+        if (0..self.sk_blocks()).contains(&spread) {
+            return spread % self.sk.regions * self.sk.blocks_per_region + spread / self.sk.regions;
+        }
+        spread
+    }
+
+    /// The k-tiles of block `x` in the order it computes them (of batch 0; every batch is alike).
+    ///
+    /// Stream-K blocks go backwards: what finishes a tile, and so waits for peers, comes last.
+    pub fn work(&self, x: i64) -> Vec<Segment> {
+        match self.role(x) {
+            StreamKRole::StreamK { index } => self.share_of(index),
+            StreamKRole::DataParallel { index } => self.whole_tiles(index),
+            _ => Vec::new(),
+        }
+    }
+
+    fn share_of(&self, index: i64) -> Vec<Segment> {
+        let iters = self.sk.iterations(index);
+        let (first, last) = (iters.start / self.k_tiles, (iters.end - 1) / self.k_tiles);
+        let cut = |tile: i64| {
+            let base = tile * self.k_tiles;
+            let k = iters.start.max(base) - base..iters.end.min(base + self.k_tiles) - base;
+            Segment {
+                tile: self.tile_at(tile),
+                k,
+            }
+        };
+        (first..=last).rev().map(cut).collect()
+    }
+
+    fn whole_tiles(&self, index: i64) -> Vec<Segment> {
+        let sms = self.device.available_sms;
+        let first = if self.cohort_raster { 0 } else { self.sk.tiles };
+        let (start, count) = match index < sms {
+            true => (first + index, self.dp_first_wave_tiles),
+            false => (first + index + (self.dp_first_wave_tiles - 1) * sms, 1),
+        };
+        let inside = |t: &i64| {
+            *t >= self.sk.tiles
+                && self.tiles.contains(GemmCoord {
+                    k: 0,
+                    ..self.coord(*t)
+                })
+        };
+        (0..count)
+            .map(|i| start + i * sms)
+            .filter(inside)
+            .map(|t| Segment {
+                tile: self.tile_at(t),
+                k: 0..self.k_tiles,
+            })
+            .collect()
+    }
+
+    fn coord(&self, tile: i64) -> GemmCoord {
+        let Tile { m, n, .. } = self.tile_at(tile);
+        GemmCoord::new(m, n, 0)
+    }
+
+    /// The output tile number `tile`: along n, or along m where there are more columns than rows, or cohort by cohort.
+    #[doc(alias = "get_tile_offset")]
+    pub fn tile_at(&self, tile: i64) -> Tile {
+        if self.cohort_raster {
+            let columns = self.cohorts()[1];
+            let (cohort, inside) = (
+                tile / (COHORT[0] * COHORT[1]),
+                tile % (COHORT[0] * COHORT[1]),
+            );
+            let m = cohort / columns * COHORT[0] + inside / COHORT[1];
+            return Tile::new(m, cohort % columns * COHORT[1] + inside % COHORT[1], 0);
+        }
+        match self.tiles.m < self.tiles.n {
+            true => Tile::new(tile % self.tiles.m, tile / self.tiles.m, 0),
+            false => Tile::new(tile / self.tiles.n, tile % self.tiles.n, 0),
+        }
+    }
+
+    /// The stream-K blocks (by index) that compute parts of stream-K tile `tile`, in the order of their k-tiles.
+    ///
+    /// The last one finishes the tile; the others leave partial sums. `None` for a tile that is not split by iterations.
+    #[doc(alias = "get_first_block_idx")]
+    pub fn peers(&self, tile: i64) -> Option<std::ops::RangeInclusive<i64>> {
+        if !(0..self.sk.tiles).contains(&tile) {
+            return None;
+        }
+        let first = tile * self.k_tiles;
+        Some(self.sk.owner(first)..=self.sk.owner(first + self.k_tiles - 1))
+    }
+}
+
+impl Share {
+    fn new(tiles: i64, k_tiles: i64, blocks: i64, sms: i64) -> Share {
+        if blocks == 0 {
+            return Share::default();
+        }
+        let waves = ceil_div(blocks, sms);
+        let iters = tiles * k_tiles;
+        let blocks = blocks.min(iters);
+        let regions = if blocks > tiles && blocks % tiles == 0 {
+            tiles
+        } else {
+            1
+        };
+        Share {
+            waves,
+            tiles,
+            regions,
+            blocks_per_region: blocks / regions,
+            iters_per_region: iters / regions,
+            iters_per_block: iters / blocks,
+            big_blocks: iters % blocks / regions,
+        }
+    }
+
+    /// The iterations of block `index`, counted over all stream-K tiles.
+    fn iterations(&self, index: i64) -> std::ops::Range<i64> {
+        let (region, inside) = (
+            index / self.blocks_per_region,
+            index % self.blocks_per_region,
+        );
+        let begin = region * self.iters_per_region
+            + inside * self.iters_per_block
+            + inside.min(self.big_blocks);
+        begin..begin + self.iters_per_block + i64::from(inside < self.big_blocks)
+    }
+
+    /// The block that computes iteration `iter`. Source: `get_sk_block_idx`.
+    fn owner(&self, iter: i64) -> i64 {
+        let (region, inside) = (iter / self.iters_per_region, iter % self.iters_per_region);
+        let big = inside / (self.iters_per_block + 1);
+        let block = match big < self.big_blocks {
+            true => big,
+            false => {
+                self.big_blocks
+                    + (inside - self.big_blocks * (self.iters_per_block + 1)) / self.iters_per_block
+            }
+        };
+        self.blocks_per_region * region + block
+    }
+}
+
+fn check_device(d: &StreamKDevice) -> Result<(), Error> {
+    at_least("the occupancy", d.occupancy, 1)?;
+    at_least("the number of multiprocessors", d.sms, 1)?;
+    at_least(
+        "the number of available multiprocessors",
+        d.available_sms,
+        1,
+    )?;
+    at_least(
+        "the number of accumulator fragments",
+        d.accumulator_fragments,
+        1,
+    )?;
+    // The heuristic tries every number of blocks up to this, so it must stay a number of a real device.
+    let most = 1 << 16;
+    match [d.sms, d.available_sms, d.occupancy, d.accumulator_fragments]
+        .iter()
+        .find(|x| **x > most)
+    {
+        Some(x) => Err(Error::Invalid {
+            sentence: format!("{x} is more than the {most} any device has"),
+        }),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Display for StreamK {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "stream-K over {}: {} tiles shared by {} blocks, {} whole-tile blocks, {} reduction blocks",
+            self.tiles,
+            self.sk.tiles,
+            self.sk_blocks(),
+            self.dp_blocks,
+            self.reduction_blocks
+        )
+    }
+}
