@@ -1,0 +1,255 @@
+//! Composition: `R(c) = A(B(c))` at every coordinate of B, and over the modes of B.
+
+use colex_layout::{Layout, Tiler};
+use proptest::prelude::*;
+
+use crate::law::law;
+use crate::random;
+use crate::reference::{Leaves, at, is_compatible, leaves, table};
+use crate::small;
+
+/// Left-hand sides: extents beyond 5, because carries hide below; nested by turns.
+fn lefts() -> Vec<Layout> {
+    let extents = [1, 2, 3, 4, 5, 6, 7];
+    let strides = [
+        (1, 10),
+        (10, 1),
+        (1, 4),
+        (4, 1),
+        (2, 7),
+        (0, 1),
+        (1, 0),
+        (-1, 10),
+        (3, 3),
+    ];
+    let mut all = small::modes(1, &[1, 4, 7], &[-2, 0, 1, 3]);
+    for (s, t) in extents.iter().flat_map(|s| extents.map(|t| (*s, t))) {
+        all.extend(strides.map(|(d, e)| vec![(s, d), (t, e)]));
+    }
+    for shape in small::modes(3, &[1, 2, 4, 6], &[0]) {
+        for strides in [[1, 10, 100], [100, 1, 10], [2, 3, 5], [1, 0, 7]] {
+            all.push(shape.iter().zip(strides).map(|(s, d)| (s.0, d)).collect());
+        }
+    }
+    small::nested(all).collect()
+}
+
+/// Right-hand sides: one mode of every kind, and pairs.
+fn rights() -> Vec<Layout> {
+    let one = small::modes(
+        1,
+        &[1, 2, 3, 4, 5, 6, 7, 12],
+        &[-3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 12],
+    );
+    let two = small::modes(2, &[1, 2, 3, 4, 6], &[-1, 0, 1, 2, 3, 4, 5, 6, 8, 12]);
+    small::nested(one).chain(small::nested(two)).collect()
+}
+
+/// The first coordinate at which `result` is not `A(B(.))`.
+fn wrong_at(a: &Leaves, b: &[i64], result: &Layout) -> Option<usize> {
+    let values = table(&leaves(result));
+    (0..b.len()).find(|&i| values.get(i) != Some(&at(a, b[i])))
+}
+
+fn check_pair(a: &Layout, b: &Layout, a_leaves: &Leaves, b_table: &[i64]) -> bool {
+    let Ok(r) = a.composition(b) else {
+        return false;
+    };
+    if let Some(i) = wrong_at(a_leaves, b_table, &r) {
+        panic!(
+            "{a} o {b} = {r}: at {i} it should be {}",
+            at(a_leaves, b_table[i])
+        );
+    }
+    assert!(
+        is_compatible(&b.shape(), &r.shape()),
+        "{a} o {b} = {r} has other modes"
+    );
+    true
+}
+
+#[test]
+fn composition_at() {
+    law("composition_at", "pairs", 900_000, |count| {
+        let rights = rights();
+        let tables: Vec<_> = rights.iter().map(|b| table(&leaves(b))).collect();
+        for a in lefts() {
+            let a_leaves = leaves(&a);
+            for (b, values) in rights.iter().zip(&tables) {
+                *count += u64::from(check_pair(&a, b, &a_leaves, values));
+            }
+        }
+    });
+}
+
+#[test]
+fn composition_at_three_modes() {
+    let rights: Vec<_> =
+        small::nested(small::modes(3, &[1, 2, 3, 4], &[-2, 0, 1, 2, 3, 6, 12])).collect();
+    law(
+        "composition_at",
+        "pairs with three right-hand modes",
+        400_000,
+        |count| {
+            let tables: Vec<_> = rights.iter().map(|b| table(&leaves(b))).collect();
+            for a in lefts().iter().step_by(17) {
+                let a_leaves = leaves(a);
+                for (b, values) in rights.iter().zip(&tables) {
+                    *count += u64::from(check_pair(a, b, &a_leaves, values));
+                }
+            }
+        },
+    );
+}
+
+/// CuTe's own rule accepts no correct result that the sound rule refuses, unless A repeats offsets (stride 0).
+#[test]
+fn composition_loses_nothing_correct() {
+    law(
+        "composition_loses_nothing_correct",
+        "pairs",
+        700_000,
+        |count| {
+            let rights = rights();
+            let tables: Vec<_> = rights.iter().map(|b| table(&leaves(b))).collect();
+            for a in lefts() {
+                let a_leaves = leaves(&a);
+                if a_leaves.iter().any(|(s, d)| *d == 0 && *s > 1) {
+                    continue;
+                }
+                for (b, values) in rights.iter().zip(&tables) {
+                    let Ok(cute) = a.composition_unchecked(b) else {
+                        continue;
+                    };
+                    if wrong_at(&a_leaves, values, &cute).is_none() {
+                        assert_eq!(a.composition(b), Ok(cute), "{a} o {b}");
+                        *count += 1;
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// The counterexamples: what CuTe returns is wrong, and is refused here.
+#[test]
+fn composition_refuses_what_carries() {
+    let wrong = [
+        ("(4,3):(1,10)", "4:3", "(2,2):(3,10)"),
+        ("(6,3):(1,10)", "(3,2):(2,3)", "(3,2):(2,3)"),
+        ("(4,6,8):(2,3,5)", "6:3", "(2,3):(6,3)"),
+        ("(7,6):(10,3)", "6:3", "(3,2):(30,3)"),
+        ("(7,5):(2,7)", "6:5", "(2,3):(10,7)"),
+        ("(8,2,5):(10,2,100)", "4:5", "(2,2):(50,2)"),
+        ("(8,4):(1,100)", "4:6", "(2,2):(6,100)"),
+        ("(4,3):(1,10)", "(2,2):(1,3)", "(2,2):(1,3)"),
+        ("(4,3):(1,10)", "(2,2):(2,2)", "(2,2):(2,2)"),
+        ("(5,3):(3,1)", "(2,3):(1,2)", "(2,3):(3,6)"),
+    ];
+    law("composition_refuses_what_carries", "pairs", 10, |count| {
+        for (a, b, cute) in wrong {
+            let (a, b): (Layout, Layout) = (a.parse().unwrap(), b.parse().unwrap());
+            let unchecked = a.composition_unchecked(&b).expect("CuTe accepts it");
+            assert_eq!(unchecked, cute.parse().unwrap(), "{a} o {b}");
+            assert!(wrong_at(&leaves(&a), &table(&leaves(&b)), &unchecked).is_some());
+            assert!(a.composition(&b).is_err(), "{a} o {b}");
+            *count += 1;
+        }
+    });
+}
+
+#[test]
+fn composition_at_large() {
+    law("composition_at", "random pairs", 5_000, |count| {
+        let accepted = std::cell::Cell::new(0);
+        let pairs = (random::any_layout(4), random::any_layout(4));
+        random::check(40_000, pairs, |(a, b)| {
+            let Ok(r) = a.composition(&b) else {
+                return Ok(());
+            };
+            prop_assert!(
+                is_compatible(&b.shape(), &r.shape()),
+                "{} o {} = {}",
+                a,
+                b,
+                r
+            );
+            for i in random::probes(&b) {
+                // A sum whose terms cancel may overflow on the way: an error, never another value.
+                if let (Ok(expected), Ok(got)) = (a.at_unbounded(b.at(i).expect("within")), r.at(i))
+                {
+                    prop_assert_eq!(got, expected, "{} o {} = {} at {}", a, b, r, i);
+                }
+            }
+            accepted.set(accepted.get() + 1);
+            Ok(())
+        });
+        *count += accepted.get();
+    });
+}
+
+#[test]
+fn composition_associates() {
+    let some: Vec<_> = small::nested(small::modes(2, &[2, 3, 4, 6], &[0, 1, 2, 3, 4, 6])).collect();
+    law("composition_associates", "triples", 400_000, |count| {
+        for (i, a) in some.iter().enumerate().step_by(7) {
+            for b in some.iter().skip(i % 5).step_by(5) {
+                let Ok(ab) = a.composition(b) else { continue };
+                for c in some.iter().step_by(3) {
+                    let Ok(bc) = b.composition(c) else { continue };
+                    if let (Ok(l), Ok(r)) = (ab.composition(c), a.composition(&bc)) {
+                        let same = table(&leaves(&l)) == table(&leaves(&r));
+                        let within = c.table().unwrap().iter().all(|&i| i < b.size());
+                        assert!(same || !within, "({a} o {b}) o {c} = {l}, not {r}");
+                        *count += u64::from(same);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn composition_tiler_by_mode() {
+    let tiles: Vec<_> = small::modes(1, &[1, 2, 3, 4, 6], &[0, 1, 2, 3]);
+    law("composition_tiler", "layouts and tilers", 60_000, |count| {
+        for a in lefts().iter().filter(|a| a.rank() > 1).step_by(3) {
+            let modes: Vec<_> = a.modes().collect();
+            for (t, u) in tiles.iter().flat_map(|t| tiles.iter().map(move |u| (t, u))) {
+                let (t, u) = (small::layout(t), small::layout(u));
+                let both: Tiler = [&t, &u].into();
+                let (first, second) = (modes[0].composition(&t), modes[1].composition(&u));
+                let (Ok(first), Ok(second)) = (first, second) else {
+                    assert!(a.composition_tiler(&both).is_err(), "{a} o {both}");
+                    continue;
+                };
+                let joined = Layout::concat([&first, &second]);
+                assert_eq!(a.composition_tiler(&both), joined, "{a} o {both}");
+                *count += 1;
+            }
+            assert_eq!(a.composition_tiler(&Tiler::All).as_ref(), Ok(a));
+            let four = a.composition_tiler(&4.into());
+            assert_eq!(
+                four.ok(),
+                a.composition(&small::layout(&[(4, 1)])).ok(),
+                "{a} o 4"
+            );
+        }
+    });
+}
+
+#[test]
+fn with_shape_at() {
+    law("with_shape_at", "layouts and shapes", 250_000, |count| {
+        for layout in small::layouts() {
+            let n = layout.size();
+            for first in (1..=n).filter(|f| n % f == 0) {
+                let Ok(shaped) = layout.with_shape((first, n / first)) else {
+                    continue;
+                };
+                assert_eq!(table(&leaves(&shaped)), table(&leaves(&layout)), "{layout}");
+                *count += 1;
+            }
+        }
+    });
+}

@@ -1,0 +1,10 @@
+//! The laws of the layout algebra, by operation: over all small layouts, then over random large ones.
+//!
+//! Each law prints `law NAME: N cases` and fails when fewer cases than expected reached its assertion.
+
+mod coalesce;
+mod composition;
+mod law;
+mod random;
+mod reference;
+mod small;
