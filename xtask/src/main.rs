@@ -4,10 +4,12 @@
 
 mod book;
 mod figure;
+mod golden;
 mod markdown;
 mod verify;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,12 +39,18 @@ enum Task {
         #[arg(long, default_value_t = 3000, requires = "serve")]
         port: u16,
     },
+    /// Compare with cases computed by CuTe: those of the repository, or the files named.
+    Golden {
+        /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
+        files: Vec<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Verify { gpu } => verify::task(gpu),
         Task::Book { serve, port } => book::task(serve.then_some(port)),
+        Task::Golden { files } => golden::task(&files),
     };
     match done {
         Ok(code) => code,

@@ -7,7 +7,7 @@ use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::{Run, Step, snapshots};
-use crate::{book, workspace};
+use crate::{book, golden, workspace};
 
 /// Every step of a plain run.
 pub(super) const ALL: &[Step] = &[
@@ -185,6 +185,15 @@ fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
     Ok(match built.complaints.is_empty() {
         true => Outcome::ok(built.covered),
         false => Outcome::failed(built.covered, built.complaints.join("\n")),
+    })
+}
+
+fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let files = golden::repository_files(&run.root)?;
+    let report = golden::compare(&files, |file| progress.at(file))?;
+    Ok(match report.failures().as_slice() {
+        [] => Outcome::ok(report.summary()),
+        failures => Outcome::failed(report.summary(), failures.join("\n")),
     })
 }
 

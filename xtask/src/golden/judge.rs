@@ -1,0 +1,209 @@
+//! The rules by which a case is judged: the law first, then the text.
+
+use super::case::Case;
+use super::value::{Map, Value};
+use super::verdict::Verdict;
+
+/// Whether a result satisfies an operation's law; if not, at which coordinate it breaks it.
+pub(crate) type Law = fn(&Case, &Value) -> Result<(), String>;
+
+/// Judges our answer, or our error, against CuTe's result. An operation without a law is judged by its text alone.
+pub(crate) fn judge(case: &Case, ours: Result<Value, String>, law: Option<Law>) -> Verdict {
+    match ours {
+        _ if case.is_reject() => judge_reject(case, ours, law),
+        Ok(ours) => judge_answer(case, &ours, law),
+        Err(error) => match refuted(case, law) {
+            Some(what) => Verdict::Refuted(format!("{what}; ours refuses: {error}")),
+            None => Verdict::Failed(format!("ours refuses: {error}")),
+        },
+    }
+}
+
+/// CuTe refuses: an error passes, and so does an answer that satisfies the law.
+fn judge_reject(case: &Case, ours: Result<Value, String>, law: Option<Law>) -> Verdict {
+    let answer = match ours {
+        Err(error) => return Verdict::Error(error),
+        Ok(answer) => answer,
+    };
+    match law.map(|law| law(case, &answer)) {
+        None => Verdict::Failed(format!(
+            "ours is {answer}, and there is no law to judge it by"
+        )),
+        Some(Err(what)) => {
+            Verdict::Failed(format!("ours is {answer}, which breaks the law: {what}"))
+        }
+        Some(Ok(())) => Verdict::Answered(format!("ours is {answer}, which satisfies the law")),
+    }
+}
+
+fn judge_answer(case: &Case, ours: &Value, law: Option<Law>) -> Verdict {
+    if let Some(Err(what)) = law.map(|law| law(case, ours)) {
+        return Verdict::Failed(format!("ours is {ours}, which breaks the law: {what}"));
+    }
+    let theirs = Value::of_json(&case.result);
+    if *ours == theirs && case.post != Some(false) {
+        return Verdict::Equal;
+    }
+    if let Some(what) = refuted(case, law) {
+        return Verdict::Refuted(format!("{what}; ours is {ours}"));
+    }
+    match difference(
+        ours,
+        &theirs,
+        law.is_some() || case.op.ends_with("_dynamic"),
+    ) {
+        Ok(why) => Verdict::SameFunction(format!("ours is {ours}: {why}")),
+        Err(what) => Verdict::Failed(format!("ours is {ours}: {what}")),
+    }
+}
+
+/// Where CuTe's result breaks the law, if it does.
+fn refuted(case: &Case, law: Option<Law>) -> Option<String> {
+    law?(case, &Value::of_json(&case.result))
+        .err()
+        .map(|what| format!("CuTe's result breaks the law: {what}"))
+}
+
+/// Why the texts of two equal functions differ, or where the functions do.
+fn difference(ours: &Value, theirs: &Value, may_regroup: bool) -> Result<&'static str, String> {
+    let (Value::Map(ours), Value::Map(theirs)) = (ours, theirs) else {
+        return Err("the values differ".into());
+    };
+    if ours.size() != theirs.size() {
+        return Err(format!(
+            "the sizes differ, {} and {}",
+            ours.size(),
+            theirs.size()
+        ));
+    }
+    if let Some(index) = (0..ours.size()).find(|&index| ours.at(index) != theirs.at(index)) {
+        return Err(format!(
+            "at {index} ours is {}, CuTe's {}",
+            ours.at(index),
+            theirs.at(index)
+        ));
+    }
+    match ours.shape == theirs.shape {
+        true => Ok("only strides of extent 1 differ"),
+        false if may_regroup => Ok("the same function, its modes grouped differently"),
+        false => Err(
+            "the same function, but the shapes differ, and this operation is about shapes".into(),
+        ),
+    }
+}
+
+/// Whether `map` has this value at every coordinate; if not, the first where it has another.
+pub(crate) fn agrees(map: &Map, value: impl Fn(i64) -> i64) -> Result<(), String> {
+    for (index, offset) in map.table().into_iter().enumerate() {
+        let index = i64::try_from(index).expect("a table is shorter than i64::MAX");
+        if offset != value(index) {
+            return Err(format!("at {index} it is {offset}, not {}", value(index)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(op: &str, result: &str) -> Case {
+        Case {
+            op: op.into(),
+            args: Vec::new(),
+            result: result.into(),
+            post: None,
+            place: "a:1".into(),
+        }
+    }
+
+    /// A law for the tests: the result has to be the identity on its domain.
+    fn identity(_: &Case, value: &Value) -> Result<(), String> {
+        let Value::Map(map) = value else {
+            return Err("it is not a layout".into());
+        };
+        agrees(map, |index| index)
+    }
+
+    fn verdict(theirs: &str, ours: &str) -> Verdict {
+        judge(
+            &case("op", theirs),
+            Ok(Value::of_text(ours)),
+            Some(identity),
+        )
+    }
+
+    #[test]
+    fn the_same_text_is_equal_whatever_is_static() {
+        assert_eq!(verdict("(_4,2):(_1,4)", "(4,2):(1,4)"), Verdict::Equal);
+    }
+
+    #[test]
+    fn another_text_may_be_the_same_function() {
+        let regrouped = "ours is 8:1: the same function, its modes grouped differently";
+        assert_eq!(
+            verdict("(4,2):(1,4)", "8:1"),
+            Verdict::SameFunction(regrouped.into())
+        );
+        let strides = "ours is (4,1):(1,0): only strides of extent 1 differ";
+        assert_eq!(
+            verdict("(4,1):(1,4)", "(4,1):(1,0)"),
+            Verdict::SameFunction(strides.into())
+        );
+    }
+
+    #[test]
+    fn without_a_law_another_shape_fails() {
+        let verdict = judge(
+            &case("group", "(4,2):(1,4)"),
+            Ok(Value::of_text("8:1")),
+            None,
+        );
+        assert!(matches!(verdict, Verdict::Failed(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_result_that_breaks_the_law_is_refuted_at_a_coordinate() {
+        let what = "CuTe's result breaks the law: at 1 it is 2, not 1; ours is 4:1";
+        assert_eq!(verdict("4:2", "4:1"), Verdict::Refuted(what.into()));
+        let refused = judge(&case("op", "4:2"), Err("no".into()), Some(identity));
+        let what = "CuTe's result breaks the law: at 1 it is 2, not 1; ours refuses: no";
+        assert_eq!(refused, Verdict::Refuted(what.into()));
+    }
+
+    #[test]
+    fn our_own_breach_of_the_law_fails_even_if_the_texts_agree() {
+        assert!(matches!(verdict("4:2", "4:2"), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn an_error_fails_where_cute_is_right_and_passes_where_it_refuses() {
+        assert!(matches!(
+            judge(&case("op", "4:1"), Err("no".into()), Some(identity)),
+            Verdict::Failed(_)
+        ));
+        assert_eq!(
+            judge(&case("op", "REJECT"), Err("no".into()), None),
+            Verdict::Error("no".into())
+        );
+    }
+
+    #[test]
+    fn an_answer_where_cute_refuses_needs_a_law() {
+        let answer = || Ok(Value::of_text("4:1"));
+        assert!(matches!(
+            judge(&case("op", "REJECT"), answer(), None),
+            Verdict::Failed(_)
+        ));
+        assert!(matches!(
+            judge(&case("op", "REJECT"), answer(), Some(identity)),
+            Verdict::Answered(_)
+        ));
+        let wrong = judge(
+            &case("op", "REJECT"),
+            Ok(Value::of_text("4:2")),
+            Some(identity),
+        );
+        assert!(matches!(wrong, Verdict::Failed(_)));
+    }
+}

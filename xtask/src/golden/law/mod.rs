@@ -1,0 +1,93 @@
+//! The laws of the layout operations, stated over the values of the files and walked at every coordinate.
+//!
+//! They do not call the library under test: a law that judges CuTe's result and ours must owe nothing to either.
+
+pub(crate) mod compose;
+pub(crate) mod divide;
+pub(crate) mod inverse;
+pub(crate) mod product;
+mod reference;
+mod split;
+
+use super::case::Case;
+use super::judge::Law;
+use super::value::{Map, Tiler, Value};
+
+/// The law of a layout operation, by its name in the files; `_dynamic` ops obey the law of the static one.
+pub(crate) fn of(op: &str) -> Option<Law> {
+    Some(match op.trim_end_matches("_dynamic") {
+        "coalesce" | "coalesce_prof" | "flatten" | "unflatten" | "group" => compose::same_function,
+        "with_shape" => compose::reshaped,
+        "composition" | "composition_tiler" => compose::composition,
+        "complement" | "complement1" => inverse::complement,
+        "right_inverse" => inverse::right_inverse,
+        "left_inverse" => inverse::left_inverse,
+        "logical_divide" => divide::logical,
+        "zipped_divide" => divide::zipped,
+        "tiled_divide" => divide::tiled,
+        "flat_divide" => divide::flat,
+        "logical_product" => product::logical,
+        "zipped_product" => product::zipped,
+        "tiled_product" => product::tiled,
+        "flat_product" => product::flat,
+        "blocked_product" => product::blocked,
+        "raked_product" => product::raked,
+        _ => return None,
+    })
+}
+
+/// Argument `i` as a layout.
+fn layout_argument(case: &Case, i: usize) -> Result<Map, String> {
+    let text = case.text(i)?;
+    Map::parse(&text).ok_or_else(|| format!("argument {i}, `{text}`, is not a layout"))
+}
+
+/// Argument `i` as a tiler.
+fn tiler_argument(case: &Case, i: usize) -> Result<Tiler, String> {
+    let text = case.text(i)?;
+    Tiler::parse(&text).ok_or_else(|| format!("argument {i}, `{text}`, is not a tiler"))
+}
+
+/// A result as a layout.
+fn layout_result(result: &Value) -> Result<&Map, String> {
+    match result {
+        Value::Map(map) => Ok(map),
+        other => Err(format!("{other} is not a layout")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{case, later, repository_files};
+    use crate::workspace;
+
+    /// The goldens say which of CuTe's results are wrong: 26 by their mark, 26 divides and products without one.
+    #[test]
+    fn the_laws_refute_exactly_the_results_known_to_be_wrong() {
+        let root = workspace::root().expect("the tests run inside the repository");
+        let (mut marked, mut unmarked, mut held, mut surprises) = (0, 0, 0, Vec::new());
+        for file in repository_files(&root).expect("the golden files lie in the repository") {
+            for case in case::read(&file).expect("the golden files are well formed") {
+                let Some(law) =
+                    of(&case.op).filter(|_| !case.is_reject() && later::room(&case).is_none())
+                else {
+                    continue;
+                };
+                let holds = law(&case, &Value::of_json(&case.result));
+                match (case.post, holds) {
+                    (Some(false), Err(_)) => marked += 1,
+                    (Some(false), Ok(())) => {
+                        surprises.push(format!("the law misses {}", case.shown()))
+                    }
+                    (None, Err(_)) => unmarked += 1,
+                    (Some(true), Err(what)) => surprises.push(format!("{}: {what}", case.shown())),
+                    (_, Ok(())) => held += 1,
+                }
+            }
+        }
+        assert_eq!(surprises, Vec::<String>::new());
+        assert_eq!((marked, unmarked), (26, 26));
+        println!("law golden_results: {} cases", marked + unmarked + held);
+    }
+}

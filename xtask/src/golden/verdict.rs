@@ -1,0 +1,173 @@
+//! How a case ends, and the count of all of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::case::{Case, shortened};
+
+/// How one case ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// The same text, ignoring `_`.
+    Equal,
+    /// Another text, equal at every coordinate; the reason the texts differ.
+    SameFunction(String),
+    /// CuTe's result breaks the operation's own law; where, and what we answer.
+    Refuted(String),
+    /// CuTe refuses the arguments, and so do we; our sentence.
+    Error(String),
+    /// CuTe refuses the arguments; we answer, and the answer satisfies the law.
+    Answered(String),
+    /// The operation belongs to a room that is not furnished; which.
+    NotYet(String),
+    /// None of these; why.
+    Failed(String),
+}
+
+/// The verdicts in the order of the report's columns.
+const COLUMNS: [&str; 7] = [
+    "equal",
+    "same function",
+    "refuted",
+    "error",
+    "answered",
+    "not yet",
+    "FAILED",
+];
+
+impl Verdict {
+    /// The column that counts this verdict.
+    fn column(&self) -> usize {
+        match self {
+            Verdict::Equal => 0,
+            Verdict::SameFunction(_) => 1,
+            Verdict::Refuted(_) => 2,
+            Verdict::Error(_) => 3,
+            Verdict::Answered(_) => 4,
+            Verdict::NotYet(_) => 5,
+            Verdict::Failed(_) => 6,
+        }
+    }
+
+    /// What a list of the cases that are not equal says of this one.
+    fn remark(&self) -> Option<&str> {
+        match self {
+            Verdict::Equal | Verdict::NotYet(_) => None,
+            Verdict::SameFunction(why)
+            | Verdict::Refuted(why)
+            | Verdict::Error(why)
+            | Verdict::Answered(why)
+            | Verdict::Failed(why) => Some(why),
+        }
+    }
+}
+
+/// All verdicts of a run.
+#[derive(Default)]
+pub(crate) struct Report {
+    counts: BTreeMap<String, [usize; COLUMNS.len()]>,
+    /// A line for each case that is neither equal nor not yet, with its column.
+    remarks: Vec<(usize, String)>,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, case: &Case, verdict: &Verdict) {
+        let column = verdict.column();
+        self.counts.entry(case.op.clone()).or_default()[column] += 1;
+        if let Some(why) = verdict.remark() {
+            let line = format!(
+                "{:<13} {}; {}",
+                COLUMNS[column],
+                case.shown(),
+                shortened(why)
+            );
+            self.remarks.push((column, line));
+        }
+    }
+
+    /// The cases that failed.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let failed = COLUMNS.len() - 1;
+        self.remarks
+            .iter()
+            .filter(|(column, _)| *column == failed)
+            .map(|(_, line)| line.clone())
+            .collect()
+    }
+
+    /// The counts as one phrase: `17656 cases of 118 ops: 9000 equal, ...`.
+    pub(crate) fn summary(&self) -> String {
+        let totals = self.totals();
+        let cases: usize = totals.iter().sum();
+        let counts = COLUMNS.iter().zip(totals).filter(|(_, count)| *count > 0);
+        let counts: Vec<String> = counts
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        format!(
+            "{cases} cases of {} ops: {}",
+            self.counts.len(),
+            counts.join(", ")
+        )
+    }
+
+    fn totals(&self) -> [usize; COLUMNS.len()] {
+        std::array::from_fn(|column| self.counts.values().map(|counts| counts[column]).sum())
+    }
+}
+
+/// A line per op, the cases that are not equal, and the totals.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, cells: [String; COLUMNS.len()]| {
+            write!(f, "{name:<32}")?;
+            cells.iter().try_for_each(|cell| write!(f, "{cell:>14}"))?;
+            writeln!(f)
+        };
+        row(f, "op", COLUMNS.map(str::to_string))?;
+        for (op, counts) in &self.counts {
+            row(
+                f,
+                op,
+                counts.map(|count| {
+                    if count == 0 {
+                        "-".into()
+                    } else {
+                        count.to_string()
+                    }
+                }),
+            )?;
+        }
+        if !self.remarks.is_empty() {
+            writeln!(f, "\nwhat is not equal:")?;
+        }
+        let mut remarks: Vec<&(usize, String)> = self.remarks.iter().collect();
+        remarks.sort_by_key(|(column, _)| *column);
+        remarks
+            .iter()
+            .try_for_each(|(_, line)| writeln!(f, "{line}"))?;
+        write!(f, "\n{}", self.summary())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_counts_by_op_and_lists_what_is_not_equal() {
+        let case = Case {
+            op: "rank".into(),
+            args: vec!["(4,8):(1,4)".into()],
+            result: 2.into(),
+            post: None,
+            place: "a.jsonl:1".into(),
+        };
+        let mut report = Report::default();
+        report.add(&case, &Verdict::Equal);
+        report.add(&case, &Verdict::Failed("ours is 3".into()));
+        assert_eq!(report.summary(), "2 cases of 1 ops: 1 equal, 1 FAILED");
+        let line = "FAILED        a.jsonl:1: rank((4,8):(1,4)), CuTe: 2; ours is 3";
+        assert_eq!(report.failures(), [line]);
+        assert!(report.to_string().contains(line));
+    }
+}
