@@ -52,13 +52,6 @@ impl Body {
     }
 
     /// What is drawn: the line without a key.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "the first kind of figure that reads it comes with the layouts"
-        )
-    )]
     pub(crate) fn subject(&self) -> Result<&str, Error> {
         self.subject
             .as_deref()

@@ -16,6 +16,8 @@
 //! is right in light and in dark: use its classes, never a colour.
 
 mod body;
+mod grid;
+mod layout;
 
 use std::fmt;
 
@@ -25,7 +27,7 @@ pub(crate) use body::Body;
 type Draw = fn(&Body) -> Result<String, Error>;
 
 /// Every kind of figure.
-const KINDS: &[(&str, Draw)] = &[];
+const KINDS: &[(&str, Draw)] = &[("layout", layout::draw)];
 
 /// Why a figure cannot be drawn, as a sentence.
 #[derive(Debug, PartialEq)]
@@ -82,7 +84,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: "
+            "there is no figure of kind `picture`; there are: layout"
         );
     }
 

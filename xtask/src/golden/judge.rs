@@ -41,11 +41,21 @@ fn judge_answer(case: &Case, ours: &Value, law: Option<Law>) -> Verdict {
         return Verdict::Failed(format!("ours is {ours}, which breaks the law: {what}"));
     }
     let theirs = Value::of_json(&case.result);
-    if *ours == theirs && case.post != Some(false) {
-        return Verdict::Equal;
+    if *ours == theirs {
+        return match case.post {
+            Some(false) => {
+                Verdict::Failed(format!("ours is {ours} too, which the file marks as wrong"))
+            }
+            _ => Verdict::Equal,
+        };
     }
     if let Some(what) = refuted(case, law) {
         return Verdict::Refuted(format!("{what}; ours is {ours}"));
+    }
+    if case.op.ends_with("_dynamic") && extends(ours, &theirs) {
+        return Verdict::SameFunction(format!(
+            "ours is {ours}: CuTe stops at a run-time stride, ours goes on"
+        ));
     }
     match difference(
         ours,
@@ -62,6 +72,14 @@ fn refuted(case: &Case, law: Option<Law>) -> Option<String> {
     law?(case, &Value::of_json(&case.result))
         .err()
         .map(|what| format!("CuTe's result breaks the law: {what}"))
+}
+
+/// Whether `ours` is `theirs` as far as that goes, and goes further.
+fn extends(ours: &Value, theirs: &Value) -> bool {
+    let (Value::Map(ours), Value::Map(theirs)) = (ours, theirs) else {
+        return false;
+    };
+    ours.size() > theirs.size() && agrees(theirs, |index| ours.at(index)).is_ok()
 }
 
 /// Why the texts of two equal functions differ, or where the functions do.
@@ -169,6 +187,32 @@ mod tests {
         let refused = judge(&case("op", "4:2"), Err("no".into()), Some(identity));
         let what = "CuTe's result breaks the law: at 1 it is 2, not 1; ours refuses: no";
         assert_eq!(refused, Verdict::Refuted(what.into()));
+    }
+
+    #[test]
+    fn a_result_that_the_file_marks_as_wrong_is_not_equalled() {
+        let marked = Case {
+            post: Some(false),
+            ..case("op", "4:2")
+        };
+        let verdict = judge(&marked, Ok(Value::of_text("4:2")), None);
+        assert_eq!(
+            verdict,
+            Verdict::Failed("ours is 4:2 too, which the file marks as wrong".into())
+        );
+    }
+
+    #[test]
+    fn ours_may_go_on_where_cute_stops_at_a_run_time_stride() {
+        let ours = || Ok(Value::of_text("(4,2):(2,1)"));
+        assert!(matches!(
+            judge(&case("op_dynamic", "_4:_2"), ours(), None),
+            Verdict::SameFunction(_)
+        ));
+        assert!(matches!(
+            judge(&case("op", "4:2"), ours(), None),
+            Verdict::Failed(_)
+        ));
     }
 
     #[test]

@@ -5,17 +5,19 @@
 //!
 //! # Adding a family of operations
 //!
-//! 1. Write `golden/FAMILY.rs` with `pub(super) const OPS: &[Op]`, one row an operation: its name in the files, and a
-//!    function from the [`Case`] to the [`Verdict`]. An operation whose result is a value can leave the judging to
-//!    [`judge::judge`], which takes our answer (or error), and the law if there is one; a record of several fields
-//!    compares them itself and fails with the field that differs.
-//! 2. Add `FAMILY::OPS` to [`FAMILIES`].
-//! 3. Take the names from [`later`], which says `not yet` for the operations of rooms that are not furnished.
+//! 1. Write `golden/FAMILY.rs` (or a folder, as `golden/layout` is) with `const OPS: &[Op]`, one row an operation: its
+//!    name in the files, and a function of the [`Case`]. Where the result is one value, [`Op::judged`] takes our answer
+//!    or the sentence of our error, and the rules of `golden/judge.rs` do the rest; the law, if there is one, is found
+//!    by name in `golden/law`. Where it is a record of fields, [`Op::own`] compares them itself and fails with the
+//!    field that differs.
+//! 2. Add its rows to [`FAMILIES`].
+//! 3. Take its words out of `golden/later.rs`, which says `not yet` for rooms that are not furnished.
 
 mod case;
 mod judge;
 mod later;
 mod law;
+mod layout;
 mod value;
 mod verdict;
 
@@ -31,13 +33,42 @@ pub(crate) use verdict::{Report, Verdict};
 /// An operation of the files.
 pub(crate) struct Op {
     /// Its name there.
-    pub(crate) name: &'static str,
-    /// Runs one case.
-    pub(crate) run: fn(&Case) -> Verdict,
+    name: &'static str,
+    run: Run,
+}
+
+/// How an operation comes to its verdict.
+enum Run {
+    /// By the rules of [`judge::judge`]: our answer, or the sentence with which we refuse.
+    Judged(fn(&Case) -> Result<value::Value, String>),
+    /// By its own comparison.
+    Own(fn(&Case) -> Verdict),
+}
+
+impl Op {
+    /// An operation whose result is one value.
+    const fn judged(name: &'static str, answer: fn(&Case) -> Result<value::Value, String>) -> Op {
+        Op {
+            name,
+            run: Run::Judged(answer),
+        }
+    }
+
+    /// An operation that compares for itself.
+    #[expect(
+        dead_code,
+        reason = "the records of atoms and schedules are the first that need it"
+    )]
+    const fn own(name: &'static str, run: fn(&Case) -> Verdict) -> Op {
+        Op {
+            name,
+            run: Run::Own(run),
+        }
+    }
 }
 
 /// Every operation that runs.
-const FAMILIES: &[&[Op]] = &[];
+const FAMILIES: &[&[&[Op]]] = &[layout::FAMILIES];
 
 /// Compares the cases of `files`, or of the repository's files, and prints the report.
 pub(crate) fn task(files: &[PathBuf]) -> Result<ExitCode> {
@@ -73,14 +104,13 @@ pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<Report> {
 }
 
 fn verdict(case: &Case) -> Verdict {
-    let op = FAMILIES
-        .iter()
-        .copied()
-        .flatten()
-        .find(|op| op.name == case.op);
-    match (op, later::room(case)) {
-        (Some(op), _) => (op.run)(case),
-        (None, Some(room)) => Verdict::NotYet(room.into()),
-        (None, None) => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
+    if let Some(room) = later::room(case) {
+        return Verdict::NotYet(room.into());
+    }
+    let mut ops = FAMILIES.iter().copied().flatten().copied().flatten();
+    match ops.find(|op| op.name == case.op).map(|op| &op.run) {
+        Some(Run::Judged(answer)) => judge::judge(case, answer(case), law::of(&case.op)),
+        Some(Run::Own(run)) => run(case),
+        None => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
     }
 }

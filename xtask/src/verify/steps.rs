@@ -47,6 +47,10 @@ pub(super) const ALL: &[Step] = &[
         name: "book",
         check: book_pages,
     },
+    Step {
+        name: "golden files",
+        check: golden_files,
+    },
 ];
 
 /// The step that `--gpu` adds.

@@ -8,6 +8,7 @@ pub(crate) mod inverse;
 pub(crate) mod product;
 mod reference;
 mod split;
+pub(crate) mod tuple;
 
 use super::case::Case;
 use super::judge::Law;
@@ -32,6 +33,8 @@ pub(crate) fn of(op: &str) -> Option<Law> {
         "flat_product" => product::flat,
         "blocked_product" => product::blocked,
         "raked_product" => product::raked,
+        "tile_to_shape" => product::tile_to_shape,
+        "round_up" => tuple::round_up,
         _ => return None,
     })
 }
@@ -62,7 +65,8 @@ mod tests {
     use crate::golden::{case, later, repository_files};
     use crate::workspace;
 
-    /// The goldens say which of CuTe's results are wrong: 26 by their mark, 26 divides and products without one.
+    /// 26 results carry the mark `post: false`. 28 more break a law unmarked: 25 divides and products, two
+    /// `tile_to_shape` that carry as products do, and the left inverse of a layout that is not injective.
     #[test]
     fn the_laws_refute_exactly_the_results_known_to_be_wrong() {
         let root = workspace::root().expect("the tests run inside the repository");
@@ -87,7 +91,7 @@ mod tests {
             }
         }
         assert_eq!(surprises, Vec::<String>::new());
-        assert_eq!((marked, unmarked), (26, 26));
+        assert_eq!((marked, unmarked), (26, 28));
         println!("law golden_results: {} cases", marked + unmarked + held);
     }
 }

@@ -1,0 +1,43 @@
+//! Arithmetic of integer tuples.
+
+use crate::golden::case::Case;
+use crate::golden::value::{Tree, Value};
+
+/// Mode by mode the least multiple of the divisor that is not below the dividend.
+pub(crate) fn round_up(case: &Case, result: &Value) -> Result<(), String> {
+    let argument = |i: usize| {
+        Tree::parse(&case.text(i)?)
+            .ok_or_else(|| format!("argument {i} is not a tuple of integers"))
+    };
+    let Value::Tree(result) = result else {
+        return Err(format!("{result} is not a tuple of integers"));
+    };
+    rounded(&argument(0)?, &argument(1)?, result)
+}
+
+fn rounded(dividend: &Tree, divisor: &Tree, result: &Tree) -> Result<(), String> {
+    match (dividend, result) {
+        (Tree::Int(a), Tree::Int(r)) => {
+            let (step, r) = (divisor.size(), *r);
+            let is_least = r % step == 0 && r >= *a && r - step < *a;
+            if is_least {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{r} is not the least multiple of {step} from {a} on"
+                ))
+            }
+        }
+        (Tree::Tuple(a), Tree::Tuple(r))
+            if a.len() == r.len() && divisor.modes().len() <= a.len() =>
+        {
+            let one = Tree::Int(1);
+            let divisors = divisor.modes().iter().chain(std::iter::repeat(&one));
+            a.iter()
+                .zip(divisors)
+                .zip(r)
+                .try_for_each(|((a, b), r)| rounded(a, b, r))
+        }
+        _ => Err(format!("{result} has not the modes of {dividend}")),
+    }
+}

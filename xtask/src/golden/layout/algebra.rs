@@ -1,0 +1,58 @@
+//! Coalesce, composition, complement, inverses: layouts to layouts.
+
+use super::{layout, printed, tiler, tried, tuple};
+use crate::golden::Op;
+
+pub(super) const OPS: &[Op] = &[
+    Op::judged("coalesce", |case| printed(layout(case, 0)?.coalesce())),
+    Op::judged("coalesce_dynamic", |case| {
+        printed(layout(case, 0)?.coalesce())
+    }),
+    Op::judged("coalesce_prof", |case| {
+        tried(layout(case, 0)?.coalesce_modes(&tuple(case, 1)?))
+    }),
+    Op::judged("filter", |case| printed(layout(case, 0)?.filter())),
+    Op::judged("filter_prof", |case| {
+        tried(layout(case, 0)?.filter_modes(&tuple(case, 1)?))
+    }),
+    Op::judged("filter_zeros", |case| {
+        printed(layout(case, 0)?.filter_zeros())
+    }),
+    Op::judged("composition", |case| {
+        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+    }),
+    Op::judged("composition_dynamic", |case| {
+        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+    }),
+    Op::judged("composition_tiler", |case| {
+        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+    }),
+    Op::judged("complement", |case| {
+        tried(layout(case, 0)?.complement(tuple(case, 1)?))
+    }),
+    Op::judged("complement_dynamic", |case| {
+        tried(layout(case, 0)?.complement(tuple(case, 1)?))
+    }),
+    Op::judged("complement1", |case| {
+        tried(layout(case, 0)?.complement_in_cosize())
+    }),
+    Op::judged("complement1_dynamic", |case| {
+        tried(layout(case, 0)?.complement_in_cosize())
+    }),
+    Op::judged("right_inverse", |case| {
+        tried(layout(case, 0)?.right_inverse())
+    }),
+    Op::judged("right_inverse_dynamic", |case| {
+        tried(layout(case, 0)?.right_inverse())
+    }),
+    Op::judged("left_inverse", |case| {
+        tried(layout(case, 0)?.left_inverse())
+    }),
+    Op::judged("nullspace", |case| tried(layout(case, 0)?.nullspace())),
+    Op::judged("max_common_layout", |case| {
+        tried(layout(case, 0)?.max_common_layout(&layout(case, 1)?))
+    }),
+    Op::judged("max_common_vector", |case| {
+        tried(layout(case, 0)?.max_common_vector(&layout(case, 1)?))
+    }),
+];

@@ -1,0 +1,48 @@
+//! Divide and product in all their groupings, and tile to shape.
+
+use super::{layout, tiler, tried, tuple};
+use crate::golden::Op;
+
+pub(super) const OPS: &[Op] = &[
+    Op::judged("logical_divide", |case| {
+        tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("logical_divide_dynamic", |case| {
+        tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("zipped_divide", |case| {
+        tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("tiled_divide", |case| {
+        tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("flat_divide", |case| {
+        tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("logical_product", |case| {
+        tried(layout(case, 0)?.logical_product(&tiler(case, 1)?))
+    }),
+    Op::judged("zipped_product", |case| {
+        tried(layout(case, 0)?.zipped_product(&tiler(case, 1)?))
+    }),
+    Op::judged("tiled_product", |case| {
+        tried(layout(case, 0)?.tiled_product(&tiler(case, 1)?))
+    }),
+    Op::judged("flat_product", |case| {
+        tried(layout(case, 0)?.flat_product(&tiler(case, 1)?))
+    }),
+    Op::judged("blocked_product", |case| {
+        tried(layout(case, 0)?.blocked_product(&layout(case, 1)?))
+    }),
+    Op::judged("raked_product", |case| {
+        tried(layout(case, 0)?.raked_product(&layout(case, 1)?))
+    }),
+    Op::judged("tile_to_shape", |case| {
+        let (block, shape) = (layout(case, 0)?, tuple(case, 1)?);
+        tried(match case.text(2).as_deref() {
+            Err(_) => block.tile_to_shape(&shape),
+            Ok("LayoutRight") => block.tile_to_shape_row_major(&shape),
+            Ok(_) => block.tile_to_shape_ordered(&shape, &tuple(case, 2)?),
+        })
+    }),
+];

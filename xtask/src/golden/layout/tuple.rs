@@ -1,0 +1,50 @@
+//! Integer tuples and coordinates.
+
+use super::{Answer, decided, layout, tiler, tried, tuple};
+use crate::golden::value::Value;
+use crate::golden::{Case, Op};
+
+pub(super) const OPS: &[Op] = &[
+    Op::judged("product", |case| tried(tuple(case, 0)?.product())),
+    Op::judged("product_each", |case| tried(tuple(case, 0)?.product_each())),
+    Op::judged("ceil_div", |case| {
+        tried(tuple(case, 0)?.ceil_div(&tuple(case, 1)?))
+    }),
+    Op::judged("round_up", |case| {
+        tried(tuple(case, 0)?.round_up(&tuple(case, 1)?))
+    }),
+    Op::judged("shape_div", |case| {
+        tried(tuple(case, 0)?.shape_div(&tuple(case, 1)?))
+    }),
+    Op::judged("congruent", |case| {
+        decided::<String>(Ok(tuple(case, 0)?.is_congruent(&tuple(case, 1)?)))
+    }),
+    Op::judged("evenly_divides", |case| {
+        decided(tuple(case, 0)?.evenly_divides(&tiler(case, 1)?))
+    }),
+    Op::judged("evenly_divides_tiler", |case| {
+        decided(tuple(case, 0)?.evenly_divides(&tiler(case, 1)?))
+    }),
+    Op::judged("crd2idx", table),
+    Op::judged("crd2idx_coord", |case| {
+        tried(layout(case, 1)?.offset_unbounded(tuple(case, 0)?))
+    }),
+    Op::judged("crd2idx_shape", |case| {
+        tried(tuple(case, 1)?.index_unbounded(tuple(case, 0)?))
+    }),
+    Op::judged("idx2crd", |case| {
+        tried(tuple(case, 1)?.coord_unbounded(tuple(case, 0)?))
+    }),
+    Op::judged("crd2crd", |case| {
+        tried(tuple(case, 1)?.coord_in(tuple(case, 0)?, &tuple(case, 2)?))
+    }),
+];
+
+/// The offset of every coordinate in order.
+fn table(case: &Case) -> Answer {
+    let layout = layout(case, 0)?;
+    layout
+        .table()
+        .map(Value::table)
+        .map_err(|error| error.to_string())
+}
