@@ -6,6 +6,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod draw;
+
 mod error;
 mod int;
 mod int_tuple;
