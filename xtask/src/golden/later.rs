@@ -33,24 +33,7 @@ fn room_of(op: &str) -> Option<&'static str> {
     const ATOMS: &[&str] = &["mma_atom", "copy_atom", "tsv_"];
     const SCHEDULES: &[&str] = &["threadblock_", "sm90_persistent"];
     const DRAWING: &[&str] = &["print"];
-    const PENDING: &[&str] = &[
-        "crd2crd",
-        "slice",
-        "dice",
-        "weakly_congruent",
-        "compatible",
-        "elem_less",
-        "lex_less",
-        "upcast",
-        "downcast",
-        "recast_layout",
-        "max_alignment",
-        "domain_distribute",
-        "get_flat_coord",
-        "get_hier_coord",
-        "get_1d_coord",
-        "idx2crd_stride",
-    ];
+    const PENDING: &[&str] = &["crd2crd"];
     let rooms = [
         (SWIZZLES, "layout: swizzles"),
         (COORDINATES, "layout: coordinate strides"),
@@ -58,7 +41,7 @@ fn room_of(op: &str) -> Option<&'static str> {
         (TILED, "tiled"),
         (ATOMS, "atom"),
         (SCHEDULES, "sched"),
-        (PENDING, "layout: second slice"),
+        (PENDING, "layout: coordinates out of range"),
     ];
     let is_in = |words: &[&str]| words.iter().any(|word| op.contains(word));
     rooms

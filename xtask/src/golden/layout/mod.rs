@@ -2,6 +2,7 @@
 
 mod algebra;
 mod product;
+mod slice;
 mod surgery;
 mod tuple;
 
@@ -15,7 +16,13 @@ use super::case::Case;
 use super::value::Value;
 
 /// The families of the layout crate.
-pub(super) const FAMILIES: &[&[Op]] = &[algebra::OPS, product::OPS, surgery::OPS, tuple::OPS];
+pub(super) const FAMILIES: &[&[Op]] = &[
+    algebra::OPS,
+    product::OPS,
+    slice::OPS,
+    surgery::OPS,
+    tuple::OPS,
+];
 
 /// Our answer to a case, or the sentence with which we refuse it.
 type Answer = Result<Value, String>;

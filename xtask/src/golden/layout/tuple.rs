@@ -1,5 +1,7 @@
 //! Integer tuples and coordinates.
 
+use std::cmp::Ordering;
+
 use super::{Answer, decided, layout, tiler, tried, tuple};
 use crate::golden::value::Value;
 use crate::golden::{Case, Op};
@@ -18,6 +20,30 @@ pub(super) const OPS: &[Op] = &[
     }),
     Op::judged("congruent", |case| {
         decided::<String>(Ok(tuple(case, 0)?.is_congruent(&tuple(case, 1)?)))
+    }),
+    Op::judged("weakly_congruent", |case| {
+        let (guide, tuple) = (tuple(case, 0)?, tuple(case, 1)?);
+        decided::<String>(Ok(guide.is_weakly_congruent(&tuple)))
+    }),
+    Op::judged("compatible", |case| {
+        decided::<String>(Ok(tuple(case, 0)?.is_compatible(&tuple(case, 1)?)))
+    }),
+    Op::judged("elem_less", |case| {
+        decided(tuple(case, 0)?.elem_less(&tuple(case, 1)?))
+    }),
+    Op::judged("lex_less", |case| {
+        decided(
+            tuple(case, 0)?
+                .lex_cmp(&tuple(case, 1)?)
+                .map(Ordering::is_lt),
+        )
+    }),
+    Op::judged("colex_less", |case| {
+        decided(
+            tuple(case, 0)?
+                .colex_cmp(&tuple(case, 1)?)
+                .map(Ordering::is_lt),
+        )
     }),
     Op::judged("evenly_divides", |case| {
         decided(tuple(case, 0)?.evenly_divides(&tiler(case, 1)?))
