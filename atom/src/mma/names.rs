@@ -69,7 +69,7 @@ fn unknown(text: &str, name: &str) -> Error {
     }
     let mut near: Vec<(usize, String)> = members()
         .map(|m| m.name())
-        .map(|known| (distance(name, &known), known))
+        .map(|known| (unlikeness(name, &known), known))
         .collect();
     near.sort();
     Error::UnknownMma {
@@ -87,6 +87,16 @@ fn same_but_for_n(name: &str, member: &Member) -> bool {
             .and_then(|rest| rest.strip_suffix(after));
         middle.is_some_and(|n| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
     })
+}
+
+/// How little two names are alike: the edits between them, and how early they part.
+fn unlikeness(name: &str, known: &str) -> usize {
+    let common = name
+        .bytes()
+        .zip(known.bytes())
+        .take_while(|(x, y)| x == y)
+        .count();
+    distance(name, known) + (name.len() - common) / 4
 }
 
 /// The number of letters to insert, delete or replace (Levenshtein).
