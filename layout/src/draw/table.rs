@@ -188,16 +188,21 @@ fn bound(layout: &Layout, values: &[i64]) -> i64 {
 
 pub(super) fn check_cells(what: &str, cells: Option<i64>) -> Result<(), Error> {
     let why = match cells {
-        Some(n) if n < 1 => "it has no cells".into(),
+        Some(n) if n < 1 => String::from("it has no cells"),
         Some(n) if n <= MAX_CELLS => return Ok(()),
         Some(n) => alloc::format!("it has {n} cells, and a drawing holds at most {MAX_CELLS}"),
         None => alloc::format!("it has more cells than the {MAX_CELLS} that a drawing holds"),
     };
-    Err(Error::Operand {
+    Err(operand(what, &why))
+}
+
+/// The error that `what` cannot be drawn.
+pub(super) fn operand(what: &str, why: &str) -> Error {
+    Error::Operand {
         operation: "draw",
         operand: what.into(),
         why: why.into(),
-    })
+    }
 }
 
 #[cfg(test)]
