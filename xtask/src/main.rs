@@ -1,13 +1,20 @@
 //! `cargo xtask`: the tasks of the workspace, one file or folder each.
 //!
-//! Only `verify` starts other programs, so the binary does the rest of its work on a machine without Rust too.
+//! Only `verify` needs cargo (and `bench` to make itself an optimised build), so a release binary does the rest of its
+//! work on a machine without Rust.
 
-mod book;
-mod figure;
+mod bench;
 mod golden;
-mod markdown;
-mod verify;
 mod workspace;
+
+#[cfg(feature = "book")]
+mod book;
+#[cfg(feature = "book")]
+mod figure;
+#[cfg(feature = "book")]
+mod markdown;
+#[cfg(feature = "book")]
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,12 +32,14 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Run every check and print one line for each.
+    #[cfg(feature = "book")]
     Verify {
         /// Run the kernels on the GPU too; a machine without one is then a failure.
         #[arg(long)]
         gpu: bool,
     },
     /// Build the book, figures included, and say where it is.
+    #[cfg(feature = "book")]
     Book {
         /// Show it on this machine afterwards, until interrupted.
         #[arg(long)]
@@ -44,13 +53,21 @@ enum Task {
         /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
         files: Vec<PathBuf>,
     },
+    /// Measure, and print the medians with how they were taken.
+    Bench {
+        /// Which group of benches; all of them if left out.
+        name: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
+        #[cfg(feature = "book")]
         Task::Verify { gpu } => verify::task(gpu),
+        #[cfg(feature = "book")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files } => golden::task(&files),
+        Task::Bench { name } => bench::task(name.as_deref()),
     };
     match done {
         Ok(code) => code,

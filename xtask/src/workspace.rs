@@ -49,6 +49,7 @@ fn is_left_out(folder: &Path) -> bool {
 }
 
 /// `path` as it is written in messages: relative to the repository.
+#[cfg(feature = "book")]
 pub(crate) fn shown(root: &Path, path: &Path) -> String {
     path.strip_prefix(root)
         .unwrap_or(path)
@@ -57,6 +58,7 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
 }
 
 /// The text of a file, or a sentence that names it.
+#[cfg(feature = "book")]
 pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
 }

@@ -20,6 +20,10 @@ pub(super) const ALL: &[Step] = &[
         check: clippy,
     },
     Step {
+        name: "clippy, bare",
+        check: clippy_bare,
+    },
+    Step {
         name: "rustdoc",
         check: rustdoc,
     },
@@ -84,6 +88,26 @@ fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         format!(
             "{} packages, {} targets and their tests",
             run.packages.count, run.packages.targets
+        ),
+    ))
+}
+
+/// Features only add, so everything builds without any of them.
+fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let arguments = [
+        "clippy",
+        "--workspace",
+        "--no-default-features",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    Ok(judged(
+        &done,
+        format!(
+            "{} packages without their default features",
+            run.packages.count
         ),
     ))
 }
