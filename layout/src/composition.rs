@@ -13,59 +13,15 @@
 //! Both conditions together are sound; CuTe checks neither completely.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
-use core::fmt;
 
 use smallvec::SmallVec;
 
-use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::coalesce::{Flat, Tail, coalesced};
 use crate::int::abs;
 use crate::layout::LeafMode;
+use crate::refusal::{CompositionError, Refusal, Share};
 use crate::tuple::Builder;
-use crate::{Error, Int, Layout, Stride, Tiler};
-
-/// Why `lhs o rhs` is not a layout over the modes of `rhs`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompositionError {
-    /// The left operand.
-    pub lhs: Layout,
-    /// The right operand.
-    pub rhs: Layout,
-    /// The reason.
-    pub reason: Refusal,
-}
-
-/// The number that does not fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// One mode of the right-hand side straddles a mode of the left-hand side.
-    Straddle {
-        /// The leaf of the right-hand side, counted from 0.
-        leaf: usize,
-        /// That leaf, `extent:stride`.
-        mode: LeafMode,
-        /// What is left of its extent when it meets the left mode.
-        extent: i64,
-        /// Its stride in units of the left mode.
-        stride: i64,
-        /// The extent of the left mode.
-        left: i64,
-    },
-    /// The modes fit one by one, but together they carry out of a mode of the left-hand side.
-    Carry {
-        /// The leaves that meet, counted from 0.
-        leaves: SmallVec<[usize; 4]>,
-        /// The sum of the largest digits.
-        digits: i64,
-        /// The extent of the left mode.
-        left: i64,
-        /// The left mode, counted in the simplified left-hand side.
-        mode: usize,
-    },
-    /// Positive and negative right-hand strides reach different modes of the left-hand side.
-    Signs,
-}
+use crate::{Error, Int, Layout, Search, Stride, Tiler};
 
 impl Layout {
     /// `self o inner`: visits `self` in the order that `inner` says. `(A o B)(c) = A(B(c))`.
@@ -94,7 +50,10 @@ impl Layout {
     /// Source: `composition` in `cute/layout.hpp`; `Cecka 2026`.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
         let flat = coalesced(self.leaves(), Tail::Continue);
-        walk(self, &flat, inner, Check::Sound)
+        match walk(self, &flat, inner, Check::Sound, &mut |_| ()) {
+            Err(Error::Composition(refused)) => refused.or_search(),
+            result => result,
+        }
     }
 
     /// Composition mode by mode: `(2:4,8:8)` composes mode 0 with `2:4` and mode 1 with `8:8`; `_` keeps a mode.
@@ -164,13 +123,13 @@ impl Layout {
     /// ```
     pub fn composition_unchecked(&self, inner: &Self) -> Result<Self, Error> {
         let flat = coalesced(self.leaves(), Tail::Continue);
-        walk(self, &flat, inner, Check::AsCute)
+        walk(self, &flat, inner, Check::AsCute, &mut |_| ())
     }
 }
 
 /// Which conditions are checked.
 #[derive(Clone, Copy, PartialEq)]
-enum Check {
+pub(crate) enum Check {
     Sound,
     AsCute,
 }
@@ -182,17 +141,60 @@ struct Load {
     negative: i64,
 }
 
-/// Composes every leaf of `rhs` and checks them together.
-fn walk(lhs: &Layout, flat: &Flat, rhs: &Layout, check: Check) -> Result<Layout, Error> {
+type Loads = SmallVec<[Load; 12]>;
+
+/// What a right-hand mode does at a left mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// It does not touch this digit: the left extent divides its stride, or it has one step only.
+    Skips,
+    /// It stays within this digit.
+    Stays,
+    /// It fills this digit, and the rest of it continues at the next.
+    Splits,
+    /// The last left mode takes all that is left.
+    Ends,
+    /// Its stride is 0.
+    Stands,
+    /// It carries out of this digit.
+    Carries,
+}
+
+/// One step of the walk: `extent:stride` arrives at a left mode, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The leaf of the right-hand side, counted from 0.
+    pub leaf: usize,
+    /// The left mode, counted from 0 in the coalesced left-hand side.
+    pub left_mode: usize,
+    /// How many steps arrive.
+    pub extent: i64,
+    /// The size of a step, in units of the left mode.
+    pub stride: i64,
+    /// What happens.
+    pub case: Case,
+    /// The mode of the result.
+    pub piece: Option<LeafMode>,
+}
+
+/// Composes every leaf of `rhs` and checks them together; `note` sees every step.
+pub(crate) fn walk(
+    lhs: &Layout,
+    flat: &Flat,
+    rhs: &Layout,
+    check: Check,
+    note: &mut impl FnMut(Visit),
+) -> Result<Layout, Error> {
     let refuse = |reason| {
         Error::Composition(Box::new(CompositionError {
             lhs: lhs.clone(),
             rhs: rhs.clone(),
             reason,
+            search: Search::NotTried,
         }))
     };
     let mut out = Builder::new();
-    let mut loads: SmallVec<[Load; 12]> = SmallVec::from_elem(Load::default(), flat.len());
+    let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
     let mut leaves = rhs.leaves().iter().enumerate();
     for &node in rhs.view().nodes() {
         if node > 0 {
@@ -201,25 +203,31 @@ fn walk(lhs: &Layout, flat: &Flat, rhs: &Layout, check: Check) -> Result<Layout,
         }
         let (at, leaf) = leaves.next().expect("every leaf node has its value");
         let stride = rhs.int_stride("composition on the right", leaf)?;
-        let pieces = Pieces::of(flat, leaf.extent, stride, check, &mut loads)?.map_err(|m| {
-            refuse(Refusal::Straddle {
-                leaf: at,
-                mode: *leaf,
-                extent: m.0,
-                stride: m.1,
-                left: m.2,
-            })
-        })?;
-        push(&mut out, &pieces.0);
+        let mut walker = Walker::new(flat, at, leaf.extent, stride, check)?;
+        if let Some(stuck) = walker.run(&mut loads, note)? {
+            return Err(refuse(straddle(flat, *leaf, stuck)));
+        }
+        push(&mut out, &walker.pieces);
     }
     if check == Check::Sound {
-        together(flat, &loads).map_err(|at| refuse(reason(flat, rhs, &loads, at)))?;
+        together(flat, &loads).map_err(|clash| refuse(reason(flat, rhs, clash)))?;
     }
     Layout::checked(out.finish())
 }
 
+fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
+    Refusal::Straddle {
+        leaf: stuck.leaf,
+        mode,
+        extent: stuck.extent,
+        stride: stuck.stride,
+        left: flat[stuck.left_mode].size(),
+        left_mode: stuck.left_mode,
+    }
+}
+
 /// One leaf as it is, several as a tuple.
-fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
+pub(crate) fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
     if let [piece] = pieces {
         out.leaf(*piece);
         return;
@@ -229,58 +237,130 @@ fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
     out.close(open, pieces.len());
 }
 
-/// The rest of the extent, the stride in units of the left mode, and that mode's extent.
-struct Misfit(i64, i64, i64);
+/// One right-hand leaf on its way through the left modes.
+struct Walker<'a> {
+    flat: &'a [LeafMode],
+    check: Check,
+    leaf: usize,
+    /// -1, 0 or 1.
+    sign: Int,
+    /// What is left of the extent.
+    rest: Int,
+    /// The absolute stride, in units of the left mode.
+    step: Int,
+    pieces: SmallVec<[LeafMode; 4]>,
+}
 
-/// The modes that one right-hand leaf becomes.
-struct Pieces(SmallVec<[LeafMode; 4]>);
-
-impl Pieces {
-    fn of(
-        flat: &Flat,
+impl<'a> Walker<'a> {
+    fn new(
+        flat: &'a [LeafMode],
+        leaf: usize,
         extent: Int,
         stride: Int,
         check: Check,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            flat,
+            check,
+            leaf,
+            sign: stride.with_value(stride.value().signum()),
+            rest: extent,
+            step: stride.with_value(abs(stride.value())?),
+            pieces: SmallVec::new(),
+        })
+    }
+
+    /// Walks through all left modes; the visit that carries, if one does.
+    fn run(
+        &mut self,
         loads: &mut [Load],
-    ) -> Result<Result<Self, Misfit>, Error> {
-        let mut pieces = SmallVec::new();
-        let (last, before) = flat.split_last().expect("a coalesced layout has a mode");
-        let sign = stride.with_value(stride.value().signum());
-        let (mut rest, mut step) = (extent, stride.with_value(abs(stride.value())?));
-        if step.is(0) {
-            pieces.push(LeafMode::new(extent, Stride::Int(stride)));
-            return Ok(Ok(Self(pieces)));
+        note: &mut impl FnMut(Visit),
+    ) -> Result<Option<Visit>, Error> {
+        let end = self.flat.len() - 1;
+        if self.step.is(0) {
+            let piece = LeafMode::new(self.rest, Stride::Int(self.step));
+            self.pieces.push(piece);
+            note(self.visit(0, Case::Stands));
+            return Ok(None);
         }
-        for (mode, load) in before.iter().zip(loads.iter_mut()) {
-            let (n, r, s) = (rest.value(), step.value(), mode.size());
-            if n == 1 || r % s == 0 {
-                step = step.ceil_div(mode.extent)?;
-                continue;
+        for k in 0..end {
+            if let Some(stuck) = self.cross(k, &mut loads[k], note)? {
+                return Ok(Some(stuck));
             }
-            let stays = (i128::from(n) - 1) * i128::from(r) < i128::from(s);
-            let take = if stays {
-                n
-            } else {
-                (s / r + i64::from(s % r != 0)).min(n)
-            };
-            let splits = n % take == 0 && (s % r == 0 || check == Check::AsCute && r < s);
-            if !stays && !splits {
-                return Ok(Err(Misfit(n, r, s)));
+        }
+        if self.pieces.is_empty() || !self.rest.is(1) {
+            self.emit(end, self.rest, &mut loads[end])?;
+            note(self.visit(end, Case::Ends));
+        }
+        Ok(None)
+    }
+
+    /// The digit of the left mode `k`.
+    fn cross(
+        &mut self,
+        k: usize,
+        load: &mut Load,
+        note: &mut impl FnMut(Visit),
+    ) -> Result<Option<Visit>, Error> {
+        let extent = self.flat[k].extent;
+        let (case, take) = self.case(extent.value());
+        let mut visit = self.visit(k, case);
+        match case {
+            Case::Carries => {
+                note(visit);
+                return Ok(Some(visit));
             }
-            let take = rest.taint(mode.extent, take);
-            load.add(sign.value(), (take.value() - 1).saturating_mul(r));
-            pieces.push(LeafMode::new(take, mode.stride.times(step.times(sign)?)?));
-            rest = rest.taint(take, n / take.value());
-            step = step.ceil_div(mode.extent)?;
+            Case::Stays | Case::Splits => {
+                let take = self.rest.taint(extent, take);
+                visit.piece = Some(self.emit(k, take, load)?);
+                self.rest = self.rest.taint(take, self.rest.value() / take.value());
+            }
+            Case::Skips | Case::Ends | Case::Stands => {}
         }
-        if pieces.is_empty() || !rest.is(1) {
-            loads[before.len()].add(
-                sign.value(),
-                (rest.value() - 1).saturating_mul(step.value()),
-            );
-            pieces.push(LeafMode::new(rest, last.stride.times(step.times(sign)?)?));
+        note(visit);
+        self.step = self.step.ceil_div(extent)?;
+        Ok(None)
+    }
+
+    /// What the steps that are left do in a digit of `s`, and how many of them it takes.
+    fn case(&self, s: i64) -> (Case, i64) {
+        let (n, r) = (self.rest.value(), self.step.value());
+        if n == 1 || r % s == 0 {
+            return (Case::Skips, 1);
         }
-        Ok(Ok(Self(pieces)))
+        if (i128::from(n) - 1) * i128::from(r) < i128::from(s) {
+            return (Case::Stays, n);
+        }
+        let take = (s / r + i64::from(s % r != 0)).min(n);
+        if n % take == 0 && (s % r == 0 || self.check == Check::AsCute && r < s) {
+            (Case::Splits, take)
+        } else {
+            (Case::Carries, take)
+        }
+    }
+
+    /// The next mode of the result: `take` steps within the left mode `k`.
+    fn emit(&mut self, k: usize, take: Int, load: &mut Load) -> Result<LeafMode, Error> {
+        let digits = (take.value() - 1).saturating_mul(self.step.value());
+        load.add(self.sign.value(), digits);
+        let stride = self.flat[k].stride.times(self.step.times(self.sign)?)?;
+        let piece = LeafMode::new(take, stride);
+        self.pieces.push(piece);
+        Ok(piece)
+    }
+
+    fn visit(&self, left_mode: usize, case: Case) -> Visit {
+        let last = || self.pieces.last().copied();
+        Visit {
+            leaf: self.leaf,
+            left_mode,
+            extent: self.rest.value(),
+            stride: self.step.value(),
+            case,
+            piece: matches!(case, Case::Ends | Case::Stands)
+                .then(last)
+                .flatten(),
+        }
     }
 }
 
@@ -301,17 +381,18 @@ impl Load {
 
 /// Where the modes do not fit together.
 enum Clash {
-    Carry(usize),
+    Carry { mode: usize, up: bool },
     Signs,
 }
 
 /// Whether the digits of all right-hand modes together stay within each left mode.
 fn together(flat: &Flat, loads: &[Load]) -> Result<(), Clash> {
-    let bounded = flat.len() - 1;
-    if let Some(k) =
-        (0..bounded).find(|&k| loads[k].positive.max(loads[k].negative) >= flat[k].size())
-    {
-        return Err(Clash::Carry(k));
+    for (mode, load) in loads[..flat.len() - 1].iter().enumerate() {
+        for (digits, up) in [(load.positive, true), (load.negative, false)] {
+            if digits >= flat[mode].size() {
+                return Err(Clash::Carry { mode, up });
+            }
+        }
     }
     let mixed = loads.iter().any(|l| l.positive > 0) && loads.iter().any(|l| l.negative > 0);
     if mixed && loads.iter().filter(|l| !l.is_empty()).count() > 1 {
@@ -320,72 +401,51 @@ fn together(flat: &Flat, loads: &[Load]) -> Result<(), Clash> {
     Ok(())
 }
 
-/// The clash with the right-hand leaves that take part in it.
-fn reason(flat: &Flat, rhs: &Layout, loads: &[Load], clash: Clash) -> Refusal {
-    let Clash::Carry(mode) = clash else {
-        return Refusal::Signs;
-    };
-    let touches = |leaf: &LeafMode| {
-        let mut alone: SmallVec<[Load; 12]> = SmallVec::from_elem(Load::default(), flat.len());
-        let stride = leaf.stride.coefficient();
-        let walked = Pieces::of(flat, leaf.extent, stride, Check::Sound, &mut alone);
-        matches!(walked, Ok(Ok(_))) && !alone[mode].is_empty()
-    };
-    let leaves = rhs
-        .leaves()
-        .iter()
-        .enumerate()
-        .filter(|(_, l)| touches(l))
-        .map(|(i, _)| i)
-        .collect();
-    let digits = loads[mode].positive.max(loads[mode].negative);
-    Refusal::Carry {
-        leaves,
-        digits,
-        left: flat[mode].size(),
-        mode,
-    }
+/// The largest digits of every right-hand leaf alone, in every left mode.
+fn loads_by_leaf(flat: &Flat, rhs: &Layout) -> impl Iterator<Item = (usize, Loads)> {
+    rhs.leaves().iter().enumerate().map(move |(i, leaf)| {
+        let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
+        Walker::new(
+            flat,
+            i,
+            leaf.extent,
+            leaf.stride.coefficient(),
+            Check::Sound,
+        )
+        .and_then(|mut w| w.run(&mut loads, &mut |_| ()))
+        .expect("each leaf was walked before, without an error");
+        (i, loads)
+    })
 }
 
-impl fmt::Display for CompositionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (lhs, rhs) = (&self.lhs, &self.rhs);
-        write!(f, "{lhs} o {rhs} is not a layout over the modes of {rhs}: ")?;
-        let simplified = layout_of(coalesced(lhs.leaves(), Tail::Continue));
-        match &self.reason {
-            Refusal::Straddle {
-                mode,
-                extent,
-                stride,
-                left,
-                ..
-            } => write!(
-                f,
-                "{} steps of {stride} carry out of extent {left} of {simplified}; mode {}:{} would fit if {left} divided \
-                 {stride}, if {extent} steps stayed below {left}, or if {stride} divided {left} and {left}/{stride} divided {extent}",
-                extent, mode.extent, mode.stride,
-            ),
+/// The clash with the right-hand leaves that take part in it.
+fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
+    let each = || loads_by_leaf(flat, rhs);
+    match clash {
+        Clash::Carry { mode, up } => {
+            let digit = |loads: Loads| match up {
+                true => loads[mode].positive,
+                false => loads[mode].negative,
+            };
+            let shares = each().map(|(leaf, loads)| Share {
+                leaf,
+                digit: digit(loads),
+            });
             Refusal::Carry {
-                leaves,
-                digits,
-                left,
-                mode,
-            } => {
-                let modes = leaves
-                    .iter()
-                    .map(usize::to_string)
-                    .collect::<alloc::vec::Vec<_>>()
-                    .join(" and ");
-                write!(
-                    f,
-                    "leaf modes {modes} of {rhs} fit one by one, but their digits reach {digits} together in extent \
-                     {left} of mode {mode} of {simplified}, and what carries goes to another stride",
-                )
+                shares: shares.filter(|s| s.digit > 0).collect(),
+                left: flat[mode].size(),
+                left_mode: mode,
             }
-            Refusal::Signs => write!(
-                f,
-                "positive and negative strides of {rhs} reach different modes of {simplified}, so coordinates borrow between them",
-            ),
+        }
+        Clash::Signs => {
+            let find = |side: fn(&Load) -> i64| {
+                let mut found = each().filter(|(_, loads)| loads.iter().any(|l| side(l) > 0));
+                found.next().map(|(leaf, _)| leaf)
+            };
+            Refusal::Signs {
+                up: find(|l| l.positive).expect("a positive load came from a leaf"),
+                down: find(|l| l.negative).expect("a negative load came from a leaf"),
+            }
         }
     }
 }

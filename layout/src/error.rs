@@ -143,6 +143,8 @@ pub enum Error {
     },
     /// A composition that no layout of the right-hand modes equals.
     Composition(Box<crate::CompositionError>),
+    /// Values that no layout of the shape has.
+    Infer(Box<crate::InferError>),
 }
 
 impl fmt::Display for Error {
@@ -255,6 +257,7 @@ impl fmt::Display for Error {
                 why,
             } => write!(f, "{operation} of {operand}: {why}"),
             Self::Composition(e) => e.fmt(f),
+            Self::Infer(e) => e.fmt(f),
         }
     }
 }

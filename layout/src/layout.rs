@@ -304,7 +304,7 @@ fn mixed(first: Stride, other: Stride) -> Error {
     }
 }
 
-fn check_shape(shape: &IntTuple) -> Result<(), Error> {
+pub(crate) fn check_shape(shape: &IntTuple) -> Result<(), Error> {
     if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
         return Err(Error::Extent {
             extent: extent.value(),

@@ -34,12 +34,19 @@ mod product;
 mod recast;
 mod slice;
 
-pub use composition::{CompositionError, Refusal};
+mod infer;
+mod refusal;
+mod search;
+
+pub use composition::{Case, Visit};
 pub use error::Error;
+pub use infer::{Contradiction, InferError, Seen};
 pub use int::Int;
 pub use int_tuple::IntTuple;
 pub use iter::{Coords, Offsets};
 pub use layout::{Layout, LeafMode};
+pub use refusal::{CompositionError, Refusal, Share};
+pub use search::{SEARCH_BOUND, Search};
 pub use slice::{Coord, Slot};
 pub use stride::{Basis, MAX_BASIS_DEPTH, Stride};
 pub use tiler::Tiler;

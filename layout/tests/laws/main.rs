@@ -4,7 +4,9 @@
 
 mod coalesce;
 mod composition;
+mod infer;
 mod law;
 mod random;
 mod reference;
+mod search;
 mod small;

@@ -1,0 +1,203 @@
+//! Why a composition is refused, as data and as a sentence.
+
+use core::fmt;
+
+use smallvec::SmallVec;
+
+use crate::coalesce::{Tail, coalesced, layout_of};
+use crate::layout::LeafMode;
+use crate::tuple::View;
+use crate::{Layout, Search};
+
+/// Why `lhs o rhs` is not a layout over the modes of `rhs`.
+///
+/// [`Layout::explain_composition`] shows the steps up to the one that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompositionError {
+    /// The left operand.
+    pub lhs: Layout,
+    /// The right operand.
+    pub rhs: Layout,
+    /// Where the rule of composition fails.
+    pub reason: Refusal,
+    /// What the search for another layout found.
+    pub search: Search,
+}
+
+/// The numbers that do not fit. Leaves and left modes are counted from 0, left modes in the coalesced left operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// One mode of the right-hand side straddles a mode of the left-hand side.
+    Straddle {
+        /// The leaf of the right-hand side.
+        leaf: usize,
+        /// That leaf, `extent:stride`.
+        mode: LeafMode,
+        /// What is left of its extent when it meets the left mode.
+        extent: i64,
+        /// Its stride in units of the left mode.
+        stride: i64,
+        /// The extent of the left mode.
+        left: i64,
+        /// The left mode.
+        left_mode: usize,
+    },
+    /// The modes fit one by one, but together they carry out of a mode of the left-hand side.
+    Carry {
+        /// The leaves that meet, with the largest digit of each.
+        shares: SmallVec<[Share; 4]>,
+        /// The extent of the left mode, which the sum of the digits must stay below.
+        left: i64,
+        /// The left mode.
+        left_mode: usize,
+    },
+    /// Positive and negative right-hand strides reach different modes of the left-hand side.
+    Signs {
+        /// A leaf with a positive stride.
+        up: usize,
+        /// A leaf with a negative stride.
+        down: usize,
+    },
+}
+
+/// The largest digit that one leaf of the right-hand side puts into a mode of the left-hand side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The leaf.
+    pub leaf: usize,
+    /// The digit.
+    pub digit: i64,
+}
+
+/// The place of a leaf in its tuple, `<1,0>`: mode 0 of mode 1.
+pub(crate) struct Path(SmallVec<[u32; 8]>);
+
+impl Path {
+    /// The path to the `leaf`th leaf; a tuple without parentheses is its own mode 0.
+    pub(crate) fn of<T: Copy>(tuple: View<'_, T>, leaf: usize) -> Self {
+        let mut path: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut view = tuple;
+        let mut left = leaf;
+        while !view.is_leaf() {
+            for (i, mode) in view.modes().enumerate() {
+                view = mode;
+                if left < mode.leaves().len() {
+                    path.push(u32::try_from(i).expect("a rank fits 32 bits"));
+                    break;
+                }
+                left -= mode.leaves().len();
+            }
+        }
+        if path.is_empty() {
+            path.push(0);
+        }
+        Self(path)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<")?;
+        for (i, mode) in self.0.iter().enumerate() {
+            write!(f, "{}{mode}", if i == 0 { "" } else { "," })?;
+        }
+        f.write_str(">")
+    }
+}
+
+impl fmt::Display for CompositionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lhs, rhs) = (&self.lhs, &self.rhs);
+        write!(f, "{lhs} o {rhs} is not a layout over the modes of {rhs}: ")?;
+        self.reason.write(f, lhs, rhs)?;
+        match self.search {
+            Search::NotTried => Ok(()),
+            ref search => write!(f, "; {search}"),
+        }
+    }
+}
+
+impl Refusal {
+    fn write(&self, f: &mut fmt::Formatter<'_>, lhs: &Layout, rhs: &Layout) -> fmt::Result {
+        let simple = layout_of(coalesced(lhs.leaves(), Tail::Continue));
+        let path = |leaf| Path::of(rhs.view(), leaf);
+        match self {
+            Self::Straddle {
+                leaf,
+                mode,
+                extent,
+                stride,
+                left,
+                ..
+            } => {
+                write!(
+                    f,
+                    "mode {}, {mode}, takes {extent} steps of {stride} in extent {left} of {simple} and carries, as ",
+                    path(*leaf)
+                )?;
+                why_straddle(f, *extent, *stride, *left)
+            }
+            Self::Carry { shares, left, .. } => {
+                write_list(f, "modes ", shares, " and ", |f, s| {
+                    write!(f, "{}", path(s.leaf))
+                })?;
+                write_list(
+                    f,
+                    " fit one by one, but together they reach ",
+                    shares,
+                    " + ",
+                    |f, s| write!(f, "{}", s.digit),
+                )?;
+                let total: i128 = shares.iter().map(|s| i128::from(s.digit)).sum();
+                write!(
+                    f,
+                    " = {total} in extent {left} of {simple} and carry (at most {} would fit)",
+                    left - 1
+                )
+            }
+            Self::Signs { up, down } => write!(
+                f,
+                "mode {} goes up and mode {} goes down through several modes of {simple}, so coordinates borrow between \
+                 them (strides of one sign would fit)",
+                path(*up),
+                path(*down),
+            ),
+        }
+    }
+}
+
+fn write_list<T>(
+    f: &mut fmt::Formatter<'_>,
+    before: &str,
+    items: &[T],
+    between: &str,
+    each: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        f.write_str(if i == 0 { before } else { between })?;
+        each(f, item)?;
+    }
+    Ok(())
+}
+
+/// The condition that fails, and what would hold.
+pub(crate) fn why_straddle(f: &mut impl fmt::Write, n: i64, r: i64, s: i64) -> fmt::Result {
+    if s % r == 0 {
+        let fill = s / r;
+        return write!(
+            f,
+            "{fill} steps fill it and {fill} does not divide {n} (a multiple of {fill} steps would fit)"
+        );
+    }
+    let reach = (i128::from(n) - 1) * i128::from(r);
+    write!(
+        f,
+        "neither of {r} and {s} divides the other and ({n}-1)*{r} = {reach} is not below {s} "
+    )?;
+    if r < s {
+        write!(f, "({} steps would fit)", (s - 1) / r + 1)
+    } else {
+        write!(f, "(a stride that {s} divides would fit)")
+    }
+}
