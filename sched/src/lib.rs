@@ -14,13 +14,18 @@
 //!
 //! Formulas are written once, over [`Int`]: a picture evaluates them with numbers, a kernel with [`Expr`].
 
+mod choose;
+mod choose_split;
 mod conv;
 mod coord;
+mod cost;
 mod error;
 mod expr;
 pub mod formula;
 pub mod gemv;
 mod grouped;
+mod lru;
+mod order;
 mod persistent;
 mod problem;
 mod raster;
@@ -30,11 +35,18 @@ mod stream_k_sm90;
 mod swizzle;
 mod work;
 
+pub use choose::{Candidate, Choice, Device, TiledGemm, choose, choose_among};
+pub use choose_split::{SplitCandidate, SplitChoice, choose_split};
 pub use conv::{Conv, ConvAxis, ConvOperator, conv2d, conv3d};
 pub use coord::{BatchedGemmCoord, Dim3, GemmCoord, Tile};
+pub use cost::{
+    Quantization, TileBytes, Traffic, WaveCost, fetched_closed_form, l2_traffic, l2_traffic_coarse,
+    strip_footprint, wave_costs,
+};
 pub use error::Error;
 pub use expr::{Expr, Int, Op};
 pub use grouped::{GroupTile, Grouped};
+pub use order::Order;
 pub use persistent::{Persistent, RasterChoice, RasterOrder, clusters_exact};
 pub use problem::{k_tiles, split_k_range, tiled_shape};
 pub use raster::Raster;

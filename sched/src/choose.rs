@@ -1,0 +1,211 @@
+//! The best order for a problem on a device, with the numbers behind it.
+
+use crate::coord::GemmCoord;
+use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
+use crate::error::{Error, at_least};
+use crate::order::Order;
+use crate::problem::{k_tiles, tiled_mn};
+use std::fmt;
+
+/// What the cost model knows of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// Its name.
+    pub name: &'static str,
+    /// Multiprocessors.
+    pub sms: i64,
+    /// Bytes of the L2 cache.
+    pub l2_bytes: i64,
+}
+
+impl Device {
+    /// NVIDIA H200 SXM: 132 multiprocessors, 50 MiB of L2 (H100 and H200 data sheets).
+    pub const H200: Device = Device {
+        name: "H200",
+        sms: 132,
+        l2_bytes: 50 << 20,
+    };
+    /// NVIDIA A100: 108 multiprocessors, 40 MiB of L2 (A100 data sheet).
+    pub const A100: Device = Device {
+        name: "A100",
+        sms: 108,
+        l2_bytes: 40 << 20,
+    };
+}
+
+/// A matrix product and how it is tiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TiledGemm {
+    /// Elements along m, n, k.
+    pub problem: GemmCoord,
+    /// Elements of a tile.
+    pub tile: GemmCoord,
+    /// Batches.
+    pub batches: i64,
+    /// Bytes of an element of A and of B.
+    pub element: i64,
+    /// Blocks of a cluster along m and n.
+    pub cluster: [i64; 2],
+}
+
+impl TiledGemm {
+    /// One product of 2-byte elements, without clusters.
+    pub const fn new(problem: GemmCoord, tile: GemmCoord) -> Self {
+        TiledGemm {
+            problem,
+            tile,
+            batches: 1,
+            element: 2,
+            cluster: [1, 1],
+        }
+    }
+
+    /// The output tiles along m and n, and the batches.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for an extent below 1.
+    pub fn tiles(&self) -> Result<GemmCoord, Error> {
+        at_least("the number of batches", self.batches, 1)?;
+        tiled_mn(self.problem, self.tile, self.batches)
+    }
+
+    /// The slices the cost model counts.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for an extent below 1; [`Error::Overflow`].
+    pub fn bytes(&self) -> Result<TileBytes, Error> {
+        let bytes = TileBytes::new(self.tile, self.element, k_tiles(self.problem, self.tile)?)?;
+        let [cm, cn] = self.cluster;
+        Ok(TileBytes {
+            cluster_blocks: cm * cn,
+            ..bytes
+        })
+    }
+}
+
+/// One order and what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// The order.
+    pub order: Order,
+    /// How it falls on the workers.
+    pub quantization: Quantization,
+    /// Places without a tile.
+    pub idle: i64,
+    /// Bytes from L2 to the multiprocessors.
+    pub requested: i64,
+    /// Bytes from memory to L2.
+    pub fetched: i64,
+    /// Distinct operand bytes of all waves together: the traffic of a cache that keeps nothing between waves.
+    pub wave_bytes: i64,
+}
+
+/// The orders for one problem, best first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// All candidates, best first.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Choice {
+    /// The best.
+    pub fn best(&self) -> &Candidate {
+        &self.candidates[0]
+    }
+}
+
+/// Compares [`Order::candidates`] and ranks them: shortest schedule, then fewest bytes from memory, then fewest distinct
+/// bytes a wave, then fewest idle places; the simpler order wins a tie.
+///
+/// # Errors
+/// [`Error::TooSmall`] for an extent, cluster or device count below 1; [`Error::ClusterTooLarge`]; [`Error::Overflow`].
+///
+/// ```
+/// use colex_sched::{Device, GemmCoord, TiledGemm, choose};
+/// let gemm = TiledGemm::new(GemmCoord::new(8192, 8192, 8192), GemmCoord::new(128, 256, 64));
+/// let choice = choose(&gemm, &Device::H200)?;
+/// let plain = choice.candidates.iter().find(|c| c.order.to_string() == "grouped 1 along m").unwrap();
+/// assert!(choice.best().fetched < plain.fetched);
+/// # Ok::<(), colex_sched::Error>(())
+/// ```
+pub fn choose(gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
+    choose_among(&Order::candidates(), gemm, device)
+}
+
+/// As [`choose`], among the orders given.
+///
+/// # Errors
+/// As [`choose`]; [`Error::TooSmall`] for no orders.
+pub fn choose_among(orders: &[Order], gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
+    at_least("the number of orders", orders.len() as i64, 1)?;
+    let mut candidates = orders
+        .iter()
+        .map(|order| cost(*order, gemm, device))
+        .collect::<Result<Vec<_>, _>>()?;
+    candidates.sort_by_key(|c| (c.quantization.rounds, c.fetched, c.wave_bytes, c.idle));
+    Ok(Choice { candidates })
+}
+
+fn cost(order: Order, gemm: &TiledGemm, device: &Device) -> Result<Candidate, Error> {
+    at_least("the number of multiprocessors", device.sms, 1)?;
+    let (tiles, bytes) = (gemm.tiles()?, gemm.bytes()?);
+    let workers = device.sms / bytes.cluster_blocks * bytes.cluster_blocks;
+    if workers == 0 {
+        return Err(Error::ClusterTooLarge {
+            cluster: gemm.cluster,
+            sms: device.sms,
+        });
+    }
+    let raster = order.raster(tiles, gemm.cluster)?;
+    let waves = wave_costs(&raster, workers, &bytes)?;
+    let largest = waves.iter().map(|w| w.bytes()).max().unwrap_or(0);
+    let traffic = l2_traffic_coarse(
+        &raster,
+        workers,
+        &bytes,
+        device.l2_bytes,
+        slices(largest, device.l2_bytes),
+    )?;
+    Ok(Candidate {
+        order,
+        quantization: Quantization::of_raster(&raster, workers)?,
+        idle: raster.idle(),
+        requested: traffic.requested,
+        fetched: traffic.fetched,
+        wave_bytes: waves.iter().map(|w| w.bytes()).sum(),
+    })
+}
+
+/// Steps along k for the simulation: at least 8, and so many that one step of a wave is an eighth of the cache.
+fn slices(wave: i64, cache: i64) -> i64 {
+    (wave / (cache / 8).max(1) + 1).clamp(8, 1 << 12)
+}
+
+impl fmt::Display for Choice {
+    /// A table, best first: order, rounds, efficiency, idle places, megabytes requested, fetched, and touched by the waves.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = [
+            "order", "rounds", "eff.", "idle", "L2 MB", "DRAM MB", "wave MB",
+        ];
+        let [order, rounds, eff, idle, l2, dram, wave] = head;
+        writeln!(
+            f,
+            "{order:<32} {rounds:>6} {eff:>6} {idle:>6} {l2:>9} {dram:>9} {wave:>9}"
+        )?;
+        for c in &self.candidates {
+            let mb = |bytes: i64| bytes as f64 / 1e6;
+            writeln!(
+                f,
+                "{:<32} {:>6} {:>6.3} {:>6} {:>9.1} {:>9.1} {:>9.1}",
+                c.order.to_string(),
+                c.quantization.rounds,
+                c.quantization.efficiency(),
+                c.idle,
+                mb(c.requested),
+                mb(c.fetched),
+                mb(c.wave_bytes)
+            )?;
+        }
+        Ok(())
+    }
+}

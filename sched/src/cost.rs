@@ -1,0 +1,364 @@
+//! What an order of tiles costs: operands each wave touches, and the bytes that cross the L2 cache.
+
+use crate::coord::Tile;
+use crate::error::{Error, at_least, product};
+use crate::lru::Lru;
+use crate::raster::Raster;
+use std::collections::HashSet;
+
+/// The operands of one output tile, in bytes a k-tile, and how many k-tiles it has.
+///
+/// ```
+/// use colex_sched::{GemmCoord, TileBytes};
+/// // 128 x 256 x 64 tiles of 2-byte elements, K = 8192.
+/// let bytes = TileBytes::new(GemmCoord::new(128, 256, 64), 2, 128)?;
+/// assert_eq!((bytes.a, bytes.b), (16_384, 32_768));
+/// # Ok::<(), colex_sched::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TileBytes {
+    /// Bytes of the A slice of one k-tile.
+    pub a: i64,
+    /// Bytes of the B slice of one k-tile.
+    pub b: i64,
+    /// The k-tiles.
+    pub k_tiles: i64,
+    /// Consecutive places of the raster that load each slice once, by multicast: the blocks of a cluster.
+    pub cluster_blocks: i64,
+}
+
+impl TileBytes {
+    /// The slices of a tile of `tile` elements of `element` bytes.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for an extent below 1; [`Error::Overflow`].
+    pub fn new(tile: crate::GemmCoord, element: i64, k_tiles: i64) -> Result<TileBytes, Error> {
+        tile.positive([
+            "extent m of the tile",
+            "extent n of the tile",
+            "extent k of the tile",
+        ])?;
+        at_least("the bytes of an element", element, 1)?;
+        at_least("the number of k-tiles", k_tiles, 1)?;
+        let slice = |extent: i64| product("the bytes of a slice", &[extent, tile.k, element]);
+        Ok(TileBytes {
+            a: slice(tile.m)?,
+            b: slice(tile.n)?,
+            k_tiles,
+            cluster_blocks: 1,
+        })
+    }
+
+    /// The same bytes in fewer steps along k: the least divisor of the k-tiles that is at least `slices`.
+    fn resliced(self, slices: i64) -> TileBytes {
+        let steps = (slices..=self.k_tiles)
+            .find(|steps| self.k_tiles % steps == 0)
+            .unwrap_or(self.k_tiles);
+        let merge = self.k_tiles / steps;
+        TileBytes {
+            a: self.a * merge,
+            b: self.b * merge,
+            k_tiles: steps,
+            ..self
+        }
+    }
+}
+
+/// The operands one wave touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaveCost {
+    /// Output tiles computed.
+    pub tiles: i64,
+    /// Distinct rows of tiles: panels of A.
+    pub rows: i64,
+    /// Distinct columns of tiles: panels of B.
+    pub columns: i64,
+    /// Bytes of those panels of A, over all of k.
+    pub a_bytes: i64,
+    /// Bytes of those panels of B.
+    pub b_bytes: i64,
+}
+
+impl WaveCost {
+    /// Bytes of A and B together: what must come from memory if nothing is left from the wave before.
+    pub fn bytes(&self) -> i64 {
+        self.a_bytes + self.b_bytes
+    }
+}
+
+/// The distinct operands of each wave of `workers` places.
+///
+/// # Errors
+/// [`Error::TooSmall`] for no workers; [`Error::Overflow`].
+///
+/// ```
+/// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle, TileBytes, wave_costs};
+/// let bytes = TileBytes::new(GemmCoord::new(128, 128, 64), 2, 1)?;
+/// let touched = |width| {
+///     let raster = Raster::of_swizzle(ThreadblockSwizzle::Identity { width }, GemmCoord::new(16, 16, 1))?;
+///     wave_costs(&raster, 16, &bytes).map(|waves| (waves[0].rows, waves[0].columns))
+/// };
+/// assert_eq!([touched(1)?, touched(4)?], [(16, 1), (4, 4)]);
+/// # Ok::<(), colex_sched::Error>(())
+/// ```
+pub fn wave_costs(
+    raster: &Raster,
+    workers: i64,
+    bytes: &TileBytes,
+) -> Result<Vec<WaveCost>, Error> {
+    check_sizes(raster, bytes)?;
+    Ok(raster
+        .waves(workers)?
+        .map(|wave| wave_cost(wave, bytes))
+        .collect())
+}
+
+fn wave_cost(wave: &[Option<Tile>], bytes: &TileBytes) -> WaveCost {
+    let busy = || wave.iter().flatten();
+    let rows = busy().map(|t| (t.l, t.m)).collect::<HashSet<_>>().len() as i64;
+    let columns = busy().map(|t| (t.l, t.n)).collect::<HashSet<_>>().len() as i64;
+    WaveCost {
+        tiles: busy().count() as i64,
+        rows,
+        columns,
+        a_bytes: rows * bytes.a * bytes.k_tiles,
+        b_bytes: columns * bytes.b * bytes.k_tiles,
+    }
+}
+
+/// Bytes of A and B that cross each side of the L2 cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Traffic {
+    /// From L2 to the multiprocessors: every tile's slices, once a cluster.
+    pub requested: i64,
+    /// From memory to L2: what the cache did not hold.
+    pub fetched: i64,
+}
+
+impl Traffic {
+    /// The share of the requests that L2 answered.
+    pub fn hit_rate(&self) -> f64 {
+        1.0 - self.fetched as f64 / self.requested as f64
+    }
+}
+
+/// The traffic of a raster through a cache of `cache` bytes that drops the least recently used slice.
+///
+/// The blocks of a wave step along k together, in the order of the raster; each step touches its tile's slice of A,
+/// then of B. One wave ends before the next begins. Outputs do not pass through the model.
+///
+/// # Errors
+/// [`Error::TooSmall`] for no workers or a negative cache; [`Error::Overflow`]; [`Error::Invalid`] for too many slices.
+pub fn l2_traffic(
+    raster: &Raster,
+    workers: i64,
+    bytes: &TileBytes,
+    cache: i64,
+) -> Result<Traffic, Error> {
+    check_sizes(raster, bytes)?;
+    at_least("the bytes of the cache", cache, 0)?;
+    let share = usize::try_from(bytes.cluster_blocks).unwrap_or(usize::MAX);
+    let mut sim = Simulation::new(raster, bytes, cache)?;
+    for wave in raster.waves(workers)? {
+        for k in 0..bytes.k_tiles {
+            wave.chunks(share).for_each(|cluster| sim.step(cluster, k));
+        }
+    }
+    Ok(sim.traffic)
+}
+
+/// As [`l2_traffic`] with several k-tiles a step, at least `slices` steps: the bytes are exact, the interleaving coarser.
+///
+/// # Errors
+/// As [`l2_traffic`].
+pub fn l2_traffic_coarse(
+    raster: &Raster,
+    workers: i64,
+    bytes: &TileBytes,
+    cache: i64,
+    slices: i64,
+) -> Result<Traffic, Error> {
+    check_sizes(raster, bytes)?;
+    at_least("the number of slices", slices, 1)?;
+    l2_traffic(raster, workers, &bytes.resliced(slices), cache)
+}
+
+struct Simulation<'a> {
+    raster: &'a Raster,
+    bytes: &'a TileBytes,
+    lru: Lru,
+    traffic: Traffic,
+    /// Slices of the cluster at hand that were loaded already.
+    loaded: Vec<usize>,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(raster: &'a Raster, bytes: &'a TileBytes, cache: i64) -> Result<Self, Error> {
+        let e = raster.extent();
+        let slices = product("the slices", &[e.m + e.n, e.k, bytes.k_tiles])?;
+        if slices > 1 << 28 {
+            let sentence = format!("{slices} slices are too many to simulate: use fewer along k");
+            return Err(Error::Invalid { sentence });
+        }
+        let traffic = Traffic {
+            requested: 0,
+            fetched: 0,
+        };
+        Ok(Simulation {
+            raster,
+            bytes,
+            lru: Lru::new(slices as usize, cache),
+            traffic,
+            loaded: Vec::new(),
+        })
+    }
+
+    /// One k-step of the blocks of one cluster.
+    fn step(&mut self, cluster: &[Option<Tile>], k: i64) {
+        let e = self.raster.extent();
+        self.loaded.clear();
+        for t in cluster.iter().flatten() {
+            let base = t.l * (e.m + e.n);
+            self.touch(
+                ((base + t.m) * self.bytes.k_tiles + k) as usize,
+                self.bytes.a,
+            );
+            self.touch(
+                ((base + e.m + t.n) * self.bytes.k_tiles + k) as usize,
+                self.bytes.b,
+            );
+        }
+    }
+
+    fn touch(&mut self, slice: usize, bytes: i64) {
+        if self.bytes.cluster_blocks > 1 {
+            if self.loaded.contains(&slice) {
+                return;
+            }
+            self.loaded.push(slice);
+        }
+        self.traffic.requested += bytes;
+        if !self.lru.touch(slice, bytes) {
+            self.traffic.fetched += bytes;
+        }
+    }
+}
+
+/// The bytes fetched from memory, where they follow without a simulation; `None` in between.
+///
+/// - A cache that holds A and B whole fetches each slice once.
+/// - A cache that holds one k-step of every wave, but less than the other k-steps of any, shares within a wave and
+///   keeps nothing between waves: the sum of [`WaveCost::bytes`].
+///
+/// # Errors
+/// As [`wave_costs`].
+pub fn fetched_closed_form(
+    raster: &Raster,
+    workers: i64,
+    bytes: &TileBytes,
+    cache: i64,
+) -> Result<Option<i64>, Error> {
+    let waves = wave_costs(raster, workers, bytes)?;
+    let e = raster.extent();
+    let whole = e.k * (e.m * bytes.a + e.n * bytes.b) * bytes.k_tiles;
+    let step = |wave: &WaveCost| wave.bytes() / bytes.k_tiles;
+    let most = waves.iter().map(step).max().unwrap_or(0);
+    let least = waves.iter().map(step).min().unwrap_or(0);
+    Ok(match () {
+        () if cache >= whole => Some(whole),
+        () if cache >= most && cache <= (bytes.k_tiles - 1) * least => {
+            Some(waves.iter().map(WaveCost::bytes).sum())
+        }
+        () => None,
+    })
+}
+
+/// `[major, minor]` tiles that a wave of `workers` touches when it starts a strip of `width`: `ceil(workers / width)` by `width`.
+///
+/// The bytes, `minor * b + major * a` for strips of columns, are least near the square: the reason for a swizzle.
+///
+/// # Errors
+/// [`Error::TooSmall`] for a width or worker count below 1.
+pub fn strip_footprint(width: i64, workers: i64) -> Result<[i64; 2], Error> {
+    at_least("the width of the raster", width, 1)?;
+    at_least("the number of workers", workers, 1)?;
+    Ok([
+        workers / width + i64::from(workers % width != 0),
+        width.min(workers),
+    ])
+}
+
+/// How evenly the tiles of a raster fall on workers that take every `workers`-th place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quantization {
+    /// Output tiles.
+    pub tiles: i64,
+    /// Blocks at work.
+    pub workers: i64,
+    /// Tiles of the busiest worker: the length of the schedule.
+    pub rounds: i64,
+}
+
+impl Quantization {
+    /// Of `tiles` tiles without idle places: the busiest worker has `ceil(tiles / workers)`.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for no tiles or workers.
+    ///
+    /// ```
+    /// use colex_sched::Quantization;
+    /// let q = Quantization::of_tiles(133, 132)?;
+    /// assert_eq!((q.rounds, (q.efficiency() * 1000.0).round()), (2, 504.0));
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    pub fn of_tiles(tiles: i64, workers: i64) -> Result<Quantization, Error> {
+        at_least("the number of tiles", tiles, 1)?;
+        at_least("the number of workers", workers, 1)?;
+        Ok(Quantization {
+            tiles,
+            workers,
+            rounds: tiles / workers + i64::from(tiles % workers != 0),
+        })
+    }
+
+    /// Of a raster, idle places included as they fall.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for no workers.
+    pub fn of_raster(raster: &Raster, workers: i64) -> Result<Quantization, Error> {
+        at_least("the number of workers", workers, 1)?;
+        let mut each = vec![0i64; workers.min(raster.slots().len() as i64) as usize];
+        for (slot, _) in raster
+            .slots()
+            .iter()
+            .enumerate()
+            .filter(|(_, tile)| tile.is_some())
+        {
+            each[(slot as i64 % workers) as usize] += 1;
+        }
+        let tiles = each.iter().sum();
+        Ok(Quantization {
+            tiles,
+            workers,
+            rounds: each.into_iter().max().unwrap_or(0),
+        })
+    }
+
+    /// Tiles computed, of those that all workers could have computed in the same time.
+    #[doc(alias = "wave quantization")]
+    pub fn efficiency(&self) -> f64 {
+        self.tiles as f64 / (self.rounds as f64 * self.workers as f64)
+    }
+}
+
+fn check_sizes(raster: &Raster, bytes: &TileBytes) -> Result<(), Error> {
+    at_least("the bytes of a slice of A", bytes.a, 1)?;
+    at_least("the bytes of a slice of B", bytes.b, 1)?;
+    at_least("the number of k-tiles", bytes.k_tiles, 1)?;
+    at_least("the blocks of a cluster", bytes.cluster_blocks, 1)?;
+    let slots = raster.slots().len() as i64;
+    let each = bytes.a.checked_add(bytes.b).ok_or(Error::Overflow {
+        what: "the traffic",
+    })?;
+    product("the traffic", &[slots, each, bytes.k_tiles, 2]).map(drop)
+}

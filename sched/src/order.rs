@@ -1,0 +1,125 @@
+//! An order of tiles as a small value: printable, and a raster on demand for any grid and cluster.
+
+use crate::coord::{GemmCoord, Tile};
+use crate::error::{Error, ceil_div};
+use crate::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
+use crate::raster::Raster;
+use crate::swizzle::ThreadblockSwizzle;
+use std::fmt;
+
+/// One of the orders in which a kernel can visit its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// A grid with one block a tile (no clusters).
+    Swizzle(ThreadblockSwizzle),
+    /// Hopper's persistent scheduler.
+    Persistent {
+        /// The widest strip.
+        max_swizzle: i64,
+        /// The axis of the strips.
+        raster: RasterOrder,
+    },
+    /// Strips with a narrower last one.
+    Grouped {
+        /// The width of a strip, in clusters.
+        width: i64,
+        /// The axis of the strips.
+        raster: RasterOrder,
+    },
+    /// The Hilbert curve, from a table.
+    Hilbert,
+    /// The Z-order curve, from a table.
+    Morton,
+}
+
+impl Order {
+    /// The orders [`crate::choose`] compares, simplest first.
+    pub fn candidates() -> Vec<Order> {
+        let mut all = Vec::new();
+        for raster in [RasterOrder::AlongM, RasterOrder::AlongN] {
+            all.extend([1, 2, 4, 8, 16].map(|width| Order::Grouped { width, raster }));
+            all.extend([2, 4, 8].map(|max_swizzle| Order::Persistent {
+                max_swizzle,
+                raster,
+            }));
+        }
+        all.extend([Order::Hilbert, Order::Morton]);
+        all
+    }
+
+    /// The raster of this order over `tiles` for clusters of `cluster` blocks.
+    ///
+    /// With clusters, the order is that of the clusters, and the blocks of one cluster are consecutive, m first.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`]; [`Error::Cluster`] for a threadblock swizzle with clusters that do not divide, and for any
+    /// cluster of more than one block on a threadblock swizzle [`Error::Invalid`].
+    pub fn raster(&self, tiles: GemmCoord, cluster: [i64; 2]) -> Result<Raster, Error> {
+        check_tiles(tiles, cluster)?;
+        if let Order::Persistent {
+            max_swizzle,
+            raster,
+        } = *self
+        {
+            let choice = match raster {
+                RasterOrder::AlongM => RasterChoice::AlongM,
+                RasterOrder::AlongN => RasterChoice::AlongN,
+            };
+            return Raster::of_persistent(&Persistent::new(tiles, cluster, max_swizzle, choice)?);
+        }
+        if let Order::Swizzle(swizzle) = self {
+            if cluster != [1, 1] {
+                let sentence =
+                    format!("{swizzle} knows no clusters: use a persistent or grouped order");
+                return Err(Error::Invalid { sentence });
+            }
+            return Raster::of_swizzle(*swizzle, tiles);
+        }
+        let (m, n) = (ceil_div(tiles.m, cluster[0]), ceil_div(tiles.n, cluster[1]));
+        let one = match *self {
+            Order::Grouped { width, raster } => Raster::grouped(m, n, width, raster)?,
+            Order::Morton => Raster::morton(m, n)?,
+            _ => Raster::hilbert(m, n)?,
+        };
+        spread(&one, tiles, cluster)
+    }
+}
+
+/// Each cluster of `clusters` as its blocks, for every batch.
+fn spread(clusters: &Raster, tiles: GemmCoord, [cm, cn]: [i64; 2]) -> Result<Raster, Error> {
+    let mut slots = Vec::new();
+    for l in 0..tiles.k {
+        for c in clusters.slots().iter().flatten() {
+            for (n, m) in (0..cn).flat_map(|n| (0..cm).map(move |m| (n, m))) {
+                let tile = Tile::new(c.m * cm + m, c.n * cn + n, l);
+                slots.push((tile.m < tiles.m && tile.n < tiles.n).then_some(tile));
+            }
+        }
+    }
+    Raster::new(clusters.name(), tiles, slots)
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axis = |raster: &RasterOrder| match raster {
+            RasterOrder::AlongM => "m",
+            RasterOrder::AlongN => "n",
+        };
+        match self {
+            Order::Swizzle(swizzle) => swizzle.fmt(f),
+            Order::Persistent {
+                max_swizzle,
+                raster,
+            } => {
+                write!(
+                    f,
+                    "persistent along {}, swizzle {max_swizzle}",
+                    axis(raster)
+                )
+            }
+            Order::Grouped { width, raster } => write!(f, "grouped {width} along {}", axis(raster)),
+            Order::Hilbert => f.write_str("Hilbert"),
+            Order::Morton => f.write_str("Morton"),
+        }
+    }
+}
