@@ -79,6 +79,22 @@ impl Arch {
         matches!(self, Arch::Sm90a | Arch::Sm100a | Arch::Sm120a)
     }
 
+    /// Whether an instruction that came with this architecture runs on `arch`.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    ///
+    /// assert!(Arch::Sm80.runs_on(Arch::Sm90));
+    /// assert!(!Arch::Sm90a.runs_on(Arch::Sm100a), "`wgmma` was not kept");
+    /// ```
+    pub fn runs_on(self, arch: Arch) -> bool {
+        if self.is_specific() {
+            self == arch
+        } else {
+            self <= arch
+        }
+    }
+
     /// The `.version` of PTX that first knew the target (PTX ISA, table of `.target`).
     pub fn ptx_version(self) -> PtxVersion {
         match self {

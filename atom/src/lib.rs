@@ -25,6 +25,7 @@ mod arith;
 mod error;
 mod fragment;
 mod mma;
+mod names;
 mod ptx;
 mod tv;
 mod ty;

@@ -3,6 +3,7 @@
 use super::member::{Member, member, members};
 use super::options::GmmaOptions;
 use crate::Error;
+use crate::names::{nearest, without_namespaces};
 
 /// What other spellings begin with, and the name this crate uses; the first that fits is taken.
 const PREFIXES: &[(&str, &str)] = &[
@@ -16,12 +17,7 @@ const PREFIXES: &[(&str, &str)] = &[
 ];
 
 /// C++ names of a type that CuTe also accepts, and the one this crate uses.
-const CPP_TYPES: &[(&str, &str)] = &[
-    ("cutlass::", ""),
-    ("cute::", ""),
-    ("int>", "int32_t>"),
-    ("int,", "int32_t,"),
-];
+const CPP_TYPES: &[(&str, &str)] = &[("int>", "int32_t>"), ("int,", "int32_t,")];
 
 /// Finds a member and its options by name.
 pub(super) fn parse(text: &str) -> Result<(Member, GmmaOptions), Error> {
@@ -46,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<(Member, GmmaOptions), Error> {
 
 /// The name in this crate's spelling: without blanks and namespaces.
 fn canonical(text: &str) -> String {
-    let mut name: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let mut name = without_namespaces(text);
     for (long, short) in CPP_TYPES {
         name = name.replace(long, short);
     }
@@ -61,22 +57,15 @@ fn canonical(text: &str) -> String {
 /// The error for a name that is not in the table.
 fn unknown(text: &str, name: &str) -> Error {
     let stem = name.split('<').next().unwrap_or(name);
-    if let Some(legal) = members()
-        .find(|m| !m.row.n.is_empty() && [name, stem].iter().any(|name| same_but_for_n(name, m)))
-    {
+    if let Some(legal) = members().find(|m| !m.row.n.is_empty() && same_but_for_n(stem, m)) {
         return Error::IllegalN {
             name: text.to_string(),
             legal: legal.row.n,
         };
     }
-    let mut near: Vec<(usize, String)> = members()
-        .map(|m| m.name())
-        .map(|known| (unlikeness(name, &known), known))
-        .collect();
-    near.sort();
     Error::UnknownMma {
         name: text.to_string(),
-        nearest: near.into_iter().take(3).map(|(_, known)| known).collect(),
+        nearest: nearest(name, members().map(|m| m.name())),
     }
 }
 
@@ -89,30 +78,4 @@ fn same_but_for_n(name: &str, member: &Member) -> bool {
             .and_then(|rest| rest.strip_suffix(after));
         middle.is_some_and(|n| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
     })
-}
-
-/// How little two names are alike: the edits between them, and how early they part.
-fn unlikeness(name: &str, known: &str) -> usize {
-    let common = name
-        .bytes()
-        .zip(known.bytes())
-        .take_while(|(x, y)| x == y)
-        .count();
-    distance(name, known) + (name.len() - common) / 4
-}
-
-/// The number of letters to insert, delete or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

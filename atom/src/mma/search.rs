@@ -85,7 +85,7 @@ impl MmaSearch {
         let row = member.row;
         let on = self
             .arch
-            .is_none_or(|arch| row.form != Form::LayoutOnly && runs(row.since, arch));
+            .is_none_or(|arch| row.form != Form::LayoutOnly && row.since.runs_on(arch));
         let shape = self
             .mnk
             .iter()
@@ -98,14 +98,5 @@ impl MmaSearch {
             .sparse
             .is_none_or(|sparse| sparse == Rule::is_sparse(row.rule));
         on && shape && types && sparse
-    }
-}
-
-/// Whether an instruction that came with `since` runs on `arch`.
-fn runs(since: Arch, arch: Arch) -> bool {
-    if since.is_specific() {
-        since == arch
-    } else {
-        since <= arch
     }
 }
