@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::arch::Arch;
+use crate::copy::CopyError;
 
 /// Why an atom was not found, built, or executed.
 #[non_exhaustive]
@@ -41,6 +42,8 @@ pub enum Error {
         /// The reason.
         why: &'static str,
     },
+    /// A copy was not found, written or executed.
+    Copy(Box<CopyError>),
     /// A layout-only row was asked for its text or its result.
     NotExecutable {
         /// The operation.
@@ -112,6 +115,7 @@ impl fmt::Display for Error {
                 write!(f, "`{name}` has no template argument `{word}` there")
             }
             Error::OptionRefused { name, why } => write!(f, "`{name}` refuses the options: {why}"),
+            Error::Copy(error) => error.fmt(f),
             Error::NotExecutable { name } => write!(
                 f,
                 "`{name}` is a row to look at: it has layouts and no opcode"
@@ -163,3 +167,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<CopyError> for Error {
+    fn from(error: CopyError) -> Self {
+        Error::Copy(Box::new(error))
+    }
+}

@@ -22,6 +22,7 @@
 
 mod arch;
 mod arith;
+mod copy;
 mod error;
 mod fragment;
 mod mma;
@@ -32,6 +33,11 @@ mod ty;
 
 pub use arch::{Arch, PtxVersion};
 pub use arith::{Exactness, FloatFormat, Operand, Rounding, Value};
+pub use copy::{
+    Argument, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand, CopyOperands,
+    CopyRow, CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route,
+    Scalar, Side, Sizes, Space, ValLayouts, copy_atoms, copy_modules, copy_rows,
+};
 pub use error::Error;
 pub use fragment::Fragment;
 pub use mma::{
@@ -55,5 +61,26 @@ pub use ty::{Class, Ty};
 /// [`Error::UnknownMma`] with the nearest names; [`Error::IllegalN`] if only N does not exist;
 /// [`Error::UnknownOption`] and [`Error::OptionRefused`] for template arguments.
 pub fn mma(name: &str) -> Result<MmaAtom, Error> {
+    name.parse()
+}
+
+/// The copy of that name, in any of CuTe's spellings.
+///
+/// ```
+/// assert_eq!(colex_atom::copy("UniversalCopy<float>")?.name(), "UniversalCopy<uint32_t>");
+/// assert_eq!(colex_atom::copy("SM90_TMA_LOAD_2D::PREFETCH")?.op()?.ptx, "cp.async.bulk.prefetch.tensor.2d.L2.global.tile");
+/// let error = colex_atom::copy("SM75_U32x3_LDSM_N").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "no copy operation is called `SM75_U32x3_LDSM_N`; the nearest are SM75_U32x1_LDSM_N, SM75_U32x2_LDSM_N, SM75_U32x4_LDSM_N"
+/// );
+/// # Ok::<(), colex_atom::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`CopyError::Unknown`] with the nearest names; [`CopyError::RankOpen`] for a TMA operation without a rank;
+/// [`CopyError::Width`] for a type that is too wide or too narrow.
+pub fn copy(name: &str) -> Result<CopyAtom, Error> {
     name.parse()
 }

@@ -20,6 +20,8 @@ pub enum RegClass {
     F64,
     /// `.b64` with a shared-memory matrix descriptor.
     Descriptor,
+    /// `.b64`: an address or a cache policy.
+    B64,
 }
 
 impl RegClass {
@@ -28,7 +30,7 @@ impl RegClass {
         match self {
             RegClass::B16 => 16,
             RegClass::B32 | RegClass::F32 => 32,
-            RegClass::F64 | RegClass::Descriptor => 64,
+            RegClass::F64 | RegClass::Descriptor | RegClass::B64 => 64,
         }
     }
 
@@ -39,7 +41,7 @@ impl RegClass {
             RegClass::B32 => "b32",
             RegClass::F32 => "f32",
             RegClass::F64 => "f64",
-            RegClass::Descriptor => "b64",
+            RegClass::Descriptor | RegClass::B64 => "b64",
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Report;
-use crate::workspace::{self, counted};
+use crate::workspace;
 
 /// Checks the pages in `folder`.
 pub(super) fn check(folder: &Path) -> Result<Report> {
@@ -29,12 +29,10 @@ pub(super) fn check(folder: &Path) -> Result<Report> {
     }
     let count = pages.keys().filter(|name| is_chapter(name)).count();
     let bytes = size(folder)?;
-    let counts = [
-        counted(count, "page"),
-        counted(figures, "figure"),
-        counted(links, "link"),
-    ];
-    let covered = format!("{}, {:.1} MB", counts.join(", "), bytes as f64 / 1e6);
+    let covered = format!(
+        "{count} pages, {figures} figures, {links} links, {:.1} MB",
+        bytes as f64 / 1e6
+    );
     Ok(Report {
         covered,
         complaints,

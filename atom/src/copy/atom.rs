@@ -1,0 +1,287 @@
+//! `CopyAtom`: an operation and what it means.
+
+use core::str::FromStr;
+
+use super::error::CopyError;
+use super::member::Member;
+use super::names;
+use super::op::CopyOp;
+use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
+use super::traits::{CopyTraits, ValLayouts};
+use crate::Error;
+use crate::arch::Arch;
+use crate::tv;
+
+/// The most bytes that one phase of an mbarrier counts (PTX ISA 9.7.13.15, the range of the tx-count).
+pub const MAX_TRANSACTION_BYTES: i64 = (1 << 20) - 1;
+
+/// A copy instruction with everything known about it.
+///
+/// ```
+/// use colex_atom::{Space, copy};
+///
+/// let atom = copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
+/// assert_eq!(atom.op()?.ptx, "cp.async.cg.shared.global.L2::128B");
+/// assert_eq!((atom.from(), atom.to()), (Space::Global, Space::Shared));
+/// assert_eq!(atom.bits_per_thread(), 128);
+/// # Ok::<(), colex_atom::Error>(())
+/// ```
+#[doc(alias = "Copy_Atom")]
+#[derive(Clone, Debug)]
+pub struct CopyAtom {
+    pub(super) member: Member,
+    spaces: [Space; 2],
+    op: Option<CopyOp>,
+    traits: CopyTraits,
+}
+
+impl CopyAtom {
+    pub(super) fn new(member: Member) -> Self {
+        CopyAtom::between_spaces(member, [member.row.from, member.row.to])
+    }
+
+    fn between_spaces(member: Member, spaces: [Space; 2]) -> Self {
+        let traits = CopyTraits::new(&member);
+        let bits = [&traits.src, &traits.dst].map(|layout| tv::values(layout) as i64);
+        CopyAtom {
+            member,
+            spaces,
+            op: CopyOp::new(&member, spaces, bits),
+            traits,
+        }
+    }
+
+    /// The name: CuTe's where it has one, and `<bits>` where any multiple would do and it is not the smallest.
+    pub fn name(&self) -> String {
+        self.member.name()
+    }
+
+    /// The row of the table that the atom belongs to.
+    pub fn row(&self) -> &'static CopyRow {
+        self.member.row
+    }
+
+    /// What to write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotExecutable`] for a layout-only row.
+    pub fn op(&self) -> Result<&CopyOp, Error> {
+        self.op
+            .as_ref()
+            .ok_or_else(|| Error::NotExecutable { name: self.name() })
+    }
+
+    /// What it means.
+    pub fn traits(&self) -> &CopyTraits {
+        &self.traits
+    }
+
+    /// The thread-value layouts in values of so many bits instead of bits.
+    ///
+    /// ```
+    /// let atom = colex_atom::copy("SM75_U32x2_LDSM_N")?;
+    /// let halves = atom.val_layouts(16)?;
+    /// assert_eq!(format!("{:#}", halves.src), "((16,2),8):((8,0),1)");
+    /// assert_eq!(format!("{:#}", halves.dst), "(32,(2,2)):(2,(1,64))");
+    /// let error = colex_atom::copy("SM75_U16x2_LDSM_T")?.val_layouts(32).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "`SM75_U16x2_LDSM_T` cannot be read in values of 32 bits: ((_4,_8),(_16,_2)):((_256,_16),(_1,_128)): \
+    ///      a value would lie in several threads"
+    /// );
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::Values`] if a thread holds no whole value, or values would overlap.
+    pub fn val_layouts(&self, bits: i64) -> Result<ValLayouts, Error> {
+        let src = self.recast(&self.traits.src, bits)?;
+        let dst = self.recast(&self.traits.dst, bits)?;
+        let reference = match self.traits.reference {
+            Side::Src => src.clone(),
+            Side::Dst => dst.clone(),
+        };
+        Ok(ValLayouts {
+            src,
+            dst,
+            reference,
+        })
+    }
+
+    fn recast(
+        &self,
+        layout: &colex_layout::Layout,
+        bits: i64,
+    ) -> Result<colex_layout::Layout, Error> {
+        let refused = |why: String| CopyError::Values {
+            name: self.name(),
+            bits,
+            layout: layout.to_string(),
+            why,
+        };
+        let values = layout
+            .recast(1, bits)
+            .map_err(|error| refused(error.to_string()))?;
+        if tv::threads(&values) != tv::threads(layout) {
+            return Err(refused("a value would lie in several threads".to_string()).into());
+        }
+        Ok(values)
+    }
+
+    /// How many threads take part.
+    pub fn threads(&self) -> usize {
+        tv::threads(&self.traits.src)
+    }
+
+    /// How many bits each thread gets by one instruction: in its registers where it has them, else from its address.
+    pub fn bits_per_thread(&self) -> usize {
+        tv::values(if self.from() == Space::Register {
+            &self.traits.src
+        } else {
+            &self.traits.dst
+        })
+    }
+
+    /// How many bits the whole instruction moves.
+    pub fn bits(&self) -> i64 {
+        self.traits
+            .reference()
+            .cosize()
+            .expect("the layouts of the table stay within 64 bits")
+    }
+
+    /// The first architecture that has it; of a universal copy, between its ends.
+    pub fn since(&self) -> Arch {
+        self.op
+            .as_ref()
+            .map_or(self.member.row.since, |op| op.since)
+    }
+
+    /// Where the data comes from.
+    pub fn from(&self) -> Space {
+        self.spaces[0]
+    }
+
+    /// Where the data goes.
+    pub fn to(&self) -> Space {
+        self.spaces[1]
+    }
+
+    /// Whether the row has an opcode, a text and a result.
+    pub fn is_executable(&self) -> bool {
+        self.op.is_some()
+    }
+
+    /// Where CuTe's traits say something else than the hardware does.
+    pub fn defect(&self) -> Option<Defect> {
+        self.member.row.defect
+    }
+
+    /// The rank of the tensor that a TMA operation works on.
+    pub fn tensor_rank(&self) -> Option<usize> {
+        let CopyForm::Instruction(arguments) = self.member.row.form else {
+            return None;
+        };
+        arguments
+            .contains(&Argument::Tensor)
+            .then_some(self.member.n as usize)
+    }
+
+    /// The same universal copy between other ends.
+    ///
+    /// ```
+    /// use colex_atom::{Space, copy};
+    ///
+    /// let load = copy("UniversalCopy<uint128_t>")?;
+    /// assert_eq!(load.op()?.ptx, "ld.global.v4.b32");
+    /// assert_eq!(load.between(Space::Register, Space::Shared)?.op()?.ptx, "st.shared.v4.b32");
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::Spaces`] if the operation does not go there.
+    pub fn between(&self, from: Space, to: Space) -> Result<Self, Error> {
+        if [from, to] == self.spaces {
+            return Ok(self.clone());
+        }
+        let refused = |hint| CopyError::Spaces {
+            name: self.name(),
+            from,
+            to,
+            hint,
+        };
+        let plain = |space| {
+            matches!(
+                space,
+                Space::Register | Space::Shared | Space::Cluster | Space::Global
+            )
+        };
+        if self.member.row.form != CopyForm::Universal {
+            return Err(refused("its ends are fixed").into());
+        }
+        if !plain(from) || !plain(to) {
+            return Err(refused("`ld` and `st` reach registers, shared and global memory").into());
+        }
+        if from != Space::Register && to != Space::Register {
+            return Err(refused("it takes two instructions, a load and a store").into());
+        }
+        Ok(CopyAtom::between_spaces(self.member, [from, to]))
+    }
+
+    /// The same operation on so many bits per thread, where the row leaves that open: TMA and bulk copies.
+    ///
+    /// ```
+    /// let box_64x64 = colex_atom::copy("SM90_TMA_LOAD_2D")?.with_bits(64 * 64 * 16)?;
+    /// assert_eq!(box_64x64.name(), "SM90_TMA_LOAD_2D<65536>");
+    /// assert_eq!(box_64x64.traits().src.to_string(), "(_1,_65536):(_0,_1)");
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::Width`].
+    pub fn with_bits(&self, bits: i64) -> Result<Self, Error> {
+        let legal = match self.member.row.sizes {
+            Sizes::Multiple(step)
+                if bits > 0 && bits % step == 0 && bits / 8 <= MAX_TRANSACTION_BYTES =>
+            {
+                return Ok(CopyAtom::between_spaces(
+                    Member {
+                        bits,
+                        ..self.member
+                    },
+                    self.spaces,
+                ));
+            }
+            Sizes::Multiple(step) => {
+                format!("multiples of {step} up to {MAX_TRANSACTION_BYTES} bytes")
+            }
+            _ if bits == self.bits_per_thread() as i64 => return Ok(self.clone()),
+            _ => format!("{}", self.bits_per_thread()),
+        };
+        Err(CopyError::Width {
+            name: self.name(),
+            bits,
+            legal,
+        }
+        .into())
+    }
+}
+
+impl PartialEq for CopyAtom {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.spaces == other.spaces
+    }
+}
+
+impl FromStr for CopyAtom {
+    type Err = Error;
+
+    /// Reads a name in any of CuTe's spellings.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        names::parse(name)
+    }
+}
