@@ -118,8 +118,10 @@ impl Layout {
         Error::Operand {
             operation: "complement",
             operand: self.text(),
-            why: format!("stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}")
-                .into(),
+            why: format!(
+                "stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}"
+            )
+            .into(),
         }
     }
 

@@ -62,6 +62,17 @@ pub enum Error {
         /// The factor.
         factor: i64,
     },
+    /// A swizzle whose numbers do not fit.
+    Swizzle {
+        /// The number of bits.
+        bits: i64,
+        /// The low bits that stay.
+        base: i64,
+        /// The shift.
+        shift: i64,
+        /// Why.
+        why: &'static str,
+    },
     /// A result does not fit 64 bits.
     Overflow {
         /// The left operand.
@@ -193,6 +204,12 @@ impl fmt::Display for Error {
                     "^{stride} times {factor}: an XOR stride scales by powers of two only"
                 )
             }
+            Self::Swizzle {
+                bits,
+                base,
+                shift,
+                why,
+            } => write!(f, "Sw<{bits},{base},{shift}>: {why}"),
             Self::Overflow {
                 left,
                 operator,

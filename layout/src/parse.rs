@@ -5,7 +5,9 @@ use core::str::FromStr;
 use smallvec::SmallVec;
 
 use crate::tuple::{Builder, Tuple};
-use crate::{Basis, Error, Int, IntTuple, Layout, Stride, Tiler};
+use crate::{
+    Basis, ComposedLayout, Error, Int, IntTuple, Layout, Middle, Outer, Stride, Swizzle, Tiler,
+};
 
 /// The deepest nesting of parentheses that is read.
 const MAX_DEPTH: usize = 64;
@@ -168,6 +170,53 @@ impl<'a> Cursor<'a> {
         Layout::new(shape, stride)
     }
 
+    fn swizzle(&mut self) -> Result<Swizzle, Error> {
+        let start = self.at;
+        self.expect("Sw<", "a swizzle, as in Sw<3,4,3>")?;
+        let bits = self.number()?;
+        self.expect(",", "','")?;
+        let base = self.number()?;
+        self.expect(",", "','")?;
+        let shift = self.number()?;
+        self.expect(">", "'>'")?;
+        Swizzle::new(bits, base, shift).map_err(|_| {
+            self.rewind(start);
+            self.error("a swizzle with B >= 0, M >= 0 and |S| >= B")
+        })
+    }
+
+    /// `A o offset o B`, where A is a swizzle or a layout; a plain layout is one too.
+    fn composed(&mut self) -> Result<ComposedLayout, Error> {
+        let outer = if self.text[self.at..].starts_with("Sw<") {
+            Outer::Swizzle(self.swizzle()?)
+        } else {
+            Outer::Layout(self.layout()?)
+        };
+        if !self.eat("o") {
+            return match outer {
+                Outer::Layout(l) => Ok(l.into()),
+                Outer::Swizzle(_) => Err(self.error("'o' and the offset")),
+            };
+        }
+        let middle = self.middle()?;
+        self.expect("o", "'o' and the inner layout")?;
+        let inner = self.layout()?;
+        Ok(match middle {
+            Middle::Offset(n) => ComposedLayout::new(outer, n, inner),
+            Middle::Pointer { .. } => ComposedLayout::with_middle(outer, middle, inner),
+        })
+    }
+
+    fn middle(&mut self) -> Result<Middle, Error> {
+        if !self.eat("smem_ptr[") {
+            self.eat("_");
+            return self.number().map(Middle::Offset);
+        }
+        let bits = self.number()?;
+        self.expect("b](unset)", "'b](unset)'")?;
+        Ok(Middle::Pointer { bits })
+    }
+
     /// `_`, an integer, a layout, or parentheses (also `<..>`) of tilers.
     pub(crate) fn tiler(&mut self, depth: usize) -> Result<Tiler, Error> {
         if depth == MAX_DEPTH {
@@ -271,6 +320,22 @@ impl FromStr for Layout {
     /// Reads `shape:stride`; the position in an error is a byte of `text`.
     fn from_str(text: &str) -> Result<Self, Error> {
         whole(text, |c| c.layout())
+    }
+}
+
+impl FromStr for Swizzle {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.swizzle())
+    }
+}
+
+impl FromStr for ComposedLayout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| c.composed())
     }
 }
 

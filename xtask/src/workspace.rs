@@ -57,6 +57,12 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
         .to_string()
 }
 
+/// A count with its noun: `1 chapter`, `2 chapters`.
+#[cfg(feature = "book")]
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The text of a file, or a sentence that names it.
 #[cfg(feature = "book")]
 pub(crate) fn read(path: &Path) -> Result<String> {

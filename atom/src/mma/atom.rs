@@ -10,6 +10,7 @@ use super::row::{Form, MmaRow, Rule};
 use super::traits::MmaTraits;
 use crate::Error;
 use crate::arch::Arch;
+use crate::ty::Ty;
 
 /// A matrix-multiply instruction: `D = A B + C` on one small tile, with everything known about it.
 ///
@@ -73,6 +74,12 @@ impl MmaAtom {
     /// The extents of M, N and K.
     pub fn mnk(&self) -> [i64; 3] {
         self.traits.mnk
+    }
+
+    /// The types that the elements of A and B mean; [`MmaTraits`] has the types they are stored in, which are wider
+    /// in some rows of Blackwell.
+    pub fn elements(&self) -> (Ty, Ty) {
+        self.member.ab
     }
 
     /// How many threads take part: 1, 8 (a quad-pair), 32 (a warp) or 128 (a warpgroup).

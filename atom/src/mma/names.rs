@@ -57,7 +57,9 @@ fn canonical(text: &str) -> String {
 /// The error for a name that is not in the table.
 fn unknown(text: &str, name: &str) -> Error {
     let stem = name.split('<').next().unwrap_or(name);
-    if let Some(legal) = members().find(|m| !m.row.n.is_empty() && same_but_for_n(stem, m)) {
+    if let Some(legal) = members()
+        .find(|m| !m.row.n.is_empty() && [name, stem].iter().any(|name| same_but_for_n(name, m)))
+    {
         return Error::IllegalN {
             name: text.to_string(),
             legal: legal.row.n,

@@ -14,8 +14,9 @@ use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
 use mdbook_driver::builtin_preprocessors::LinkPreprocessor;
 
+use crate::figure;
 use crate::markdown::{self, Fence};
-use crate::{figure, workspace};
+use crate::workspace::{self, counted};
 use chapters::Chapters;
 
 /// What a check of the book covered and found.
@@ -84,9 +85,16 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
         }
     }
     let links = links::check(root, &chapters, &mut complaints)?;
+    let counts = [
+        counted(blocks, "code block"),
+        counted(figures, "figure"),
+        counted(formulas, "formula"),
+        counted(links, "link"),
+    ];
     let covered = format!(
-        "{} chapters: {blocks} code blocks, {figures} figures, {formulas} formulas; {links} links",
-        chapters.files.len()
+        "{}: {}",
+        counted(chapters.files.len(), "chapter"),
+        counts.join(", ")
     );
     Ok(Report {
         covered,

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Report;
-use crate::workspace;
+use crate::workspace::{self, counted};
 
 /// Checks the pages in `folder`.
 pub(super) fn check(folder: &Path) -> Result<Report> {
@@ -29,10 +29,12 @@ pub(super) fn check(folder: &Path) -> Result<Report> {
     }
     let count = pages.keys().filter(|name| is_chapter(name)).count();
     let bytes = size(folder)?;
-    let covered = format!(
-        "{count} pages, {figures} figures, {links} links, {:.1} MB",
-        bytes as f64 / 1e6
-    );
+    let counts = [
+        counted(count, "page"),
+        counted(figures, "figure"),
+        counted(links, "link"),
+    ];
+    let covered = format!("{}, {:.1} MB", counts.join(", "), bytes as f64 / 1e6);
     Ok(Report {
         covered,
         complaints,

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use super::Error;
 
-/// The subject and the keys of one figure.
+/// The subjects and the keys of one figure.
 #[derive(Debug)]
 pub(crate) struct Body {
-    subject: Option<String>,
+    subjects: Vec<String>,
     entries: Vec<Entry>,
 }
 
@@ -19,21 +19,16 @@ struct Entry {
 }
 
 impl Body {
-    /// Reads the lines: `key = value`, or the subject alone.
+    /// Reads the lines: `key = value`, or a subject alone.
     pub(crate) fn parse(text: &str) -> Result<Body, Error> {
         let mut body = Body {
-            subject: None,
+            subjects: Vec::new(),
             entries: Vec::new(),
         };
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             match line.split_once(" = ") {
                 Some((key, value)) => body.add(key.trim(), value.trim())?,
-                None if body.subject.is_none() => body.subject = Some(line.to_string()),
-                None => {
-                    return Err(Error::new(format!(
-                        "`{line}` is neither `key = value` nor the only subject"
-                    )));
-                }
+                None => body.subjects.push(line.to_string()),
             }
         }
         Ok(body)
@@ -51,11 +46,14 @@ impl Body {
         Ok(())
     }
 
-    /// What is drawn: the line without a key.
-    pub(crate) fn subject(&self) -> Result<&str, Error> {
-        self.subject
-            .as_deref()
-            .ok_or_else(|| Error::new("the figure has no subject: write it on a line of its own"))
+    /// What is drawn: the lines without a key, of which there is at least one.
+    pub(crate) fn subjects(&self) -> Result<&[String], Error> {
+        match self.subjects.as_slice() {
+            [] => Err(Error::new(
+                "the figure has no subject: write it on a line of its own",
+            )),
+            subjects => Ok(subjects),
+        }
     }
 
     /// The value of `key`, if the fence gives it.
@@ -98,7 +96,7 @@ mod tests {
     fn a_body_is_a_subject_and_keys() {
         let body = Body::parse("(4,8):(8,1)\n\ncaption = a = b\nlabels = index\n")
             .expect("the body is well formed");
-        assert_eq!(body.subject(), Ok("(4,8):(8,1)"));
+        assert_eq!(body.subjects(), Ok(&["(4,8):(8,1)".to_string()][..]));
         assert_eq!(body.caption(), Some("a = b"));
         assert_eq!(body.value("labels"), Some("index"));
         assert_eq!(body.value("colour"), None);
@@ -107,10 +105,6 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        assert_eq!(
-            error("4:1\n5:1"),
-            "`5:1` is neither `key = value` nor the only subject"
-        );
         assert_eq!(error("a = 1\na = 2"), "the key `a` is given twice");
         let body = Body::parse("captoin = x").expect("the body is well formed");
         assert_eq!(
@@ -118,6 +112,6 @@ mod tests {
             Err(Error::new("this kind of figure has no key `captoin`"))
         );
         let sentence = "the figure has no subject: write it on a line of its own";
-        assert_eq!(body.subject(), Err(Error::new(sentence)));
+        assert_eq!(body.subjects(), Err(Error::new(sentence)));
     }
 }

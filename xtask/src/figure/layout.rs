@@ -1,59 +1,68 @@
-//! `figure layout`: the offsets of a layout, rows along its first mode and columns along its second.
+//! `figure layout`: the offsets of a layout, rows along its first mode; several layouts stand side by side.
+//!
+//! Keys: `color`, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`, and `label`, one of
+//! `offset`, `index`, `coord`, `nothing` and `bank BITS`, where BITS is the width of an element.
 
 use colex_layout::Layout;
+use colex_layout::draw::{ColorBy, LabelBy, Picture, Table};
 
-use super::{Body, Error, grid};
+use super::{Body, Error};
 
-/// The largest extent of either mode whose cells are still legible.
-const LARGEST: i64 = 64;
-
-/// Draws the layout's offsets; a layout of one mode is one row, and further modes are not drawn.
 pub(super) fn draw(body: &Body) -> Result<String, Error> {
-    let text = body.subject()?;
+    let color = color(body.value("color").unwrap_or("cycle"))?;
+    let label = label(body.value("label").unwrap_or("offset"))?;
+    let tables: Vec<Table> = body
+        .subjects()?
+        .iter()
+        .map(|text| table(text))
+        .collect::<Result<_, _>>()?;
+    let picture = match tables.as_slice() {
+        [table] => table.picture(color, label),
+        tables => Picture::beside(tables.iter().map(|table| table.grid(color, label)))
+            .legend(tables[0].legend(color)),
+    };
+    Ok(picture.svg())
+}
+
+fn table(text: &str) -> Result<Table, Error> {
     let layout: Layout = text
         .parse()
         .map_err(|error| Error::new(format!("`{text}` is not a layout: {error}")))?;
-    let (rows, columns) = extents(&layout)?;
-    let mut labels = Vec::new();
-    for row in 0..rows {
-        for column in 0..columns {
-            let index = i64::try_from(row + rows * column).expect("the extents are small");
-            let offset = layout
-                .at(index)
-                .map_err(|error| Error::new(error.to_string()))?;
-            labels.push((offset.to_string(), shade(offset)));
-        }
-    }
-    Ok(grid::svg(text, rows, columns, |row, column| {
-        labels[row * columns + column].clone()
-    }))
+    Table::of(&layout).map_err(|error| Error::new(error.to_string()))
 }
 
-/// Rows and columns.
-fn extents(layout: &Layout) -> Result<(usize, usize), Error> {
-    let sizes: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
-    let (rows, columns) = match sizes.as_slice() {
-        [size] => (1, *size),
-        [rows, columns] => (*rows, *columns),
-        _ => {
-            return Err(Error::new(format!(
-                "{layout} has {} modes; a grid has 2",
-                sizes.len()
-            )));
-        }
-    };
-    if rows.max(columns) > LARGEST {
-        return Err(Error::new(format!(
-            "{layout} is {rows} by {columns} cells; the largest grid is {LARGEST} by {LARGEST}"
-        )));
-    }
-    let cells = |extent: i64| usize::try_from(extent).expect("an extent is at least 1");
-    Ok((cells(rows), cells(columns)))
+fn color(name: &str) -> Result<ColorBy, Error> {
+    Ok(match name {
+        "cycle" => ColorBy::Cycle,
+        "offset" => ColorBy::Offset,
+        "index" => ColorBy::Index,
+        "nothing" => ColorBy::Nothing,
+        _ => ColorBy::Bank(bank_bits(name).ok_or_else(|| {
+            Error::new(format!(
+                "there is no color `{name}`; there are: cycle, offset, index, nothing, bank BITS"
+            ))
+        })?),
+    })
 }
 
-/// Eight shades, so that equal residues of the offset are seen.
-fn shade(offset: i64) -> usize {
-    usize::try_from(offset.rem_euclid(8)).expect("a residue is not negative")
+fn label(name: &str) -> Result<LabelBy, Error> {
+    Ok(match name {
+        "offset" => LabelBy::Offset,
+        "index" => LabelBy::Index,
+        "coord" => LabelBy::Coord,
+        "nothing" => LabelBy::Nothing,
+        _ => LabelBy::Bank(bank_bits(name).ok_or_else(|| {
+            Error::new(format!(
+                "there is no label `{name}`; there are: offset, index, coord, nothing, bank BITS"
+            ))
+        })?),
+    })
+}
+
+/// The bits of `bank BITS`.
+fn bank_bits(name: &str) -> Option<i64> {
+    let bits = name.strip_prefix("bank ")?.parse().ok()?;
+    (bits > 0).then_some(bits)
 }
 
 #[cfg(test)]
@@ -61,7 +70,7 @@ mod tests {
     use crate::figure::draw;
 
     #[test]
-    fn a_layout_is_drawn_with_its_offsets() {
+    fn a_layout_is_drawn_with_its_caption() {
         let html =
             draw("layout", "(2,3):(3,1)\ncaption = Row-major").expect("the layout is well formed");
         assert!(html.starts_with("<figure class=\"colex\"><svg "), "{html}");
@@ -69,8 +78,18 @@ mod tests {
             html.ends_with("<figcaption>Row-major</figcaption></figure>"),
             "{html}"
         );
-        assert_eq!(html.matches("<rect").count(), 6);
-        assert!(html.contains("aria-label=\"(2,3):(3,1)\""));
+        assert!(html.contains("(2,3):(3,1)") && !html.contains('\n'));
+    }
+
+    #[test]
+    fn several_layouts_share_a_figure() {
+        let html = draw(
+            "layout",
+            "(2,3):(3,1)\n(2,3):(1,2)\ncolor = offset\nlabel = coord",
+        )
+        .expect("both are layouts");
+        assert_eq!(html.matches("<svg ").count(), 1);
+        assert!(html.contains("(2,3):(3,1)") && html.contains("(2,3):(1,2)"));
     }
 
     #[test]
@@ -80,18 +99,22 @@ mod tests {
                 .expect_err("the figure is wrong")
                 .to_string()
         };
-        assert_eq!(
-            error("(2,3,4):(1,2,6)"),
-            "(2,3,4):(1,2,6) has 3 modes; a grid has 2"
-        );
-        assert_eq!(
-            error("65:1"),
-            "65:1 is 1 by 65 cells; the largest grid is 64 by 64"
-        );
         assert!(error("(2,3").starts_with("`(2,3` is not a layout: "));
         assert_eq!(
             error("4:1\nlabels = x"),
             "this kind of figure has no key `labels`"
+        );
+        assert_eq!(
+            error("4:1\nlabel = x"),
+            "there is no label `x`; there are: offset, index, coord, nothing, bank BITS"
+        );
+        assert_eq!(
+            error("4:1\ncolor = bank 0"),
+            "there is no color `bank 0`; there are: cycle, offset, index, nothing, bank BITS"
+        );
+        assert_eq!(
+            error("caption = x"),
+            "the figure has no subject: write it on a line of its own"
         );
     }
 }

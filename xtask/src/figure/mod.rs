@@ -1,6 +1,6 @@
 //! Figures of the book: a fence in a chapter becomes an SVG when the book is built.
 //!
-//! The fence's info string is `figure KIND`; its lines are `key = value`, or the text of the drawing's subject alone:
+//! The fence's info string is `figure KIND`; its lines are `key = value`, or a subject of the drawing alone:
 //!
 //! ````text
 //! ```figure layout
@@ -12,11 +12,10 @@
 //! Every kind takes `caption`. A key that the kind does not know is an error.
 //!
 //! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body) -> Result<String, Error>` that returns one `<svg>`
-//! element, and add its line to [`KINDS`]. Colours come from the style sheet (`book/theme/colex.css`), so that a figure
-//! is right in light and in dark: use its classes, never a colour.
+//! element, and add its line to [`KINDS`]. A drawing of `colex-layout` carries its own colours, for light and for dark;
+//! one of another kind takes them from `book/theme/colex.css`.
 
 mod body;
-mod grid;
 mod layout;
 
 use std::fmt;

@@ -30,7 +30,7 @@ fn room_of(op: &str) -> Option<&'static str> {
         "mma_fragment",
         "make_cotiled_copy",
     ];
-    const ATOMS: &[&str] = &["mma_atom", "copy_atom", "tsv_"];
+    const ATOMS: &[&str] = &["copy_atom", "tsv_copy"];
     const SCHEDULES: &[&str] = &["threadblock_", "sm90_persistent"];
     const DRAWING: &[&str] = &["print"];
     const PENDING: &[&str] = &["crd2crd"];

@@ -1,0 +1,180 @@
+//! Where layouts and swizzles change places: `L o Sw`, and the inverses of swizzled layouts.
+
+use alloc::format;
+
+use crate::coalesce::{Tail, coalesced};
+use crate::xor::bit_length;
+use crate::{ComposedLayout, Error, Layout, Outer, Swizzle};
+
+/// How many indices are compared one by one where linearity over F2 does not decide.
+const POINTWISE_LIMIT: i64 = 1 << 16;
+
+impl Layout {
+    /// `self o swizzle` as `swizzle' o self`: the layout visited in swizzled order, the swizzle moved to the offsets.
+    ///
+    /// CuTe reads the new swizzle off two masks, which works in simple cases; here the result is compared with
+    /// `self(swizzle(i))` for every index of the layout (by bits where both are linear over F2).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when no swizzle on the left does the same.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{Layout, Swizzle};
+    /// let l: Layout = "(8,8):(1,16)".parse()?;
+    /// let moved = l.composition_swizzle(Swizzle::new(3, 0, 3)?)?;
+    /// assert_eq!(moved.to_string(), "Sw<3,0,4> o 0 o (8,8):(1,16)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn composition_swizzle(&self, swizzle: Swizzle) -> Result<ComposedLayout, Error> {
+        let refuse = |why: &str| Error::Operand {
+            operation: "composition",
+            operand: format!("{self} o {swizzle}").into(),
+            why: why.into(),
+        };
+        let (from, into) = (
+            self.at_unbounded(swizzle.from_mask())?,
+            self.at_unbounded(swizzle.into_mask())?,
+        );
+        let moved = Swizzle::from_masks(from, into).map_err(|_| {
+            refuse(
+                "the bits that the layout makes of the swizzle's are not two runs of equally many",
+            )
+        })?;
+        let result = ComposedLayout::new(moved, 0, self.clone());
+        match self.commutes(swizzle, moved)? {
+            true => Ok(result),
+            false => Err(refuse("no swizzle on the left gives the same offsets")),
+        }
+    }
+
+    /// `self o inner` for a swizzled layout on the right: `(self o Sw) o inner'`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when the inner offset is not 0 or the swizzle cannot change places; those of
+    /// [`Layout::composition`].
+    pub fn composition_composed(&self, inner: &ComposedLayout) -> Result<ComposedLayout, Error> {
+        if inner.base_offset() != 0 {
+            return Err(Error::Operand {
+                operation: "composition",
+                operand: inner.text(),
+                why: format!(
+                    "its offset {} must be 0 on the right of a layout",
+                    inner.base_offset()
+                )
+                .into(),
+            });
+        }
+        match inner.outer_in_elements()? {
+            Outer::Swizzle(sw) => self.composition_swizzle(sw)?.composition(inner.inner()),
+            Outer::Layout(l) => Ok(self.composition(&l)?.composition(inner.inner())?.into()),
+        }
+    }
+
+    /// Whether `self(swizzle(i)) == moved(self(i))` for every index `i`.
+    fn commutes(&self, swizzle: Swizzle, moved: Swizzle) -> Result<bool, Error> {
+        let bits = bit_length(self.size().max(1))
+            .max(bit_length(swizzle.from_mask() | swizzle.into_mask()));
+        if let Some(columns) = self.index_bits(bits) {
+            let image = |x: i64| {
+                (0..bits)
+                    .filter(|k| x >> k & 1 == 1)
+                    .fold(0, |sum, k| sum ^ columns[k as usize])
+            };
+            let same = |k: u32| image(swizzle.apply(1 << k)) == moved.apply(columns[k as usize]);
+            return Ok((0..bit_length(self.size())).all(same));
+        }
+        if self.size() > POINTWISE_LIMIT {
+            return Ok(false);
+        }
+        for i in 0..self.size() {
+            if self.at_unbounded(swizzle.apply(i))? != moved.apply(self.at_unbounded(i)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The offsets at the indices 1, 2, 4, .. below `2^bits`, when the layout is linear over F2 there.
+    fn index_bits(&self, bits: u32) -> Option<alloc::vec::Vec<i64>> {
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        let (_, before) = flat.split_last()?;
+        if bits > 62 || before.iter().any(|l| l.size().count_ones() != 1) {
+            return None;
+        }
+        let columns: alloc::vec::Vec<i64> = (0..bits)
+            .map(|k| self.at_unbounded(1 << k).ok())
+            .collect::<Option<_>>()?;
+        let mut mask = 0;
+        let disjoint = columns.iter().all(|c| {
+            let fresh = *c >= 0 && mask & c == 0;
+            mask |= c;
+            fresh
+        });
+        (disjoint || self.is_xor()).then_some(columns)
+    }
+}
+
+impl ComposedLayout {
+    /// The longest layout that `self` undoes: `self.at(r.at(i)) == i`.
+    ///
+    /// Where no swizzle on the left of the inner inverse gives it, the result has XOR strides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when the offset is not 0, or the layout is not linear over F2; those of
+    /// [`Layout::right_inverse`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::ComposedLayout;
+    /// let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
+    /// let inverse = tile.right_inverse()?;
+    /// assert_eq!(format!("{inverse:#}"), "Sw<3,0,-6> o 0 o (64,8):(8,1)");
+    /// assert!((0..512).all(|i| inverse.at(i).and_then(|j| tile.at(j)) == Ok(i)));
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn right_inverse(&self) -> Result<Self, Error> {
+        self.inverse("right_inverse", Layout::right_inverse)
+    }
+
+    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ComposedLayout::right_inverse`].
+    pub fn left_inverse(&self) -> Result<Self, Error> {
+        self.inverse("left_inverse", Layout::left_inverse)
+    }
+
+    fn inverse(
+        &self,
+        operation: &'static str,
+        of: impl Fn(&Layout) -> Result<Layout, Error>,
+    ) -> Result<Self, Error> {
+        let refuse = |why: &str| Error::Operand {
+            operation,
+            operand: self.text(),
+            why: why.into(),
+        };
+        if self.base_offset() != 0 {
+            return Err(refuse("its offset is not 0"));
+        }
+        let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
+            return Err(refuse("its outer function is a layout"));
+        };
+        let inner = of(self.inner())?;
+        if swizzle.is_identity() {
+            return Ok(inner.into());
+        }
+        // (Sw o L)^-1 = L^-1 o Sw, as a swizzle is its own inverse.
+        inner.composition_swizzle(swizzle).or_else(|_| {
+            let matrix = self.to_xor()?.0.to_matrix()?;
+            Ok(Layout::from_matrix(&matrix.right_inverse()?)?.into())
+        })
+    }
+}
