@@ -5,7 +5,9 @@
 //! | what | value | drawn by |
 //! |---|---|---|
 //! | a layout, or any function of (row, column) | [`Table`] | [`Table::text`], [`Table::latex`], [`Table::picture`] |
-//! | which thread holds what of a tile | [`ThreadValues`] | [`ThreadValues::latex`] |
+//! | which thread holds what of a tile | [`ThreadValues`] | [`ThreadValues::latex`], [`ThreadValues::picture`], [`ThreadValues::mma`] |
+//! | a layout cut by a tiler | [`Tiling`] | [`Tiling::picture`] |
+//! | a tile before and after a swizzle | two [`Table`]s | [`banks`] |
 //!
 //! A [`Picture`] is one or more [`Grid`]s of [`Cell`]s; everything that is drawn as SVG becomes one first, and can be
 //! looked at, marked ([`Grid::focus`]) and combined ([`Picture::beside`], [`Picture::mma`]) before [`Picture::svg`].
@@ -27,7 +29,9 @@ mod svg;
 mod table;
 mod tensor;
 mod text;
+mod thread_grid;
 mod thread_values;
+mod tiling;
 
 pub use grid::{Cell, Grid, Headers, Mark};
 pub use latex::{print_latex, print_latex_copy, print_latex_mma};
@@ -40,3 +44,4 @@ pub use table::{MAX_CELLS, Table};
 pub use tensor::print_tensor;
 pub use text::print_layout;
 pub use thread_values::ThreadValues;
+pub use tiling::Tiling;

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::metrics::Metrics;
 use super::{Fill, Grid};
 
 /// One or more grids, placed in rows, with a title, a legend and notes: what [`Picture::svg`] draws.
@@ -112,6 +113,12 @@ impl Picture {
     pub fn labels(mut self, labels: Labels) -> Self {
         self.labels = labels;
         self
+    }
+
+    /// Whether there is room for the lines in the cells, so that [`Picture::svg`] draws them.
+    #[must_use]
+    pub fn has_labels(&self) -> bool {
+        Metrics::of(self).labels
     }
 
     /// The grids, row by row of the picture.
