@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use colex_atom::{Form, GmmaOptions, Major, MmaAtom, RegClass, Rule, Ty, mma, mma_atoms, rows};
+use colex_atom::{Form, GmmaOptions, MmaAtom, RegClass, Rule, Ty, mma, mma_atoms, rows};
 use colex_layout::Layout;
 
 /// How often each coordinate of a tile is held, counted over threads and values.
@@ -254,16 +254,7 @@ fn cute_spellings_are_understood() {
 fn options_round_trip_or_are_refused() {
     let (mut taken, mut refused) = (0, 0);
     for atom in mma_atoms().filter(|atom| !atom.b_in_shared() || atom.mnk()[1] == 64) {
-        for bits in 0..32u8 {
-            let bit = |i: u8| bits >> i & 1 == 1;
-            let major = |i| if bit(i) { Major::Mn } else { Major::K };
-            let options = GmmaOptions {
-                major_a: major(0),
-                major_b: major(1),
-                negate_a: bit(2),
-                negate_b: bit(3),
-                metadata_threads: bits >> 4,
-            };
+        for options in GmmaOptions::all() {
             match atom.clone().with_options(options) {
                 Ok(with) => {
                     assert_eq!(

@@ -91,6 +91,21 @@ impl GmmaOptions {
         Ok(options)
     }
 
+    /// Every combination, whether an instruction has it or not.
+    pub fn all() -> impl Iterator<Item = GmmaOptions> {
+        (0..32u8).map(|bits| {
+            let bit = |i: u8| bits >> i & 1 == 1;
+            let major = |i| if bit(i) { Major::Mn } else { Major::K };
+            GmmaOptions {
+                major_a: major(0),
+                major_b: major(1),
+                negate_a: bit(2),
+                negate_b: bit(3),
+                metadata_threads: bits >> 4,
+            }
+        })
+    }
+
     /// Refuses what the instruction cannot do.
     pub(super) fn check(&self, member: &Member) -> Result<(), Error> {
         if *self == GmmaOptions::default() {

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use super::MmaOperands;
 use crate::Error;
 use crate::arch::{Arch, PtxVersion};
-use crate::mma::{MmaAtom, RegClass, Registers, mma_atoms};
+use crate::mma::{GmmaOptions, MmaAtom, RegClass, Registers, mma_atoms};
 
 /// The parameters of every kernel here, in order.
 const PARAMETERS: &str = "\
@@ -187,12 +187,28 @@ pub struct KernelBatch {
 
 /// Every executable atom of the table, in modules of at most `size` for the architecture that first has them.
 ///
-/// Every `wgmma` is there once, with default options.
+/// Every `wgmma` is there with default options, and those with N = 64 with every option they have.
+///
+/// ```
+/// let batches = colex_atom::kernel_batches(64);
+/// let kernels: usize = batches.iter().map(|batch| batch.atoms.len()).sum();
+/// assert_eq!(kernels, 2208 + 320);
+/// ```
 pub fn kernel_batches(size: usize) -> Vec<KernelBatch> {
+    let executable = || mma_atoms().filter(MmaAtom::is_executable);
+    let optioned = executable()
+        .filter(|atom| atom.mnk()[1] == 64)
+        .flat_map(|atom| {
+            let others = GmmaOptions::all().filter(|options| *options != GmmaOptions::default());
+            others.filter_map(move |options| atom.clone().with_options(options).ok())
+        });
+    let atoms: Vec<MmaAtom> = executable().chain(optioned).collect();
     let mut batches = Vec::new();
     for arch in Arch::ALL {
-        let atoms: Vec<MmaAtom> = mma_atoms()
-            .filter(|atom| atom.is_executable() && atom.since() == arch)
+        let atoms: Vec<MmaAtom> = atoms
+            .iter()
+            .filter(|atom| atom.since() == arch)
+            .cloned()
             .collect();
         batches.extend(atoms.chunks(size.max(1)).map(|atoms| batch(arch, atoms)));
     }

@@ -1,9 +1,11 @@
 //! `cargo xtask verify`: every check, one line each, and a last line that counts them.
 
+mod assemble;
 mod cargo;
 mod counts;
 mod outcome;
 mod progress;
+mod ptxas;
 mod snapshots;
 mod steps;
 

@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, snapshots};
+use super::{Run, Step, assemble, snapshots};
 use crate::{book, golden, workspace};
 
 /// Every step of a plain run.
@@ -50,6 +50,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "golden files",
         check: golden_files,
+    },
+    Step {
+        name: "ptxas",
+        check: assemble::check,
     },
 ];
 

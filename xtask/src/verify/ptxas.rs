@@ -1,0 +1,70 @@
+//! The PTX assembler of NVIDIA, where there is one.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A ptxas that answers.
+pub(super) struct Ptxas {
+    program: PathBuf,
+    /// Its release: `12.9`.
+    pub(super) release: String,
+}
+
+impl Ptxas {
+    /// `$PTXAS`, or `ptxas` on the path, or the one of the CUDA toolkit.
+    pub(super) fn find() -> Option<Ptxas> {
+        let named = std::env::var_os("PTXAS").map(PathBuf::from);
+        let homes = ["CUDA_HOME", "CUDA_PATH"]
+            .into_iter()
+            .filter_map(std::env::var_os);
+        let toolkits = homes
+            .map(PathBuf::from)
+            .chain([PathBuf::from("/usr/local/cuda")]);
+        let candidates = named
+            .into_iter()
+            .chain([PathBuf::from("ptxas")])
+            .chain(toolkits.map(|home| home.join("bin/ptxas")));
+        candidates.into_iter().find_map(Ptxas::at)
+    }
+
+    /// The assembler at a path, if it says its release.
+    fn at(program: PathBuf) -> Option<Ptxas> {
+        let output = Command::new(&program).arg("--version").output().ok()?;
+        let said = String::from_utf8(output.stdout).ok()?;
+        let release = said
+            .split("release ")
+            .nth(1)?
+            .split(',')
+            .next()?
+            .to_string();
+        Some(Ptxas { program, release })
+    }
+
+    /// Assembles a module for a target; the error is what the assembler said.
+    pub(super) fn assemble(
+        &self,
+        text: &str,
+        target: &str,
+        folder: &Path,
+    ) -> Result<Result<(), String>> {
+        let source = folder.join("module.ptx");
+        std::fs::File::create(&source)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("{} cannot be written", source.display()))?;
+        let output = Command::new(&self.program)
+            .arg(format!("-arch={target}"))
+            .arg(&source)
+            .arg("-o")
+            .arg(folder.join("module.cubin"))
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("{} cannot be started", self.program.display()))?;
+        Ok(match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        })
+    }
+}
