@@ -193,12 +193,10 @@ impl Tuple<Int> {
     ///
     /// [`Error::OutOfBounds`], [`Error::Overflow`].
     pub fn flat_coord(&self, index: i64) -> Result<Self, Error> {
-        let modes = self.product_each()?;
-        if self.is_leaf() {
-            self.coord(index)
-        } else {
-            modes.coord(index)
+        if self.rank() == 1 {
+            return Self::leaf(self.product()?).coord(index);
         }
+        self.product_each()?.coord(index)
     }
 
     /// The linear index of a coordinate (CuTe's `crd2idx(coord, shape)`); `self` is the shape.

@@ -91,29 +91,28 @@ impl Layout {
             (size, before) = (mode.stride, mode.before);
         }
         result.push(LeafMode::new(last.extent, Stride::Int(before)));
-        self.check_last_digit(&modes, last)
-            .map_err(|m| refuse(m.into()))?;
+        self.check_digits(&modes).map_err(|m| refuse(m.into()))?;
         Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
     }
 
-    /// Offsets beyond the largest stride's own modes must not need a digit that continues into another mode.
-    fn check_last_digit(&self, modes: &[Mode], last: Mode) -> Result<(), &'static str> {
-        let reach = modes.iter().try_fold(0, |sum, m| {
-            add(sum, mul(m.extent.value() - 1, m.stride.value())?)
-        });
-        let reach = reach.map_err(|_| "its offsets do not fit 64 bits")?;
-        let digit = if last.stride.is(0) {
-            0
-        } else {
-            reach / last.stride.value()
-        };
-        let is_last_mode = modes
-            .iter()
-            .all(|m| m.before.value() <= last.before.value());
-        if digit >= last.extent.value() && !is_last_mode {
-            return Err(
-                "its modes overlap, and their sums reach beyond the mode of the largest stride",
-            );
+    /// Where the modes below reach into a stride, the digit read off for it may exceed its extent and mean another
+    /// mode; only the last mode of the layout goes on.
+    fn check_digits(&self, modes: &[Mode]) -> Result<(), &'static str> {
+        let mut reach = 0;
+        let end = modes.iter().map(|m| m.before.value()).max().unwrap_or(1);
+        for (i, mode) in modes.iter().enumerate().filter(|(_, m)| !m.stride.is(0)) {
+            let d = mode.stride.value();
+            let largest = modes
+                .get(i + 1)
+                .map_or(i64::MAX, |next| next.stride.value() / d);
+            if reach >= d && largest > mode.extent.value() && mode.before.value() < end {
+                return Err(
+                    "its modes overlap, and sums of strides reach beyond the extent of a stride they meet",
+                );
+            }
+            reach = mul(mode.extent.value() - 1, d)
+                .and_then(|r| add(reach, r))
+                .map_err(|_| "its offsets do not fit 64 bits")?;
         }
         Ok(())
     }

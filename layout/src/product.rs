@@ -43,9 +43,14 @@ impl Layout {
     }
 
     fn multiply(&self, tiler: &Self) -> Result<Self, Error> {
-        let reach = self.size_int().times(tiler.cosize_int()?)?;
-        let copies = self.complement(reach)?.composition(tiler)?;
-        Self::concat([self, &copies])
+        let count = tiler.cosize_int()?;
+        let mut places = self.complement(self.size_int().times(count)?)?;
+        if places.size() < count.value() {
+            // Strides that do not divide one another leave fewer places below that target than CuTe assumes: its
+            // copies would then fall onto the block.
+            places = self.complement(self.filter().cosize_int()?.times(count)?)?;
+        }
+        Self::concat([self, &places.composition(tiler)?])
     }
 
     /// [`Layout::logical_product`] with the blocks gathered in mode 0 and the copies in mode 1.
