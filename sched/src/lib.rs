@@ -27,6 +27,7 @@ mod grouped;
 mod lru;
 mod order;
 mod persistent;
+pub mod pipeline;
 mod problem;
 mod raster;
 mod stream_k;

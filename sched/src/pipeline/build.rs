@@ -1,0 +1,394 @@
+//! Warp-specialized pipelines of Hopper: a producer warp, consumer warpgroups, clusters with multicast.
+
+use super::phase::Phase;
+use super::step::{Actor, Barrier, Pipeline, Slot, Step};
+use crate::error::{Error, at_least};
+
+/// How the consumers share the tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// Every consumer works on every tile, each on its rows of it.
+    Cooperative,
+    /// Consumers take tiles in turn; one multiplies while the other stores its result.
+    Pingpong,
+}
+
+/// What keeps pingpong consumers in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ordering {
+    /// An mbarrier each, as CUTLASS's `OrderedSequenceBarrier`.
+    Mbarrier,
+    /// A named barrier each: `bar.sync` for the own turn, `bar.arrive` for the next one's.
+    Named,
+}
+
+/// A warp-specialized main loop. Source: `sm90_pipeline.hpp`, `sm90_mma_tma_gmma_ss_warpspecialized.hpp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WarpSpecialized {
+    /// Stages of the ring.
+    pub stages: usize,
+    /// Output tiles that a block computes, one after the other.
+    pub tiles: usize,
+    /// k-tiles of each.
+    pub k_tiles: usize,
+    /// Consumer warpgroups.
+    pub consumers: usize,
+    /// How they share the tiles.
+    pub schedule: Schedule,
+    /// What keeps pingpong in turn.
+    pub ordering: Ordering,
+    /// Multiplies left running when the stage before is released (CUTLASS: 1).
+    pub in_flight: usize,
+    /// Blocks of the cluster along m and n: A goes to the blocks of a row, B to those of a column.
+    pub cluster: [usize; 2],
+}
+
+/// The sections of which a pingpong consumer must have its own.
+const MAIN_LOOP: &str = "the main loop";
+const EPILOGUE: &str = "the epilogue";
+
+impl WarpSpecialized {
+    /// Two consumers on every tile.
+    pub const fn cooperative(stages: usize, tiles: usize, k_tiles: usize) -> Self {
+        WarpSpecialized {
+            stages,
+            tiles,
+            k_tiles,
+            consumers: 2,
+            schedule: Schedule::Cooperative,
+            ordering: Ordering::Mbarrier,
+            in_flight: 1,
+            cluster: [1, 1],
+        }
+    }
+
+    /// Two consumers in turn.
+    pub const fn pingpong(stages: usize, tiles: usize, k_tiles: usize) -> Self {
+        WarpSpecialized {
+            schedule: Schedule::Pingpong,
+            ..Self::cooperative(stages, tiles, k_tiles)
+        }
+    }
+
+    /// The pipeline.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
+    /// multiplies in flight: `in_flight + 1` stages at least.
+    pub fn build(&self) -> Result<Pipeline, Error> {
+        for (what, value) in [
+            ("the number of stages", self.stages),
+            ("the number of tiles", self.tiles),
+            ("the number of k-tiles", self.k_tiles),
+            ("the number of consumers", self.consumers),
+            ("extent m of the cluster", self.cluster[0]),
+            ("extent n of the cluster", self.cluster[1]),
+        ] {
+            at_least(what, value as i64, 1)?;
+        }
+        at_least(
+            "the number of stages for the multiplies in flight",
+            self.stages as i64,
+            self.in_flight as i64 + 1,
+        )?;
+        if self.tiles.saturating_mul(self.k_tiles) >= 1 << 12 {
+            let sentence =
+                "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
+            return Err(Error::Invalid { sentence });
+        }
+        let actors = (0..self.blocks()).flat_map(|b| {
+            let consumers = (0..self.consumers).map(move |c| self.consumer(b, c));
+            std::iter::once(self.producer(b)).chain(consumers)
+        });
+        let actors = actors.collect();
+        Ok(Pipeline {
+            name: self.name(),
+            slots: self.slots(),
+            barriers: self.barriers(),
+            actors,
+        })
+    }
+
+    fn name(&self) -> String {
+        let schedule = match self.schedule {
+            Schedule::Cooperative => "cooperative",
+            Schedule::Pingpong => "pingpong",
+        };
+        let [cm, cn] = self.cluster;
+        format!(
+            "{schedule}, {} stages, {} consumers, cluster {cm}x{cn}",
+            self.stages, self.consumers
+        )
+    }
+
+    fn blocks(&self) -> usize {
+        self.cluster[0] * self.cluster[1]
+    }
+
+    /// Parts of a stage: A comes in one part from each block of the row, B from each block of the column.
+    fn parts(&self) -> usize {
+        self.cluster[0] + self.cluster[1]
+    }
+
+    fn slot(&self, block: usize, stage: usize, part: usize) -> usize {
+        (block * self.stages + stage) * self.parts() + part
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for (block, stage) in (0..self.blocks()).flat_map(|b| (0..self.stages).map(move |s| (b, s)))
+        {
+            for part in 0..self.parts() {
+                let (operand, part) = if part < self.cluster[1] {
+                    ("A", part)
+                } else {
+                    ("B", part - self.cluster[1])
+                };
+                let whole = self.blocks() == 1;
+                let name = match whole {
+                    true => format!("{operand} of stage {stage}"),
+                    false => format!("part {part} of {operand} of stage {stage} of block {block}"),
+                };
+                slots.push(Slot { name, block });
+            }
+        }
+        slots
+    }
+
+    /// For each block: `full` and `empty` of each stage, then the turns of the consumers: main loop, then epilogue.
+    fn barriers_per_block(&self) -> usize {
+        2 * self.stages + 2 * self.consumers
+    }
+
+    fn full(&self, block: usize, stage: usize) -> usize {
+        block * self.barriers_per_block() + stage
+    }
+
+    fn empty(&self, block: usize, stage: usize) -> usize {
+        self.full(block, stage) + self.stages
+    }
+
+    fn turn(&self, block: usize, consumer: usize, epilogue: bool) -> usize {
+        self.full(block, 0) + 2 * self.stages + usize::from(epilogue) * self.consumers + consumer
+    }
+
+    fn barriers(&self) -> Vec<Barrier> {
+        let turns = match self.ordering {
+            Ordering::Mbarrier => 1,
+            Ordering::Named => 2,
+        };
+        let readers = match self.schedule {
+            Schedule::Cooperative => self.consumers,
+            Schedule::Pingpong => 1,
+        };
+        let releases = (readers * (self.parts() - 1)) as u16;
+        let mut barriers = Vec::new();
+        for block in 0..self.blocks() {
+            let tail = if self.blocks() == 1 {
+                String::new()
+            } else {
+                format!(" of block {block}")
+            };
+            let mut add = |name: &str, count: usize, arrivals: u16| {
+                let named = |i| Barrier {
+                    name: format!("{name}[{i}]{tail}"),
+                    block,
+                    arrivals,
+                };
+                barriers.extend((0..count).map(named));
+            };
+            add("full", self.stages, 1);
+            add("empty", self.stages, releases);
+            add("turn", self.consumers, turns);
+            add("epilogue turn", self.consumers, turns);
+        }
+        barriers
+    }
+
+    /// The blocks that share a row (for A) or a column (for B) with `block`, itself included.
+    fn row(&self, block: usize) -> Vec<usize> {
+        let m = block % self.cluster[0];
+        (0..self.cluster[1])
+            .map(|n| m + n * self.cluster[0])
+            .collect()
+    }
+
+    fn column(&self, block: usize) -> Vec<usize> {
+        let n = block / self.cluster[0];
+        (0..self.cluster[0])
+            .map(|m| m + n * self.cluster[0])
+            .collect()
+    }
+
+    fn producer(&self, block: usize) -> Actor {
+        let (m, n) = (block % self.cluster[0], block / self.cluster[0]);
+        let mut steps = Vec::new();
+        let mut phase = Phase::producer(self.stages);
+        for item in 0..self.tiles * self.k_tiles {
+            let stage = phase.stage;
+            steps.push(Step::Wait {
+                barrier: self.empty(block, stage),
+                parity: phase.parity,
+            });
+            steps.push(Step::Expect {
+                barrier: self.full(block, stage),
+                loads: self.parts() as u16,
+            });
+            let target =
+                |b: usize, part: usize| (self.slot(b, stage, part), Some(self.full(b, stage)));
+            let a = self.row(block).into_iter().map(|b| target(b, n)).collect();
+            let b = self
+                .column(block)
+                .into_iter()
+                .map(|b| target(b, self.cluster[1] + m))
+                .collect();
+            steps.extend([a, b].map(|to| Step::Load {
+                item: item as u16,
+                to,
+            }));
+            phase = phase.advance(1);
+        }
+        // A block of a cluster stays until its stages are free everywhere: its peers may still write or arrive here.
+        for _ in 0..self.stages {
+            steps.push(Step::Wait {
+                barrier: self.empty(block, phase.stage),
+                parity: phase.parity,
+            });
+            phase = phase.advance(1);
+        }
+        Actor {
+            name: self.actor_name("producer", block),
+            block,
+            steps,
+        }
+    }
+
+    fn actor_name(&self, role: &str, block: usize) -> String {
+        if self.blocks() == 1 {
+            role.to_string()
+        } else {
+            format!("{role} of block {block}")
+        }
+    }
+
+    fn consumer(&self, block: usize, consumer: usize) -> Actor {
+        let mut steps = Vec::new();
+        let pingpong = self.schedule == Schedule::Pingpong;
+        let (first, stride) = if pingpong {
+            (consumer, self.consumers)
+        } else {
+            (0, 1)
+        };
+        if pingpong
+            && self.ordering == Ordering::Named
+            && consumer != 0
+            && consumer == self.consumers - 1
+        {
+            // The first consumer's first turn is given to it by the last one.
+            steps.extend([false, true].map(|e| Step::SyncArrive {
+                barrier: self.turn(block, 0, e),
+            }));
+        }
+        let mut phase = Phase::consumer(self.stages).advance(first * self.k_tiles);
+        for (round, tile) in (first..self.tiles).step_by(stride).enumerate() {
+            if pingpong {
+                self.take_turn(&mut steps, block, consumer, false, round);
+            }
+            phase = self.main_loop(&mut steps, block, tile, phase);
+            if pingpong {
+                self.pass_turn(&mut steps, block, consumer, false, tile);
+                self.take_turn(&mut steps, block, consumer, true, round);
+                self.pass_turn(&mut steps, block, consumer, true, tile);
+                phase = phase.advance((stride - 1) * self.k_tiles);
+            }
+        }
+        Actor {
+            name: self.actor_name(&format!("consumer {consumer}"), block),
+            block,
+            steps,
+        }
+    }
+
+    /// Waits for the own turn and enters the section. The first consumer's first turn needs no one's leave.
+    fn take_turn(
+        &self,
+        steps: &mut Vec<Step>,
+        block: usize,
+        consumer: usize,
+        epilogue: bool,
+        round: usize,
+    ) {
+        let barrier = self.turn(block, consumer, epilogue);
+        match self.ordering {
+            Ordering::Mbarrier => {
+                let parity = (round % 2) as u8 ^ u8::from(consumer == 0);
+                steps.push(Step::Wait { barrier, parity });
+            }
+            Ordering::Named if self.consumers > 1 => steps.push(Step::Sync { barrier }),
+            Ordering::Named => {}
+        }
+        steps.push(Step::Enter {
+            section: if epilogue { EPILOGUE } else { MAIN_LOOP },
+        });
+    }
+
+    fn pass_turn(
+        &self,
+        steps: &mut Vec<Step>,
+        block: usize,
+        consumer: usize,
+        epilogue: bool,
+        tile: usize,
+    ) {
+        steps.push(Step::Leave {
+            section: if epilogue { EPILOGUE } else { MAIN_LOOP },
+        });
+        let barrier = self.turn(block, (consumer + 1) % self.consumers, epilogue);
+        match self.ordering {
+            Ordering::Mbarrier => steps.push(Step::Arrive { barrier }),
+            Ordering::Named if self.consumers > 1 && tile + 1 < self.tiles => {
+                steps.push(Step::SyncArrive { barrier })
+            }
+            Ordering::Named => {}
+        }
+    }
+
+    /// The k-tiles of one tile: wait, multiply, and release the stage whose multiply has ended.
+    fn main_loop(&self, steps: &mut Vec<Step>, block: usize, tile: usize, start: Phase) -> Phase {
+        let mut phase = start;
+        for k in 0..self.k_tiles {
+            let slots = (0..self.parts())
+                .map(|part| self.slot(block, phase.stage, part))
+                .collect();
+            steps.push(Step::Wait {
+                barrier: self.full(block, phase.stage),
+                parity: phase.parity,
+            });
+            steps.push(Step::Multiply {
+                item: (tile * self.k_tiles + k) as u16,
+                slots,
+            });
+            steps.push(Step::Retire {
+                pending: self.in_flight as u16,
+            });
+            if let Some(ended) = k.checked_sub(self.in_flight) {
+                self.release(steps, block, start.advance(ended).stage);
+            }
+            phase = phase.advance(1);
+        }
+        steps.push(Step::Retire { pending: 0 });
+        for ended in self.k_tiles.saturating_sub(self.in_flight)..self.k_tiles {
+            self.release(steps, block, start.advance(ended).stage);
+        }
+        phase
+    }
+
+    /// Tells every block that loads into this one's stage that the stage is free.
+    fn release(&self, steps: &mut Vec<Step>, block: usize, stage: usize) {
+        let mut loaders = self.row(block);
+        loaders.extend(self.column(block).into_iter().filter(|b| *b != block));
+        steps.extend(loaders.into_iter().map(|b| Step::Arrive {
+            barrier: self.empty(b, stage),
+        }));
+    }
+}

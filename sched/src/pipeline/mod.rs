@@ -1,0 +1,36 @@
+//! Software pipelines as data: who waits for what, in which order, and a checker that tries every interleaving.
+//!
+//! A kernel that overlaps loads with multiplies is a few *actors* (a producer warp, consumer warpgroups), each a list of
+//! [`Step`]s, and the barriers between them. Whether that list ever overwrites a stage that is still read, reads one that
+//! is not filled, or waits for ever is a question about integers, so it is answered here, on the host:
+//!
+//! ```
+//! use colex_sched::pipeline::{WarpSpecialized, check};
+//! let pipeline = WarpSpecialized::cooperative(3, 1, 6).build()?;
+//! assert!(check(&pipeline)?.states > 100);
+//!
+//! let mut broken = pipeline.clone();
+//! let (empty, _) = broken.barriers.iter().enumerate().find(|(_, b)| b.name == "empty[0]").unwrap();
+//! broken.barriers[empty].arrivals += 1;
+//! let fault = check(&broken).unwrap_err().to_string();
+//! assert!(fault.starts_with("deadlock: producer waits for empty[0]"), "{fault}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod build;
+mod check;
+mod fault;
+mod multistage;
+mod phase;
+mod plan;
+mod state;
+mod step;
+mod timeline;
+
+pub use build::{Ordering, Schedule, WarpSpecialized};
+pub use check::{Report, check, check_within};
+pub use fault::{Blocked, Fault};
+pub use multistage::Multistage;
+pub use phase::Phase;
+pub use step::{Actor, Barrier, Pipeline, Slot, Step};
+pub use timeline::{Durations, Span, timeline};

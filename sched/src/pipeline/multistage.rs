@@ -1,0 +1,87 @@
+//! The multistage pipeline of Ampere: every warp loads and multiplies, `cp.async` groups and block barriers keep order.
+
+use super::step::{Actor, Barrier, Pipeline, Slot, Step};
+use crate::error::{Error, at_least};
+
+/// A main loop that keeps `stages - 1` k-tiles in flight. Source: `mma_multistage.h`.
+///
+/// ```
+/// use colex_sched::pipeline::{Multistage, check};
+/// let pipeline = Multistage { stages: 3, k_tiles: 5, warps: 2 }.build()?;
+/// assert!(check(&pipeline).is_ok());
+/// # Ok::<(), colex_sched::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Multistage {
+    /// Stages of the ring, at least 2.
+    pub stages: usize,
+    /// k-tiles.
+    pub k_tiles: usize,
+    /// Warps; each loads its part of every stage and reads all parts.
+    pub warps: usize,
+}
+
+impl Multistage {
+    /// The pipeline.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for fewer than 2 stages, or no k-tiles or warps.
+    pub fn build(&self) -> Result<Pipeline, Error> {
+        at_least("the number of stages", self.stages as i64, 2)?;
+        at_least("the number of k-tiles", self.k_tiles as i64, 1)?;
+        at_least("the number of warps", self.warps as i64, 1)?;
+        let parts =
+            (0..self.stages).flat_map(|stage| (0..self.warps).map(move |part| (stage, part)));
+        let slot = |(stage, part)| Slot {
+            name: format!("part {part} of stage {stage}"),
+            block: 0,
+        };
+        Ok(Pipeline {
+            name: format!("multistage, {} stages, {} warps", self.stages, self.warps),
+            slots: parts.map(slot).collect(),
+            barriers: vec![Barrier {
+                name: "block".to_string(),
+                block: 0,
+                arrivals: self.warps as u16,
+            }],
+            actors: (0..self.warps).map(|warp| self.warp(warp)).collect(),
+        })
+    }
+
+    fn warp(&self, warp: usize) -> Actor {
+        let mut steps = Vec::new();
+        for item in 0..self.stages - 1 {
+            self.load(&mut steps, warp, item);
+        }
+        for item in 0..self.k_tiles {
+            steps.push(Step::WaitGroups {
+                pending: self.stages as u16 - 2,
+            });
+            steps.push(Step::Sync { barrier: 0 });
+            self.load(&mut steps, warp, item + self.stages - 1);
+            let base = item % self.stages * self.warps;
+            steps.push(Step::Multiply {
+                item: item as u16,
+                slots: (base..base + self.warps).collect(),
+            });
+            steps.push(Step::Retire { pending: 0 });
+        }
+        Actor {
+            name: format!("warp {warp}"),
+            block: 0,
+            steps,
+        }
+    }
+
+    /// Loads this warp's part of `item`, if there is such an item, and closes the group either way.
+    fn load(&self, steps: &mut Vec<Step>, warp: usize, item: usize) {
+        if item < self.k_tiles {
+            let slot = item % self.stages * self.warps + warp;
+            steps.push(Step::Load {
+                item: item as u16,
+                to: vec![(slot, None)],
+            });
+        }
+        steps.push(Step::Commit);
+    }
+}

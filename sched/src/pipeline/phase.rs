@@ -1,0 +1,53 @@
+//! Where a pipeline stands: a stage of the ring and the parity of its round.
+
+/// A stage and the parity bit that its barrier is waited for with. Source: `sm90_pipeline.hpp`, `PipelineState`.
+///
+/// Item `i` of a ring of `stages` uses stage `i % stages` in round `i / stages`. A consumer waits with the parity of the
+/// round; a producer with the other one, so that its first wait, on a barrier never used, passes.
+///
+/// ```
+/// use colex_sched::pipeline::Phase;
+/// let p = Phase::consumer(4).advance(6);
+/// assert_eq!((p.stage, p.parity), (2, 1));
+/// assert_eq!(Phase::producer(4).parity, 1);
+/// ```
+#[doc(alias = "PipelineState")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Phase {
+    /// The stage.
+    pub stage: usize,
+    /// The parity to wait with: 0 or 1.
+    pub parity: u8,
+    stages: usize,
+}
+
+impl Phase {
+    /// A consumer's start in a ring of `stages` (at least 1).
+    pub fn consumer(stages: usize) -> Phase {
+        Phase {
+            stage: 0,
+            parity: 0,
+            stages: stages.max(1),
+        }
+    }
+
+    /// A producer's start.
+    pub fn producer(stages: usize) -> Phase {
+        Phase {
+            parity: 1,
+            ..Phase::consumer(stages)
+        }
+    }
+
+    /// The place `items` further on: what a warpgroup does to skip the tiles of another.
+    #[must_use]
+    pub fn advance(self, items: usize) -> Phase {
+        let total = self.stage + items;
+        let flips = (total / self.stages) % 2;
+        Phase {
+            stage: total % self.stages,
+            parity: self.parity ^ flips as u8,
+            ..self
+        }
+    }
+}
