@@ -140,14 +140,44 @@ pub(crate) enum Tail {
     Continue,
 }
 
+/// What coalescing does with one leaf, from the last to the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Join {
+    /// It has one step: it vanishes.
+    Dropped(LeafMode),
+    /// It stays a mode of its own.
+    Kept(LeafMode),
+    /// Its steps end where those of the next mode begin: both are one mode.
+    Joined {
+        /// The leaf.
+        leaf: LeafMode,
+        /// The mode after it.
+        next: LeafMode,
+        /// The mode that both make.
+        both: LeafMode,
+    },
+}
+
 /// The coalesced leaves, never empty.
 pub(crate) fn coalesced(leaves: &[LeafMode], tail: Tail) -> Flat {
+    coalesced_noting(leaves, tail, &mut |_| ())
+}
+
+/// [`coalesced`]; `note` sees every step.
+pub(crate) fn coalesced_noting(
+    leaves: &[LeafMode],
+    tail: Tail,
+    note: &mut impl FnMut(Join),
+) -> Flat {
     let mut reversed = Flat::new();
     for (i, &leaf) in leaves.iter().rev().enumerate() {
         if i == 0 && tail == Tail::Continue && leaf.extent.is(1) {
             reversed.push(LeafMode::new(leaf.extent.with_value(2), leaf.stride));
-        } else if !leaf.extent.is(1) {
-            join(&mut reversed, leaf);
+        } else if leaf.extent.is(1) {
+            note(Join::Dropped(leaf));
+        } else {
+            note(join(&mut reversed, leaf));
         }
     }
     if reversed.is_empty() {
@@ -158,15 +188,17 @@ pub(crate) fn coalesced(leaves: &[LeafMode], tail: Tail) -> Flat {
 }
 
 /// Puts `leaf` before the modes collected so far, as one mode with the first of them where it is one.
-fn join(reversed: &mut Flat, leaf: LeafMode) {
+fn join(reversed: &mut Flat, leaf: LeafMode) -> Join {
     if let Some(next) = reversed.last_mut()
         && leaf.stride.continues(leaf.extent, next.stride)
         && let Ok(extent) = leaf.extent.times(next.extent)
     {
-        *next = LeafMode::new(extent, tainted(leaf.stride, next.stride.coefficient()));
-        return;
+        let both = LeafMode::new(extent, tainted(leaf.stride, next.stride.coefficient()));
+        let next = core::mem::replace(next, both);
+        return Join::Joined { leaf, next, both };
     }
     reversed.push(leaf);
+    Join::Kept(leaf)
 }
 
 /// The stride, dynamic if `other` is: that the modes join depended on it.

@@ -8,6 +8,17 @@ use crate::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::layout::LeafMode;
 use crate::{Error, Int, IntTuple, Layout, Stride};
 
+/// One mode of a complement: `gap` copies of what is covered so far fit before the next mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The mode that comes next by its stride; `None` for the way from the last mode to the target.
+    pub mode: Option<LeafMode>,
+    /// How many offsets from 0 on are covered before it: the stride of the gap.
+    pub covered: i64,
+    /// How many copies of them fit: the extent of the gap. 0 where modes overlap, which is refused.
+    pub gap: i64,
+}
+
 impl Layout {
     /// The offsets that `self` skips below `target`, in increasing order: with `self` it covers `0..target`.
     ///
@@ -34,7 +45,7 @@ impl Layout {
     ///
     /// Source: `complement` in `cute/layout.hpp`.
     pub fn complement(&self, target: impl Into<IntTuple>) -> Result<Self, Error> {
-        self.complement_in(&target.into())
+        self.complement_in(&target.into(), &mut |_| ())
     }
 
     /// The complement up to this layout's own reach, the cosize of its filtered form.
@@ -44,10 +55,15 @@ impl Layout {
     /// As [`Layout::complement`].
     pub fn complement_in_cosize(&self) -> Result<Self, Error> {
         let reach = self.filter().cosize_int()?;
-        self.complement_in(&IntTuple::leaf(reach))
+        self.complement_in(&IntTuple::leaf(reach), &mut |_| ())
     }
 
-    fn complement_in(&self, target: &IntTuple) -> Result<Self, Error> {
+    /// [`Layout::complement`]; `note` sees every gap.
+    pub(crate) fn complement_in(
+        &self,
+        target: &IntTuple,
+        note: &mut impl FnMut(Gap),
+    ) -> Result<Self, Error> {
         if let Some(extent) = target.leaves().iter().find(|n| n.value() < 1) {
             return Err(Error::Extent {
                 extent: extent.value(),
@@ -69,14 +85,24 @@ impl Layout {
         let mut gaps = Flat::new();
         let mut current = Int::Static(1);
         for (leaf, d) in modes {
-            let gap = d.value() / current.value();
-            if gap < 1 {
+            let gap = d.taint(current, d.value() / current.value());
+            note(Gap {
+                mode: Some(leaf),
+                covered: current.value(),
+                gap: gap.value(),
+            });
+            if gap.value() < 1 {
                 return Err(self.overlap(d.value(), current.value()));
             }
-            gaps.push(LeafMode::new(d.taint(current, gap), Stride::Int(current)));
+            gaps.push(LeafMode::new(gap, Stride::Int(current)));
             current = d.times(leaf.extent)?;
         }
         let rest = target.ceil_div(&IntTuple::leaf(current))?.product()?;
+        note(Gap {
+            mode: None,
+            covered: current.value(),
+            gap: rest.value(),
+        });
         gaps.push(LeafMode::new(rest, Stride::Int(current)));
         Layout::checked(layout_of(coalesced(&gaps, Tail::Drop)).0)
     }

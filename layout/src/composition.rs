@@ -11,6 +11,7 @@
 //! Modes of `B` that are right one by one may still carry together (D11 of the book): the largest digits that all
 //! modes put into one mode of `A` must add up to less than its extent.
 //! Both conditions together are sound; CuTe checks neither completely.
+//! They are not complete: what they refuse, `search.rs` looks for.
 
 use alloc::boxed::Box;
 
@@ -27,6 +28,7 @@ impl Layout {
     /// `self o inner`: visits `self` in the order that `inner` says. `(A o B)(c) = A(B(c))`.
     ///
     /// The result has the modes of `inner`, each refined where it crosses modes of `self`.
+    /// What the rule refuses is searched for: the result is then read off the values `A(B(c))`, mode by mode.
     /// Indices beyond the size of `self` continue its last mode, as in CuTe.
     ///
     /// Laws `composition_at` (`r.at(i) == a.at(b.at(i))` at every index) and `composition_modes` (`inner`'s shape is
@@ -34,8 +36,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Composition`] when coordinates carry between modes so that no such layout was found: where CuTe gives
-    /// a wrong layout, or none. [`Error::Overflow`], [`Error::StrideKind`].
+    /// [`Error::Composition`] when coordinates carry between modes, so that no such layout exists (where CuTe gives a
+    /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates;
+    /// [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
     ///
     /// # Example
     ///
@@ -44,6 +47,15 @@ impl Layout {
     /// let a: Layout = "(6,2):(8,2)".parse()?;
     /// let b: Layout = "(4,3):(3,1)".parse()?;
     /// assert_eq!(a.composition(&b)?.to_string(), "((2,2),3):((24,2),8)");
+    /// let carries: Layout = "(6,3):(1,10)".parse()?;
+    /// assert_eq!(
+    ///     carries.composition(&"(3,2):(2,3)".parse()?).unwrap_err().to_string(),
+    ///     "(6,3):(1,10) o (3,2):(2,3) is not a layout over the modes of (3,2):(2,3): modes <0> and <1> fit one by one, \
+    ///      but together they reach 4 + 3 = 7 in extent 6 of (6,3):(1,10) and carry (at most 5 would fit); A(B(c)) is 4 \
+    ///      at (2,0) and 3 at (0,1), which makes 7 at (2,1), but it is 11",
+    /// );
+    /// let found = "(4,4):(4,1)".parse::<Layout>()?.composition(&"(2,2):(1,5)".parse()?)?;
+    /// assert_eq!(found.to_string(), "(2,2):(4,5)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
@@ -169,7 +181,7 @@ pub struct Visit {
     pub left_mode: usize,
     /// How many steps arrive.
     pub extent: i64,
-    /// The size of a step, in units of the left mode.
+    /// A step, in units of the left mode.
     pub stride: i64,
     /// What happens.
     pub case: Case,
@@ -220,7 +232,7 @@ fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
         leaf: stuck.leaf,
         mode,
         extent: stuck.extent,
-        stride: stuck.stride,
+        stride: stuck.stride.abs(),
         left: flat[stuck.left_mode].size(),
         left_mode: stuck.left_mode,
     }
@@ -271,6 +283,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks through all left modes; the visit that carries, if one does.
+    #[inline]
     fn run(
         &mut self,
         loads: &mut [Load],
@@ -283,8 +296,8 @@ impl<'a> Walker<'a> {
             note(self.visit(0, Case::Stands));
             return Ok(None);
         }
-        for k in 0..end {
-            if let Some(stuck) = self.cross(k, &mut loads[k], note)? {
+        for (k, load) in loads[..end].iter_mut().enumerate() {
+            if let Some(stuck) = self.cross(k, load, note)? {
                 return Ok(Some(stuck));
             }
         }
@@ -296,6 +309,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The digit of the left mode `k`.
+    #[inline]
     fn cross(
         &mut self,
         k: usize,
@@ -323,6 +337,7 @@ impl<'a> Walker<'a> {
     }
 
     /// What the steps that are left do in a digit of `s`, and how many of them it takes.
+    #[inline]
     fn case(&self, s: i64) -> (Case, i64) {
         let (n, r) = (self.rest.value(), self.step.value());
         if n == 1 || r % s == 0 {
@@ -340,6 +355,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The next mode of the result: `take` steps within the left mode `k`.
+    #[inline]
     fn emit(&mut self, k: usize, take: Int, load: &mut Load) -> Result<LeafMode, Error> {
         let digits = (take.value() - 1).saturating_mul(self.step.value());
         load.add(self.sign.value(), digits);
@@ -349,13 +365,14 @@ impl<'a> Walker<'a> {
         Ok(piece)
     }
 
+    #[inline]
     fn visit(&self, left_mode: usize, case: Case) -> Visit {
         let last = || self.pieces.last().copied();
         Visit {
             leaf: self.leaf,
             left_mode,
             extent: self.rest.value(),
-            stride: self.step.value(),
+            stride: self.step.value() * self.sign.value(),
             case,
             piece: matches!(case, Case::Ends | Case::Stands)
                 .then(last)

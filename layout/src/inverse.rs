@@ -32,10 +32,17 @@ impl Layout {
     ///
     /// Source: `right_inverse` in `cute/layout.hpp`.
     pub fn right_inverse(&self) -> Result<Self, Error> {
+        self.right_inverse_noting(&mut |_| ())
+    }
+
+    /// [`Layout::right_inverse`]; `note` sees every mode.
+    pub(crate) fn right_inverse_noting(&self, note: &mut impl FnMut(Pick)) -> Result<Self, Error> {
         let mut result: Flat = SmallVec::from_slice(&[LeafMode::UNIT]);
         let mut current = Int::Static(1);
         for mode in self.sorted_modes("right_inverse")? {
-            if mode.stride.is(current.value()) {
+            let taken = mode.stride.is(current.value());
+            note(mode.pick(current, taken.then_some(mode.size())));
+            if taken {
                 result.push(LeafMode::new(mode.extent, Stride::Int(mode.before)));
                 current = mode.extent.times(mode.stride)?;
             }
@@ -65,6 +72,11 @@ impl Layout {
     ///
     /// Source: `left_inverse` in `cute/layout.hpp`.
     pub fn left_inverse(&self) -> Result<Self, Error> {
+        self.left_inverse_noting(&mut |_| ())
+    }
+
+    /// [`Layout::left_inverse`]; `note` sees every mode.
+    pub(crate) fn left_inverse_noting(&self, note: &mut impl FnMut(Pick)) -> Result<Self, Error> {
         let refuse = |why| Error::Operand {
             operation: "left_inverse",
             operand: self.text(),
@@ -76,6 +88,8 @@ impl Layout {
         let (mut size, mut before) = (Int::Static(1), Int::Static(0));
         for mode in modes.iter().filter(|m| !m.stride.is(0)) {
             let (d, n) = (mode.stride.value(), size.value());
+            let divides = d >= 0 && d % n == 0;
+            note(mode.pick(size, divides.then(|| d / n)));
             if d < 0 {
                 return Err(refuse(format!("stride {d} is negative").into()));
             }
@@ -231,12 +245,41 @@ impl Layout {
     }
 }
 
+/// What an inverse does with one coalesced mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// The mode, `extent:stride`.
+    pub mode: LeafMode,
+    /// The index at which the mode starts: the size of the modes before it.
+    pub index: i64,
+    /// The stride that a right inverse can use next, or the stride below this one for a left inverse.
+    pub current: i64,
+    /// The extent that the inverse gets: the mode's own (right), or how often `current` divides its stride (left).
+    /// `None` where it gets none.
+    pub extent: Option<i64>,
+}
+
 /// A coalesced mode: its extent and stride, and the size of the modes before it.
 #[derive(Clone, Copy)]
 struct Mode {
     extent: Int,
     stride: Int,
     before: Int,
+}
+
+impl Mode {
+    fn size(self) -> i64 {
+        self.extent.value()
+    }
+
+    fn pick(self, current: Int, extent: Option<i64>) -> Pick {
+        Pick {
+            mode: LeafMode::new(self.extent, Stride::Int(self.stride)),
+            index: self.before.value(),
+            current: current.value(),
+            extent,
+        }
+    }
 }
 
 /// CuTe's sort by stride; where strides tie, its order decides which mode an inverse picks.

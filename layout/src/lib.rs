@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod draw;
+pub mod explain;
 
 mod error;
 mod int;
@@ -45,8 +46,8 @@ mod swizzle;
 mod xor;
 
 pub use composed::{ComposedLayout, Middle, Outer};
-pub use composition::{Case, Visit};
 pub use error::Error;
+pub use explain::Explanation;
 pub use infer::{Contradiction, InferError, Seen};
 pub use int::Int;
 pub use int_tuple::IntTuple;

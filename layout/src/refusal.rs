@@ -71,26 +71,23 @@ pub struct Share {
 }
 
 /// The place of a leaf in its tuple, `<1,0>`: mode 0 of mode 1.
-pub(crate) struct Path(SmallVec<[u32; 8]>);
+pub(crate) struct Path(pub(crate) SmallVec<[usize; 8]>);
 
 impl Path {
-    /// The path to the `leaf`th leaf; a tuple without parentheses is its own mode 0.
+    /// The path to the `leaf`th leaf; empty where there are no parentheses.
     pub(crate) fn of<T: Copy>(tuple: View<'_, T>, leaf: usize) -> Self {
-        let mut path: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut path: SmallVec<[usize; 8]> = SmallVec::new();
         let mut view = tuple;
         let mut left = leaf;
         while !view.is_leaf() {
             for (i, mode) in view.modes().enumerate() {
                 view = mode;
                 if left < mode.leaves().len() {
-                    path.push(u32::try_from(i).expect("a rank fits 32 bits"));
+                    path.push(i);
                     break;
                 }
                 left -= mode.leaves().len();
             }
-        }
-        if path.is_empty() {
-            path.push(0);
         }
         Self(path)
     }
@@ -98,10 +95,9 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<")?;
-        for (i, mode) in self.0.iter().enumerate() {
-            write!(f, "{}{mode}", if i == 0 { "" } else { "," })?;
-        }
+        // A value without parentheses is its own mode 0.
+        let path = if self.0.is_empty() { &[0][..] } else { &self.0 };
+        write_list(f, "<", path, ",", |f, mode| write!(f, "{mode}"))?;
         f.write_str(">")
     }
 }

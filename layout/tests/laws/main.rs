@@ -4,6 +4,7 @@
 
 mod coalesce;
 mod composition;
+mod explain;
 mod infer;
 mod law;
 mod random;

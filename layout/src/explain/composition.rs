@@ -1,0 +1,153 @@
+//! The walk of composition, and the search after it, as steps.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::{Case, Explanation, Step, Visit};
+use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::composition::{Check, walk};
+use crate::refusal::Path;
+use crate::{CompositionError, Error, Layout, Refusal};
+
+/// How many values of a leaf are shown.
+const SHOWN: i64 = 16;
+
+impl Layout {
+    /// How [`Layout::composition`] comes to its result, or at which step it is refused.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let (a, b): (Layout, Layout) = ("(6,2):(8,2)".parse()?, "(4,3):(3,1)".parse()?);
+    /// let explanation = a.explain_composition(&b);
+    /// assert_eq!(explanation.result, a.composition(&b));
+    /// assert_eq!(
+    ///     explanation.to_string(),
+    ///     "\
+    /// A o B with A = (6,2):(8,2) and B = (4,3):(3,1)
+    ///   mode <0> of B, 4:3
+    ///     at 6:8  4 steps of 3  6/3 = 2 of them fill 6, and 2 divides 4  -> 2:3*8 = 2:24
+    ///     at 2:2  2 steps of 1  the last mode takes them                 -> 2:1*2 = 2:2
+    ///   mode <1> of B, 3:1
+    ///     at 6:8  3 steps of 1  (3-1)*1 = 2 stays below 6                -> 3:1*8 = 3:8
+    ///   together
+    ///     at 6:8  3 + 2 = 5     stays below 6
+    ///   = ((2,2),3):((24,2),8)
+    /// ",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn explain_composition(&self, inner: &Self) -> Explanation {
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        let mut steps = Vec::new();
+        if flat[..] != *self.leaves() {
+            steps.push(Step::Named {
+                name: "A coalesced",
+                layout: layout_of(flat.clone()),
+            });
+        }
+        let mut visits = Vec::new();
+        let ruled = walk(self, &flat, inner, Check::Sound, &mut |v| visits.push(v));
+        walked(&flat, inner, &visits, &mut steps);
+        if visits.iter().all(|v| v.case != Case::Carries) {
+            together(&flat, &visits, &mut steps);
+        }
+        let result = match ruled {
+            Err(Error::Composition(refused)) => {
+                signs(&refused, &mut steps);
+                let result = refused.or_search();
+                searched(self, inner, &result, &mut steps);
+                result
+            }
+            result => result,
+        };
+        let title = format!("A o B with A = {self} and B = {inner}");
+        Explanation::new(title, steps, result)
+    }
+}
+
+fn path(layout: &Layout, leaf: usize) -> Box<str> {
+    Path::of(layout.view(), leaf).to_string().into()
+}
+
+/// Each leaf and its visits.
+fn walked(flat: &Flat, rhs: &Layout, visits: &[Visit], steps: &mut Vec<Step>) {
+    let mut last = None;
+    for &visit in visits {
+        if last != Some(visit.leaf) {
+            last = Some(visit.leaf);
+            steps.push(Step::Leaf {
+                path: path(rhs, visit.leaf),
+                mode: rhs.leaves()[visit.leaf],
+            });
+        }
+        steps.push(Step::Visit {
+            visit,
+            left: flat[visit.left_mode],
+        });
+    }
+}
+
+/// The left modes in which several leaves meet.
+fn together(flat: &Flat, visits: &[Visit], steps: &mut Vec<Step>) {
+    for (k, left) in flat[..flat.len() - 1].iter().enumerate() {
+        let here = visits.iter().filter(|v| v.left_mode == k);
+        let (up, down): (Vec<i64>, Vec<i64>) = here.filter_map(Visit::digit).partition(|d| *d > 0);
+        for digits in [up, down].into_iter().filter(|d| d.len() > 1) {
+            steps.push(Step::Together {
+                left: *left,
+                digits,
+            });
+        }
+    }
+}
+
+/// Strides of both signs.
+fn signs(refused: &CompositionError, steps: &mut Vec<Step>) {
+    if let Refusal::Signs { up, down } = refused.reason {
+        steps.push(Step::Signs {
+            up: path(&refused.rhs, up),
+            down: path(&refused.rhs, down),
+        });
+    }
+}
+
+/// What the search found.
+fn searched(lhs: &Layout, rhs: &Layout, result: &Result<Layout, Error>, steps: &mut Vec<Step>) {
+    match result {
+        Err(Error::Composition(refused)) => steps.push(Step::Search(refused.search.clone())),
+        Err(_) => {}
+        Ok(found) => {
+            let mut weight = 1;
+            for (leaf, mode) in rhs.leaves().iter().enumerate() {
+                let along =
+                    (0..mode.size().min(SHOWN)).map(|c| lhs.at_unbounded(rhs.at(c * weight)?));
+                let values = along.collect::<Result<_, Error>>();
+                steps.push(Step::Values {
+                    path: path(rhs, leaf),
+                    values: values.expect("the search read these values"),
+                    more: mode.size() > SHOWN,
+                    found: found
+                        .get(&Path::of(rhs.view(), leaf).0)
+                        .expect("the result refines the modes of the right-hand side"),
+                });
+                weight *= mode.size();
+            }
+            steps.push(Step::Found { size: weight });
+        }
+    }
+}
+
+impl Visit {
+    /// The largest digit that the steps put into the left mode.
+    fn digit(&self) -> Option<i64> {
+        let piece = self
+            .piece
+            .filter(|p| self.case != Case::Stands && p.size() > 1)?;
+        Some((piece.size() - 1).saturating_mul(self.stride))
+    }
+}
