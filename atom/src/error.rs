@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::arch::Arch;
 use crate::copy::CopyError;
+use crate::gmma::GmmaError;
 
 /// Why an atom was not found, built, or executed.
 #[non_exhaustive]
@@ -44,6 +45,8 @@ pub enum Error {
     },
     /// A copy was not found, written or executed.
     Copy(Box<CopyError>),
+    /// A tile in shared memory has no descriptor.
+    Gmma(Box<GmmaError>),
     /// A layout-only row was asked for its text or its result.
     NotExecutable {
         /// The operation.
@@ -116,6 +119,7 @@ impl fmt::Display for Error {
             }
             Error::OptionRefused { name, why } => write!(f, "`{name}` refuses the options: {why}"),
             Error::Copy(error) => error.fmt(f),
+            Error::Gmma(error) => error.fmt(f),
             Error::NotExecutable { name } => write!(
                 f,
                 "`{name}` is a row to look at: it has layouts and no opcode"
@@ -171,5 +175,11 @@ impl std::error::Error for Error {}
 impl From<CopyError> for Error {
     fn from(error: CopyError) -> Self {
         Error::Copy(Box::new(error))
+    }
+}
+
+impl From<GmmaError> for Error {
+    fn from(error: GmmaError) -> Self {
+        Error::Gmma(Box::new(error))
     }
 }

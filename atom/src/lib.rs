@@ -25,6 +25,7 @@ mod arith;
 mod copy;
 mod error;
 mod fragment;
+mod gmma;
 mod mma;
 mod names;
 mod ptx;
@@ -40,6 +41,7 @@ pub use copy::{
 };
 pub use error::Error;
 pub use fragment::Fragment;
+pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
 pub use mma::{
     Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaRow, MmaSearch, MmaTraits, RegClass, Registers,
     Rule, mma_atoms, rows,

@@ -1,0 +1,10 @@
+//! What `wgmma` reads from shared memory: canonical layouts and the 64-bit descriptors that stand for them.
+
+mod canonical;
+mod descriptor;
+mod error;
+mod smem;
+
+pub use descriptor::GmmaDescriptor;
+pub use error::GmmaError;
+pub use smem::{SmemSwizzle, gmma_smem_atom};
