@@ -3,7 +3,7 @@
 use crate::divide::{Unpack, unit_layout};
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
-use crate::{Error, IntTuple, Layout, Tiler};
+use crate::{Error, Int, IntTuple, Layout, Tiler};
 
 impl Layout {
     /// `self`, repeated as `tiler` says: mode 0 is the block, mode 1 goes from copy to copy.
@@ -43,14 +43,22 @@ impl Layout {
     }
 
     fn multiply(&self, tiler: &Self) -> Result<Self, Error> {
-        let count = tiler.cosize_int()?;
-        let mut places = self.complement(self.size_int().times(count)?)?;
-        if places.size() < count.value() {
-            // Strides that do not divide one another leave fewer places below that target than CuTe assumes: its
-            // copies would then fall onto the block.
-            places = self.complement(self.filter().cosize_int()?.times(count)?)?;
-        }
+        let places = self.places(tiler)?.1;
         Self::concat([self, &places.composition(tiler)?])
+    }
+
+    /// Where copies of the block may begin, and the target below which these places are.
+    pub(crate) fn places(&self, tiler: &Self) -> Result<(Int, Self), Error> {
+        let count = tiler.cosize_int()?;
+        let target = self.size_int().times(count)?;
+        let places = self.complement(target)?;
+        if places.size() >= count.value() {
+            return Ok((target, places));
+        }
+        // Strides that do not divide one another leave fewer places below that target than CuTe assumes: its
+        // copies would then fall onto the block.
+        let target = self.filter().cosize_int()?.times(count)?;
+        Ok((target, self.complement(target)?))
     }
 
     /// [`Layout::logical_product`] with the blocks gathered in mode 0 and the copies in mode 1.

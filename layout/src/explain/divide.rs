@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Explanation, Step};
 use crate::divide::unit_layout;
-use crate::{Error, IntTuple, Layout, Tiler};
+use crate::{Error, Layout, Tiler};
 
 /// An operation by a tiler that works mode by mode.
 type Explain = fn(&Layout, &Tiler) -> Explanation;
@@ -61,7 +61,7 @@ impl Layout {
     /// let block: Layout = "(2,2):(4,1)".parse()?;
     /// let explanation = block.explain_logical_product(&6.into());
     /// assert_eq!(explanation.result, block.logical_product(&6.into()));
-    /// let formula = "A x T = (A, (complement of A in 4*6 = 24) o T), the size of A times the cosize of T";
+    /// let formula = "A x T = (A, P o T), P the complement of A in 4*6, the size of A times the cosize of T";
     /// assert_eq!(explanation.to_string().lines().nth(1), Some(format!("  {formula}").as_str()));
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
@@ -93,25 +93,35 @@ impl Layout {
     }
 
     fn product_steps(&self, tiler: &Self) -> Vec<Step> {
-        let Ok((cosize, reach)) = self.product_reach(tiler) else {
+        let Ok(count) = tiler.cosize_int() else {
             return Vec::new();
         };
+        let (n, m) = (self.size(), count.value());
         let mut steps = Vec::from([formula(format!(
-            "A x T = (A, (complement of A in {}*{cosize} = {reach}) o T), the size of A times the cosize of T",
-            self.size(),
+            "A x T = (A, P o T), P the complement of A in {n}*{m}, the size of A times the cosize of T"
         ))]);
-        let copies = self.explain_complement(&reach);
-        let outer = copies.result.clone();
-        steps.push(Step::within(copies));
+        let Ok(target) = self.size_int().times(count) else {
+            return steps;
+        };
+        let mut places = self.explain_complement(target);
+        if let Ok((wider, found)) = self.places(tiler)
+            && wider != target
+        {
+            let few = places.result.as_ref().map_or(0, Self::size);
+            steps.push(Step::within(places));
+            steps.push(formula(format!(
+                "{few} places are too few for {m}: P is the complement in {wider:#}, the cosize of A times that of T, \
+                 with {} places",
+                found.size(),
+            )));
+            places = self.explain_complement(wider);
+        }
+        let outer = places.result.clone();
+        steps.push(Step::within(places));
         if let Ok(outer) = outer {
             steps.push(Step::within(outer.explain_composition(tiler)));
         }
         steps
-    }
-
-    fn product_reach(&self, tiler: &Self) -> Result<(i64, IntTuple), Error> {
-        let cosize = tiler.cosize_int()?;
-        Ok((cosize.value(), self.size_int().times(cosize)?.into()))
     }
 
     /// The explanation of each mode that has a tiler.

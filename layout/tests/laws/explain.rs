@@ -78,6 +78,15 @@ fn explain_one_layout() {
     });
 }
 
+/// What the last operation within comes to.
+fn inner_result(explanation: &Explanation) -> Result<Layout, Error> {
+    let last = explanation.steps.iter().rev().find_map(|step| match step {
+        Step::Within(inner) => Some(inner.result.clone()),
+        _ => None,
+    });
+    last.unwrap_or_else(|| explanation.result.clone())
+}
+
 #[test]
 fn explain_divide_and_product() {
     let some = all(1..=2, &[1, 2, 3, 4, 6], &[-1, 0, 1, 2, 4, 10]);
@@ -94,8 +103,19 @@ fn explain_divide_and_product() {
     .into();
     law("explain_divide_and_product", "pairs", 6_000, |count| {
         for (a, t) in some.iter().flat_map(|a| tilers.iter().map(move |t| (a, t))) {
-            agrees(&a.explain_logical_divide(t), &a.logical_divide(t));
-            agrees(&a.explain_logical_product(t), &a.logical_product(t));
+            let divide = a.explain_logical_divide(t);
+            agrees(&divide, &a.logical_divide(t));
+            let product = a.explain_logical_product(t);
+            agrees(&product, &a.logical_product(t));
+            if matches!(t, Tiler::Int(_) | Tiler::Layout(_)) {
+                let copies = inner_result(&product).and_then(|copies| Layout::concat([a, &copies]));
+                assert_eq!(copies.ok(), product.result.clone().ok(), "{product}");
+                assert_eq!(
+                    inner_result(&divide).ok(),
+                    divide.result.clone().ok(),
+                    "{divide}"
+                );
+            }
             *count += 1;
         }
     });
@@ -153,4 +173,6 @@ fn explain_texts() {
     insta::assert_snapshot!("logical_divide_refused", refused);
     let product = layout("(2,2):(4,1)").explain_logical_product(&layout("6:1").into());
     insta::assert_snapshot!("logical_product", product);
+    let wider = layout("(2,2):(1,3)").explain_logical_product(&3.into());
+    insta::assert_snapshot!("logical_product_wider", wider);
 }
