@@ -253,7 +253,12 @@ fn gap_cells(gap: &Gap, target: Option<&IntTuple>) -> Vec<String> {
     }
     let mode = mode.unwrap_or(LeafMode::UNIT);
     let d = mode.stride.coefficient().value();
-    let times = format!("{d}/{covered} = {gap} times {below}");
+    let quotient = if d % covered == 0 {
+        format!("{d}/{covered}")
+    } else {
+        format!("floor({d}/{covered})")
+    };
+    let times = format!("{quotient} = {gap} times {below}");
     if *gap < 1 {
         return Vec::from([format!("before {mode}"), times, "-> overlaps".to_string()]);
     }
