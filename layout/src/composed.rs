@@ -286,6 +286,24 @@ impl ComposedLayout {
         }
     }
 
+    /// All offsets of a swizzled layout in the order of the index, without division.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::offsets`]; [`Error::Operand`] when the outer function is a layout, [`Error::Overflow`].
+    pub fn offsets(&self) -> Result<impl ExactSizeIterator<Item = i64> + use<>, Error> {
+        let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
+            return Err(Error::Operand {
+                operation: "offsets",
+                operand: self.text(),
+                why: "its outer function is a layout; compose the two".into(),
+            });
+        };
+        let start = self.base_offset();
+        add(start, self.inner.cosize().unwrap_or(i64::MAX >> 1))?;
+        Ok(self.inner.offsets()?.map(move |x| swizzle.apply(start + x)))
+    }
+
     /// All offsets in the order of the index.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 
 use alloc::format;
 
-use crate::coalesce::{Tail, coalesced};
 use crate::xor::bit_length;
 use crate::{ComposedLayout, Error, Layout, Outer, Swizzle};
 
@@ -96,25 +95,6 @@ impl Layout {
             }
         }
         Ok(true)
-    }
-
-    /// The offsets at the indices 1, 2, 4, .. below `2^bits`, when the layout is linear over F2 there.
-    fn index_bits(&self, bits: u32) -> Option<alloc::vec::Vec<i64>> {
-        let flat = coalesced(self.leaves(), Tail::Continue);
-        let (_, before) = flat.split_last()?;
-        if bits > 62 || before.iter().any(|l| l.size().count_ones() != 1) {
-            return None;
-        }
-        let columns: alloc::vec::Vec<i64> = (0..bits)
-            .map(|k| self.at_unbounded(1 << k).ok())
-            .collect::<Option<_>>()?;
-        let mut mask = 0;
-        let disjoint = columns.iter().all(|c| {
-            let fresh = *c >= 0 && mask & c == 0;
-            mask |= c;
-            fresh
-        });
-        (disjoint || self.is_xor()).then_some(columns)
     }
 }
 

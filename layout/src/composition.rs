@@ -61,6 +61,12 @@ impl Layout {
     ///
     /// Source: `composition` in `cute/layout.hpp`; `Cecka 2026`.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
+        if inner.has_coordinate_values() {
+            return self.composition_coordinates(inner);
+        }
+        if inner.is_xor() {
+            return self.composition_xor(inner);
+        }
         let flat = coalesced(self.leaves(), Tail::Continue);
         match walk(self, &flat, inner, Check::Sound, &mut |_| ()) {
             Err(Error::Composition(refused)) => refused.or_search(),
@@ -151,6 +157,10 @@ pub(crate) enum Check {
 struct Load {
     positive: i64,
     negative: i64,
+    /// The bits that right-hand modes set, where the left stride is XOR.
+    bits: i64,
+    /// Whether two of them set the same bit: their sum is then not their XOR.
+    shared: bool,
 }
 
 type Loads = SmallVec<[Load; 12]>;
@@ -359,6 +369,9 @@ impl<'a> Walker<'a> {
     fn emit(&mut self, k: usize, take: Int, load: &mut Load) -> Result<LeafMode, Error> {
         let digits = (take.value() - 1).saturating_mul(self.step.value());
         load.add(self.sign.value(), digits);
+        if let Stride::Xor(_) = self.flat[k].stride {
+            load.set_bits(take.value(), self.step.value());
+        }
         let stride = self.flat[k].stride.times(self.step.times(self.sign)?)?;
         let piece = LeafMode::new(take, stride);
         self.pieces.push(piece);
@@ -391,6 +404,14 @@ impl Load {
         *side = side.saturating_add(digits);
     }
 
+    /// Notes the bits of `take` steps of `step`.
+    fn set_bits(&mut self, take: i64, step: i64) {
+        let ones = (1_i64 << crate::xor::bit_length(take).min(62)) - 1;
+        let bits = ones.saturating_mul(step);
+        self.shared |= self.bits & bits != 0;
+        self.bits |= bits;
+    }
+
     const fn is_empty(self) -> bool {
         self.positive == 0 && self.negative == 0
     }
@@ -400,6 +421,7 @@ impl Load {
 enum Clash {
     Carry { mode: usize, up: bool },
     Signs,
+    Bits,
 }
 
 /// Whether the digits of all right-hand modes together stay within each left mode.
@@ -414,6 +436,9 @@ fn together(flat: &Flat, loads: &[Load]) -> Result<(), Clash> {
     let mixed = loads.iter().any(|l| l.positive > 0) && loads.iter().any(|l| l.negative > 0);
     if mixed && loads.iter().filter(|l| !l.is_empty()).count() > 1 {
         return Err(Clash::Signs);
+    }
+    if loads.iter().any(|l| l.shared) {
+        return Err(Clash::Bits);
     }
     Ok(())
 }
@@ -454,6 +479,12 @@ fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
                 left_mode: mode,
             }
         }
+        Clash::Bits => Refusal::Bits {
+            shares: each()
+                .filter(|(_, loads)| loads.iter().any(|l| l.bits != 0))
+                .map(|(leaf, _)| leaf)
+                .collect(),
+        },
         Clash::Signs => {
             let find = |side: fn(&Load) -> i64| {
                 let mut found = each().filter(|(_, loads)| loads.iter().any(|l| side(l) > 0));

@@ -240,10 +240,22 @@ impl Tuple<Int> {
     /// [`Error::Coordinate`], [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
-        let coord = coord.into();
+        self.coord_within(coord.into(), target, Bounds::Within)
+    }
+
+    /// As [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::Overflow`].
+    pub fn coord_in_unbounded(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
+        self.coord_within(coord.into(), target, Bounds::Open)
+    }
+
+    fn coord_within(&self, coord: Self, target: &Self, bounds: Bounds) -> Result<Self, Error> {
         if coord.is_leaf() || self.is_leaf() || target.is_leaf() {
-            let index = self.index(coord)?;
-            return target.coord(index);
+            let index = self.index_of(&coord, bounds)?;
+            return target.coord_of(&index.into(), bounds);
         }
         if coord.rank() != self.rank() || self.rank() != target.rank() {
             return Err(rank_error(
@@ -255,7 +267,7 @@ impl Tuple<Int> {
         }
         let modes = coord.modes().zip(self.modes()).zip(target.modes());
         let result = modes
-            .map(|((c, s), t)| s.coord_in(c, &t))
+            .map(|((c, s), t)| s.coord_within(c, &t, bounds))
             .collect::<Result<alloc::vec::Vec<_>, _>>()?;
         Ok(Self::concat(&result))
     }

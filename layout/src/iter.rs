@@ -15,12 +15,20 @@ struct Wheel {
     digit: i64,
 }
 
+/// How a step changes the offset.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Add,
+    Xor,
+}
+
 /// All offsets of a layout in the order of the index, by an odometer: no division, no multiplication.
 #[derive(Clone)]
 pub struct Offsets {
     /// The modes after the first, which `next` and `fold` treat as their inner loop.
     outer: SmallVec<[Wheel; 12]>,
     inner: Wheel,
+    kind: Kind,
     offset: i64,
     left: i64,
 }
@@ -32,7 +40,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`] when an offset does not fit 64 bits.
+    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`] when an offset does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -40,14 +48,23 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let rows: Layout = "(2,3):(3,1)".parse()?;
     /// assert_eq!(rows.offsets()?.collect::<Vec<_>>(), [0, 3, 1, 4, 2, 5]);
+    /// let swizzled: Layout = "(2,4):(^5,^1)".parse()?;
+    /// assert_eq!(swizzled.offsets()?.collect::<Vec<_>>(), [0, 5, 1, 4, 2, 7, 3, 6]);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn offsets(&self) -> Result<Offsets, Error> {
-        self.check_reach()?;
+        let kind = if self.is_xor() { Kind::Xor } else { Kind::Add };
         let flat = coalesced(self.leaves(), Tail::Drop);
+        let mut reach = 0_i64;
         let mut wheels: SmallVec<[Wheel; 12]> = SmallVec::new();
         for leaf in &flat {
-            let stride = self.int_stride("offsets", leaf)?.value();
+            let stride = match leaf.stride {
+                Stride::Xor(d) => d.value(),
+                _ => self.int_stride("offsets", leaf)?.value(),
+            };
+            // Every partial sum of steps must fit, so that the walk needs no checks.
+            let part = mul(leaf.size(), crate::int::abs(stride)?)?;
+            reach = crate::int::add(reach, mul(part, 2)?)?;
             wheels.push(Wheel {
                 extent: leaf.size(),
                 stride,
@@ -58,23 +75,25 @@ impl Layout {
         Ok(Offsets {
             outer: wheels,
             inner,
+            kind,
             offset: 0,
             left: self.size(),
         })
     }
+}
 
-    /// Every partial sum of steps must fit, so that the walk needs no checks.
-    fn check_reach(&self) -> Result<(), Error> {
-        let mut reach = 0_i64;
-        for leaf in self.leaves() {
-            let d = match leaf.stride {
-                Stride::Int(d) => d.value(),
-                _ => continue,
-            };
-            let part = mul(leaf.size(), crate::int::abs(d)?)?;
-            reach = crate::int::add(reach, part)?;
+impl Wheel {
+    /// What the step from one digit to the next changes: bit `k` flips with all bits below it.
+    fn flip(self, from: i64, to: i64) -> i64 {
+        let (mut changed, mut shifted, mut result) = (from ^ to, self.stride, 0);
+        while changed != 0 {
+            if changed & 1 == 1 {
+                result ^= shifted;
+            }
+            changed >>= 1;
+            shifted <<= 1;
         }
-        Ok(())
+        result
     }
 }
 
@@ -82,13 +101,31 @@ impl Offsets {
     /// Moves the outer wheels one step on after the inner mode has gone round.
     fn carry(&mut self) {
         for wheel in &mut self.outer {
-            wheel.digit += 1;
-            self.offset += wheel.stride;
-            if wheel.digit < wheel.extent {
+            let from = wheel.digit;
+            wheel.digit = if from + 1 < wheel.extent { from + 1 } else { 0 };
+            match self.kind {
+                Kind::Add => self.offset += wheel.stride * (wheel.digit - from),
+                Kind::Xor => self.offset ^= wheel.flip(from, wheel.digit),
+            }
+            if wheel.digit > 0 {
                 return;
             }
-            self.offset -= wheel.stride * wheel.extent;
-            wheel.digit = 0;
+        }
+    }
+
+    /// The step of the inner mode, and the carry after its last.
+    #[inline]
+    fn step(&mut self) {
+        let from = self.inner.digit;
+        let last = from + 1 == self.inner.extent;
+        self.inner.digit = if last { 0 } else { from + 1 };
+        match self.kind {
+            Kind::Add if last => self.offset -= self.inner.stride * from,
+            Kind::Add => self.offset += self.inner.stride,
+            Kind::Xor => self.offset ^= self.inner.flip(from, self.inner.digit),
+        }
+        if last {
+            self.carry();
         }
     }
 }
@@ -103,13 +140,7 @@ impl Iterator for Offsets {
         }
         let offset = self.offset;
         self.left -= 1;
-        self.inner.digit += 1;
-        self.offset += self.inner.stride;
-        if self.inner.digit == self.inner.extent {
-            self.inner.digit = 0;
-            self.offset -= self.inner.stride * self.inner.extent;
-            self.carry();
-        }
+        self.step();
         Some(offset)
     }
 
@@ -121,19 +152,48 @@ impl Iterator for Offsets {
     fn fold<B, F: FnMut(B, i64) -> B>(mut self, init: B, mut f: F) -> B {
         let mut acc = init;
         while self.left > 0 {
-            let run = (self.inner.extent - self.inner.digit).min(self.left);
-            let (mut offset, stride) = (self.offset, self.inner.stride);
-            for _ in 0..run {
-                acc = f(acc, offset);
-                offset += stride;
+            let (from, stride) = (self.inner.digit, self.inner.stride);
+            let run = (self.inner.extent - from).min(self.left);
+            match self.kind {
+                Kind::Add => {
+                    let mut offset = self.offset;
+                    for _ in 0..run {
+                        acc = f(acc, offset);
+                        offset += stride;
+                    }
+                    self.offset -= stride * from;
+                }
+                Kind::Xor => {
+                    let start = self.offset ^ self.inner.flip(from, 0);
+                    acc = xor_run(acc, start, self.inner, from..from + run, &mut f);
+                    self.offset = start;
+                }
             }
             self.left -= run;
-            self.offset = offset - stride * self.inner.extent;
             self.inner.digit = 0;
             self.carry();
         }
         acc
     }
+}
+
+/// The offsets `start ^ digit * stride` over F2; the product is an ordinary one where the stride is one bit.
+fn xor_run<B>(
+    init: B,
+    start: i64,
+    wheel: Wheel,
+    digits: core::ops::Range<i64>,
+    f: &mut impl FnMut(B, i64) -> B,
+) -> B {
+    if wheel.stride.count_ones() <= 1 {
+        return digits.fold(init, |acc, digit| f(acc, start ^ (digit * wheel.stride)));
+    }
+    let mut offset = start ^ wheel.flip(0, digits.start);
+    digits.fold(init, |acc, digit| {
+        let now = offset;
+        offset ^= wheel.flip(digit, digit + 1);
+        f(acc, now)
+    })
 }
 
 impl ExactSizeIterator for Offsets {}

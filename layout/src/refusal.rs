@@ -59,6 +59,11 @@ pub enum Refusal {
         /// A leaf with a negative stride.
         down: usize,
     },
+    /// Modes of the right-hand side add into the same bits of a mode with an XOR stride.
+    Bits {
+        /// The leaves that reach modes with XOR strides.
+        shares: SmallVec<[usize; 4]>,
+    },
 }
 
 /// The largest digit that one leaf of the right-hand side puts into a mode of the left-hand side.
@@ -150,6 +155,16 @@ impl Refusal {
                     f,
                     " = {total} in extent {left} of {simple} and carry (at most {} would fit)",
                     left - 1
+                )
+            }
+            Self::Bits { shares } => {
+                write_list(f, "modes ", shares, " and ", |f, leaf| {
+                    write!(f, "{}", path(*leaf))
+                })?;
+                write!(
+                    f,
+                    " set the same bits of an XOR stride of {simple}, and the sum of bits is not their XOR \
+                     (strides that set different bits would fit)"
                 )
             }
             Self::Signs { up, down } => write!(

@@ -15,7 +15,7 @@ pub(crate) fn bit_length(extent: i64) -> u32 {
 }
 
 /// The bit-vectors of one leaf: the offsets at coordinates 1, 2, 4, ...
-fn vectors(leaf: &LeafMode, d: i64) -> Result<SmallVec<[i64; 16]>, Error> {
+pub(crate) fn vectors(leaf: &LeafMode, d: i64) -> Result<SmallVec<[i64; 16]>, Error> {
     (0..bit_length(leaf.size()))
         .map(|k| {
             d.checked_mul(1 << k).ok_or(Error::Overflow {

@@ -1,0 +1,291 @@
+//! Coordinate strides: layouts whose values are coordinates, and what becomes of them.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::int::{add, mul};
+use crate::layout::LeafMode;
+use crate::tuple::{Builder, Tuple, View};
+use crate::{Basis, Error, Int, IntTuple, Layout, Stride};
+
+/// A coordinate while it is summed: the value at each path, ordered by path.
+type Sums = Vec<(SmallVec<[usize; 6]>, i64)>;
+
+impl Layout {
+    /// The layout that maps each coordinate of `shape` to itself: CuTe's `make_identity_layout`.
+    ///
+    /// Partitioned like a tensor, it tells which coordinates each thread has (predication, TMA).
+    ///
+    /// Law `identity_coord` (`identity.coord_at(i) == shape.coord(i)`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Extent`] below 1; [`Error::BasisPath`] when the shape nests deeper than six levels or has more than
+    /// 256 modes in one.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let identity = Layout::identity((4, (2, 3)))?;
+    /// assert_eq!(format!("{identity:#}"), "(4,(2,3)):(1@0,(1@0@1,1@1@1))");
+    /// assert_eq!(identity.coord_at(13)?.to_string(), "(1,(1,1))");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `make_identity_layout` in `cute/layout.hpp`.
+    #[doc(alias = "make_identity_layout")]
+    pub fn identity(shape: impl Into<IntTuple>) -> Result<Self, Error> {
+        let shape = shape.into();
+        let stride = shape.basis_like()?;
+        Self::new(shape, stride)
+    }
+
+    /// Whether some stride is a basis vector, so that values are coordinates.
+    #[must_use]
+    pub fn has_coordinate_values(&self) -> bool {
+        self.leaves()
+            .iter()
+            .any(|l| matches!(l.stride, Stride::Basis(_)))
+    }
+
+    /// The value at a linear index as a coordinate; an integer for integer and XOR strides.
+    ///
+    /// The coordinate nests as deep as the strides name modes; modes that no stride names are 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Overflow`]; [`Error::MixedStrides`] when one stride names a mode and another
+    /// a mode inside it.
+    pub fn coord_at(&self, index: i64) -> Result<IntTuple, Error> {
+        let digits = self.shape().coord(index)?;
+        self.value(&digits)
+    }
+
+    /// The value at a coordinate, as a coordinate.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::coord_at`], and [`Error::Coordinate`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let partition: Layout = "((2,2),3):((1@0,4@1),8@0)".parse()?;
+    /// assert_eq!(partition.value((3, 2))?.to_string(), "(17,4)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn value(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
+        let coord = coord.into();
+        if !self.has_coordinate_values() {
+            return Ok(self.offset(coord)?.into());
+        }
+        let _ = self.shape().index(coord.clone())?;
+        let digits = self.shape().coord_unbounded(coord)?;
+        let mut sums = Sums::new();
+        for (leaf, digit) in self.leaves().iter().zip(digits.leaves()) {
+            if let Stride::Basis(b) = leaf.stride {
+                accumulate(&mut sums, &b, mul(digit.value(), b.value.value())?)?;
+            }
+        }
+        sums.sort();
+        let mut b = Builder::new();
+        nest(&sums, 0, &mut b).ok_or_else(|| self.prefix_clash())?;
+        Ok(b.finish())
+    }
+
+    fn prefix_clash(&self) -> Error {
+        Error::StrideKind {
+            operation: "a coordinate",
+            layout: self.text(),
+            needs: "strides that do not name both a mode and a mode inside it",
+        }
+    }
+
+    /// The integer layout that a layout of coordinates becomes in a tensor with these strides: each basis vector is
+    /// replaced by the stride of the mode it names. No mode is joined or split, so it is right for every value of
+    /// the strides: this is how a kernel uses strides that are known at launch only.
+    ///
+    /// Law `inner_product_at` (`r.at(i) == self.coord_at(i) . strides`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] when `self` has no coordinate values or names a mode that `strides` does not have;
+    /// [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{IntTuple, Layout};
+    /// let partition: Layout = "((_2,_2),_3):((_1@0,_4@1),_8@0)".parse()?;
+    /// let row_major: IntTuple = "(513,_1)".parse()?;
+    /// assert_eq!(partition.inner_product(&row_major)?.to_string(), "((_2,_2),_3):((513,_4),4104)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn inner_product(&self, strides: &IntTuple) -> Result<Self, Error> {
+        let needs = |needs| Error::StrideKind {
+            operation: "inner_product",
+            layout: self.text(),
+            needs,
+        };
+        let leaves = self.0.try_map(|leaf| match leaf.stride {
+            Stride::Basis(b) => {
+                let path: SmallVec<[usize; 6]> = b.path().collect();
+                let d = strides.get(&path)?.as_leaf();
+                let d =
+                    d.ok_or_else(|| needs("strides that are integers at every mode it names"))?;
+                Ok(LeafMode::new(leaf.extent, Stride::Int(d.times(b.value)?)))
+            }
+            d if d.is_zero() => Ok(leaf),
+            _ => Err(needs("coordinate strides")),
+        })?;
+        Self::checked(leaves)
+    }
+
+    /// Composition with a layout of coordinates on the right: `R(c) = self(inner(c))`, each coordinate taken by the
+    /// mode of `self` that it names.
+    pub(crate) fn composition_coordinates(&self, inner: &Self) -> Result<Self, Error> {
+        let mut paths: SmallVec<[Basis; 4]> = SmallVec::new();
+        for leaf in inner.leaves() {
+            match leaf.stride {
+                Stride::Basis(b) if paths.iter().any(|p| p.is_parallel(&b)) => {}
+                Stride::Basis(b) if paths.iter().any(|p| is_prefix(p, &b) || is_prefix(&b, p)) => {
+                    return Err(inner.prefix_clash());
+                }
+                Stride::Basis(b) => paths.push(b),
+                _ => {}
+            }
+        }
+        let parts = paths
+            .iter()
+            .map(|p| self.composition_along(inner, p))
+            .collect::<Result<SmallVec<[Self; 4]>, _>>()?;
+        let along = |leaf: &LeafMode| match leaf.stride {
+            Stride::Basis(b) => paths.iter().position(|p| p.is_parallel(&b)),
+            _ => None,
+        };
+        let refined: SmallVec<[_; 4]> = parts
+            .iter()
+            .map(|part| refinements(part.view(), inner.view()))
+            .collect();
+        let mut out = Builder::new();
+        let mut leaves = inner.leaves().iter().enumerate();
+        for &node in inner.view().nodes() {
+            if node > 0 {
+                out.node(node);
+                continue;
+            }
+            let (at, leaf) = leaves.next().expect("every leaf node has its value");
+            match along(leaf) {
+                Some(p) => out.push(refined[p][at]),
+                None => out.leaf(LeafMode::new(leaf.extent, Stride::constant(0))),
+            }
+        }
+        Self::checked(out.finish())
+    }
+
+    /// The part of the composition that goes through the mode of `self` that `along` names.
+    fn composition_along(&self, inner: &Self, along: &Basis) -> Result<Self, Error> {
+        let path: SmallVec<[usize; 6]> = along.path().collect();
+        let mode = self.get(&path)?;
+        let only = inner.0.map(|leaf| match leaf.stride {
+            Stride::Basis(b) if b.is_parallel(along) => {
+                LeafMode::new(leaf.extent, Stride::Int(b.value))
+            }
+            _ => LeafMode::new(leaf.extent, Stride::constant(0)),
+        });
+        mode.composition(&Self(only))
+    }
+}
+
+/// The part of `refined` that stands where each leaf of `profile` was.
+fn refinements<'a>(
+    refined: View<'a, LeafMode>,
+    profile: View<'_, LeafMode>,
+) -> Vec<View<'a, LeafMode>> {
+    if profile.is_leaf() {
+        return alloc::vec![refined];
+    }
+    let modes = refined.modes().zip(profile.modes());
+    modes.flat_map(|(r, p)| refinements(r, p)).collect()
+}
+
+fn is_prefix(a: &Basis, b: &Basis) -> bool {
+    a.path().len() < b.path().len() && a.path().zip(b.path()).all(|(x, y)| x == y)
+}
+
+fn accumulate(sums: &mut Sums, direction: &Basis, by: i64) -> Result<(), Error> {
+    let path: SmallVec<[usize; 6]> = direction.path().collect();
+    match sums.iter_mut().find(|(p, _)| *p == path) {
+        Some((_, sum)) => *sum = add(*sum, by)?,
+        None => sums.push((path, by)),
+    }
+    Ok(())
+}
+
+/// The tuple of `sums`, whose paths agree before `depth`; `None` when a path ends where another goes on.
+fn nest(sums: &[(SmallVec<[usize; 6]>, i64)], depth: usize, out: &mut Builder<Int>) -> Option<()> {
+    if let [(path, sum)] = sums
+        && path.len() == depth
+    {
+        out.leaf(Int::Dynamic(*sum));
+        return Some(());
+    }
+    let open = out.open();
+    let rank = sums
+        .last()
+        .and_then(|(p, _)| p.get(depth))
+        .map_or(0, |m| m + 1);
+    for mode in 0..rank {
+        let inside = |(p, _): &&(SmallVec<[usize; 6]>, i64)| p.get(depth) == Some(&mode);
+        let part: Sums = sums.iter().filter(inside).cloned().collect();
+        if part.is_empty() {
+            out.leaf(Int::Dynamic(0));
+        } else {
+            nest(&part, depth + 1, out)?;
+        }
+    }
+    if sums.iter().any(|(p, _)| p.len() <= depth) {
+        return None;
+    }
+    out.close(open, rank);
+    Some(())
+}
+
+impl Tuple<Int> {
+    /// The basis vector of each leaf: `(4,(2,3))` gives `(1@0,(1@0@1,1@1@1))`. CuTe's `make_basis_like`.
+    ///
+    /// A single integer is its own direction and gives the integer 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BasisPath`] when the tuple nests deeper than six levels or has more than 256 modes in one.
+    #[doc(alias = "make_basis_like")]
+    pub fn basis_like(&self) -> Result<Tuple<Stride>, Error> {
+        let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();
+        bases(self.view(), &mut SmallVec::new(), &mut strides)?;
+        Ok(self.with_leaves(&strides))
+    }
+}
+
+fn bases(
+    shape: View<'_, Int>,
+    path: &mut SmallVec<[usize; 6]>,
+    out: &mut SmallVec<[Stride; 12]>,
+) -> Result<(), Error> {
+    if shape.is_leaf() {
+        out.push(match path.is_empty() {
+            true => Stride::constant(1),
+            false => Stride::Basis(Basis::new(Int::Static(1), path)?),
+        });
+        return Ok(());
+    }
+    for (i, mode) in shape.modes().enumerate() {
+        path.push(i);
+        bases(mode, path, out)?;
+        path.pop();
+    }
+    Ok(())
+}

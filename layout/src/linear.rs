@@ -1,0 +1,64 @@
+//! Layouts as linear maps of the bits of an index, and composition with XOR strides on the right.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::coalesce::{Tail, coalesced};
+use crate::tuple::Builder;
+use crate::xor::{bit_length, push_runs, vectors};
+use crate::{Error, Layout};
+
+impl Layout {
+    /// The offsets at the indices 1, 2, 4, .. below `2^bits`, when the layout is linear over F2 there.
+    pub(crate) fn index_bits(&self, bits: u32) -> Option<Vec<i64>> {
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        let (_, before) = flat.split_last()?;
+        if bits > 62 || before.iter().any(|l| l.size().count_ones() != 1) {
+            return None;
+        }
+        let columns: Vec<i64> = (0..bits)
+            .map(|k| self.at_unbounded(1 << k).ok())
+            .collect::<Option<_>>()?;
+        let mut mask = 0;
+        let disjoint = columns.iter().all(|c| {
+            let fresh = *c >= 0 && mask & c == 0;
+            mask |= c;
+            fresh
+        });
+        (disjoint || self.is_xor()).then_some(columns)
+    }
+
+    /// Composition with XOR strides on the right: `R(c) = self(inner(c))`, bit by bit.
+    pub(crate) fn composition_xor(&self, inner: &Self) -> Result<Self, Error> {
+        let mask = inner.xor_mask()?;
+        let bits = bit_length(mask.saturating_add(1));
+        let columns = self.index_bits(bits).ok_or_else(|| Error::Operand {
+            operation: "composition",
+            operand: format!("{self} o {inner}").into(),
+            why: "XOR strides on the right need a left operand that is linear over F2: extents that are powers of \
+                  two, and strides whose sums never carry"
+                .into(),
+        })?;
+        let image = |v: i64| {
+            let set = columns.iter().enumerate().filter(|(k, _)| v >> k & 1 == 1);
+            set.fold(0, |sum, (_, c)| sum ^ c)
+        };
+        let mut b = Builder::new();
+        let mut leaves = inner.leaves().iter();
+        for &node in inner.view().nodes() {
+            if node > 0 {
+                b.node(node);
+                continue;
+            }
+            let leaf = leaves.next().expect("every leaf node has its value");
+            let images: SmallVec<[i64; 16]> = vectors(leaf, leaf.stride.coefficient().value())?
+                .iter()
+                .map(|v| image(*v))
+                .collect();
+            push_runs(leaf.extent, &images, &mut b)?;
+        }
+        Self::checked(b.finish())
+    }
+}
