@@ -16,7 +16,7 @@ pub(super) fn room(case: &Case) -> Option<&'static str> {
 
 /// The room of an operation, whatever its arguments.
 fn room_of(op: &str) -> Option<&'static str> {
-    const SWIZZLES: &[&str] = &["swizzle", "gmma_smem_", "composition_layout_swizzle"];
+    const SWIZZLES: &[&str] = &["swizzle", "composition_layout_swizzle"];
     const COORDINATES: &[&str] = &[
         "_basis",
         "_identity",

@@ -15,6 +15,7 @@
 
 mod atoms;
 mod case;
+mod gmma;
 mod judge;
 mod later;
 mod law;
@@ -65,7 +66,7 @@ impl Op {
 }
 
 /// Every operation that runs.
-const FAMILIES: &[&[&[Op]]] = &[layout::FAMILIES, atoms::FAMILIES];
+const FAMILIES: &[&[&[Op]]] = &[layout::FAMILIES, atoms::FAMILIES, gmma::FAMILIES];
 
 /// Compares the cases of `files`, or of the repository's files, and prints the report.
 pub(crate) fn task(files: &[PathBuf]) -> Result<ExitCode> {

@@ -1,0 +1,54 @@
+//! The canonical shared-memory blocks of `wgmma`, and the tiles made of them.
+
+use colex_atom::{Major, SmemSwizzle, gmma_smem_atom};
+use colex_layout::{ComposedLayout, IntTuple};
+
+use super::{Case, Op, Verdict};
+
+pub(super) const FAMILIES: &[&[Op]] = &[&[
+    Op::own("gmma_smem_atom", |case| compared(case, block(case))),
+    Op::own("gmma_smem_tile", |case| compared(case, tile(case))),
+]];
+
+/// `gmma_smem_atom [name, bits]`.
+fn block(case: &Case) -> Result<ComposedLayout, String> {
+    let (name, bits) = (case.text(0)?, case.int(1)?);
+    let kind = name
+        .strip_prefix("Layout_")
+        .and_then(|rest| rest.strip_suffix("_Atom"));
+    let (major, kind) = kind
+        .and_then(|kind| kind.split_once('_'))
+        .ok_or("an unknown block")?;
+    let major = if major == "K" { Major::K } else { Major::Mn };
+    let swizzle = SmemSwizzle::ALL
+        .into_iter()
+        .find(|swizzle| swizzle.cute() == kind);
+    let bits = u32::try_from(bits).map_err(|error| error.to_string())?;
+    gmma_smem_atom(major, swizzle.ok_or("an unknown swizzle")?, bits)
+        .map_err(|error| error.to_string())
+}
+
+/// `gmma_smem_tile [name, bits, shape]`: the block through `tile_to_shape`.
+fn tile(case: &Case) -> Result<ComposedLayout, String> {
+    let shape: IntTuple = case
+        .text(2)?
+        .parse()
+        .map_err(|error: colex_layout::Error| error.to_string())?;
+    block(case)?
+        .tile_to_shape(&shape)
+        .map_err(|error| error.to_string())
+}
+
+/// CuTe keeps the swizzle of no bits in the text, `Sw<0,4,3>`.
+fn compared(case: &Case, ours: Result<ComposedLayout, String>) -> Verdict {
+    let theirs = case.result.as_str().unwrap_or_default();
+    match ours.map(|ours| {
+        ours.to_string()
+            .replace('_', "")
+            .replace("smemptr", "smem_ptr")
+    }) {
+        Ok(ours) if ours == theirs => Verdict::Equal,
+        Ok(ours) => Verdict::Failed(format!("ours is {ours}")),
+        Err(why) => Verdict::Failed(why),
+    }
+}
