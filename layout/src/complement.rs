@@ -22,10 +22,12 @@ pub struct Gap {
 impl Layout {
     /// The offsets that `self` skips below `target`, in increasing order: with `self` it covers `0..target`.
     ///
-    /// A tuple `target` is divided mode by mode, as CuTe does, and may round up where its product would not.
+    /// A tuple `target` is divided mode by mode, as CuTe does: where a mode does not divide it, the result may be larger
+    /// than that for its product, or fall short of it.
     ///
     /// Laws `complement_ordered` (`c.at(i-1) < c.at(i)`), `complement_disjoint` (`c.at(i)` is not an offset of `self`
-    /// for `i > 0`), `complement_covers` (`size(c) * size(filter(self)) >= target`).
+    /// for `i > 0`), and `complement_covers`: every offset below an integer target is the sum of one offset of
+    /// `filter(self)` and one of `c`, where each stride is a multiple of what the modes below it reach.
     ///
     /// # Errors
     ///
@@ -150,49 +152,4 @@ impl Layout {
             .into(),
         }
     }
-
-    /// Whether different coordinates have different offsets, stride-0 modes of extent 1 aside.
-    ///
-    /// Decided from the strides where they nest, else by enumeration of the image.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::Layout;
-    /// assert!("(2,2):(2,3)".parse::<Layout>()?.is_injective());
-    /// assert!(!"(4,2):(1,0)".parse::<Layout>()?.is_injective());
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    #[must_use]
-    pub fn is_injective(&self) -> bool {
-        let flat = self.coalesce();
-        let mut modes: SmallVec<[(i64, i64); 12]> = SmallVec::new();
-        for leaf in flat.leaves() {
-            match leaf.stride {
-                Stride::Int(d) => modes.push((d.value(), leaf.size())),
-                d if d.is_zero() => modes.push((0, leaf.size())),
-                _ => return enumerate_injective(self),
-            }
-        }
-        if modes.iter().any(|(d, s)| *d == 0 && *s > 1) {
-            return false;
-        }
-        modes.sort_by_key(|(d, _)| d.unsigned_abs());
-        let mut reach = 0_i128;
-        let nested = modes.iter().all(|(d, s)| {
-            let d = i128::from(*d).abs();
-            let above = d > reach;
-            reach += d * (i128::from(*s) - 1);
-            above
-        });
-        nested || flat.size() == 1 || enumerate_injective(&flat)
-    }
-}
-
-fn enumerate_injective(layout: &Layout) -> bool {
-    let Ok(mut values) = layout.table() else {
-        return false;
-    };
-    values.sort_unstable();
-    values.windows(2).all(|w| w[0] != w[1])
 }

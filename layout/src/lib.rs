@@ -34,6 +34,7 @@ mod coordinate;
 mod divide;
 mod domain;
 mod infer;
+mod injective;
 mod inverse;
 mod iter;
 mod linear;
