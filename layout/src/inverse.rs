@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::int::{add, mul};
-use crate::layout::LeafMode;
+use crate::layout::{LeafMode, size_of};
 use crate::tuple::Tuple;
 use crate::{Error, Int, Layout, Stride};
 
@@ -109,26 +109,34 @@ impl Layout {
         Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
     }
 
-    /// Where the modes below reach into a stride, the digit read off for it may exceed its extent and mean another
-    /// mode; only the last mode of the layout goes on.
+    /// No digit of an offset may exceed the extent of the mode it is read from, where modes overlap.
     fn check_digits(&self, modes: &[Mode]) -> Result<(), &'static str> {
         let mut reach = 0;
-        let end = modes.iter().map(|m| m.before.value()).max().unwrap_or(1);
-        for (i, mode) in modes.iter().enumerate().filter(|(_, m)| !m.stride.is(0)) {
-            let d = mode.stride.value();
-            let largest = modes
-                .get(i + 1)
-                .map_or(i64::MAX, |next| next.stride.value() / d);
-            if reach >= d && largest > mode.extent.value() && mode.before.value() < end {
+        let mut steps = modes.iter().filter(|m| !m.stride.is(0)).peekable();
+        while let Some(mode) = steps.next() {
+            let (s, d) = (mode.extent.value(), mode.stride.value());
+            reach = mul(s - 1, d)
+                .and_then(|own| add(reach, own))
+                .map_err(|_| "its offsets do not fit 64 bits")?;
+            let digit = match steps.peek() {
+                Some(next) => (reach / d).min(next.stride.value() / d - 1),
+                None if self.goes_on_with(*mode) => 0,
+                None => reach / d,
+            };
+            if digit >= s {
                 return Err(
-                    "its modes overlap, and sums of strides reach beyond the extent of a stride they meet",
+                    "its modes overlap, and their sums need a digit that no single mode has",
                 );
             }
-            reach = mul(mode.extent.value() - 1, d)
-                .and_then(|r| add(reach, r))
-                .map_err(|_| "its offsets do not fit 64 bits")?;
         }
         Ok(())
+    }
+
+    /// Whether indices beyond the size continue `mode`.
+    fn goes_on_with(&self, mode: Mode) -> bool {
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        let (end, before) = flat.split_last().expect("a coalesced layout has a mode");
+        end.stride == Stride::Int(mode.stride) && size_of(before) == mode.before.value()
     }
 
     /// The coalesced modes by increasing stride, each with the index at which it starts.
@@ -196,6 +204,7 @@ impl Layout {
     pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
         let inverse = other.right_inverse()?;
         let n = self.common_run(&inverse)?;
+        let n = n.with_value(whole_modes(&inverse, n.value()));
         if n.is(1) {
             return Ok(Self(Tuple::leaf(LeafMode::UNIT)));
         }
@@ -257,6 +266,18 @@ pub struct Pick {
     /// The extent that the inverse gets: the mode's own (right), or how often `current` divides its stride (left).
     /// `None` where it gets none.
     pub extent: Option<i64>,
+}
+
+/// The longest run of at most `n` indices that is a layout: whole modes, and a part of the next one.
+fn whole_modes(layout: &Layout, n: i64) -> i64 {
+    let mut whole = 1;
+    for leaf in layout.leaves() {
+        if leaf.size() > n / whole {
+            return n / whole * whole;
+        }
+        whole *= leaf.size();
+    }
+    whole
 }
 
 /// A coalesced mode: its extent and stride, and the size of the modes before it.
