@@ -3,9 +3,11 @@
 //! Each law prints `law NAME: N cases` and fails when fewer cases than expected reached its assertion.
 
 mod coalesce;
+mod complement;
 mod composition;
 mod explain;
 mod infer;
+mod inverse;
 mod law;
 mod random;
 mod reference;
