@@ -154,6 +154,8 @@ pub enum Error {
     },
     /// A composition that no layout of the right-hand modes equals.
     Composition(Box<crate::CompositionError>),
+    /// No swizzle makes the accesses free of bank conflicts.
+    NoSwizzle(Box<crate::NoSwizzle>),
     /// Values that no layout of the shape has.
     Infer(Box<crate::InferError>),
 }
@@ -274,6 +276,7 @@ impl fmt::Display for Error {
                 why,
             } => write!(f, "{operation} of {operand}: {why}"),
             Self::Composition(e) => e.fmt(f),
+            Self::NoSwizzle(e) => e.fmt(f),
             Self::Infer(e) => e.fmt(f),
         }
     }

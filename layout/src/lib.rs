@@ -20,6 +20,8 @@ mod surgery;
 mod tiler;
 mod tuple;
 
+mod banks;
+mod choose;
 mod coalesce;
 mod compact;
 mod compare;
@@ -48,6 +50,8 @@ mod slice;
 mod swizzle;
 mod xor;
 
+pub use banks::{Access, Banks, Conflicts, Phase};
+pub use choose::{Choice, Effect, NoSwizzle, choose_swizzle, choose_swizzle_for};
 pub use composed::{ComposedLayout, Middle, Outer};
 pub use error::Error;
 pub use explain::Explanation;

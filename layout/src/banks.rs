@@ -1,0 +1,218 @@
+//! Shared-memory banks: how many words of one access meet in a bank.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::{Error, Layout};
+
+/// The banks of a memory: word `w` lies in bank `w mod count`, and one pass moves one word of each bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Banks {
+    /// How many banks there are; a power of two.
+    pub count: i64,
+    /// The bytes of a word; a power of two.
+    pub word: i64,
+}
+
+impl Banks {
+    /// 32 banks of 4 bytes: the shared memory of NVIDIA GPUs from compute capability 5.0 on
+    /// (CUDA C++ Programming Guide, "Shared Memory").
+    pub const SHARED: Self = Self { count: 32, word: 4 };
+
+    /// The bytes that one pass can move.
+    #[must_use]
+    pub const fn row(self) -> i64 {
+        self.count * self.word
+    }
+
+    /// The bank of a byte address.
+    #[must_use]
+    pub const fn bank(self, byte: i64) -> i64 {
+        byte / self.word % self.count
+    }
+}
+
+/// One access that many lanes make together: a byte offset for each, and the bytes that each moves.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{Access, Banks, Layout};
+/// // 8 lanes read 16 bytes each, down a column of a tile with rows of 128 bytes.
+/// let column = Access::new("column", &"8:64".parse::<Layout>()?, 2, 16)?;
+/// assert_eq!(column.conflicts(Banks::SHARED).degree(), 8);
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    name: String,
+    offsets: Vec<i64>,
+    width: i64,
+}
+
+impl Access {
+    /// The access in which lane `i` starts at element `lanes.at(i)` of `element` bytes, and moves `width` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Access::from_bytes`]; [`Error::Overflow`], [`Error::StrideKind`].
+    pub fn new(name: &str, lanes: &Layout, element: i64, width: i64) -> Result<Self, Error> {
+        let bytes = lanes
+            .table()?
+            .into_iter()
+            .map(|x| crate::int::mul(x, element));
+        Self::from_bytes(name, bytes.collect::<Result<_, _>>()?, width)
+    }
+
+    /// The access with these byte offsets, one a lane.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `width` is not a power of two up to 16, or a lane's offset is negative or not a
+    /// multiple of it: the hardware refuses such accesses.
+    pub fn from_bytes(name: &str, offsets: Vec<i64>, width: i64) -> Result<Self, Error> {
+        let refuse = |why| Error::Operand {
+            operation: "Access",
+            operand: name.into(),
+            why,
+        };
+        if !matches!(width, 1 | 2 | 4 | 8 | 16) {
+            return Err(refuse(
+                format!("a lane moves 1, 2, 4, 8 or 16 bytes, not {width}").into(),
+            ));
+        }
+        let bad = offsets.iter().position(|x| *x < 0 || x % width != 0);
+        match bad {
+            Some(lane) => {
+                let at = offsets[lane];
+                Err(refuse(
+                    format!("lane {lane} starts at byte {at}, not at a multiple of {width}").into(),
+                ))
+            }
+            None => Ok(Self {
+                name: name.into(),
+                offsets,
+                width,
+            }),
+        }
+    }
+
+    /// What the access is called in explanations.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The byte offset of each lane.
+    #[must_use]
+    pub fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    /// The bytes that each lane moves.
+    #[must_use]
+    pub const fn width(&self) -> i64 {
+        self.width
+    }
+
+    /// The same access with every offset replaced, as by a swizzle.
+    #[must_use]
+    pub fn map(&self, f: impl Fn(i64) -> i64) -> Self {
+        Self {
+            name: self.name.clone(),
+            offsets: self.offsets.iter().map(|x| f(*x)).collect(),
+            width: self.width,
+        }
+    }
+
+    /// The lanes that are served together: as many as fill one row of the banks.
+    ///
+    /// 4 bytes or fewer a lane: 32 lanes; 8 bytes: 16 lanes; 16 bytes: 8 lanes.
+    pub fn phases(&self, banks: Banks) -> impl Iterator<Item = Range<usize>> + use<> {
+        let lanes = usize::try_from(banks.row() / self.width.max(banks.word))
+            .unwrap_or(1)
+            .max(1);
+        let end = self.offsets.len();
+        (0..end)
+            .step_by(lanes)
+            .map(move |from| from..end.min(from + lanes))
+    }
+
+    /// How the words of each phase fall on the banks.
+    #[must_use]
+    pub fn conflicts(&self, banks: Banks) -> Conflicts {
+        let phases = self.phases(banks).map(|lanes| self.phase(lanes, banks));
+        Conflicts {
+            phases: phases.collect(),
+        }
+    }
+
+    fn phase(&self, lanes: Range<usize>, banks: Banks) -> Phase {
+        let mut words: Vec<i64> = self.offsets[lanes.clone()]
+            .iter()
+            .flat_map(|x| x / banks.word..=(x + self.width - 1) / banks.word)
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut counts: Vec<(i64, usize)> = Vec::new();
+        for word in &words {
+            let bank = word % banks.count;
+            match counts.iter_mut().find(|(b, _)| *b == bank) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((bank, 1)),
+            }
+        }
+        let (bank, degree) = counts
+            .into_iter()
+            .max_by_key(|(bank, n)| (*n, core::cmp::Reverse(*bank)))
+            .unwrap_or((0, 0));
+        Phase {
+            lanes,
+            degree,
+            bank,
+            words: words.len(),
+        }
+    }
+}
+
+/// How an access falls on the banks, phase by phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflicts {
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+}
+
+/// The lanes that are served together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// The lanes.
+    pub lanes: Range<usize>,
+    /// The most different words that meet in one bank: the passes that the phase takes.
+    pub degree: usize,
+    /// The first bank where they meet.
+    pub bank: i64,
+    /// How many different words the phase moves.
+    pub words: usize,
+}
+
+impl Conflicts {
+    /// The worst phase's degree; 1 is free of conflicts.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.phases.iter().map(|p| p.degree).max().unwrap_or(0)
+    }
+
+    /// The passes that the whole access takes.
+    #[must_use]
+    pub fn passes(&self) -> usize {
+        self.phases.iter().map(|p| p.degree).sum()
+    }
+
+    /// Whether every phase takes one pass.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.phases.iter().all(|p| p.degree <= 1)
+    }
+}

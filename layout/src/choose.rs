@@ -1,0 +1,232 @@
+//! Which swizzle makes accesses free of bank conflicts, and why.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::xor::candidates;
+use crate::{Access, Banks, Error, Swizzle};
+
+/// A swizzle of byte offsets that makes accesses free of bank conflicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The swizzle, of *byte* offsets; [`Choice::in_elements`] gives it for a layout of elements.
+    pub swizzle: Swizzle,
+    /// What it does for each access.
+    pub effects: Vec<Effect>,
+}
+
+/// What a swizzle does for one access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The access.
+    pub name: String,
+    /// Its degree without a swizzle.
+    pub before: usize,
+    /// Its degree with it.
+    pub after: usize,
+    /// The bits of the byte offset in which the lanes of its worst phase differ, as a mask.
+    pub varying: i64,
+}
+
+/// Why no swizzle of the form `Sw<B,M,S>` makes all accesses free of conflicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSwizzle {
+    /// How many swizzles were tried: all within the bits of the accesses that keep every lane's bytes together.
+    pub tried: usize,
+    /// The swizzle that takes the fewest passes.
+    pub best: Swizzle,
+    /// What it does for each access.
+    pub effects: Vec<Effect>,
+    /// An access with a phase of more words than one pass can move, which no permutation of offsets can mend.
+    pub too_wide: Option<String>,
+}
+
+impl Choice {
+    /// The swizzle for a layout of elements of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when `bytes` is not a power of two.
+    pub fn in_elements(&self, bytes: i64) -> Result<Swizzle, Error> {
+        self.swizzle.upcast(bytes)
+    }
+}
+
+/// The smallest swizzle that makes all `accesses` to one tile free of bank conflicts.
+///
+/// "Smallest" is the fewest bits B, then the least base M, then the least shift, upwards before downwards. Every
+/// swizzle within the bits that the accesses use is considered whose base keeps each lane's bytes together; so an
+/// error is a proof that none of this form does it.
+///
+/// # Errors
+///
+/// [`Error::NoSwizzle`] with the best there is; [`Error::Operand`] when there is no access.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{Access, Layout, choose_swizzle};
+/// // A (64,64) tile of halves, rows of 128 bytes. It is filled 16 bytes a lane along rows, and read by ldmatrix:
+/// // 8 rows of 16 bytes.
+/// let fill = Access::new("fill rows", &"(8,4):(8,64)".parse::<Layout>()?, 2, 16)?;
+/// let read = Access::new("ldmatrix", &"(8,4):(64,8)".parse::<Layout>()?, 2, 16)?;
+/// let choice = choose_swizzle(&[fill, read])?;
+/// assert_eq!(choice.swizzle.to_string(), "Sw<3,4,3>");
+/// assert_eq!(choice.in_elements(2)?.to_string(), "Sw<3,3,3>");
+/// println!("{choice}");
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
+    choose_swizzle_for(accesses, Banks::SHARED)
+}
+
+/// [`choose_swizzle`] for other banks than [`Banks::SHARED`].
+///
+/// # Errors
+///
+/// As [`choose_swizzle`].
+pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, Error> {
+    let Some(widest) = accesses.iter().map(Access::width).max() else {
+        return Err(Error::Operand {
+            operation: "choose_swizzle",
+            operand: "no access".into(),
+            why: "there is nothing to choose for".into(),
+        });
+    };
+    let used = accesses
+        .iter()
+        .flat_map(|a| a.offsets())
+        .fold(0, |m, x| m | x)
+        | (widest - 1);
+    let base = i64::from(widest.trailing_zeros());
+    let keeps = |sw: &Swizzle| sw.is_identity() || sw.base() >= base;
+    let (mut tried, mut best) = (0, (usize::MAX, Swizzle::IDENTITY));
+    for swizzle in candidates(i64::from(64 - used.leading_zeros())).filter(keeps) {
+        tried += 1;
+        let passes = passes(accesses, swizzle, banks);
+        if accesses
+            .iter()
+            .all(|a| swizzled(a, swizzle).conflicts(banks).is_free())
+        {
+            return Ok(Choice {
+                swizzle,
+                effects: effects(accesses, swizzle, banks),
+            });
+        }
+        if passes < best.0 {
+            best = (passes, swizzle);
+        }
+    }
+    let row = usize::try_from(banks.count).unwrap_or(usize::MAX);
+    let wide = |a: &&Access| a.conflicts(banks).phases.iter().any(|p| p.words > row);
+    Err(Error::NoSwizzle(Box::new(NoSwizzle {
+        tried,
+        best: best.1,
+        effects: effects(accesses, best.1, banks),
+        too_wide: accesses.iter().find(wide).map(|a| a.name().into()),
+    })))
+}
+
+fn swizzled(access: &Access, swizzle: Swizzle) -> Access {
+    access.map(|x| swizzle.apply(x))
+}
+
+fn passes(accesses: &[Access], swizzle: Swizzle, banks: Banks) -> usize {
+    accesses
+        .iter()
+        .map(|a| swizzled(a, swizzle).conflicts(banks).passes())
+        .sum()
+}
+
+fn effects(accesses: &[Access], swizzle: Swizzle, banks: Banks) -> Vec<Effect> {
+    let effect = |a: &Access| {
+        let before = a.conflicts(banks);
+        let worst = before.phases.iter().max_by_key(|p| p.degree);
+        let lanes = worst.map_or(0..0, |p| p.lanes.clone());
+        let first = a.offsets().get(lanes.start).copied().unwrap_or(0);
+        Effect {
+            name: a.name().into(),
+            before: before.degree(),
+            after: swizzled(a, swizzle).conflicts(banks).degree(),
+            varying: a.offsets()[lanes].iter().fold(0, |m, x| m | (x ^ first)),
+        }
+    };
+    accesses.iter().map(effect).collect()
+}
+
+/// The bits of a mask as `7..9` or `2, 7..9`.
+struct Bits(i64);
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut rest, mut first) = (self.0, true);
+        while rest > 0 {
+            let from = rest.trailing_zeros();
+            let len = (rest >> from).trailing_ones();
+            f.write_str(if first { "" } else { ", " })?;
+            match len {
+                1 => write!(f, "{from}")?,
+                _ => write!(f, "{from}..{}", from + len - 1)?,
+            }
+            (rest, first) = (rest >> (from + len) << (from + len), false);
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} -> {} words in a bank (its lanes differ in bits {} of the byte offset)",
+            self.name,
+            self.before,
+            self.after,
+            Bits(self.varying)
+        )
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.swizzle.is_identity() {
+            writeln!(f, "no swizzle is needed")?;
+        } else {
+            writeln!(
+                f,
+                "{} XORs bits {} of the byte offset into bits {}",
+                self.swizzle,
+                Bits(self.swizzle.from_mask()),
+                Bits(self.swizzle.into_mask())
+            )?;
+        }
+        self.effects.iter().try_for_each(|e| writeln!(f, "  {e}"))
+    }
+}
+
+impl fmt::Display for NoSwizzle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "none of the {} swizzles within the tile makes every access free of bank conflicts",
+            self.tried
+        )?;
+        if let Some(name) = &self.too_wide {
+            write!(f, "; {name} moves more words in a phase than one pass can")?;
+        }
+        write!(f, "; the best, {}, leaves ", self.best)?;
+        let left = self.effects.iter().filter(|e| e.after > 1);
+        for (i, e) in left.enumerate() {
+            write!(
+                f,
+                "{}{} words of {} in a bank",
+                if i == 0 { "" } else { ", " },
+                e.after,
+                e.name
+            )?;
+        }
+        Ok(())
+    }
+}
