@@ -8,6 +8,8 @@ extern crate std;
 
 pub mod draw;
 pub mod explain;
+#[doc(hidden)]
+pub mod literal;
 
 mod error;
 mod int;

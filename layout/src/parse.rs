@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The deepest nesting of parentheses that is read.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A position in a text.
 pub(crate) struct Cursor<'a> {

@@ -9,6 +9,7 @@ mod explain;
 mod infer;
 mod inverse;
 mod law;
+mod literal;
 mod random;
 mod reference;
 mod search;
