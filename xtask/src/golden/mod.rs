@@ -20,6 +20,7 @@ mod judge;
 mod later;
 mod law;
 mod layout;
+mod schedule;
 mod value;
 mod verdict;
 
@@ -66,7 +67,12 @@ impl Op {
 }
 
 /// Every operation that runs.
-const FAMILIES: &[&[&[Op]]] = &[layout::FAMILIES, atoms::FAMILIES, gmma::FAMILIES];
+const FAMILIES: &[&[&[Op]]] = &[
+    layout::FAMILIES,
+    atoms::FAMILIES,
+    gmma::FAMILIES,
+    schedule::FAMILIES,
+];
 
 /// Compares the cases of `files`, or of the repository's files, and prints the report.
 pub(crate) fn task(files: &[PathBuf]) -> Result<ExitCode> {
