@@ -14,6 +14,8 @@ macro_rules! chapters {
 
 chapters! {
     introduction = "introduction.md";
+    layout_tuples = "layout/tuples.md";
+    layout_layouts = "layout/layouts.md";
 }
 
 #[doc = include_str!("../../README.md")]
