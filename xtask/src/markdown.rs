@@ -47,55 +47,66 @@ pub(crate) fn parts(text: &str) -> Parts {
     let mut parts = Parts::default();
     let mut is_in_block = false;
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
-        let line = line_of(text, range.start);
-        match event {
-            Event::Start(Tag::CodeBlock(kind)) => {
-                let info = match kind {
-                    CodeBlockKind::Fenced(info) => Some(info.to_string()),
-                    CodeBlockKind::Indented => None,
-                };
-                parts.fences.push(Fence {
-                    line,
-                    info,
-                    body: String::new(),
-                    range,
-                });
-                is_in_block = true;
-            }
+        match &event {
+            Event::Start(Tag::CodeBlock(_)) => is_in_block = true,
             Event::End(TagEnd::CodeBlock) => is_in_block = false,
+            _ => {}
+        }
+        parts.take(event, line_of(text, range.start), range, is_in_block);
+    }
+    parts
+}
+
+impl Parts {
+    /// Keeps what `event`, which begins on `line`, adds.
+    fn take(&mut self, event: Event<'_>, line: usize, range: Range<usize>, is_in_block: bool) {
+        match event {
+            Event::Start(Tag::CodeBlock(kind)) => self.fences.push(Fence {
+                line,
+                info: info(kind),
+                body: String::new(),
+                range,
+            }),
             Event::Text(piece) if is_in_block => {
-                let fence = parts
-                    .fences
-                    .last_mut()
-                    .expect("a code block's text follows its start");
-                fence.body.push_str(&piece);
+                let fence = self.fences.last_mut();
+                fence
+                    .expect("a code block's text follows its start")
+                    .body
+                    .push_str(&piece);
             }
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                parts.links.push(Link {
-                    line,
-                    target: dest_url.to_string(),
-                });
+                let target = dest_url.to_string();
+                self.links.push(Link { line, target });
             }
             Event::InlineMath(latex) => {
-                parts.formulas.push(Formula {
-                    line,
-                    latex: latex.to_string(),
-                    is_display: false,
-                    range,
-                });
+                self.formulas.push(Formula::new(line, &latex, false, range))
             }
             Event::DisplayMath(latex) => {
-                parts.formulas.push(Formula {
-                    line,
-                    latex: latex.to_string(),
-                    is_display: true,
-                    range,
-                });
+                self.formulas.push(Formula::new(line, &latex, true, range))
             }
             _ => {}
         }
     }
-    parts
+}
+
+/// The info string of a fence; an indented block has none.
+fn info(kind: CodeBlockKind<'_>) -> Option<String> {
+    match kind {
+        CodeBlockKind::Fenced(info) => Some(info.to_string()),
+        CodeBlockKind::Indented => None,
+    }
+}
+
+impl Formula {
+    fn new(line: usize, latex: &str, is_display: bool, range: Range<usize>) -> Formula {
+        let latex = latex.to_string();
+        Formula {
+            line,
+            latex,
+            is_display,
+            range,
+        }
+    }
 }
 
 /// The line of byte `at`, counted from 1.

@@ -8,35 +8,38 @@ use colex_layout::{Layout, Tiler};
 use super::measure;
 
 pub(super) fn run() {
-    let layout = |text: &str| parsed::<Layout>(text);
-    let tiler = |text: &str| parsed::<Tiler>(text);
-
-    let (a, b) = (layout("(6,2):(8,2)"), layout("(4,3):(3,1)"));
-    measure::call("composition (6,2):(8,2) o (4,3):(3,1)", || {
-        black_box(&a).composition(black_box(&b))
-    });
-
-    let (a, tile) = (layout("(9,(4,8)):(59,(13,1))"), tiler("(3:3,(2,4):(1,8))"));
-    measure::call(
-        "logical_divide (9,(4,8)):(59,(13,1)) by <3:3,(2,4):(1,8)>",
-        || black_box(&a).logical_divide(black_box(&tile)),
-    );
-
+    compositions();
     let a = layout("(2,2):(1,6)");
     measure::call("complement (2,2):(1,6) up to 24", || {
         black_box(&a).complement(24)
     });
-
     let a = layout("((2,2),(2,4)):((1,4),(2,8))");
     measure::call("right_inverse ((2,2),(2,4)):((1,4),(2,8))", || {
         black_box(&a).right_inverse()
     });
-
     let text = "((2,2),(2,4)):((1,4),(2,8))";
     measure::call("parse ((2,2),(2,4)):((1,4),(2,8))", || {
         Layout::from_str(black_box(text))
     });
+    offsets();
+}
 
+fn compositions() {
+    let (a, b) = (layout("(6,2):(8,2)"), layout("(4,3):(3,1)"));
+    measure::call("composition (6,2):(8,2) o (4,3):(3,1)", || {
+        black_box(&a).composition(black_box(&b))
+    });
+    let (a, tile) = (
+        layout("(9,(4,8)):(59,(13,1))"),
+        parsed::<Tiler>("(3:3,(2,4):(1,8))"),
+    );
+    measure::call(
+        "logical_divide (9,(4,8)):(59,(13,1)) by <3:3,(2,4):(1,8)>",
+        || black_box(&a).logical_divide(black_box(&tile)),
+    );
+}
+
+fn offsets() {
     let a = layout("(128,(32,32)):(1024,(32,1))");
     let size = u64::try_from(a.size()).expect("a size is positive");
     measure::items("all offsets of (128,(32,32)):(1024,(32,1))", size, || {
@@ -46,6 +49,10 @@ pub(super) fn run() {
         }
         Ok::<i64, colex_layout::Error>(sum)
     });
+}
+
+fn layout(text: &str) -> Layout {
+    parsed(text)
 }
 
 fn parsed<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {

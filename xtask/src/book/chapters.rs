@@ -81,15 +81,18 @@ impl Chapters {
         for chapter in &files {
             lacking(chapter, &self.listed, "is not listed in SUMMARY.md");
         }
-        for list in [&self.listed, &self.compiled] {
-            for (at, chapter) in list.iter().enumerate() {
-                if list[..at].contains(chapter) {
-                    complaints.push(format!("book/chapters/{chapter} is listed twice"));
-                }
-            }
-        }
+        complaints.extend(repeated(&self.listed).chain(repeated(&self.compiled)));
         complaints
     }
+}
+
+/// A sentence for each chapter that a list names again.
+fn repeated(list: &[String]) -> impl Iterator<Item = String> {
+    let again = list
+        .iter()
+        .enumerate()
+        .filter(|(at, chapter)| list[..*at].contains(chapter));
+    again.map(|(_, chapter)| format!("book/chapters/{chapter} is listed twice"))
 }
 
 /// The chapters that `SUMMARY.md` links to, in order.
