@@ -1,6 +1,7 @@
 //! The rules by which a case is judged: the law first, then the text.
 
 use super::case::Case;
+use super::function::Function;
 use super::value::{Map, Value};
 use super::verdict::Verdict;
 
@@ -84,25 +85,23 @@ fn extends(ours: &Value, theirs: &Value) -> bool {
 
 /// Why the texts of two equal functions differ, or where the functions do.
 fn difference(ours: &Value, theirs: &Value, may_regroup: bool) -> Result<&'static str, String> {
-    let (Value::Map(ours), Value::Map(theirs)) = (ours, theirs) else {
+    let (Some(f), Some(g)) = (Function::of(ours), Function::of(theirs)) else {
         return Err("the values differ".into());
     };
-    if ours.size() != theirs.size() {
-        return Err(format!(
-            "the sizes differ, {} and {}",
-            ours.size(),
-            theirs.size()
-        ));
+    if f.size() != g.size() {
+        return Err(format!("the sizes differ, {} and {}", f.size(), g.size()));
     }
-    if let Some(index) = (0..ours.size()).find(|&index| ours.at(index) != theirs.at(index)) {
+    if let Some(index) = (0..f.size()).find(|&index| f.at(index) != g.at(index)) {
         return Err(format!(
             "at {index} ours is {}, CuTe's {}",
-            ours.at(index),
-            theirs.at(index)
+            f.at(index),
+            g.at(index)
         ));
     }
-    match ours.shape == theirs.shape {
-        true => Ok("only strides of extent 1 differ"),
+    let are_plain = matches!((ours, theirs), (Value::Map(_), Value::Map(_)));
+    match f.shape() == g.shape() {
+        true if are_plain => Ok("only strides of extent 1 differ"),
+        true => Ok("the same function, written without the swizzle or under another"),
         false if may_regroup => Ok("the same function, its modes grouped differently"),
         false => Err(
             "the same function, but the shapes differ, and this operation is about shapes".into(),

@@ -15,6 +15,7 @@
 
 mod atoms;
 mod case;
+mod function;
 mod gmma;
 mod judge;
 mod later;
@@ -108,12 +109,12 @@ pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<Report> {
 }
 
 fn verdict(case: &Case) -> Verdict {
-    if let Some(room) = later::room(case) {
+    if let Some(room) = later::room(&case.op) {
         return Verdict::NotYet(room.into());
     }
     let mut ops = FAMILIES.iter().copied().flatten().copied().flatten();
     match ops.find(|op| op.name == case.op).map(|op| &op.run) {
-        Some(Run::Judged(answer)) => judge::judge(case, answer(case), law::of(&case.op)),
+        Some(Run::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),
         Some(Run::Own(run)) => run(case),
         None => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
     }

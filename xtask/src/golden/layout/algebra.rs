@@ -1,5 +1,6 @@
 //! Coalesce, composition, complement, inverses: layouts to layouts.
 
+use super::swizzle::{composed, is_swizzled};
 use super::{layout, printed, tiler, tried, tuple};
 use crate::golden::Op;
 
@@ -18,8 +19,9 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("filter_zeros", |case| {
         printed(layout(case, 0)?.filter_zeros())
     }),
-    Op::judged("composition", |case| {
-        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+    Op::judged("composition", |case| match is_swizzled(case, 1) {
+        true => tried(layout(case, 0)?.composition_composed(&composed(case, 1)?)),
+        false => tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?)),
     }),
     Op::judged("composition_dynamic", |case| {
         tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
@@ -39,14 +41,16 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("complement1_dynamic", |case| {
         tried(layout(case, 0)?.complement_in_cosize())
     }),
-    Op::judged("right_inverse", |case| {
-        tried(layout(case, 0)?.right_inverse())
+    Op::judged("right_inverse", |case| match is_swizzled(case, 0) {
+        true => tried(composed(case, 0)?.right_inverse()),
+        false => tried(layout(case, 0)?.right_inverse()),
     }),
     Op::judged("right_inverse_dynamic", |case| {
         tried(layout(case, 0)?.right_inverse())
     }),
-    Op::judged("left_inverse", |case| {
-        tried(layout(case, 0)?.left_inverse())
+    Op::judged("left_inverse", |case| match is_swizzled(case, 0) {
+        true => tried(composed(case, 0)?.left_inverse()),
+        false => tried(layout(case, 0)?.left_inverse()),
     }),
     Op::judged("nullspace", |case| tried(layout(case, 0)?.nullspace())),
     Op::judged("max_common_layout", |case| {

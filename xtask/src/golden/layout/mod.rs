@@ -4,12 +4,13 @@ mod algebra;
 mod product;
 mod slice;
 mod surgery;
+mod swizzle;
 mod tuple;
 
 use std::fmt::Display;
 use std::str::FromStr;
 
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
 use super::Op;
 use super::case::Case;
@@ -21,6 +22,7 @@ pub(super) const FAMILIES: &[&[Op]] = &[
     product::OPS,
     slice::OPS,
     surgery::OPS,
+    swizzle::OPS,
     tuple::OPS,
 ];
 
@@ -71,4 +73,9 @@ fn counts(case: &Case, i: usize) -> Result<Vec<usize>, String> {
     let values = case.ints(i)?.into_iter();
     let counts: Result<_, _> = values.map(usize::try_from).collect();
     counts.map_err(|_| format!("argument {i} is not a list of mode indices"))
+}
+
+/// The first argument as a coordinate in which `_` stands for a whole mode.
+fn coord(case: &Case) -> Result<Coord, String> {
+    parsed(case, 0)
 }

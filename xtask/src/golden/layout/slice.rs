@@ -1,9 +1,9 @@
 //! Slices, the maps from offsets back to coordinates, and changes of the element's width.
 
-use colex_layout::{Coord, Layout};
+use colex_layout::Layout;
 use serde_json::Value as Json;
 
-use super::{Answer, layout, parsed, tried, tuple};
+use super::{Answer, coord, layout, tried, tuple};
 use crate::golden::value::{Map, Value};
 use crate::golden::{Case, Op};
 
@@ -39,10 +39,6 @@ pub(super) const OPS: &[Op] = &[
         tried(layout(case, 0)?.max_alignment())
     }),
 ];
-
-fn coord(case: &Case) -> Result<Coord, String> {
-    parsed(case, 0)
-}
 
 fn slice_and_offset(case: &Case) -> Answer {
     let sliced = layout(case, 1)?.slice_and_offset(&coord(case)?);

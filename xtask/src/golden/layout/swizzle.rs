@@ -1,0 +1,134 @@
+//! Swizzles, and layouts under a swizzle.
+
+use colex_layout::{ComposedLayout, Layout, Swizzle};
+
+use super::{Answer, coord, layout, parsed, printed, tiler, tried, tuple};
+use crate::golden::value::Value;
+use crate::golden::{Case, Op};
+
+pub(super) const OPS: &[Op] = &[
+    Op::judged("swizzle_table", swizzle_table),
+    Op::judged("upcast_swizzle", |case| {
+        tried(swizzle(case, 0)?.upcast(case.int(1)?))
+    }),
+    Op::judged("downcast_swizzle", |case| {
+        tried(swizzle(case, 0)?.downcast(case.int(1)?))
+    }),
+    Op::judged("composition_swizzle_swizzle", |case| {
+        tried(swizzle(case, 0)?.composition(swizzle(case, 1)?))
+    }),
+    Op::judged("composition_swizzle_layout", |case| {
+        printed(swizzle(case, 0)?.composition_layout(&layout(case, 1)?))
+    }),
+    Op::judged("composition_layout_swizzle", |case| {
+        tried(layout(case, 0)?.composition_swizzle(swizzle(case, 1)?))
+    }),
+    Op::judged("swizzled_table", |case| {
+        composed(case, 0)?
+            .table()
+            .map(Value::table)
+            .map_err(|error| error.to_string())
+    }),
+    Op::judged("coalesce_swizzled", |case| {
+        printed(composed(case, 0)?.coalesce())
+    }),
+    Op::judged("flatten_swizzled", |case| {
+        printed(composed(case, 0)?.flatten())
+    }),
+    Op::judged("composition_swizzled", |case| {
+        tried(composed(case, 0)?.composition_tiler(&tiler(case, 1)?))
+    }),
+    Op::judged("right_inverse_swizzled", |case| {
+        tried(composed(case, 0)?.right_inverse())
+    }),
+    Op::judged("left_inverse_swizzled", |case| {
+        tried(composed(case, 0)?.left_inverse())
+    }),
+    Op::judged("logical_divide_swizzled", |case| {
+        tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("zipped_divide_swizzled", |case| {
+        tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("tiled_divide_swizzled", |case| {
+        tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("flat_divide_swizzled", |case| {
+        tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?))
+    }),
+    Op::judged("logical_product_swizzled", |case| {
+        tried(composed(case, 0)?.logical_product(&tiler(case, 1)?))
+    }),
+    Op::judged("blocked_product_swizzled", |case| {
+        tried(composed(case, 0)?.blocked_product(&layout(case, 1)?))
+    }),
+    Op::judged("raked_product_swizzled", |case| {
+        tried(composed(case, 0)?.raked_product(&layout(case, 1)?))
+    }),
+    Op::judged("tile_to_shape_swizzled", tile_to_shape),
+    Op::judged("slice_and_offset_swizzled", |case| {
+        let sliced = composed(case, 1)?.slice_and_offset(&coord(case)?);
+        let (slice, offset) = sliced.map_err(|error| error.to_string())?;
+        printed(format!("({slice},{offset})"))
+    }),
+    Op::judged("upcast_swizzled", |case| {
+        tried(composed(case, 0)?.upcast(case.int(1)?))
+    }),
+    Op::judged("downcast_swizzled", |case| {
+        tried(composed(case, 0)?.downcast(case.int(1)?))
+    }),
+    Op::judged("recast_layout_swizzled", |case| {
+        tried(composed(case, 2)?.recast(case.int(0)?, case.int(1)?))
+    }),
+    Op::judged("max_alignment_swizzled", |case| {
+        tried(composed(case, 0)?.max_alignment())
+    }),
+    Op::judged("max_common_vector_swizzled", |case| {
+        tried(composed(case, 0)?.max_common_vector(&composed(case, 1)?))
+    }),
+    Op::judged("max_common_layout_swizzled", |case| {
+        match is_swizzled(case, 0) {
+            true => tried(composed(case, 0)?.max_common_layout(&layout(case, 1)?)),
+            false => tried(composed(case, 1)?.max_common_layout(&layout(case, 0)?)),
+        }
+    }),
+];
+
+fn swizzle(case: &Case, i: usize) -> Result<Swizzle, String> {
+    parsed(case, i)
+}
+
+/// Whether argument `i` is a layout under a swizzle.
+pub(super) fn is_swizzled(case: &Case, i: usize) -> bool {
+    case.text(i).is_ok_and(|text| text.contains("Sw<"))
+}
+
+/// Argument `i` as a layout under a swizzle; a plain layout is under none.
+pub(super) fn composed(case: &Case, i: usize) -> Result<ComposedLayout, String> {
+    match parsed::<Layout>(case, i) {
+        Ok(layout) => Ok(layout.into()),
+        Err(_) => parsed(case, i),
+    }
+}
+
+/// `[[B,M,S], n, step]`: the swizzle of `i * step` for `i` in `0..n`.
+fn swizzle_table(case: &Case) -> Answer {
+    let parameters = case.ints(0)?;
+    let [bits, base, shift] = parameters[..] else {
+        return Err(format!("argument 0 is {parameters:?}, not B, M and S"));
+    };
+    let swizzle = Swizzle::new(bits, base, shift).map_err(|error| error.to_string())?;
+    let step = case.int(2)?;
+    Ok(Value::table(
+        (0..case.int(1)?).map(|i| swizzle.apply(i * step)),
+    ))
+}
+
+fn tile_to_shape(case: &Case) -> Answer {
+    let (block, shape) = (composed(case, 0)?, tuple(case, 1)?);
+    tried(match case.text(2).as_deref() {
+        Err(_) => block.tile_to_shape(&shape),
+        Ok("LayoutRight") => block.tile_to_shape_row_major(&shape),
+        Ok(_) => block.tile_to_shape_ordered(&shape, &tuple(case, 2)?),
+    })
+}
