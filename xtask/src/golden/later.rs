@@ -16,7 +16,6 @@ pub(super) fn room(op: &str) -> Option<&'static str> {
         "mma_fragment",
         "make_cotiled_copy",
     ];
-    const ATOMS: &[&str] = &["copy_atom", "tsv_copy"];
     const DRAWING: &[&str] = &["print"];
     const PENDING: &[&str] = &["crd2crd"];
     let rooms = [
@@ -24,7 +23,6 @@ pub(super) fn room(op: &str) -> Option<&'static str> {
         (COORDINATES, "layout: coordinate strides"),
         (DRAWING, "layout: drawing"),
         (TILED, "tiled"),
-        (ATOMS, "atom"),
         (PENDING, "layout: coordinates out of range"),
     ];
     let is_in = |words: &[&str]| words.iter().any(|word| op.contains(word));

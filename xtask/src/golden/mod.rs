@@ -15,6 +15,7 @@
 
 mod atoms;
 mod case;
+mod copy_atoms;
 mod function;
 mod gmma;
 mod judge;
@@ -71,6 +72,7 @@ impl Op {
 const FAMILIES: &[&[&[Op]]] = &[
     layout::FAMILIES,
     atoms::FAMILIES,
+    copy_atoms::FAMILIES,
     gmma::FAMILIES,
     schedule::FAMILIES,
 ];
