@@ -3,7 +3,7 @@
 use alloc::format;
 
 use crate::xor::bit_length;
-use crate::{ComposedLayout, Error, Layout, Outer, Swizzle};
+use crate::{BinaryMatrix, ComposedLayout, Error, Layout, Outer, Swizzle};
 
 /// How many indices are compared one by one where linearity over F2 does not decide.
 const POINTWISE_LIMIT: i64 = 1 << 16;
@@ -119,7 +119,11 @@ impl ComposedLayout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn right_inverse(&self) -> Result<Self, Error> {
-        self.inverse("right_inverse", Layout::right_inverse)
+        self.inverse(
+            "right_inverse",
+            Layout::right_inverse,
+            BinaryMatrix::right_inverse,
+        )
     }
 
     /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
@@ -128,13 +132,18 @@ impl ComposedLayout {
     ///
     /// As [`ComposedLayout::right_inverse`].
     pub fn left_inverse(&self) -> Result<Self, Error> {
-        self.inverse("left_inverse", Layout::left_inverse)
+        self.inverse(
+            "left_inverse",
+            Layout::left_inverse,
+            BinaryMatrix::left_inverse,
+        )
     }
 
     fn inverse(
         &self,
         operation: &'static str,
         of: impl Fn(&Layout) -> Result<Layout, Error>,
+        of_matrix: impl Fn(&BinaryMatrix) -> BinaryMatrix,
     ) -> Result<Self, Error> {
         let refuse = |why: &str| Error::Operand {
             operation,
@@ -151,10 +160,15 @@ impl ComposedLayout {
         if swizzle.is_identity() {
             return Ok(inner.into());
         }
-        // (Sw o L)^-1 = L^-1 o Sw, as a swizzle is its own inverse.
-        inner.composition_swizzle(swizzle).or_else(|_| {
-            let matrix = self.to_xor()?.0.to_matrix()?;
-            Ok(Layout::from_matrix(&matrix.right_inverse()?)?.into())
-        })
+        // (Sw o L)^-1 = L^-1 o Sw, as a swizzle is its own inverse, as long as it stays where L^-1 is one.
+        let within = inner.size().count_ones() == 1
+            && (swizzle.from_mask() | swizzle.into_mask()) < inner.size();
+        match inner.composition_swizzle(swizzle) {
+            Ok(moved) if within => Ok(moved),
+            _ => {
+                let matrix = self.to_xor()?.0.to_matrix()?;
+                Ok(Layout::from_matrix(&of_matrix(&matrix))?.into())
+            }
+        }
     }
 }

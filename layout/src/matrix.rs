@@ -16,7 +16,7 @@ use crate::Error;
 /// let m = BinaryMatrix::new(vec![0b01, 0b11])?;
 /// assert_eq!((m.apply(0b10), m.apply(0b11)), (0b11, 0b10));
 /// assert_eq!(m.rank(), 2);
-/// assert_eq!(m.right_inverse()?.composition(&m)?, BinaryMatrix::identity(2));
+/// assert_eq!(m.right_inverse().composition(&m)?, BinaryMatrix::identity(2));
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
 ///
@@ -143,22 +143,38 @@ impl BinaryMatrix {
         (rest == 0).then_some(input)
     }
 
-    /// A matrix `r` with `self o r` the identity on all output bits.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operand`] when some output bit is not reached.
-    pub fn right_inverse(&self) -> Result<Self, Error> {
-        let columns = (0..self.height()).map(|bit| {
-            self.solve(1 << bit).ok_or_else(|| Error::Operand {
-                operation: "right_inverse",
-                operand: alloc::format!("a matrix of rank {}", self.rank()).into(),
-                why: alloc::format!("output bit {bit} is not reached alone").into(),
-            })
-        });
-        Ok(Self {
-            columns: columns.collect::<Result<_, _>>()?,
-        })
+    /// A matrix `r` with `self o r` the identity on its input bits: as many low output bits as are reached alone.
+    #[must_use]
+    pub fn right_inverse(&self) -> Self {
+        let columns = (0..self.height()).map_while(|bit| self.solve(1 << bit));
+        Self {
+            columns: columns.collect(),
+        }
+    }
+
+    /// A matrix `l` with `self(l(self(x))) == self(x)`, and `l(self(x)) == x` where `self` is injective.
+    #[must_use]
+    pub fn left_inverse(&self) -> Self {
+        let (mut pivots, _) = self.echelon();
+        // Each pivot bit must appear in its own vector only, so that it alone says whether that vector takes part.
+        for i in 0..pivots.len() {
+            let (image, source) = pivots[i];
+            let top = 1_i64 << (63 - image.leading_zeros());
+            for (other, input) in pivots.iter_mut().filter(|(v, _)| *v != image) {
+                if *other & top != 0 {
+                    (*other, *input) = (*other ^ image, *input ^ source);
+                }
+            }
+        }
+        let source = |bit: usize| {
+            let mut at = pivots
+                .iter()
+                .filter(|(v, _)| 63 - v.leading_zeros() as usize == bit);
+            at.next().map_or(0, |(_, input)| *input)
+        };
+        Self {
+            columns: (0..self.height()).map(source).collect(),
+        }
     }
 
     /// The inverse of a square matrix of full rank.
@@ -168,7 +184,7 @@ impl BinaryMatrix {
     /// [`Error::Operand`] when it is not square or not of full rank.
     pub fn inverse(&self) -> Result<Self, Error> {
         if self.rank() == self.columns.len() && self.height() == self.columns.len() {
-            return self.right_inverse();
+            return Ok(self.right_inverse());
         }
         Err(Error::Operand {
             operation: "inverse",

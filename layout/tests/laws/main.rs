@@ -2,9 +2,11 @@
 //!
 //! Each law prints `law NAME: N cases` and fails when fewer cases than expected reached its assertion.
 
+mod banks;
 mod coalesce;
 mod complement;
 mod composition;
+mod coordinate;
 mod explain;
 mod infer;
 mod inverse;
@@ -14,3 +16,5 @@ mod random;
 mod reference;
 mod search;
 mod small;
+mod swizzle;
+mod xor;
