@@ -22,7 +22,7 @@ impl Layout {
     /// use colex_layout::Layout;
     /// assert!("(2,2):(2,3)".parse::<Layout>()?.is_injective());
     /// assert!(!"(4,2):(1,0)".parse::<Layout>()?.is_injective());
-    /// assert!(!"(1048576,1048576):(2097152,3)".parse::<Layout>()?.is_injective());
+    /// assert!(!"(1048576,4194304):(2097152,3)".parse::<Layout>()?.is_injective());
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]
