@@ -126,29 +126,43 @@ impl Layout {
     /// ```
     pub fn logical_divide_exact(&self, tiler: &Tiler) -> Result<Self, Error> {
         let result = self.logical_divide(tiler)?;
-        if result.size() == self.size() {
+        if self.is_cut_once(tiler)? {
             return Ok(result);
         }
+        let why = if result.size() == self.size() {
+            alloc::format!(
+                "the tiler {tiler} leaves some coordinates out and reaches beyond others"
+            )
+        } else {
+            let (covered, size) = (result.size(), self.size());
+            alloc::format!("the tiler {tiler} covers {covered} of its {size} coordinates")
+        };
         Err(Error::Operand {
             operation: "logical_divide_exact",
             operand: self.text(),
-            why: alloc::format!(
-                "the tiler {tiler} covers {} of its {} coordinates",
-                result.size(),
-                self.size()
-            )
-            .into(),
+            why: why.into(),
         })
     }
 
-    /// Whether the tiles of `tiler` cover each coordinate once, without padding (CuTe's `evenly_divides`).
+    /// Whether the tiles of `tiler` cover each coordinate once, without padding.
+    ///
+    /// Law `divide_exact`: tile and rest together visit each index below the size once.
     ///
     /// # Errors
     ///
     /// As [`Layout::logical_divide`].
     #[doc(alias = "is_exact")]
     pub fn is_divided_by(&self, tiler: &Tiler) -> Result<bool, Error> {
-        Ok(self.logical_divide(tiler)?.size() == self.size())
+        self.logical_divide(tiler)?;
+        self.is_cut_once(tiler)
+    }
+
+    fn is_cut_once(&self, tiler: &Tiler) -> Result<bool, Error> {
+        let Tiler::Modes(tilers) = tiler else {
+            return self.coalesce().shape().evenly_divides(tiler);
+        };
+        let mut all = self.modes().zip(tilers).map(|(l, t)| l.is_cut_once(t));
+        all.try_fold(true, |so_far, one| Ok(so_far && one?))
     }
 
     /// Gathers the rank-2 modes that stand at the leaves of `tiler`: first halves in mode 0, second halves in mode 1.
@@ -249,7 +263,7 @@ impl IntTuple {
     }
 
     fn tiles_exactly(&self, tile: &Layout) -> Result<bool, Error> {
-        let rests = tile.complement(self)?.size();
-        Ok(tile.size().checked_mul(rests) == Some(self.product()?.value()))
+        let all = Layout::concat([tile, &tile.complement(self)?])?;
+        Ok(all.size() == self.product()?.value() && all.is_bijective())
     }
 }
