@@ -96,6 +96,47 @@ impl Layout {
         Ok(b.finish())
     }
 
+    /// The smallest shape that contains every value: one past the largest value along each mode (strides taken
+    /// without their signs). For integer strides this is the cosize.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for XOR strides, [`Error::MixedStrides`], [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let partition: Layout = "((2,2),3):((1@0,4@1),8@0)".parse()?;
+    /// assert_eq!(partition.coshape()?.to_string(), "(18,5)");
+    /// assert_eq!("(4,2):(1,8)".parse::<Layout>()?.coshape()?.to_string(), "12");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn coshape(&self) -> Result<IntTuple, Error> {
+        if !self.has_coordinate_values() {
+            return Ok(self.cosize_int()?.into());
+        }
+        let last = self.0.try_map(|leaf| {
+            let c = leaf.stride.coefficient();
+            let size = c.with_value(crate::int::abs(c.value())?);
+            Ok::<_, Error>(LeafMode::new(
+                leaf.extent,
+                leaf.stride.with_coefficient(size),
+            ))
+        })?;
+        let largest = Self(last).coord_at(self.size() - 1)?;
+        largest.try_map(|n| Ok(n.with_value(add(n.value(), 1)?)))
+    }
+
+    /// The nesting of the values, as zeros: `(0,0)` for values that are pairs, `0` for integers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::coord_at`].
+    pub fn coprofile(&self) -> Result<IntTuple, Error> {
+        Ok(self.coord_at(0)?.repeat_like(0))
+    }
+
     fn prefix_clash(&self) -> Error {
         Error::StrideKind {
             operation: "a coordinate",

@@ -244,6 +244,47 @@ fn unzip(
 }
 
 impl IntTuple {
+    /// How many tiles of `tiler` cover this shape, mode by mode: the rest mode of a divide, as for a grid of blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::complement`]; [`Error::Rank`] when the tiler has more modes.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::IntTuple;
+    /// let problem: IntTuple = "(1000,512,64)".parse()?;
+    /// assert_eq!(format!("{:#}", problem.tiles(&"(128,256)".parse()?)?), "(8,2,64)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "ceil_div")]
+    pub fn tiles(&self, tiler: &Tiler) -> Result<Self, Error> {
+        match tiler {
+            Tiler::All => Ok(Self::leaf(Int::Static(1))),
+            Tiler::Int(n) => self.ceil_div(&Self::leaf(*n)),
+            Tiler::Layout(t) => Ok(t.complement(self)?.shape()),
+            Tiler::Modes(tilers) if tilers.len() <= self.rank() => {
+                let each = self
+                    .modes()
+                    .enumerate()
+                    .map(|(i, mode)| match tilers.get(i) {
+                        Some(t) => mode.tiles(t),
+                        None => Ok(mode),
+                    });
+                Ok(Self::concat(
+                    &each.collect::<Result<SmallVec<[_; 4]>, _>>()?,
+                ))
+            }
+            Tiler::Modes(_) => Err(rank_error(
+                "tiles",
+                self,
+                tiler,
+                "a tiler of at most the shape's rank",
+            )),
+        }
+    }
+
     /// Whether `tiler` divides every mode without padding (CuTe's `evenly_divides`).
     ///
     /// # Errors

@@ -37,6 +37,7 @@ mod coord;
 mod coordinate;
 mod divide;
 mod domain;
+mod dynamic;
 mod infer;
 mod injective;
 mod inverse;
