@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::arch::Arch;
-use crate::copy::CopyError;
+use crate::copy::{CopyError, TmaError};
 use crate::gmma::GmmaError;
 
 /// Why an atom was not found, built, or executed.
@@ -45,6 +45,8 @@ pub enum Error {
     },
     /// A copy was not found, written or executed.
     Copy(Box<CopyError>),
+    /// Layouts have no tensor map.
+    Tma(Box<TmaError>),
     /// A tile in shared memory has no descriptor.
     Gmma(Box<GmmaError>),
     /// A layout-only row was asked for its text or its result.
@@ -119,6 +121,7 @@ impl fmt::Display for Error {
             }
             Error::OptionRefused { name, why } => write!(f, "`{name}` refuses the options: {why}"),
             Error::Copy(error) => error.fmt(f),
+            Error::Tma(error) => error.fmt(f),
             Error::Gmma(error) => error.fmt(f),
             Error::NotExecutable { name } => write!(
                 f,
@@ -181,5 +184,11 @@ impl From<CopyError> for Error {
 impl From<GmmaError> for Error {
     fn from(error: GmmaError) -> Self {
         Error::Gmma(Box::new(error))
+    }
+}
+
+impl From<TmaError> for Error {
+    fn from(error: TmaError) -> Self {
+        Error::Tma(Box::new(error))
     }
 }

@@ -35,9 +35,11 @@ mod ty;
 pub use arch::{Arch, PtxVersion};
 pub use arith::{Exactness, FloatFormat, Operand, Rounding, Value};
 pub use copy::{
-    Argument, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand, CopyOperands,
-    CopyRow, CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route,
-    Scalar, Side, Sizes, Space, ValLayouts, copy_atoms, copy_modules, copy_rows,
+    Argument, BoxElement, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand,
+    CopyOperands, CopyRow, CopySearch, CopyTraits, Defect, Interleave, L2Promotion,
+    MAX_TRANSACTION_BYTES, OobFill, OperandKind, Reduction, Route, Scalar, Side, Sizes, Space,
+    TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile, ValLayouts,
+    copy_atoms, copy_modules, copy_rows,
 };
 pub use error::Error;
 pub use fragment::Fragment;

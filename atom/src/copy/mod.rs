@@ -17,6 +17,7 @@ mod search;
 mod table_blackwell;
 mod table_tma;
 mod table_warp;
+mod tma;
 mod traits;
 
 pub use atom::{CopyAtom, MAX_TRANSACTION_BYTES};
@@ -29,4 +30,8 @@ pub use op::{CopyOp, CopyOperand, OperandKind};
 pub use reduction::{Reduction, Scalar};
 pub use row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
 pub use search::{CopySearch, copy_atoms};
+pub use tma::{
+    BoxElement, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaError, TmaInstruction,
+    TmaPlan, TmaSwizzle, TmaTile,
+};
 pub use traits::{CopyTraits, ValLayouts};

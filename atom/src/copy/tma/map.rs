@@ -1,0 +1,265 @@
+//! `TensorMap`: the arguments of `cuTensorMapEncodeTiled` as a value.
+
+use super::error::TmaError;
+use super::swizzle::TmaSwizzle;
+use crate::ty::Ty;
+
+/// The element type of a tensor map (`CUtensorMapDataType`). It decides the width, and what reductions compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TmaElement {
+    /// 8 bits, also for the 8-bit floats.
+    U8,
+    /// Unsigned 16 bits.
+    U16,
+    /// Unsigned 32 bits.
+    U32,
+    /// Signed 32 bits.
+    S32,
+    /// Unsigned 64 bits.
+    U64,
+    /// Signed 64 bits.
+    S64,
+    /// IEEE binary16.
+    F16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+    /// The upper half of a binary32.
+    Bf16,
+    /// A binary32 that is rounded to `tf32` on its way.
+    Tf32,
+}
+
+impl TmaElement {
+    /// The bytes of one element.
+    pub fn bytes(self) -> i64 {
+        match self {
+            TmaElement::U8 => 1,
+            TmaElement::U16 | TmaElement::F16 | TmaElement::Bf16 => 2,
+            TmaElement::U32 | TmaElement::S32 | TmaElement::F32 | TmaElement::Tf32 => 4,
+            TmaElement::U64 | TmaElement::S64 | TmaElement::F64 => 8,
+        }
+    }
+
+    /// The name of the constant in `cuda.h`.
+    pub fn cuda(self) -> &'static str {
+        match self {
+            TmaElement::U8 => "CU_TENSOR_MAP_DATA_TYPE_UINT8",
+            TmaElement::U16 => "CU_TENSOR_MAP_DATA_TYPE_UINT16",
+            TmaElement::U32 => "CU_TENSOR_MAP_DATA_TYPE_UINT32",
+            TmaElement::S32 => "CU_TENSOR_MAP_DATA_TYPE_INT32",
+            TmaElement::U64 => "CU_TENSOR_MAP_DATA_TYPE_UINT64",
+            TmaElement::S64 => "CU_TENSOR_MAP_DATA_TYPE_INT64",
+            TmaElement::F16 => "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+            TmaElement::F32 => "CU_TENSOR_MAP_DATA_TYPE_FLOAT32",
+            TmaElement::F64 => "CU_TENSOR_MAP_DATA_TYPE_FLOAT64",
+            TmaElement::Bf16 => "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+            TmaElement::Tf32 => "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32",
+        }
+    }
+}
+
+impl TryFrom<Ty> for TmaElement {
+    type Error = TmaError;
+
+    /// The element type that carries a matrix element.
+    fn try_from(ty: Ty) -> Result<Self, TmaError> {
+        Ok(match ty {
+            Ty::F64 => TmaElement::F64,
+            Ty::F32 => TmaElement::F32,
+            Ty::Tf32 => TmaElement::Tf32,
+            Ty::F16 => TmaElement::F16,
+            Ty::Bf16 => TmaElement::Bf16,
+            Ty::S32 => TmaElement::S32,
+            Ty::S16 | Ty::U16 => TmaElement::U16,
+            Ty::E4m3 | Ty::E5m2 | Ty::S8 | Ty::U8 => TmaElement::U8,
+            other => {
+                return Err(TmaError::Element {
+                    text: format!("{other}"),
+                });
+            }
+        })
+    }
+}
+
+/// How the channels of an image are interleaved (`CUtensorMapInterleave`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Interleave {
+    /// Not at all.
+    #[default]
+    None,
+    /// In slices of 16 bytes.
+    B16,
+    /// In slices of 32 bytes.
+    B32,
+}
+
+/// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum L2Promotion {
+    /// What it reads.
+    None,
+    /// Lines of 64 bytes.
+    B64,
+    /// Lines of 128 bytes, as CUTLASS asks for.
+    #[default]
+    B128,
+    /// Lines of 256 bytes.
+    B256,
+}
+
+/// What stands for elements outside the tensor (`CUtensorMapFloatOOBfill`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OobFill {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// A special NaN, which arithmetic on the tensor cores takes for zero.
+    NanRequestZeroFma,
+}
+
+/// A tensor in global memory as the copy engine sees it, and the box that one instruction moves: the arguments of
+/// `cuTensorMapEncodeTiled`. All lists run from the innermost dimension outwards.
+#[doc(alias = "CUtensorMap")]
+#[doc(alias = "TmaDescriptor")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorMap {
+    /// The element type.
+    pub element: TmaElement,
+    /// The extents of the tensor (`globalDim`), 1 to 5 of them.
+    pub dims: Vec<i64>,
+    /// The strides of dimensions 1, 2, ... in bytes (`globalStrides`); that of dimension 0 is one element.
+    pub strides: Vec<i64>,
+    /// The extents of the box (`boxDim`), in elements of the tensor before element strides.
+    pub extents: Vec<i64>,
+    /// Which elements of the box are taken: every so-many-th (`elementStrides`).
+    pub element_strides: Vec<i64>,
+    /// How shared memory is permuted.
+    pub swizzle: TmaSwizzle,
+    /// How channels are interleaved.
+    pub interleave: Interleave,
+    /// What is promoted to the second-level cache.
+    pub l2: L2Promotion,
+    /// What stands for elements outside.
+    pub fill: OobFill,
+}
+
+impl TensorMap {
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// How many elements a box takes along each dimension.
+    pub(super) fn steps(&self) -> impl Iterator<Item = i64> + '_ {
+        let pairs = self.extents.iter().zip(&self.element_strides);
+        pairs.map(|(extent, step)| (extent + step - 1) / step)
+    }
+
+    /// The elements that one instruction moves.
+    pub fn box_elements(&self) -> i64 {
+        self.steps().product()
+    }
+
+    /// The bytes that one instruction moves and reports to its barrier, also where the box leaves the tensor.
+    pub fn box_bytes(&self) -> i64 {
+        self.box_elements() * self.element.bytes()
+    }
+
+    /// The bytes from the first to the last element of the tensor.
+    pub fn tensor_bytes(&self) -> i64 {
+        let last = |(extent, stride): (&i64, &i64)| (extent - 1) * stride;
+        let inner = self.dims[0] * self.element.bytes();
+        inner
+            + self.dims[1..]
+                .iter()
+                .zip(&self.strides)
+                .map(last)
+                .sum::<i64>()
+    }
+
+    /// Whether a driver of this version encodes the map with a bit that must be cleared: bit 21 of the second 64-bit
+    /// word, for tensors of less than 128 KiB, up to version 13010 (`copy_traits_sm90_tma.hpp`).
+    pub fn needs_small_tensor_fix(&self, driver_version: i32) -> bool {
+        driver_version <= 13010 && self.tensor_bytes() < 131_072
+    }
+
+    /// Whether the hardware takes it.
+    ///
+    /// # Errors
+    ///
+    /// The first [`TmaError`] found, from the innermost dimension outwards.
+    pub fn check(&self) -> Result<(), TmaError> {
+        if !(1..=5).contains(&self.rank()) {
+            return Err(TmaError::Rank {
+                box_layout: format!("{:?}", self.extents),
+            });
+        }
+        for found in [
+            self.strides.len() + 1,
+            self.extents.len(),
+            self.element_strides.len(),
+        ] {
+            if found != self.rank() {
+                return Err(TmaError::Coordinates {
+                    expected: self.rank(),
+                    found,
+                });
+            }
+        }
+        let outside = |list: &[i64], most: i64| list.iter().position(|x| !(1..=most).contains(x));
+        if let Some(dimension) = outside(&self.dims, 1 << 32) {
+            return Err(TmaError::Extent {
+                dimension,
+                extent: self.dims[dimension],
+            });
+        }
+        if let Some(at) = self
+            .strides
+            .iter()
+            .position(|bytes| !(0..1 << 40).contains(bytes) || bytes % 16 != 0)
+        {
+            return Err(TmaError::Stride {
+                dimension: at + 1,
+                bytes: self.strides[at],
+            });
+        }
+        if let Some(dimension) = outside(&self.extents, 256) {
+            return Err(TmaError::Box {
+                dimension,
+                extent: self.extents[dimension],
+            });
+        }
+        if let Some(dimension) = outside(&self.element_strides, 8) {
+            return Err(TmaError::ElementStride {
+                dimension,
+                stride: self.element_strides[dimension],
+            });
+        }
+        self.check_row()
+    }
+
+    /// The innermost extent of the box, in bytes.
+    fn check_row(&self) -> Result<(), TmaError> {
+        let bytes = self.extents[0] * self.element.bytes();
+        match self.swizzle.span() {
+            _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }),
+            Some(span) if bytes > span => Err(TmaError::Span { bytes, span }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a tensor may begin there.
+    ///
+    /// # Errors
+    ///
+    /// [`TmaError::Address`] if 16 does not divide the address.
+    pub fn check_address(&self, address: u64) -> Result<(), TmaError> {
+        if address.is_multiple_of(16) {
+            Ok(())
+        } else {
+            Err(TmaError::Address { address })
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! From a tile of a tensor and a layout of shared memory to a tensor map and the instructions that fill the tile.
+
+use colex_layout::{Basis, ComposedLayout, IntTuple, Layout, Stride, Tiler};
+
+use super::error::TmaError;
+use super::map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
+use super::swizzle::TmaSwizzle;
+
+/// What is to be moved: a tile of a tensor, to or from shared memory of some layout.
+#[derive(Clone, Debug)]
+pub struct TmaTile<'a> {
+    /// The layout of the tensor in global memory, in elements.
+    pub global: &'a Layout,
+    /// The tile, as a tiler of the tensor's shape: `(64,32)`, or anything that selects coordinates.
+    pub tile: &'a Tiler,
+    /// The layout of the tile in shared memory, in elements, swizzled or not.
+    pub shared: &'a ComposedLayout,
+    /// The element type.
+    pub element: TmaElement,
+    /// How many blocks share the tile, each loading a slice for all; 1 for none.
+    pub multicast: i64,
+}
+
+/// A tensor map, and how a tile is made of its boxes.
+///
+/// ```
+/// use colex_atom::{TmaElement, TmaPlan, TmaTile};
+/// use colex_layout::{ComposedLayout, Layout};
+///
+/// // A (64,32) tile of a row-major (1024,256) tensor of f32, row-major in shared memory.
+/// let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
+/// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
+/// assert_eq!(plan.box_layout(), "(32,64):(1@1,1@0)");
+/// assert_eq!(plan.map().dims, [256, 1024]);
+/// assert_eq!(plan.map().strides, [256 * 4]);
+/// assert_eq!(plan.map().extents, [32, 64]);
+/// assert_eq!(plan.instructions()?.len(), 1);
+/// assert_eq!(plan.tile_bytes(), 64 * 32 * 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: `construct_tma_gbasis`, `fill_tma_gmem_shape_stride` and `make_tma_copy_desc` in
+/// `copy_traits_sm90_tma.hpp`.
+#[derive(Clone, Debug)]
+pub struct TmaPlan {
+    map: TensorMap,
+    /// `shared-memory offset -> tensor coordinate`.
+    order: Layout,
+    dimensions: Vec<Dimension>,
+    /// The elements of a box before it is cut for a multicast.
+    box_elements: i64,
+    blocks: i64,
+}
+
+/// A dimension of the tensor map: one mode of the tensor, or several joined.
+#[derive(Clone, Debug)]
+struct Dimension {
+    /// What the box takes of each mode.
+    modes: Vec<Piece>,
+    /// The stride of the dimension in elements.
+    stride: i64,
+}
+
+/// A part of the box along one mode of the tensor.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    extent: i64,
+    /// The mode of the tensor, as the basis vector that names it.
+    mode: Basis,
+    /// Its stride in the tensor, in elements.
+    stride: i64,
+}
+
+impl Dimension {
+    fn extent(&self) -> i64 {
+        self.modes.iter().map(|piece| piece.extent).product()
+    }
+
+    /// Whether the box takes all of each mode.
+    fn is_whole(&self, global: &Layout) -> Result<bool, TmaError> {
+        for piece in &self.modes {
+            if piece.extent != extent_at(global, &piece.mode)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl TmaPlan {
+    /// Derives the map.
+    ///
+    /// # Errors
+    ///
+    /// A [`TmaError`] that says what TMA cannot do.
+    pub fn new(request: &TmaTile<'_>) -> Result<Self, TmaError> {
+        let swizzled = request.shared.position_independent()?;
+        let swizzle = TmaSwizzle::of(swizzled.swizzle(), 8 * request.element.bytes())?;
+        let order = order(request, swizzled.inner())?;
+        let pieces = contiguous(&order, request.global)?;
+        let mut dimensions = joined_to_256(&pieces, request.global)?;
+        dimensions.extend(absent(request.global, &pieces)?);
+        if dimensions.len() > 5 {
+            let last: Vec<Piece> = dimensions
+                .drain(4..)
+                .flat_map(|dimension| dimension.modes)
+                .collect();
+            dimensions.push(Dimension {
+                modes: last,
+                stride: 0,
+            });
+        }
+        let box_elements = dimensions.iter().map(Dimension::extent).product();
+        let mut plan = TmaPlan {
+            map: empty(request.element, swizzle),
+            order,
+            dimensions,
+            box_elements,
+            blocks: request.multicast,
+        };
+        plan.fill(request.global)?;
+        plan.map.check()?;
+        Ok(plan)
+    }
+
+    /// The tensor map, whose box is one block's slice if the tile is multicast.
+    pub fn map(&self) -> &TensorMap {
+        &self.map
+    }
+
+    /// The box before it is cut for a multicast, as CuTe prints it: extents over coordinates of the tensor.
+    pub fn box_layout(&self) -> String {
+        let all = |text: &dyn Fn(&Piece) -> String| {
+            let modes: Vec<String> = self
+                .dimensions
+                .iter()
+                .map(|dimension| {
+                    let parts: Vec<String> = dimension.modes.iter().map(text).collect();
+                    if parts.len() == 1 {
+                        parts.concat()
+                    } else {
+                        format!("({})", parts.join(","))
+                    }
+                })
+                .collect();
+            format!("({})", modes.join(","))
+        };
+        format!(
+            "{}:{}",
+            all(&|piece| piece.extent.to_string()),
+            all(&|piece| format!("{:#}", piece.mode))
+        )
+    }
+
+    /// The modes of the tensor that share a dimension with a mode further out: the hardware does not see where they
+    /// end, so a tile must not leave the tensor along them.
+    pub fn unbounded_modes(&self) -> Vec<Basis> {
+        let inner = |dimension: &Dimension| {
+            let outermost = dimension.modes.iter().map(|piece| piece.stride).max();
+            let modes = dimension
+                .modes
+                .clone()
+                .into_iter()
+                .filter(move |piece| Some(piece.stride) != outermost);
+            modes.map(|piece| piece.mode)
+        };
+        self.dimensions.iter().flat_map(inner).collect()
+    }
+
+    /// The bytes of the whole tile: what a barrier of each block waits for, multicast or not.
+    pub fn tile_bytes(&self) -> i64 {
+        self.order.size() * self.map.element.bytes()
+    }
+
+    /// The coordinates of the box, innermost first, at a coordinate of the tensor: what the tensor map's coordinates
+    /// are for the tile that begins there.
+    ///
+    /// # Errors
+    ///
+    /// [`TmaError::Layout`] if the coordinate is not one of the tensor's.
+    pub fn coordinates(&self, coord: &IntTuple) -> Result<Vec<i64>, TmaError> {
+        let along = |piece: &Piece, dimension: &Dimension| -> Result<i64, TmaError> {
+            let path: Vec<usize> = piece.mode.path().collect();
+            let x = coord.get(&path)?.as_leaf().map_or(0, |x| x.value());
+            Ok(x * scale(piece, dimension))
+        };
+        let coordinate = |dimension: &Dimension| {
+            dimension
+                .modes
+                .iter()
+                .map(|piece| along(piece, dimension))
+                .sum()
+        };
+        self.dimensions.iter().map(coordinate).collect()
+    }
+
+    /// The instructions of a tile that begins at coordinate 0; add [`coordinates`](Self::coordinates) of the tile's
+    /// origin. With a multicast, those of block 0: see [`slice`](Self::slice).
+    ///
+    /// # Errors
+    ///
+    /// [`TmaError::Layout`] if a coordinate overflows.
+    pub fn instructions(&self) -> Result<Vec<TmaInstruction>, TmaError> {
+        (0..self.order.size() / self.box_elements)
+            .map(|i| self.instruction(i * self.box_elements))
+            .collect()
+    }
+
+    /// The instructions of block `block` of those that share the tile: each moves its slice to the same place of every
+    /// block's shared memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TmaError::Multicast`] if there is no such block; [`TmaError::Layout`].
+    pub fn slice(&self, block: i64) -> Result<Vec<TmaInstruction>, TmaError> {
+        if !(0..self.blocks).contains(&block) {
+            return Err(TmaError::Multicast {
+                blocks: block,
+                extents: self.map.extents.clone(),
+            });
+        }
+        let slice = self.box_elements / self.blocks;
+        let boxes = 0..self.order.size() / self.box_elements;
+        boxes
+            .map(|i| self.instruction(i * self.box_elements + block * slice))
+            .collect()
+    }
+
+    /// The instruction that fills shared memory from this element on.
+    fn instruction(&self, shared: i64) -> Result<TmaInstruction, TmaError> {
+        let digits = self.order.shape().coord(shared)?;
+        let mut coordinates = vec![0; self.dimensions.len()];
+        for (leaf, digit) in self.order.leaves().iter().zip(digits.leaves()) {
+            let Stride::Basis(b) = leaf.stride else {
+                continue;
+            };
+            for (at, dimension) in coordinates.iter_mut().zip(&self.dimensions) {
+                let piece = dimension
+                    .modes
+                    .iter()
+                    .find(|piece| piece.mode.is_parallel(&b));
+                *at += piece.map_or(0, |piece| {
+                    digit.value() * b.value.value() * scale(piece, dimension)
+                });
+            }
+        }
+        Ok(TmaInstruction {
+            shared,
+            coordinates,
+        })
+    }
+
+    /// Extents and strides of the tensor along each dimension, and the box.
+    fn fill(&mut self, global: &Layout) -> Result<(), TmaError> {
+        for (i, dimension) in self.dimensions.iter_mut().enumerate() {
+            let (mut extent, mut stride) = (1, 0);
+            for piece in &dimension.modes {
+                let size = extent_at(global, &piece.mode)?;
+                let common = gcd(stride, piece.stride);
+                extent = match common {
+                    0 => size,
+                    g => (extent - 1) * (stride / g) + (size - 1) * (piece.stride / g) + 1,
+                };
+                stride = common;
+            }
+            dimension.stride = stride;
+            progression(i, dimension)?;
+            self.map.dims.push(extent);
+            self.map.extents.push(dimension.extent());
+            self.map.element_strides.push(1);
+            match i {
+                0 if stride != 1 => {
+                    let mode = dimension.modes[0].mode;
+                    return Err(TmaError::Major {
+                        mode: format!("{mode:#}"),
+                        stride,
+                    });
+                }
+                0 => {}
+                _ => self.map.strides.push(stride * self.map.element.bytes()),
+            }
+        }
+        cut(&mut self.map.extents, self.blocks)
+    }
+}
+
+/// One instruction of a tile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TmaInstruction {
+    /// Where the box begins in shared memory, in elements.
+    pub shared: i64,
+    /// The coordinates of the box in the tensor map, innermost first, relative to the tile's origin.
+    pub coordinates: Vec<i64>,
+}
+
+/// `shared-memory offset -> tensor coordinate`: the inverse of the shared-memory layout, then the tile.
+fn order(request: &TmaTile<'_>, shared: &Layout) -> Result<Layout, TmaError> {
+    let tile = Layout::identity(request.global.shape())?.composition_tiler(request.tile)?;
+    if tile.size() != shared.size() {
+        return Err(TmaError::Size {
+            tile: tile.size(),
+            shared: shared.size(),
+        });
+    }
+    let inverse = shared.right_inverse()?;
+    if inverse.size() != shared.size() {
+        return Err(TmaError::Gaps {
+            shared: shared.to_string(),
+        });
+    }
+    Ok(tile.composition(&inverse)?.coalesce())
+}
+
+/// The modes of the order that step by one: what a box can be made of.
+fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, TmaError> {
+    let mut pieces = Vec::new();
+    for leaf in order.leaves() {
+        match leaf.stride {
+            Stride::Basis(mode) if mode.value.value() == 1 => {
+                let stride = stride_at(global, &mode)?;
+                pieces.push(Piece {
+                    extent: leaf.extent.value(),
+                    mode,
+                    stride,
+                });
+            }
+            _ => break,
+        }
+    }
+    match pieces.is_empty() {
+        true => Err(TmaError::NoVector {
+            order: format!("{order:#}"),
+        }),
+        false => Ok(pieces),
+    }
+}
+
+/// Pieces that follow each other in the tensor become one dimension, up to the 256 elements that a box can have.
+///
+/// CuTe joins them by their strides alone; here the inner one must also be the whole of its mode, so that no padding
+/// between the modes is taken for elements.
+fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dimension>, TmaError> {
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    for piece in pieces {
+        if let Some(last) = dimensions.last_mut()
+            && last.extent() * last.modes[0].stride == piece.stride
+            && last.extent() * piece.extent <= 256
+            && last.is_whole(global)?
+        {
+            last.modes.push(*piece);
+        } else {
+            dimensions.push(Dimension {
+                modes: vec![*piece],
+                stride: 0,
+            });
+        }
+    }
+    Ok(dimensions)
+}
+
+/// The modes of the tensor that the box does not extend along.
+fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>, TmaError> {
+    let mut rest = Vec::new();
+    let identity = Layout::identity(global.shape())?;
+    for (leaf, coordinate) in global.leaves().iter().zip(identity.leaves()) {
+        let (Stride::Basis(mode), Stride::Int(stride)) = (coordinate.stride, leaf.stride) else {
+            continue;
+        };
+        let is_there = pieces.iter().any(|piece| piece.mode.is_parallel(&mode));
+        if !is_there && leaf.extent.value() != 1 && stride.value() != 0 {
+            let piece = Piece {
+                extent: 1,
+                mode,
+                stride: stride.value(),
+            };
+            rest.push(Dimension {
+                modes: vec![piece],
+                stride: 0,
+            });
+        }
+    }
+    Ok(rest)
+}
+
+/// The pieces of a dimension that are longer than one step must follow each other at its stride.
+fn progression(index: usize, dimension: &Dimension) -> Result<(), TmaError> {
+    let mut next = dimension.stride;
+    for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
+        if piece.stride != next {
+            let modes: Vec<String> = dimension
+                .modes
+                .iter()
+                .map(|p| format!("{}:{}", p.extent, p.stride))
+                .collect();
+            return Err(TmaError::Joined {
+                dimension: index,
+                modes: modes.join(", "),
+            });
+        }
+        next = piece.stride * piece.extent;
+    }
+    Ok(())
+}
+
+/// One block's slice of the box: cut from the last dimension inwards.
+fn cut(extents: &mut [i64], blocks: i64) -> Result<(), TmaError> {
+    let whole = extents.to_vec();
+    let refused = || TmaError::Multicast {
+        blocks,
+        extents: whole.clone(),
+    };
+    let mut rest = blocks;
+    for extent in extents.iter_mut().rev() {
+        if rest > 1 && *extent % rest != 0 && rest % *extent != 0 || rest < 1 {
+            return Err(refused());
+        }
+        let next = (rest + *extent - 1) / *extent;
+        *extent = (*extent + rest - 1) / rest;
+        rest = next;
+    }
+    if rest == 1 { Ok(()) } else { Err(refused()) }
+}
+
+/// How many steps of the dimension one step of the mode is.
+fn scale(piece: &Piece, dimension: &Dimension) -> i64 {
+    if dimension.stride == 0 {
+        1
+    } else {
+        piece.stride / dimension.stride
+    }
+}
+
+/// The extent of the mode that a basis vector names.
+fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+    let path: Vec<usize> = mode.path().collect();
+    Ok(global.get(&path)?.size())
+}
+
+/// The stride of the mode that a basis vector names.
+fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+    let path: Vec<usize> = mode.path().collect();
+    let mode = global.get(&path)?;
+    match mode.leaves() {
+        [leaf] => match leaf.stride {
+            Stride::Int(stride) => Ok(stride.value()),
+            _ => Err(TmaError::Element {
+                text: format!("a layout without integer strides, {global}"),
+            }),
+        },
+        _ => Err(TmaError::NoVector {
+            order: format!("{mode:#}"),
+        }),
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
+}
+
+fn empty(element: TmaElement, swizzle: TmaSwizzle) -> TensorMap {
+    TensorMap {
+        element,
+        dims: Vec::new(),
+        strides: Vec::new(),
+        extents: Vec::new(),
+        element_strides: Vec::new(),
+        swizzle,
+        interleave: Interleave::default(),
+        l2: L2Promotion::default(),
+        fill: OobFill::default(),
+    }
+}

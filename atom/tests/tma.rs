@@ -1,0 +1,514 @@
+//! Tensor maps derived from layouts, and the tiles that their boxes move.
+
+use std::collections::HashMap;
+
+use colex_atom::{TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle, TmaTile};
+use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Swizzle, Tiler};
+
+fn plan(
+    global: &str,
+    tile: &str,
+    shared: &str,
+    element: TmaElement,
+    multicast: i64,
+) -> Result<TmaPlan, TmaError> {
+    let global: Layout = global.parse().unwrap();
+    let tile: Tiler = tile.parse().unwrap();
+    let shared: ComposedLayout = shared.parse().unwrap();
+    TmaPlan::new(&TmaTile {
+        global: &global,
+        tile: &tile,
+        shared: &shared,
+        element,
+        multicast,
+    })
+}
+
+/// Four descriptors that CuTe itself derived.
+#[test]
+fn descriptors_are_those_of_cute() {
+    let f32_rows = plan(
+        "(1024,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap();
+    assert_eq!(f32_rows.box_layout(), "(32,64):(1@1,1@0)");
+    assert_eq!(
+        (
+            f32_rows.map().dims.as_slice(),
+            f32_rows.map().strides.as_slice()
+        ),
+        (&[256, 1024][..], &[1024][..])
+    );
+
+    // Half precision, column-major: the 64x8 block of a 128-byte swizzle, 16 times.
+    let columns = plan(
+        "(1024,256):(1,1024)",
+        "(128,64)",
+        "Sw<3,4,3> o smem_ptr[16b](unset) o ((64,2),(8,8)):((1,512),(64,1024))",
+        TmaElement::F16,
+        1,
+    )
+    .unwrap();
+    assert_eq!(columns.box_layout(), "(64,8):(1@0,1@1)");
+    assert_eq!(columns.instructions().unwrap().len(), 16);
+    assert_eq!(columns.map().swizzle, TmaSwizzle::B128);
+
+    let rows = plan(
+        "(1024,256):(256,1)",
+        "(128,64)",
+        "Sw<3,3,3> o 0 o (128,64):(64,1)",
+        TmaElement::F16,
+        1,
+    )
+    .unwrap();
+    assert_eq!(rows.box_layout(), "(64,128):(1@1,1@0)");
+    assert_eq!(rows.map().extents, [64, 128]);
+
+    let three = plan(
+        "(1024,32,512):(64,1,65536)",
+        "(16,8,2)",
+        "(16,8,2):(16,1,8)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap();
+    assert_eq!(three.box_layout(), "(8,2,16):(1@1,1@2,1@0)");
+    assert_eq!(three.map().dims, [32, 512, 1024]);
+    assert_eq!(three.map().strides, [65536 * 4, 64 * 4]);
+}
+
+/// What shared memory and tensor hold after the instructions, by byte: swizzled shared byte -> tensor byte.
+fn moved(plan: &TmaPlan, origin: &IntTuple) -> HashMap<i64, Option<i64>> {
+    let map = plan.map();
+    let (base, swizzle) = (plan.coordinates(origin).unwrap(), map.swizzle.on_bytes());
+    let mut memory = HashMap::new();
+    let instructions: Vec<_> = (0..)
+        .map_while(|block| plan.slice(block).ok())
+        .flatten()
+        .collect();
+    for instruction in instructions {
+        let at: Vec<i64> = instruction
+            .coordinates
+            .iter()
+            .zip(&base)
+            .map(|(x, y)| x + y)
+            .collect();
+        for element in map.elements(&at).unwrap() {
+            let shared = swizzle.apply(instruction.shared * map.element.bytes() + element.shared);
+            assert_eq!(
+                memory.insert(shared, element.global),
+                None,
+                "shared byte {shared} is written twice"
+            );
+        }
+    }
+    memory
+}
+
+/// Law `tma.tile`: after all instructions of a tile, shared memory at `shared(i)` has the tensor's element at
+/// `origin + tile(i)`, and the fill value where that is outside.
+fn check_tile(
+    global: &str,
+    tile: &str,
+    shared: &str,
+    element: TmaElement,
+    multicast: i64,
+    origin: &str,
+) -> usize {
+    let plan = plan(global, tile, shared, element, multicast)
+        .unwrap_or_else(|e| panic!("{global} {tile} {shared}: {e}"));
+    let (global, tile): (Layout, Tiler) = (global.parse().unwrap(), tile.parse().unwrap());
+    let shared: ComposedLayout = shared
+        .parse::<ComposedLayout>()
+        .unwrap()
+        .position_independent()
+        .unwrap();
+    let origin: IntTuple = origin.parse().unwrap();
+    let coordinates = Layout::identity(global.shape())
+        .unwrap()
+        .composition_tiler(&tile)
+        .unwrap();
+    let memory = moved(&plan, &origin);
+    let (bytes, size) = (element.bytes(), coordinates.size());
+    assert_eq!(memory.len() as i64, size);
+    for i in 0..size {
+        let (at, from) = (coordinates.coord_at(i).unwrap(), origin.leaves());
+        let at: Vec<i64> = at
+            .leaves()
+            .iter()
+            .zip(from)
+            .map(|(x, o)| x.value() + o.value())
+            .collect();
+        let extents: Vec<i64> = global.shape().leaves().iter().map(|e| e.value()).collect();
+        let inside = at
+            .iter()
+            .zip(&extents)
+            .all(|(x, extent)| (0..*extent).contains(x));
+        let strides = global.leaves().iter().map(|leaf| match leaf.stride {
+            Stride::Int(stride) => stride.value(),
+            other => panic!("{other}"),
+        });
+        let unbounded = || {
+            at.iter()
+                .zip(strides)
+                .map(|(x, stride)| x * stride)
+                .sum::<i64>()
+                * bytes
+        };
+        let expected = inside.then(unbounded);
+        assert_eq!(
+            memory[&(shared.at(i).unwrap() * bytes)],
+            expected,
+            "{global} {tile:?} {shared} at {i} of {origin}"
+        );
+    }
+    size as usize
+}
+
+#[test]
+fn every_tile_arrives_where_its_layout_says() {
+    use TmaElement::{Bf16, F16, F32, U8};
+    let mut cases = 0;
+    let mut tile = |global, tile, shared, element, multicast, origins: &[&str]| {
+        for origin in origins {
+            cases += check_tile(global, tile, shared, element, multicast, origin);
+        }
+    };
+    let corners: &[&str] = &["(0,0)", "(64,32)", "(128,0)", "(-8,-16)", "(160,224)"];
+    tile(
+        "(200,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        F32,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(64,32)",
+        "Sw<3,2,3> o 0 o (64,32):(32,1)",
+        F32,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(128,64)",
+        "Sw<3,3,3> o 0 o (128,64):(64,1)",
+        Bf16,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(128,64)",
+        "Sw<2,3,3> o 0 o (128,(32,2)):(32,(1,4096))",
+        F16,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(128,64)",
+        "Sw<1,3,3> o 0 o (128,(16,4)):(16,(1,2048))",
+        F16,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(1,200)",
+        "(128,64)",
+        "Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))",
+        F16,
+        1,
+        corners,
+    );
+    tile(
+        "(208,256):(1,208)",
+        "(128,64)",
+        "Sw<3,4,3> o 0 o (128,64):(1,128)",
+        U8,
+        1,
+        corners,
+    );
+    // A slice for each block of a cluster.
+    tile(
+        "(200,256):(256,1)",
+        "(128,64)",
+        "Sw<3,3,3> o 0 o (128,64):(64,1)",
+        F16,
+        2,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(128,64)",
+        "Sw<3,3,3> o 0 o (128,64):(64,1)",
+        F16,
+        4,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        F32,
+        128,
+        corners,
+    );
+    // Three dimensions, and a pitch.
+    tile(
+        "(40,32,10):(64,1,4096)",
+        "(16,8,2)",
+        "(16,8,2):(16,1,8)",
+        F32,
+        1,
+        &["(0,0,0)", "(32,24,9)", "(-1,4,0)"],
+    );
+    // Joined modes: a nested extent that is one progression.
+    tile(
+        "((4,64),100):((1,4),256)",
+        "((4,8),16)",
+        "((4,8),16):((1,4),32)",
+        F32,
+        1,
+        &["((0,0),0)", "((0,60),90)"],
+    );
+    // Six modes: the last two go one way.
+    tile(
+        "(8,4,4,4,4,4):(1,16,64,512,4096,16384)",
+        "(8,2,2,2,2,1)",
+        "(8,2,2,2,2,1):(1,8,16,32,64,0)",
+        F32,
+        1,
+        &["(0,0,0,0,0,0)", "(0,2,2,2,0,0)"],
+    );
+    assert!(cases > 100_000, "{cases}");
+    println!("law tma.tile: {cases} cases");
+}
+
+/// A tile wider than its mode reads fill values, not the padding that follows the mode: CuTe would join the two.
+#[test]
+fn padding_is_not_taken_for_elements() {
+    let cases = check_tile(
+        "(6,40):(1,8)",
+        "(8,16)",
+        "(8,16):(1,8)",
+        TmaElement::F32,
+        1,
+        "(0,0)",
+    );
+    let padded = plan("(6,40):(1,8)", "(8,16)", "(8,16):(1,8)", TmaElement::F32, 1).unwrap();
+    assert_eq!(padded.map().dims, [6, 40]);
+    assert!(padded.unbounded_modes().is_empty());
+    let whole = plan("(8,40):(1,8)", "(8,16)", "(8,16):(1,8)", TmaElement::F32, 1).unwrap();
+    assert_eq!(whole.box_layout(), "((8,16)):((1@0,1@1))");
+    assert_eq!(
+        (whole.map().dims.as_slice(), whole.map().extents.as_slice()),
+        (&[320][..], &[128][..])
+    );
+    let unbounded: Vec<String> = whole
+        .unbounded_modes()
+        .iter()
+        .map(|mode| format!("{mode:#}"))
+        .collect();
+    assert_eq!(unbounded, ["1@0"]);
+    println!("law tma.padding: {cases} cases");
+}
+
+/// The bytes that a barrier waits for are those that the boxes report.
+#[test]
+fn transactions_add_up() {
+    for multicast in [1, 2, 4] {
+        let plan = plan(
+            "(512,256):(256,1)",
+            "(128,64)",
+            "Sw<2,3,3> o 0 o (128,(32,2)):(32,(1,4096))",
+            TmaElement::F16,
+            multicast,
+        )
+        .unwrap();
+        let instructions: usize = (0..multicast)
+            .map(|block| plan.slice(block).unwrap().len())
+            .sum();
+        assert_eq!(plan.tile_bytes(), 128 * 64 * 2);
+        assert_eq!(
+            instructions as i64 * plan.map().box_bytes(),
+            plan.tile_bytes()
+        );
+        assert_eq!(plan.instructions().unwrap(), plan.slice(0).unwrap());
+    }
+    println!("law tma.transactions: 3 cases");
+}
+
+#[test]
+fn swizzles_of_tma_are_those_of_the_layouts() {
+    for (bits, mode) in [
+        (0, TmaSwizzle::None),
+        (1, TmaSwizzle::B32),
+        (2, TmaSwizzle::B64),
+        (3, TmaSwizzle::B128),
+    ] {
+        for element_bits in [8, 16, 32, 64] {
+            let elements = Swizzle::new(bits, 4, 3)
+                .unwrap()
+                .recast(8, element_bits)
+                .unwrap();
+            assert_eq!(TmaSwizzle::of(elements, element_bits), Ok(mode));
+        }
+    }
+    assert_eq!(
+        TmaSwizzle::of(Swizzle::new(2, 5, 2).unwrap(), 8),
+        Ok(TmaSwizzle::B128Atom32)
+    );
+    assert_eq!(
+        TmaSwizzle::of(Swizzle::new(2, 6, 2).unwrap(), 8),
+        Ok(TmaSwizzle::B128Atom64)
+    );
+    let alignments = TmaSwizzle::ALL.map(TmaSwizzle::alignment);
+    assert_eq!(alignments, [128, 256, 512, 1024, 512, 1024]);
+}
+
+#[test]
+fn what_tma_cannot_do_is_said_in_a_sentence() {
+    use TmaElement::{F16, F32};
+    let says = |result: Result<TmaPlan, TmaError>| result.unwrap_err().to_string();
+    let rows = "(1024,256):(256,1)";
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,64):(64,1)", F32, 1)),
+        "the tile has 2048 elements and the shared-memory layout 4096"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(40,1)", F32, 1)),
+        "(64,32):(40,1) does not fill shared memory from 0 on, each element once: TMA writes without gaps"
+    );
+    assert_eq!(
+        says(plan(rows, "(32:2,32)", "(32,32):(1,32)", F32, 1)),
+        "neighbours in shared memory are not neighbours in the tensor: (32,32):(2@0,1@1) has no stride of 1 in front \
+         (does the tile select the contiguous mode?)"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(1,64)", F32, 1)),
+        "shared memory runs along 1@0 first, and that has stride 256 in the tensor, not 1: \
+         the majorness of shared memory does not match the tensor's"
+    );
+    assert_eq!(
+        says(plan(
+            "(1024,250):(250,1)",
+            "(64,32)",
+            "(64,32):(32,1)",
+            F32,
+            1
+        )),
+        "dimension 1 of the tensor has a stride of 1000 bytes, not a multiple of 16 from 0 to below 2^40"
+    );
+    assert_eq!(
+        says(plan(
+            "(1024,512):(512,1)",
+            "(8,512)",
+            "(8,512):(512,1)",
+            F32,
+            1
+        )),
+        "dimension 0 of the box has extent 512, not 1 to 256"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,4)", "(64,4):(4,1)", F16, 1)),
+        "a row of the box has 8 bytes, not a multiple of 16"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(8,128)",
+            "Sw<3,3,3> o 0 o (8,128):(128,1)",
+            F16,
+            1
+        )),
+        "a row of the box has 256 bytes, more than the 128 of its swizzle"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(8,64)",
+            "Sw<3,3,4> o 0 o (8,64):(64,1)",
+            F16,
+            1
+        )),
+        "Sw<3,4,4> on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(32,1)", F32, 3)),
+        "a box of [32, 64] cannot be cut into 3 equal slices from its last dimension on"
+    );
+    assert_eq!(
+        says(plan(
+            "(8,4,4,4,4,4):(1,16,64,256,1024,4096)",
+            "(8,2,2,2,2,2)",
+            "(8,2,2,2,2,2):(1,8,16,32,64,128)",
+            F32,
+            1
+        )),
+        "dimension 4 would join the modes 2:1024, 2:4096, which are not one progression of addresses"
+    );
+}
+
+/// What the hardware asks of a map, whoever wrote it.
+#[test]
+fn a_map_is_checked_by_itself() {
+    let good = plan(
+        "(1024,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap()
+    .map()
+    .clone();
+    let says = |change: &dyn Fn(&mut TensorMap)| {
+        let mut map = good.clone();
+        change(&mut map);
+        map.check().unwrap_err().to_string()
+    };
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(
+        says(&|map| map.dims[1] = (1 << 32) + 1),
+        "dimension 1 of the tensor has extent 4294967297, not 1 to 2^32"
+    );
+    assert_eq!(
+        says(&|map| map.strides[0] = 1 << 40),
+        "dimension 1 of the tensor has a stride of 1099511627776 bytes, not a multiple of 16 from 0 to below 2^40"
+    );
+    assert_eq!(
+        says(&|map| map.element_strides[1] = 9),
+        "dimension 1 has an element stride of 9, not 1 to 8"
+    );
+    assert_eq!(
+        says(&|map| map.extents[1] = 0),
+        "dimension 1 of the box has extent 0, not 1 to 256"
+    );
+    assert_eq!(
+        says(&|map| map.strides.clear()),
+        "a box has 2 coordinates, not 1"
+    );
+    assert_eq!(
+        good.check_address(0x1008).unwrap_err().to_string(),
+        "the tensor is at 0x1008, which is not a multiple of 16"
+    );
+    assert_eq!(
+        good.elements(&[0]).unwrap_err().to_string(),
+        "a box has 2 coordinates, not 1"
+    );
+    // One mebibyte: old drivers encode it rightly; sixteen rows of it they do not.
+    assert_eq!(good.tensor_bytes(), 1 << 20);
+    assert!(!good.needs_small_tensor_fix(13000));
+    let small = TensorMap {
+        dims: vec![256, 16],
+        ..good
+    };
+    assert!(small.needs_small_tensor_fix(13010) && !small.needs_small_tensor_fix(13020));
+}
