@@ -14,11 +14,13 @@
 //!
 //! Formulas are written once, over [`Int`]: a picture evaluates them with numbers, a kernel with [`Expr`].
 
+mod as_layout;
 mod choose;
 mod choose_split;
 mod conv;
 mod coord;
 mod cost;
+mod draw;
 mod error;
 mod expr;
 pub mod formula;

@@ -1,0 +1,208 @@
+//! Pictures of schedules: cell = tile, label = block, colour = wave.
+
+use crate::coord::{GemmCoord, Tile};
+use crate::error::{Error, at_least};
+use crate::pipeline::{Durations, Pipeline, timeline};
+use crate::raster::Raster;
+use crate::stream_k::{StreamK, StreamKRole};
+use crate::stream_k_sm90::StreamKSm90;
+use colex_layout::draw::{Cell, Fill, Grid, Headers, Picture};
+use std::collections::BTreeMap;
+
+impl Raster {
+    /// A picture of the raster: the tiles of each batch, labelled with their place in the launch order, coloured by the
+    /// wave of `workers` places that they fall in (the colours repeat after 8).
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for no workers; [`Error::Invalid`] for more tiles than a picture holds.
+    ///
+    /// ```
+    /// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle};
+    /// let raster = Raster::of_swizzle(ThreadblockSwizzle::Identity { width: 2 }, GemmCoord::new(4, 4, 1))?;
+    /// let svg = raster.picture(8)?.svg();
+    /// assert!(svg.starts_with("<svg ") && svg.contains(">15<"));
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
+        at_least("the number of workers", workers, 1)?;
+        let extent = self.extent();
+        let cell = |l: i64, m: i64, n: i64| {
+            let slot = self
+                .slot_of(Tile::new(m, n, l))
+                .expect("invariant: the grid is the extent");
+            Cell::new([slot.to_string()]).filled(Fill::pastel(slot / workers))
+        };
+        let plane = |l: i64| {
+            drawn(extent, |m, n| cell(l, m, n)).map(|grid| captioned(grid, extent, l, self.name()))
+        };
+        let grids = (0..extent.k).map(plane).collect::<Result<Vec<_>, _>>()?;
+        let waves = (self.slots().len() as i64 + workers - 1) / workers;
+        let legend = (0..waves.min(8)).map(|wave| (Fill::pastel(wave), legend_of(wave, waves)));
+        let title = format!(
+            "{}: the place of each tile in the launch order",
+            self.name()
+        );
+        Ok(Picture::beside(grids).title(title).legend(legend))
+    }
+}
+
+fn legend_of(wave: i64, waves: i64) -> String {
+    let more = if wave + 8 < waves {
+        format!(", {}, ...", wave + 8)
+    } else {
+        String::new()
+    };
+    format!("wave {wave}{more}")
+}
+
+fn captioned(grid: Grid, extent: GemmCoord, l: i64, name: &str) -> Grid {
+    let caption = if extent.k == 1 {
+        name.to_string()
+    } else {
+        format!("{name}, batch {l}")
+    };
+    grid.caption(caption).axes("m", "n")
+}
+
+fn drawn(extent: GemmCoord, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Error> {
+    grid(extent.m, extent.n, cell)
+}
+
+fn grid(rows: i64, columns: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Error> {
+    Grid::from_fn(rows, columns, cell).map_err(|error| Error::Invalid {
+        sentence: error.to_string(),
+    })
+}
+
+/// The units that compute each tile, in the order of their k-tiles, as a picture: whole tiles in one colour, shared
+/// ones in the colour of the unit that finishes them.
+fn shares(
+    extent: GemmCoord,
+    name: String,
+    units: &BTreeMap<Tile, Vec<(i64, i64)>>,
+) -> Result<Picture, Error> {
+    let cell = |l: i64, m: i64, n: i64| {
+        let mut parts = units.get(&Tile::new(m, n, l)).cloned().unwrap_or_default();
+        parts.sort_unstable();
+        let fill = if parts.len() > 1 {
+            Fill::pastel(parts.last().map_or(0, |(_, unit)| *unit))
+        } else {
+            Fill::Blank
+        };
+        Cell::new(parts.iter().map(|(_, unit)| unit.to_string())).filled(fill)
+    };
+    let plane =
+        |l: i64| drawn(extent, |m, n| cell(l, m, n)).map(|grid| captioned(grid, extent, l, &name));
+    let grids = (0..extent.k).map(plane).collect::<Result<Vec<_>, _>>()?;
+    Ok(Picture::beside(grids)
+        .title(format!("{name}: the blocks that compute each tile"))
+        .note("one number: a whole tile"))
+}
+
+impl StreamK {
+    /// A picture of batch 0: in each tile the blocks of the grid that compute it, in the order of their k-tiles.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more tiles than a picture holds.
+    pub fn picture(&self) -> Result<Picture, Error> {
+        let mut units = BTreeMap::<Tile, Vec<(i64, i64)>>::new();
+        for x in (0..self.grid()?.x).filter(|x| !matches!(self.role(*x), StreamKRole::Idle)) {
+            for segment in self.work(x) {
+                units
+                    .entry(segment.tile)
+                    .or_default()
+                    .push((segment.k.start, x));
+            }
+        }
+        shares(
+            GemmCoord {
+                k: 1,
+                ..self.tiles()
+            },
+            "stream-K".to_string(),
+            &units,
+        )
+    }
+}
+
+impl StreamKSm90 {
+    /// A picture: in each tile the units that compute it, in the order of their k-tiles.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more tiles than a picture holds.
+    pub fn picture(&self) -> Result<Picture, Error> {
+        let mut units = BTreeMap::<Tile, Vec<(i64, i64)>>::new();
+        for unit in 0..self.units() {
+            for segment in self.work(unit) {
+                units
+                    .entry(segment.tile)
+                    .or_default()
+                    .push((segment.k.start, unit));
+            }
+        }
+        let [m, n] = self.raster().blocks();
+        let name = if self.splits() > 1 {
+            "split-K"
+        } else {
+            "stream-K"
+        };
+        shares(
+            GemmCoord::new(m, n, self.raster().tiles().k),
+            name.to_string(),
+            &units,
+        )
+    }
+}
+
+impl Pipeline {
+    /// A picture of one walk with a clock: a row an actor, a column a unit of time, coloured by item.
+    ///
+    /// A producer's loads are drawn in rows of their own, one for each load that is in flight at once.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the fault the walk meets, or for a walk too long to draw.
+    pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
+        let wrong = |sentence: String| Error::Invalid { sentence };
+        let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
+        let mut rows: Vec<(usize, bool, Vec<usize>)> = Vec::new();
+        for (i, span) in spans
+            .iter()
+            .enumerate()
+            .filter(|(_, span)| span.end > span.start)
+        {
+            let is_load = span.what == "load";
+            let free = |row: &&mut (usize, bool, Vec<usize>)| {
+                row.0 == span.actor
+                    && row.1 == is_load
+                    && row.2.iter().all(|j| spans[*j].end <= span.start)
+            };
+            match rows.iter_mut().find(free) {
+                Some(row) => row.2.push(i),
+                None => rows.push((span.actor, is_load, vec![i])),
+            }
+        }
+        rows.sort_by_key(|(actor, is_load, spans)| (*actor, !*is_load, spans[0]));
+        let end = spans.iter().map(|span| span.end).max().unwrap_or(0) as i64;
+        let cell = |row: i64, time: i64| {
+            let mut at = rows[row as usize].2.iter().map(|i| &spans[*i]);
+            match at.find(|span| (span.start as i64..span.end as i64).contains(&time)) {
+                None => Cell::default(),
+                Some(span) if span.what == "epilogue" => Cell::new(["E"]).filled(Fill::Void),
+                Some(span) => {
+                    Cell::new([span.item.to_string()]).filled(Fill::pastel(span.item.into()))
+                }
+            }
+        };
+        let names = rows
+            .iter()
+            .map(|(actor, _, _)| self.actors[*actor].name.clone())
+            .collect();
+        let grid = grid(rows.len() as i64, end, cell)?
+            .caption(self.name.clone())
+            .headers(Headers::Named(names), Headers::Numbers);
+        Ok(Picture::of(grid).title(format!(
+            "{}: who is busy with which item, over time",
+            self.name
+        )))
+    }
+}
