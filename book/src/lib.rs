@@ -16,6 +16,10 @@ chapters! {
     introduction = "introduction.md";
     layout_tuples = "layout/tuples.md";
     layout_layouts = "layout/layouts.md";
+    layout_coordinates = "layout/coordinates.md";
+    layout_surgery = "layout/surgery.md";
+    layout_coalesce = "layout/coalesce.md";
+    layout_composition = "layout/composition.md";
 }
 
 #[doc = include_str!("../../README.md")]
