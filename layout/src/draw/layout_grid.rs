@@ -153,11 +153,8 @@ fn bank_name(n: i64) -> String {
 /// use colex_layout::draw::{LabelBy, Table, banks};
 /// // Eight rows of 64 half-precision numbers: 128 bytes a row, so each column is one bank.
 /// let plain = Table::of(&"(8,64):(64,1)".parse()?)?;
-/// // Sw<3,3,3>: the row number flips the place of each group of 8 elements.
-/// let swizzled = Table::from_fn("Sw<3,3,3> o 0 o (8,64):(64,1)", 8, 64, |row, col| {
-///     let offset = 64 * row + col;
-///     offset ^ ((offset >> 3) & 0b111_000)
-/// })?;
+/// // The row number flips the place of each group of 8 elements.
+/// let swizzled = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;
 /// let picture = banks(&plain, &swizzled, 16, LabelBy::Bank(16));
 /// let column = |grid: &colex_layout::draw::Grid| (0..8).map(|row| grid.cell(row, 0).lines[0].clone()).collect::<Vec<_>>();
 /// let columns: Vec<_> = picture.grids().map(column).collect();

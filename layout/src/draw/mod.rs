@@ -4,7 +4,7 @@
 //!
 //! | what | value | drawn by |
 //! |---|---|---|
-//! | a layout, or any function of (row, column) | [`Table`] | [`Table::text`], [`Table::latex`], [`Table::picture`] |
+//! | a layout, a swizzled one, or any function of (row, column) | [`Table`] | [`Table::text`], [`Table::latex`], [`Table::picture`] |
 //! | which thread holds what of a tile | [`ThreadValues`] | [`ThreadValues::latex`], [`ThreadValues::picture`], [`ThreadValues::mma`] |
 //! | a layout cut by a tiler | [`Tiling`] | [`Tiling::picture`] |
 //! | a tile before and after a swizzle | two [`Table`]s | [`banks`] |

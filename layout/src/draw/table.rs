@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::Nesting;
-use crate::{Error, Layout};
+use crate::{ComposedLayout, Error, Layout};
 
 /// The most cells that one table holds: 256 times 256.
 pub const MAX_CELLS: i64 = 1 << 16;
@@ -77,6 +77,36 @@ impl Table {
             row_nesting: row_mode.as_ref().map(Nesting::of).unwrap_or_default(),
             col_nesting: Nesting::of(&col_mode),
         })
+    }
+
+    /// The offsets of a composed layout, such as a swizzled one, arranged as [`Table::of`] arranges those of its inner
+    /// layout.
+    ///
+    /// A swizzle of a pointer, which permutes bytes, is drawn as the swizzle of elements that it amounts to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::of`], and those of [`ComposedLayout::position_independent`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::draw::Table;
+    /// let table = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;
+    /// assert_eq!((table.at(0, 8), table.at(1, 0)), (8, 72));
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn of_composed(layout: &ComposedLayout) -> Result<Self, Error> {
+        let layout = layout.position_independent()?;
+        let mut table = Self::of(layout.inner())?;
+        for row in 0..table.rows {
+            for col in 0..table.cols {
+                table.values[(row * table.cols + col) as usize] =
+                    layout.at(row + table.rows * col)?;
+            }
+        }
+        table.heading = composed_heading(&layout);
+        Ok(table)
     }
 
     /// The values of `f(row, column)` under a heading, such as the text of what `f` is.
@@ -163,6 +193,20 @@ impl Table {
     }
 }
 
+/// As CuTe prints it: an offset before a static layout is static.
+fn composed_heading(layout: &ComposedLayout) -> String {
+    if layout.is_plain() {
+        return layout.to_string();
+    }
+    let mark = if layout.inner().is_static() { "_" } else { "" };
+    alloc::format!(
+        "{} o {mark}{} o {}",
+        layout.outer(),
+        layout.middle(),
+        layout.inner()
+    )
+}
+
 /// The modes that go down and right; nothing goes down for rank 1.
 fn rows_and_columns(layout: &Layout) -> Result<(Option<Layout>, Layout), Error> {
     Ok(match layout.rank() {
@@ -224,6 +268,21 @@ mod tests {
                     assert_eq!(Ok(table.at(row, col)), layout.offset((row, col)), "{text}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_cell_is_the_composed_layout_at_its_coordinate() {
+        for text in [
+            "Sw<3,3,3> o 0 o (8,64):(64,1)",
+            "Sw<2,0,3> o 5 o ((2,4),8):((1,16),2)",
+        ] {
+            let layout: ComposedLayout = text.parse().expect("the text is a composed layout");
+            let table = Table::of_composed(&layout).expect("the layout is small");
+            for (row, col) in (0..8).flat_map(|row| (0..8).map(move |col| (row, col))) {
+                assert_eq!(Ok(table.at(row, col)), layout.offset((row, col)), "{text}");
+            }
+            assert_eq!(table.heading(), text);
         }
     }
 

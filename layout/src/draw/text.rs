@@ -116,9 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_swizzled_function_is_a_table_too() {
-        let value = |row: i64, col: i64| (row * 8 + col) ^ row;
-        let table = Table::from_fn("Sw<3,0,3> o _0 o (_8,_8):(_8,_1)", 8, 8, value);
+    fn a_swizzled_layout_is_a_table_too() {
+        let layout = "Sw<3,0,3> o 0 o (_8,_8):(_8,_1)"
+            .parse()
+            .expect("the text is a composed layout");
+        let table = Table::of_composed(&layout);
         assert_snapshot!("swizzled", table.expect("the table is small").text());
     }
 
