@@ -67,11 +67,12 @@ pub fn print_svg_mma(
         ),
     );
     let corner = k + 2;
-    map_cells(&mut out, c, |row, col| (row + corner, col + corner));
-    map_cells(&mut out, a, |row, col| (row + corner, col + 1));
+    // CuTe ends the rectangles of A and B with a space, and those of C without one.
+    map_cells(&mut out, c, "", |row, col| (row + corner, col + corner));
+    map_cells(&mut out, a, " ", |row, col| (row + corner, col + 1));
     (0..m).for_each(|i| number(&mut out, (i + corner, 0), i));
     (0..k).for_each(|i| number(&mut out, (corner - 1, i + 1), i));
-    map_cells(&mut out, b, |row, col| (col + 1, row + corner));
+    map_cells(&mut out, b, " ", |row, col| (col + 1, row + corner));
     (0..n).for_each(|i| number(&mut out, (0, i + corner), i));
     (0..k).for_each(|i| number(&mut out, (i + 1, corner - 1), i));
     Ok(out + "</svg>\n")
@@ -92,7 +93,7 @@ const COLORS: [&str; 8] = [
     "255,210,210",
 ];
 
-fn map_cells(out: &mut String, map: &ThreadValues, at: impl Fn(i64, i64) -> (i64, i64)) {
+fn map_cells(out: &mut String, map: &ThreadValues, end: &str, at: impl Fn(i64, i64) -> (i64, i64)) {
     for (thread, value) in map.shown() {
         let (row, col) = map.place(thread, value);
         let (row, col) = at(row, col);
@@ -104,7 +105,7 @@ fn map_cells(out: &mut String, map: &ThreadValues, at: impl Fn(i64, i64) -> (i64
         put(
             out,
             format_args!(
-                "<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"rgb({color})\" stroke=\"black\"/>\n"
+                "<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"rgb({color})\" stroke=\"black\"{end}/>\n"
             ),
         );
         text(

@@ -79,6 +79,12 @@ impl Tiling {
         self.tiles[(row * self.table.cols() + col) as usize]
     }
 
+    /// Whether some cell belongs to `tile`.
+    #[must_use]
+    pub fn has(&self, tile: (i64, i64)) -> bool {
+        self.tiles.contains(&Some(tile))
+    }
+
     /// The cells of the layout, coloured by tile, with strong lines between tiles.
     #[must_use]
     pub fn grid(&self, label: LabelBy) -> Grid {

@@ -16,12 +16,10 @@ pub(super) fn room(op: &str) -> Option<&'static str> {
         "mma_fragment",
         "make_cotiled_copy",
     ];
-    const DRAWING: &[&str] = &["print"];
     const PENDING: &[&str] = &["crd2crd"];
     let rooms = [
         (SWIZZLES, "layout: swizzles"),
         (COORDINATES, "layout: coordinate strides"),
-        (DRAWING, "layout: drawing"),
         (TILED, "tiled"),
         (PENDING, "layout: coordinates out of range"),
     ];

@@ -22,6 +22,7 @@ mod judge;
 mod later;
 mod law;
 mod layout;
+mod print;
 mod schedule;
 mod value;
 mod verdict;
@@ -75,6 +76,7 @@ const FAMILIES: &[&[&[Op]]] = &[
     copy_atoms::FAMILIES,
     gmma::FAMILIES,
     schedule::FAMILIES,
+    print::FAMILIES,
 ];
 
 /// Compares the cases of `files`, or of the repository's files, and prints the report.

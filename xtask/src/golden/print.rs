@@ -1,0 +1,289 @@
+//! What CuTe prints, byte for byte: text grids, lines of tensors, LaTeX and SVG.
+//!
+//! The arguments describe an object in words. Layouts are built from their words. For atoms and tiled operations, whose
+//! layouts have cases of their own elsewhere, the thread-value layouts are those that CuTe's output names in its first
+//! lines; what is compared here is the drawing of them.
+
+use colex_layout::draw::{self, Table, ThreadValues};
+use colex_layout::{Basis, ComposedLayout, Int, IntTuple, Layout, Slot};
+
+use super::case::shortened;
+use super::{Case, Op, Verdict};
+
+pub(super) const FAMILIES: &[&[Op]] = &[&[
+    Op::own("print", print),
+    Op::own("print_layout", print_layout),
+    Op::own("print_latex", print_latex),
+    Op::own("print_svg", print_svg),
+    Op::own("print_tensor_body", print_tensor_body),
+]];
+
+/// An answer, `None` where the object belongs to a room that has cases of its own for its print.
+type Answer = Result<Option<String>, String>;
+
+fn print(case: &Case) -> Verdict {
+    judge(case, |words| {
+        if words.starts_with("Sw<") {
+            return Ok(Some(composed(words)?.heading().into()));
+        }
+        Ok(value(words)?.or(layout(words)?.map(|layout| layout.to_string())))
+    })
+}
+
+/// The text of an integer, a basis vector, a shape or `_`.
+fn value(words: &str) -> Answer {
+    let between = |open, close| words.strip_prefix(open)?.strip_suffix(close);
+    let number = |text: &str| text.parse::<i64>().map_err(sentence);
+    if let Some(n) = between("Int<", ">") {
+        return Ok(Some(Int::Static(number(n)?).to_string()));
+    }
+    if let Some(path) = between("E<", ">") {
+        let path: Result<Vec<usize>, _> = path.split(',').map(str::parse).collect();
+        let basis = Basis::new(Int::Static(1), &path.map_err(sentence)?);
+        return Ok(Some(basis.map_err(sentence)?.to_string()));
+    }
+    if let Some(shape) = between("Shape ", " mixed") {
+        let shape: IntTuple = shape.parse().map_err(sentence)?;
+        return Ok(Some(shape.to_string()));
+    }
+    if let Some(n) = words.strip_prefix("int ") {
+        return Ok(Some(Int::Dynamic(number(n)?).to_string()));
+    }
+    Ok((words == "Underscore").then(|| Slot::All.to_string()))
+}
+
+fn print_layout(case: &Case) -> Verdict {
+    judge(case, |words| {
+        if words.starts_with("Sw<") {
+            return Ok(Some(composed(words)?.text()));
+        }
+        let Some(layout) = layout(words)? else {
+            return Ok(None);
+        };
+        draw::print_layout(&layout).map(Some).map_err(sentence)
+    })
+}
+
+fn print_latex(case: &Case) -> Verdict {
+    let output = case.result.as_str().unwrap_or_default();
+    judge(case, |words| {
+        if let Some(layout) = layout(words)? {
+            return draw::print_latex(&layout).map(Some).map_err(sentence);
+        }
+        if output.starts_with("% LayoutC: ") {
+            let maps = [
+                named(output, "% LayoutC: ")?,
+                named(output, "% LayoutA: ")?,
+                named(output, "% LayoutB: ")?,
+            ];
+            let [c, a, b] = mma_maps(maps)?;
+            return draw::print_latex_mma(&c, &a, &b)
+                .map(Some)
+                .map_err(sentence);
+        }
+        let maps = [
+            named(output, "% Layout S TV: ")?,
+            named(output, "% Layout D TV: ")?,
+        ];
+        let (rows, cols) = reach(maps[0].0)?;
+        let [source, destination] = maps.map(|(layout, heading)| map(layout, heading, rows, cols));
+        draw::print_latex_copy(&source?, &destination?)
+            .map(Some)
+            .map_err(sentence)
+    })
+}
+
+fn print_svg(case: &Case) -> Verdict {
+    let output = case.result.as_str().unwrap_or_default();
+    judge(case, |_| {
+        let of = |prefix| named(output, prefix);
+        let [c, a, b] = mma_maps([
+            of("<!--     C: ")?,
+            of("<!--     A: ")?,
+            of("<!--     B: ")?,
+        ])?;
+        let tile = line(output, "<!--  Tile: ")?;
+        draw::print_svg_mma(tile, &c, &a, &b)
+            .map(Some)
+            .map_err(sentence)
+    })
+}
+
+/// `int SHAPE:STRIDE values i*FACTOR-LESS`, where `i` is the offset.
+fn print_tensor_body(case: &Case) -> Verdict {
+    judge(case, |words| {
+        let parts = words
+            .strip_prefix("int ")
+            .and_then(|rest| rest.split_once(" values i"));
+        let (layout, formula) = parts.ok_or("the words are not `int LAYOUT values i..`")?;
+        let numbers = formula.strip_prefix('*').unwrap_or("1-0").split_once('-');
+        let number = |text: &str| text.parse::<i64>().map_err(|error| error.to_string());
+        let (factor, less) = numbers.ok_or("the formula is not `i` or `i*FACTOR-LESS`")?;
+        let (factor, less) = (number(factor)?, number(less)?);
+        let layout = layout.parse().map_err(sentence)?;
+        draw::print_tensor(&layout, |i| i * factor - less)
+            .map(Some)
+            .map_err(sentence)
+    })
+}
+
+/// Compares every byte.
+fn judge(case: &Case, answer: impl Fn(&str) -> Answer) -> Verdict {
+    let words = match case.text(0) {
+        Ok(words) => words,
+        Err(error) => return Verdict::Failed(error),
+    };
+    let ours = match answer(&words) {
+        Ok(Some(ours)) => ours,
+        Ok(None) => return Verdict::NotYet("print of atoms, tiled operations and pointers".into()),
+        Err(error) => return Verdict::Failed(error),
+    };
+    let theirs = case.result.as_str().unwrap_or_default();
+    if ours == theirs {
+        return Verdict::Equal;
+    }
+    let lines = ours.lines().zip(theirs.lines());
+    let differs = lines.enumerate().find(|(_, (ours, theirs))| ours != theirs);
+    Verdict::Failed(match differs {
+        Some((at, (ours, theirs))) => {
+            format!(
+                "line {} is `{}`, CuTe's `{}`",
+                at + 1,
+                shortened(ours),
+                shortened(theirs)
+            )
+        }
+        None => format!("{} bytes, CuTe's {}", ours.len(), theirs.len()),
+    })
+}
+
+/// The layout of `Layout X`, static unless the words say otherwise; `None` for other objects.
+fn layout(words: &str) -> Result<Option<Layout>, String> {
+    let Some(text) = words.strip_prefix("Layout ") else {
+        return Ok(None);
+    };
+    let (text, is_static) = match text.split_once(' ') {
+        Some(("dynamic" | "mixed", text)) => (text, false),
+        _ => (text, true),
+    };
+    let layout: Layout = text.parse().map_err(sentence)?;
+    Ok(Some(if is_static {
+        layout.to_static()
+    } else {
+        layout
+    }))
+}
+
+/// The table of a composed layout, all of it static.
+fn composed(words: &str) -> Result<Table, String> {
+    let layout: ComposedLayout = words.parse().map_err(sentence)?;
+    let inner = layout.inner().to_static();
+    let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner);
+    Table::of_composed(&layout).map_err(sentence)
+}
+
+/// The rest of the line of `output` that begins so, without the end of a comment.
+fn line<'a>(output: &'a str, prefix: &str) -> Result<&'a str, String> {
+    let rest = output.lines().find_map(|line| line.strip_prefix(prefix));
+    let rest = rest.ok_or_else(|| format!("CuTe's output has no line `{prefix}`"))?;
+    Ok(rest.trim_end_matches("-->").trim_end())
+}
+
+/// The layout that such a line names after the coordinate where it begins, and the whole of the name.
+fn named<'a>(output: &'a str, prefix: &str) -> Result<(&'a str, &'a str), String> {
+    let heading = line(output, prefix)?;
+    let layout = heading.strip_prefix("ArithTuple(_0,_0) o ");
+    Ok((
+        layout.ok_or_else(|| format!("`{heading}` is not a layout of coordinates"))?,
+        heading,
+    ))
+}
+
+/// The maps of C, A and B to their tiles.
+fn mma_maps(maps: [(&str, &str); 3]) -> Result<[ThreadValues; 3], String> {
+    let [c, a, b] = maps;
+    let ((m, n), (_, k)) = (reach(c.0)?, reach(a.0)?);
+    Ok([
+        map(c.0, c.1, m, n)?,
+        map(a.0, a.1, m, k)?,
+        map(b.0, b.1, n, k)?,
+    ])
+}
+
+fn map(layout: &str, heading: &str, rows: i64, cols: i64) -> Result<ThreadValues, String> {
+    let layout = layout.parse().map_err(sentence)?;
+    let map = ThreadValues::of(&layout, rows, cols).map_err(sentence)?;
+    Ok(map.titled(heading))
+}
+
+/// One past the largest row and column that a layout of coordinates reaches.
+fn reach(layout: &str) -> Result<(i64, i64), String> {
+    let layout: Layout = layout.parse().map_err(sentence)?;
+    let mut reach = [1, 1];
+    for leaf in layout.leaves() {
+        if let colex_layout::Stride::Basis(basis) = leaf.stride {
+            let axis = basis.path().next().and_then(|axis| reach.get_mut(axis));
+            let axis = axis.ok_or_else(|| format!("{basis} is not a row or a column"))?;
+            *axis += (leaf.extent.value() - 1) * basis.value.value();
+        }
+    }
+    Ok((reach[0], reach[1]))
+}
+
+fn sentence(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn case(op: &str, words: &str, result: &str) -> Case {
+        Case {
+            op: op.into(),
+            args: vec![json!(words)],
+            result: json!(result),
+            post: None,
+            place: "a:1".into(),
+        }
+    }
+
+    #[test]
+    fn every_byte_counts() {
+        let case = |result| case("print_tensor_body", "int 2:1 values i*10-1", result);
+        assert_eq!(print_tensor_body(&case("   -1\n    9\n")), Verdict::Equal);
+        let failed = |sentence: &str| Verdict::Failed(sentence.into());
+        assert_eq!(
+            print_tensor_body(&case("   -1\n   9\n")),
+            failed("line 2 is `    9`, CuTe's `   9`")
+        );
+        assert_eq!(
+            print_tensor_body(&case("   -1\n    9")),
+            failed("12 bytes, CuTe's 11")
+        );
+    }
+
+    #[test]
+    fn words_name_layouts() {
+        let text = |words| layout(words).map(|it| it.map(|layout| layout.to_string()));
+        assert_eq!(
+            text("Layout (4,1):(1,0)"),
+            Ok(Some("(_4,_1):(_1,_0)".into()))
+        );
+        assert_eq!(text("Layout dynamic 4:1"), Ok(Some("4:1".into())));
+        assert_eq!(
+            text("Layout mixed (4,_8):(_1,4)"),
+            Ok(Some("(4,_8):(_1,4)".into()))
+        );
+        assert_eq!(text("MMA_Atom X"), Ok(None));
+    }
+
+    #[test]
+    fn a_tile_reaches_as_far_as_its_coordinates() {
+        assert_eq!(
+            reach("((_4,_8),(_2,_2)):((_2@1,_1@0),(_1@1,_8@0))"),
+            Ok((16, 8))
+        );
+    }
+}
