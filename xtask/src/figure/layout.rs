@@ -1,68 +1,35 @@
 //! `figure layout`: the offsets of a layout, rows along its first mode; several layouts stand side by side.
 //!
-//! Keys: `color`, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`, and `label`, one of
-//! `offset`, `index`, `coord`, `nothing` and `bank BITS`, where BITS is the width of an element.
+//! Keys:
+//! - `color`: what the colours say, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`,
+//!   where BITS is the width of an element;
+//! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
+//! - `highlight`: coordinates, separated by `;`, with `_` for whole modes.
 
-use colex_layout::Layout;
-use colex_layout::draw::{ColorBy, LabelBy, Picture, Table};
+use colex_layout::draw::{Grid, LabelBy, Picture, Table};
 
+use super::options::{color, highlight, label, table};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<String, Error> {
-    let color = color(body.value("color").unwrap_or("cycle"))?;
-    let label = label(body.value("label").unwrap_or("offset"))?;
-    let tables: Vec<Table> = body
-        .subjects()?
+    let (color, label) = (color(body)?, label(body, LabelBy::Offset)?);
+    let texts = body.subjects()?;
+    let tables: Vec<Table> = texts
         .iter()
         .map(|text| table(text))
         .collect::<Result<_, _>>()?;
-    let picture = match tables.as_slice() {
-        [table] => table.picture(color, label),
-        tables => Picture::beside(tables.iter().map(|table| table.grid(color, label)))
-            .legend(tables[0].legend(color)),
-    };
-    Ok(picture.svg())
-}
-
-fn table(text: &str) -> Result<Table, Error> {
-    let layout: Layout = text
-        .parse()
-        .map_err(|error| Error::new(format!("`{text}` is not a layout: {error}")))?;
-    Table::of(&layout).map_err(|error| Error::new(error.to_string()))
-}
-
-fn color(name: &str) -> Result<ColorBy, Error> {
-    Ok(match name {
-        "cycle" => ColorBy::Cycle,
-        "offset" => ColorBy::Offset,
-        "index" => ColorBy::Index,
-        "nothing" => ColorBy::Nothing,
-        _ => ColorBy::Bank(bank_bits(name).ok_or_else(|| {
-            Error::new(format!(
-                "there is no color `{name}`; there are: cycle, offset, index, nothing, bank BITS"
-            ))
-        })?),
-    })
-}
-
-fn label(name: &str) -> Result<LabelBy, Error> {
-    Ok(match name {
-        "offset" => LabelBy::Offset,
-        "index" => LabelBy::Index,
-        "coord" => LabelBy::Coord,
-        "nothing" => LabelBy::Nothing,
-        _ => LabelBy::Bank(bank_bits(name).ok_or_else(|| {
-            Error::new(format!(
-                "there is no label `{name}`; there are: offset, index, coord, nothing, bank BITS"
-            ))
-        })?),
-    })
-}
-
-/// The bits of `bank BITS`.
-fn bank_bits(name: &str) -> Option<i64> {
-    let bits = name.strip_prefix("bank ")?.parse().ok()?;
-    (bits > 0).then_some(bits)
+    if let ([table], None) = (tables.as_slice(), body.value("highlight")) {
+        return Ok(table.picture(color, label).svg());
+    }
+    let mut grids: Vec<Grid> = Vec::new();
+    for (table, text) in tables.iter().zip(texts) {
+        let grid = table.grid(color, label);
+        grids.push(match highlight(body, text)? {
+            Some(cells) => grid.focus(|row, col| cells.contains(&(row + table.rows() * col))),
+            None => grid,
+        });
+    }
+    Ok(Picture::beside(grids).legend(tables[0].legend(color)).svg())
 }
 
 #[cfg(test)]
@@ -93,6 +60,19 @@ mod tests {
     }
 
     #[test]
+    fn coordinates_are_highlighted() {
+        let bold = |body: &str| {
+            let html = draw("layout", body).expect("the body is well formed");
+            html.matches("font-weight=\"bold\"").count()
+        };
+        assert_eq!(bold("(4,6):(6,1)\nhighlight = (1,_)"), 6);
+        assert_eq!(bold("(4,6):(6,1)\nhighlight = (1,2)"), 1);
+        assert_eq!(bold("((2,2),6):((1,2),4)\nhighlight = ((_,1),3); (0,0)"), 3);
+        assert_eq!(bold("Sw<2,0,2> o 0 o (4,4):(4,1)\nhighlight = (_,3)"), 4);
+        assert_eq!(bold("8:2\nhighlight = 5"), 1);
+    }
+
+    #[test]
     fn mistakes_are_sentences() {
         let error = |body: &str| {
             draw("layout", body)
@@ -100,6 +80,7 @@ mod tests {
                 .to_string()
         };
         assert!(error("(2,3").starts_with("`(2,3` is not a layout: "));
+        assert!(error("Sw<3,3> o 0 o 4:1").starts_with("`Sw<3,3> o 0 o 4:1` is not a composed"));
         assert_eq!(
             error("4:1\nlabels = x"),
             "this kind of figure has no key `labels`"
@@ -115,6 +96,10 @@ mod tests {
         assert_eq!(
             error("caption = x"),
             "the figure has no subject: write it on a line of its own"
+        );
+        assert_eq!(
+            error("(4,6):(6,1)\nhighlight = (1,2"),
+            "`(1,2` is not a coordinate: expected ',' or ')' at byte 4 of \"(1,2\""
         );
     }
 }

@@ -15,8 +15,12 @@
 //! element, and add its line to [`KINDS`]. A drawing of `colex-layout` carries its own colours, for light and for dark;
 //! one of another kind takes them from `book/theme/colex.css`.
 
+mod banks;
 mod body;
 mod layout;
+mod options;
+mod tiling;
+mod tv;
 
 use std::fmt;
 
@@ -26,7 +30,12 @@ pub(crate) use body::Body;
 type Draw = fn(&Body) -> Result<String, Error>;
 
 /// Every kind of figure.
-const KINDS: &[(&str, Draw)] = &[("layout", layout::draw)];
+const KINDS: &[(&str, Draw)] = &[
+    ("layout", layout::draw),
+    ("tv", tv::draw),
+    ("tiling", tiling::draw),
+    ("banks", banks::draw),
+];
 
 /// Why a figure cannot be drawn, as a sentence.
 #[derive(Debug, PartialEq)]
@@ -83,7 +92,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout"
+            "there is no figure of kind `picture`; there are: layout, tv, tiling, banks"
         );
     }
 

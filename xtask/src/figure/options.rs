@@ -1,0 +1,115 @@
+//! What the kinds of figures share: subjects, colours, labels, and the cells in focus.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use colex_layout::draw::{ColorBy, LabelBy, Table};
+use colex_layout::{ComposedLayout, Coord, Layout};
+
+use super::{Body, Error};
+
+/// A text as a value, or why it is not one.
+pub(super) fn parsed<T: FromStr<Err: Display>>(text: &str, what: &str) -> Result<T, Error> {
+    text.parse()
+        .map_err(|error| Error::new(format!("`{text}` is not {what}: {error}")))
+}
+
+/// The value of `key`, which this kind of figure needs.
+pub(super) fn needed<'a>(body: &'a Body, key: &str) -> Result<&'a str, Error> {
+    body.value(key)
+        .ok_or_else(|| Error::new(format!("the figure needs `{key} = ..`")))
+}
+
+/// The library's error as a figure's.
+pub(super) fn sentence(error: impl Display) -> Error {
+    Error::new(error.to_string())
+}
+
+/// A layout, or a composed one such as `Sw<3,3,3> o 0 o (8,64):(64,1)`.
+pub(super) fn table(text: &str) -> Result<Table, Error> {
+    match is_composed(text) {
+        true => Table::of_composed(&parsed(text, "a composed layout")?),
+        false => Table::of(&parsed(text, "a layout")?),
+    }
+    .map_err(sentence)
+}
+
+/// The layout, or the inner layout of a composed one.
+pub(super) fn inner(text: &str) -> Result<Layout, Error> {
+    if is_composed(text) {
+        let layout: ComposedLayout = parsed(text, "a composed layout")?;
+        return Ok(layout.inner().clone());
+    }
+    parsed(text, "a layout")
+}
+
+pub(super) fn is_composed(text: &str) -> bool {
+    text.contains(" o ")
+}
+
+/// The key `color`.
+pub(super) fn color(body: &Body) -> Result<ColorBy, Error> {
+    let name = body.value("color").unwrap_or("cycle");
+    Ok(match name {
+        "cycle" => ColorBy::Cycle,
+        "offset" => ColorBy::Offset,
+        "index" => ColorBy::Index,
+        "nothing" => ColorBy::Nothing,
+        _ => ColorBy::Bank(bank_bits(name).ok_or_else(|| {
+            let known = "cycle, offset, index, nothing, bank BITS";
+            Error::new(format!("there is no color `{name}`; there are: {known}"))
+        })?),
+    })
+}
+
+/// The key `label`.
+pub(super) fn label(body: &Body, otherwise: LabelBy) -> Result<LabelBy, Error> {
+    let Some(name) = body.value("label") else {
+        return Ok(otherwise);
+    };
+    Ok(match name {
+        "offset" => LabelBy::Offset,
+        "index" => LabelBy::Index,
+        "coord" => LabelBy::Coord,
+        "nothing" => LabelBy::Nothing,
+        _ => LabelBy::Bank(bank_bits(name).ok_or_else(|| {
+            let known = "offset, index, coord, nothing, bank BITS";
+            Error::new(format!("there is no label `{name}`; there are: {known}"))
+        })?),
+    })
+}
+
+/// The bits of `bank BITS`.
+fn bank_bits(name: &str) -> Option<i64> {
+    let bits = name.strip_prefix("bank ")?.parse().ok()?;
+    (bits > 0).then_some(bits)
+}
+
+/// The key `highlight`: coordinates of the layout `text`, with `_` for whole modes, separated by `;`. The indices of
+/// the cells that it names, if it is given.
+pub(super) fn highlight(body: &Body, text: &str) -> Result<Option<BTreeSet<i64>>, Error> {
+    let Some(coords) = body.value("highlight") else {
+        return Ok(None);
+    };
+    let places = Layout::column_major(inner(text)?.shape()).map_err(sentence)?;
+    let mut cells = BTreeSet::new();
+    for coord in coords.split(';') {
+        let coord: Coord = parsed(coord.trim(), "a coordinate")?;
+        let (part, start) = places.slice_and_offset(&coord).map_err(sentence)?;
+        cells.extend(part.table().map_err(sentence)?.iter().map(|at| start + at));
+    }
+    Ok(Some(cells))
+}
+
+/// Two numbers in parentheses.
+pub(super) fn pair(text: &str) -> Result<(i64, i64), Error> {
+    let inside = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let numbers = inside.and_then(|inside| inside.split_once(','));
+    let number = |text: &str| text.trim().parse().ok();
+    numbers
+        .and_then(|(a, b)| Some((number(a)?, number(b)?)))
+        .ok_or_else(|| Error::new(format!("`{text}` is not a pair of numbers, as in (4,2)")))
+}

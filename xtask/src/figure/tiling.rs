@@ -1,0 +1,66 @@
+//! `figure tiling`: a layout cut into tiles, one colour a tile.
+//!
+//! The subject is a layout. Keys:
+//! - `tiler`: what cuts it; needed;
+//! - `tile`: the one to show before the others, counted down and right, such as `(1,2)`;
+//! - `label`, as in `figure layout`.
+
+use colex_layout::draw::{LabelBy, Tiling};
+
+use super::options::{label, needed, pair, parsed, sentence};
+use super::{Body, Error};
+
+pub(super) fn draw(body: &Body) -> Result<String, Error> {
+    let [text] = body.subjects()? else {
+        return Err(Error::new(
+            "a tiling has one subject: the layout that is cut",
+        ));
+    };
+    let tiler = parsed(needed(body, "tiler")?, "a tiler")?;
+    let tiling = Tiling::of(&parsed(text, "a layout")?, &tiler).map_err(sentence)?;
+    let label = label(body, LabelBy::Offset)?;
+    let picture = match body.value("tile") {
+        None => tiling.picture(label),
+        Some(tile) => tiling.picture_of(existing(&tiling, tile)?, label),
+    };
+    Ok(picture.svg())
+}
+
+fn existing(tiling: &Tiling, text: &str) -> Result<(i64, i64), Error> {
+    let tile = pair(text)?;
+    if tiling.has(tile) {
+        return Ok(tile);
+    }
+    Err(Error::new(format!("there is no tile {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figure::draw;
+
+    #[test]
+    fn a_tile_is_shown_before_the_others() {
+        let body = "(8,8):(8,1)\ntiler = (4,2)\ntile = (1,2)";
+        let html = draw("tiling", body).expect("the body is well formed");
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 8);
+        assert!(html.contains("(8,8):(8,1) / (4,2)"));
+    }
+
+    #[test]
+    fn mistakes_are_sentences() {
+        let error = |body: &str| {
+            draw("tiling", body)
+                .expect_err("the figure is wrong")
+                .to_string()
+        };
+        assert_eq!(error("8:1"), "the figure needs `tiler = ..`");
+        assert_eq!(
+            error("8:1\n4:1\ntiler = 2"),
+            "a tiling has one subject: the layout that is cut"
+        );
+        assert_eq!(
+            error("(8,8):(8,1)\ntiler = (4,2)\ntile = (2,0)"),
+            "there is no tile (2,0)"
+        );
+    }
+}

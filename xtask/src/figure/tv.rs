@@ -1,0 +1,80 @@
+//! `figure tv`: which thread holds what of a tile; several maps of one tile stand side by side.
+//!
+//! The subjects are thread-value layouts. Keys:
+//! - `tile`: rows and columns, such as `(16,8)`; needed;
+//! - `thread`: the one to show before the others.
+
+use colex_layout::draw::{Picture, ThreadValues};
+
+use super::options::{needed, pair, parsed, sentence};
+use super::{Body, Error};
+
+pub(super) fn draw(body: &Body) -> Result<String, Error> {
+    let (rows, cols) = pair(needed(body, "tile")?)?;
+    let thread = body.value("thread");
+    let thread: Option<i64> = thread.map(|text| parsed(text, "a thread")).transpose()?;
+    let mut maps = Vec::new();
+    for text in body.subjects()? {
+        let map = ThreadValues::of(&parsed(text, "a layout")?, rows, cols).map_err(sentence)?;
+        if let Some(thread) = thread.filter(|thread| !(0..map.threads()).contains(thread)) {
+            let threads = map.threads();
+            return Err(Error::new(format!(
+                "there is no thread {thread} of {threads}"
+            )));
+        }
+        maps.push(map);
+    }
+    let picture = match (maps.as_slice(), thread) {
+        ([map], Some(thread)) => map.picture_of(thread),
+        ([map], None) => map.picture(),
+        (maps, Some(thread)) => Picture::beside(maps.iter().map(|map| map.grid_of(thread))),
+        (maps, None) => Picture::beside(maps.iter().map(ThreadValues::grid)),
+    };
+    Ok(picture.svg())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figure::draw;
+
+    const VOLTA: &str = "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))\ntile = (8,8)";
+
+    #[test]
+    fn a_map_shows_every_thread_or_one() {
+        let all = draw("tv", VOLTA).expect("the body is well formed");
+        assert_eq!(all.matches(">T7</text>").count(), 8);
+        let one = draw("tv", &format!("{VOLTA}\nthread = 7")).expect("the body is well formed");
+        // The thread and the value of each of its eight cells.
+        assert_eq!(one.matches("font-weight=\"bold\"").count(), 16);
+    }
+
+    #[test]
+    fn maps_of_one_tile_stand_side_by_side() {
+        let body = "(4,2):(1,4)\n(4,2):(2,1)\ntile = (4,2)";
+        let html = draw("tv", body).expect("the body is well formed");
+        assert_eq!(html.matches("<svg ").count(), 1);
+        assert_eq!(html.matches(">T3</text>").count(), 4);
+    }
+
+    #[test]
+    fn mistakes_are_sentences() {
+        let error = |body: &str| {
+            draw("tv", body)
+                .expect_err("the figure is wrong")
+                .to_string()
+        };
+        assert_eq!(error("(4,2):(1,4)"), "the figure needs `tile = ..`");
+        assert_eq!(
+            error("(4,2):(1,4)\ntile = 8"),
+            "`8` is not a pair of numbers, as in (4,2)"
+        );
+        assert_eq!(
+            error("(4,2):(1,4)\ntile = (4,2)\nthread = 4"),
+            "there is no thread 4 of 4"
+        );
+        assert_eq!(
+            error("(4,2):(1,4)\ntile = (2,2)"),
+            "draw of (4,2):(1,4): thread 0, value 1 falls on element 4, outside the tile of 2 by 2"
+        );
+    }
+}
