@@ -4,18 +4,17 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
-use crate::int::mul;
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
 
 /// One leaf mode, by decreasing absolute stride.
 struct Step {
     leaf: usize,
-    stride: i64,
-    extent: i64,
+    stride: i128,
+    extent: i128,
     /// The least and the greatest sum of this and all smaller modes.
-    low: i64,
-    high: i64,
+    low: i128,
+    high: i128,
 }
 
 impl Layout {
@@ -43,7 +42,7 @@ impl Layout {
         let steps = self.steps()?;
         let mut digits: SmallVec<[Int; 12]> =
             SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
-        if !find(&steps, offset, &mut digits) {
+        if !find(&steps, offset.into(), &mut digits) {
             return Err(Error::Operand {
                 operation: "coord_of",
                 operand: self.text(),
@@ -82,8 +81,8 @@ impl Layout {
             if stride != 0 && mode.size() > 1 {
                 steps.push(Step {
                     leaf,
-                    stride,
-                    extent: mode.size(),
+                    stride: stride.into(),
+                    extent: mode.size().into(),
                     low: 0,
                     high: 0,
                 });
@@ -92,9 +91,10 @@ impl Layout {
         steps.sort_by_key(|s| core::cmp::Reverse(s.stride.unsigned_abs()));
         let (mut low, mut high) = (0, 0);
         for step in steps.iter_mut().rev() {
-            let reach = mul(step.extent - 1, step.stride)?;
-            low = crate::int::add(low, reach.min(0))?;
-            high = crate::int::add(high, reach.max(0))?;
+            // Extents multiply to less than 2^63, so these sums stay below 2^126.
+            let reach = (step.extent - 1) * step.stride;
+            low += reach.min(0);
+            high += reach.max(0);
             (step.low, step.high) = (low, high);
         }
         Ok(steps)
@@ -102,7 +102,7 @@ impl Layout {
 }
 
 /// Finds digits of `steps` that sum to `target`; a mode tries only digits that the smaller modes can complete.
-fn find(steps: &[Step], target: i64, digits: &mut [Int]) -> bool {
+fn find(steps: &[Step], target: i128, digits: &mut [Int]) -> bool {
     let Some((step, smaller)) = steps.split_first() else {
         return target == 0;
     };
@@ -123,13 +123,13 @@ fn find(steps: &[Step], target: i64, digits: &mut [Int]) -> bool {
         )
     };
     (from.max(0)..=to.min(step.extent - 1)).any(|digit| {
-        digits[step.leaf] = Int::Dynamic(digit);
+        digits[step.leaf] = Int::Dynamic(digit as i64);
         find(smaller, target - digit * step.stride, digits)
     })
 }
 
-fn div_up(a: i64, b: i64) -> i64 {
-    a.div_euclid(b) + i64::from(a.rem_euclid(b) != 0)
+fn div_up(a: i128, b: i128) -> i128 {
+    a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
 }
 
 impl Tuple<Int> {
