@@ -3,6 +3,7 @@
 //! Each law prints `law NAME: N cases` and fails when fewer cases than expected reached its assertion.
 
 mod banks;
+mod chain;
 mod coalesce;
 mod complement;
 mod composition;
