@@ -66,6 +66,23 @@ impl CopyAtom {
     }
 }
 
+impl CopyAtom {
+    /// A module with [`plain_kernel`](Self::plain_kernel) alone, for the first architecture that has the instruction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotExecutable`].
+    pub fn plain_module(&self, entry: &str) -> Result<String, Error> {
+        let op = self.op()?;
+        let version = op.version.max(op.since.ptx_version());
+        Ok(head(op.since, version) + &self.plain_kernel(entry, false)?)
+    }
+}
+
+fn head(arch: Arch, version: PtxVersion) -> String {
+    format!(".version {version}\n.target {arch}\n.address_size 64\n")
+}
+
 /// Declares the registers of an operand and names them.
 fn declare(text: &mut String, argument: Argument, kind: OperandKind) -> Vec<String> {
     let name = format!("%{argument:?}").to_lowercase();
@@ -128,7 +145,7 @@ pub fn copy_modules() -> Vec<CopyModule> {
 }
 
 fn module(arch: Arch, version: PtxVersion, atoms: Vec<CopyAtom>) -> CopyModule {
-    let mut text = format!(".version {version}\n.target {arch}\n.address_size 64\n");
+    let mut text = head(arch, version);
     for (i, atom) in atoms.iter().enumerate() {
         text += &atom
             .plain_kernel(&format!("copy_{i}"), false)

@@ -1,4 +1,4 @@
-//! Every executable instruction of the MMA table, assembled for the first architecture that has it, and refused by the
+//! Every executable instruction of the MMA and the copy table, assembled for the first architecture that has it, and refused by the
 //! assembler one architecture and one version of PTX earlier.
 
 use std::collections::HashSet;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use colex_atom::{Arch, KernelBatch, MmaAtom, PtxVersion, kernel_batches, mma_atoms};
 
 use super::Run;
+use super::assemble_copies;
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::ptxas::Ptxas;
@@ -19,7 +20,7 @@ const BATCH: usize = 64;
 /// The versions of PTX that added a target or an instruction of the table, or came just before one that did.
 #[rustfmt::skip] // A list to read, not a column.
 const VERSIONS: &[(u8, u8)] = &[
-    (4, 0), (4, 3), (5, 0), (6, 0), (6, 2), (6, 3), (6, 4), (6, 5), (7, 0), (7, 1), (7, 7), (7, 8), (8, 0), (8, 1),
+    (4, 0), (4, 3), (5, 0), (6, 0), (6, 2), (6, 3), (6, 4), (6, 5), (7, 0), (7, 1), (7, 3), (7, 7), (7, 8), (8, 0), (8, 1),
     (8, 2), (8, 3), (8, 4), (8, 6), (8, 7),
 ];
 
@@ -33,11 +34,15 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let complaints = assemble_all(&ptxas, &batches, &folder, progress)?;
     let kernels: usize = batches.iter().map(|batch| batch.atoms.len()).sum();
     let (rows, early) = refused_earlier(&ptxas, &folder, progress)?;
+    let copies = assemble_copies::check(&ptxas, &folder.join("0"), progress)?;
     let covered = format!(
-        "{kernels} instructions assembled, {rows} refused before their time (ptxas {})",
+        "{} instructions assembled, {} refused before their time (ptxas {})",
+        kernels + copies.assembled,
+        rows + copies.refused,
         ptxas.release
     );
-    let complaints: Vec<String> = complaints.into_iter().chain(early).collect();
+    let mut complaints: Vec<String> = complaints.into_iter().chain(early).collect();
+    complaints.extend(copies.complaints);
     Ok(match complaints.is_empty() {
         true => Outcome::ok(covered),
         false => Outcome::failed(covered, complaints.join("\n")),
@@ -109,13 +114,13 @@ fn refused_earlier(
 }
 
 /// The architecture before, with the newest PTX.
-fn before_arch(arch: Arch) -> Option<(Arch, PtxVersion)> {
+pub(super) fn before_arch(arch: Arch) -> Option<(Arch, PtxVersion)> {
     let at = Arch::ALL.iter().position(|&known| known == arch)?;
     Some((*Arch::ALL.get(at.checked_sub(1)?)?, PtxVersion(8, 7)))
 }
 
 /// The version before, if the architecture was there by then.
-fn before_version(arch: Arch, version: PtxVersion) -> Option<(Arch, PtxVersion)> {
+pub(super) fn before_version(arch: Arch, version: PtxVersion) -> Option<(Arch, PtxVersion)> {
     let earlier = VERSIONS
         .iter()
         .map(|&(major, minor)| PtxVersion(major, minor))
@@ -125,7 +130,7 @@ fn before_version(arch: Arch, version: PtxVersion) -> Option<(Arch, PtxVersion)>
 }
 
 /// The module with another head.
-fn rewritten(text: &str, arch: Arch, version: PtxVersion) -> String {
+pub(super) fn rewritten(text: &str, arch: Arch, version: PtxVersion) -> String {
     let body = text.splitn(3, '\n').nth(2).unwrap_or_default();
     format!(".version {version}\n.target {arch}\n{body}")
 }

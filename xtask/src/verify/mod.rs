@@ -1,6 +1,7 @@
 //! `cargo xtask verify`: every check, one line each, and a last line that counts them.
 
 mod assemble;
+mod assemble_copies;
 mod cargo;
 mod counts;
 mod outcome;

@@ -1,5 +1,6 @@
 //! Tensor maps: what `cp.async.bulk.tensor` needs to know, derived from layouts.
 
+mod derive;
 mod error;
 mod map;
 mod moves;

@@ -1,0 +1,205 @@
+//! The steps from two layouts to the dimensions of a tensor map.
+
+use colex_layout::{Basis, Layout, Stride};
+
+use super::error::TmaError;
+use super::plan::TmaTile;
+
+/// A dimension of the tensor map: one mode of the tensor, or several joined.
+#[derive(Clone, Debug)]
+pub(super) struct Dimension {
+    /// What the box takes of each mode.
+    pub(super) modes: Vec<Piece>,
+    /// The stride of the dimension in elements.
+    pub(super) stride: i64,
+}
+
+/// A part of the box along one mode of the tensor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) extent: i64,
+    /// The mode of the tensor, as the basis vector that names it.
+    pub(super) mode: Basis,
+    /// Its stride in the tensor, in elements.
+    pub(super) stride: i64,
+}
+
+impl Dimension {
+    pub(super) fn extent(&self) -> i64 {
+        self.modes.iter().map(|piece| piece.extent).product()
+    }
+
+    /// Whether the box takes all of each mode.
+    pub(super) fn is_whole(&self, global: &Layout) -> Result<bool, TmaError> {
+        for piece in &self.modes {
+            if piece.extent != extent_at(global, &piece.mode)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// `shared-memory offset -> tensor coordinate`: the inverse of the shared-memory layout, then the tile.
+pub(super) fn order(request: &TmaTile<'_>, shared: &Layout) -> Result<Layout, TmaError> {
+    let tile = Layout::identity(request.global.shape())?.composition_tiler(request.tile)?;
+    if tile.size() != shared.size() {
+        return Err(TmaError::Size {
+            tile: tile.size(),
+            shared: shared.size(),
+        });
+    }
+    let inverse = shared.right_inverse()?;
+    if inverse.size() != shared.size() {
+        return Err(TmaError::Gaps {
+            shared: shared.to_string(),
+        });
+    }
+    Ok(tile.composition(&inverse)?.coalesce())
+}
+
+/// The modes of the order that step by one: what a box can be made of.
+pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, TmaError> {
+    let mut pieces = Vec::new();
+    for leaf in order.leaves() {
+        match leaf.stride {
+            Stride::Basis(mode) if mode.value.value() == 1 => {
+                let stride = stride_at(global, &mode)?;
+                pieces.push(Piece {
+                    extent: leaf.extent.value(),
+                    mode,
+                    stride,
+                });
+            }
+            _ => break,
+        }
+    }
+    match pieces.is_empty() {
+        true => Err(TmaError::NoVector {
+            order: format!("{order:#}"),
+        }),
+        false => Ok(pieces),
+    }
+}
+
+/// Pieces that follow each other in the tensor become one dimension, up to the 256 elements that a box can have.
+///
+/// CuTe joins them by their strides alone; here the inner one must also be the whole of its mode, so that no padding
+/// between the modes is taken for elements.
+pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dimension>, TmaError> {
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    for piece in pieces {
+        if let Some(last) = dimensions.last_mut()
+            && last.extent() * last.modes[0].stride == piece.stride
+            && last.extent() * piece.extent <= 256
+            && last.is_whole(global)?
+        {
+            last.modes.push(*piece);
+        } else {
+            dimensions.push(Dimension {
+                modes: vec![*piece],
+                stride: 0,
+            });
+        }
+    }
+    Ok(dimensions)
+}
+
+/// The modes of the tensor that the box does not extend along.
+pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>, TmaError> {
+    let mut rest = Vec::new();
+    let identity = Layout::identity(global.shape())?;
+    for (leaf, coordinate) in global.leaves().iter().zip(identity.leaves()) {
+        let (Stride::Basis(mode), Stride::Int(stride)) = (coordinate.stride, leaf.stride) else {
+            continue;
+        };
+        let is_there = pieces.iter().any(|piece| piece.mode.is_parallel(&mode));
+        if !is_there && leaf.extent.value() != 1 && stride.value() != 0 {
+            let piece = Piece {
+                extent: 1,
+                mode,
+                stride: stride.value(),
+            };
+            rest.push(Dimension {
+                modes: vec![piece],
+                stride: 0,
+            });
+        }
+    }
+    Ok(rest)
+}
+
+/// The pieces of a dimension that are longer than one step must follow each other at its stride.
+pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), TmaError> {
+    let mut next = dimension.stride;
+    for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
+        if piece.stride != next {
+            let modes: Vec<String> = dimension
+                .modes
+                .iter()
+                .map(|p| format!("{}:{}", p.extent, p.stride))
+                .collect();
+            return Err(TmaError::Joined {
+                dimension: index,
+                modes: modes.join(", "),
+            });
+        }
+        next = piece.stride * piece.extent;
+    }
+    Ok(())
+}
+
+/// One block's slice of the box: cut from the last dimension inwards.
+pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), TmaError> {
+    let whole = extents.to_vec();
+    let refused = || TmaError::Multicast {
+        blocks,
+        extents: whole.clone(),
+    };
+    let mut rest = blocks;
+    for extent in extents.iter_mut().rev() {
+        if rest > 1 && *extent % rest != 0 && rest % *extent != 0 || rest < 1 {
+            return Err(refused());
+        }
+        let next = (rest + *extent - 1) / *extent;
+        *extent = (*extent + rest - 1) / rest;
+        rest = next;
+    }
+    if rest == 1 { Ok(()) } else { Err(refused()) }
+}
+
+/// How many steps of the dimension one step of the mode is.
+pub(super) fn scale(piece: &Piece, dimension: &Dimension) -> i64 {
+    if dimension.stride == 0 {
+        1
+    } else {
+        piece.stride / dimension.stride
+    }
+}
+
+/// The extent of the mode that a basis vector names.
+pub(super) fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+    let path: Vec<usize> = mode.path().collect();
+    Ok(global.get(&path)?.size())
+}
+
+/// The stride of the mode that a basis vector names.
+fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+    let path: Vec<usize> = mode.path().collect();
+    let mode = global.get(&path)?;
+    match mode.leaves() {
+        [leaf] => match leaf.stride {
+            Stride::Int(stride) => Ok(stride.value()),
+            _ => Err(TmaError::Element {
+                text: format!("a layout without integer strides, {global}"),
+            }),
+        },
+        _ => Err(TmaError::NoVector {
+            order: format!("{mode:#}"),
+        }),
+    }
+}
+
+pub(super) fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
+}
