@@ -76,6 +76,8 @@ pub(super) const LINE: Tone = Tone("#8a93a0", "#5d6675");
 pub(super) const EDGE: Tone = Tone("#20242b", "#d5dae1");
 /// The line around what is in focus.
 pub(super) const FOCUS: Tone = Tone("#c2185b", "#ff8fc1");
+/// The line of a walk: between lines and labels in strength, so that labels stay legible on it.
+pub(super) const PATH: Tone = Tone("#8f5a7a", "#b98aa6");
 /// The background, and cells without a colour.
 pub(super) const BLANK: Tone = Tone("#ffffff", "#14171f");
 /// Cells that hold nothing.
