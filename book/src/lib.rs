@@ -23,6 +23,7 @@ chapters! {
     layout_inverses = "layout/inverses.md";
     layout_divide = "layout/divide.md";
     layout_product = "layout/product.md";
+    layout_drawing = "layout/drawing.md";
 }
 
 #[doc = include_str!("../../README.md")]
