@@ -135,6 +135,12 @@ impl ComposedLayout {
         }
     }
 
+    /// The same outer function and offset over another inner layout: what every forwarded operation does.
+    #[must_use]
+    pub fn with_inner_layout(&self, inner: Layout) -> Self {
+        self.over(inner)
+    }
+
     pub(crate) fn text(&self) -> Box<str> {
         format!("{self}").into()
     }

@@ -103,6 +103,27 @@ impl Layout {
         }
     }
 
+    /// Composition mode by mode with layouts, `None` keeping a mode: CuTe's `tensor.compose(a, _)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when there are more parts than modes; those of [`Layout::composition`].
+    #[doc(alias = "compose")]
+    pub fn composition_modes<const N: usize>(
+        &self,
+        parts: [Option<&Self>; N],
+    ) -> Result<Self, Error> {
+        let mut modes: SmallVec<[Self; 4]> = SmallVec::new();
+        for (i, part) in parts.into_iter().enumerate() {
+            let mode = self.get(&[i])?;
+            modes.push(match part {
+                Some(inner) => mode.composition(inner)?,
+                None => mode,
+            });
+        }
+        Self::concat(&modes)
+    }
+
     pub(crate) fn check_tiler_rank(
         &self,
         operation: &'static str,

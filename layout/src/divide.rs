@@ -85,6 +85,7 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn zipped_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+        self.check_no_all("zipped_divide", tiler)?;
         self.logical_divide(tiler)?.tile_unzip(tiler)
     }
 
@@ -176,11 +177,31 @@ impl Layout {
                 "tile_unzip",
                 self,
                 tiler,
-                "modes of rank 2 at the leaves of the tiler, without _",
+                "modes of rank 2 at the leaves of the tiler",
             )
         };
         let [tiles, rests] = unzip(self.view(), tiler, &mismatch)?;
         Ok(Self(Tuple::concat([&tiles, &rests])))
+    }
+
+    /// `_` leaves no second half to gather.
+    pub(crate) fn check_no_all(&self, operation: &'static str, tiler: &Tiler) -> Result<(), Error> {
+        fn has_all(tiler: &Tiler) -> bool {
+            match tiler {
+                Tiler::All => true,
+                Tiler::Modes(modes) => modes.iter().any(has_all),
+                Tiler::Int(_) | Tiler::Layout(_) => false,
+            }
+        }
+        match has_all(tiler) {
+            true => Err(rank_error(
+                operation,
+                self,
+                tiler,
+                "a tiler without _, which leaves no rest to gather",
+            )),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn unpack(&self, what: Unpack) -> Self {
@@ -222,9 +243,7 @@ fn unzip(
     let Tiler::Modes(tilers) = tiler else {
         let mut modes = layout.modes();
         return match (modes.next(), modes.next(), modes.next()) {
-            (Some(tile), Some(rest), None) if *tiler != Tiler::All => {
-                Ok([tile.to_tuple(), rest.to_tuple()])
-            }
+            (Some(tile), Some(rest), None) => Ok([tile.to_tuple(), rest.to_tuple()]),
             _ => Err(mismatch()),
         };
     };

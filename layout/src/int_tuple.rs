@@ -31,6 +31,12 @@ impl Tuple<Int> {
         self.map(|_| value)
     }
 
+    /// The tuple of the same nesting whose leaves `next` gives, from left to right.
+    #[must_use]
+    pub fn with_leaves_from(&self, mut next: impl FnMut() -> i64) -> Self {
+        self.map(|_| Int::Dynamic(next()))
+    }
+
     /// The product of all leaves; 1 for `()`.
     ///
     /// # Errors

@@ -76,6 +76,7 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn zipped_product(&self, tiler: &Tiler) -> Result<Self, Error> {
+        self.check_no_all("zipped_product", tiler)?;
         self.logical_product(tiler)?.tile_unzip(tiler)
     }
 

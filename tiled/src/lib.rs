@@ -1,1 +1,13 @@
 //! Tensors, TiledCopy and TiledMma: who touches what, executed and checked on the host.
+#![forbid(unsafe_code)]
+
+mod copy;
+mod copy_make;
+mod error;
+mod mma;
+mod partition;
+
+pub use copy::{Side, ThrCopy, TiledCopy};
+pub use error::Error;
+pub use mma::{Operand, ThrMma, TiledMma};
+pub use partition::{Partition, Partitionable};

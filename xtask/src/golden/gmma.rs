@@ -12,7 +12,11 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 
 /// `gmma_smem_atom [name, bits]`.
 fn block(case: &Case) -> Result<ComposedLayout, String> {
-    let (name, bits) = (case.text(0)?, case.int(1)?);
+    smem_atom(&case.text(0)?, case.int(1)?)
+}
+
+/// The block of a name such as `Layout_K_SW128_Atom`.
+pub(super) fn smem_atom(name: &str, bits: i64) -> Result<ComposedLayout, String> {
     let kind = name
         .strip_prefix("Layout_")
         .and_then(|rest| rest.strip_suffix("_Atom"));

@@ -2,16 +2,25 @@
 
 /// The room that will run `op`, if there is one.
 pub(super) fn room(op: &str) -> Option<&'static str> {
-    const TILED: &[&str] = &[
-        "tiled_copy",
-        "tiled_mma",
-        "mma_fragment",
-        "make_cotiled_copy",
+    const SWIZZLES: &[&str] = &["get_swizzle_portion", "get_nonswizzle_portion"];
+    const COORDINATES: &[&str] = &[
+        "_basis",
+        "_identity",
+        "identity_table",
+        "make_basis_like",
+        "make_identity_layout",
     ];
-    TILED
-        .iter()
-        .any(|word| op.contains(word))
-        .then_some("tiled")
+    const PENDING: &[&str] = &["crd2crd"];
+    let rooms = [
+        (SWIZZLES, "layout: swizzles"),
+        (COORDINATES, "layout: coordinate strides"),
+        (PENDING, "layout: coordinates out of range"),
+    ];
+    let is_in = |words: &[&str]| words.iter().any(|word| op.contains(word));
+    rooms
+        .into_iter()
+        .find(|(words, _)| is_in(words))
+        .map(|(_, room)| room)
 }
 
 #[cfg(test)]
@@ -20,8 +29,14 @@ mod tests {
 
     #[test]
     fn a_later_room_is_known_by_its_words() {
-        assert_eq!(room("make_tiled_copy_A"), Some("tiled"));
-        assert_eq!(room("tiled_divide"), None);
+        assert_eq!(room("get_swizzle_portion"), Some("layout: swizzles"));
+        assert_eq!(
+            room("tiled_divide_identity"),
+            Some("layout: coordinate strides")
+        );
+        assert_eq!(room("make_tiled_copy_A"), None);
         assert_eq!(room("threadblock_swizzle"), None);
+        assert_eq!(room("tiled_divide"), None);
+        assert_eq!(room("composition"), None);
     }
 }

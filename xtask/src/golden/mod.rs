@@ -24,6 +24,7 @@ mod law;
 mod layout;
 mod print;
 mod schedule;
+mod tiled;
 mod value;
 mod verdict;
 
@@ -76,6 +77,7 @@ const FAMILIES: &[&[&[Op]]] = &[
     copy_atoms::FAMILIES,
     gmma::FAMILIES,
     schedule::FAMILIES,
+    tiled::FAMILIES,
     print::FAMILIES,
 ];
 

@@ -1,0 +1,361 @@
+//! `TiledCopy`: one copy atom repeated over threads and values.
+
+use core::fmt;
+
+use colex_atom::{CopyAtom, ValLayouts};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Tiler, Tuple};
+
+use crate::Error;
+use crate::partition::{Partition, Partitionable, slice, thread_slice};
+
+/// A copy atom repeated over a tile: which thread moves which element, as source and as destination.
+///
+/// It is described by a thread-value layout `(thread, value) -> index in the tile` and a tiler that says which
+/// elements of a tensor are the tile. A law of every tiled copy: source and destination partitions of one thread name
+/// the elements in the order in which the instruction moves them.
+///
+/// # Example
+///
+/// ```
+/// use colex_tiled::TiledCopy;
+/// // 128 threads, (32,4), each moves a column of 4 floats: 16 bytes.
+/// let copy = TiledCopy::new(
+///     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &"(32,4):(1,32)".parse()?, &"(4,1):(1,4)".parse()?,
+/// )?;
+/// assert_eq!(copy.tiler().to_string(), "(128,4)");
+/// assert_eq!(format!("{:#}", copy.tv()), "(128,4):(4,1)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: `TiledCopy` in `cute/atom/copy_atom.hpp`.
+#[derive(Clone, PartialEq)]
+pub struct TiledCopy {
+    atom: CopyAtom,
+    bits: i64,
+    values: ValLayouts,
+    tv: Layout,
+    tiler: Tiler,
+}
+
+/// Which side of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where the data comes from.
+    Source,
+    /// Where the data goes.
+    Destination,
+}
+
+impl TiledCopy {
+    /// A copy of values of `bits` bits by threads laid out as `threads`, each with values laid out as `values`; both
+    /// map coordinates of the tile. CuTe's `make_tiled_copy`.
+    ///
+    /// The tile is the raked product of the two, and the thread-value layout its right inverse.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Count`] when the atom takes more threads or values; [`Error::Layout`] when the product, or its inverse
+    /// in this shape, does not exist; [`Error::Atom`] when the atom cannot move values of that width.
+    #[doc(alias = "make_tiled_copy")]
+    pub fn new(
+        atom: CopyAtom,
+        bits: i64,
+        threads: &Layout,
+        values: &Layout,
+    ) -> Result<Self, Error> {
+        let tile = threads.raked_product(values)?;
+        let tv = tile
+            .right_inverse()?
+            .with_shape((threads.size(), values.size()))?;
+        let tiler = Tiler::from(&tile.shape().product_each()?);
+        Self::from_tv(atom, bits, tv, tiler)
+    }
+
+    /// The copy with this thread-value layout over the tile that `tiler` cuts. CuTe's `make_tiled_copy_impl`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Count`] when the atom takes more threads or values, [`Error::Atom`] for a width it cannot move.
+    #[doc(alias = "make_tiled_copy_impl")]
+    pub fn from_tv(atom: CopyAtom, bits: i64, tv: Layout, tiler: Tiler) -> Result<Self, Error> {
+        let values = atom.val_layouts(bits)?;
+        let copy = Self {
+            atom,
+            bits,
+            values,
+            tv,
+            tiler,
+        };
+        copy.check_count("threads", copy.threads(), copy.atom_threads())?;
+        copy.check_count("values", size(&copy.tv, 1), copy.atom_values())?;
+        Ok(copy)
+    }
+
+    fn check_count(&self, what: &'static str, have: i64, need: i64) -> Result<(), Error> {
+        if need > 0 && have % need == 0 {
+            return Ok(());
+        }
+        Err(Error::Count {
+            atom: self.atom.name(),
+            what,
+            have,
+            need,
+        })
+    }
+
+    /// The atom.
+    #[must_use]
+    pub const fn atom(&self) -> &CopyAtom {
+        &self.atom
+    }
+
+    /// The width of a value in bits.
+    #[must_use]
+    pub const fn value_bits(&self) -> i64 {
+        self.bits
+    }
+
+    /// The tile, mode by mode (CuTe's `Tiler_MN`).
+    #[must_use]
+    pub const fn tiler(&self) -> &Tiler {
+        &self.tiler
+    }
+
+    /// `(thread, value) -> index in the tile` (CuTe's `TiledLayout_TV`).
+    #[must_use]
+    pub const fn tv(&self) -> &Layout {
+        &self.tv
+    }
+
+    /// How many threads take part.
+    #[must_use]
+    pub fn threads(&self) -> i64 {
+        size(&self.tv, 0)
+    }
+
+    /// How many threads one instruction takes.
+    #[must_use]
+    pub fn atom_threads(&self) -> i64 {
+        size(&self.values.reference, 0)
+    }
+
+    /// How many values each thread moves by one instruction (CuTe's `AtomNumVal`).
+    #[must_use]
+    pub fn atom_values(&self) -> i64 {
+        size(&self.values.reference, 1)
+    }
+
+    /// `(thread, value) -> index in the tile` as the side has it: `get_layoutS_TV`, `get_layoutD_TV`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`] when the atom's threads or values cannot be cut from the thread-value layout.
+    #[doc(alias = "get_layoutS_TV")]
+    #[doc(alias = "get_layoutD_TV")]
+    pub fn tv_of(&self, side: Side) -> Result<Layout, Error> {
+        let tile = Layout::column_major(self.tile_shape()?)?;
+        let whole = Layout::concat([&tile, &Layout::unit()])?;
+        let [thread, value, _] = self.thread_fragments(&whole, side)?;
+        Ok(Layout::concat([&thread, &value])?)
+    }
+
+    /// The extents of the tile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`] when the tiler has `_`, whose extent only a tensor knows.
+    pub fn tile_shape(&self) -> Result<IntTuple, Error> {
+        shape_of(&self.tiler).ok_or_else(|| Error::Assumption {
+            operation: "tile_shape",
+            why: format!(
+                "the tiler {} keeps a whole mode, whose extent only a tensor knows",
+                self.tiler
+            ),
+        })
+    }
+
+    /// The whole tensor as `(threads, (one atom's values, the rest of a thread's values), (rest of each mode))`.
+    ///
+    /// CuTe's `tidfrg_S` and `tidfrg_D`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the tensor has fewer modes than the tiler; [`Error::Layout`].
+    #[doc(alias = "tidfrg_S")]
+    #[doc(alias = "tidfrg_D")]
+    pub fn partitions<T: Partitionable>(&self, tensor: &T, side: Side) -> Result<T, Error> {
+        let inner = tensor.inner_layout();
+        if inner.rank() < self.tiler.rank() {
+            return Err(Error::Rank {
+                operation: "partitions",
+                tensor: tensor.to_string(),
+                have: inner.rank(),
+                need: self.tiler.rank(),
+            });
+        }
+        let parts = self.thread_fragments(&inner.zipped_divide(&self.tiler)?, side)?;
+        Ok(tensor.with_inner(Layout::concat(&parts)?))
+    }
+
+    /// From `(tile, rest)` to threads, a thread's values, and the rest.
+    fn thread_fragments(&self, tiled: &Layout, side: Side) -> Result<[Layout; 3], Error> {
+        let target = match side {
+            Side::Source => &self.values.src,
+            Side::Destination => &self.values.dst,
+        };
+        let to_target = self.values.reference.right_inverse()?.composition(target)?;
+        let by_atom = self
+            .tv
+            .zipped_divide(&[self.atom_threads(), self.atom_values()].into())?;
+        let by_atom = by_atom.composition_modes([Some(&to_target), None])?;
+        let tv = by_atom.zip()?.coalesce_modes(&(1, (1, 1)).into())?;
+        let cut = tiled.composition_modes([Some(&tv), None])?;
+        Ok([cut.get(&[0, 0])?, cut.get(&[0, 1])?, cut.get(&[1])?])
+    }
+
+    /// What thread `thread` does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] beyond the number of threads.
+    #[doc(alias = "get_slice")]
+    #[doc(alias = "get_thread_slice")]
+    pub fn slice(&self, thread: i64) -> Result<ThrCopy<'_>, Error> {
+        if (0..self.threads()).contains(&thread) {
+            return Ok(ThrCopy { copy: self, thread });
+        }
+        Err(Error::Thread {
+            thread,
+            threads: self.threads(),
+        })
+    }
+
+    /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
+    /// partitions. CuTe's `retile_S` and `retile_D`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the values of the fragment are not the first of this copy's thread-value layout;
+    /// [`Error::Layout`].
+    #[doc(alias = "retile_S")]
+    #[doc(alias = "retile_D")]
+    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
+        let values = size(fragment, 0);
+        let order = self.tv.right_inverse()?.with_shape(self.tile_shape()?)?;
+        let order = order.upcast(self.threads() * values)?;
+        let first = Layout::column_major(values)?;
+        let by_value = first.logical_product(&order.right_inverse()?.into())?;
+        let by_value = by_value.zipped_divide(&self.atom_values().into())?;
+        let mut tiler = vec![Tiler::from(values)];
+        tiler.extend(order.modes().map(|m| Tiler::from(m.size())));
+        let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
+        let cut = tiled.composition_modes([Some(&by_value), None])?;
+        Ok(cut.slice(&retile_coord(fragment.rank()))?)
+    }
+}
+
+/// `(_, (0, _, _, ..))`: all values, the first mode of the rest fixed.
+fn retile_coord(rank: usize) -> Coord {
+    let rest = (0..rank).map(|i| {
+        if i == 0 {
+            Coord::from(0)
+        } else {
+            Coord::from(Slot::All)
+        }
+    });
+    Coord::concat(&[
+        Coord::from(Slot::All),
+        Coord::concat(&rest.collect::<Vec<_>>()),
+    ])
+}
+
+/// The size of mode `i`; 1 beyond the rank.
+pub(crate) fn size(layout: &Layout, i: usize) -> i64 {
+    layout.mode(i).map_or(1, |m| m.size())
+}
+
+/// The extents that a tiler cuts, if it says.
+fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
+    match tiler {
+        Tiler::All => None,
+        Tiler::Int(n) => Some(IntTuple::leaf(*n)),
+        Tiler::Layout(l) => Some(l.shape()),
+        Tiler::Modes(modes) => {
+            let shapes: Vec<IntTuple> = modes.iter().map(shape_of).collect::<Option<_>>()?;
+            Some(IntTuple::concat(&shapes))
+        }
+    }
+}
+
+/// One thread of a [`TiledCopy`].
+#[derive(Clone, Copy)]
+pub struct ThrCopy<'a> {
+    copy: &'a TiledCopy,
+    thread: i64,
+}
+
+impl ThrCopy<'_> {
+    /// The thread.
+    #[must_use]
+    pub const fn thread(&self) -> i64 {
+        self.thread
+    }
+
+    /// What this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::partitions`].
+    #[doc(alias = "partition_S")]
+    pub fn partition_src(&self, tensor: &Layout) -> Result<Partition, Error> {
+        self.partition(tensor, Side::Source)
+    }
+
+    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::partitions`].
+    #[doc(alias = "partition_D")]
+    pub fn partition_dst(&self, tensor: &Layout) -> Result<Partition, Error> {
+        self.partition(tensor, Side::Destination)
+    }
+
+    fn partition(&self, tensor: &Layout, side: Side) -> Result<Partition, Error> {
+        let all = self.copy.partitions(tensor, side)?;
+        slice(tensor, &all, &thread_slice(self.thread, tensor.rank()))
+    }
+}
+
+/// CuTe's print.
+impl fmt::Display for TiledCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "TiledCopy")?;
+        writeln!(f, "  Tiler_MN:       {}", self.tiler)?;
+        writeln!(f, "  TiledLayout_TV: {}", self.tv)?;
+        writeln!(f, "Copy_Atom")?;
+        writeln!(f, "  ThrID:        {}", self.atom.traits().thread)?;
+        writeln!(f, "  ValLayoutSrc: {}", self.values.src)?;
+        writeln!(f, "  ValLayoutDst: {}", self.values.dst)?;
+        writeln!(f, "  ValLayoutRef: {}", self.values.reference)?;
+        writeln!(f, "  ValueType:    {}b", self.bits)
+    }
+}
+
+impl fmt::Debug for TiledCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `n` copies of a mode: integers as static leaves.
+pub(crate) fn fixed(n: i64) -> Int {
+    Int::Static(n)
+}
+
+/// The flat layout of static leaves.
+pub(crate) fn fixed_layout(modes: &[(i64, i64)]) -> Result<Layout, Error> {
+    let shape = IntTuple::flat(modes.iter().map(|m| fixed(m.0)));
+    let stride = Tuple::flat(modes.iter().map(|m| Stride::constant(m.1)));
+    Ok(Layout::new(shape, stride)?)
+}

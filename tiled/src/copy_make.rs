@@ -1,0 +1,103 @@
+//! Tiled copies that fit a tiled MMA, another copy, or given addresses.
+
+use colex_atom::CopyAtom;
+use colex_layout::{IntTuple, Layout, Stride, Tiler, Tuple};
+
+use crate::Error;
+use crate::copy::{Side, TiledCopy, fixed, size};
+use crate::mma::{Operand, TiledMma};
+
+impl TiledCopy {
+    /// The copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`, `_C`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TiledCopy::from_tv`] and [`TiledMma::tv`].
+    #[doc(alias = "make_tiled_copy_A")]
+    #[doc(alias = "make_tiled_copy_B")]
+    #[doc(alias = "make_tiled_copy_C")]
+    pub fn for_operand(
+        atom: CopyAtom,
+        bits: i64,
+        mma: &TiledMma,
+        operand: Operand,
+    ) -> Result<Self, Error> {
+        let tile = mma.operand_tile(operand)?;
+        Self::from_tv(atom, bits, mma.tv(operand)?, tile.into())
+    }
+
+    /// The smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Count`] when the atom takes more values than a thread has; those of [`TiledCopy::from_tv`].
+    #[doc(alias = "make_tiled_copy_C_atom")]
+    pub fn for_accumulator_atom(atom: CopyAtom, bits: i64, mma: &TiledMma) -> Result<Self, Error> {
+        let tv = mma.tv(Operand::C)?;
+        let values = size(&atom.val_layouts(bits)?.src, 1);
+        if values > size(&tv, 1) {
+            return Err(Error::Count {
+                atom: atom.name(),
+                what: "values",
+                have: size(&tv, 1),
+                need: values,
+            });
+        }
+        let first = Layout::column_major(IntTuple::flat([fixed(size(&tv, 0)), fixed(values)]))?;
+        let tv = tv.composition(&first)?;
+        let tile = IntTuple::flat(mma.operand_tile(Operand::C)?.map(fixed));
+        let (tiler, tv) = covered(&tile, &tv)?;
+        Self::from_tv(atom, bits, tv, tiler)
+    }
+
+    /// The copy whose threads hold what the given side of `copy` holds: CuTe's `make_tiled_copy_S`, `_D`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TiledCopy::from_tv`] and [`TiledCopy::tv_of`].
+    #[doc(alias = "make_tiled_copy_S")]
+    #[doc(alias = "make_tiled_copy_D")]
+    pub fn for_side(
+        atom: CopyAtom,
+        bits: i64,
+        copy: &TiledCopy,
+        side: Side,
+    ) -> Result<Self, Error> {
+        Self::from_tv(atom, bits, copy.tv_of(side)?, copy.tiler().clone())
+    }
+
+    /// The copy in which `(thread, value)` moves the element at the offset `tv` of `data`: CuTe's `make_cotiled_copy`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when `tv` names an offset that `data` does not have; those of [`TiledCopy::from_tv`].
+    #[doc(alias = "make_cotiled_copy")]
+    pub fn cotiled(atom: CopyAtom, bits: i64, tv: &Layout, data: &Layout) -> Result<Self, Error> {
+        let inverse = Layout::concat([&data.left_inverse()?, &Layout::unit()])?;
+        let tv_data = inverse.composition(tv)?;
+        let values = tv_data.get(&[1])?;
+        let reached = Layout::concat([data, &Layout::unit()])?.composition(&values)?;
+        if reached.coalesce() != tv.get(&[1])?.coalesce() {
+            return Err(Error::Assumption {
+                operation: "cotiled",
+                why: format!("the values {tv} name offsets that the data {data} does not have"),
+            });
+        }
+        let (tiler, tv) = covered(&data.shape().product_each()?, &tv_data)?;
+        Self::from_tv(atom, bits, tv, tiler)
+    }
+}
+
+/// The part of a tile of extents `tile` that `tv` reaches, as a tiler, and `tv` as indices of that part.
+fn covered(tile: &IntTuple, tv: &Layout) -> Result<(Tiler, Layout), Error> {
+    let mut modes = Vec::new();
+    for i in 0..tile.rank() {
+        let only = Tuple::flat((0..tile.rank()).map(|j| Stride::constant(i64::from(i == j))));
+        let along = Layout::new(tile.clone(), only)?.composition(tv)?;
+        modes.push(Tiler::Layout(along.filter()));
+    }
+    let tiler = Tiler::Modes(modes);
+    let part = Layout::column_major(tile.clone())?.composition_tiler(&tiler)?;
+    let tv = part.left_inverse()?.composition(tv)?;
+    Ok((tiler, tv))
+}

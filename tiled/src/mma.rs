@@ -1,0 +1,393 @@
+//! `TiledMma`: one MMA atom repeated over threads and over a tile.
+
+use core::fmt;
+
+use colex_atom::MmaAtom;
+use colex_layout::{Coord, IntTuple, Layout, Slot, Tiler};
+
+use crate::Error;
+use crate::copy::{fixed, fixed_layout, size};
+use crate::partition::{Partition, Partitionable, slice};
+
+/// An MMA atom repeated over a grid of atoms, and over the values of each thread: which thread holds which elements
+/// of A, B and C.
+///
+/// `MmaOp -> MmaTraits -> MmaAtom -> TiledMma -> ThrMma`.
+///
+/// # Example
+///
+/// ```
+/// use colex_tiled::{Operand, TiledMma};
+/// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+/// assert_eq!(mma.tile_shape(), [32, 32, 16]);
+/// assert_eq!(format!("{:#}", mma.thread_layout()), "(32,2,2,1):(1,32,64,0)");
+/// assert_eq!(format!("{:#}", mma.tv(Operand::A)?), "((4,8,2,2),((2,2,2),(1,1))):((64,1,16,0),((32,8,256),(0,0)))");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: `TiledMMA` in `cute/atom/mma_atom.hpp`.
+#[derive(Clone, PartialEq)]
+pub struct TiledMma {
+    atom: MmaAtom,
+    threads: Layout,
+    permutation: [Tiler; 3],
+}
+
+/// An operand, by the modes of MNK that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// `(M, K)`.
+    A,
+    /// `(N, K)`.
+    B,
+    /// `(M, N)`.
+    C,
+}
+
+impl Operand {
+    /// The modes of MNK that the operand has.
+    #[must_use]
+    pub const fn modes(self) -> [usize; 2] {
+        match self {
+            Self::A => [0, 2],
+            Self::B => [1, 2],
+            Self::C => [0, 1],
+        }
+    }
+}
+
+impl TiledMma {
+    /// The atom repeated over `atoms`, a layout of atoms along M, N and K, and over the tile that `permutation` says:
+    /// per mode an extent, a layout that reorders the mode, or `_` for one atom times the atoms along it.
+    ///
+    /// Missing modes of `atoms` are `1:0`, of `permutation` `_`. CuTe's `make_tiled_mma`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when either has more than three modes; [`Error::Layout`].
+    #[doc(alias = "make_tiled_mma")]
+    pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
+        let too_many = |what: &dyn fmt::Display, have| Error::Rank {
+            operation: "TiledMma: M, N and K",
+            tensor: what.to_string(),
+            have,
+            need: 3,
+        };
+        let atoms = atoms
+            .append_to_rank(3, &Layout::unit())
+            .map_err(|_| too_many(atoms, atoms.rank()))?;
+        let mut modes = match permutation {
+            Tiler::Modes(modes) => modes.clone(),
+            other => vec![other.clone()],
+        };
+        if modes.len() > 3 {
+            return Err(too_many(permutation, modes.len()));
+        }
+        modes.resize(3, Tiler::All);
+        let threads = atom.traits().thread.tiled_product(&atoms.into())?;
+        let permutation = modes.try_into().expect("resized to three modes");
+        Ok(Self {
+            atom,
+            threads,
+            permutation,
+        })
+    }
+
+    /// The atom.
+    #[must_use]
+    pub const fn atom(&self) -> &MmaAtom {
+        &self.atom
+    }
+
+    /// `(thread of an atom, atom along M, along N, along K) -> thread index` (CuTe's `ThrLayoutVMNK`).
+    #[doc(alias = "get_thr_layout_vmnk")]
+    #[must_use]
+    pub const fn thread_layout(&self) -> &Layout {
+        &self.threads
+    }
+
+    /// How many threads take part.
+    #[must_use]
+    pub fn threads(&self) -> i64 {
+        self.threads.size()
+    }
+
+    /// The permutation of mode `i` of MNK, with `_` replaced by the extent that the atoms cover.
+    #[doc(alias = "permutation_mnk")]
+    #[must_use]
+    pub fn permutation(&self, i: usize) -> Tiler {
+        match &self.permutation[i] {
+            Tiler::All => Tiler::Int(fixed(self.atom.mnk()[i] * size(&self.threads, i + 1))),
+            other => other.clone(),
+        }
+    }
+
+    /// The extents of the tile along M, N and K.
+    #[doc(alias = "tile_size")]
+    #[must_use]
+    pub fn tile_shape(&self) -> [i64; 3] {
+        [0, 1, 2].map(|i| tiler_size(&self.permutation(i)))
+    }
+
+    /// The extents of an operand's tile.
+    ///
+    /// # Errors
+    ///
+    /// None today; the tile of a future operand may not be two extents.
+    pub fn operand_tile(&self, operand: Operand) -> Result<[i64; 2], Error> {
+        let tile = self.tile_shape();
+        Ok(operand.modes().map(|i| tile[i]))
+    }
+
+    /// The whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
+    ///
+    /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] below rank 2; [`Error::Layout`].
+    #[doc(alias = "thrfrg_A")]
+    #[doc(alias = "thrfrg_B")]
+    #[doc(alias = "thrfrg_C")]
+    pub fn fragments<T: Partitionable>(&self, tensor: &T, operand: Operand) -> Result<T, Error> {
+        let inner = tensor.inner_layout();
+        if inner.rank() < 2 {
+            return Err(Error::Rank {
+                operation: "fragments",
+                tensor: tensor.to_string(),
+                have: inner.rank(),
+                need: 2,
+            });
+        }
+        let [i, j] = operand.modes();
+        let traits = self.atom.traits();
+        let tv = match operand {
+            Operand::A => &traits.a,
+            Operand::B => &traits.b,
+            Operand::C => &traits.c,
+        };
+        let permuted = inner.logical_divide(&Tiler::Modes(vec![
+            self.permutation(i),
+            self.permutation(j),
+        ]))?;
+        let tile = |i: usize| {
+            Ok::<_, Error>(Tiler::Layout(
+                Layout::column_major(self.atom.mnk()[i])?.to_static(),
+            ))
+        };
+        let by_atom = permuted.zipped_divide(&Tiler::Modes(vec![tile(i)?, tile(j)?]))?;
+        let by_value = by_atom.composition_modes([Some(tv), None])?;
+        let atoms = |i: usize| {
+            Ok::<_, Error>(Tiler::Layout(
+                Layout::column_major(size(&self.threads, i + 1))?.to_static(),
+            ))
+        };
+        let by_thread = Tiler::Modes(vec![Tiler::All, Tiler::Modes(vec![atoms(i)?, atoms(j)?])]);
+        let divided = by_value
+            .logical_divide(&by_thread)?
+            .tile_unzip(&by_thread)?;
+        Ok(tensor.with_inner(divided))
+    }
+
+    /// `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).
+    ///
+    /// Threads that share elements of A (or B) have stride 0 along N (or M).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`].
+    #[doc(alias = "get_layoutA_TV")]
+    #[doc(alias = "get_layoutB_TV")]
+    #[doc(alias = "get_layoutC_TV")]
+    pub fn tv(&self, operand: Operand) -> Result<Layout, Error> {
+        let tile = self.operand_tile(operand)?;
+        let tile = Layout::column_major(IntTuple::flat(tile.map(fixed)))?;
+        let fragments = self.fragments(&tile, operand)?;
+        let shared = match operand {
+            Operand::A => self.broadcast(1, 0)?,
+            Operand::B => self.broadcast(0, 1)?,
+            Operand::C => fragments.clone(),
+        };
+        let fragments = match operand {
+            Operand::C => shared,
+            _ => {
+                let tiler = Tiler::Modes(vec![
+                    Tiler::Modes(vec![
+                        Tiler::All,
+                        Tiler::Modes(vec![Tiler::Layout(shared), Tiler::All]),
+                    ]),
+                    Tiler::All,
+                ]);
+                fragments.composition_tiler(&tiler)?
+            }
+        };
+        Ok(fragments.composition_modes([Some(&self.index_to_thread()?), None])?)
+    }
+
+    /// `(atoms along M, atoms along N):(m, n)`: the atoms that share an operand.
+    fn broadcast(&self, m: i64, n: i64) -> Result<Layout, Error> {
+        fixed_layout(&[(size(&self.threads, 1), m), (size(&self.threads, 2), n)])
+    }
+
+    /// From a thread index to the coordinate of the thread in VMNK.
+    fn index_to_thread(&self) -> Result<Layout, Error> {
+        let all = Layout::concat([&self.threads, &self.threads.complement_in_cosize()?])?;
+        Ok(
+            fixed_layout(&[(self.threads.size(), 1), (1, 0)])?
+                .composition(&all.right_inverse()?)?,
+        )
+    }
+
+    /// What thread `thread` does.
+    ///
+    /// The threads of Volta's atom are those of one quad-pair; the other lanes of the warp repeat what their fellows
+    /// do, as in CuTe, and [`ThrMma::is_member`] tells them apart.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] beyond the last warp that has a thread of the MMA.
+    #[doc(alias = "get_slice")]
+    #[doc(alias = "get_thread_slice")]
+    pub fn slice(&self, thread: i64) -> Result<ThrMma<'_>, Error> {
+        let threads = match self.threads.cosize()? {
+            1 => 1,
+            n => (n + 31) / 32 * 32,
+        };
+        if !(0..threads).contains(&thread) {
+            return Err(Error::Thread { thread, threads });
+        }
+        let mut vmnk = [0; 4];
+        for (slot, mode) in vmnk.iter_mut().zip(self.threads.modes()) {
+            *slot = place(&mode, thread);
+        }
+        let owner = self.threads.offset(vmnk)?;
+        Ok(ThrMma {
+            mma: self,
+            thread,
+            vmnk,
+            is_member: owner == thread,
+        })
+    }
+}
+
+/// The place of a thread index in one mode of the thread layout: `thread / stride % extent` of each leaf.
+fn place(mode: &Layout, thread: i64) -> i64 {
+    let mut before = 1;
+    mode.leaves().iter().fold(0, |place, leaf| {
+        let (n, d) = (leaf.extent.value(), leaf.stride.coefficient().value());
+        let digit = if d > 0 { thread / d % n } else { 0 };
+        let sum = place + digit * before;
+        before *= n;
+        sum
+    })
+}
+
+/// The size of a tiler that says one.
+fn tiler_size(tiler: &Tiler) -> i64 {
+    match tiler {
+        Tiler::Int(n) => n.value(),
+        Tiler::Layout(l) => l.size(),
+        Tiler::Modes(modes) => modes.iter().map(tiler_size).product(),
+        Tiler::All => 1,
+    }
+}
+
+/// One thread of a [`TiledMma`].
+#[derive(Clone, Copy)]
+pub struct ThrMma<'a> {
+    mma: &'a TiledMma,
+    thread: i64,
+    /// The thread of the atom, and the atom along M, N and K.
+    vmnk: [i64; 4],
+    is_member: bool,
+}
+
+impl ThrMma<'_> {
+    /// The thread.
+    #[must_use]
+    pub const fn thread(&self) -> i64 {
+        self.thread
+    }
+
+    /// The thread of the atom, and the atom along M, N and K.
+    #[must_use]
+    pub const fn vmnk(&self) -> [i64; 4] {
+        self.vmnk
+    }
+
+    /// Whether the thread is one of the MMA's own, not another lane of a warp that repeats one of them.
+    #[must_use]
+    pub const fn is_member(&self) -> bool {
+        self.is_member
+    }
+
+    /// What this thread has of an operand: `(MMA, MMA_M, MMA_K)` and so on.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::fragments`].
+    #[doc(alias = "partition_A")]
+    #[doc(alias = "partition_B")]
+    #[doc(alias = "partition_C")]
+    pub fn partition(&self, tensor: &Layout, operand: Operand) -> Result<Partition, Error> {
+        let all = self.mma.fragments(tensor, operand)?;
+        slice(tensor, &all, &self.coord(operand, &all)?)
+    }
+
+    /// The layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThrMma::partition`].
+    #[doc(alias = "partition_fragment_A")]
+    #[doc(alias = "partition_fragment_B")]
+    #[doc(alias = "partition_fragment_C")]
+    pub fn fragment(&self, tensor: &Layout, operand: Operand) -> Result<Layout, Error> {
+        let partition = self.partition(tensor, operand)?.layout;
+        Ok(match operand {
+            Operand::C => Layout::column_major(partition.shape())?,
+            _ => partition.fragment_like()?,
+        })
+    }
+
+    /// `((v, (i, j)), (_, (_, ..)))`.
+    fn coord(&self, operand: Operand, all: &Layout) -> Result<Coord, Error> {
+        let [i, j] = operand.modes();
+        let thread = Coord::from((self.vmnk[0], (self.vmnk[i + 1], self.vmnk[j + 1])));
+        let rest = all.get(&[1, 1])?.rank();
+        let all = || Coord::from(Slot::All);
+        let rest = if rest == 1 {
+            all()
+        } else {
+            Coord::concat(&vec![all(); rest])
+        };
+        Ok(Coord::concat(&[thread, Coord::concat(&[all(), rest])]))
+    }
+}
+
+/// CuTe's print.
+impl fmt::Display for TiledMma {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let traits = self.atom.traits();
+        let [m, n, k] = self.atom.mnk();
+        writeln!(f, "TiledMMA")?;
+        writeln!(f, "  ThrLayoutVMNK:  {}", self.threads)?;
+        writeln!(
+            f,
+            "  PermutationMNK: {}",
+            Tiler::Modes(self.permutation.to_vec())
+        )?;
+        writeln!(f, "MMA_Atom")?;
+        writeln!(f, "  ThrID:      {}", traits.thread)?;
+        writeln!(f, "  Shape_MNK:  (_{m},_{n},_{k})")?;
+        writeln!(f, "  LayoutA_TV: {}", traits.a)?;
+        writeln!(f, "  LayoutB_TV: {}", traits.b)?;
+        writeln!(f, "  LayoutC_TV: {}", traits.c)
+    }
+}
+
+impl fmt::Debug for TiledMma {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

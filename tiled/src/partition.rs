@@ -1,0 +1,128 @@
+//! What one thread gets of a tensor.
+
+use core::fmt;
+
+use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, Slot};
+
+use crate::Error;
+
+/// A thread's part of a tensor: its layout, and the value of the tensor's layout where it starts.
+///
+/// For a tensor with integer strides the start is an offset; for an identity tensor it is a coordinate.
+#[derive(Clone, PartialEq)]
+pub struct Partition {
+    /// The values of one atom first, then the repetitions along each mode of the tensor.
+    pub layout: Layout,
+    /// Where it starts.
+    pub start: IntTuple,
+}
+
+impl Partition {
+    /// The value of the tensor's layout at an index of the partition.
+    ///
+    /// # Errors
+    ///
+    /// [`colex_layout::Error::OutOfBounds`], [`colex_layout::Error::Overflow`].
+    pub fn at(&self, index: i64) -> Result<IntTuple, Error> {
+        let value = self.layout.coord_at(index)?;
+        add(&self.start, &value)
+    }
+
+    /// All values, in the order of the partition's index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Partition::at`].
+    pub fn values(&self) -> Result<Vec<IntTuple>, Error> {
+        (0..self.layout.size()).map(|i| self.at(i)).collect()
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} + {}", self.start, self.layout)
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The sum of two values of one layout, whose missing modes are 0.
+fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
+    if a.is_congruent(b) {
+        let mut others = b.leaves().iter();
+        let sum = a.leaves().iter().map(|x| {
+            let y = others.next().expect("congruent tuples have as many leaves");
+            x.value()
+                .checked_add(y.value())
+                .ok_or(colex_layout::Error::Overflow {
+                    left: x.value(),
+                    operator: '+',
+                    right: y.value(),
+                })
+        });
+        let sum: Vec<i64> = sum.collect::<Result<_, _>>()?;
+        let mut sum = sum.into_iter();
+        return Ok(a.with_leaves_from(|| sum.next().expect("one sum a leaf")));
+    }
+    let rank = a.rank().max(b.rank());
+    let mode = |t: &IntTuple, i| t.mode(i).unwrap_or_else(|| 0.into());
+    let modes = (0..rank).map(|i| add(&mode(a, i), &mode(b, i)));
+    Ok(IntTuple::concat(&modes.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// A layout that can be partitioned: an ordinary one, or one under a swizzle.
+///
+/// The trait is sealed by its use: it has the two implementations that the algebra has.
+pub trait Partitionable: Sized + fmt::Display {
+    /// The layout whose modes are cut.
+    fn inner_layout(&self) -> &Layout;
+    /// The same function of offsets over another inner layout.
+    #[must_use]
+    fn with_inner(&self, inner: Layout) -> Self;
+}
+
+impl Partitionable for Layout {
+    fn inner_layout(&self) -> &Layout {
+        self
+    }
+
+    fn with_inner(&self, inner: Layout) -> Self {
+        inner
+    }
+}
+
+impl Partitionable for ComposedLayout {
+    fn inner_layout(&self) -> &Layout {
+        self.inner()
+    }
+
+    fn with_inner(&self, inner: Layout) -> Self {
+        self.with_inner_layout(inner)
+    }
+}
+
+/// The coordinate that fixes mode 0 at `thread` and keeps the modes after it, the last of them unpacked into `rest`
+/// modes.
+pub(crate) fn thread_slice(thread: impl Into<Coord>, rest: usize) -> Coord {
+    let all = || Coord::from(Slot::All);
+    let rest = match rest {
+        1 => all(),
+        n => Coord::concat(&vec![all(); n]),
+    };
+    Coord::concat(&[thread.into(), all(), rest])
+}
+
+/// The part of `layout`, a cut of `tensor`, that `coord` keeps, with the value at which it starts.
+///
+/// The cut may have no stride left along a mode of a coordinate; the start has all modes of the tensor's values.
+pub(crate) fn slice(tensor: &Layout, layout: &Layout, coord: &Coord) -> Result<Partition, Error> {
+    let zero = tensor.coord_at(0)?;
+    Ok(Partition {
+        layout: layout.slice(coord)?,
+        start: add(&zero, &layout.value(coord.start())?)?,
+    })
+}

@@ -1,0 +1,457 @@
+//! Tiled copies and tiled MMAs: every layout, every partition and where each thread starts.
+
+use std::str::FromStr;
+
+use colex_layout::{ComposedLayout, IntTuple, Layout, Tiler};
+use colex_tiled::{Operand, Partition, Side, TiledCopy, TiledMma};
+use serde_json::{Value as Json, json};
+
+use super::value::{Map, Value};
+use super::{Case, Op, Verdict};
+
+pub(super) const FAMILIES: &[&[Op]] = &[&[
+    Op::own("tiled_copy", |case| verdict(case, tiled_copy(case))),
+    Op::own("tiled_copy_partition", |case| {
+        verdict(case, tiled_copy_partition(case))
+    }),
+    Op::own("tiled_copy_partition_values", |case| {
+        verdict(case, tiled_copy_values(case))
+    }),
+    Op::own("tiled_copy_retile", |case| verdict(case, retile(case))),
+    Op::own("tiled_mma", |case| verdict(case, tiled_mma(case))),
+    Op::own("tiled_mma_partition", |case| {
+        verdict(case, tiled_mma_partition(case))
+    }),
+    Op::own("mma_fragment_C", |case| {
+        verdict(case, Err(wrong_fragment(case)))
+    }),
+    Op::own("make_tiled_copy_A", |case| {
+        verdict(case, for_operand(case, Operand::A))
+    }),
+    Op::own("make_tiled_copy_B", |case| {
+        verdict(case, for_operand(case, Operand::B))
+    }),
+    Op::own("make_tiled_copy_C", |case| {
+        verdict(case, for_operand(case, Operand::C))
+    }),
+    Op::own("make_tiled_copy_A_values", |case| {
+        verdict(case, operand_values(case, Operand::A))
+    }),
+    Op::own("make_tiled_copy_B_values", |case| {
+        verdict(case, operand_values(case, Operand::B))
+    }),
+    Op::own("make_tiled_copy_C_tv", |case| {
+        verdict(case, accumulator_tv(case))
+    }),
+    Op::own("make_tiled_copy_C_atom", |case| {
+        verdict(case, accumulator_atom(case))
+    }),
+    Op::own("make_tiled_copy_S_of_C_atom", |case| {
+        verdict(case, source_of_accumulator(case))
+    }),
+    Op::own("make_cotiled_copy", |case| verdict(case, cotiled(case))),
+]];
+
+/// Our fields, by the names of the file.
+type Fields = Result<Vec<(&'static str, Json)>, String>;
+
+/// Compares field by field; a refusal passes where CuTe refuses.
+fn verdict(case: &Case, ours: Fields) -> Verdict {
+    let ours = match ours {
+        Ok(_) if case.is_reject() => {
+            return Verdict::Failed("CuTe refuses, and ours gives an answer".into());
+        }
+        Ok(ours) => ours,
+        Err(why) if case.is_reject() => return Verdict::Error(why),
+        Err(why) => match broken(case) {
+            Some(what) => {
+                return Verdict::Refuted(format!("{what} in CuTe's result; ours refuses: {why}"));
+            }
+            None => return Verdict::Failed(format!("ours refuses: {why}")),
+        },
+    };
+    let Some(theirs) = case.result.as_object() else {
+        return Verdict::Failed("the result is not a record".into());
+    };
+    let mut regrouped = Vec::new();
+    for (name, theirs) in theirs {
+        let Some((_, ours)) = ours.iter().find(|(field, _)| field == name) else {
+            return Verdict::Failed(format!("ours has no {name}"));
+        };
+        match compare(theirs, ours) {
+            Compared::Equal => {}
+            Compared::SameFunction => regrouped.push(format!("{name} {ours}, CuTe's {theirs}")),
+            Compared::Different => {
+                return Verdict::Failed(format!("{name} is {theirs}, ours is {ours}"));
+            }
+        }
+    }
+    match regrouped.is_empty() {
+        true => Verdict::Equal,
+        false => Verdict::SameFunction(format!("ours is {}", regrouped.join("; "))),
+    }
+}
+
+/// What is wrong with CuTe's result, where ours refuses.
+fn broken(case: &Case) -> Option<String> {
+    threads_that_coincide(case).or_else(|| beyond_the_tile(case))
+}
+
+/// A thread-value layout of CuTe's that names an index beyond the operand's tile.
+fn beyond_the_tile(case: &Case) -> Option<String> {
+    let tile = case.result["tile_shape"]
+        .as_str()?
+        .parse::<IntTuple>()
+        .ok()?;
+    let extent = |i: usize| tile.leaves().get(i).map(|n| n.value());
+    let operands = [("A", 0, 2), ("B", 1, 2), ("C", 0, 1)];
+    operands.into_iter().find_map(|(name, i, j)| {
+        let text = case.result[format!("layout{name}_TV")].as_str()?;
+        let (size, largest) = (
+            extent(i)? * extent(j)?,
+            Map::parse(text)?.table().into_iter().max()?,
+        );
+        (largest >= size)
+            .then(|| format!("layout{name}_TV reaches index {largest} of a tile of {size}"))
+    })
+}
+
+/// Two places of CuTe's thread layout that are one thread, which no tiled MMA may have.
+fn threads_that_coincide(case: &Case) -> Option<String> {
+    let names = ["ThrLayoutVMNK", "thr_layout_vmnk"];
+    let text = names.iter().find_map(|name| case.result[name].as_str())?;
+    let threads = Map::parse(text)?.table();
+    let second = (0..threads.len()).find(|&i| threads[..i].contains(&threads[i]))?;
+    let first = threads.iter().position(|t| *t == threads[second])?;
+    Some(format!(
+        "places {first} and {second} of {text} are one thread, {}",
+        threads[second]
+    ))
+}
+
+enum Compared {
+    Equal,
+    SameFunction,
+    Different,
+}
+
+fn compare(theirs: &Json, ours: &Json) -> Compared {
+    if theirs == ours {
+        return Compared::Equal;
+    }
+    let map = |json: &Json| json.as_str().and_then(Map::parse);
+    match (map(theirs), map(ours)) {
+        (Some(a), Some(b)) if a.size() == b.size() && a.table() == b.table() => {
+            Compared::SameFunction
+        }
+        _ => Compared::Different,
+    }
+}
+
+fn sentence(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// Argument `i` read as CuTe writes it.
+fn parsed<T: FromStr<Err: ToString>>(case: &Case, i: usize) -> Result<T, String> {
+    case.text(i)?.parse().map_err(sentence)
+}
+
+/// A text without the marks of static numbers.
+fn text(value: impl ToString) -> Json {
+    Value::of_text(&value.to_string())
+        .to_string()
+        .replace('_', "")
+        .into()
+}
+
+fn tiler_text(tiler: &Tiler) -> Json {
+    tiler.to_string().replace('_', "").into()
+}
+
+/// `[copy_op, value_bits, thr_layout, val_layout]` from argument 0 on.
+fn copy_of(case: &Case) -> Result<TiledCopy, String> {
+    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+    let (threads, values): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
+    TiledCopy::new(
+        atom,
+        case.int(1)?,
+        &threads.to_static(),
+        &values.to_static(),
+    )
+    .map_err(sentence)
+}
+
+fn copy_fields(copy: &TiledCopy) -> Fields {
+    Ok(vec![
+        ("Tiler_MN", tiler_text(copy.tiler())),
+        ("TiledLayout_TV", text(copy.tv())),
+        (
+            "layoutS_TV",
+            text(copy.tv_of(Side::Source).map_err(sentence)?),
+        ),
+        (
+            "layoutD_TV",
+            text(copy.tv_of(Side::Destination).map_err(sentence)?),
+        ),
+        ("num_thr", copy.threads().into()),
+        ("atom_num_val", copy.atom_values().into()),
+    ])
+}
+
+fn tiled_copy(case: &Case) -> Fields {
+    copy_fields(&copy_of(case)?)
+}
+
+fn side(case: &Case, i: usize) -> Result<Side, String> {
+    match case.text(i)?.as_str() {
+        "S" => Ok(Side::Source),
+        "D" => Ok(Side::Destination),
+        other => Err(format!("`{other}` is no side of a copy")),
+    }
+}
+
+/// The partition of every thread on one side.
+fn partitions(copy: &TiledCopy, tensor: &Layout, side: Side) -> Result<Vec<Partition>, String> {
+    let one = |t| {
+        let thread = copy.slice(t).map_err(sentence)?;
+        match side {
+            Side::Source => thread.partition_src(tensor),
+            Side::Destination => thread.partition_dst(tensor),
+        }
+        .map_err(sentence)
+    };
+    (0..copy.threads()).map(one).collect()
+}
+
+/// Where each thread starts: offsets, or coordinates.
+fn starts(partitions: &[Partition]) -> Json {
+    partitions
+        .iter()
+        .map(|p| match p.start.as_leaf() {
+            Some(n) => json!(n.value()),
+            None => json!(p.start.to_string()),
+        })
+        .collect()
+}
+
+fn partition_fields(copy: &TiledCopy, tensor: &Layout, side: Side) -> Fields {
+    let identity = Layout::identity(tensor.shape()).map_err(sentence)?;
+    let own = partitions(copy, tensor, side)?;
+    let of_identity = partitions(copy, &identity, side)?;
+    let first = own.first().ok_or("a copy has threads")?;
+    Ok(vec![
+        (
+            "tidfrg",
+            text(copy.partitions(tensor, side).map_err(sentence)?),
+        ),
+        (
+            "tidfrg_identity",
+            text(copy.partitions(&identity, side).map_err(sentence)?),
+        ),
+        ("partition", text(&first.layout)),
+        ("offsets", starts(&own)),
+        ("offsets_identity", starts(&of_identity)),
+    ])
+}
+
+fn tiled_copy_partition(case: &Case) -> Fields {
+    let tensor: Layout = parsed(case, 5)?;
+    partition_fields(&copy_of(case)?, &tensor.to_static(), side(case, 4)?)
+}
+
+/// A shared-memory tile: a canonical block by name, or a swizzled layout, repeated to a shape.
+fn shared_tile(case: &Case, i: usize, bits: i64) -> Result<ComposedLayout, String> {
+    let name = case.text(i)?;
+    let shape: IntTuple = parsed(case, i + 1)?;
+    let atom = match name.starts_with("Layout_") {
+        true => super::gmma::smem_atom(&name, bits)?
+            .position_independent()
+            .map_err(sentence)?,
+        false => name.parse().map_err(sentence)?,
+    };
+    atom.tile_to_shape(&shape).map_err(sentence)
+}
+
+/// All offsets that the threads listed in the case touch, in order.
+fn values(case: &Case, copy: &TiledCopy, tile: &ComposedLayout, side: Side) -> Fields {
+    let inner = partitions(copy, tile.inner(), side)?;
+    let wanted = case.result["values"]
+        .as_object()
+        .ok_or("the result has no record `values`")?;
+    let mut found = serde_json::Map::new();
+    for thread in wanted.keys() {
+        let t: usize = thread.parse().map_err(sentence)?;
+        let partition = inner.get(t).ok_or(format!("there is no thread {t}"))?;
+        let offsets = partition.values().map_err(sentence)?;
+        let swizzled = offsets.iter().map(|x| {
+            let x = x.as_leaf().ok_or("an offset is an integer")?.value();
+            let moved = ComposedLayout::new(tile.outer().clone(), x, Layout::unit());
+            moved.at(0).map_err(sentence)
+        });
+        found.insert(
+            thread.clone(),
+            swizzled.collect::<Result<Vec<_>, String>>()?.into(),
+        );
+    }
+    Ok(vec![("values", found.into())])
+}
+
+fn tiled_copy_values(case: &Case) -> Fields {
+    let copy = copy_of(case)?;
+    let tile = shared_tile(case, 5, copy.value_bits())?;
+    values(case, &copy, &tile, side(case, 4)?)
+}
+
+fn retile(case: &Case) -> Fields {
+    let copy = copy_of(case)?;
+    let tensor: Layout = parsed(case, 4)?;
+    let thread = copy.slice(0).map_err(sentence)?;
+    let part = thread
+        .partition_dst(&tensor.to_static())
+        .map_err(sentence)?;
+    let fragment = part.layout.fragment_like().map_err(sentence)?;
+    let retiled = copy.retile(&fragment).map_err(sentence)?;
+    Ok(vec![("in", text(fragment)), ("retile", text(retiled))])
+}
+
+/// `[mma_op, AtomLayoutMNK, PermutationMNK?]` from argument `i` on.
+fn mma_of(case: &Case, i: usize, permuted: bool) -> Result<TiledMma, String> {
+    let atom = colex_atom::mma(&case.text(i)?).map_err(sentence)?;
+    let atoms: Layout = parsed(case, i + 1)?;
+    let permutation = match permuted {
+        true => parsed(case, i + 2)?,
+        false => Tiler::Modes(Vec::new()),
+    };
+    TiledMma::new(atom, &atoms.to_static(), &permutation).map_err(sentence)
+}
+
+fn tiled_mma(case: &Case) -> Fields {
+    let mma = mma_of(case, 0, true)?;
+    let tv = |operand| Ok::<_, String>(text(mma.tv(operand).map_err(sentence)?));
+    let [m, n, k] = mma.tile_shape();
+    let permutation = Tiler::Modes([0, 1, 2].map(|i| mma.permutation(i)).to_vec());
+    Ok(vec![
+        ("ThrLayoutVMNK", text(mma.thread_layout())),
+        ("tile_shape", format!("({m},{n},{k})").into()),
+        ("permutation_mnk", tiler_text(&permutation)),
+        ("layoutA_TV", tv(Operand::A)?),
+        ("layoutB_TV", tv(Operand::B)?),
+        ("layoutC_TV", tv(Operand::C)?),
+        ("size", mma.threads().into()),
+    ])
+}
+
+fn operand(case: &Case, i: usize) -> Result<Operand, String> {
+    match case.text(i)?.as_str() {
+        "A" => Ok(Operand::A),
+        "B" => Ok(Operand::B),
+        "C" => Ok(Operand::C),
+        other => Err(format!("`{other}` is no operand")),
+    }
+}
+
+fn tiled_mma_partition(case: &Case) -> Fields {
+    let mma = mma_of(case, 0, true)?;
+    let operand = operand(case, 3)?;
+    let tensor: Layout = parsed::<Layout>(case, 4)?.to_static();
+    let identity = Layout::identity(tensor.shape()).map_err(sentence)?;
+    let all = |tensor: &Layout| {
+        let one = |t| {
+            mma.slice(t)
+                .and_then(|s| s.partition(tensor, operand))
+                .map_err(sentence)
+        };
+        (0..mma.threads())
+            .map(one)
+            .collect::<Result<Vec<_>, String>>()
+    };
+    let (own, of_identity) = (all(&tensor)?, all(&identity)?);
+    let first = own.first().ok_or("an MMA has threads")?;
+    let thread = mma.slice(0).map_err(sentence)?;
+    let fragments = |t: &Layout| mma.fragments(t, operand).map(text).map_err(sentence);
+    Ok(vec![
+        ("thr_layout_vmnk", text(mma.thread_layout())),
+        ("thrfrg", fragments(&tensor)?),
+        ("thrfrg_identity", fragments(&identity)?),
+        ("partition", text(&first.layout)),
+        (
+            "fragment",
+            text(thread.fragment(&tensor, operand).map_err(sentence)?),
+        ),
+        ("offsets", starts(&own)),
+        ("offsets_identity", starts(&of_identity)),
+    ])
+}
+
+/// The case of a fragment whose value mode has the wrong size; here fragments are made from partitions only.
+fn wrong_fragment(case: &Case) -> String {
+    format!(
+        "a fragment of {} is made from its partition, so its value mode cannot have another size",
+        case.text(0).unwrap_or_default()
+    )
+}
+
+/// `[copy_op, bits, mma_op, AtomLayout, Perm, tensor]`.
+fn for_operand(case: &Case, operand: Operand) -> Fields {
+    let copy = operand_copy(case, operand)?;
+    let mma = mma_of(case, 2, true)?;
+    let tensor: Layout = parsed::<Layout>(case, 5)?.to_static();
+    let side = match operand {
+        Operand::C => Side::Destination,
+        Operand::A | Operand::B => Side::Source,
+    };
+    let mut fields = copy_fields(&copy)?;
+    fields.extend(partition_fields(&copy, &tensor, side)?);
+    let thread = mma.slice(0).map_err(sentence)?;
+    let fragment = thread.fragment(&tensor, operand).map_err(sentence)?;
+    fields.push(("retile", text(copy.retile(&fragment).map_err(sentence)?)));
+    fields.push(("in", text(fragment)));
+    Ok(fields)
+}
+
+fn operand_copy(case: &Case, operand: Operand) -> Result<TiledCopy, String> {
+    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+    let mma = mma_of(case, 2, true)?;
+    TiledCopy::for_operand(atom, case.int(1)?, &mma, operand).map_err(sentence)
+}
+
+/// `[copy_op, bits, mma_op, AtomLayout, Perm, smem_atom, shape]`.
+fn operand_values(case: &Case, operand: Operand) -> Fields {
+    let copy = operand_copy(case, operand)?;
+    let tile = shared_tile(case, 5, copy.value_bits())?;
+    values(case, &copy, &tile, Side::Source)
+}
+
+/// `[copy_op, bits, mma_op, AtomLayout]`: the parts of an accumulator's copy.
+fn accumulator(case: &Case) -> Result<(colex_atom::CopyAtom, i64, TiledMma), String> {
+    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+    Ok((atom, case.int(1)?, mma_of(case, 2, false)?))
+}
+
+fn accumulator_tv(case: &Case) -> Fields {
+    let (atom, bits, mma) = accumulator(case)?;
+    copy_fields(&TiledCopy::for_operand(atom, bits, &mma, Operand::C).map_err(sentence)?)
+}
+
+fn accumulator_atom(case: &Case) -> Fields {
+    let (atom, bits, mma) = accumulator(case)?;
+    copy_fields(&TiledCopy::for_accumulator_atom(atom, bits, &mma).map_err(sentence)?)
+}
+
+/// The source side of the accumulator's copy by `SM90_U32x2_STSM_N` in halves.
+fn source_of_accumulator(case: &Case) -> Fields {
+    let (atom, bits, mma) = accumulator(case)?;
+    let stsm = colex_atom::copy("SM90_U32x2_STSM_N").map_err(sentence)?;
+    let whole = TiledCopy::for_accumulator_atom(stsm, 16, &mma).map_err(sentence)?;
+    copy_fields(&TiledCopy::for_side(atom, bits, &whole, Side::Source).map_err(sentence)?)
+}
+
+fn cotiled(case: &Case) -> Fields {
+    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+    let (tv, data): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
+    copy_fields(
+        &TiledCopy::cotiled(atom, case.int(1)?, &tv.to_static(), &data.to_static())
+            .map_err(sentence)?,
+    )
+}
