@@ -6,6 +6,7 @@ use crate::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
 use crate::raster::Raster;
 use crate::swizzle::ThreadblockSwizzle;
 use std::fmt;
+use std::str::FromStr;
 
 /// One of the orders in which a kernel can visit its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +121,39 @@ impl fmt::Display for Order {
             Order::Grouped { width, raster } => write!(f, "grouped {width} along {}", axis(raster)),
             Order::Hilbert => f.write_str("Hilbert"),
             Order::Morton => f.write_str("Morton"),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    /// Reads what [`fmt::Display`] prints.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || {
+            let known = "GemmIdentity<8>, grouped 8 along m, \"persistent along n, swizzle 4\", Hilbert or Morton";
+            Error::Invalid {
+                sentence: format!("{text:?} names no order: expected for example {known}"),
+            }
+        };
+        let axis = |name: &str| match name {
+            "m" => Ok(RasterOrder::AlongM),
+            "n" => Ok(RasterOrder::AlongN),
+            _ => Err(wrong()),
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words.as_slice() {
+            ["Hilbert"] => Ok(Order::Hilbert),
+            ["Morton"] => Ok(Order::Morton),
+            ["grouped", width, "along", name] => Ok(Order::Grouped {
+                width: width.parse().map_err(|_| wrong())?,
+                raster: axis(name)?,
+            }),
+            ["persistent", "along", name, "swizzle", width] => Ok(Order::Persistent {
+                max_swizzle: width.parse().map_err(|_| wrong())?,
+                raster: axis(name.trim_end_matches(','))?,
+            }),
+            _ => text.parse().map(Order::Swizzle).map_err(|_| wrong()),
         }
     }
 }

@@ -160,6 +160,19 @@ fn orders_with_clusters_are_rasters_of_clusters() {
 }
 
 #[test]
+fn orders_round_trip_through_text() {
+    let swizzle = Order::Swizzle(ThreadblockSwizzle::Identity { width: 4 });
+    for order in Order::candidates().into_iter().chain([swizzle]) {
+        assert_eq!(order.to_string().parse(), Ok(order));
+    }
+    let wrong = "grouped 8".parse::<Order>().unwrap_err().to_string();
+    assert!(
+        wrong.starts_with("\"grouped 8\" names no order: expected for example GemmIdentity<8>"),
+        "{wrong}"
+    );
+}
+
+#[test]
 fn quantization_counts_the_busiest_worker() {
     let mut cases = 0;
     for (m, n) in (1..=12).flat_map(|m| (1..=12).map(move |n| (m, n))) {

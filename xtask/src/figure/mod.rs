@@ -19,6 +19,7 @@ mod banks;
 mod body;
 mod layout;
 mod options;
+mod schedule;
 mod tiling;
 mod tv;
 
@@ -35,6 +36,9 @@ const KINDS: &[(&str, Draw)] = &[
     ("tv", tv::draw),
     ("tiling", tiling::draw),
     ("banks", banks::draw),
+    ("raster", schedule::raster),
+    ("stream-k", schedule::stream_k),
+    ("pipeline", schedule::pipeline),
 ];
 
 /// Why a figure cannot be drawn, as a sentence.
@@ -92,7 +96,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, tiling, banks"
+            "there is no figure of kind `picture`; there are: layout, tv, tiling, banks, raster, stream-k, pipeline"
         );
     }
 

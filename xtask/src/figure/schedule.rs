@@ -1,0 +1,161 @@
+//! Figures of schedules.
+//!
+//! `figure raster`: orders of tiles by name (`GemmIdentity<2>`, `grouped 8 along m`, `persistent along n, swizzle 4`,
+//! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`.
+//!
+//! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`.
+//!
+//! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
+//! durations `load`, `multiply`, `epilogue`.
+
+use colex_layout::draw::Picture;
+use colex_sched::pipeline::{Durations, WarpSpecialized};
+use colex_sched::{Decomposition, GemmCoord, Order, StreamKSm90, StreamKSm90Args};
+
+use super::{Body, Error};
+
+pub(super) fn raster(body: &Body) -> Result<String, Error> {
+    let [m, n] = pair(body, "tiles", "4x4")?;
+    let (cluster, workers) = (
+        pair(body, "cluster", "1x1")?,
+        number(body, "workers", m * n)?,
+    );
+    let picture = |name: &String| -> Result<Picture, Error> {
+        let order: Order = name.parse().map_err(sentence)?;
+        let raster = order
+            .raster(GemmCoord::new(m, n, 1), cluster)
+            .map_err(sentence)?;
+        raster.picture(workers).map_err(sentence)
+    };
+    let pictures = body
+        .subjects()?
+        .iter()
+        .map(picture)
+        .collect::<Result<Vec<_>, _>>()?;
+    let title = format!(
+        "orders of {m} by {n} tiles: {}",
+        body.subjects()?.join("; ")
+    );
+    Ok(match pictures.as_slice() {
+        [one] => one.svg(),
+        many => Picture::beside(many.iter().flat_map(|p| p.grids().cloned()))
+            .title(title)
+            .svg(),
+    })
+}
+
+pub(super) fn stream_k(body: &Body) -> Result<String, Error> {
+    let ([m, n], k) = (pair(body, "tiles", "3x3")?, number(body, "k", 32)?);
+    let args = StreamKSm90Args {
+        decomposition: Decomposition::StreamK,
+        ..StreamKSm90Args::new(number(body, "sms", 4)?)
+    };
+    let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args).map_err(sentence)?;
+    schedule
+        .picture()
+        .map(|picture| picture.svg())
+        .map_err(sentence)
+}
+
+pub(super) fn pipeline(body: &Body) -> Result<String, Error> {
+    let count = |key, default| number(body, key, default).map(|x| x as usize);
+    let (stages, tiles, k) = (count("stages", 4)?, count("tiles", 2)?, count("k", 4)?);
+    let subjects = body.subjects()?;
+    let [name] = subjects else {
+        return Err(Error::new("a pipeline's figure has one subject"));
+    };
+    let plan = match name.as_str() {
+        "cooperative" => WarpSpecialized::cooperative(stages, tiles, k),
+        "pingpong" => WarpSpecialized::pingpong(stages, tiles, k),
+        other => {
+            return Err(Error::new(format!(
+                "`{other}` is neither cooperative nor pingpong"
+            )));
+        }
+    };
+    let plan = WarpSpecialized {
+        consumers: count("consumers", 2)?,
+        in_flight: 0,
+        ..plan
+    };
+    let time = |key, default| number(body, key, default).map(|x| x as u64);
+    let durations = Durations {
+        load: time("load", 4)?,
+        multiply: time("multiply", 2)?,
+        epilogue: time("epilogue", 2)?,
+    };
+    let pipeline = plan.build().map_err(sentence)?;
+    pipeline
+        .picture(&durations)
+        .map(|picture| picture.svg())
+        .map_err(sentence)
+}
+
+fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {
+    let Some(text) = body.value(key) else {
+        return Ok(default);
+    };
+    match text.parse() {
+        Ok(number) if (0..=4096).contains(&number) => Ok(number),
+        _ => Err(Error::new(format!(
+            "`{key} = {text}` is not a number up to 4096"
+        ))),
+    }
+}
+
+fn pair(body: &Body, key: &str, default: &str) -> Result<[i64; 2], Error> {
+    let text = body.value(key).unwrap_or(default);
+    let read = text
+        .split_once('x')
+        .and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
+    read.filter(|pair: &[i64; 2]| pair.iter().all(|x| (1..=4096).contains(x)))
+        .ok_or_else(|| Error::new(format!("`{key} = {text}` is not two numbers as in 4x4")))
+}
+
+fn sentence(error: colex_sched::Error) -> Error {
+    Error::new(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figure::draw;
+
+    #[test]
+    fn rasters_share_a_figure() {
+        let html = draw(
+            "raster",
+            "GemmIdentity<1>\nGemmIdentity<2>\ntiles = 4x4\nworkers = 4",
+        )
+        .expect("well formed");
+        assert_eq!(html.matches("<svg ").count(), 1);
+        assert!(html.contains("GemmIdentity&lt;2&gt;"), "{html}");
+    }
+
+    #[test]
+    fn schedules_are_drawn() {
+        assert!(draw("stream-k", "tiles = 5x1").is_ok());
+        assert!(draw("pipeline", "pingpong\ntiles = 4\nk = 2").is_ok());
+    }
+
+    #[test]
+    fn mistakes_are_sentences() {
+        let error = |kind: &str, body: &str| {
+            draw(kind, body)
+                .expect_err("the figure is wrong")
+                .to_string()
+        };
+        assert_eq!(
+            error("raster", "Hilbert\ntiles = 4"),
+            "`tiles = 4` is not two numbers as in 4x4"
+        );
+        assert_eq!(
+            error("raster", "Hilbert\nworkers = x"),
+            "`workers = x` is not a number up to 4096"
+        );
+        assert!(error("raster", "nonsense").starts_with("\"nonsense\" names no order"));
+        assert_eq!(
+            error("pipeline", "serial"),
+            "`serial` is neither cooperative nor pingpong"
+        );
+    }
+}
