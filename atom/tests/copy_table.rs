@@ -9,9 +9,15 @@ use colex_layout::Layout;
 
 /// How often each bit of the tile is named, over threads and values.
 fn copies(layout: &Layout, bits: usize) -> Vec<usize> {
+    let (threads, values) = (layout.mode(0).unwrap(), layout.mode(1).unwrap());
     let mut held = vec![0; bits];
+    // Where no thread differs from the first, one stands for all.
+    let (layout, weight) = match threads.table().unwrap().iter().all(|&at| at == 0) {
+        true => (&values, threads.size() as usize),
+        false => (layout, 1),
+    };
     for at in layout.table().unwrap() {
-        held[at as usize] += 1;
+        held[at as usize] += weight;
     }
     held
 }

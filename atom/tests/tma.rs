@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use colex_atom::{TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle, TmaTile};
+use colex_atom::{Reduction, TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle, TmaTile};
 use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Swizzle, Tiler};
 
 fn plan(
@@ -278,6 +278,8 @@ fn every_tile_arrives_where_its_layout_says() {
         1,
         &["((0,0),0)", "((0,60),90)"],
     );
+    // One dimension.
+    tile("1000:1", "64", "64:1", F32, 1, &["0", "960", "-16"]);
     // Six modes: the last two go one way.
     tile(
         "(8,4,4,4,4,4):(1,16,64,512,4096,16384)",
@@ -289,6 +291,73 @@ fn every_tile_arrives_where_its_layout_says() {
     );
     assert!(cases > 100_000, "{cases}");
     println!("law tma.tile: {cases} cases");
+}
+
+/// Law `tma.tensor`: the layout of coordinates says what `coordinates` computes, at every coordinate of the tensor.
+#[test]
+fn the_coordinate_tensor_is_what_instructions_take() {
+    use TmaElement::F32;
+    let mut cases = 0;
+    for (global, tile, shared) in [
+        ("(100,256):(256,1)", "(64,32)", "(64,32):(32,1)"),
+        ("(20,32,8):(64,1,4096)", "(16,8,2)", "(16,8,2):(16,1,8)"),
+        (
+            "((4,16),20):((1,4),64)",
+            "((4,8),16)",
+            "((4,8),16):((1,4),32)",
+        ),
+        ("1000:1", "64", "64:1"),
+        (
+            "(8,4,2,2,2,4):(1,16,64,512,4096,16384)",
+            "(8,2,2,2,2,1)",
+            "(8,2,2,2,2,1):(1,8,16,32,64,0)",
+        ),
+    ] {
+        let plan = plan(global, tile, shared, F32, 1).unwrap();
+        let tensor = plan.tensor();
+        for i in 0..tensor.size() {
+            let coord = tensor.shape().coord(i).unwrap();
+            let mut at: Vec<i64> = tensor
+                .value(&coord)
+                .unwrap()
+                .leaves()
+                .iter()
+                .map(|x| x.value())
+                .collect();
+            at.resize(plan.map().rank(), 0);
+            assert_eq!(plan.coordinates(&coord).unwrap(), at, "{global} at {coord}");
+            cases += 1;
+        }
+    }
+    println!("law tma.tensor: {cases} cases");
+}
+
+#[test]
+fn a_plan_names_its_instructions() {
+    let rows = |multicast| {
+        plan(
+            "(1024,256):(256,1)",
+            "(128,64)",
+            "Sw<3,3,3> o 0 o (128,64):(64,1)",
+            TmaElement::F16,
+            multicast,
+        )
+        .unwrap()
+    };
+    assert_eq!(rows(1).load().unwrap().name(), "SM90_TMA_LOAD_2D<131072>");
+    assert_eq!(
+        rows(4).load().unwrap().name(),
+        "SM90_TMA_LOAD_MULTICAST_2D<32768>"
+    );
+    assert_eq!(rows(1).store().unwrap().name(), "SM90_TMA_STORE_2D<131072>");
+    assert_eq!(
+        rows(1).reduce(Reduction::Max).unwrap().name(),
+        "SM90_TMA_REDUCE_MAX_2D<131072>"
+    );
+    assert_eq!(
+        rows(1).load().unwrap().bits(),
+        8 * rows(1).map().box_bytes()
+    );
 }
 
 /// A tile wider than its mode reads fill values, not the padding that follows the mode: CuTe would join the two.
@@ -443,6 +512,32 @@ fn what_tma_cannot_do_is_said_in_a_sentence() {
     assert_eq!(
         says(plan(rows, "(64,32)", "(64,32):(32,1)", F32, 3)),
         "a box of [32, 64] cannot be cut into 3 equal slices from its last dimension on"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(64,32)",
+            "Sw<0,4,3> o 64 o (64,32):(32,1)",
+            F32,
+            1
+        )),
+        "Sw<0,4,3> o 64 o (64,32):(32,1) does not fill shared memory from 0 on, each element once: TMA writes without gaps"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(64,32)",
+            "(2048):(2) o 0 o (64,32):(32,1)",
+            F32,
+            1
+        )),
+        "(2048):(2) o 0 o (64,32):(32,1) on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
+    );
+    let good = plan(rows, "(64,32)", "(64,32):(32,1)", F32, 1).unwrap();
+    let nested: IntTuple = "((0,0),0)".parse().unwrap();
+    assert_eq!(
+        good.coordinates(&nested).unwrap_err().to_string(),
+        "((0,0),0) has no integer at 1@0"
     );
     assert_eq!(
         says(plan(

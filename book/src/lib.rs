@@ -20,6 +20,10 @@ chapters! {
     layout_surgery = "layout/surgery.md";
     layout_coalesce = "layout/coalesce.md";
     layout_composition = "layout/composition.md";
+    layout_inverses = "layout/inverses.md";
+    layout_divide = "layout/divide.md";
+    layout_product = "layout/product.md";
+    layout_drawing = "layout/drawing.md";
 }
 
 #[doc = include_str!("../../README.md")]

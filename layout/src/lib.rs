@@ -1,4 +1,6 @@
 //! The CuTe layout algebra as run-time values: sound, explained, fast.
+//!
+//! With the feature `serde`, values serialise as their text: a layout is the string `"(4,2):(1,4)"`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -49,6 +51,8 @@ mod product;
 mod recast;
 mod refusal;
 mod search;
+#[cfg(feature = "serde")]
+mod serialize;
 mod slice;
 mod swizzle;
 mod xor;

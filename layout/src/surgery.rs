@@ -1,7 +1,6 @@
 //! Taking tuples apart and putting them together: the same for shapes, coordinates and layouts.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::Error;
@@ -36,10 +35,10 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// [`Error::Mode`] when an index is beyond the rank.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
-        let views = indices
+        indices
             .iter()
-            .map(|&i| self.expect_view(i))
-            .collect::<Result<Vec<_>, _>>()?;
+            .try_for_each(|&i| self.expect_view(i).map(|_| ()))?;
+        let views = indices.iter().filter_map(|&i| self.view().mode(i));
         Ok(Self::from_views(views))
     }
 
@@ -277,10 +276,18 @@ impl<T: Leaf> Tuple<T> {
                 needs: "modes that are tuples of one rank",
             });
         }
-        let column = |j| Self::from_views(self.view().modes().filter_map(move |m| m.mode(j)));
-        Ok(Self::concat(
-            &(0..first.rank()).map(column).collect::<Vec<_>>(),
-        ))
+        let mut b = Builder::new();
+        let outer = b.open();
+        for j in 0..first.rank() {
+            let column = b.open();
+            self.view()
+                .modes()
+                .filter_map(|m| m.mode(j))
+                .for_each(|m| b.push(m));
+            b.close(column, self.rank());
+        }
+        b.close(outer, first.rank());
+        Ok(b.finish())
     }
 
     /// Regroups two tuples mode by mode: `((a0,b0),(a1,b1),..)`.

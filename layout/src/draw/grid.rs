@@ -118,6 +118,8 @@ pub struct Grid {
     pub(super) col_nesting: Nesting,
     /// The region of each cell, row by row; borders run between regions.
     pub(super) regions: Option<Vec<i64>>,
+    /// The places that a line visits, in order.
+    pub(super) path: Vec<(i64, i64)>,
 }
 
 impl Grid {
@@ -150,6 +152,7 @@ impl Grid {
             row_nesting: Nesting::default(),
             col_nesting: Nesting::default(),
             regions: None,
+            path: Vec::new(),
         }
     }
 
@@ -215,6 +218,42 @@ impl Grid {
         let at = (0..self.rows).flat_map(|row| (0..self.cols).map(move |col| (row, col)));
         self.regions = Some(at.map(|(row, col)| region(row, col)).collect());
         self
+    }
+
+    /// A line from cell to cell in the order of `places`, with a dot where it starts: the order of a walk.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] when a place is outside the grid.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::draw::{Cell, Grid};
+    /// let grid = Grid::from_fn(2, 2, |_, _| Cell::default())?;
+    /// let rows_first = [(0, 0), (0, 1), (1, 0), (1, 1)];
+    /// assert!(grid.clone().path(rows_first).is_ok());
+    /// assert_eq!(
+    ///     grid.path([(0, 2)]).unwrap_err().to_string(),
+    ///     "coordinate 2 is not within 0..2 in the shape (2,2)",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn path(mut self, places: impl IntoIterator<Item = (i64, i64)>) -> Result<Self, Error> {
+        self.path = places.into_iter().collect();
+        let shape = || alloc::format!("({},{})", self.rows, self.cols).into();
+        for (row, col) in &self.path {
+            for (coord, size) in [(*row, self.rows), (*col, self.cols)] {
+                if !(0..size).contains(&coord) {
+                    return Err(Error::OutOfBounds {
+                        coord,
+                        size,
+                        shape: shape(),
+                    });
+                }
+            }
+        }
+        Ok(self)
     }
 
     /// Puts the cells that `is_in_focus(row, column)` chooses before the others, which become pale.

@@ -3,17 +3,17 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use super::metrics::{CAPTION_FONT, Metrics, line_height, text_width};
-use super::svg::{Escaped, Px};
+use super::metrics::{CAPTION_FONT, Metrics, line_height};
 use super::text::put;
-use super::{Fill, Grid, Headers, Mark};
+use super::xml::{Escaped, Px};
+use super::{Fill, Grid, Mark};
 
 /// A grid at its place: the corner of its first cell.
-struct Drawing<'a> {
-    grid: &'a Grid,
-    metrics: &'a Metrics,
-    left: i64,
-    top: i64,
+pub(super) struct Drawing<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) metrics: &'a Metrics,
+    pub(super) left: i64,
+    pub(super) top: i64,
 }
 
 /// Draws `grid` with the corner of its headers at (x, y); its caption is above.
@@ -29,6 +29,7 @@ pub(super) fn draw_grid(out: &mut String, grid: &Grid, metrics: &Metrics, x: i64
     drawing.fills(out);
     drawing.lines(out);
     drawing.headers(out);
+    drawing.path(out);
     if metrics.labels {
         drawing.labels(out);
     }
@@ -37,11 +38,11 @@ pub(super) fn draw_grid(out: &mut String, grid: &Grid, metrics: &Metrics, x: i64
 }
 
 impl Drawing<'_> {
-    fn x(&self, col: i64) -> i64 {
+    pub(super) fn x(&self, col: i64) -> i64 {
         self.left + col * self.metrics.cell_width
     }
 
-    fn y(&self, row: i64) -> i64 {
+    pub(super) fn y(&self, row: i64) -> i64 {
         self.top + row * self.metrics.cell_height
     }
 
@@ -190,6 +191,39 @@ impl Drawing<'_> {
         path
     }
 
+    /// The walk, and a dot at its start.
+    fn path(&self, out: &mut String) {
+        let metrics = self.metrics;
+        let middle = |(row, col): &(i64, i64)| {
+            (
+                self.x(*col) + metrics.cell_width / 2,
+                self.y(*row) + metrics.cell_height / 2,
+            )
+        };
+        let Some(start) = self.grid.path.first() else {
+            return;
+        };
+        let mut line = String::new();
+        for (at, place) in self.grid.path.iter().enumerate() {
+            let (x, y) = middle(place);
+            put(
+                &mut line,
+                format_args!("{}{} {}", if at == 0 { "M" } else { "L" }, Px(x), Px(y)),
+            );
+        }
+        stroke(out, "cx-path", "1.6", &line);
+        let (x, y) = middle(start);
+        let radius = Px((metrics.cell_width / 8).min(40));
+        put(
+            out,
+            format_args!(
+                "<circle class=\"cx-dot\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>\n",
+                Px(x),
+                Px(y)
+            ),
+        );
+    }
+
     fn focus(&self, out: &mut String) {
         let is_focus = |row, col| (self.grid.cell(row, col).mark == Mark::Focus).then_some(1);
         stroke(out, "cx-focus", "2.6", &self.edges(is_focus));
@@ -236,83 +270,6 @@ impl Drawing<'_> {
             );
         }
     }
-
-    fn headers(&self, out: &mut String) {
-        let (grid, metrics, font) = (self.grid, self.metrics, self.metrics.header_font);
-        let mut texts = String::new();
-        let middle = font * 35 / 100;
-        let step = metrics.header_step(font + 10, metrics.cell_height);
-        for (at, text) in shown(&grid.row_headers, grid.rows(), step) {
-            let y = Px(self.y(at) + metrics.cell_height / 2 + middle);
-            let x = Px(self.left - 50);
-            put(
-                &mut texts,
-                format_args!(
-                    "<text class=\"cx-m\" text-anchor=\"end\" x=\"{x}\" y=\"{y}\">{}</text>\n",
-                    Escaped(&text)
-                ),
-            );
-        }
-        let longest = grid.col_headers.longest(grid.cols()) as i64;
-        let step = metrics.header_step(text_width(longest, font) + 40, metrics.cell_width);
-        for (at, text) in shown(&grid.col_headers, grid.cols(), step) {
-            let x = Px(self.x(at) + metrics.cell_width / 2);
-            let y = Px(self.top - 40);
-            put(
-                &mut texts,
-                format_args!(
-                    "<text class=\"cx-m\" x=\"{x}\" y=\"{y}\">{}</text>\n",
-                    Escaped(&text)
-                ),
-            );
-        }
-        self.axes(&mut texts);
-        if !texts.is_empty() {
-            let size = Px(font);
-            put(
-                out,
-                format_args!("<g text-anchor=\"middle\" font-size=\"{size}\">\n{texts}</g>\n"),
-            );
-        }
-    }
-
-    fn axes(&self, out: &mut String) {
-        let (grid, metrics) = (self.grid, self.metrics);
-        let Some([rows, cols]) = &grid.axes else {
-            return;
-        };
-        let x = Px(self.left - metrics.left + 80);
-        let y = Px(self.y(0) + grid.rows() * metrics.cell_height / 2);
-        let style = "class=\"cx-m\" font-style=\"italic\"";
-        put(
-            out,
-            format_args!(
-                "<text {style} x=\"{x}\" y=\"{y}\">{}</text>\n",
-                Escaped(rows)
-            ),
-        );
-        let x = Px(self.x(0) + grid.cols() * metrics.cell_width / 2);
-        let y = Px(self.top - metrics.top + 100);
-        put(
-            out,
-            format_args!(
-                "<text {style} x=\"{x}\" y=\"{y}\">{}</text>\n",
-                Escaped(cols)
-            ),
-        );
-    }
-}
-
-/// The headers at multiples of `step`; names, unlike numbers, are all shown.
-fn shown(headers: &Headers, count: i64, step: i64) -> impl Iterator<Item = (i64, String)> {
-    let step = if matches!(headers, Headers::Numbers) {
-        step
-    } else {
-        1
-    };
-    let at = (0..count).filter(move |at| at % step == 0);
-    at.map(|at| (at, headers.text(at)))
-        .filter(|(_, text)| !text.is_empty())
 }
 
 /// Calls `found(start, end)` for each longest run in `0..count` where `holds`.

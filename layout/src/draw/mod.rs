@@ -17,6 +17,7 @@
 
 mod grid;
 mod grid_svg;
+mod header_svg;
 mod latex;
 mod layout_grid;
 mod metrics;
@@ -32,6 +33,7 @@ mod text;
 mod thread_grid;
 mod thread_values;
 mod tiling;
+mod xml;
 
 pub use grid::{Cell, Grid, Headers, Mark};
 pub use latex::{print_latex, print_latex_copy, print_latex_mma};

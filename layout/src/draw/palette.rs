@@ -69,13 +69,15 @@ pub(super) struct Tone(pub(super) &'static str, pub(super) &'static str);
 /// Labels in cells.
 pub(super) const INK: Tone = Tone("#1a1d21", "#f1f3f5");
 /// Headers, notes and the labels of cells out of focus.
-pub(super) const MUTED: Tone = Tone("#5b6470", "#a3acb8");
+pub(super) const MUTED: Tone = Tone("#525b66", "#a9b2be");
 /// The lines between cells.
 pub(super) const LINE: Tone = Tone("#8a93a0", "#5d6675");
 /// The lines around blocks, tiles and grids.
 pub(super) const EDGE: Tone = Tone("#20242b", "#d5dae1");
 /// The line around what is in focus.
 pub(super) const FOCUS: Tone = Tone("#c2185b", "#ff8fc1");
+/// The line of a walk: between lines and labels in strength, so that labels stay legible on it.
+pub(super) const PATH: Tone = Tone("#8f5a7a", "#b98aa6");
 /// The background, and cells without a colour.
 pub(super) const BLANK: Tone = Tone("#ffffff", "#14171f");
 /// Cells that hold nothing.
@@ -221,6 +223,30 @@ mod tests {
             );
         }
         assert!(contrast(BLANK.0, MUTED.0) >= 4.5 && contrast(BLANK.1, MUTED.1) >= 4.5);
+    }
+
+    /// `over` at the strength of a cell that steps back, on `ground`.
+    fn pale(over: &str, ground: &str) -> std::string::String {
+        let byte = |color: &str, at: usize| {
+            f64::from(u8::from_str_radix(&color[at..at + 2], 16).expect("a colour is #rrggbb"))
+        };
+        let mixed = |at| (0.35 * byte(over, at) + 0.65 * byte(ground, at)).round() as u8;
+        std::format!("#{:02x}{:02x}{:02x}", mixed(1), mixed(3), mixed(5))
+    }
+
+    #[test]
+    fn text_that_steps_back_stays_legible() {
+        for fill in fills() {
+            let (_, _, Tone(light, dark)) = fill.class();
+            assert!(
+                contrast(&pale(light, BLANK.0), MUTED.0) >= 4.5,
+                "{fill:?} in light"
+            );
+            assert!(
+                contrast(&pale(dark, BLANK.1), MUTED.1) >= 4.5,
+                "{fill:?} in dark"
+            );
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 
-use super::palette::{BLANK, EDGE, FOCUS, INK, LINE, MUTED, Tone};
+use super::palette::{BLANK, EDGE, FOCUS, INK, LINE, MUTED, PATH, Tone};
 use super::text::put;
 use super::{Fill, Picture};
 
@@ -19,6 +19,10 @@ pub(super) fn sheet(picture: &Picture) -> String {
     rule(&mut out, ".cx-line", "stroke", LINE);
     rule(&mut out, ".cx-edge", "stroke", EDGE);
     rule(&mut out, ".cx-focus", "stroke", FOCUS);
+    if picture.grids().any(|grid| !grid.path.is_empty()) {
+        rule(&mut out, ".cx-path", "stroke", PATH);
+        rule(&mut out, ".cx-dot", "fill", PATH);
+    }
     let cells = picture
         .grids()
         .flat_map(|grid| grid.cells().map(|cell| cell.fill));

@@ -6,11 +6,14 @@ use super::grid_svg::draw_grid;
 use super::metrics::{CAPTION_FONT, CAPTION_LINE, Metrics, text_width};
 use super::style::sheet;
 use super::text::put;
+use super::xml::{Escaped, Px};
 use super::{Fill, Grid, Picture};
 
 /// Space around the drawing and between grids.
 const MARGIN: i64 = 80;
 const GAP: i64 = 260;
+/// A labelled drawing that is wider than this has the class `cx-wide`: shrunk to a page, it could not be read.
+const WIDE: i64 = 9_000;
 
 impl Picture {
     /// The picture as one `<svg>` element, valid XML, for a file of its own or for a page of HTML.
@@ -35,7 +38,13 @@ impl Picture {
         let width = places.right.max(MARGIN + metrics.left + self.foot_width()) + MARGIN;
         let height = places.bottom + foot + MARGIN;
         let mut out = String::new();
-        self.open(&mut out, width, height);
+        let is_wide = metrics.labels && width > WIDE;
+        self.open(
+            &mut out,
+            width,
+            height,
+            if is_wide { "cx cx-wide" } else { "cx" },
+        );
         for (grid, x, y) in places.grids(self) {
             draw_grid(&mut out, grid, &metrics, x, y);
         }
@@ -43,12 +52,12 @@ impl Picture {
         out + "</svg>\n"
     }
 
-    fn open(&self, out: &mut String, width: i64, height: i64) {
+    fn open(&self, out: &mut String, width: i64, height: i64, class: &str) {
         let (w, h) = (Px(width), Px(height));
         put(
             out,
             format_args!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cx\" role=\"img\" viewBox=\"0 0 {w} {h}\" \
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" viewBox=\"0 0 {w} {h}\" \
                  width=\"{w}\" height=\"{h}\" font-family=\"{FONT}\">\n"
             ),
         );
@@ -210,36 +219,6 @@ impl Places {
     }
 }
 
-/// A length in tenths of a pixel, as a number of pixels.
-pub(super) struct Px(pub(super) i64);
-
-impl core::fmt::Display for Px {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.0 % 10 {
-            0 => write!(f, "{}", self.0 / 10),
-            tenth => write!(f, "{}.{}", self.0 / 10, tenth.abs()),
-        }
-    }
-}
-
-/// A text in XML.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
-
-impl core::fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        use core::fmt::Write;
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            // XML 1.0 has no other control characters.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => f.write_str("\u{fffd}"),
-            c => f.write_char(c),
-        })
-    }
-}
-
 impl Fill {
     /// The colours of a scale from `low` to `high` as a legend: a bar with both numbers.
     ///
@@ -263,23 +242,58 @@ impl Fill {
 mod tests {
     use super::*;
     use crate::draw::Cell;
-    use alloc::string::ToString;
 
-    #[test]
-    fn lengths_print_without_floating_point() {
-        assert_eq!(
-            [130, 105, 0].map(|n| Px(n).to_string()),
-            ["13", "10.5", "0"]
-        );
+    /// Checks that the elements nest, that attributes are quoted, and that no character stands where it must be
+    /// escaped.
+    fn assert_well_formed(svg: &str) {
+        let mut open = alloc::vec::Vec::new();
+        let mut rest = svg;
+        while let Some((text, tail)) = rest.split_once('<') {
+            assert!(!text.contains('>') && text.matches('&').count() == text.matches(';').count());
+            let (tag, tail) = tail.split_once('>').expect("a tag ends");
+            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+            match (tag.strip_prefix('/'), tag.strip_suffix('/')) {
+                (Some(name), _) => assert_eq!(open.pop(), Some(name)),
+                (_, Some(_)) => {}
+                _ => open.push(tag.split(' ').next().expect("a tag has a name")),
+            }
+            // The style sheet has no character that needs escaping, but semicolons of its own.
+            rest = tail;
+            if open.last() == Some(&"style") {
+                rest = &tail[tail.find("</style>").expect("the style sheet ends")..];
+            }
+        }
+        assert!(open.is_empty() && rest.trim().is_empty());
     }
 
     #[test]
-    fn text_cannot_leave_its_element() {
-        let text = "</text><script>&\"\u{0}";
-        assert_eq!(
-            Escaped(text).to_string(),
-            "&lt;/text&gt;&lt;script&gt;&amp;&quot;\u{fffd}"
-        );
+    fn pictures_are_well_formed() {
+        let nasty = |row: i64, col: i64| {
+            let fill = [Fill::Blank, Fill::Void, Fill::thread(col)][(row % 3) as usize];
+            Cell::new(["<&>\"'", "2"]).filled(fill)
+        };
+        let grid = Grid::from_fn(3, 4, nasty)
+            .expect("small")
+            .caption("a < b & c")
+            .axes("<m>", "&n");
+        let walked = grid.clone().path([(0, 0), (2, 3)]).expect("inside");
+        let marked = grid
+            .focus(|row, _| row == 1)
+            .regions(|row, col| row / 2 + col);
+        let picture = Picture::above([walked, marked])
+            .title("<title>")
+            .note("a \"note\" & more");
+        assert_well_formed(&picture.legend(Fill::bar("<x>", 0, 9)).svg());
+    }
+
+    #[test]
+    fn only_wide_drawings_with_labels_are_marked() {
+        let svg = |cols, lines: &[&str]| {
+            let cell = |_, _| Cell::new(lines.iter().copied());
+            Picture::of(Grid::from_fn(4, cols, cell).expect("small")).svg()
+        };
+        assert!(svg(64, &["511"]).contains("cx-wide"));
+        assert!(!svg(64, &[]).contains("cx-wide") && !svg(8, &["511"]).contains("cx-wide"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Bytes<'_> {
 
     fn int(&mut self) -> Int {
         let value = self.number();
-        if self.byte() % 2 == 0 {
+        if self.byte().is_multiple_of(2) {
             Int::Static(value)
         } else {
             Int::Dynamic(value)
@@ -52,7 +52,7 @@ impl Bytes<'_> {
             let (begin, end) = (self.below(4), self.below(5));
             tuple = tuple.group(begin..end).unwrap_or(tuple);
         }
-        if self.byte() % 3 == 0 {
+        if self.byte().is_multiple_of(3) {
             tuple.unwrap()
         } else {
             tuple
@@ -129,7 +129,7 @@ pub(crate) fn chain(bytes: &[u8]) -> u64 {
         let fresh = bytes.layout();
         stack.extend(fresh);
         let (a, b) = (pick(&mut bytes, &stack), pick(&mut bytes, &stack));
-        let next = if bytes.byte() % 2 == 0 {
+        let next = if bytes.byte().is_multiple_of(2) {
             unary(&mut bytes, &a)
         } else {
             binary(&mut bytes, &a, &b)

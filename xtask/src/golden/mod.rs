@@ -11,7 +11,6 @@
 //!    by name in `golden/law`. Where it is a record of fields, [`Op::own`] compares them itself and fails with the
 //!    field that differs.
 //! 2. Add its rows to [`FAMILIES`].
-//! 3. Take its words out of `golden/later.rs`, which says `not yet` for rooms that are not furnished.
 
 mod atoms;
 mod case;
@@ -19,7 +18,6 @@ mod copy_atoms;
 mod function;
 mod gmma;
 mod judge;
-mod later;
 mod law;
 mod layout;
 mod print;
@@ -115,9 +113,6 @@ pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<Report> {
 }
 
 fn verdict(case: &Case) -> Verdict {
-    if let Some(room) = later::room(&case.op) {
-        return Verdict::NotYet(room.into());
-    }
     let mut ops = FAMILIES.iter().copied().flatten().copied().flatten();
     match ops.find(|op| op.name == case.op).map(|op| &op.run) {
         Some(Run::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),

@@ -1,17 +1,16 @@
 //! The steps from two layouts to the dimensions of a tensor map.
 
-use colex_layout::{Basis, Layout, Stride};
+use colex_layout::{Basis, ComposedLayout, Int, Layout, Outer, Stride, Tiler, Tuple};
 
 use super::error::TmaError;
-use super::plan::TmaTile;
+use super::map::TmaElement;
+use super::swizzle::TmaSwizzle;
 
 /// A dimension of the tensor map: one mode of the tensor, or several joined.
 #[derive(Clone, Debug)]
 pub(super) struct Dimension {
     /// What the box takes of each mode.
     pub(super) modes: Vec<Piece>,
-    /// The stride of the dimension in elements.
-    pub(super) stride: i64,
 }
 
 /// A part of the box along one mode of the tensor.
@@ -29,6 +28,13 @@ impl Dimension {
         self.modes.iter().map(|piece| piece.extent).product()
     }
 
+    /// The stride of the dimension in elements: that of its mode, or what the strides of its modes have in common.
+    pub(super) fn stride(&self) -> i64 {
+        self.modes
+            .iter()
+            .fold(0, |common, piece| gcd(common, piece.stride))
+    }
+
     /// Whether the box takes all of each mode.
     pub(super) fn is_whole(&self, global: &Layout) -> Result<bool, TmaError> {
         for piece in &self.modes {
@@ -40,9 +46,43 @@ impl Dimension {
     }
 }
 
+/// The swizzle of shared memory as the hardware knows it, and the layout it permutes.
+pub(super) fn plain(
+    shared: &ComposedLayout,
+    element: TmaElement,
+) -> Result<(TmaSwizzle, Layout), TmaError> {
+    let swizzled = shared.position_independent()?;
+    let Outer::Swizzle(swizzle) = swizzled.outer() else {
+        return Err(TmaError::Swizzle {
+            swizzle: swizzled.to_string(),
+        });
+    };
+    if swizzled.base_offset() != 0 {
+        return Err(TmaError::Gaps {
+            shared: swizzled.to_string(),
+        });
+    }
+    Ok((
+        TmaSwizzle::of(*swizzle, 8 * element.bytes())?,
+        swizzled.inner().clone(),
+    ))
+}
+
+/// A tensor of a single mode that is no tuple has a tuple of one, so that there is a basis vector to name it.
+pub(super) fn of_rank_one(global: &Layout, tile: &Tiler) -> Result<(Layout, Tiler), TmaError> {
+    if !global.is_leaf() {
+        return Ok((global.clone(), tile.clone()));
+    }
+    let tile = match tile {
+        Tiler::Modes(_) => tile.clone(),
+        one => Tiler::Modes(vec![one.clone()]),
+    };
+    Ok((Layout::concat([global])?, tile))
+}
+
 /// `shared-memory offset -> tensor coordinate`: the inverse of the shared-memory layout, then the tile.
-pub(super) fn order(request: &TmaTile<'_>, shared: &Layout) -> Result<Layout, TmaError> {
-    let tile = Layout::identity(request.global.shape())?.composition_tiler(request.tile)?;
+pub(super) fn order(global: &Layout, tile: &Tiler, shared: &Layout) -> Result<Layout, TmaError> {
+    let tile = Layout::identity(global.shape())?.composition_tiler(tile)?;
     if tile.size() != shared.size() {
         return Err(TmaError::Size {
             tile: tile.size(),
@@ -56,6 +96,32 @@ pub(super) fn order(request: &TmaTile<'_>, shared: &Layout) -> Result<Layout, Tm
         });
     }
     Ok(tile.composition(&inverse)?.coalesce())
+}
+
+/// `tensor coordinate -> coordinate of the map`: each mode's basis vector is that of its dimension.
+pub(super) fn tensor(global: &Layout, dimensions: &[Dimension]) -> Result<Layout, TmaError> {
+    let identity = Layout::identity(global.shape())?;
+    let mut strides = Vec::new();
+    for leaf in identity.leaves() {
+        let Stride::Basis(mode) = leaf.stride else {
+            return Err(TmaError::NoVector {
+                order: format!("{identity:#}"),
+            });
+        };
+        let of = |(at, dimension): (usize, &Dimension)| {
+            let piece = dimension
+                .modes
+                .iter()
+                .find(|piece| piece.mode.is_parallel(&mode))?;
+            Some((at, scale(piece, dimension)))
+        };
+        strides.push(match dimensions.iter().enumerate().find_map(of) {
+            Some((at, scale)) => Stride::Basis(Basis::new(Int::Dynamic(scale), &[at])?),
+            None => Stride::constant(0),
+        });
+    }
+    let stride = Tuple::flat(strides).unflatten(&global.shape())?;
+    Ok(Layout::new(global.shape(), stride)?)
 }
 
 /// The modes of the order that step by one: what a box can be made of.
@@ -98,7 +164,6 @@ pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dim
         } else {
             dimensions.push(Dimension {
                 modes: vec![*piece],
-                stride: 0,
             });
         }
     }
@@ -120,10 +185,7 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
                 mode,
                 stride: stride.value(),
             };
-            rest.push(Dimension {
-                modes: vec![piece],
-                stride: 0,
-            });
+            rest.push(Dimension { modes: vec![piece] });
         }
     }
     Ok(rest)
@@ -131,7 +193,7 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
 
 /// The pieces of a dimension that are longer than one step must follow each other at its stride.
 pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), TmaError> {
-    let mut next = dimension.stride;
+    let mut next = dimension.stride();
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
         if piece.stride != next {
             let modes: Vec<String> = dimension
@@ -170,10 +232,10 @@ pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), TmaError> {
 
 /// How many steps of the dimension one step of the mode is.
 pub(super) fn scale(piece: &Piece, dimension: &Dimension) -> i64 {
-    if dimension.stride == 0 {
+    if dimension.stride() == 0 {
         1
     } else {
-        piece.stride / dimension.stride
+        piece.stride / dimension.stride()
     }
 }
 

@@ -113,6 +113,13 @@ pub enum TmaError {
         /// How many there were.
         found: usize,
     },
+    /// A coordinate of the tensor that does not say where it is along a mode.
+    Coordinate {
+        /// The coordinate.
+        coord: String,
+        /// The mode.
+        mode: String,
+    },
     /// The layout algebra refused a step.
     Layout(colex_layout::Error),
 }
@@ -203,6 +210,7 @@ impl fmt::Display for TmaError {
             TmaError::Coordinates { expected, found } => {
                 write!(f, "a box has {expected} coordinates, not {found}")
             }
+            TmaError::Coordinate { coord, mode } => write!(f, "{coord} has no integer at {mode}"),
             TmaError::Layout(error) => error.fmt(f),
         }
     }

@@ -3,13 +3,16 @@
 use colex_layout::{Basis, ComposedLayout, IntTuple, Layout, Stride, Tiler};
 
 use super::derive::{
-    Dimension, Piece, absent, contiguous, cut, extent_at, gcd, joined_to_256, order, progression,
-    scale,
+    Dimension, Piece, absent, contiguous, cut, extent_at, gcd, joined_to_256, of_rank_one, order,
+    plain, progression, scale, tensor,
 };
 
+use super::super::atom::CopyAtom;
+use super::super::reduction::{Reduction, Scalar};
 use super::error::TmaError;
 use super::map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
 use super::swizzle::TmaSwizzle;
+use crate::Error;
 
 /// What is to be moved: a tile of a tensor, to or from shared memory of some layout.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub struct TmaTile<'a> {
 #[derive(Clone, Debug)]
 pub struct TmaPlan {
     map: TensorMap,
+    /// `tensor coordinate -> coordinate of the map`.
+    tensor: Layout,
     /// `shared-memory offset -> tensor coordinate`.
     order: Layout,
     dimensions: Vec<Dimension>,
@@ -64,31 +69,29 @@ impl TmaPlan {
     ///
     /// A [`TmaError`] that says what TMA cannot do.
     pub fn new(request: &TmaTile<'_>) -> Result<Self, TmaError> {
-        let swizzled = request.shared.position_independent()?;
-        let swizzle = TmaSwizzle::of(swizzled.swizzle(), 8 * request.element.bytes())?;
-        let order = order(request, swizzled.inner())?;
-        let pieces = contiguous(&order, request.global)?;
-        let mut dimensions = joined_to_256(&pieces, request.global)?;
-        dimensions.extend(absent(request.global, &pieces)?);
+        let (swizzle, shared) = plain(request.shared, request.element)?;
+        let (global, tile) = of_rank_one(request.global, request.tile)?;
+        let order = order(&global, &tile, &shared)?;
+        let pieces = contiguous(&order, &global)?;
+        let mut dimensions = joined_to_256(&pieces, &global)?;
+        dimensions.extend(absent(&global, &pieces)?);
         if dimensions.len() > 5 {
             let last: Vec<Piece> = dimensions
                 .drain(4..)
                 .flat_map(|dimension| dimension.modes)
                 .collect();
-            dimensions.push(Dimension {
-                modes: last,
-                stride: 0,
-            });
+            dimensions.push(Dimension { modes: last });
         }
         let box_elements = dimensions.iter().map(Dimension::extent).product();
         let mut plan = TmaPlan {
             map: empty(request.element, swizzle),
+            tensor: tensor(&global, &dimensions)?,
             order,
             dimensions,
             box_elements,
             blocks: request.multicast,
         };
-        plan.fill(request.global)?;
+        plan.fill(&global)?;
         plan.map.check()?;
         Ok(plan)
     }
@@ -149,19 +152,89 @@ impl TmaPlan {
     ///
     /// [`TmaError::Layout`] if the coordinate is not one of the tensor's.
     pub fn coordinates(&self, coord: &IntTuple) -> Result<Vec<i64>, TmaError> {
+        let coord = coord.wrap();
         let along = |piece: &Piece, dimension: &Dimension| -> Result<i64, TmaError> {
             let path: Vec<usize> = piece.mode.path().collect();
-            let x = coord.get(&path)?.as_leaf().map_or(0, |x| x.value());
-            Ok(x * scale(piece, dimension))
+            let x = coord.get(&path)?;
+            let leaf = x.as_leaf().ok_or_else(|| TmaError::Coordinate {
+                coord: coord.to_string(),
+                mode: format!("{:#}", piece.mode),
+            })?;
+            Ok(leaf.value() * scale(piece, dimension))
         };
         let coordinate = |dimension: &Dimension| {
-            dimension
-                .modes
-                .iter()
-                .map(|piece| along(piece, dimension))
-                .sum()
+            let modes = dimension.modes.iter();
+            modes.map(|piece| along(piece, dimension)).sum()
         };
         self.dimensions.iter().map(coordinate).collect()
+    }
+
+    /// `tensor coordinate -> coordinate of the map`, as a layout with the tensor's shape: partition it as the tensor
+    /// is partitioned, and its values are what an instruction takes (CuTe's `get_tma_tensor`).
+    ///
+    /// ```
+    /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
+    /// # use colex_layout::{ComposedLayout, Layout};
+    /// let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
+    /// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
+    /// assert_eq!(format!("{:#}", plan.tensor()), "(1024,256):(1@1,1@0)");
+    /// assert_eq!(plan.tensor().value((128, 32))?.to_string(), "(32,128)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "get_tma_tensor")]
+    pub fn tensor(&self) -> &Layout {
+        &self.tensor
+    }
+
+    /// The load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
+    ///
+    /// ```
+    /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
+    /// # use colex_layout::{ComposedLayout, Layout};
+    /// # let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
+    /// # let tile = "(64,32)".parse()?;
+    /// let request = TmaTile { global: &global, tile: &tile, shared: &shared, element: TmaElement::F32, multicast: 1 };
+    /// assert_eq!(TmaPlan::new(&request)?.load()?.name(), "SM90_TMA_LOAD_2D<65536>");
+    /// let shared_by_two = TmaTile { multicast: 2, ..request };
+    /// assert_eq!(TmaPlan::new(&shared_by_two)?.load()?.name(), "SM90_TMA_LOAD_MULTICAST_2D<32768>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`crate::CopyError::Width`] if a box is larger than a barrier can count.
+    pub fn load(&self) -> Result<CopyAtom, Error> {
+        self.copy(if self.blocks > 1 {
+            "LOAD_MULTICAST"
+        } else {
+            "LOAD"
+        })
+    }
+
+    /// The store that empties the tile.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`](Self::load).
+    pub fn store(&self) -> Result<CopyAtom, Error> {
+        self.copy("STORE")
+    }
+
+    /// The store that combines the tile with what the tensor holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`](Self::load).
+    pub fn reduce(&self, reduction: Reduction) -> Result<CopyAtom, Error> {
+        self.copy(&format!(
+            "REDUCE_{}",
+            reduction.ptx(Scalar::Mapped).to_uppercase()
+        ))
+    }
+
+    fn copy(&self, operation: &str) -> Result<CopyAtom, Error> {
+        let atom: CopyAtom = format!("SM90_TMA_{operation}_{}D", self.map.rank()).parse()?;
+        atom.with_bits(8 * self.map.box_bytes())
     }
 
     /// The instructions of a tile that begins at coordinate 0; add [`coordinates`](Self::coordinates) of the tile's
@@ -222,7 +295,7 @@ impl TmaPlan {
 
     /// Extents and strides of the tensor along each dimension, and the box.
     fn fill(&mut self, global: &Layout) -> Result<(), TmaError> {
-        for (i, dimension) in self.dimensions.iter_mut().enumerate() {
+        for (i, dimension) in self.dimensions.iter().enumerate() {
             let (mut extent, mut stride) = (1, 0);
             for piece in &dimension.modes {
                 let size = extent_at(global, &piece.mode)?;
@@ -233,7 +306,6 @@ impl TmaPlan {
                 };
                 stride = common;
             }
-            dimension.stride = stride;
             progression(i, dimension)?;
             self.map.dims.push(extent);
             self.map.extents.push(dimension.extent());

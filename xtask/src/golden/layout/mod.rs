@@ -1,6 +1,7 @@
 //! The operations of `colex-layout`: how the arguments of a case become a call.
 
 mod algebra;
+mod coordinate;
 mod product;
 mod slice;
 mod surgery;
@@ -19,6 +20,7 @@ use super::value::Value;
 /// The families of the layout crate.
 pub(super) const FAMILIES: &[&[Op]] = &[
     algebra::OPS,
+    coordinate::OPS,
     product::OPS,
     slice::OPS,
     surgery::OPS,

@@ -1,6 +1,6 @@
 //! Swizzles, and layouts under a swizzle.
 
-use colex_layout::{ComposedLayout, Layout, Swizzle};
+use colex_layout::{ComposedLayout, Layout, Outer, Swizzle};
 
 use super::{Answer, coord, layout, parsed, printed, tiler, tried, tuple};
 use crate::golden::value::Value;
@@ -28,6 +28,15 @@ pub(super) const OPS: &[Op] = &[
             .table()
             .map(Value::table)
             .map_err(|error| error.to_string())
+    }),
+    Op::judged("get_swizzle_portion", |case| {
+        match composed(case, 0)?.outer() {
+            Outer::Swizzle(swizzle) => printed(swizzle),
+            Outer::Layout(layout) => Err(format!("{layout} is not a swizzle")),
+        }
+    }),
+    Op::judged("get_nonswizzle_portion", |case| {
+        printed(composed(case, 0)?.inner())
     }),
     Op::judged("coalesce_swizzled", |case| {
         printed(composed(case, 0)?.coalesce())

@@ -62,7 +62,7 @@ pub(super) const OPS: &[Op] = &[
         tried(tuple(case, 1)?.coord_unbounded(tuple(case, 0)?))
     }),
     Op::judged("crd2crd", |case| {
-        tried(tuple(case, 1)?.coord_in(tuple(case, 0)?, &tuple(case, 2)?))
+        tried(tuple(case, 1)?.coord_in_unbounded(tuple(case, 0)?, &tuple(case, 2)?))
     }),
 ];
 
