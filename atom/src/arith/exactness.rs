@@ -68,10 +68,7 @@ impl MmaAtom {
     ///
     /// [`Error::Operand`] if a tile is not of the atom's size.
     pub fn magnitudes(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<f64>, Error> {
-        let [m, n, k] = self.mnk().map(|extent| extent as usize);
-        for (operand, tile, size) in [('A', a, m * k), ('B', b, n * k), ('C', c, m * n)] {
-            self.check_size(operand, tile.len(), size)?;
-        }
+        self.check_tiles(a, b, c)?;
         let (a, b) = self.rows(a, b, |x| x.real().abs(), |x| x.real().abs());
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         Ok(self.each(c, |m, n, c| c.real().abs() + dot(&a[m], &b[n])))

@@ -16,6 +16,9 @@ pub enum Operand<'a> {
     Tile(&'a [Value]),
 }
 
+/// `D = A B + C` on whole tiles.
+type Multiply = fn(&MmaAtom, &[Value], &[Value], &[Value]) -> Result<Vec<Value>, Error>;
+
 impl MmaAtom {
     /// Executes the instruction: D in registers, one fragment per logical thread.
     ///
@@ -44,6 +47,32 @@ impl MmaAtom {
         c: &[Fragment],
         metadata: &[u32],
     ) -> Result<Vec<Fragment>, Error> {
+        self.run(a, b, c, metadata, Self::multiply)
+    }
+
+    /// As [`execute`](Self::execute), with the sums of Hopper: [`multiply_on_hopper`](Self::multiply_on_hopper).
+    ///
+    /// # Errors
+    ///
+    /// As [`execute`](Self::execute).
+    pub fn execute_on_hopper(
+        &self,
+        a: Operand<'_>,
+        b: Operand<'_>,
+        c: &[Fragment],
+        metadata: &[u32],
+    ) -> Result<Vec<Fragment>, Error> {
+        self.run(a, b, c, metadata, Self::multiply_on_hopper)
+    }
+
+    fn run(
+        &self,
+        a: Operand<'_>,
+        b: Operand<'_>,
+        c: &[Fragment],
+        metadata: &[u32],
+        multiply: Multiply,
+    ) -> Result<Vec<Fragment>, Error> {
         self.op()?;
         let mut a = self.tile_a(a)?;
         match self.rule().is_sparse() {
@@ -52,7 +81,7 @@ impl MmaAtom {
         }
         let b = self.tile_b(b)?;
         let c = self.gather('C', c)?;
-        Ok(self.scatter(&self.multiply(&a, &b, &c)?))
+        Ok(self.scatter(&multiply(self, &a, &b, &c)?))
     }
 
     /// The tile of an operand (`'A'`, `'B'` or `'C'`) that fragments hold; of a sparse A the kept elements.

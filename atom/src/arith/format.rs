@@ -76,6 +76,9 @@ impl FloatFormat {
         ..Self::ieee(2, 1, 0)
     };
 
+    /// A binary32 with 13 bits of fraction: how Hopper sums 8-bit floats.
+    pub(crate) const SUM_FP8: Self = Self::ieee(8, 13, 0);
+
     const fn ieee(exponent_bits: u32, fraction_bits: u32, unused_bits: u32) -> Self {
         Self {
             exponent_bits,

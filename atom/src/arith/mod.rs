@@ -4,6 +4,7 @@ mod exact;
 mod exactness;
 mod execute;
 mod format;
+mod hopper;
 mod multiply;
 mod sparse;
 mod value;

@@ -14,9 +14,11 @@ impl MmaAtom {
     /// - Integers: the exact sum, wrapped to 32 bits or clamped to them (`.satfinite`).
     /// - Bits: `C` plus the number of ones in `A xor B` or `A and B` along K.
     /// - `f64`, and the parts of complex numbers: fused multiply-adds in ascending K, each rounded to nearest.
-    /// - Other floats: the exact `C + Σ A B`, rounded once to nearest. Tensor cores align and truncate instead, in
-    ///   ways that PTX leaves open (PTX ISA 9.7.14.5: "the accumulation order ... is undefined"); by how much a result
-    ///   may differ is [`exactness`](Self::exactness).
+    /// - Other floats: the exact `C + Σ A B`, rounded once to nearest. Tensor cores align and cut off instead, in ways
+    ///   that PTX leaves open and that differ between generations; by how much a result may differ is
+    ///   [`exactness`](Self::exactness), and [`multiply_on_hopper`](Self::multiply_on_hopper) is what Hopper gives.
+    ///
+    /// A zero in a sparse A counts as not kept: it meets no infinity.
     ///
     /// ```
     /// use colex_atom::{Value, mma};
@@ -32,16 +34,21 @@ impl MmaAtom {
     ///
     /// [`Error::NotExecutable`]; [`Error::Operand`] if a tile is not of the atom's size.
     pub fn multiply(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<Value>, Error> {
-        self.op()?;
-        let [m, n, k] = self.mnk().map(|extent| extent as usize);
-        for (operand, tile, size) in [('A', a, m * k), ('B', b, n * k), ('C', c, m * n)] {
-            self.check_size(operand, tile.len(), size)?;
-        }
+        self.check_tiles(a, b, c)?;
         Ok(match (self.rule(), self.traits().ty_c.class()) {
             (Rule::PlanarComplex | Rule::GaussComplex, _) => self.multiply_complex(a, b, c),
             (_, Class::Integer { .. }) => self.multiply_integers(a, b, c),
             _ => self.multiply_reals(a, b, c),
         })
+    }
+
+    /// Refuses tiles that are not of the atom's size, and rows that compute nothing.
+    pub(super) fn check_tiles(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<(), Error> {
+        self.op()?;
+        let [m, n, k] = self.mnk().map(|extent| extent as usize);
+        self.check_size('A', a.len(), m * k)?;
+        self.check_size('B', b.len(), n * k)?;
+        self.check_size('C', c.len(), m * n)
     }
 
     pub(super) fn check_size(
@@ -73,7 +80,12 @@ impl MmaAtom {
         let format = FloatFormat::of(self.traits().ty_c).expect("reals accumulate in reals");
         let dot = |a: &[f64], b: &[f64], c: Value| match self.traits().ty_c {
             Ty::F64 => dot_f64(a, b, c.real()),
-            _ => format.round(dot_exact(a, b, c.real()), Rounding::Nearest),
+            // What a sparse A does not keep meets nothing, not even an infinity.
+            _ if self.rule().is_sparse() => {
+                let kept = a.iter().zip(b).filter(|(a, _)| **a != 0.0);
+                format.round(dot_exact(kept, c.real()), Rounding::Nearest)
+            }
+            _ => format.round(dot_exact(a.iter().zip(b), c.real()), Rounding::Nearest),
         };
         self.each(c, |m, n, c| Value::Real(dot(&a[m], &b[n], c)))
     }
@@ -149,10 +161,10 @@ impl MmaAtom {
 }
 
 /// `c + Σ a b`, rounded to odd: products of the narrow formats are exact in `f64`.
-fn dot_exact(a: &[f64], b: &[f64], c: f64) -> f64 {
+fn dot_exact<'a>(pairs: impl Iterator<Item = (&'a f64, &'a f64)>, c: f64) -> f64 {
     let mut sum = ExactSum::default();
     sum.add(c);
-    a.iter().zip(b).for_each(|(a, b)| sum.add(a * b));
+    pairs.for_each(|(a, b)| sum.add(a * b));
     sum.to_odd()
 }
 
