@@ -207,6 +207,17 @@ fn tainted(stride: Stride, other: Int) -> Stride {
     stride.with_coefficient(c.taint(other, c.value()))
 }
 
+/// The coalesced modes that composition walks through, as they are shown: a last mode of extent 1 keeps that extent.
+pub(crate) fn walked(layout: &crate::Layout) -> Flat {
+    let mut flat = coalesced(layout.leaves(), Tail::Continue);
+    if let (Some(shown), Some(last)) = (flat.last_mut(), layout.leaves().last())
+        && last.extent.is(1)
+    {
+        shown.extent = last.extent;
+    }
+    flat
+}
+
 /// A single mode without parentheses, or a flat tuple.
 pub(crate) fn layout_of(flat: Flat) -> Layout {
     match flat[..] {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use smallvec::SmallVec;
 
-use crate::coalesce::{Tail, coalesced, layout_of};
+use crate::coalesce::{layout_of, walked};
 use crate::layout::LeafMode;
 use crate::tuple::View;
 use crate::{Layout, Search};
@@ -121,7 +121,7 @@ impl fmt::Display for CompositionError {
 
 impl Refusal {
     fn write(&self, f: &mut fmt::Formatter<'_>, lhs: &Layout, rhs: &Layout) -> fmt::Result {
-        let simple = layout_of(coalesced(lhs.leaves(), Tail::Continue));
+        let simple = layout_of(walked(lhs));
         let path = |leaf| Path::of(rhs.view(), leaf);
         match self {
             Self::Straddle {

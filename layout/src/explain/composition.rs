@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Case, Explanation, Step, Visit};
-use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::coalesce::{self, Flat, Tail, coalesced, layout_of};
 use crate::composition::{Check, walk};
 use crate::refusal::Path;
 use crate::{CompositionError, Error, Layout, Refusal};
@@ -44,17 +44,18 @@ impl Layout {
     pub fn explain_composition(&self, inner: &Self) -> Explanation {
         let flat = coalesced(self.leaves(), Tail::Continue);
         let mut steps = Vec::new();
-        if flat[..] != *self.leaves() {
+        let shown = coalesce::walked(self);
+        if shown[..] != *self.leaves() {
             steps.push(Step::Named {
                 name: "A coalesced",
-                layout: layout_of(flat.clone()),
+                layout: layout_of(shown.clone()),
             });
         }
         let mut visits = Vec::new();
         let ruled = walk(self, &flat, inner, Check::Sound, &mut |v| visits.push(v));
-        walked(&flat, inner, &visits, &mut steps);
+        walked(&shown, inner, &visits, &mut steps);
         if visits.iter().all(|v| v.case != Case::Carries) {
-            together(&flat, &visits, &mut steps);
+            together(&shown, &visits, &mut steps);
         }
         let result = match ruled {
             Err(Error::Composition(refused)) => {

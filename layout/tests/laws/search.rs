@@ -66,6 +66,13 @@ fn search_sentences_of_d10_and_d11() {
 #[test]
 fn search_sentences_of_the_other_refusals() {
     assert_eq!(
+        sentence("(4,1):(1,0)", "7:6"),
+        "(4,1):(1,0) o 7:6 is not a layout over the modes of 7:6: mode <0>, 7:6, takes 7 steps of 6 in extent 4 of \
+         (4,1):(1,0) and carries, as neither of 6 and 4 divides the other and (7-1)*6 = 36 is not below 4 (a stride \
+         that 4 divides would fit); A(B(c)) is 2 at 1, which makes 4 at 2, but it is 0, and no mode can end there, as \
+         2 does not divide 7"
+    );
+    assert_eq!(
         sentence("(4,3):(1,10)", "(2,6):(4,1)"),
         "(4,3):(1,10) o (2,6):(4,1) is not a layout over the modes of (2,6):(4,1): mode <1>, 6:1, takes 6 steps of 1 in \
          extent 4 of (4,3):(1,10) and carries, as 4 steps fill it and 4 does not divide 6 (a multiple of 4 steps would \
