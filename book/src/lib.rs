@@ -24,6 +24,10 @@ chapters! {
     layout_divide = "layout/divide.md";
     layout_product = "layout/product.md";
     layout_drawing = "layout/drawing.md";
+    appendix_examples = "appendix/examples.md";
+    appendix_errata = "appendix/errata.md";
+    appendix_disagreements = "appendix/disagreements.md";
+    appendix_names = "appendix/names.md";
 }
 
 #[doc = include_str!("../../README.md")]
