@@ -23,6 +23,9 @@ chapters! {
     layout_inverses = "layout/inverses.md";
     layout_divide = "layout/divide.md";
     layout_product = "layout/product.md";
+    layout_swizzles = "layout/swizzles.md";
+    layout_coordinate_strides = "layout/coordinate-strides.md";
+    layout_xor = "layout/xor.md";
     layout_drawing = "layout/drawing.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
