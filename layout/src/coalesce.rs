@@ -219,9 +219,10 @@ pub(crate) fn walked(layout: &crate::Layout) -> Flat {
 }
 
 /// A single mode without parentheses, or a flat tuple.
+#[inline]
 pub(crate) fn layout_of(flat: Flat) -> Layout {
     match flat[..] {
         [leaf] => Layout(Tuple::leaf(leaf)),
-        _ => Layout(Tuple::flat(flat)),
+        _ => Layout(Tuple::flat(flat.iter().copied())),
     }
 }

@@ -72,10 +72,9 @@ impl Layout {
                 shape: target.text(),
             });
         }
-        let filtered = self.filter();
-        let modes = filtered.by_stride("complement")?;
-        if let [(leaf, d)] = modes[..]
-            && d.is(0)
+        let modes = self.by_stride("complement")?;
+        if let [leaf] = modes[..]
+            && leaf.stride.is_zero()
         {
             debug_assert!(leaf.extent.is(1), "a filtered stride-0 layout is 1:0");
             return Ok(layout_of(SmallVec::from_slice(&[LeafMode::new(
@@ -86,7 +85,8 @@ impl Layout {
         }
         let mut gaps = Flat::new();
         let mut current = Int::Static(1);
-        for (leaf, d) in modes {
+        for leaf in modes {
+            let d = leaf.stride.coefficient();
             let gap = d.taint(current, d.value() / current.value());
             note(Gap {
                 mode: Some(leaf),
@@ -99,7 +99,7 @@ impl Layout {
             gaps.push(LeafMode::new(gap, Stride::Int(current)));
             current = d.times(leaf.extent)?;
         }
-        let rest = target.ceil_div(&IntTuple::leaf(current))?.product()?;
+        let rest = copies_in(target, current)?;
         note(Gap {
             mode: None,
             covered: current.value(),
@@ -118,10 +118,11 @@ impl Layout {
         }
     }
 
-    /// The leaves with their integer strides, by increasing stride; negative strides are refused.
-    fn by_stride(&self, operation: &'static str) -> Result<SmallVec<[(LeafMode, Int); 12]>, Error> {
-        let mut modes = SmallVec::new();
-        for leaf in self.leaves() {
+    /// The filtered modes by increasing stride; strides other than non-negative integers are refused.
+    fn by_stride(&self, operation: &'static str) -> Result<Flat, Error> {
+        let moving = self.leaves().iter().filter(|l| !l.stride.is_zero());
+        let mut modes = coalesced(&moving.copied().collect::<Flat>(), Tail::Drop);
+        for leaf in &modes {
             let d = self.int_stride(operation, leaf)?;
             if d.value() < 0 {
                 return Err(Error::Operand {
@@ -131,9 +132,8 @@ impl Layout {
                         .into(),
                 });
             }
-            modes.push((*leaf, d));
         }
-        modes.sort_by_key(|(_, d): &(LeafMode, Int)| d.value());
+        modes.sort_by_key(|l| l.stride.coefficient().value());
         Ok(modes)
     }
 
@@ -152,4 +152,14 @@ impl Layout {
             .into(),
         }
     }
+}
+
+/// How many blocks of `covered` offsets the modes of `target` hold: the product of `target.ceil_div(covered)`.
+fn copies_in(target: &IntTuple, covered: Int) -> Result<Int, Error> {
+    let (mut copies, mut rest) = (Int::Static(1), covered);
+    for &extent in target.leaves() {
+        copies = copies.times(extent.ceil_div(rest)?)?;
+        rest = rest.ceil_div(extent)?;
+    }
+    Ok(copies)
 }

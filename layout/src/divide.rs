@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::coalesce::{Tail, coalesced};
 use crate::int_tuple::rank_error;
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::{Builder, Tuple};
@@ -49,8 +50,17 @@ impl Layout {
     }
 
     fn divide_by(&self, tile: &Self) -> Result<Self, Error> {
-        let rest = tile.complement(self.coalesce().shape())?;
+        let rest = tile.complement_in(&self.coalesced_shape(), &mut |_| ())?;
         self.composition(&Self::concat([tile, &rest])?)
+    }
+
+    /// The shape of the coalesced layout.
+    fn coalesced_shape(&self) -> IntTuple {
+        let flat = coalesced(self.leaves(), Tail::Drop);
+        match flat[..] {
+            [leaf] => IntTuple::leaf(leaf.extent),
+            _ => IntTuple::flat(flat.iter().map(|l| l.extent)),
+        }
     }
 
     /// Applies `op` mode by mode; modes beyond the tiler stay.
@@ -59,14 +69,16 @@ impl Layout {
         tilers: &[Tiler],
         op: impl Fn(&Self, &Tiler) -> Result<Self, Error>,
     ) -> Result<Self, Error> {
-        let parts = self
-            .modes()
-            .enumerate()
-            .map(|(i, mode)| match tilers.get(i) {
-                Some(t) => op(&mode, t),
-                None => Ok(mode),
-            });
-        Self::concat(&parts.collect::<Result<SmallVec<[_; 4]>, _>>()?)
+        let mut b = Builder::new();
+        let open = b.open();
+        for (i, mode) in self.view().modes().enumerate() {
+            match tilers.get(i) {
+                Some(t) => b.push(op(&Self(mode.to_tuple()), t)?.view()),
+                None => b.push(mode),
+            }
+        }
+        b.close(open, self.rank());
+        Self::checked(b.finish())
     }
 
     /// [`Layout::logical_divide`] with the tiles gathered in mode 0 and the rests in mode 1:
@@ -160,7 +172,7 @@ impl Layout {
 
     fn is_cut_once(&self, tiler: &Tiler) -> Result<bool, Error> {
         let Tiler::Modes(tilers) = tiler else {
-            return self.coalesce().shape().evenly_divides(tiler);
+            return self.coalesced_shape().evenly_divides(tiler);
         };
         let mut all = self.modes().zip(tilers).map(|(l, t)| l.is_cut_once(t));
         all.try_fold(true, |so_far, one| Ok(so_far && one?))

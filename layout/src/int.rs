@@ -91,31 +91,37 @@ impl Int {
     }
 }
 
+#[cold]
+fn overflow(left: i64, operator: char, right: i64) -> Error {
+    Error::Overflow {
+        left,
+        operator,
+        right,
+    }
+}
+
 /// The checked product.
 pub(crate) fn mul(a: i64, b: i64) -> Result<i64, Error> {
-    a.checked_mul(b).ok_or(Error::Overflow {
-        left: a,
-        operator: '*',
-        right: b,
-    })
+    match a.checked_mul(b) {
+        Some(n) => Ok(n),
+        None => Err(overflow(a, '*', b)),
+    }
 }
 
 /// The checked sum.
 pub(crate) fn add(a: i64, b: i64) -> Result<i64, Error> {
-    a.checked_add(b).ok_or(Error::Overflow {
-        left: a,
-        operator: '+',
-        right: b,
-    })
+    match a.checked_add(b) {
+        Some(n) => Ok(n),
+        None => Err(overflow(a, '+', b)),
+    }
 }
 
 /// The checked absolute value.
 pub(crate) fn abs(a: i64) -> Result<i64, Error> {
-    a.checked_abs().ok_or(Error::Overflow {
-        left: 0,
-        operator: '-',
-        right: a,
-    })
+    match a.checked_abs() {
+        Some(n) => Ok(n),
+        None => Err(overflow(0, '-', a)),
+    }
 }
 
 /// `ceil(a / b)`, toward positive infinity, checked.
@@ -123,11 +129,9 @@ pub(crate) fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     if b == 0 {
         return Err(Error::DivideByZero { dividend: a });
     }
-    let quotient = a.checked_div(b).ok_or(Error::Overflow {
-        left: a,
-        operator: '/',
-        right: b,
-    })?;
+    let Some(quotient) = a.checked_div(b) else {
+        return Err(overflow(a, '/', b));
+    };
     let exact = a % b == 0;
     Ok(if exact || (a < 0) != (b < 0) {
         quotient

@@ -128,17 +128,9 @@ impl Layout {
     }
 
     /// A layout of leaves whose extents are known to be positive: kinds and size remain to be checked.
+    #[inline]
     pub(crate) fn checked(tuple: Tuple<LeafMode>) -> Result<Self, Error> {
-        let leaves = tuple.leaves();
-        leaves.iter().try_fold(1, |n, leaf| mul(n, leaf.size()))?;
-        if let Some(first) = leaves.iter().map(|l| l.stride).find(|d| !is_neutral(*d)) {
-            let same = |d: &Stride| {
-                is_neutral(*d) || core::mem::discriminant(d) == core::mem::discriminant(&first)
-            };
-            if let Some(other) = leaves.iter().map(|l| l.stride).find(|d| !same(d)) {
-                return Err(mixed(first, other));
-            }
-        }
+        check_leaves(tuple.leaves())?;
         Ok(Self(tuple))
     }
 
@@ -288,6 +280,19 @@ impl Layout {
     #[must_use]
     pub fn is_same_function(&self, other: &Self) -> bool {
         self.size() == other.size() && self.coalesce() == other.coalesce()
+    }
+}
+
+/// Whether the size fits 64 bits and all strides are of one kind.
+fn check_leaves(leaves: &[LeafMode]) -> Result<(), Error> {
+    leaves.iter().try_fold(1, |n, leaf| mul(n, leaf.size()))?;
+    let mut kinds = leaves.iter().map(|l| l.stride).filter(|d| !is_neutral(*d));
+    let Some(first) = kinds.next() else {
+        return Ok(());
+    };
+    match kinds.find(|d| core::mem::discriminant(d) != core::mem::discriminant(&first)) {
+        Some(other) => Err(mixed(first, other)),
+        None => Ok(()),
     }
 }
 

@@ -97,6 +97,7 @@ impl<'a, T: Copy> View<'a, T> {
         self.modes().nth(i)
     }
 
+    #[inline]
     pub(crate) fn to_tuple(self) -> Tuple<T> {
         Tuple {
             nodes: SmallVec::from_slice(self.nodes),
@@ -153,6 +154,11 @@ impl<'a, T> Iterator for Modes<'a, T> {
 
 impl<T> ExactSizeIterator for Modes<'_, T> {}
 
+/// The node of a tuple of `rank` modes.
+fn rank_node(rank: usize) -> u32 {
+    u32::try_from(rank + 1).expect("a tuple has fewer modes than there are addresses for them")
+}
+
 /// Builds a tuple from left to right.
 pub(crate) struct Builder<T: Copy> {
     nodes: SmallVec<[u32; INLINE_NODES]>,
@@ -160,6 +166,7 @@ pub(crate) struct Builder<T: Copy> {
 }
 
 impl<T: Copy> Builder<T> {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             nodes: SmallVec::new(),
@@ -174,8 +181,7 @@ impl<T: Copy> Builder<T> {
     }
 
     pub(crate) fn close(&mut self, opened: usize, rank: usize) {
-        self.nodes[opened] = u32::try_from(rank + 1)
-            .expect("a tuple has fewer modes than there are addresses for them");
+        self.nodes[opened] = rank_node(rank);
     }
 
     pub(crate) fn leaf(&mut self, value: T) {
@@ -193,6 +199,7 @@ impl<T: Copy> Builder<T> {
         self.nodes.push(node);
     }
 
+    #[inline]
     pub(crate) fn finish(self) -> Tuple<T> {
         Tuple {
             nodes: self.nodes,
@@ -211,6 +218,7 @@ impl<T: Copy> Tuple<T> {
     }
 
     /// The tuple of `modes`: `(m0,m1,..)`.
+    #[inline]
     pub fn concat<'a>(modes: impl IntoIterator<Item = &'a Self>) -> Self
     where
         T: 'a,
@@ -219,15 +227,15 @@ impl<T: Copy> Tuple<T> {
     }
 
     /// The flat tuple of `values`.
+    #[inline]
     pub fn flat(values: impl IntoIterator<Item = T>) -> Self {
-        let mut b = Builder::new();
-        let open = b.open();
-        values.into_iter().for_each(|v| b.leaf(v));
-        let rank = b.leaves.len();
-        b.close(open, rank);
-        b.finish()
+        let leaves: SmallVec<_> = values.into_iter().collect();
+        let mut nodes = SmallVec::from_elem(0, leaves.len() + 1);
+        nodes[0] = rank_node(leaves.len());
+        Self { nodes, leaves }
     }
 
+    #[inline]
     pub(crate) fn from_views<'a>(modes: impl IntoIterator<Item = View<'a, T>>) -> Self
     where
         T: 'a,
