@@ -97,7 +97,7 @@ fn moved(plan: &TmaPlan, origin: &IntTuple) -> HashMap<i64, Option<i64>> {
             .zip(&base)
             .map(|(x, y)| x + y)
             .collect();
-        for element in map.elements(&at).unwrap() {
+        for element in map.loaded(&at).unwrap() {
             let shared = swizzle.apply(instruction.shared * map.element.bytes() + element.shared);
             assert_eq!(
                 memory.insert(shared, element.global),
@@ -233,7 +233,7 @@ fn every_tile_arrives_where_its_layout_says() {
         "Sw<3,4,3> o 0 o (128,64):(1,128)",
         U8,
         1,
-        corners,
+        &["(0,0)", "(64,32)", "(-16,-16)", "(160,224)"],
     );
     // A slice for each block of a cluster.
     tile(
@@ -387,6 +387,66 @@ fn padding_is_not_taken_for_elements() {
         .collect();
     assert_eq!(unbounded, ["1@0"]);
     println!("law tma.padding: {cases} cases");
+}
+
+/// A store takes to the tensor what a load would bring, and fills the last unit of 16 bytes of a row.
+#[test]
+fn a_store_is_a_load_backwards_in_units_of_16_bytes() {
+    let mut cases = 0;
+    for (columns, tail) in [(256, 0), (255, 1), (254, 2), (253, 3), (252, 0)] {
+        let map = plan(
+            &format!("(200,{columns}):(256,1)"),
+            "(64,32)",
+            "(64,32):(32,1)",
+            TmaElement::F32,
+            1,
+        )
+        .unwrap()
+        .map()
+        .clone();
+        assert_eq!(map.store_tail(), 4 * tail);
+        for corner in [[0, 0], [224, 0], [240, 160], [252, 199], [256, 0]] {
+            let (loaded, stored) = (map.loaded(&corner).unwrap(), map.stored(&corner).unwrap());
+            for (i, (load, store)) in loaded.iter().zip(&stored).enumerate() {
+                assert_eq!(load.shared, store.shared);
+                let column = corner[0] + i as i64 % 32;
+                match (columns..columns + tail).contains(&column)
+                    && corner[1] + (i as i64) / 32 < 200
+                {
+                    true => assert_eq!(
+                        (load.global, store.global.map(|byte| byte / 4 % 256)),
+                        (None, Some(column))
+                    ),
+                    false => assert_eq!(load.global, store.global),
+                }
+                cases += 1;
+            }
+        }
+    }
+    println!("law tma.store: {cases} cases");
+}
+
+#[test]
+fn coordinates_that_end_a_kernel_are_refused() {
+    let map = plan(
+        "(200,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap()
+    .map()
+    .clone();
+    assert!(map.loaded(&[-4, -3]).is_ok());
+    assert_eq!(
+        map.loaded(&[2, 0]).unwrap_err().to_string(),
+        "the box begins 8 bytes into a row, not at a multiple of 16"
+    );
+    assert_eq!(
+        map.stored(&[0, -8]).unwrap_err().to_string(),
+        "a store begins before the tensor, at -8 along dimension 1: only a load may"
+    );
 }
 
 /// The bytes that a barrier waits for are those that the boxes report.
@@ -595,7 +655,7 @@ fn a_map_is_checked_by_itself() {
         "the tensor is at 0x1008, which is not a multiple of 16"
     );
     assert_eq!(
-        good.elements(&[0]).unwrap_err().to_string(),
+        good.loaded(&[0]).unwrap_err().to_string(),
         "a box has 2 coordinates, not 1"
     );
     // One mebibyte: old drivers encode it rightly; sixteen rows of it they do not.

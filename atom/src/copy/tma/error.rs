@@ -113,6 +113,18 @@ pub enum TmaError {
         /// How many there were.
         found: usize,
     },
+    /// An innermost coordinate that the hardware does not take.
+    Offset {
+        /// How far the box begins into the row.
+        bytes: i64,
+    },
+    /// A store that begins before the tensor.
+    Before {
+        /// The dimension.
+        dimension: usize,
+        /// Its coordinate.
+        coordinate: i64,
+    },
     /// A coordinate of the tensor that does not say where it is along a mode.
     Coordinate {
         /// The coordinate.
@@ -209,6 +221,21 @@ impl fmt::Display for TmaError {
             TmaError::Element { text } => write!(f, "a tensor map has no elements of {text}"),
             TmaError::Coordinates { expected, found } => {
                 write!(f, "a box has {expected} coordinates, not {found}")
+            }
+            TmaError::Offset { bytes } => {
+                write!(
+                    f,
+                    "the box begins {bytes} bytes into a row, not at a multiple of 16"
+                )
+            }
+            TmaError::Before {
+                dimension,
+                coordinate,
+            } => {
+                write!(
+                    f,
+                    "a store begins before the tensor, at {coordinate} along dimension {dimension}: only a load may"
+                )
             }
             TmaError::Coordinate { coord, mode } => write!(f, "{coord} has no integer at {mode}"),
             TmaError::Layout(error) => error.fmt(f),
