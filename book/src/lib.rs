@@ -27,6 +27,12 @@ chapters! {
     layout_coordinate_strides = "layout/coordinate-strides.md";
     layout_xor = "layout/xor.md";
     layout_drawing = "layout/drawing.md";
+    schedule_grid = "schedule/grid.md";
+    schedule_swizzle = "schedule/swizzle.md";
+    schedule_thresholds = "schedule/thresholds.md";
+    schedule_persistent = "schedule/persistent.md";
+    schedule_split = "schedule/split.md";
+    schedule_pipelines = "schedule/pipelines.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
