@@ -4,7 +4,7 @@ use colex_layout::explain::{Explanation, Step};
 use colex_layout::{Error, Layout, Tiler};
 
 use crate::law::law;
-use crate::small;
+use crate::{random, small};
 
 fn all(ranks: std::ops::RangeInclusive<usize>, extents: &[i64], strides: &[i64]) -> Vec<Layout> {
     let modes = ranks.flat_map(|rank| small::modes(rank, extents, strides));
@@ -118,6 +118,30 @@ fn explain_divide_and_product() {
             }
             *count += 1;
         }
+    });
+}
+
+#[test]
+fn explain_large() {
+    law("explain_large", "random pairs", 1_500, |count| {
+        let seen = std::cell::Cell::new(0);
+        let pairs = (random::any_layout(4), random::any_layout(4));
+        random::check(1_500, pairs, |(a, b)| {
+            agrees(&a.explain_composition(&b), &a.composition(&b));
+            agrees(&a.explain_coalesce(), &Ok(a.coalesce()));
+            agrees(&a.explain_complement(b.shape()), &a.complement(b.shape()));
+            agrees(&a.explain_right_inverse(), &a.right_inverse());
+            agrees(&a.explain_left_inverse(), &a.left_inverse());
+            let tiler = Tiler::from(b);
+            agrees(&a.explain_logical_divide(&tiler), &a.logical_divide(&tiler));
+            agrees(
+                &a.explain_logical_product(&tiler),
+                &a.logical_product(&tiler),
+            );
+            seen.set(seen.get() + 1);
+            Ok(())
+        });
+        *count += seen.get();
     });
 }
 
