@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::str::FromStr;
 
-use colex_layout::{Layout, Tiler};
+use colex_layout::{ComposedLayout, Error, Layout, Tiler};
 
 use super::measure;
 
@@ -42,12 +42,36 @@ fn compositions() {
 fn offsets() {
     let a = layout("(128,(32,32)):(1024,(32,1))");
     let size = u64::try_from(a.size()).expect("a size is positive");
-    measure::items("all offsets of (128,(32,32)):(1024,(32,1))", size, || {
-        let mut sum = 0_i64;
-        for offset in black_box(&a).offsets()? {
-            sum = sum.wrapping_add(offset);
-        }
-        Ok::<i64, colex_layout::Error>(sum)
+    measure::items(
+        "all offsets of (128,(32,32)):(1024,(32,1)) by fold",
+        size,
+        || Ok::<i64, Error>(black_box(&a).offsets()?.fold(0, i64::wrapping_add)),
+    );
+    measure::items(
+        "all offsets of (128,(32,32)):(1024,(32,1)) by next",
+        size,
+        || {
+            let mut sum = 0_i64;
+            for offset in black_box(&a).offsets()? {
+                sum = sum.wrapping_add(offset);
+            }
+            Ok::<i64, Error>(sum)
+        },
+    );
+    swizzled_tile();
+}
+
+/// One tile under a swizzle, as the composed layout and as the layout with XOR strides that it is.
+fn swizzled_tile() {
+    let composed = parsed::<ComposedLayout>("Sw<3,3,3> o 0 o (8,64):(64,1)");
+    let xor = layout("(8,64):(^72,^1)");
+    measure::items(
+        "all offsets of Sw<3,3,3> o 0 o (8,64):(64,1), composed",
+        512,
+        || Ok::<i64, Error>(black_box(&composed).offsets()?.fold(0, i64::wrapping_add)),
+    );
+    measure::items("all offsets of (8,64):(^72,^1), XOR strides", 512, || {
+        Ok::<i64, Error>(black_box(&xor).offsets()?.fold(0, i64::wrapping_add))
     });
 }
 
