@@ -17,7 +17,23 @@
 //! # Ok::<(), colex_atom::Error>(())
 //! ```
 //!
-//! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both, with the
+//! Copies are the second table: which thread gives or gets which bit, what to write, and what comes out.
+//!
+//! ```
+//! use colex_atom::{CopySearch, Space, copy};
+//!
+//! let atom = copy("SM75_U32x4_LDSM_N")?;
+//! assert_eq!(atom.op()?.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
+//! assert_eq!(atom.traits().dst.to_string(), "(_32,(_32,_4)):(_32,(_1,_1024))");
+//! let from_global = CopySearch::default().from(Space::Global).to(Space::Register).bits(64).find();
+//! assert_eq!(from_global[0].op()?.ptx, "ld.global.v2.b32");
+//! # Ok::<(), colex_atom::Error>(())
+//! ```
+//!
+//! What the tensor memory accelerator is told, a [`TensorMap`], and the boxes that make up a tile, are derived from
+//! two layouts by a [`TmaPlan`].
+//!
+//! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both (and so [`CopyOp`], [`CopyTraits`], [`CopyAtom`]), with the
 //! arithmetic ([`MmaAtom::execute`]) that host execution, the simulator and the hardware check share.
 
 mod arch;

@@ -98,6 +98,9 @@ impl Scalar {
     }
 }
 
+/// The bit that makes a NaN of binary64 a quiet one.
+const QUIET_F64: u64 = 1 << 51;
+
 impl Reduction {
     /// The operation's word in a PTX opcode; the sum of 16-bit floats says that it keeps subnormals.
     pub fn ptx(self, ty: Scalar) -> &'static str {
@@ -116,8 +119,9 @@ impl Reduction {
 
     /// The value in memory after `new` arrives where `old` was; both are the bits of a value of the type.
     ///
-    /// Float sums round to nearest even; minimum and maximum prefer a number to a NaN.
-    /// With [`Scalar::Mapped`] both are 64-bit unsigned integers.
+    /// Float sums round to nearest even and keep subnormals; minimum and maximum prefer a number to a NaN; a sum that is
+    /// no number is the format's NaN, but binary64 keeps the NaN that it met. (An H200 did so for random bits of every
+    /// type.) With [`Scalar::Mapped`] both are 64-bit unsigned integers.
     ///
     /// ```
     /// use colex_atom::{Reduction, Scalar};
@@ -143,6 +147,9 @@ impl Reduction {
 
     fn combine_floats(self, format: FloatFormat, old: u64, new: u64) -> u64 {
         let (a, b) = (format.decode(old), format.decode(new));
+        if format == FloatFormat::F64 && self == Reduction::Add && (a.is_nan() || b.is_nan()) {
+            return QUIET_F64 | if b.is_nan() { new } else { old };
+        }
         let result = match self {
             Reduction::Min => a.min(b),
             Reduction::Max => a.max(b),
@@ -230,6 +237,20 @@ mod tests {
             cases += 1;
         }
         println!("law reduction.f32_add: {cases} cases");
+    }
+
+    #[test]
+    fn nans_are_the_formats_own_or_kept() {
+        let add = |ty, old, new| Reduction::Add.combine(ty, old, new);
+        assert_eq!(add(Scalar::F32, 0x7f80_0001, 0x3f80_0000), 0x7fff_ffff);
+        assert_eq!(
+            add(Scalar::F64, 0x4f58_290e_7f33_c2ea, 0xfff8_9fb6_f310_813a),
+            0xfff8_9fb6_f310_813a
+        );
+        assert_eq!(
+            add(Scalar::F64, 0x7ff0_0000_0000_0001, 0),
+            0x7ff8_0000_0000_0001
+        );
     }
 
     #[test]

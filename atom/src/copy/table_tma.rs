@@ -4,6 +4,9 @@
 //! CuTe `copy_sm90_tma.hpp`, `copy_traits_sm90_tma.hpp`, `copy_traits_sm90_im2col.hpp`. CuTe has no reduction but
 //! `add`, no bulk multicast, no copy to another block's shared memory and no bulk reduction: those names are made
 //! like its own.
+//!
+//! The copies between blocks (`S2S`) want a kernel that is launched in clusters: in one without, an H200 ends them in an
+//! illegal instruction, whatever the address.
 
 use super::reduction::{Reduction::*, Scalar::*};
 use super::row::*;
