@@ -39,6 +39,7 @@
 mod arch;
 mod arith;
 mod copy;
+mod draw;
 mod error;
 mod fragment;
 mod gmma;

@@ -186,6 +186,7 @@ impl Page {
     fn map(&mut self, map: &ThreadValues, at: impl Fn(i64, i64) -> (i64, i64)) {
         for (thread, value) in map.shown() {
             let (row, col) = map.place(thread, value);
+            let thread = map.number(thread);
             let text = format_args!("\\shortstack{{T{thread} \\\\ V{value}}}");
             self.node(COLORS[thread.rem_euclid(8) as usize], at(row, col), text);
         }

@@ -96,7 +96,7 @@ const COLORS: [&str; 8] = [
 fn map_cells(out: &mut String, map: &ThreadValues, end: &str, at: impl Fn(i64, i64) -> (i64, i64)) {
     for (thread, value) in map.shown() {
         let (row, col) = map.place(thread, value);
-        let (row, col) = at(row, col);
+        let ((row, col), thread) = (at(row, col), map.number(thread));
         let (x, y, color) = (
             col * SIDE,
             row * SIDE,

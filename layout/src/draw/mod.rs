@@ -15,6 +15,7 @@
 //! [`print_layout`], [`print_latex`] and its forms for copies and matrix instructions, [`print_svg_mma`] and
 //! [`print_tensor`] give, byte for byte, what CuTe's functions print.
 
+mod coordinates;
 mod grid;
 mod grid_svg;
 mod header_svg;
@@ -25,6 +26,7 @@ mod mma;
 mod nesting;
 mod palette;
 mod picture;
+mod place;
 mod style;
 mod svg;
 mod table;

@@ -12,7 +12,8 @@ impl ThreadValues {
     /// The tile with the thread `T` and the value `V` of each cell, coloured by thread.
     ///
     /// A cell that several threads hold shows the first; one that nobody holds is void.
-    /// With more than one warp, strong lines run between the warps.
+    /// With more than one warp, strong lines run between the warps. Where every thread holds everything, as of an
+    /// operand in shared memory, cells show the value alone.
     ///
     /// # Example
     ///
@@ -49,14 +50,17 @@ impl ThreadValues {
     }
 
     fn grid_by(&self, chosen: impl Fn(&[(i64, i64)]) -> Option<(i64, i64)>) -> Grid {
+        let is_shared = self.is_shared();
         let cell = |row, col| match chosen(self.owners(row, col)) {
+            Some((_, value)) if is_shared => Cell::new([format!("V{value}")]),
             Some((thread, value)) => {
+                let thread = self.number(thread);
                 Cell::new([format!("T{thread}"), format!("V{value}")]).filled(Fill::thread(thread))
             }
             None => Cell::default().filled(Fill::Void),
         };
         let grid = Grid::filled(self.rows(), self.cols(), cell).caption(self.heading());
-        if self.threads() <= 32 {
+        if self.threads() <= 32 || is_shared {
             return grid;
         }
         let warp = |owners: &[(i64, i64)]| owners.first().map_or(-1, |(thread, _)| thread / 32);
@@ -95,12 +99,16 @@ impl ThreadValues {
             .map(|(row, col)| self.owners(row, col).len())
             .max()
             .unwrap_or(0);
-        if most > 1 {
+        if self.is_shared() {
+            notes.push(String::from(
+                "Cells without a thread are seen by all of them.",
+            ));
+        } else if most > 1 {
             notes.push(format!(
                 "Up to {most} pairs share a cell; it shows the first."
             ));
         }
-        if self.threads() > 32 {
+        if self.threads() > 32 && !self.is_shared() {
             notes.push(String::from("Colours repeat every 32 threads."));
         }
         notes
@@ -125,6 +133,7 @@ impl ThreadValues {
         let (tile, pairs) = ([self.cols(), self.rows()], [self.threads(), self.values()]);
         Self::from_fn(self.heading(), tile, pairs, exchanged)
             .expect("a map that fits its tile fits it transposed")
+            .numbered(|thread| self.number(thread))
     }
 
     /// The three maps of a matrix instruction: A at the left, B at the top, C in the centre.
@@ -254,6 +263,16 @@ mod tests {
             (Mark::Focus, Mark::Dim)
         );
         assert_eq!(grid.cell(1, 1).fill, Fill::Void);
+    }
+
+    #[test]
+    fn what_every_thread_holds_has_no_thread() {
+        let map = map("(128,(8,4)):(0,(1,8))", 8, 4);
+        assert_eq!(map.grid().cell(3, 1).lines.as_slice(), ["V11"]);
+        assert_eq!(
+            map.notes(),
+            ["Cells without a thread are seen by all of them."]
+        );
     }
 
     #[test]

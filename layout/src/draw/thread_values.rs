@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use super::place::place;
 use super::table::{check_cells, operand};
-use crate::int::{add, mul};
-use crate::{Error, Layout, Stride};
+use crate::{Error, Layout};
 
 /// The most (thread, value) pairs that one map holds.
 const MAX_PAIRS: i64 = 1 << 20;
@@ -32,6 +32,8 @@ pub struct ThreadValues {
     cols: i64,
     threads: i64,
     values: i64,
+    /// What each thread is called.
+    numbers: Vec<i64>,
     /// The cell of each pair, the thread running fastest.
     places: Vec<(i64, i64)>,
     /// The pairs at each cell, row by row; within a cell by thread, then by value.
@@ -115,6 +117,7 @@ impl ThreadValues {
             cols,
             threads,
             values,
+            numbers: (0..threads).collect(),
             places: Vec::new(),
             owners: alloc::vec![SmallVec::new(); (rows * cols) as usize],
         };
@@ -157,6 +160,38 @@ impl ThreadValues {
     pub fn titled(mut self, heading: impl Into<String>) -> Self {
         self.heading = heading.into();
         self
+    }
+
+    /// The same map whose threads are called by other numbers: the lanes that the logical threads of an instruction
+    /// are, such as 0 to 3 and 16 to 19 for the quad-pairs of Volta.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{Layout, draw::ThreadValues};
+    /// let lanes: Layout = "(4,2):(1,16)".parse()?;
+    /// let map = ThreadValues::of(&"(8,8):(1,8)".parse()?, 8, 8)?.numbered(|thread| lanes.at_unbounded(thread).unwrap_or(thread));
+    /// assert_eq!(map.grid().cell(5, 2).lines.as_slice(), ["T17", "V2"]);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn numbered(mut self, number: impl Fn(i64) -> i64) -> Self {
+        self.numbers = (0..self.threads).map(number).collect();
+        self
+    }
+
+    /// What a thread is called in drawings.
+    pub(super) fn number(&self, thread: i64) -> i64 {
+        self.numbers[thread as usize]
+    }
+
+    /// Whether every thread holds the whole tile, as when an operand lies in shared memory.
+    pub(super) fn is_shared(&self) -> bool {
+        self.threads > 1
+            && self
+                .owners
+                .iter()
+                .all(|owners| owners.len() as i64 == self.threads)
     }
 
     /// The text above the map.
@@ -244,35 +279,6 @@ fn check_pairs(heading: &str, threads: i64, values: i64) -> Result<(), Error> {
             ),
         )),
     }
-}
-
-/// The cell at an index of `layout`.
-fn place(layout: &Layout, index: i64, rows: i64) -> Result<(i64, i64), Error> {
-    if layout
-        .leaves()
-        .iter()
-        .all(|leaf| leaf.stride.as_int().is_some())
-    {
-        let element = layout.at(index)?;
-        return Ok((element.rem_euclid(rows), element.div_euclid(rows)));
-    }
-    let (mut rest, mut cell) = (index, (0, 0));
-    for leaf in layout.leaves() {
-        let digit = rest % leaf.extent.value();
-        rest /= leaf.extent.value();
-        let axis = match leaf.stride {
-            Stride::Basis(b) if b.path().eq([0]) => &mut cell.0,
-            Stride::Basis(b) if b.path().eq([1]) => &mut cell.1,
-            stride if stride.is_zero() => continue,
-            _ => {
-                let why =
-                    "the strides of a map to a tile are integers, or multiples of 1@0 and 1@1";
-                return Err(operand(&layout.to_string(), why));
-            }
-        };
-        *axis = add(*axis, mul(digit, leaf.stride.coefficient().value())?)?;
-    }
-    Ok(cell)
 }
 
 #[cfg(test)]

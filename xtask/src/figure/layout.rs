@@ -5,13 +5,21 @@
 //!   where BITS is the width of an element;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
 //! - `highlight`: coordinates, separated by `;`, with `_` for whole modes.
+//!
+//! One layout with coordinate strides, such as `(4,8):(1@0,1@1)`, shows its coordinates; it has no `color` and `label`.
 
 use colex_layout::draw::{Grid, LabelBy, Picture, Table};
 
-use super::options::{color, highlight, label, table};
+use super::options::{color, highlight, inner, is_composed, label, sentence, table};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<String, Error> {
+    if let [text] = body.subjects()?
+        && !is_composed(text)
+        && inner(text)?.has_coordinate_values()
+    {
+        return coordinates(body, text);
+    }
     let (color, label) = (color(body)?, label(body, LabelBy::Offset)?);
     let texts = body.subjects()?;
     let tables: Vec<Table> = texts
@@ -30,6 +38,17 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
         });
     }
     Ok(Picture::beside(grids).legend(tables[0].legend(color)).svg())
+}
+
+/// The values of one layout with coordinate strides; what colours and labels say is fixed.
+fn coordinates(body: &Body, text: &str) -> Result<String, Error> {
+    let grid = Grid::of_coordinates(&inner(text)?).map_err(sentence)?;
+    let rows = grid.rows();
+    let grid = match highlight(body, text)? {
+        Some(cells) => grid.focus(|row, col| cells.contains(&(row + rows * col))),
+        None => grid,
+    };
+    Ok(Picture::of(grid).svg())
 }
 
 #[cfg(test)]
@@ -57,6 +76,14 @@ mod tests {
         .expect("both are layouts");
         assert_eq!(html.matches("<svg ").count(), 1);
         assert!(html.contains("(2,3):(3,1)") && html.contains("(2,3):(1,2)"));
+    }
+
+    #[test]
+    fn coordinates_are_values_too() {
+        let html = draw("layout", "(2,3):(1@1,1@0)\nhighlight = (1,_)").expect("it is a layout");
+        assert!(html.contains(">(2,1)</text>"));
+        let error = draw("layout", "(2,3):(1@1,1@0)\nlabel = index").expect_err("labels are fixed");
+        assert_eq!(error.to_string(), "this kind of figure has no key `label`");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 mod banks;
 mod body;
 mod layout;
+mod mma;
 mod options;
 mod schedule;
 mod tiling;
@@ -34,6 +35,7 @@ type Draw = fn(&Body) -> Result<String, Error>;
 const KINDS: &[(&str, Draw)] = &[
     ("layout", layout::draw),
     ("tv", tv::draw),
+    ("mma", mma::draw),
     ("tiling", tiling::draw),
     ("banks", banks::draw),
     ("raster", schedule::raster),
@@ -96,7 +98,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, tiling, banks, raster, stream-k, pipeline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, banks, raster, stream-k, pipeline"
         );
     }
 
