@@ -3,13 +3,26 @@
 /// A sum of `f64`s kept exactly, as numbers that do not overlap (Shewchuk 1997, grow-expansion).
 ///
 /// Infinities and NaNs are added the IEEE way beside it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ExactSum {
-    parts: Vec<f64>,
+    /// The sum rounded to nearest.
+    top: f64,
+    /// What that leaves out, smallest first; nothing as long as `f64` suffices.
+    rest: Vec<f64>,
     special: f64,
 }
 
 impl ExactSum {
+    /// The sum of one term.
+    pub(crate) fn new(x: f64) -> Self {
+        let (top, special) = if x.is_finite() { (x, 0.0) } else { (0.0, x) };
+        ExactSum {
+            top,
+            rest: Vec::new(),
+            special,
+        }
+    }
+
     /// Adds one term.
     pub(crate) fn add(&mut self, mut x: f64) {
         if !x.is_finite() {
@@ -17,16 +30,20 @@ impl ExactSum {
             return;
         }
         let mut kept = 0;
-        for i in 0..self.parts.len() {
-            let (high, low) = two_sum(x, self.parts[i]);
+        for i in 0..self.rest.len() {
+            let (high, low) = two_sum(x, self.rest[i]);
             if low != 0.0 {
-                self.parts[kept] = low;
+                self.rest[kept] = low;
                 kept += 1;
             }
             x = high;
         }
-        self.parts.truncate(kept);
-        self.parts.push(x);
+        self.rest.truncate(kept);
+        let (high, low) = two_sum(x, self.top);
+        if low != 0.0 {
+            self.rest.push(low);
+        }
+        self.top = high;
     }
 
     /// The sum rounded to odd: exact if it can be, else the neighbour whose last bit is 1.
@@ -37,9 +54,8 @@ impl ExactSum {
         if self.special != 0.0 || self.special.is_nan() {
             return self.special;
         }
-        let mut parts = self.parts.iter().rev();
-        let mut high = parts.next().copied().unwrap_or(0.0);
-        for &part in parts {
+        let mut high = self.top;
+        for &part in self.rest.iter().rev() {
             let (sum, low) = two_sum(high, part);
             high = sum;
             if low != 0.0 {
@@ -72,7 +88,7 @@ mod tests {
     use crate::arith::{FloatFormat, Rounding};
 
     fn sum(terms: &[f64]) -> f64 {
-        let mut sum = ExactSum::default();
+        let mut sum = ExactSum::new(0.0);
         terms.iter().for_each(|&x| sum.add(x));
         sum.to_odd()
     }

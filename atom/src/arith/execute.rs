@@ -102,7 +102,7 @@ impl MmaAtom {
             return Err(self.wrong_fragments(operand, threads, values, fragments));
         }
         let m = self.mnk()[0] as usize;
-        let table = tv::table(layout);
+        let table = self.table(operand);
         let mut tile =
             vec![Value::zero(ty); table.iter().max().map_or(0, |last| last + 1) / packing];
         for value in 0..values {
@@ -121,8 +121,7 @@ impl MmaAtom {
 
     /// The fragments of C (and D) that hold a tile.
     pub fn scatter(&self, tile: &[Value]) -> Vec<Fragment> {
-        let (layout, ty) = self.operand('C');
-        self.fragments(layout, ty, 1, tile)
+        self.fragments('C', 1, tile)
     }
 
     /// The fragments of A or B that hold a tile; of a sparse A the tile of kept elements.
@@ -131,7 +130,6 @@ impl MmaAtom {
     ///
     /// [`Error::Operand`] if the tile is not of the operand's size.
     pub fn scatter_operand(&self, operand: char, tile: &[Value]) -> Result<Vec<Fragment>, Error> {
-        let (layout, ty) = self.operand(operand);
         let packing = if operand == 'A' {
             self.rule().packing()
         } else {
@@ -144,19 +142,14 @@ impl MmaAtom {
             _ => m * n,
         };
         self.check_size(operand, tile.len(), size)?;
-        Ok(self.fragments(layout, ty, packing, tile))
+        Ok(self.fragments(operand, packing, tile))
     }
 
-    fn fragments(
-        &self,
-        layout: &colex_layout::Layout,
-        ty: Ty,
-        packing: usize,
-        tile: &[Value],
-    ) -> Vec<Fragment> {
+    fn fragments(&self, operand: char, packing: usize, tile: &[Value]) -> Vec<Fragment> {
+        let (layout, ty) = self.operand(operand);
         let m = self.mnk()[0] as usize;
         let (threads, values) = (tv::threads(layout), tv::values(layout) / packing);
-        let table = tv::table(layout);
+        let table = self.table(operand);
         let mut fragments = vec![Fragment::zeros(ty, values); threads];
         for value in 0..values {
             for (thread, fragment) in fragments.iter_mut().enumerate() {

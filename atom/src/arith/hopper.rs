@@ -15,12 +15,15 @@ const FRACTION: i32 = 25;
 /// The same for 8-bit floats in `wgmma`, whose `f32` results have no more either.
 const FRACTION_FP8: i32 = 13;
 
-/// A number and the exponent it is aligned by; zero has none.
+/// A number and the exponent it is aligned by; that of zero is below all others.
 #[derive(Clone, Copy)]
 struct Term {
     value: f64,
-    exponent: Option<i32>,
+    exponent: i32,
 }
+
+/// The exponent of zero: two of them add up to less than any other.
+const OF_ZERO: i32 = -1_000_000;
 
 impl MmaAtom {
     /// `D = A B + C` on whole tiles, as the tensor cores of Hopper add floats: bit for bit, NaNs apart.
@@ -129,30 +132,38 @@ impl Term {
     /// A number of a format: subnormal ones are aligned like the smallest normal one.
     fn new(value: f64, format: FloatFormat) -> Self {
         let is_number = value != 0.0 && value.is_finite();
-        let exponent = is_number.then(|| exponent_of(value.abs()).max(format.min_exponent()));
-        Term { value, exponent }
+        let exponent = || exponent_of(value.abs()).max(format.min_exponent());
+        Term {
+            value,
+            exponent: if is_number { exponent() } else { OF_ZERO },
+        }
     }
 
     fn times(self, other: Self) -> Self {
-        let exponent = self.exponent.zip(other.exponent).map(|(x, y)| x + y);
         Term {
             value: self.value * other.value,
-            exponent,
+            exponent: self.exponent + other.exponent,
         }
     }
 }
 
 /// The sum of what is left of the terms when bits more than `fraction` below the largest exponent are cut off.
 fn aligned(products: &[Term], c: Term, fraction: i32) -> f64 {
-    let terms = products.iter().chain([&c]);
-    let Some(largest) = terms.clone().filter_map(|term| term.exponent).max() else {
+    if !c.value.is_finite() {
+        return c.value;
+    }
+    let largest = products
+        .iter()
+        .fold(c.exponent, |largest, term| largest.max(term.exponent));
+    if largest < OF_ZERO / 2 {
         return 0.0;
-    };
+    }
     let unit = largest - fraction;
-    let sum: f64 = terms
-        .map(|term| times_power_of_two(term.value, -unit).trunc())
-        .sum();
-    times_power_of_two(sum, unit)
+    let scale = times_power_of_two(1.0, -unit);
+    // Below 2^27 each, so the conversion only cuts off, and the sum is exact.
+    let cut = |term: &Term| (term.value * scale) as i64;
+    let sum: i64 = products.iter().map(cut).sum::<i64>() + cut(&c);
+    times_power_of_two(sum as f64, unit)
 }
 
 /// The sum as it leaves the datapath: to nearest in `f16`, else cut off; a zero is positive, too much is infinite.
@@ -173,8 +184,7 @@ fn finished(sum: f64, format: FloatFormat, fraction: i32) -> f64 {
 fn chained(products: &[Term]) -> f64 {
     let (first, rest) = products.split_first().expect("K is at least 1");
     rest.iter().fold(first.value, |sum, term| {
-        let mut exact = ExactSum::default();
-        exact.add(sum);
+        let mut exact = ExactSum::new(sum);
         exact.add(term.value);
         FloatFormat::F32.round(exact.to_odd(), Rounding::Nearest)
     })

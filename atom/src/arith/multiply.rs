@@ -162,8 +162,7 @@ impl MmaAtom {
 
 /// `c + Σ a b`, rounded to odd: products of the narrow formats are exact in `f64`.
 fn dot_exact<'a>(pairs: impl Iterator<Item = (&'a f64, &'a f64)>, c: f64) -> f64 {
-    let mut sum = ExactSum::default();
-    sum.add(c);
+    let mut sum = ExactSum::new(c);
     pairs.for_each(|(a, b)| sum.add(a * b));
     sum.to_odd()
 }

@@ -1,6 +1,7 @@
 //! `MmaAtom`: an operation and what it means.
 
 use core::str::FromStr;
+use std::sync::OnceLock;
 
 use super::member::Member;
 use super::names;
@@ -31,6 +32,8 @@ pub struct MmaAtom {
     options: GmmaOptions,
     op: Option<MmaOp>,
     traits: MmaTraits,
+    /// The coordinates of A, B and C by thread and value, made when first asked for.
+    tables: [OnceLock<Vec<usize>>; 3],
 }
 
 impl MmaAtom {
@@ -42,6 +45,7 @@ impl MmaAtom {
             options,
             op: MmaOp::new(&member, values),
             traits,
+            tables: Default::default(),
         }
     }
 
@@ -69,6 +73,16 @@ impl MmaAtom {
     /// What it means.
     pub fn traits(&self) -> &MmaTraits {
         &self.traits
+    }
+
+    /// The coordinate of each value of each thread of an operand: entry `t + threads * v`.
+    pub(crate) fn table(&self, operand: char) -> &[usize] {
+        let (at, layout) = match operand {
+            'A' => (0, &self.traits.a),
+            'B' => (1, &self.traits.b),
+            _ => (2, &self.traits.c),
+        };
+        self.tables[at].get_or_init(|| crate::tv::table(layout))
     }
 
     /// The extents of M, N and K.
