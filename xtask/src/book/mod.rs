@@ -1,8 +1,10 @@
 //! `cargo xtask book`: the chapters, their figures and formulas, as pages that work offline.
 
 mod chapters;
+mod examples;
 mod links;
 mod math;
+mod names;
 mod pages;
 mod preprocess;
 mod serve;
@@ -85,11 +87,15 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
         }
     }
     let links = links::check(root, &chapters, &mut complaints)?;
+    let examples = examples::check(root, &chapters, &mut complaints)?;
+    let names = names::check(root, &chapters, &mut complaints)?;
     let counts = [
         counted(blocks, "code block"),
         counted(figures, "figure"),
         counted(formulas, "formula"),
         counted(links, "link"),
+        counted(examples, "marked example"),
+        counted(names, "name"),
     ];
     let covered = format!(
         "{}: {}",
@@ -121,4 +127,16 @@ pub(crate) fn rust_blocks(root: &Path) -> Result<u64> {
         blocks += fences.iter().filter(|fence| fence.is_rust()).count() as u64;
     }
     Ok(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_book_has_no_mistakes() {
+        let root = workspace::root().expect("the test runs in the repository");
+        let report = check(&root).expect("the chapters can be read");
+        assert_eq!(report.complaints, Vec::<String>::new());
+    }
 }

@@ -1,0 +1,258 @@
+//! The worked examples of the book's sources, S1 to S79, and the points where CuTe's implementations disagree, D1 to D11:
+//! each is marked, as in `**S20.**`, before the Rust block that runs it, and listed in an appendix.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::chapters::Chapters;
+use crate::{markdown, workspace};
+
+/// The examples whose chapters are written. A part that is added adds its own here.
+const WRITTEN: &[RangeInclusive<u32>] = &[1..=35];
+const EXAMPLES: u32 = 79;
+const DISAGREEMENTS: u32 = 11;
+
+const LIST: &str = "appendix/examples.md";
+const ERRATA: &str = "appendix/errata.md";
+
+/// A letter and a number, as `S20`.
+type Name = (char, u32);
+
+/// Which chapters run which example.
+type Runs = BTreeMap<Name, BTreeSet<String>>;
+
+/// Checks the marks and the lists, adds what is wrong to `complaints`, and counts the examples that run.
+pub(super) fn check(
+    root: &Path,
+    chapters: &Chapters,
+    complaints: &mut Vec<String>,
+) -> Result<usize> {
+    let mut runs = Runs::new();
+    for file in &chapters.files {
+        let text = workspace::read(&chapters.folder.join(file))?;
+        for (line, name) in marks(&text) {
+            if is_run(&text, line) {
+                runs.entry(name).or_default().insert(file.clone());
+            } else {
+                let place = workspace::shown(root, &chapters.folder.join(file));
+                complaints.push(format!(
+                    "{place}:{line}: {} is marked, but no Rust block follows in its section",
+                    shown(name)
+                ));
+            }
+        }
+    }
+    let list = workspace::read(&chapters.folder.join(LIST))?;
+    let errata = workspace::read(&chapters.folder.join(ERRATA))?;
+    complaints.extend(list_complaints(&runs, &list, &errata));
+    Ok(runs.len())
+}
+
+/// Every mark outside code blocks, with its line.
+fn marks(text: &str) -> Vec<(usize, Name)> {
+    let mut found = Vec::new();
+    let fences = markdown::parts(text).fences;
+    let mut at = 0;
+    while let Some(next) = text[at..].find("**") {
+        at += next + 2;
+        let is_code = fences.iter().any(|fence| fence.range.contains(&at));
+        if let Some(name) = name(text[at..].split("**").next().unwrap_or("")).filter(|_| !is_code) {
+            found.push((1 + text[..at].matches('\n').count(), name));
+        }
+    }
+    found
+}
+
+/// `S20` from `S20.`.
+fn name(mark: &str) -> Option<Name> {
+    let number = mark.strip_suffix('.')?;
+    let letter = number
+        .chars()
+        .next()
+        .filter(|letter| "SD".contains(*letter))?;
+    let number: u32 = number[1..].parse().ok()?;
+    Some((letter, number))
+}
+
+fn shown((letter, number): Name) -> String {
+    format!("{letter}{number}")
+}
+
+/// Whether a Rust block follows `line` before the next heading.
+fn is_run(text: &str, line: usize) -> bool {
+    let fences = markdown::parts(text).fences;
+    let is_in_fence = |line: usize| {
+        let end = |fence: &markdown::Fence| fence.line + fence.body.matches('\n').count() + 1;
+        fences
+            .iter()
+            .any(|fence| (fence.line..=end(fence)).contains(&line))
+    };
+    let heading = text
+        .lines()
+        .zip(1..)
+        .skip(line)
+        .find_map(|(words, at)| (words.starts_with('#') && !is_in_fence(at)).then_some(at));
+    let section = line..heading.unwrap_or(usize::MAX);
+    fences
+        .iter()
+        .any(|fence| fence.is_rust() && section.contains(&fence.line))
+}
+
+/// What the list of examples says wrongly, and what runs nowhere.
+fn list_complaints(runs: &Runs, list: &str, errata: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let none = BTreeSet::new();
+    for number in 1..=EXAMPLES {
+        let chapters = runs.get(&('S', number)).unwrap_or(&none);
+        let Some(row) = row(list, number) else {
+            complaints.push(format!("{LIST} has no row for S{number}"));
+            continue;
+        };
+        complaints.extend(
+            row_complaint(number, &row, chapters, errata)
+                .map(|what| format!("{LIST}: S{number} {what}")),
+        );
+    }
+    for number in 1..=DISAGREEMENTS {
+        if !runs.contains_key(&('D', number)) {
+            complaints.push(format!(
+                "D{number} runs in no chapter: mark it **D{number}.** before its Rust block"
+            ));
+        }
+    }
+    let known = |(letter, number): &Name| {
+        (1..=if *letter == 'S' {
+            EXAMPLES
+        } else {
+            DISAGREEMENTS
+        })
+            .contains(number)
+    };
+    for name in runs.keys().filter(|name| !known(name)) {
+        complaints.push(format!(
+            "{} is marked, but there is no such example",
+            shown(*name)
+        ));
+    }
+    complaints
+}
+
+/// The cells of `| S20 | what | verdict | where |`.
+fn row(list: &str, number: u32) -> Option<Vec<&str>> {
+    let start = format!("| S{number} |");
+    let line = list.lines().find(|line| line.starts_with(&start))?;
+    Some(line.trim_matches('|').split('|').map(str::trim).collect())
+}
+
+fn row_complaint(
+    number: u32,
+    row: &[&str],
+    chapters: &BTreeSet<String>,
+    errata: &str,
+) -> Option<String> {
+    let &[_, _, verdict, place] = row else {
+        return Some("needs four cells".into());
+    };
+    if !["OK", "ERR", "CAVEAT"].contains(&verdict) {
+        return Some(format!(
+            "has the verdict `{verdict}`; there are: OK, ERR, CAVEAT"
+        ));
+    }
+    let link = place
+        .split("](../")
+        .nth(1)
+        .and_then(|rest| rest.strip_suffix(')'));
+    match link {
+        None if WRITTEN.iter().any(|part| part.contains(&number)) => {
+            Some("runs nowhere: its chapter is written".into())
+        }
+        None if !chapters.is_empty() => Some(format!(
+            "runs in {}: link it",
+            chapters.first().expect("not empty")
+        )),
+        None => None,
+        Some(file) if !chapters.contains(file) => Some(format!(
+            "links to {file}, where no Rust block is marked **S{number}.**"
+        )),
+        Some(_) if verdict != "OK" && !errata.contains(&format!("| S{number} |")) => {
+            Some(format!("is {verdict}, but {ERRATA} has no row for it"))
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# A\n\n**S1.** One, **S2.** two.\n\n```rust\n# **S9.**\n```\n\n## B\n\n**D3.** Three, *S4.*\n\n```text\n```\n\n## C\n\n```rust\n```\n";
+
+    fn list(place: &str) -> String {
+        let row = |number| format!("| S{number} | what | OK | Part II |\n");
+        let first = format!("| S1 | what | ERR | {place} |\n");
+        first + &(2..=EXAMPLES).map(row).collect::<String>()
+    }
+
+    fn first_complaint(place: &str, errata: &str) -> Option<String> {
+        let mut runs = Runs::new();
+        runs.insert(('S', 1), BTreeSet::from(["layout/a.md".to_string()]));
+        let complaints = list_complaints(&runs, &list(place), errata);
+        complaints.into_iter().find(|what| what.contains("S1 "))
+    }
+
+    #[test]
+    fn marks_outside_code_are_found() {
+        assert_eq!(marks(TEXT), [(3, ('S', 1)), (3, ('S', 2)), (11, ('D', 3))]);
+    }
+
+    #[test]
+    fn a_mark_needs_a_rust_block_in_its_section() {
+        assert!(is_run(TEXT, 3));
+        assert!(!is_run(TEXT, 11));
+    }
+
+    #[test]
+    fn a_written_example_that_runs_nowhere_is_refused() {
+        let complaints = list_complaints(&Runs::new(), &list("[A](../layout/a.md)"), "");
+        assert_eq!(
+            complaints[..2],
+            [
+                "appendix/examples.md: S1 links to layout/a.md, where no Rust block is marked **S1.**",
+                "appendix/examples.md: S2 runs nowhere: its chapter is written",
+            ]
+        );
+        assert_eq!(complaints.len(), 35 + 11);
+        assert_eq!(
+            complaints[35],
+            "D1 runs in no chapter: mark it **D1.** before its Rust block"
+        );
+    }
+
+    #[test]
+    fn an_erratum_has_its_row() {
+        let place = "[A](../layout/a.md)";
+        assert_eq!(first_complaint(place, "| S1 | this | that |"), None);
+        assert_eq!(
+            first_complaint(place, "| S10 |").as_deref(),
+            Some("appendix/examples.md: S1 is ERR, but appendix/errata.md has no row for it")
+        );
+        assert_eq!(
+            list_complaints(&Runs::new(), "", "")[0],
+            "appendix/examples.md has no row for S1"
+        );
+    }
+
+    #[test]
+    fn an_example_of_a_later_part_is_linked_once_it_runs() {
+        let row = ["S36", "what", "OK", "Part II"];
+        let chapters = BTreeSet::from(["atom/a.md".to_string()]);
+        assert_eq!(row_complaint(36, &row, &BTreeSet::new(), ""), None);
+        assert_eq!(
+            row_complaint(36, &row, &chapters, "").as_deref(),
+            Some("runs in atom/a.md: link it")
+        );
+    }
+}
