@@ -68,6 +68,9 @@ fn every_end_covers_its_bits_exactly_as_often_as_stated() {
             let held = copies(layout, layout.cosize().unwrap() as usize);
             let named = held.iter().filter(|held| **held > 0).count();
             assert_eq!(named * stated, all, "{}: {layout}", atom.name());
+            if layout == traits.reference() {
+                assert_eq!(named as i64, atom.bits(), "{}: {layout}", atom.name());
+            }
             assert!(
                 held.iter().all(|&held| held == 0 || held == stated),
                 "{}: {layout}",

@@ -144,12 +144,9 @@ impl CopyAtom {
         })
     }
 
-    /// How many bits the whole instruction moves.
+    /// How many bits the whole instruction moves, each counted once however many threads name it.
     pub fn bits(&self) -> i64 {
-        self.traits
-            .reference()
-            .cosize()
-            .expect("the layouts of the table stay within 64 bits")
+        self.traits.reference().filter().size()
     }
 
     /// The first architecture that has it; of a universal copy, between its ends.
