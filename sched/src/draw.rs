@@ -2,6 +2,7 @@
 
 use crate::coord::{GemmCoord, Tile};
 use crate::error::{Error, at_least};
+use crate::grouped::{GroupTile, Grouped};
 use crate::pipeline::{Durations, Pipeline, timeline};
 use crate::raster::Raster;
 use crate::stream_k::{StreamK, StreamKRole};
@@ -154,10 +155,45 @@ impl StreamKSm90 {
     }
 }
 
+impl Grouped {
+    /// A picture: the tiles of each group side by side, labelled with their place, coloured by the wave of `workers` places.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for no workers; [`Error::Invalid`] where every group is empty or a picture holds too few tiles.
+    pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
+        at_least("the number of workers", workers, 1)?;
+        let mut grids = Vec::new();
+        for group in 0..self.starts().len() as i64 - 1 {
+            let Some(schedule) = self.group(group) else {
+                continue;
+            };
+            let cell = |m: i64, n: i64| {
+                let tile = GroupTile { group, m, n };
+                let slot = self
+                    .slot_of(tile)
+                    .expect("invariant: the grid is the group's tiles");
+                Cell::new([slot.to_string()]).filled(Fill::pastel(slot / workers))
+            };
+            grids.push(
+                drawn(schedule.tiles(), cell)?
+                    .caption(format!("group {group}"))
+                    .axes("m", "n"),
+            );
+        }
+        if grids.is_empty() {
+            let sentence = "every group is empty: there is nothing to draw".to_string();
+            return Err(Error::Invalid { sentence });
+        }
+        Ok(Picture::beside(grids)
+            .title("grouped problems: the place of each tile in the launch order"))
+    }
+}
+
 impl Pipeline {
     /// A picture of one walk with a clock: a row an actor, a column a unit of time, coloured by item.
     ///
-    /// A producer's loads are drawn in rows of their own, one for each load that is in flight at once.
+    /// A producer's loads are drawn in rows of their own, one for each item in flight at once: loads of one item that
+    /// begin together are one.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the fault the walk meets, or for a walk too long to draw.
@@ -165,11 +201,10 @@ impl Pipeline {
         let wrong = |sentence: String| Error::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
         let mut rows: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        for (i, span) in spans
-            .iter()
-            .enumerate()
-            .filter(|(_, span)| span.end > span.start)
-        {
+        for (i, span) in spans.iter().enumerate() {
+            if span.end == span.start || spans[..i].contains(span) {
+                continue;
+            }
             let is_load = span.what == "load";
             let free = |row: &&mut (usize, bool, Vec<usize>)| {
                 row.0 == span.actor

@@ -2,8 +2,8 @@
 
 use colex_sched::pipeline::{Durations, WarpSpecialized};
 use colex_sched::{
-    Decomposition, GemmCoord, Persistent, Raster, RasterChoice, StreamK, StreamKDevice,
-    StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile,
+    Decomposition, GemmCoord, Grouped, Persistent, Raster, RasterChoice, RasterOrder, StreamK,
+    StreamKDevice, StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile,
 };
 
 /// Where the grid divides, the layout gives the tile of every block; where it does not, there is no layout.
@@ -75,6 +75,11 @@ fn errors_are_sentences() {
     let raster = Raster::hilbert(2, 2).unwrap();
     let none = raster.picture(0).unwrap_err().to_string();
     assert_eq!(none, "the number of workers is 0: it must be at least 1");
+    let empty = Grouped::new(&[[0, 4]], [1, 1], [1, 1], 1, RasterOrder::AlongM).unwrap();
+    assert_eq!(
+        empty.picture(4).unwrap_err().to_string(),
+        "every group is empty: there is nothing to draw"
+    );
 }
 
 /// The two lost pictures: their cells, read back row by row, are the tables of S78 and S79.
@@ -110,6 +115,14 @@ fn pictures_are_deterministic_and_stand_alone() {
     let sm90 = StreamKSm90::new(GemmCoord::new(5, 1, 1), 32, args).unwrap();
     let (problem, tile) = (GemmCoord::new(640, 128, 1024), GemmCoord::new(128, 128, 32));
     let stream_k = StreamK::new(problem, tile, 1, StreamKDevice::new(4)).unwrap();
+    let groups = Grouped::new(
+        &[[3, 3], [0, 1], [2, 5]],
+        [1, 1],
+        [1, 1],
+        2,
+        RasterOrder::AlongM,
+    )
+    .unwrap();
     let pipeline = WarpSpecialized::pingpong(4, 4, 2).build().unwrap();
     let clock = Durations {
         load: 3,
@@ -120,6 +133,7 @@ fn pictures_are_deterministic_and_stand_alone() {
         [
             raster.picture(9).unwrap().svg(),
             sm90.picture().unwrap().svg(),
+            groups.picture(4).unwrap().svg(),
             stream_k.picture().unwrap().svg(),
             pipeline.picture(&clock).unwrap().svg(),
         ]
