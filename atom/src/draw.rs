@@ -49,8 +49,13 @@ impl MmaAtom {
     /// # Ok::<(), colex_atom::Error>(())
     /// ```
     pub fn picture(&self) -> Result<Picture, Error> {
+        let traits = self.traits();
+        // All of it is static, so the marks would say nothing.
         let [c, a, b] = self.maps()?;
-        let [m, n, k] = self.mnk();
+        let c = c.titled(format!("{:#}", traits.c));
+        let a = a.titled(format!("{:#}", traits.a));
+        let b = b.titled(format!("{:#}", traits.b));
+        let [m, n, k] = traits.mnk;
         let title = format!("{}: who holds what of {m} by {n} by {k}", self.name());
         Ok(ThreadValues::mma(&c, &a, &b)?.title(title))
     }

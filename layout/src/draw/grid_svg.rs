@@ -211,13 +211,15 @@ impl Drawing<'_> {
                 format_args!("{}{} {}", if at == 0 { "M" } else { "L" }, Px(x), Px(y)),
             );
         }
-        stroke(out, "cx-path", "1.6", &line);
+        // Broad and pale, so that the labels on it stay legible.
+        out.push_str("<g opacity=\".5\">\n");
+        stroke(out, "cx-path", "3", &line);
         let (x, y) = middle(start);
         let radius = Px((metrics.cell_width / 8).min(40));
         put(
             out,
             format_args!(
-                "<circle class=\"cx-dot\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>\n",
+                "<circle class=\"cx-dot\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>\n</g>\n",
                 Px(x),
                 Px(y)
             ),
