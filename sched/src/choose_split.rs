@@ -94,20 +94,8 @@ fn measure(
         ..StreamKSm90Args::new(sms)
     };
     let s = StreamKSm90::new(tiles, k_tiles, args)?;
-    let mut each = vec![0i64; sms.min(s.units()) as usize];
-    for unit in 0..s.units() {
-        each[(unit % sms) as usize] += s
-            .work(unit)
-            .iter()
-            .map(|segment| segment.len())
-            .sum::<i64>();
-    }
-    let iterations = each.into_iter().max().unwrap_or(0);
-    let shared = if s.sk_tiles() > 0 {
-        0..s.sk_tiles()
-    } else {
-        0..1
-    };
+    let iterations = busiest(&s, sms);
+    let shared = 0..s.sk_tiles().max(1);
     let peers = shared
         .map(|slot| s.peers(slot).len() as i64)
         .max()
@@ -120,6 +108,19 @@ fn measure(
         peers,
         length,
     })
+}
+
+/// The k-tiles of the block with most of them.
+fn busiest(s: &StreamKSm90, sms: i64) -> i64 {
+    let mut each = vec![0i64; sms.min(s.units()) as usize];
+    for unit in 0..s.units() {
+        each[(unit % sms) as usize] += s
+            .work(unit)
+            .iter()
+            .map(|segment| segment.len())
+            .sum::<i64>();
+    }
+    each.into_iter().max().unwrap_or(0)
 }
 
 /// The fix-up in hundredths of a k-tile.

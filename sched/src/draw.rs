@@ -3,7 +3,7 @@
 use crate::coord::{GemmCoord, Tile};
 use crate::error::{Error, at_least};
 use crate::grouped::{GroupTile, Grouped};
-use crate::pipeline::{Durations, Pipeline, timeline};
+use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::raster::Raster;
 use crate::stream_k::{StreamK, StreamKRole};
 use crate::stream_k_sm90::StreamKSm90;
@@ -200,26 +200,10 @@ impl Pipeline {
     pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
         let wrong = |sentence: String| Error::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
-        let mut rows: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        for (i, span) in spans.iter().enumerate() {
-            if span.end == span.start || spans[..i].contains(span) {
-                continue;
-            }
-            let is_load = span.what == "load";
-            let free = |row: &&mut (usize, bool, Vec<usize>)| {
-                row.0 == span.actor
-                    && row.1 == is_load
-                    && row.2.iter().all(|j| spans[*j].end <= span.start)
-            };
-            match rows.iter_mut().find(free) {
-                Some(row) => row.2.push(i),
-                None => rows.push((span.actor, is_load, vec![i])),
-            }
-        }
-        rows.sort_by_key(|(actor, is_load, spans)| (*actor, !*is_load, spans[0]));
+        let rows = rows_of(&spans);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0) as i64;
         let cell = |row: i64, time: i64| {
-            let mut at = rows[row as usize].2.iter().map(|i| &spans[*i]);
+            let mut at = rows[row as usize].spans.iter().map(|i| &spans[*i]);
             match at.find(|span| (span.start as i64..span.end as i64).contains(&time)) {
                 None => Cell::default(),
                 Some(span) if span.what == "epilogue" => Cell::new(["E"]).filled(Fill::Void),
@@ -230,7 +214,7 @@ impl Pipeline {
         };
         let names = rows
             .iter()
-            .map(|(actor, _, _)| self.actors[*actor].name.clone())
+            .map(|row| self.actors[row.actor].name.clone())
             .collect();
         let grid = grid(rows.len() as i64, end, cell)?
             .caption(self.name.clone())
@@ -240,4 +224,36 @@ impl Pipeline {
             self.name
         )))
     }
+}
+
+/// A row of a pipeline's picture: spans of one actor that do not overlap, all loads or none.
+struct Row {
+    actor: usize,
+    is_load: bool,
+    spans: Vec<usize>,
+}
+
+/// The spans in as few rows as they need, actor by actor, loads before multiplies.
+fn rows_of(spans: &[Span]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (i, span) in spans.iter().enumerate() {
+        if span.end == span.start || spans[..i].contains(span) {
+            continue;
+        }
+        let (actor, is_load) = (span.actor, span.what == "load");
+        let free = |row: &&mut Row| {
+            let ended = row.spans.iter().all(|j| spans[*j].end <= span.start);
+            row.actor == actor && row.is_load == is_load && ended
+        };
+        match rows.iter_mut().find(free) {
+            Some(row) => row.spans.push(i),
+            None => rows.push(Row {
+                actor,
+                is_load,
+                spans: vec![i],
+            }),
+        }
+    }
+    rows.sort_by_key(|row| (row.actor, !row.is_load, row.spans[0]));
+    rows
 }

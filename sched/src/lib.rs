@@ -34,6 +34,7 @@ mod problem;
 mod raster;
 mod stream_k;
 mod stream_k_heuristic;
+mod stream_k_share;
 mod stream_k_sm90;
 mod swizzle;
 mod work;

@@ -4,6 +4,7 @@ use crate::coord::{Dim3, GemmCoord, Tile};
 use crate::error::{Error, at_least, ceil_div, product};
 use crate::problem::{k_tiles, tiled_mn, tiled_shape};
 use crate::stream_k_heuristic::{Decision, decide};
+use crate::stream_k_share::Share;
 use crate::work::Segment;
 use std::fmt;
 
@@ -86,19 +87,6 @@ pub struct StreamK {
     dp_first_wave_tiles: i64,
     reduction_blocks: i64,
     sk: Share,
-}
-
-/// The stream-K part: how the iterations of `tiles` tiles are dealt to the blocks of each region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Share {
-    waves: i64,
-    tiles: i64,
-    regions: i64,
-    blocks_per_region: i64,
-    iters_per_region: i64,
-    iters_per_block: i64,
-    /// Blocks of each region, its first ones, with one iteration more.
-    big_blocks: i64,
 }
 
 impl StreamK {
@@ -436,57 +424,6 @@ impl StreamK {
         }
         let first = tile * self.k_tiles;
         Some(self.sk.owner(first)..=self.sk.owner(first + self.k_tiles - 1))
-    }
-}
-
-impl Share {
-    fn new(tiles: i64, k_tiles: i64, blocks: i64, sms: i64) -> Share {
-        if blocks == 0 {
-            return Share::default();
-        }
-        let waves = ceil_div(blocks, sms);
-        let iters = tiles * k_tiles;
-        let blocks = blocks.min(iters);
-        let regions = if blocks > tiles && blocks % tiles == 0 {
-            tiles
-        } else {
-            1
-        };
-        Share {
-            waves,
-            tiles,
-            regions,
-            blocks_per_region: blocks / regions,
-            iters_per_region: iters / regions,
-            iters_per_block: iters / blocks,
-            big_blocks: iters % blocks / regions,
-        }
-    }
-
-    /// The iterations of block `index`, counted over all stream-K tiles.
-    fn iterations(&self, index: i64) -> std::ops::Range<i64> {
-        let (region, inside) = (
-            index / self.blocks_per_region,
-            index % self.blocks_per_region,
-        );
-        let begin = region * self.iters_per_region
-            + inside * self.iters_per_block
-            + inside.min(self.big_blocks);
-        begin..begin + self.iters_per_block + i64::from(inside < self.big_blocks)
-    }
-
-    /// The block that computes iteration `iter`. Source: `get_sk_block_idx`.
-    fn owner(&self, iter: i64) -> i64 {
-        let (region, inside) = (iter / self.iters_per_region, iter % self.iters_per_region);
-        let big = inside / (self.iters_per_block + 1);
-        let block = match big < self.big_blocks {
-            true => big,
-            false => {
-                self.big_blocks
-                    + (inside - self.big_blocks * (self.iters_per_block + 1)) / self.iters_per_block
-            }
-        };
-        self.blocks_per_region * region + block
     }
 }
 

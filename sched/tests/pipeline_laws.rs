@@ -105,6 +105,21 @@ fn multicast_plans_have_no_fault() {
     println!("law pipeline.multicast_has_no_fault: {states} states");
 }
 
+/// Each block of a cluster has sections of its own: their consumers do not take turns with one another.
+#[test]
+fn pingpong_in_a_cluster_has_no_fault() {
+    let plan = WarpSpecialized {
+        cluster: [2, 1],
+        in_flight: 0,
+        ..WarpSpecialized::pingpong(1, 2, 1)
+    };
+    let report = check(&plan.build().unwrap()).unwrap_or_else(|fault| panic!("{plan:?}: {fault}"));
+    println!(
+        "law pipeline.pingpong_in_a_cluster_has_no_fault: {} states",
+        report.states
+    );
+}
+
 #[test]
 fn multistage_plans_have_no_fault() {
     let mut states = 0;

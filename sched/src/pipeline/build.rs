@@ -221,31 +221,10 @@ impl WarpSpecialized {
     }
 
     fn producer(&self, block: usize) -> Actor {
-        let (m, n) = (block % self.cluster[0], block / self.cluster[0]);
         let mut steps = Vec::new();
         let mut phase = Phase::producer(self.stages);
         for item in 0..self.tiles * self.k_tiles {
-            let stage = phase.stage;
-            steps.push(Step::Wait {
-                barrier: self.empty(block, stage),
-                parity: phase.parity,
-            });
-            steps.push(Step::Expect {
-                barrier: self.full(block, stage),
-                loads: self.parts() as u16,
-            });
-            let target =
-                |b: usize, part: usize| (self.slot(b, stage, part), Some(self.full(b, stage)));
-            let a = self.row(block).into_iter().map(|b| target(b, n)).collect();
-            let b = self
-                .column(block)
-                .into_iter()
-                .map(|b| target(b, self.cluster[1] + m))
-                .collect();
-            steps.extend([a, b].map(|to| Step::Load {
-                item: item as u16,
-                to,
-            }));
+            self.fill(&mut steps, block, item as u16, phase);
             phase = phase.advance(1);
         }
         // A block of a cluster stays until its stages are free everywhere: its peers may still write or arrive here.
@@ -261,6 +240,32 @@ impl WarpSpecialized {
             block,
             steps,
         }
+    }
+
+    /// Waits for the stage, arms its barrier, and loads the block's parts of A and B for everyone who needs them.
+    fn fill(&self, steps: &mut Vec<Step>, block: usize, item: u16, phase: Phase) {
+        let (m, n, stage) = (
+            block % self.cluster[0],
+            block / self.cluster[0],
+            phase.stage,
+        );
+        let (full, empty) = (self.full(block, stage), self.empty(block, stage));
+        steps.push(Step::Wait {
+            barrier: empty,
+            parity: phase.parity,
+        });
+        steps.push(Step::Expect {
+            barrier: full,
+            loads: self.parts() as u16,
+        });
+        let target = |b: usize, part: usize| (self.slot(b, stage, part), Some(self.full(b, stage)));
+        let a = self.row(block).into_iter().map(|b| target(b, n)).collect();
+        let b = self
+            .column(block)
+            .into_iter()
+            .map(|b| target(b, self.cluster[1] + m))
+            .collect();
+        steps.extend([a, b].map(|to| Step::Load { item, to }));
     }
 
     fn actor_name(&self, role: &str, block: usize) -> String {
@@ -279,16 +284,7 @@ impl WarpSpecialized {
         } else {
             (0, 1)
         };
-        if pingpong
-            && self.ordering == Ordering::Named
-            && consumer != 0
-            && consumer == self.consumers - 1
-        {
-            // The first consumer's first turn is given to it by the last one.
-            steps.extend([false, true].map(|e| Step::SyncArrive {
-                barrier: self.turn(block, 0, e),
-            }));
-        }
+        self.give_first_turn(&mut steps, block, consumer);
         let mut phase = Phase::consumer(self.stages).advance(first * self.k_tiles);
         for (round, tile) in (first..self.tiles).step_by(stride).enumerate() {
             if pingpong {
@@ -306,6 +302,17 @@ impl WarpSpecialized {
             name: self.actor_name(&format!("consumer {consumer}"), block),
             block,
             steps,
+        }
+    }
+
+    /// With named barriers, the first consumer's first turn is given to it by the last one.
+    fn give_first_turn(&self, steps: &mut Vec<Step>, block: usize, consumer: usize) {
+        let named = self.schedule == Schedule::Pingpong && self.ordering == Ordering::Named;
+        if named && consumer != 0 && consumer == self.consumers - 1 {
+            let first = |epilogue| Step::SyncArrive {
+                barrier: self.turn(block, 0, epilogue),
+            };
+            steps.extend([false, true].map(first));
         }
     }
 

@@ -90,7 +90,7 @@ fn successors(plan: &Plan<'_>, s: &State) -> Result<Vec<State>, Fault> {
     Ok(after)
 }
 
-fn deadlock(plan: &Plan<'_>, s: &State) -> Fault {
+pub(super) fn deadlock(plan: &Plan<'_>, s: &State) -> Fault {
     let unfinished = (0..plan.pipeline.actors.len()).filter(|actor| plan.step(s, *actor).is_some());
     let blocked = unfinished.map(|actor| {
         let (name, step) = plan.place(s, actor);

@@ -14,8 +14,8 @@ pub(super) struct Plan<'a> {
     pub(super) multiplies: Vec<Vec<u16>>,
     /// Commits before `[actor][step]`.
     pub(super) commits: Vec<Vec<u16>>,
-    /// The sections, by name.
-    pub(super) sections: Vec<&'static str>,
+    /// The sections, by block and name.
+    pub(super) sections: Vec<(usize, &'static str)>,
     pub(super) offsets: Offsets,
 }
 
@@ -115,17 +115,17 @@ fn reads(step: &Step, wanted: u16, slot: usize) -> bool {
     matches!(step, Step::Multiply { item, slots } if *item == wanted && slots.contains(&slot))
 }
 
-/// The sections the plan names.
-fn sections(p: &Pipeline) -> Vec<&'static str> {
+/// The sections the plan names; each block has its own.
+fn sections(p: &Pipeline) -> Vec<(usize, &'static str)> {
+    let of = |block: usize, step: &Step| match step {
+        Step::Enter { section } | Step::Leave { section } => Some((block, *section)),
+        _ => None,
+    };
     let all = p
         .actors
         .iter()
-        .flat_map(|a| &a.steps)
-        .filter_map(|step| match step {
-            Step::Enter { section } | Step::Leave { section } => Some(*section),
-            _ => None,
-        });
-    let mut names: Vec<&str> = all.collect();
+        .flat_map(|a| a.steps.iter().filter_map(move |step| of(a.block, step)));
+    let mut names: Vec<_> = all.collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -144,13 +144,6 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
             b.name, b.arrivals
         ));
     }
-    let landings = |step: &Step| {
-        if let Step::Load { to, .. } = step {
-            to.len()
-        } else {
-            1
-        }
-    };
     if p.actors
         .iter()
         .flat_map(|a| &a.steps)
@@ -172,6 +165,15 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// What a step adds to the size of a state.
+fn landings(step: &Step) -> usize {
+    if let Step::Load { to, .. } = step {
+        to.len()
+    } else {
+        1
+    }
 }
 
 fn names_what_exists(p: &Pipeline, step: &Step) -> bool {

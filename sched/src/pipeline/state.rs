@@ -307,13 +307,14 @@ impl<'a> Plan<'a> {
         slots.into_iter().nth(which)
     }
 
-    fn section(&self, section: &str) -> usize {
-        let at = self.sections.iter().position(|s| *s == section);
+    fn section(&self, actor: usize, section: &str) -> usize {
+        let block = self.pipeline.actors[actor].block;
+        let at = self.sections.iter().position(|s| *s == (block, section));
         self.offsets.sections + at.expect("invariant: every section of the plan is listed")
     }
 
     fn enter(&self, s: &mut State, actor: usize, section: &'static str) -> Result<(), Fault> {
-        let at = self.section(section);
+        let at = self.section(actor, section);
         if s.0[at] != 0 {
             let inside = self.pipeline.actors[s.0[at] as usize - 1].name.clone();
             let (actor, step) = self.place(s, actor);
@@ -329,7 +330,7 @@ impl<'a> Plan<'a> {
     }
 
     fn leave(&self, s: &mut State, actor: usize, section: &str) {
-        let at = self.section(section);
+        let at = self.section(actor, section);
         if s.0[at] == actor as u16 + 1 {
             s.0[at] = 0;
         }

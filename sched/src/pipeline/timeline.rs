@@ -49,37 +49,24 @@ pub fn timeline(pipeline: &Pipeline, durations: &Durations) -> Result<Vec<Span>,
         }
         let ready = |actor: &usize| clock.ready[*actor] <= now && plan.enabled(&state, *actor);
         if let Some(actor) = (0..pipeline.actors.len()).find(ready) {
-            let before = plan.flying(&state);
-            let step = plan
-                .step(&state, actor)
-                .expect("invariant: an enabled actor has a step");
             let next = plan.advance(&state, actor)?;
+            let before = plan.flying(&state);
             let new = plan
                 .flying(&next)
                 .into_iter()
                 .filter(|id| !before.contains(id))
                 .collect();
+            let step = plan
+                .step(&state, actor)
+                .expect("invariant: an enabled actor has a step");
             clock.run(actor, step, new, now, durations);
             state = next;
             continue;
         }
-        let waiting = clock
-            .ready
-            .iter()
-            .enumerate()
-            .filter(|(a, _)| plan.enabled(&state, *a))
-            .map(|(_, t)| *t);
-        let events = waiting
-            .chain(clock.landing.iter().map(|(when, _)| *when))
-            .filter(|when| *when > now);
-        match events.min() {
+        match clock.next_event(now, |actor| plan.enabled(&state, actor)) {
             Some(when) => now = when,
             None if plan.done(&state) => return Ok(clock.spans),
-            None => {
-                return Err(super::check(pipeline).err().unwrap_or(Fault::Deadlock {
-                    blocked: Vec::new(),
-                }));
-            }
+            None => return Err(super::check::deadlock(&plan, &state)),
         }
     }
 }
@@ -91,6 +78,19 @@ struct Clock {
 }
 
 impl Clock {
+    /// When the next load lands or the next enabled actor is free again.
+    fn next_event(&self, now: u64, enabled: impl Fn(usize) -> bool) -> Option<u64> {
+        let free = self
+            .ready
+            .iter()
+            .enumerate()
+            .filter(|(actor, _)| enabled(*actor))
+            .map(|(_, when)| *when);
+        free.chain(self.landing.iter().map(|(when, _)| *when))
+            .filter(|when| *when > now)
+            .min()
+    }
+
     /// Notes what a step begins at `now`. A multiply occupies its actor, which is exact where one is in flight.
     fn run(&mut self, actor: usize, step: &Step, new: Vec<u16>, now: u64, durations: &Durations) {
         let (what, item, long) = match step {
