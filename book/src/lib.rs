@@ -27,6 +27,7 @@ chapters! {
     layout_coordinate_strides = "layout/coordinate-strides.md";
     layout_xor = "layout/xor.md";
     layout_drawing = "layout/drawing.md";
+    atom_atoms = "atom/atoms.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
