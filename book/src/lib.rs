@@ -28,6 +28,7 @@ chapters! {
     layout_xor = "layout/xor.md";
     layout_drawing = "layout/drawing.md";
     atom_atoms = "atom/atoms.md";
+    atom_volta = "atom/volta.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
