@@ -92,24 +92,24 @@ fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     ))
 }
 
-/// Features only add, so everything builds without any of them.
+/// Features only add, so everything builds without any of them. `xtask` goes by itself: it asks for one of `layout`.
 fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = [
-        "clippy",
-        "--workspace",
-        "--no-default-features",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
-    Ok(judged(
-        &done,
-        format!(
-            "{} packages without their default features",
-            run.packages.count
-        ),
-    ))
+    let covered = format!(
+        "{} packages without their default features",
+        run.packages.count
+    );
+    for choice in [
+        &["--workspace", "--exclude", "xtask"][..],
+        &["--package", "xtask"],
+    ] {
+        let mut command = cargo::command(&run.root, &["clippy", "--no-default-features"]);
+        command.args(choice).args(["--", "-D", "warnings"]);
+        let done = cargo::run(command, progress)?;
+        if !done.ok {
+            return Ok(judged(&done, covered));
+        }
+    }
+    Ok(Outcome::ok(covered))
 }
 
 /// The book is left out: its pages are made of the chapters by other means, and checked there.
@@ -139,6 +139,7 @@ fn unit_and_law_tests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "--lib",
         "--bins",
         "--tests",
+        "--no-fail-fast",
         "--",
         "--show-output",
     ];
