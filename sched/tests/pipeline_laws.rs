@@ -457,7 +457,7 @@ fn plans_print() {
     }
     .build()
     .unwrap();
-    let text = "cooperative, 1 stages, 1 consumers, cluster 1x1
+    let text = "cooperative, 1 stage, 1 consumer, cluster 1x1
 producer:
     0 wait empty[0] parity 1
     1 arrive full[0] expecting 2 loads

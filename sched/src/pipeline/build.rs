@@ -115,10 +115,12 @@ impl WarpSpecialized {
             Schedule::Pingpong => "pingpong",
         };
         let [cm, cn] = self.cluster;
-        format!(
-            "{schedule}, {} stages, {} consumers, cluster {cm}x{cn}",
-            self.stages, self.consumers
-        )
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let (stages, consumers) = (
+            count(self.stages, "stage"),
+            count(self.consumers, "consumer"),
+        );
+        format!("{schedule}, {stages}, {consumers}, cluster {cm}x{cn}")
     }
 
     fn blocks(&self) -> usize {

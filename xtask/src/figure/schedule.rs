@@ -27,21 +27,19 @@ pub(super) fn raster(body: &Body) -> Result<String, Error> {
             .map_err(sentence)?;
         raster.picture(workers).map_err(sentence)
     };
-    let pictures = body
-        .subjects()?
-        .iter()
-        .map(picture)
-        .collect::<Result<Vec<_>, _>>()?;
-    let title = format!(
-        "orders of {m} by {n} tiles: {}",
-        body.subjects()?.join("; ")
-    );
-    Ok(match pictures.as_slice() {
-        [one] => one.svg(),
-        many => Picture::beside(many.iter().flat_map(|p| p.grids().cloned()))
-            .title(title)
-            .svg(),
-    })
+    let names = body.subjects()?;
+    let pictures = names.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+    if let [one] = pictures.as_slice() {
+        return Ok(one.svg());
+    }
+    let title = format!("orders of {m} by {n} tiles: {}", names.join("; "));
+    let short = |name: &String| name.trim_start_matches("persistent ").to_string();
+    let grids = pictures.iter().zip(names).flat_map(|(picture, name)| {
+        picture
+            .grids()
+            .map(move |grid| grid.clone().caption(short(name)))
+    });
+    Ok(Picture::beside(grids).title(title).svg())
 }
 
 pub(super) fn stream_k(body: &Body) -> Result<String, Error> {
