@@ -29,6 +29,7 @@ chapters! {
     layout_drawing = "layout/drawing.md";
     atom_atoms = "atom/atoms.md";
     atom_volta = "atom/volta.md";
+    atom_ampere = "atom/ampere.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
