@@ -30,6 +30,7 @@ chapters! {
     atom_atoms = "atom/atoms.md";
     atom_volta = "atom/volta.md";
     atom_ampere = "atom/ampere.md";
+    atom_hopper = "atom/hopper.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
