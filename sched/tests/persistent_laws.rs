@@ -24,7 +24,7 @@ fn check_bijection(s: &Persistent) {
         let t = s.tile_padded(slot).expect("a place below the count");
         let at = (t.m + blocks[0] * (t.n + blocks[1] * t.l)) as usize;
         assert!(!std::mem::replace(&mut seen[at], true), "{s}: {t} twice");
-        debug_assert_eq!(s.slot_of(t), Ok(slot), "{s}");
+        assert_eq!(s.slot_of(t), Ok(slot), "{s}");
         real += i64::from(s.tile(slot).is_some());
     }
     assert_eq!(real, s.tiles().product().unwrap(), "{s} misses tiles");
