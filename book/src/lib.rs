@@ -31,6 +31,7 @@ chapters! {
     atom_volta = "atom/volta.md";
     atom_ampere = "atom/ampere.md";
     atom_hopper = "atom/hopper.md";
+    atom_copies = "atom/copies.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
