@@ -85,6 +85,11 @@ impl Layout {
         }
         let mut gaps = Flat::new();
         let mut current = Int::Static(1);
+        if modes.len() > 1 {
+            // Which gap comes first depends on all strides.
+            let strides = modes.iter().map(|l| l.stride.coefficient());
+            current = strides.fold(current, |one, d| one.taint(d, 1));
+        }
         for leaf in modes {
             let d = leaf.stride.coefficient();
             let gap = d.taint(current, d.value() / current.value());
@@ -97,7 +102,8 @@ impl Layout {
                 return Err(self.overlap(d.value(), current.value()));
             }
             gaps.push(LeafMode::new(gap, Stride::Int(current)));
-            current = d.times(leaf.extent)?;
+            let reach = d.times(leaf.extent)?;
+            current = current.taint(reach, reach.value());
         }
         let rest = copies_in(target, current)?;
         note(Gap {

@@ -356,7 +356,10 @@ impl<'a> Walker<'a> {
                 return Ok(Some(visit));
             }
             Case::Stays | Case::Splits => {
-                let take = self.rest.taint(extent, take);
+                let mut take = self.rest.taint(extent, take);
+                if case == Case::Splits {
+                    take = take.taint(self.step, take.value());
+                }
                 visit.piece = Some(self.emit(k, take, load)?);
                 self.rest = self.rest.taint(take, self.rest.value() / take.value());
             }

@@ -39,11 +39,18 @@ impl Layout {
     pub(crate) fn right_inverse_noting(&self, note: &mut impl FnMut(Pick)) -> Result<Self, Error> {
         let mut result: Flat = SmallVec::from_slice(&[LeafMode::UNIT]);
         let mut current = Int::Static(1);
-        for mode in self.sorted_modes("right_inverse")? {
+        let modes = self.sorted_modes("right_inverse")?;
+        // Which mode comes next depends on all strides.
+        let order = modes
+            .iter()
+            .fold(Int::Static(0), |order, m| order.taint(m.stride, 0));
+        for mode in modes {
             let taken = mode.stride.is(current.value());
             note(mode.pick(current, taken.then_some(mode.size())));
             if taken {
-                result.push(LeafMode::new(mode.extent, Stride::Int(mode.before)));
+                let index = mode.before.taint(order, mode.before.value());
+                let extent = mode.extent.taint(order, mode.size());
+                result.push(LeafMode::new(extent, Stride::Int(index)));
                 current = mode.extent.times(mode.stride)?;
             }
         }

@@ -65,7 +65,7 @@ impl Layout {
     ///   4:1 from index 1   stride 1 is wanted  -> 4:1   then 4*1 = 4 is wanted
     ///   2:4 from index 32  stride 4 is wanted  -> 2:32  then 2*4 = 8 is wanted
     ///   8:5 from index 4   stride 8 is wanted  -> left out
-    ///   = (4,2):(_1,32)
+    ///   = (4,2):(1,32)
     /// ",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
