@@ -127,10 +127,10 @@ impl<'a> Cursor<'a> {
         let mut b = Builder::new();
         let mut open: SmallVec<[(usize, usize); 16]> = SmallVec::new();
         loop {
+            if open.len() == MAX_DEPTH && self.peek() == Some(b'(') {
+                return Err(self.error("at most 64 nested parentheses"));
+            }
             if self.eat("(") {
-                if open.len() == MAX_DEPTH {
-                    return Err(self.error("at most 64 nested parentheses"));
-                }
                 open.push((b.open(), 0));
                 if self.peek() != Some(b')') {
                     continue;
