@@ -32,6 +32,7 @@ chapters! {
     atom_ampere = "atom/ampere.md";
     atom_hopper = "atom/hopper.md";
     atom_copies = "atom/copies.md";
+    atom_table = "atom/table.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
