@@ -211,20 +211,14 @@ impl Layout {
             .iter()
             .map(|part| refinements(part.view(), inner.view()))
             .collect();
-        let mut out = Builder::new();
-        let mut leaves = inner.leaves().iter().enumerate();
-        for &node in inner.view().nodes() {
-            if node > 0 {
-                out.node(node);
-                continue;
-            }
-            let (at, leaf) = leaves.next().expect("every leaf node has its value");
+        let composed = inner.0.try_refine(|at, leaf, out| {
             match along(leaf) {
                 Some(p) => out.push(refined[p][at]),
                 None => out.leaf(LeafMode::new(leaf.extent, Stride::constant(0))),
             }
-        }
-        Self::checked(out.finish())
+            Ok::<_, Error>(())
+        })?;
+        Self::checked(composed)
     }
 
     /// The part of the composition that goes through the mode of `self` that `along` names.

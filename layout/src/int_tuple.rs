@@ -76,7 +76,11 @@ impl Tuple<Int> {
             )
         };
         let mut b = Builder::new();
-        like(self.view(), guide.view(), &mut b, &mismatch)?;
+        let whole = |part: IntView<'_>, _, out: &mut Builder<Int>| {
+            out.leaf(product(part)?);
+            Ok(())
+        };
+        at_leaves(self.view(), guide.view(), &whole, &mut b, &mismatch)?;
         Ok(b.finish())
     }
 
@@ -236,7 +240,14 @@ impl Tuple<Int> {
                 "a guide whose nesting the left operand refines",
             )
         };
-        ones_at_zeros(self.view(), guide.view(), &mut b, &mismatch)?;
+        let one = |part: IntView<'_>, guide: Int, out: &mut Builder<Int>| {
+            match guide.is(0) {
+                true => out.push(part.to_tuple().map(|_| Int::Static(1)).view()),
+                false => out.push(part),
+            }
+            Ok(())
+        };
+        at_leaves(self.view(), guide.view(), &one, &mut b, &mismatch)?;
         Ok(b.finish())
     }
 
@@ -294,15 +305,16 @@ pub(crate) fn product(view: IntView<'_>) -> Result<Int, Error> {
         .try_fold(Int::Static(1), |p, n| p.times(*n))
 }
 
-fn like<U: Copy>(
+/// At each leaf of `guide`, what `at` makes of the part of `tuple` that stands there.
+fn at_leaves<U: Copy>(
     tuple: IntView<'_>,
     guide: View<'_, U>,
+    at: &impl Fn(IntView<'_>, U, &mut Builder<Int>) -> Result<(), Error>,
     out: &mut Builder<Int>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<(), Error> {
-    if guide.is_leaf() {
-        out.leaf(product(tuple)?);
-        return Ok(());
+    if let Some(leaf) = guide.as_leaf() {
+        return at(tuple, leaf, out);
     }
     if tuple.is_leaf() || tuple.rank() != guide.rank() {
         return Err(mismatch());
@@ -311,33 +323,7 @@ fn like<U: Copy>(
     tuple
         .modes()
         .zip(guide.modes())
-        .try_for_each(|(t, g)| like(t, g, out, mismatch))?;
-    out.close(open, guide.rank());
-    Ok(())
-}
-
-fn ones_at_zeros(
-    tuple: IntView<'_>,
-    guide: IntView<'_>,
-    out: &mut Builder<Int>,
-    mismatch: &impl Fn() -> Error,
-) -> Result<(), Error> {
-    if let Some(g) = guide.as_leaf() {
-        if g.is(0) {
-            out.push(tuple.to_tuple().map(|_| Int::Static(1)).view());
-        } else {
-            out.push(tuple);
-        }
-        return Ok(());
-    }
-    if tuple.is_leaf() || tuple.rank() != guide.rank() {
-        return Err(mismatch());
-    }
-    let open = out.open();
-    tuple
-        .modes()
-        .zip(guide.modes())
-        .try_for_each(|(t, g)| ones_at_zeros(t, g, out, mismatch))?;
+        .try_for_each(|(t, g)| at_leaves(t, g, at, out, mismatch))?;
     out.close(open, guide.rank());
     Ok(())
 }

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use crate::coalesce::{Tail, coalesced};
-use crate::tuple::Builder;
 use crate::xor::{bit_length, push_runs, vectors};
 use crate::{Error, Layout};
 
@@ -45,20 +44,16 @@ impl Layout {
             let set = columns.iter().enumerate().filter(|(k, _)| v >> k & 1 == 1);
             set.fold(0, |sum, (_, c)| sum ^ c)
         };
-        let mut b = Builder::new();
-        let mut leaves = inner.leaves().iter();
-        for &node in inner.view().nodes() {
-            if node > 0 {
-                b.node(node);
-                continue;
-            }
-            let leaf = leaves.next().expect("every leaf node has its value");
-            let images: SmallVec<[i64; 16]> = vectors(leaf, leaf.stride.coefficient().value())?
-                .iter()
-                .map(|v| image(*v))
-                .collect();
-            push_runs(leaf.extent, &images, &mut b)?;
-        }
-        Self::checked(b.finish())
+        inner.map_bits(image)
+    }
+
+    /// The XOR layout in which `image` maps the bit-vector of every bit of every leaf's coordinate.
+    pub(crate) fn map_bits(&self, image: impl Fn(i64) -> i64) -> Result<Self, Error> {
+        let mapped = self.0.try_refine(|_, leaf, out| {
+            let vectors = vectors(leaf, leaf.stride.coefficient().value())?;
+            let images: SmallVec<[i64; 16]> = vectors.iter().map(|v| image(*v)).collect();
+            push_runs(leaf.extent, &images, out)
+        })?;
+        Self::checked(mapped)
     }
 }

@@ -329,6 +329,24 @@ impl<T: Copy> Tuple<T> {
         }
     }
 
+    /// The tuple in which `refine` puts a mode, a leaf or a tuple, in place of each leaf.
+    pub(crate) fn try_refine<U: Copy, E>(
+        &self,
+        mut refine: impl FnMut(usize, &T, &mut Builder<U>) -> Result<(), E>,
+    ) -> Result<Tuple<U>, E> {
+        let mut out = Builder::new();
+        let mut leaves = self.leaves.iter().enumerate();
+        for &node in &self.nodes {
+            if node > 0 {
+                out.node(node);
+                continue;
+            }
+            let (at, leaf) = leaves.next().expect("every leaf node has its value");
+            refine(at, leaf, &mut out)?;
+        }
+        Ok(out.finish())
+    }
+
     /// The tuple of the same nesting with `leaves`; `leaves` must be as many.
     pub(crate) fn with_leaves<U: Copy>(&self, leaves: &[U]) -> Tuple<U> {
         assert_eq!(

@@ -314,21 +314,8 @@ impl ComposedLayout {
                     .into(),
             });
         }
-        let mut b = Builder::new();
-        let mut leaves = inner.leaves().iter();
-        for &node in inner.view().nodes() {
-            if node > 0 {
-                b.node(node);
-                continue;
-            }
-            let leaf = leaves.next().expect("every leaf node has its value");
-            let images: SmallVec<[i64; 16]> = vectors(leaf, leaf.stride.coefficient().value())?
-                .iter()
-                .map(|v| swizzle.apply(*v))
-                .collect();
-            push_runs(leaf.extent, &images, &mut b)?;
-        }
-        Ok((Layout::checked(b.finish())?, swizzle.apply(offset)))
+        let xor = inner.map_bits(|v| swizzle.apply(v))?;
+        Ok((xor, swizzle.apply(offset)))
     }
 }
 
