@@ -70,11 +70,12 @@ impl Layout {
 
     /// The layout over the same leaf modes in another nesting: CuTe's `with_shape` by the function, not the strides.
     ///
-    /// The result is `self` composed with the compact layout of `shape`.
+    /// The result is `self` composed with the compact layout of `shape`, which may be smaller; beyond the size of
+    /// `self` its last mode goes on.
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the sizes differ, [`Error::Composition`] when `shape` straddles modes of `self`.
+    /// [`Error::Composition`] when `shape` straddles modes of `self`.
     ///
     /// # Example
     ///
