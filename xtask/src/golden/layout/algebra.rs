@@ -6,9 +6,6 @@ use crate::golden::Op;
 
 pub(super) const OPS: &[Op] = &[
     Op::judged("coalesce", |case| printed(layout(case, 0)?.coalesce())),
-    Op::judged("coalesce_dynamic", |case| {
-        printed(layout(case, 0)?.coalesce())
-    }),
     Op::judged("coalesce_prof", |case| {
         tried(layout(case, 0)?.coalesce_modes(&tuple(case, 1)?))
     }),
@@ -23,30 +20,18 @@ pub(super) const OPS: &[Op] = &[
         true => tried(layout(case, 0)?.composition_composed(&composed(case, 1)?)),
         false => tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?)),
     }),
-    Op::judged("composition_dynamic", |case| {
-        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
-    }),
     Op::judged("composition_tiler", |case| {
         tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
     }),
     Op::judged("complement", |case| {
         tried(layout(case, 0)?.complement(tuple(case, 1)?))
     }),
-    Op::judged("complement_dynamic", |case| {
-        tried(layout(case, 0)?.complement(tuple(case, 1)?))
-    }),
     Op::judged("complement1", |case| {
-        tried(layout(case, 0)?.complement_in_cosize())
-    }),
-    Op::judged("complement1_dynamic", |case| {
         tried(layout(case, 0)?.complement_in_cosize())
     }),
     Op::judged("right_inverse", |case| match is_swizzled(case, 0) {
         true => tried(composed(case, 0)?.right_inverse()),
         false => tried(layout(case, 0)?.right_inverse()),
-    }),
-    Op::judged("right_inverse_dynamic", |case| {
-        tried(layout(case, 0)?.right_inverse())
     }),
     Op::judged("left_inverse", |case| match is_swizzled(case, 0) {
         true => tried(composed(case, 0)?.left_inverse()),

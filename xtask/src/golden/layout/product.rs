@@ -7,9 +7,6 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("logical_divide", |case| {
         tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
     }),
-    Op::judged("logical_divide_dynamic", |case| {
-        tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
-    }),
     Op::judged("zipped_divide", |case| {
         tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
     }),
