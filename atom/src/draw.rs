@@ -60,6 +60,26 @@ impl MmaAtom {
         Ok(ThreadValues::mma(&c, &a, &b)?.title(title))
     }
 
+    /// The tables of A, B and C as text, each cell with its lane and value.
+    ///
+    /// # Errors
+    ///
+    /// As [`MmaAtom::maps`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// let text = colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?.text().expect("it fits its shape");
+    /// assert!(text.starts_with("A ((_4,_8),(_2,_2)):((_16,_1),(_8,_64))\n"));
+    /// // Row 1 of B, n = 1: thread 4 holds k = 0 and k = 4.
+    /// assert!(text.contains("\n 1   T4V0  T5V0  T6V0  T7V0  T4V1  T5V1  T6V1  T7V1\n"));
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    pub fn text(&self) -> Result<String, Error> {
+        let [c, a, b] = self.maps()?;
+        Ok(format!("A {}\nB {}\nC {}", a.text(), b.text(), c.text()))
+    }
+
     /// The same as a page of LaTeX, in the form of CuTe's `print_latex`.
     ///
     /// The comments name the layouts of the atom; CuTe names those of a tiled operation that it builds first.

@@ -33,6 +33,7 @@ mod table;
 mod tensor;
 mod text;
 mod thread_grid;
+mod thread_text;
 mod thread_values;
 mod tiling;
 mod xml;
