@@ -191,7 +191,8 @@ impl TiledMma {
 
     /// `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).
     ///
-    /// Threads that share elements of A (or B) have stride 0 along N (or M).
+    /// Threads that share elements have stride 0 along the mode that the operand lacks: N for A, M for B, K for C.
+    /// (CuTe's `get_layoutC_TV` goes on along N instead of along K, and beyond the tile, where atoms repeat along both.)
     ///
     /// # Errors
     ///
@@ -203,30 +204,17 @@ impl TiledMma {
         let tile = self.operand_tile(operand)?;
         let tile = Layout::column_major(IntTuple::flat(tile.map(fixed)))?;
         let fragments = self.fragments(&tile, operand)?;
-        let shared = match operand {
-            Operand::A => self.broadcast(1, 0)?,
-            Operand::B => self.broadcast(0, 1)?,
-            Operand::C => fragments.clone(),
+        let [m, n, k] = [1, 2, 3].map(|i| size(&self.threads, i));
+        let all = || Tiler::All;
+        let atoms = match operand {
+            Operand::A => Tiler::Modes(vec![fixed_layout(&[(m, 1), (n, 0)])?.into(), all()]),
+            Operand::B => Tiler::Modes(vec![fixed_layout(&[(m, 0), (n, 1)])?.into(), all()]),
+            Operand::C if k > 1 => fixed_layout(&[(m, 1), (n, m), (k, 0)])?.into(),
+            Operand::C => all(),
         };
-        let fragments = match operand {
-            Operand::C => shared,
-            _ => {
-                let tiler = Tiler::Modes(vec![
-                    Tiler::Modes(vec![
-                        Tiler::All,
-                        Tiler::Modes(vec![Tiler::Layout(shared), Tiler::All]),
-                    ]),
-                    Tiler::All,
-                ]);
-                fragments.composition_tiler(&tiler)?
-            }
-        };
+        let shared = Tiler::Modes(vec![Tiler::Modes(vec![all(), atoms]), all()]);
+        let fragments = fragments.composition_tiler(&shared)?;
         Ok(fragments.composition_modes([Some(&self.index_to_thread()?), None])?)
-    }
-
-    /// `(atoms along M, atoms along N):(m, n)`: the atoms that share an operand.
-    fn broadcast(&self, m: i64, n: i64) -> Result<Layout, Error> {
-        fixed_layout(&[(size(&self.threads, 1), m), (size(&self.threads, 2), n)])
     }
 
     /// From a thread index to the coordinate of the thread in VMNK.
@@ -293,7 +281,7 @@ fn tiler_size(tiler: &Tiler) -> i64 {
 }
 
 /// One thread of a [`TiledMma`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ThrMma<'a> {
     mma: &'a TiledMma,
     thread: i64,

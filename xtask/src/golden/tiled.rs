@@ -65,7 +65,7 @@ fn verdict(case: &Case, ours: Fields) -> Verdict {
         Err(why) if case.is_reject() => return Verdict::Error(why),
         Err(why) => match broken(case) {
             Some(what) => {
-                return Verdict::Refuted(format!("{what} in CuTe's result; ours refuses: {why}"));
+                return Verdict::Refuted(format!("{what}; ours refuses: {why}"));
             }
             None => return Verdict::Failed(format!("ours refuses: {why}")),
         },
@@ -82,7 +82,10 @@ fn verdict(case: &Case, ours: Fields) -> Verdict {
             Compared::Equal => {}
             Compared::SameFunction => regrouped.push(format!("{name} {ours}, CuTe's {theirs}")),
             Compared::Different => {
-                return Verdict::Failed(format!("{name} is {theirs}, ours is {ours}"));
+                return match broken(case) {
+                    Some(what) => Verdict::Refuted(format!("{what}; ours is {ours}")),
+                    None => Verdict::Failed(format!("{name} is {theirs}, ours is {ours}")),
+                };
             }
         }
     }
@@ -92,7 +95,7 @@ fn verdict(case: &Case, ours: Fields) -> Verdict {
     }
 }
 
-/// What is wrong with CuTe's result, where ours refuses.
+/// What is wrong with CuTe's result, where ours refuses or differs.
 fn broken(case: &Case) -> Option<String> {
     threads_that_coincide(case).or_else(|| beyond_the_tile(case))
 }
@@ -112,7 +115,7 @@ fn beyond_the_tile(case: &Case) -> Option<String> {
             Map::parse(text)?.table().into_iter().max()?,
         );
         (largest >= size)
-            .then(|| format!("layout{name}_TV reaches index {largest} of a tile of {size}"))
+            .then(|| format!("CuTe's layout{name}_TV reaches index {largest} of a tile of {size}"))
     })
 }
 
@@ -124,7 +127,7 @@ fn threads_that_coincide(case: &Case) -> Option<String> {
     let second = (0..threads.len()).find(|&i| threads[..i].contains(&threads[i]))?;
     let first = threads.iter().position(|t| *t == threads[second])?;
     Some(format!(
-        "places {first} and {second} of {text} are one thread, {}",
+        "places {first} and {second} of CuTe's {text} are one thread, {}",
         threads[second]
     ))
 }
