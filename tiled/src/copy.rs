@@ -288,7 +288,7 @@ fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
 }
 
 /// One thread of a [`TiledCopy`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ThrCopy<'a> {
     copy: &'a TiledCopy,
     thread: i64,
