@@ -100,22 +100,24 @@ fn broken(case: &Case) -> Option<String> {
     threads_that_coincide(case).or_else(|| beyond_the_tile(case))
 }
 
-/// A thread-value layout of CuTe's that names an index beyond the operand's tile.
+/// A thread-value layout of CuTe's that names an index beyond the tile: of an operand, or of a copy.
 fn beyond_the_tile(case: &Case) -> Option<String> {
-    let tile = case.result["tile_shape"]
-        .as_str()?
-        .parse::<IntTuple>()
-        .ok()?;
-    let extent = |i: usize| tile.leaves().get(i).map(|n| n.value());
-    let operands = [("A", 0, 2), ("B", 1, 2), ("C", 0, 1)];
-    operands.into_iter().find_map(|(name, i, j)| {
-        let text = case.result[format!("layout{name}_TV")].as_str()?;
-        let (size, largest) = (
-            extent(i)? * extent(j)?,
-            Map::parse(text)?.table().into_iter().max()?,
-        );
+    let layouts = [
+        ("layoutA_TV", "tile_shape", vec![0, 2]),
+        ("layoutB_TV", "tile_shape", vec![1, 2]),
+        ("layoutC_TV", "tile_shape", vec![0, 1]),
+        ("TiledLayout_TV", "Tiler_MN", vec![0, 1]),
+    ];
+    layouts.into_iter().find_map(|(name, tile, modes)| {
+        let tile = case.result[tile].as_str()?.parse::<IntTuple>().ok()?;
+        let extents = modes
+            .into_iter()
+            .map(|i| tile.leaves().get(i).map(|n| n.value()));
+        let size: i64 = extents.collect::<Option<Vec<i64>>>()?.into_iter().product();
+        let table = Map::parse(case.result[name].as_str()?)?.table();
+        let largest = table.into_iter().max()?;
         (largest >= size)
-            .then(|| format!("CuTe's layout{name}_TV reaches index {largest} of a tile of {size}"))
+            .then(|| format!("CuTe's {name} reaches index {largest} of a tile of {size}"))
     })
 }
 
