@@ -26,6 +26,7 @@ mod tiled;
 mod value;
 mod verdict;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -87,12 +88,20 @@ pub(crate) fn task(files: &[PathBuf]) -> Result<ExitCode> {
         Vec::new()
     };
     let report = compare(if files.is_empty() { &own } else { files }, |_| {})?;
-    println!("{report}");
+    show(&report)?;
     Ok(if report.failures().is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Prints the report; a reader who has seen enough and closed the pipe is no error.
+fn show(report: &Report) -> Result<()> {
+    match writeln!(io::stdout(), "{report}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The files that travel with the repository.
