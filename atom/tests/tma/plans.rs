@@ -1,0 +1,23 @@
+//! A plan from texts, for the tests.
+
+use colex_atom::{TmaElement, TmaError, TmaPlan, TmaTile};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+
+pub(crate) fn plan(
+    global: &str,
+    tile: &str,
+    shared: &str,
+    element: TmaElement,
+    multicast: i64,
+) -> Result<TmaPlan, TmaError> {
+    let global: Layout = global.parse().unwrap();
+    let tile: Tiler = tile.parse().unwrap();
+    let shared: ComposedLayout = shared.parse().unwrap();
+    TmaPlan::new(&TmaTile {
+        global: &global,
+        tile: &tile,
+        shared: &shared,
+        element,
+        multicast,
+    })
+}

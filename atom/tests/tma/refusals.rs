@@ -1,0 +1,248 @@
+//! Counts, swizzles, and what the hardware or the derivation refuses.
+
+use colex_atom::{TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle};
+use colex_layout::{IntTuple, Swizzle};
+
+use crate::plans::plan;
+
+#[test]
+fn coordinates_that_end_a_kernel_are_refused() {
+    let map = plan(
+        "(200,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap()
+    .map()
+    .clone();
+    assert!(map.loaded(&[-4, -3]).is_ok());
+    assert_eq!(
+        map.loaded(&[2, 0]).unwrap_err().to_string(),
+        "the box begins 8 bytes into a row, not at a multiple of 16"
+    );
+    assert_eq!(
+        map.stored(&[0, -8]).unwrap_err().to_string(),
+        "a store begins before the tensor, at -8 along dimension 1: only a load may"
+    );
+}
+
+/// The bytes that a barrier waits for are those that the boxes report.
+#[test]
+fn transactions_add_up() {
+    for multicast in [1, 2, 4] {
+        let plan = plan(
+            "(512,256):(256,1)",
+            "(128,64)",
+            "Sw<2,3,3> o 0 o (128,(32,2)):(32,(1,4096))",
+            TmaElement::F16,
+            multicast,
+        )
+        .unwrap();
+        let instructions: usize = (0..multicast)
+            .map(|block| plan.slice(block).unwrap().len())
+            .sum();
+        assert_eq!(plan.tile_bytes(), 128 * 64 * 2);
+        assert_eq!(
+            instructions as i64 * plan.map().box_bytes(),
+            plan.tile_bytes()
+        );
+        assert_eq!(plan.instructions().unwrap(), plan.slice(0).unwrap());
+    }
+    println!("law tma.transactions: 3 cases");
+}
+
+#[test]
+fn swizzles_of_tma_are_those_of_the_layouts() {
+    for (bits, mode) in [
+        (0, TmaSwizzle::None),
+        (1, TmaSwizzle::B32),
+        (2, TmaSwizzle::B64),
+        (3, TmaSwizzle::B128),
+    ] {
+        for element_bits in [8, 16, 32, 64] {
+            let elements = Swizzle::new(bits, 4, 3)
+                .unwrap()
+                .recast(8, element_bits)
+                .unwrap();
+            assert_eq!(TmaSwizzle::of(elements, element_bits), Ok(mode));
+        }
+    }
+    assert_eq!(
+        TmaSwizzle::of(Swizzle::new(2, 5, 2).unwrap(), 8),
+        Ok(TmaSwizzle::B128Atom32)
+    );
+    assert_eq!(
+        TmaSwizzle::of(Swizzle::new(2, 6, 2).unwrap(), 8),
+        Ok(TmaSwizzle::B128Atom64)
+    );
+    let alignments = TmaSwizzle::ALL.map(TmaSwizzle::alignment);
+    assert_eq!(alignments, [128, 256, 512, 1024, 512, 1024]);
+}
+
+#[test]
+fn what_tma_cannot_do_is_said_in_a_sentence() {
+    use TmaElement::{F16, F32};
+    let says = |result: Result<TmaPlan, TmaError>| result.unwrap_err().to_string();
+    let rows = "(1024,256):(256,1)";
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,64):(64,1)", F32, 1)),
+        "the tile has 2048 elements and the shared-memory layout 4096"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(40,1)", F32, 1)),
+        "(64,32):(40,1) does not fill shared memory from 0 on, each element once: TMA writes without gaps"
+    );
+    assert_eq!(
+        says(plan(rows, "(32:2,32)", "(32,32):(1,32)", F32, 1)),
+        "neighbours in shared memory are not neighbours in the tensor: (32,32):(2@0,1@1) has no stride of 1 in front \
+         (does the tile select the contiguous mode?)"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(1,64)", F32, 1)),
+        "shared memory runs along 1@0 first, and that has stride 256 in the tensor, not 1: \
+         the majorness of shared memory does not match the tensor's"
+    );
+    assert_eq!(
+        says(plan(
+            "(1024,250):(250,1)",
+            "(64,32)",
+            "(64,32):(32,1)",
+            F32,
+            1
+        )),
+        "dimension 1 of the tensor has a stride of 1000 bytes, not a multiple of 16 from 0 to below 2^40"
+    );
+    assert_eq!(
+        says(plan(
+            "(1024,512):(512,1)",
+            "(8,512)",
+            "(8,512):(512,1)",
+            F32,
+            1
+        )),
+        "dimension 0 of the box has extent 512, not 1 to 256"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,4)", "(64,4):(4,1)", F16, 1)),
+        "a row of the box has 8 bytes, not a multiple of 16"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(8,128)",
+            "Sw<3,3,3> o 0 o (8,128):(128,1)",
+            F16,
+            1
+        )),
+        "a row of the box has 256 bytes, more than the 128 of its swizzle"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(8,64)",
+            "Sw<3,3,4> o 0 o (8,64):(64,1)",
+            F16,
+            1
+        )),
+        "Sw<3,4,4> on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
+    );
+    assert_eq!(
+        says(plan(rows, "(64,32)", "(64,32):(32,1)", F32, 3)),
+        "a box of [32, 64] cannot be cut into 3 equal slices from its last dimension on"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(64,32)",
+            "Sw<0,4,3> o 64 o (64,32):(32,1)",
+            F32,
+            1
+        )),
+        "Sw<0,4,3> o 64 o (64,32):(32,1) does not fill shared memory from 0 on, each element once: TMA writes without gaps"
+    );
+    assert_eq!(
+        says(plan(
+            rows,
+            "(64,32)",
+            "(2048):(2) o 0 o (64,32):(32,1)",
+            F32,
+            1
+        )),
+        "(2048):(2) o 0 o (64,32):(32,1) on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
+    );
+    let good = plan(rows, "(64,32)", "(64,32):(32,1)", F32, 1).unwrap();
+    let nested: IntTuple = "((0,0),0)".parse().unwrap();
+    assert_eq!(
+        good.coordinates(&nested).unwrap_err().to_string(),
+        "((0,0),0) has no integer at 1@0"
+    );
+    assert_eq!(
+        says(plan(
+            "(8,4,4,4,4,4):(1,16,64,256,1024,4096)",
+            "(8,2,2,2,2,2)",
+            "(8,2,2,2,2,2):(1,8,16,32,64,128)",
+            F32,
+            1
+        )),
+        "dimension 4 would join the modes 2:1024, 2:4096, which are not one progression of addresses"
+    );
+}
+
+/// What the hardware asks of a map, whoever wrote it.
+#[test]
+fn a_map_is_checked_by_itself() {
+    let good = plan(
+        "(1024,256):(256,1)",
+        "(64,32)",
+        "(64,32):(32,1)",
+        TmaElement::F32,
+        1,
+    )
+    .unwrap()
+    .map()
+    .clone();
+    let says = |change: &dyn Fn(&mut TensorMap)| {
+        let mut map = good.clone();
+        change(&mut map);
+        map.check().unwrap_err().to_string()
+    };
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(
+        says(&|map| map.dims[1] = (1 << 32) + 1),
+        "dimension 1 of the tensor has extent 4294967297, not 1 to 2^32"
+    );
+    assert_eq!(
+        says(&|map| map.strides[0] = 1 << 40),
+        "dimension 1 of the tensor has a stride of 1099511627776 bytes, not a multiple of 16 from 0 to below 2^40"
+    );
+    assert_eq!(
+        says(&|map| map.element_strides[1] = 9),
+        "dimension 1 has an element stride of 9, not 1 to 8"
+    );
+    assert_eq!(
+        says(&|map| map.extents[1] = 0),
+        "dimension 1 of the box has extent 0, not 1 to 256"
+    );
+    assert_eq!(
+        says(&|map| map.strides.clear()),
+        "a box has 2 coordinates, not 1"
+    );
+    assert_eq!(
+        good.check_address(0x1008).unwrap_err().to_string(),
+        "the tensor is at 0x1008, which is not a multiple of 16"
+    );
+    assert_eq!(
+        good.loaded(&[0]).unwrap_err().to_string(),
+        "a box has 2 coordinates, not 1"
+    );
+    // One mebibyte: old drivers encode it rightly; sixteen rows of it they do not.
+    assert_eq!(good.tensor_bytes(), 1 << 20);
+    assert!(!good.needs_small_tensor_fix(13000));
+    let small = TensorMap {
+        dims: vec![256, 16],
+        ..good
+    };
+    assert!(small.needs_small_tensor_fix(13010) && !small.needs_small_tensor_fix(13020));
+}
