@@ -39,6 +39,15 @@ pub enum Error {
         /// How many there are.
         threads: i64,
     },
+    /// A thread names a coordinate that the tensor does not have.
+    Outside {
+        /// The first such thread.
+        thread: i64,
+        /// Its first such coordinate.
+        coord: String,
+        /// The tensor.
+        tensor: String,
+    },
     /// A condition that CuTe takes for granted and that does not hold.
     Assumption {
         /// Where.
@@ -77,6 +86,17 @@ impl fmt::Display for Error {
             }
             Self::Thread { thread, threads } => {
                 write!(f, "thread {thread} is not within 0..{threads}")
+            }
+            Self::Outside {
+                thread,
+                coord,
+                tensor,
+            } => {
+                write!(
+                    f,
+                    "thread {thread} names {coord}, which is outside of {tensor}: the tile does not divide the tensor, \
+                     and a predicate must say what is inside"
+                )
             }
             Self::Assumption { operation, why } => write!(f, "{operation}: {why}"),
         }

@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod copy;
+mod copy_host;
 mod copy_make;
 mod error;
 mod mma;
 mod partition;
+mod tensor;
 
 pub use copy::{Side, ThrCopy, TiledCopy};
 pub use error::Error;
 pub use mma::{Operand, ThrMma, TiledMma};
 pub use partition::{Partition, Partitionable};
+pub use tensor::Tensor;

@@ -1,0 +1,148 @@
+//! Tiled copies executed on the host: every atom, between tensors of different layouts.
+
+use std::error::Error;
+
+use colex_layout::{IntTuple, Layout};
+use colex_tiled::{Tensor, TiledCopy};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Atoms that move values of 16 bits: per lane, from shared memory by matrices, straight and transposed, and back.
+const ATOMS: [&str; 10] = [
+    "UniversalCopy<uint16_t>",
+    "UniversalCopy<uint64_t>",
+    "UniversalCopy<uint128_t>",
+    "SM80_CP_ASYNC_CACHEALWAYS<uint128_t>",
+    "SM75_U32x1_LDSM_N",
+    "SM75_U32x4_LDSM_N",
+    "SM75_U16x2_LDSM_T",
+    "SM75_U16x8_LDSM_T",
+    "SM90_U32x4_STSM_N",
+    "SM90_U16x8_STSM_T",
+];
+
+fn copies() -> Result<Vec<TiledCopy>, Box<dyn Error>> {
+    let mut copies = Vec::new();
+    for atom in ATOMS {
+        for threads in ["32:1", "(8,4):(4,1)", "(16,4):(1,16)"] {
+            for values in ["8:1", "(1,8):(0,1)", "(4,4):(4,1)"] {
+                let (threads, values) = (threads.parse()?, values.parse()?);
+                copies.extend(TiledCopy::new(
+                    colex_atom::copy(atom)?,
+                    16,
+                    &threads,
+                    &values,
+                ));
+            }
+        }
+    }
+    assert!(copies.len() > 60, "only {} copies", copies.len());
+    Ok(copies)
+}
+
+/// Twice the tile along each mode, less `missing` of the last.
+fn shape(copy: &TiledCopy, missing: i64) -> Result<IntTuple, Box<dyn Error>> {
+    let mut extents = Vec::new();
+    for extent in copy.tile_shape()?.modes() {
+        extents.push(IntTuple::from(2 * extent.product()?.value()));
+    }
+    let last = extents.pop().expect("a tile has a mode");
+    extents.push(IntTuple::from(last.leaves()[0].value() - missing));
+    Ok(match &extents[..] {
+        [one] => one.clone(),
+        several => IntTuple::concat(several),
+    })
+}
+
+#[test]
+fn a_copy_moves_every_coordinate() -> Outcome {
+    let mut cases = 0;
+    for copy in copies()? {
+        let shape = shape(&copy, 0)?;
+        let (from, to) = (
+            Layout::column_major(shape.clone())?,
+            Layout::row_major(shape)?,
+        );
+        let data: Vec<i64> = (0..from.size()).collect();
+        let src = Tensor::new(&data[..], from)?;
+        let mut dst = Tensor::new(vec![-1; data.len()], to)?;
+        copy.copy(&src, &mut dst)?;
+        assert_eq!(src.elements()?, dst.elements()?, "{copy}");
+        cases += data.len();
+    }
+    println!("law tiled_copy.copy_moves_every_coordinate: {cases} elements");
+    Ok(())
+}
+
+/// A tensor that the tile does not divide: by predicate every coordinate inside, where a vector does not straddle the
+/// edge; without one an error that names the first thread and coordinate outside.
+#[test]
+fn a_predicate_keeps_the_copy_inside() -> Outcome {
+    let mut cases = 0;
+    for copy in copies()?.iter().filter(|c| c.atom_values() == 1) {
+        let shape = shape(copy, 1)?;
+        let layout = Layout::column_major(shape.clone())?;
+        let data: Vec<i64> = (0..layout.size()).collect();
+        let src = Tensor::new(&data[..], layout.clone())?;
+        let mut dst = Tensor::new(vec![-1; data.len()], Layout::row_major(shape)?)?;
+        let refused = copy.copy(&src, &mut dst).unwrap_err();
+        assert!(
+            matches!(refused, colex_tiled::Error::Outside { .. }),
+            "{refused}"
+        );
+        let extents: Vec<i64> = layout.modes().map(|m| m.size()).collect();
+        let extents = if layout.is_leaf() {
+            vec![layout.size()]
+        } else {
+            extents
+        };
+        copy.copy_if(&src, &mut dst, |coord| {
+            coord
+                .leaves()
+                .iter()
+                .zip(&extents)
+                .all(|(x, n)| x.value() < *n)
+        })?;
+        assert_eq!(src.elements()?, dst.elements()?, "{copy}");
+        cases += data.len();
+    }
+    println!("law tiled_copy.a_predicate_keeps_the_copy_inside: {cases} elements");
+    Ok(())
+}
+
+#[test]
+fn errors_are_sentences() -> Outcome {
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint32_t>")?,
+        32,
+        &"(8,16):(1,8)".parse()?,
+        &"(2,4):(1,2)".parse()?,
+    )?;
+    let src = Tensor::new(vec![0; 384], "(24,16):(1,24)".parse()?)?;
+    let mut dst = src.clone();
+    assert_eq!(
+        copy.copy(&src, &mut dst).unwrap_err().to_string(),
+        "thread 4 names (24,0), which is outside of (24,16):(1,24): the tile does not divide the tensor, and a \
+         predicate must say what is inside"
+    );
+    let mut other = Tensor::new(vec![0; 384], "(16,24):(1,16)".parse()?)?;
+    assert_eq!(
+        copy.copy(&src, &mut other).unwrap_err().to_string(),
+        "copy: (24,16):(1,24) and (16,24):(1,16) differ in their extents"
+    );
+    let wide = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint128_t>")?,
+        32,
+        &"8:1".parse()?,
+        &"4:1".parse()?,
+    )?;
+    let src = Tensor::new(vec![0; 32], "32:1".parse()?)?;
+    let mut dst = src.clone();
+    assert_eq!(
+        wide.copy_if(&src, &mut dst, |coord| coord.leaves()[0].value() < 30)
+            .unwrap_err()
+            .to_string(),
+        "copy_if: one instruction moves 28 of thread 7, which the predicate keeps, and 30 of thread 7, which it drops"
+    );
+    Ok(())
+}
