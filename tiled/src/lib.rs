@@ -5,6 +5,7 @@ mod copy;
 mod copy_host;
 mod copy_make;
 mod error;
+mod gemm;
 mod mma;
 mod partition;
 mod tensor;
