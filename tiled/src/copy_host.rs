@@ -9,7 +9,7 @@ use crate::partition::{slice, thread_slice};
 use crate::{Error, Tensor};
 
 /// The coordinates that each thread names, in the order of its values.
-type Named = Vec<Vec<IntTuple>>;
+pub(crate) type Named = Vec<Vec<IntTuple>>;
 
 /// What one thread gives an instruction, and what it gets.
 struct Lane<'a> {
@@ -73,17 +73,7 @@ impl TiledCopy {
         S: Deref<Target = [T]>,
         D: DerefMut<Target = [T]>,
     {
-        let extents = src.layout().shape().product_each()?;
-        if extents != dst.layout().shape().product_each()? {
-            return Err(Error::Assumption {
-                operation: "copy",
-                why: format!(
-                    "{} and {} differ in their extents",
-                    src.layout(),
-                    dst.layout()
-                ),
-            });
-        }
+        let extents = self.same_extents(src.layout(), dst.layout())?;
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
         let mut active = Vec::new();
@@ -148,7 +138,20 @@ impl TiledCopy {
         Ok(())
     }
 
-    fn named(&self, extents: &IntTuple, side: Side) -> Result<Named, Error> {
+    /// The extents of both tensors.
+    pub(crate) fn same_extents(&self, src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
+        let extents = src.shape().product_each()?;
+        if extents == dst.shape().product_each()? {
+            return Ok(extents);
+        }
+        Err(Error::Assumption {
+            operation: "copy",
+            why: format!("{src} and {dst} differ in their extents"),
+        })
+    }
+
+    /// The coordinates that each thread names of a tensor of these extents.
+    pub(crate) fn named(&self, extents: &IntTuple, side: Side) -> Result<Named, Error> {
         let identity = Layout::identity(extents)?;
         let all = self.partitions(&identity, side)?;
         let rest = identity.rank();
@@ -161,7 +164,7 @@ impl TiledCopy {
 }
 
 /// A coordinate of one mode as its number, which every tensor of one mode takes.
-fn bare(coord: IntTuple) -> IntTuple {
+pub(crate) fn bare(coord: IntTuple) -> IntTuple {
     match coord.leaves() {
         [one] => IntTuple::leaf(*one),
         _ => coord,

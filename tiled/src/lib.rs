@@ -4,6 +4,7 @@
 mod copy;
 mod copy_host;
 mod copy_make;
+mod copy_report;
 mod error;
 mod gemm;
 mod mma;
@@ -11,6 +12,7 @@ mod partition;
 mod tensor;
 
 pub use copy::{Side, ThrCopy, TiledCopy};
+pub use copy_report::{CopyReport, Place, Traffic};
 pub use error::Error;
 pub use mma::{Operand, ThrMma, TiledMma};
 pub use partition::{Partition, Partitionable};

@@ -1,0 +1,176 @@
+//! Reports of tiled copies whose numbers can be counted by hand.
+
+use std::error::Error;
+
+use colex_atom::Space;
+use colex_layout::Layout;
+use colex_tiled::{CopyReport, TiledCopy, Traffic};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn report(copy: &TiledCopy, src: &str, dst: &str) -> Result<CopyReport, Box<dyn Error>> {
+    Ok(copy.report(&src.parse()?, &dst.parse()?)?)
+}
+
+fn copy(
+    atom: &str,
+    spaces: [Space; 2],
+    bits: i64,
+    threads: &str,
+    values: &str,
+) -> Result<TiledCopy, Box<dyn Error>> {
+    let mut atom = colex_atom::copy(atom)?;
+    if [atom.from(), atom.to()] != spaces {
+        atom = atom.between(spaces[0], spaces[1])?;
+    }
+    let (threads, values): (Layout, Layout) = (threads.parse()?, values.parse()?);
+    Ok(TiledCopy::new(atom, bits, &threads, &values)?)
+}
+
+#[test]
+fn a_coalesced_load_touches_what_it_needs() -> Outcome {
+    let load = copy(
+        "UniversalCopy<uint128_t>",
+        [Space::Global, Space::Register],
+        32,
+        "(32,4):(1,32)",
+        "(4,1):(1,4)",
+    )?;
+    let report = report(&load, "(128,32):(1,128)", "(128,32):(1,128)")?;
+    // 128 by 32 floats are 16384 bytes, 512 sectors.
+    assert_eq!(
+        report.source,
+        Some(Traffic::Global {
+            sectors: 512,
+            least: 512
+        })
+    );
+    assert_eq!(
+        (report.bits, report.instructions, report.widest),
+        ([128, 128], 8, 4)
+    );
+    assert_eq!(
+        report.to_string(),
+        "128 threads issue 8 instructions each; a thread gives 128 bits and gets 128.\n\
+         Every element is written.\n\
+         The widest legal vector is 4 values.\n\
+         The source's requests touch 512 sectors of 32 bytes, and 512 would do.\n"
+    );
+    Ok(())
+}
+
+#[test]
+fn rows_of_128_bytes_meet_in_the_banks() -> Outcome {
+    let load = copy(
+        "SM75_U32x4_LDSM_N",
+        [Space::Shared, Space::Register],
+        16,
+        "32:1",
+        "8:1",
+    )?;
+    // One row of 8 halves for each of 32 lanes, 128 bytes apart: 8 rows of a phase meet in 4 banks.
+    let tensor = TiledCopy::for_operand(
+        load.atom().clone(),
+        16,
+        &colex_tiled::TiledMma::new(
+            colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
+            &"(1,1,1):(0,0,0)".parse()?,
+            &colex_layout::Tiler::All,
+        )?,
+        colex_tiled::Operand::A,
+    )?;
+    let padded = report(&tensor, "(16,16):(72,1)", "(16,16):(16,1)")?;
+    assert_eq!(
+        padded.source,
+        Some(Traffic::Shared {
+            passes: 4,
+            least: 4,
+            degree: 1,
+            thread: 0
+        })
+    );
+    let bare = report(&tensor, "(16,16):(64,1)", "(16,16):(16,1)")?;
+    assert_eq!(
+        bare.source,
+        Some(Traffic::Shared {
+            passes: 32,
+            least: 4,
+            degree: 8,
+            thread: 0
+        })
+    );
+    assert!(bare.to_string().ends_with(
+        "The source's accesses take 32 passes, and 4 would do: 8 words meet in a bank, first in the warp of thread 0.\n"
+    ));
+    Ok(())
+}
+
+#[test]
+fn a_tile_too_large_leaves_threads_idle() -> Outcome {
+    let store = copy(
+        "UniversalCopy<uint32_t>",
+        [Space::Register, Space::Global],
+        32,
+        "(8,16):(1,8)",
+        "(2,4):(1,2)",
+    )?;
+    let report = report(&store, "(24,16):(1,24)", "(24,16):(1,24)")?;
+    // S65: 2048 coordinates of which 384 are inside; threads 32.. start at column 16.
+    assert_eq!(report.outside.0, 1664);
+    assert_eq!(report.idle, (32..128).collect::<Vec<_>>());
+    let text = report.to_string();
+    assert!(
+        text.contains("1664 coordinates lie outside of the tensor, first (24,0) by thread 4.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("96 threads are idle, thread 32 the first.\n"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_missing_and_what_is_written_again() -> Outcome {
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    // Eight threads over a tile of 8: all of them name the first four.
+    let copy = TiledCopy::from_tv(
+        atom,
+        32,
+        "((4,2),1):((1,0),0)".parse::<Layout>()?.to_static(),
+        [8].into(),
+    )?;
+    let report = report(&copy, "8:1", "8:1")?;
+    assert_eq!((report.missing.0, report.repeated.0), (4, 4));
+    let text = report.to_string();
+    assert!(
+        text.contains("4 elements are not written, 4 the first.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("4 elements are written again, first 0 by thread 4.\n"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_vector_that_is_not_contiguous_is_no_vector() -> Outcome {
+    let load = copy(
+        "UniversalCopy<uint128_t>",
+        [Space::Global, Space::Register],
+        32,
+        "(8,4):(1,8)",
+        "(4,1):(1,4)",
+    )?;
+    let report = report(&load, "(32,4):(4,1)", "(32,4):(1,32)")?;
+    assert_eq!(report.widest, 1);
+    let text = report.to_string();
+    assert!(
+        text.contains(
+            "The source's values from (0,0) on, of thread 0, are not contiguous and aligned"
+        ),
+        "{text}"
+    );
+    Ok(())
+}
