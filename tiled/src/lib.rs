@@ -1,4 +1,33 @@
 //! Tensors, TiledCopy and TiledMma: who touches what, executed and checked on the host.
+//!
+//! Which elements a thread holds, what the whole tile computes, and what is wrong with a copy before any kernel exists.
+//!
+//! ```
+//! use colex_tiled::{Operand, Tensor, TiledCopy, TiledMma};
+//!
+//! // Four atoms of 32 threads over a tile of 32 by 16 by 16.
+//! let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(_,_,_)".parse()?)?;
+//! let c = mma.slice(5)?.partition(&"(32,16):(16,1)".parse()?, Operand::C)?;
+//! assert_eq!(format!("{} + {:#}", c.start, c.layout), "18 + ((2,2),1,1):((1,128),0,0)");
+//!
+//! // The copy that brings A into the registers where the MMA wants it, by `ldmatrix`.
+//! let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
+//! let shared = "(32,16):(16,1)".parse()?;
+//! let report = load.report(&shared, &shared)?;
+//! assert_eq!(
+//!     report.to_string().lines().last(),
+//!     Some("The source's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first in the warp of thread 0.")
+//! );
+//!
+//! // And on data: what the instructions move is what was there.
+//! let from = Tensor::new((0..512).collect::<Vec<i32>>(), shared)?;
+//! let mut to = Tensor::new(vec![0; 512], "(32,16):(1,32)".parse()?)?;
+//! load.copy(&from, &mut to)?;
+//! assert_eq!(from.elements()?, to.elements()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`TiledCopy::copy`] and [`TiledMma::gemm`] execute, [`TiledCopy::report`] says what a copy does to banks and sectors.
 #![forbid(unsafe_code)]
 
 mod copy;
