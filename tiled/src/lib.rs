@@ -38,6 +38,7 @@ mod error;
 mod gemm;
 mod mma;
 mod partition;
+mod recast;
 mod tensor;
 
 pub use copy::{Side, ThrCopy, TiledCopy};

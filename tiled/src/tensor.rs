@@ -2,7 +2,7 @@
 
 use core::ops::{Add, Deref, DerefMut, Mul};
 
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, Layout, LeafMode, Stride, Tiler};
 
 use crate::Error;
 
@@ -46,21 +46,12 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// [`Error::Assumption`] when an offset is negative or beyond the data; [`Error::Layout`] for a layout whose
     /// values are coordinates.
     pub fn new(data: D, layout: Layout) -> Result<Self, Error> {
-        let inside = 0..i64::try_from(data.len()).unwrap_or(i64::MAX);
-        match layout.table()?.into_iter().find(|x| !inside.contains(x)) {
-            None => Ok(Self {
-                data,
-                start: 0,
-                layout,
-            }),
-            Some(offset) => Err(Error::Assumption {
-                operation: "Tensor",
-                why: format!(
-                    "{layout} reaches offset {offset}, and the data has {} elements",
-                    data.len()
-                ),
-            }),
-        }
+        let tensor = Self {
+            data,
+            start: 0,
+            layout,
+        };
+        tensor.starting_at(0)
     }
 
     /// The layout.
@@ -92,7 +83,46 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     }
 
     fn place(&self, offset: i64) -> usize {
-        usize::try_from(self.start + offset).expect("a tensor's offsets lie within its data")
+        usize::try_from(self.beyond_start(offset)).expect("a tensor's offsets lie within its data")
+    }
+
+    /// The sum with the start, or its XOR where the strides xor.
+    fn beyond_start(&self, offset: i64) -> i64 {
+        let xor = |leaf: &LeafMode| matches!(leaf.stride, Stride::Xor(_));
+        match self.layout.leaves().iter().any(xor) {
+            true => self.start ^ offset,
+            false => self.start + offset,
+        }
+    }
+
+    pub(crate) const fn data(&self) -> &D {
+        &self.data
+    }
+
+    pub(crate) const fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// The same tensor from another element on, which must leave it within its data.
+    pub(crate) fn starting_at(mut self, start: i64) -> Result<Self, Error> {
+        self.start = start;
+        let inside = 0..i64::try_from(self.data.len()).unwrap_or(i64::MAX);
+        let mut places = self
+            .layout
+            .table()?
+            .into_iter()
+            .map(|x| self.beyond_start(x));
+        match places.find(|x| !inside.contains(x)) {
+            None => Ok(self),
+            Some(offset) => Err(Error::Assumption {
+                operation: "Tensor",
+                why: format!(
+                    "{} reaches offset {offset}, and the data has {} elements",
+                    self.layout,
+                    self.data.len()
+                ),
+            }),
+        }
     }
 
     /// The tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
@@ -139,7 +169,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         let offset = divided.offset(IntTuple::concat(at))?;
         Ok(Tensor {
             data: &self.data,
-            start: self.start + offset,
+            start: self.beyond_start(offset),
             layout: divided.get(&[kept])?,
         })
     }

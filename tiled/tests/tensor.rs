@@ -59,6 +59,84 @@ fn once(mut named: Vec<i64>, layout: &Layout) -> Result<usize, Box<dyn Error>> {
     Ok(all.len())
 }
 
+/// Strides that xor: the parts of a swizzled tensor start where the swizzle puts them.
+#[test]
+fn tiles_of_a_swizzled_tensor() -> Outcome {
+    let layout: Layout = "(8,8):(^9,^1)".parse()?;
+    let tensor = Tensor::new((0..64).collect::<Vec<i64>>(), layout)?;
+    for (i, j) in (0..4).flat_map(|i| (0..2).map(move |j| (i, j))) {
+        let tile = tensor.local_tile(&"(2,4)".parse()?, &(i, j).into())?;
+        for (r, c) in (0..2).flat_map(|r| (0..4).map(move |c| (r, c))) {
+            assert_eq!(tile.get((r, c))?, tensor.get((2 * i + r, 4 * j + c))?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn recast_keeps_every_element() -> Outcome {
+    let mut cases = 0;
+    for layout in [
+        "(8,12):(1,8)",
+        "(8,12):(12,1)",
+        "(8,8):(1,12)",
+        "(8,8):(^8,^1)",
+    ] {
+        let layout: Layout = layout.parse()?;
+        let data: Vec<i64> = (0..96).collect();
+        let tensor = Tensor::new(&data[..], layout)?;
+        let pairs = tensor.recast_wider::<2>()?;
+        let mut wide: Vec<i64> = pairs.elements()?.into_iter().flatten().copied().collect();
+        let mut narrow: Vec<i64> = tensor.elements()?.into_iter().copied().collect();
+        let back: Vec<i64> = pairs
+            .recast_narrower()?
+            .elements()?
+            .into_iter()
+            .copied()
+            .collect();
+        assert_eq!(back, narrow);
+        wide.sort_unstable();
+        narrow.sort_unstable();
+        assert_eq!(wide, narrow);
+        cases += narrow.len();
+    }
+    println!("law tensor.recast_keeps_every_element: {cases} elements");
+    let two = Tensor::new(
+        (0..96).collect::<Vec<i64>>(),
+        "((2,4),12):((1,24),2)".parse()?,
+    )?;
+    assert_eq!(
+        two.recast_wider::<2>()?
+            .recast_narrower()
+            .unwrap_err()
+            .to_string(),
+        "recast_narrower: the 2 parts of an element have more than one place in ((1,4),12):((1,12),1): several modes \
+         are contiguous"
+    );
+    let tensor = Tensor::new((0..96).collect::<Vec<i64>>(), "(12,8):(1,12)".parse()?)?;
+    let refused = |tensor: Tensor<&[i64]>| tensor.recast_wider::<4>().unwrap_err().to_string();
+    let odd = tensor.local_tile(&"(6,8)".parse()?, &(1, 0).into())?;
+    assert_eq!(
+        refused(odd),
+        "recast_wider: (2,8):(1,3) of 4 elements each is not all of (6,8):(1,12)"
+    );
+    let late = tensor.local_partition(&"(3,1):(1,3)".parse()?, 1)?;
+    assert_eq!(
+        refused(late),
+        "upcast: neither does 4 divide 3, nor 3 divide 4"
+    );
+    let pair = tensor.local_tile(&"(2,8)".parse()?, &(1, 0).into())?;
+    assert_eq!(
+        tensor
+            .local_tile(&"(3,8)".parse()?, &(1, 0).into())?
+            .recast_wider::<3>()?
+            .get((0, 0))?,
+        &[3, 4, 5]
+    );
+    assert!(pair.recast_wider::<4>().is_err());
+    Ok(())
+}
+
 #[test]
 fn a_tile_is_a_tensor_again() -> Outcome {
     let data: Vec<i64> = (0..64).collect();
