@@ -6,6 +6,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
 use crate::partition::{slice, thread_slice};
+use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
 /// The coordinates that each thread names, in the order of its values.
@@ -59,7 +60,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tensors differ in their extents, or an instruction has values that `predicate`
+    /// [`Error::Assumption`] when the tensors differ in their extents, when `dst` has one element at several
+    /// coordinates, or an instruction has values that `predicate`
     /// keeps and others that it drops; [`Error::Outside`] when it keeps a coordinate outside of the tensors;
     /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. Nothing is written then.
     pub fn copy_if<T, S, D>(
@@ -74,6 +76,7 @@ impl TiledCopy {
         D: DerefMut<Target = [T]>,
     {
         let extents = self.same_extents(src.layout(), dst.layout())?;
+        one_place_each("copy", dst.layout())?;
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
         let mut active = Vec::new();

@@ -8,6 +8,7 @@ use colex_layout::{IntTuple, Layout};
 use crate::copy::size;
 use crate::copy_host::inside;
 use crate::mma::{Operand, TiledMma};
+use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
 /// The coordinates that one thread names of an operand: so many values an instruction, and the rest of each mode.
@@ -51,7 +52,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, when atoms along K own a C each, or when A is sparse (its
+    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, when atoms along K own a C each, or when A is sparse (its
     /// metadata is not part of a tensor); [`Error::Outside`] when the tile does not divide an operand;
     /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. C is as it was then.
     pub fn gemm<A, B, C>(
@@ -66,6 +67,7 @@ impl TiledMma {
         C: DerefMut<Target = [Value]>,
     {
         self.check_gemm([a.layout(), b.layout(), c.layout()])?;
+        one_place_each("gemm", c.layout())?;
         self.atom().op()?;
         let [atoms_m, atoms_n] = [1, 2].map(|i| size(self.thread_layout(), i));
         let mut groups = Vec::new();

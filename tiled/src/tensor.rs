@@ -248,19 +248,26 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
                 x.layout, self.layout
             )));
         }
-        let mut once = to.clone();
-        once.sort_unstable();
-        once.dedup();
-        if once.len() < to.len() {
-            return Err(refuse(format!(
-                "{} has one element at several coordinates",
-                self.layout
-            )));
-        }
+        one_place_each("axpby", &self.layout)?;
         for (x, offset) in from.into_iter().zip(to) {
             let place = self.place(offset);
             self.data[place] = alpha * *x + beta * self.data[place];
         }
         Ok(())
     }
+}
+
+/// Refuses to write to a layout that has one element at several coordinates: which value stays would be a race.
+pub(crate) fn one_place_each(operation: &'static str, layout: &Layout) -> Result<(), Error> {
+    let mut places = layout.table()?;
+    places.sort_unstable();
+    if places.windows(2).all(|pair| pair[0] != pair[1]) {
+        return Ok(());
+    }
+    Err(Error::Assumption {
+        operation,
+        why: format!(
+            "{layout} has one element at several coordinates, and which value stays there is a race"
+        ),
+    })
 }

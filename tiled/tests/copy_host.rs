@@ -130,6 +130,11 @@ fn errors_are_sentences() -> Outcome {
         copy.copy(&src, &mut other).unwrap_err().to_string(),
         "copy: (24,16):(1,24) and (16,24):(1,16) differ in their extents"
     );
+    let mut shared = Tensor::new(vec![0; 24], "(24,16):(1,0)".parse()?)?;
+    assert_eq!(
+        copy.copy(&src, &mut shared).unwrap_err().to_string(),
+        "copy: (24,16):(1,0) has one element at several coordinates, and which value stays there is a race"
+    );
     let wide = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint128_t>")?,
         32,

@@ -180,6 +180,10 @@ fn errors_are_sentences() -> Outcome {
         ),
         "gemm: 2 atoms along K own a C each, whose sum is another step"
     );
+    assert_eq!(
+        refused(one, "(16,16):(1,16)", "(8,16):(1,8)", "(16,8):(1,0)"),
+        "gemm: (16,8):(1,0) has one element at several coordinates, and which value stays there is a race"
+    );
     let sparse = mma_atoms().find(|a| a.is_executable() && a.rule().is_sparse());
     let sparse = sparse.expect("wgmma has sparse forms");
     let [m, n, k] = sparse.mnk();
