@@ -61,6 +61,10 @@ impl Layout {
 
     /// The layout in units of `1/n` element: neighbours become `n` times as many, larger strides are multiplied.
     ///
+    /// Every mode of stride 1 grows, as in CuTe's `downcast`, one of extent 1 too:
+    /// where two modes have stride 1, the parts of one element have several coordinates.
+    /// Give modes of extent 1 the stride 0 before, and only one grows.
+    ///
     /// # Errors
     ///
     /// [`Error::Operand`] when no mode has stride 1, so that the parts of one element have no place;
@@ -72,6 +76,10 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let words: Layout = "(2,4):(1,4)".parse()?;
     /// assert_eq!(words.downcast(4)?.to_string(), "(8,4):(1,16)");
+    /// let twice: Layout = "(1,12):(1,1)".parse()?;
+    /// assert_eq!(twice.downcast(2)?.to_string(), "(2,24):(1,1)");
+    /// let once: Layout = "(1,12):(0,1)".parse()?;
+    /// assert_eq!(once.downcast(2)?.to_string(), "(1,24):(0,1)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
