@@ -61,9 +61,8 @@ impl Layout {
 
     /// The layout in units of `1/n` element: neighbours become `n` times as many, larger strides are multiplied.
     ///
-    /// Every mode of stride 1 grows, as in CuTe's `downcast`, one of extent 1 too:
-    /// where two modes have stride 1, the parts of one element have several coordinates.
-    /// Give modes of extent 1 the stride 0 before, and only one grows.
+    /// One mode of stride 1 takes the parts: the first of an extent beyond 1, or else the first. CuTe's `downcast` lets
+    /// every mode of stride 1 grow, so that parts are counted twice.
     ///
     /// # Errors
     ///
@@ -77,26 +76,27 @@ impl Layout {
     /// let words: Layout = "(2,4):(1,4)".parse()?;
     /// assert_eq!(words.downcast(4)?.to_string(), "(8,4):(1,16)");
     /// let twice: Layout = "(1,12):(1,1)".parse()?;
-    /// assert_eq!(twice.downcast(2)?.to_string(), "(2,24):(1,1)");
-    /// let once: Layout = "(1,12):(0,1)".parse()?;
-    /// assert_eq!(once.downcast(2)?.to_string(), "(1,24):(0,1)");
+    /// assert_eq!(twice.downcast(2)?.to_string(), "(1,24):(2,1)"); // CuTe: (2,24):(1,1)
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;
         let unit = |d: Stride| matches!(d, Stride::Int(d) | Stride::Xor(d) if d.is(1));
-        if !self.leaves().iter().any(|l| unit(l.stride)) {
+        let leaves = self.leaves();
+        let neighbours = || (0..leaves.len()).filter(|&i| unit(leaves[i].stride));
+        let long = neighbours().find(|&i| leaves[i].extent.value() > 1);
+        let Some(grown) = long.or_else(|| neighbours().next()) else {
             return Err(Error::Operand {
                 operation: "downcast",
                 operand: self.text(),
                 why: "no mode has stride 1, so the parts of one element have no mode to go to"
                     .into(),
             });
-        }
+        };
         let n = Int::Static(n);
+        let mut at = 0..;
         let leaves = self.0.try_map(|leaf| {
-            let neighbours = leaf.stride.coefficient().value().unsigned_abs() == 1;
-            if neighbours {
+            if at.next() == Some(grown) {
                 return Ok(LeafMode::new(leaf.extent.times(n)?, leaf.stride));
             }
             Ok::<_, Error>(LeafMode::new(leaf.extent, leaf.stride.times(n)?))

@@ -65,12 +65,12 @@ fn left_inverse(case: &Case, result: &Value) -> Result<(), String> {
     })
 }
 
-fn argument(case: &Case, i: usize) -> Result<Function, String> {
+pub(super) fn argument(case: &Case, i: usize) -> Result<Function, String> {
     let text = case.text(i)?;
     Function::parse(&text).ok_or_else(|| format!("argument {i}, `{text}`, is not a function"))
 }
 
-fn function(result: &Value) -> Result<Function, String> {
+pub(super) fn function(result: &Value) -> Result<Function, String> {
     Function::of(result).ok_or_else(|| format!("{result} is not a function"))
 }
 
