@@ -1,1 +1,3 @@
 //! Kernels built from tensors, printed as PTX, run on a simulator or a CUDA device.
+
+pub mod ir;

@@ -1,0 +1,172 @@
+//! Writing a kernel: memory.
+
+use colex_atom::CopyAtom;
+use colex_atom::MmaAtom;
+
+use super::build::KernelBuilder;
+use super::kernel::ParamType;
+use super::op::{Access, CopyArgs, Op, ScaleD};
+use super::operand::{Address, Operand, ParamId, Reg};
+use super::ty::{RegType, Type};
+use super::words::{AtomicOp, Order, Space};
+
+impl KernelBuilder {
+    /// The value of a scalar or pointer parameter; the address of a tensor map.
+    #[track_caller]
+    pub fn param(&mut self, id: ParamId) -> Reg {
+        let ty = match self.param_type(id) {
+            ParamType::Scalar(ty) => ty,
+            ParamType::Pointer { .. } => Type::U64,
+            ParamType::TensorMap => {
+                let d = self.reg(RegType::B64);
+                self.push(Op::AddressOf { d, a: id.into() });
+                return d;
+            }
+        };
+        self.load(Access::new(Space::Param, ty), id)
+    }
+
+    /// The address as a register: 32 bits for shared memory.
+    #[track_caller]
+    pub fn address_of(&mut self, a: impl Into<Address>) -> Reg {
+        let d = self.reg(RegType::B32);
+        self.push(Op::AddressOf { d, a: a.into() });
+        d
+    }
+
+    /// Loads one value.
+    #[track_caller]
+    pub fn load(&mut self, access: Access, a: impl Into<Address>) -> Reg {
+        let d = self.reg(access.ty.register());
+        self.load_to(access, &[d], a);
+        d
+    }
+
+    /// Loads a vector of 1, 2 or 4 values.
+    #[track_caller]
+    pub fn load_vector(&mut self, access: Access, count: usize, a: impl Into<Address>) -> Vec<Reg> {
+        let d = self.regs(access.ty.register(), count);
+        self.load_to(access, &d, a);
+        d
+    }
+
+    /// Loads into registers that exist.
+    #[track_caller]
+    pub fn load_to(&mut self, access: Access, d: &[Reg], a: impl Into<Address>) {
+        self.push(Op::Load {
+            access,
+            d: d.to_vec(),
+            a: a.into(),
+        });
+    }
+
+    /// Stores one value.
+    #[track_caller]
+    pub fn store(&mut self, access: Access, a: impl Into<Address>, s: impl Into<Operand>) {
+        self.push(Op::Store {
+            access,
+            a: a.into(),
+            s: vec![s.into()],
+        });
+    }
+
+    /// Stores a vector of 1, 2 or 4 registers.
+    #[track_caller]
+    pub fn store_vector(&mut self, access: Access, a: impl Into<Address>, s: &[Reg]) {
+        self.push(Op::Store {
+            access,
+            a: a.into(),
+            s: s.iter().map(Operand::from).collect(),
+        });
+    }
+
+    /// An atomic operation that answers with the old value.
+    #[track_caller]
+    pub fn atomic(
+        &mut self,
+        op: AtomicOp,
+        space: Space,
+        ty: Type,
+        a: impl Into<Address>,
+        s: impl Into<Operand>,
+    ) -> Reg {
+        let d = self.reg(ty.register());
+        self.push(Op::Atomic {
+            op,
+            space,
+            ty,
+            order: Order::Weak,
+            d,
+            a: a.into(),
+            s: s.into(),
+            t: None,
+        });
+        d
+    }
+
+    /// An atomic operation without an answer; several sources are a vector.
+    #[track_caller]
+    pub fn reduce(
+        &mut self,
+        op: AtomicOp,
+        space: Space,
+        ty: Type,
+        a: impl Into<Address>,
+        s: &[Reg],
+    ) {
+        self.push(Op::Reduce {
+            op,
+            space,
+            ty,
+            order: Order::Weak,
+            a: a.into(),
+            s: s.iter().map(Operand::from).collect(),
+        });
+    }
+
+    /// The address of the same place in block `rank` of the cluster.
+    #[track_caller]
+    pub fn mapa(&mut self, a: impl Into<Operand>, rank: impl Into<Operand>) -> Reg {
+        let d = self.reg(RegType::B32);
+        let (a, rank) = (a.into(), rank.into());
+        self.push(Op::Mapa { d, a, rank });
+        d
+    }
+
+    /// One copy instruction.
+    #[track_caller]
+    pub fn copy_atom(&mut self, atom: &CopyAtom, args: CopyArgs) {
+        self.push(Op::Copy {
+            atom: Box::new(atom.clone()),
+            args: Box::new(args),
+        });
+    }
+
+    /// One matrix instruction on registers: `d = a·b + c`.
+    #[track_caller]
+    pub fn mma_atom(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: &[Reg], c: &[Reg]) {
+        self.push(Op::Mma {
+            atom: Box::new(atom.clone()),
+            d: d.to_vec(),
+            a: a.to_vec(),
+            b: b.to_vec(),
+            c: c.to_vec(),
+            e: Vec::new(),
+            scale_d: ScaleD::One,
+        });
+    }
+
+    /// One `wgmma`: `d = a·b` or `d += a·b`. `a` is one descriptor or registers, `b` a descriptor.
+    #[track_caller]
+    pub fn wgmma(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: Reg, scale_d: ScaleD) {
+        self.push(Op::Mma {
+            atom: Box::new(atom.clone()),
+            d: d.to_vec(),
+            a: a.to_vec(),
+            b: vec![b],
+            c: Vec::new(),
+            e: Vec::new(),
+            scale_d,
+        });
+    }
+}

@@ -1,0 +1,214 @@
+//! Writing a kernel: barriers, fences, shuffles.
+
+use super::build::KernelBuilder;
+use super::op::Op;
+use super::operand::{Address, Operand, Reg};
+use super::stmt::Guard;
+use super::ty::RegType;
+use super::words::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
+
+/// All lanes of a warp.
+const FULL: Operand = Operand::Int(0xffff_ffff);
+
+impl KernelBuilder {
+    /// `barrier.sync 0` of all threads of the block.
+    #[track_caller]
+    pub fn sync(&mut self) {
+        self.push(Op::Barrier {
+            op: BarrierOp::Sync,
+            id: 0.into(),
+            threads: None,
+        });
+    }
+
+    /// `barrier.sync` of a named barrier, 0 to 15, by `threads` threads.
+    #[track_caller]
+    pub fn named_sync(&mut self, id: impl Into<Operand>, threads: u32) {
+        self.push(Op::Barrier {
+            op: BarrierOp::Sync,
+            id: id.into(),
+            threads: Some(threads.into()),
+        });
+    }
+
+    /// `barrier.arrive`: counts, and goes on.
+    #[track_caller]
+    pub fn named_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
+        self.push(Op::Barrier {
+            op: BarrierOp::Arrive,
+            id: id.into(),
+            threads: Some(threads.into()),
+        });
+    }
+
+    /// `bar.warp.sync` of a whole warp.
+    #[track_caller]
+    pub fn warp_sync(&mut self) {
+        self.push(Op::WarpSync { mask: FULL });
+    }
+
+    /// Arrives at the cluster's barrier, ordering what came before, and waits.
+    #[track_caller]
+    pub fn cluster_sync(&mut self) {
+        self.push(Op::ClusterArrive {
+            order: ClusterOrder::Release,
+        });
+        self.push(Op::ClusterWait);
+    }
+
+    /// A fence.
+    #[track_caller]
+    pub fn fence(&mut self, kind: FenceKind) {
+        self.push(Op::Fence(kind));
+    }
+
+    /// `shfl.sync` of a whole warp.
+    #[track_caller]
+    pub fn shuffle(&mut self, mode: ShuffleMode, a: Reg, lane: impl Into<Operand>) -> Reg {
+        let d = self.reg(a.ty);
+        let clamp = if mode == ShuffleMode::Up { 0 } else { 31 };
+        self.push(Op::Shuffle {
+            mode,
+            d,
+            p: None,
+            a: a.into(),
+            lane: lane.into(),
+            clamp: clamp.into(),
+            mask: FULL,
+        });
+        d
+    }
+
+    /// `vote.sync` of a whole warp: a predicate, or for a ballot a mask.
+    #[track_caller]
+    pub fn vote(&mut self, mode: VoteMode, p: impl Into<Guard>) -> Reg {
+        let ty = match mode {
+            VoteMode::Ballot => RegType::B32,
+            _ => RegType::Pred,
+        };
+        let d = self.reg(ty);
+        self.push(Op::Vote {
+            mode,
+            d,
+            p: p.into(),
+            mask: FULL,
+        });
+        d
+    }
+
+    /// `elect.sync`: true in one lane of the warp.
+    #[track_caller]
+    pub fn elect(&mut self) -> Reg {
+        let p = self.reg(RegType::Pred);
+        self.push(Op::Elect { p, mask: FULL });
+        p
+    }
+
+    /// `mbarrier.init` with so many arrivals a phase.
+    #[track_caller]
+    pub fn mbarrier_init(&mut self, a: impl Into<Address>, count: impl Into<Operand>) {
+        self.push(Op::MbarrierInit {
+            a: a.into(),
+            count: count.into(),
+        });
+    }
+
+    /// `mbarrier.arrive` on a barrier of this block.
+    #[track_caller]
+    pub fn mbarrier_arrive(&mut self, a: impl Into<Address>) {
+        self.arrive(Space::Shared, a.into(), None);
+    }
+
+    /// `mbarrier.arrive` on a barrier of any block of the cluster, by an address from `mapa`.
+    #[track_caller]
+    pub fn mbarrier_arrive_cluster(&mut self, a: impl Into<Address>) {
+        self.arrive(Space::Cluster, a.into(), None);
+    }
+
+    /// `mbarrier.arrive.expect_tx`: arrives, and the phase waits for so many bytes more.
+    #[track_caller]
+    pub fn mbarrier_arrive_expect(&mut self, a: impl Into<Address>, bytes: impl Into<Operand>) {
+        self.arrive(Space::Shared, a.into(), Some(bytes.into()));
+    }
+
+    #[track_caller]
+    fn arrive(&mut self, space: Space, a: Address, expect: Option<Operand>) {
+        self.push(Op::MbarrierArrive {
+            space,
+            a,
+            count: None,
+            expect,
+        });
+    }
+
+    /// `mbarrier.try_wait.parity` once: true if that phase has completed.
+    #[track_caller]
+    pub fn mbarrier_try(&mut self, a: impl Into<Address>, parity: impl Into<Operand>) -> Reg {
+        let p = self.reg(RegType::Pred);
+        self.push(Op::MbarrierTry {
+            test: false,
+            p,
+            a: a.into(),
+            parity: parity.into(),
+            scope: Scope::Cta,
+        });
+        p
+    }
+
+    /// Waits until the phase of that parity has completed.
+    #[track_caller]
+    pub fn mbarrier_wait(&mut self, a: impl Into<Address>, parity: impl Into<Operand>) {
+        self.push(Op::MbarrierWait {
+            a: a.into(),
+            parity: parity.into(),
+        });
+    }
+
+    /// `cp.async.commit_group`
+    #[track_caller]
+    pub fn cp_async_commit(&mut self) {
+        self.push(Op::CpAsyncCommit);
+    }
+
+    /// `cp.async.wait_group`: at most `pending` of this thread's groups stay in flight.
+    #[track_caller]
+    pub fn cp_async_wait(&mut self, pending: u32) {
+        self.push(Op::CpAsyncWait { pending });
+    }
+
+    /// `cp.async.bulk.commit_group`
+    #[track_caller]
+    pub fn bulk_commit(&mut self) {
+        self.push(Op::BulkCommit);
+    }
+
+    /// `cp.async.bulk.wait_group`: at most `pending` groups stay in flight; with `read`, their sources may be reused.
+    #[track_caller]
+    pub fn bulk_wait(&mut self, pending: u32, read: bool) {
+        self.push(Op::BulkWait { pending, read });
+    }
+
+    /// `wgmma.fence`
+    #[track_caller]
+    pub fn wgmma_fence(&mut self) {
+        self.push(Op::WgmmaFence);
+    }
+
+    /// `wgmma.commit_group`
+    #[track_caller]
+    pub fn wgmma_commit(&mut self) {
+        self.push(Op::WgmmaCommit);
+    }
+
+    /// `wgmma.wait_group`
+    #[track_caller]
+    pub fn wgmma_wait(&mut self, pending: u32) {
+        self.push(Op::WgmmaWait { pending });
+    }
+
+    /// `setmaxnreg`
+    #[track_caller]
+    pub fn set_max_registers(&mut self, increase: bool, count: u32) {
+        self.push(Op::SetMaxReg { increase, count });
+    }
+}

@@ -1,0 +1,108 @@
+//! A whole kernel.
+
+use colex_atom::Arch;
+
+use super::stmt::Stmt;
+use super::ty::{RegType, Type};
+
+/// What the caller passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ParamType,
+}
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamType {
+    /// A number.
+    Scalar(Type),
+    /// An address in device memory, aligned to so many bytes.
+    Pointer {
+        /// Bytes.
+        align: u32,
+    },
+    /// A tensor map by value: 128 bytes.
+    TensorMap,
+}
+
+impl ParamType {
+    /// Bytes it takes.
+    pub fn bytes(self) -> u32 {
+        match self {
+            ParamType::Scalar(ty) => ty.bits() / 8,
+            ParamType::Pointer { .. } => 8,
+            ParamType::TensorMap => 128,
+        }
+    }
+
+    /// Bytes it is aligned to.
+    pub fn align(self) -> u32 {
+        match self {
+            ParamType::TensorMap => 64,
+            _ => self.bytes(),
+        }
+    }
+}
+
+/// A variable in the block's shared memory, of a size known when the kernel is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedVar {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// Bytes it is aligned to, a power of two.
+    pub align: u32,
+}
+
+/// A kernel: parameters, shared memory, registers and a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// The entry's name.
+    pub name: String,
+    /// What it is built for.
+    pub target: Arch,
+    /// Parameters, in the order of launch arguments.
+    pub params: Vec<Param>,
+    /// Variables in shared memory.
+    pub shared: Vec<SharedVar>,
+    /// Alignment in bytes of dynamic shared memory, if the kernel uses any.
+    pub dynamic_shared: Option<u32>,
+    /// Threads of a block, if only one size is right (`.reqntid`).
+    pub block: Option<[u32; 3]>,
+    /// Blocks of a cluster, if only one size is right (`.reqnctapercluster`).
+    pub cluster: Option<[u32; 3]>,
+    /// Blocks that a multiprocessor must be able to hold (`.minnctapersm`).
+    pub min_blocks: Option<u32>,
+    /// The most registers a thread may get (`.maxnreg`).
+    pub max_registers: Option<u32>,
+    /// How many registers of each class there are, in the order of [`RegType::ALL`].
+    pub registers: [u32; 6],
+    /// The instructions.
+    pub body: Vec<Stmt>,
+}
+
+impl Kernel {
+    /// How many registers of a class the kernel names.
+    pub fn count(&self, ty: RegType) -> u32 {
+        let at = RegType::ALL.iter().position(|t| *t == ty);
+        self.registers[at.expect("ALL holds every class")]
+    }
+
+    /// Visits every instruction, outermost first, in program order.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
+        fn block<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
+            for stmt in body {
+                visit(stmt);
+                stmt.op
+                    .blocks()
+                    .into_iter()
+                    .for_each(|inner| block(inner, visit));
+            }
+        }
+        block(&self.body, visit);
+    }
+}

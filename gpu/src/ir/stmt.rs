@@ -1,0 +1,42 @@
+//! An instruction, who executes it and who wrote it.
+
+use std::panic::Location;
+
+use super::op::Op;
+use super::operand::Reg;
+
+/// Executed only by threads whose predicate is `when`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// The predicate.
+    pub pred: Reg,
+    /// The value it must have.
+    pub when: bool,
+}
+
+impl Guard {
+    /// The other threads.
+    pub fn negated(self) -> Self {
+        Guard {
+            when: !self.when,
+            ..self
+        }
+    }
+}
+
+impl From<Reg> for Guard {
+    fn from(pred: Reg) -> Self {
+        Guard { pred, when: true }
+    }
+}
+
+/// One instruction of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stmt {
+    /// What it does.
+    pub op: Op,
+    /// Who executes it; everybody, if nothing is said.
+    pub guard: Option<Guard>,
+    /// The call of the builder that made it.
+    pub at: &'static Location<'static>,
+}

@@ -1,0 +1,333 @@
+//! The words an opcode is made of.
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $ptx:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// Every one.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// Its word in PTX, with the dots inside it.
+            pub fn ptx(self) -> &'static str {
+                match self { $($name::$variant => $ptx,)* }
+            }
+        }
+    };
+}
+
+words! {
+    /// An instruction with one source.
+    UnaryOp {
+        /// `-a`
+        Neg = "neg",
+        /// `|a|`
+        Abs = "abs",
+        /// every bit turned over
+        Not = "not",
+        /// how many bits are set
+        Popc = "popc",
+        /// how many zeros lead
+        Clz = "clz",
+        /// bits in reverse order
+        Brev = "brev",
+        /// position of the highest set bit
+        Bfind = "bfind",
+        /// `1/a`; approximate in single precision
+        Rcp = "rcp",
+        /// square root
+        Sqrt = "sqrt",
+        /// `1/sqrt(a)`, approximate
+        Rsqrt = "rsqrt.approx",
+        /// `2^a`, approximate
+        Ex2 = "ex2.approx",
+        /// `log2 a`, approximate
+        Lg2 = "lg2.approx",
+        /// sine, approximate
+        Sin = "sin.approx",
+        /// cosine, approximate
+        Cos = "cos.approx",
+        /// hyperbolic tangent, approximate
+        Tanh = "tanh.approx",
+    }
+}
+
+words! {
+    /// An instruction with two sources.
+    BinaryOp {
+        /// `a + b`
+        Add = "add",
+        /// `a - b`
+        Sub = "sub",
+        /// `a * b`: the low half for integers, rounded to nearest even for floats
+        Mul = "mul",
+        /// the high half of an integer product
+        MulHi = "mul.hi",
+        /// an integer product of twice the width
+        MulWide = "mul.wide",
+        /// `a / b`; toward zero for integers, rounded to nearest even for floats
+        Div = "div",
+        /// the remainder, with the sign of `a`
+        Rem = "rem",
+        /// the smaller
+        Min = "min",
+        /// the larger
+        Max = "max",
+        /// both bits
+        And = "and",
+        /// either bit
+        Or = "or",
+        /// one bit but not both
+        Xor = "xor",
+        /// shift left; by the width or more gives 0
+        Shl = "shl",
+        /// shift right; arithmetic for signed types
+        Shr = "shr",
+    }
+}
+
+words! {
+    /// An instruction with three sources.
+    TernaryOp {
+        /// `a * b + c`, the low half
+        Mad = "mad.lo",
+        /// the high half of `a * b`, plus `c`
+        MadHi = "mad.hi",
+        /// `a * b + c` in twice the width
+        MadWide = "mad.wide",
+        /// `a * b + c`, rounded once
+        Fma = "fma.rn",
+        /// bytes of `a` and `b` chosen by the nibbles of `c`
+        Prmt = "prmt",
+        /// the upper word of `(b:a) << c`, wrapping the count
+        ShfL = "shf.l.wrap",
+        /// the lower word of `(b:a) >> c`, wrapping the count
+        ShfR = "shf.r.wrap",
+        /// `c` bits of `a` from bit `b`
+        Bfe = "bfe",
+    }
+}
+
+words! {
+    /// A comparison. The `u` forms hold for a NaN too.
+    Compare {
+        /// equal
+        Eq = "eq",
+        /// not equal
+        Ne = "ne",
+        /// less
+        Lt = "lt",
+        /// less or equal
+        Le = "le",
+        /// greater
+        Gt = "gt",
+        /// greater or equal
+        Ge = "ge",
+        /// equal, or not comparable
+        Equ = "equ",
+        /// not equal, or not comparable
+        Neu = "neu",
+        /// less, or not comparable
+        Ltu = "ltu",
+        /// greater, or not comparable
+        Gtu = "gtu",
+        /// either is a NaN
+        Nan = "nan",
+    }
+}
+
+words! {
+    /// How a conversion rounds.
+    Rounding {
+        /// to nearest, ties to even
+        Rn = "rn",
+        /// toward zero
+        Rz = "rz",
+        /// to nearest, ties away from zero
+        Rna = "rna",
+        /// to an integer: nearest, ties to even
+        Rni = "rni",
+        /// to an integer: toward zero
+        Rzi = "rzi",
+        /// to an integer: down
+        Rmi = "rmi",
+        /// to an integer: up
+        Rpi = "rpi",
+    }
+}
+
+words! {
+    /// Memory that a load, a store or an atomic operation reaches.
+    Space {
+        /// Device memory; 64-bit addresses.
+        Global = "global",
+        /// Shared memory of the block; 32-bit addresses.
+        Shared = "shared::cta",
+        /// Shared memory of any block of the cluster; 32-bit addresses from `mapa`.
+        Cluster = "shared::cluster",
+        /// Kernel parameters.
+        Param = "param",
+        /// Any of them, by a 64-bit address.
+        Generic = "",
+    }
+}
+
+words! {
+    /// What a load or store asks of the caches (PTX ISA 9.7.9).
+    Cache {
+        /// nothing
+        Default = "",
+        /// in every level
+        Ca = "ca",
+        /// in the second level only
+        Cg = "cg",
+        /// likely read once
+        Cs = "cs",
+        /// last use
+        Lu = "lu",
+        /// do not cache, fetch again
+        Cv = "cv",
+        /// write back
+        Wb = "wb",
+        /// write through
+        Wt = "wt",
+        /// read-only for the kernel's whole life
+        Nc = "nc",
+        /// read-only, not kept in the first level
+        NcNoAllocate = "nc.L1::no_allocate",
+        /// read-only, not kept in the first level, 256 bytes fetched into the second
+        NcNoAllocate256 = "nc.L1::no_allocate.L2::256B",
+        /// not kept in the first level
+        NoAllocate = "L1::no_allocate",
+    }
+}
+
+words! {
+    /// Who sees an ordered access.
+    Scope {
+        /// the block
+        Cta = "cta",
+        /// the cluster
+        Cluster = "cluster",
+        /// the device
+        Gpu = "gpu",
+        /// the host as well
+        Sys = "sys",
+    }
+}
+
+/// How an access is ordered with others (PTX ISA 8.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Not at all.
+    #[default]
+    Weak,
+    /// Atomic, unordered.
+    Relaxed(Scope),
+    /// A load before everything that follows.
+    Acquire(Scope),
+    /// A store after everything that precedes.
+    Release(Scope),
+    /// Both, for an atomic operation.
+    AcqRel(Scope),
+    /// Never elided.
+    Volatile,
+}
+
+words! {
+    /// What an atomic operation does with the value that is there.
+    AtomicOp {
+        /// the sum
+        Add = "add",
+        /// the smaller
+        Min = "min",
+        /// the larger
+        Max = "max",
+        /// counts up to the new value, then from 0
+        Inc = "inc",
+        /// counts down to 0, then from the new value
+        Dec = "dec",
+        /// both bits
+        And = "and",
+        /// either bit
+        Or = "or",
+        /// one bit but not both
+        Xor = "xor",
+        /// replaces it
+        Exch = "exch",
+        /// replaces it if it equals the first operand
+        Cas = "cas",
+    }
+}
+
+words! {
+    /// How a shuffle picks the lane it reads.
+    ShuffleMode {
+        /// the lane named
+        Idx = "idx",
+        /// lane minus the operand
+        Up = "up",
+        /// lane plus the operand
+        Down = "down",
+        /// lane xor the operand
+        Bfly = "bfly",
+    }
+}
+
+words! {
+    /// What a vote asks.
+    VoteMode {
+        /// true in all lanes
+        All = "all",
+        /// true in some lane
+        Any = "any",
+        /// the same in all lanes
+        Uni = "uni",
+        /// the mask of lanes where it is true
+        Ballot = "ballot",
+    }
+}
+
+words! {
+    /// What a thread does at a named barrier.
+    BarrierOp {
+        /// arrives and waits
+        Sync = "sync",
+        /// arrives and goes on
+        Arrive = "arrive",
+    }
+}
+
+words! {
+    /// How much a cluster barrier orders.
+    ClusterOrder {
+        /// arrive: everything before it
+        Release = "release",
+        /// arrive: nothing
+        Relaxed = "relaxed",
+    }
+}
+
+words! {
+    /// A fence.
+    FenceKind {
+        /// generic and asynchronous proxy, shared memory of the block
+        ProxyAsyncShared = "fence.proxy.async.shared::cta",
+        /// generic and asynchronous proxy, global memory
+        ProxyAsyncGlobal = "fence.proxy.async.global",
+        /// generic and asynchronous proxy, all memory
+        ProxyAsync = "fence.proxy.async",
+        /// initialised barriers, before the cluster uses them
+        MbarrierInit = "fence.mbarrier_init.release.cluster",
+        /// acquire and release, block
+        AcqRelCta = "fence.acq_rel.cta",
+        /// acquire and release, cluster
+        AcqRelCluster = "fence.acq_rel.cluster",
+        /// acquire and release, device
+        AcqRelGpu = "fence.acq_rel.gpu",
+        /// acquire and release, system
+        AcqRelSys = "fence.acq_rel.sys",
+    }
+}
