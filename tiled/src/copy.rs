@@ -50,12 +50,14 @@ impl TiledCopy {
     /// A copy of values of `bits` bits by threads laid out as `threads`, each with values laid out as `values`; both
     /// map coordinates of the tile. CuTe's `make_tiled_copy`.
     ///
-    /// The tile is the raked product of the two, and the thread-value layout its right inverse.
+    /// The tile is the raked product of the two, and the thread-value layout its right inverse. That is what the two
+    /// say only if each of them numbers its coordinates 0, 1, 2 and so on, each once, in some order.
     ///
     /// # Errors
     ///
-    /// [`Error::Count`] when the atom takes more threads or values; [`Error::Layout`] when the product, or its inverse
-    /// in this shape, does not exist; [`Error::Atom`] when the atom cannot move values of that width.
+    /// [`Error::Assumption`] when `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
+    /// elements that the layouts do not give them); [`Error::Count`] when the atom takes more threads or values;
+    /// [`Error::Layout`] when the product does not exist; [`Error::Atom`] when the atom cannot move values of that width.
     #[doc(alias = "make_tiled_copy")]
     pub fn new(
         atom: CopyAtom,
@@ -63,6 +65,8 @@ impl TiledCopy {
         threads: &Layout,
         values: &Layout,
     ) -> Result<Self, Error> {
+        check_compact("threads", threads)?;
+        check_compact("values", values)?;
         let tile = threads.raked_product(values)?;
         let tv = tile
             .right_inverse()?
@@ -252,6 +256,21 @@ impl TiledCopy {
         let cut = tiled.composition_modes([Some(&by_value), None])?;
         Ok(cut.slice(&retile_coord(fragment.rank()))?)
     }
+}
+
+/// Whether a layout of threads or of values numbers them 0, 1, 2 and so on, each once.
+fn check_compact(what: &'static str, layout: &Layout) -> Result<(), Error> {
+    if layout.is_bijective() {
+        return Ok(());
+    }
+    Err(Error::Assumption {
+        operation: "TiledCopy::new",
+        why: format!(
+            "{layout} does not number its {} {what} from 0 to {}, each once",
+            layout.size(),
+            layout.size() - 1
+        ),
+    })
 }
 
 /// `(_, (0, _, _, ..))`: all values, the first mode of the rest fixed.
