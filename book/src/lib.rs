@@ -33,6 +33,7 @@ chapters! {
     atom_hopper = "atom/hopper.md";
     atom_copies = "atom/copies.md";
     atom_table = "atom/table.md";
+    tiled_raked = "tiled/raked.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
