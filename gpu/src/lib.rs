@@ -1,3 +1,29 @@
 //! Kernels built from tensors, printed as PTX, run on a simulator or a CUDA device.
+//!
+//! A [`Device`] is a GPU or the simulator behind one interface; a [`Buffer`] is its memory.
+//!
+//! ```
+//! use colex_gpu::Device;
+//!
+//! let device = Device::open();
+//! let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+//! assert_eq!(buffer.slice(1..3)?.download()?, [2.0, 3.0]);
+//! # Ok::<(), colex_gpu::Error>(())
+//! ```
+#![deny(unsafe_code)]
 
+mod argument;
+mod buffer;
+mod device;
+mod element;
+mod error;
 pub mod ir;
+mod launch;
+pub mod sim;
+
+pub use argument::{Argument, ParameterType, TensorMapArgument};
+pub use buffer::Buffer;
+pub use device::Device;
+pub use element::Element;
+pub use error::{Error, LaunchError};
+pub use launch::{Extents, Launch, Limits, check_arguments};

@@ -1,0 +1,352 @@
+//! A buffer: elements in the memory of a device.
+
+use core::marker::PhantomData;
+use core::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
+
+use crate::argument::Argument;
+use crate::device::{Device, Kind};
+use crate::element::Element;
+use crate::error::Error;
+
+/// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
+/// when the last of them is dropped.
+///
+/// ```
+/// use colex_gpu::{Argument, Device};
+/// use ndarray::array;
+///
+/// let device = Device::open();
+/// let buffer = device.upload_array(&array![[1u32, 2, 3], [4, 5, 6]])?;
+/// let row = buffer.slice(3..)?;
+/// row.write(&[40, 50, 60])?;
+/// assert_eq!(buffer.download_array((2, 3))?, array![[1, 2, 3], [40, 50, 60]].into_dyn());
+/// assert_eq!(Argument::from(&row), Argument::Pointer(buffer.address() + 12));
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Buffer<T> {
+    memory: Arc<Allocation>,
+    start: usize,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+/// Memory of a device, given back when dropped.
+#[derive(Debug)]
+struct Allocation {
+    device: Device,
+    address: u64,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        match &self.device.0 {
+            Kind::Simulator(simulated) => {
+                let freed = simulated.memory().free(self.address);
+                debug_assert_eq!(freed, Ok(()), "an allocation is freed once");
+            }
+        }
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// Memory for so many elements.
+    pub(crate) fn allocate(device: &Device, length: usize) -> Result<Buffer<T>, Error> {
+        let most = isize::MAX as usize / T::BYTES;
+        if length > most {
+            return Err(Error::Length {
+                what: "the largest buffer that can be addressed",
+                expected: most,
+                found: length,
+            });
+        }
+        let address = match &device.0 {
+            Kind::Simulator(simulated) => simulated.memory().allocate((length * T::BYTES) as u64),
+        };
+        let memory = Arc::new(Allocation {
+            device: device.clone(),
+            address,
+        });
+        Ok(Buffer {
+            memory,
+            start: 0,
+            length,
+            element: PhantomData,
+        })
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> usize {
+        self.length * T::BYTES
+    }
+
+    /// The address of its first element on the device.
+    pub fn address(&self) -> u64 {
+        self.memory.address + (self.start * T::BYTES) as u64
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        &self.memory.device
+    }
+
+    /// Some of its elements, in the same memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Slice`] if the range is not inside the buffer.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Buffer<T>, Error> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.length,
+        };
+        if start > end || end > self.length {
+            return Err(Error::Slice {
+                start,
+                end,
+                length: self.length,
+            });
+        }
+        Ok(Buffer {
+            memory: self.memory.clone(),
+            start: self.start + start,
+            length: end - start,
+            element: PhantomData,
+        })
+    }
+
+    /// Replaces all its elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if there are more or fewer of them.
+    pub fn write(&self, elements: &[T]) -> Result<(), Error> {
+        self.same_length("the buffer", elements.len())?;
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let bytes = T::to_bytes(elements);
+                simulated.memory().write(self.address(), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets every byte to a value.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                simulated
+                    .memory()
+                    .write(self.address(), &vec![byte; self.bytes()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its elements, once all work before is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] on the simulator, for an element that was never written.
+    pub fn download(&self) -> Result<Vec<T>, Error> {
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let bytes = simulated
+                    .memory()
+                    .read(self.address(), self.bytes() as u64)?;
+                Ok(T::from_bytes(&bytes))
+            }
+        }
+    }
+
+    /// Its elements as an array of that shape, the last index running fastest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if the shape has more or fewer elements, and those of [`download`](Buffer::download).
+    pub fn download_array(&self, shape: impl IntoDimension) -> Result<ArrayD<T>, Error> {
+        let shape = shape.into_dimension().into_dyn();
+        self.same_length("the buffer", shape.size())?;
+        let array = ArrayD::from_shape_vec(shape, self.download()?);
+        Ok(array.expect("the shape has as many elements as the buffer"))
+    }
+
+    /// Replaces all its elements by those of another buffer of the same device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if there are more or fewer of them, [`Error::OtherDevice`] if they are elsewhere.
+    pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
+        self.same_length("the buffer", source.length)?;
+        if !self.device().is(source.device()) {
+            return Err(Error::OtherDevice {
+                device: self.device().name(),
+                holder: source.device().name(),
+            });
+        }
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let mut memory = simulated.memory();
+                let bytes = memory.read(source.address(), self.bytes() as u64)?;
+                memory.write(self.address(), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn same_length(&self, what: &'static str, found: usize) -> Result<(), Error> {
+        let expected = self.length;
+        match found == expected {
+            true => Ok(()),
+            false => Err(Error::Length {
+                what,
+                expected,
+                found,
+            }),
+        }
+    }
+}
+
+impl Device {
+    /// A buffer with the elements of an array, the last index running fastest, whatever the array's own strides.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`uninitialised`](Device::uninitialised).
+    pub fn upload_array<T, S, D>(&self, array: &ArrayBase<S, D>) -> Result<Buffer<T>, Error>
+    where
+        T: Element,
+        S: Data<Elem = T>,
+        D: Dimension,
+    {
+        match array.as_slice() {
+            Some(elements) => self.upload(elements),
+            None => self.upload(&array.iter().copied().collect::<Vec<T>>()),
+        }
+    }
+}
+
+impl<T: Element> From<&Buffer<T>> for Argument {
+    fn from(buffer: &Buffer<T>) -> Argument {
+        Argument::Pointer(buffer.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Arch;
+    use ndarray::array;
+
+    fn said<T>(result: Result<T, Error>) -> String {
+        result.err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn a_transposed_array_arrives_in_its_own_order() {
+        let device = Device::simulator(Arch::Sm90a);
+        let array = array![[1i16, 2], [3, 4], [5, 6]];
+        let buffer = device.upload_array(&array.t()).unwrap();
+        assert_eq!(buffer.download().unwrap(), [1, 3, 5, 2, 4, 6]);
+    }
+
+    #[test]
+    fn slices_share_memory_and_copies_do_not() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[0u8, 1, 2, 3]).unwrap();
+        let copy = device.uninitialised(2).unwrap();
+        copy.copy_from(&buffer.slice(1..=2).unwrap()).unwrap();
+        buffer.slice(..2).unwrap().write(&[8, 9]).unwrap();
+        assert_eq!(buffer.download().unwrap(), [8, 9, 2, 3]);
+        assert_eq!(copy.download().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn memory_is_given_back_with_the_last_handle() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[1u32, 2]).unwrap();
+        let (address, slice) = (buffer.address(), buffer.slice(1..).unwrap());
+        drop(buffer);
+        assert_eq!(slice.download().unwrap(), [2]);
+        drop(slice);
+        let Kind::Simulator(simulated) = &device.0;
+        assert!(simulated.memory().read(address, 4).is_err());
+    }
+
+    #[test]
+    fn poison_is_nan_and_zeros_are_zero() {
+        let device = Device::simulator(Arch::Sm90a);
+        assert!(
+            device
+                .poisoned::<f32>(3)
+                .unwrap()
+                .download()
+                .unwrap()
+                .iter()
+                .all(|x| x.is_nan())
+        );
+        assert!(
+            device
+                .poisoned::<half::bf16>(3)
+                .unwrap()
+                .download()
+                .unwrap()
+                .iter()
+                .all(|x| x.is_nan())
+        );
+        assert_eq!(
+            device.zeros::<f64>(2).unwrap().download().unwrap(),
+            [0.0; 2]
+        );
+    }
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)]
+    fn every_refusal_verbatim() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[1u32, 2, 3]).unwrap();
+        let slice =
+            "elements 2..5 of a buffer of 3: the range must begin before it ends, and end by 3";
+        assert_eq!(said(buffer.slice(2..5)), slice);
+        assert!(buffer.slice(2..1).is_err());
+        let length = "the buffer has 3 elements, and 2 were given";
+        assert_eq!(said(buffer.write(&[1, 2])), length);
+        assert_eq!(said(buffer.download_array((1, 2))), length);
+        let elsewhere = Device::simulator(Arch::Sm80).upload(&[1u32, 2, 3]).unwrap();
+        assert_eq!(
+            said(buffer.copy_from(&elsewhere)),
+            "the buffer is on the simulator of sm_80, not on the simulator of sm_90a: download it there and upload it here"
+        );
+        assert_eq!(
+            said(device.uninitialised::<u32>(2).unwrap().download()),
+            "byte 0 of the allocation at 0x700001100 is read but was never written"
+        );
+        assert_eq!(
+            said(device.zeros::<u64>(usize::MAX)),
+            "the largest buffer that can be addressed has 1152921504606846975 elements, and 18446744073709551615 were given"
+        );
+    }
+}
