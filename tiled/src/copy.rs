@@ -6,7 +6,8 @@ use colex_atom::{CopyAtom, ValLayouts};
 use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Tiler, Tuple};
 
 use crate::Error;
-use crate::partition::{Partition, Partitionable, slice, thread_slice};
+use crate::partition::Partitionable;
+use crate::thr_copy::ThrCopy;
 
 /// A copy atom repeated over a tile: which thread moves which element, as source and as destination.
 ///
@@ -32,7 +33,7 @@ use crate::partition::{Partition, Partitionable, slice, thread_slice};
 pub struct TiledCopy {
     atom: CopyAtom,
     bits: i64,
-    values: ValLayouts,
+    pub(crate) values: ValLayouts,
     tv: Layout,
     tiler: Tiler,
 }
@@ -79,7 +80,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Count`] when the atom takes more threads or values, [`Error::Atom`] for a width it cannot move.
+    /// [`Error::Count`] when the atom takes more threads or values, [`Error::Atom`] for a width it cannot move,
+    /// [`Error::Assumption`] for an atom whose threads do not follow each other (CuTe assumes that they do).
     #[doc(alias = "make_tiled_copy_impl")]
     pub fn from_tv(atom: CopyAtom, bits: i64, tv: Layout, tiler: Tiler) -> Result<Self, Error> {
         let values = atom.val_layouts(bits)?;
@@ -92,6 +94,7 @@ impl TiledCopy {
         };
         copy.check_count("threads", copy.threads(), copy.atom_threads())?;
         copy.check_count("values", size(&copy.tv, 1), copy.atom_values())?;
+        check_consecutive(&copy.atom.name(), &copy.atom.traits().thread)?;
         Ok(copy)
     }
 
@@ -158,9 +161,7 @@ impl TiledCopy {
     #[doc(alias = "get_layoutD_TV")]
     pub fn tv_of(&self, side: Side) -> Result<Layout, Error> {
         let tile = Layout::column_major(self.tile_shape()?)?;
-        let whole = Layout::concat([&tile, &Layout::unit()])?;
-        let [thread, value, _] = self.thread_fragments(&whole, side)?;
-        Ok(Layout::concat([&thread, &value])?)
+        Ok(tile.composition(&self.thread_value(side)?.coalesced)?)
     }
 
     /// The extents of the tile.
@@ -180,7 +181,7 @@ impl TiledCopy {
 
     /// The whole tensor as `(threads, (one atom's values, the rest of a thread's values), (rest of each mode))`.
     ///
-    /// CuTe's `tidfrg_S` and `tidfrg_D`.
+    /// CuTe's `tidfrg_S` and `tidfrg_D`; [`TiledCopy::partition_steps`] has every form on the way.
     ///
     /// # Errors
     ///
@@ -189,32 +190,21 @@ impl TiledCopy {
     #[doc(alias = "tidfrg_D")]
     pub fn partitions<T: Partitionable>(&self, tensor: &T, side: Side) -> Result<T, Error> {
         let inner = tensor.inner_layout();
-        if inner.rank() < self.tiler.rank() {
-            return Err(Error::Rank {
-                operation: "partitions",
-                tensor: tensor.to_string(),
-                have: inner.rank(),
-                need: self.tiler.rank(),
-            });
-        }
-        let parts = self.thread_fragments(&inner.zipped_divide(&self.tiler)?, side)?;
-        Ok(tensor.with_inner(Layout::concat(&parts)?))
+        self.check_rank(inner.rank(), tensor)?;
+        Ok(tensor.with_inner(self.partition_steps(inner, side)?.partition))
     }
 
-    /// From `(tile, rest)` to threads, a thread's values, and the rest.
-    fn thread_fragments(&self, tiled: &Layout, side: Side) -> Result<[Layout; 3], Error> {
-        let target = match side {
-            Side::Source => &self.values.src,
-            Side::Destination => &self.values.dst,
-        };
-        let to_target = self.values.reference.right_inverse()?.composition(target)?;
-        let by_atom = self
-            .tv
-            .zipped_divide(&[self.atom_threads(), self.atom_values()].into())?;
-        let by_atom = by_atom.composition_modes([Some(&to_target), None])?;
-        let tv = by_atom.zip()?.coalesce_modes(&(1, (1, 1)).into())?;
-        let cut = tiled.composition_modes([Some(&tv), None])?;
-        Ok([cut.get(&[0, 0])?, cut.get(&[0, 1])?, cut.get(&[1])?])
+    pub(crate) fn check_rank(&self, have: usize, tensor: &dyn fmt::Display) -> Result<(), Error> {
+        let need = self.tiler.rank();
+        if have >= need {
+            return Ok(());
+        }
+        Err(Error::Rank {
+            operation: "partitions",
+            tensor: tensor.to_string(),
+            have,
+            need,
+        })
     }
 
     /// What thread `thread` does.
@@ -273,6 +263,22 @@ fn check_compact(what: &'static str, layout: &Layout) -> Result<(), Error> {
     })
 }
 
+/// Refuses an atom whose threads are not consecutive indices: cutting the thread-value layout by their number would
+/// give an instruction threads that it does not have.
+fn check_consecutive(atom: &str, threads: &Layout) -> Result<(), Error> {
+    let table = threads.table()?;
+    let Some((logical, index)) = (0..).zip(table).find(|(logical, index)| logical != index) else {
+        return Ok(());
+    };
+    Err(Error::Assumption {
+        operation: "TiledCopy",
+        why: format!(
+            "thread {logical} of {atom} is thread {index} by {threads}, and a tiled copy gives an instruction \
+             consecutive threads"
+        ),
+    })
+}
+
 /// `(_, (0, _, _, ..))`: all values, the first mode of the rest fixed.
 fn retile_coord(rank: usize) -> Coord {
     let rest = (0..rank).map(|i| {
@@ -303,46 +309,6 @@ fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
             let shapes: Vec<IntTuple> = modes.iter().map(shape_of).collect::<Option<_>>()?;
             Some(IntTuple::concat(&shapes))
         }
-    }
-}
-
-/// One thread of a [`TiledCopy`].
-#[derive(Clone, Copy, Debug)]
-pub struct ThrCopy<'a> {
-    copy: &'a TiledCopy,
-    thread: i64,
-}
-
-impl ThrCopy<'_> {
-    /// The thread.
-    #[must_use]
-    pub const fn thread(&self) -> i64 {
-        self.thread
-    }
-
-    /// What this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
-    ///
-    /// # Errors
-    ///
-    /// As [`TiledCopy::partitions`].
-    #[doc(alias = "partition_S")]
-    pub fn partition_src(&self, tensor: &Layout) -> Result<Partition, Error> {
-        self.partition(tensor, Side::Source)
-    }
-
-    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
-    ///
-    /// # Errors
-    ///
-    /// As [`TiledCopy::partitions`].
-    #[doc(alias = "partition_D")]
-    pub fn partition_dst(&self, tensor: &Layout) -> Result<Partition, Error> {
-        self.partition(tensor, Side::Destination)
-    }
-
-    fn partition(&self, tensor: &Layout, side: Side) -> Result<Partition, Error> {
-        let all = self.copy.partitions(tensor, side)?;
-        slice(tensor, &all, &thread_slice(self.thread, tensor.rank()))
     }
 }
 
@@ -377,4 +343,29 @@ pub(crate) fn fixed_layout(modes: &[(i64, i64)]) -> Result<Layout, Error> {
     let shape = IntTuple::flat(modes.iter().map(|m| fixed(m.0)));
     let stride = Tuple::flat(modes.iter().map(|m| Stride::constant(m.1)));
     Ok(Layout::new(shape, stride)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No copy of the table has such threads; a quad-pair of Volta's MMA does.
+    #[test]
+    fn an_atom_of_threads_that_do_not_follow_each_other_is_refused() {
+        let quad_pair: Layout = "(4,2):(1,16)".parse().expect("a layout");
+        let refused = check_consecutive("QUAD", &quad_pair).expect_err("a gap");
+        assert_eq!(
+            refused.to_string(),
+            "TiledCopy: thread 4 of QUAD is thread 16 by (4,2):(1,16), and a tiled copy gives an instruction \
+             consecutive threads"
+        );
+        let backwards = "4:-1".parse().expect("a layout");
+        assert!(check_consecutive("QUAD", &backwards).is_err());
+        for atom in colex_atom::copy_atoms() {
+            assert_eq!(
+                check_consecutive(&atom.name(), &atom.traits().thread),
+                Ok(())
+            );
+        }
+    }
 }

@@ -3,11 +3,13 @@
 use core::fmt;
 
 use colex_atom::MmaAtom;
-use colex_layout::{Coord, IntTuple, Layout, Slot, Tiler};
+use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::{fixed, fixed_layout, size};
-use crate::partition::{Partition, Partitionable, slice};
+use crate::mma_steps::check_rank;
+use crate::partition::Partitionable;
+use crate::thr_mma::ThrMma;
 
 /// An MMA atom repeated over a grid of atoms, and over the values of each thread: which thread holds which elements
 /// of A, B and C.
@@ -141,7 +143,7 @@ impl TiledMma {
 
     /// The whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
     ///
-    /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`.
+    /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`; [`TiledMma::fragment_steps`] has every form on the way.
     ///
     /// # Errors
     ///
@@ -151,42 +153,8 @@ impl TiledMma {
     #[doc(alias = "thrfrg_C")]
     pub fn fragments<T: Partitionable>(&self, tensor: &T, operand: Operand) -> Result<T, Error> {
         let inner = tensor.inner_layout();
-        if inner.rank() < 2 {
-            return Err(Error::Rank {
-                operation: "fragments",
-                tensor: tensor.to_string(),
-                have: inner.rank(),
-                need: 2,
-            });
-        }
-        let [i, j] = operand.modes();
-        let traits = self.atom.traits();
-        let tv = match operand {
-            Operand::A => &traits.a,
-            Operand::B => &traits.b,
-            Operand::C => &traits.c,
-        };
-        let permuted = inner.logical_divide(&Tiler::Modes(vec![
-            self.permutation(i),
-            self.permutation(j),
-        ]))?;
-        let tile = |i: usize| {
-            Ok::<_, Error>(Tiler::Layout(
-                Layout::column_major(self.atom.mnk()[i])?.to_static(),
-            ))
-        };
-        let by_atom = permuted.zipped_divide(&Tiler::Modes(vec![tile(i)?, tile(j)?]))?;
-        let by_value = by_atom.composition_modes([Some(tv), None])?;
-        let atoms = |i: usize| {
-            Ok::<_, Error>(Tiler::Layout(
-                Layout::column_major(size(&self.threads, i + 1))?.to_static(),
-            ))
-        };
-        let by_thread = Tiler::Modes(vec![Tiler::All, Tiler::Modes(vec![atoms(i)?, atoms(j)?])]);
-        let divided = by_value
-            .logical_divide(&by_thread)?
-            .tile_unzip(&by_thread)?;
-        Ok(tensor.with_inner(divided))
+        check_rank(inner.rank(), tensor)?;
+        Ok(tensor.with_inner(self.fragment_steps(inner, operand)?.by_thread))
     }
 
     /// `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).
@@ -277,79 +245,6 @@ fn tiler_size(tiler: &Tiler) -> i64 {
         Tiler::Layout(l) => l.size(),
         Tiler::Modes(modes) => modes.iter().map(tiler_size).product(),
         Tiler::All => 1,
-    }
-}
-
-/// One thread of a [`TiledMma`].
-#[derive(Clone, Copy, Debug)]
-pub struct ThrMma<'a> {
-    mma: &'a TiledMma,
-    thread: i64,
-    /// The thread of the atom, and the atom along M, N and K.
-    vmnk: [i64; 4],
-    is_member: bool,
-}
-
-impl ThrMma<'_> {
-    /// The thread.
-    #[must_use]
-    pub const fn thread(&self) -> i64 {
-        self.thread
-    }
-
-    /// The thread of the atom, and the atom along M, N and K.
-    #[must_use]
-    pub const fn vmnk(&self) -> [i64; 4] {
-        self.vmnk
-    }
-
-    /// Whether the thread is one of the MMA's own, not another lane of a warp that repeats one of them.
-    #[must_use]
-    pub const fn is_member(&self) -> bool {
-        self.is_member
-    }
-
-    /// What this thread has of an operand: `(MMA, MMA_M, MMA_K)` and so on.
-    ///
-    /// # Errors
-    ///
-    /// As [`TiledMma::fragments`].
-    #[doc(alias = "partition_A")]
-    #[doc(alias = "partition_B")]
-    #[doc(alias = "partition_C")]
-    pub fn partition(&self, tensor: &Layout, operand: Operand) -> Result<Partition, Error> {
-        let all = self.mma.fragments(tensor, operand)?;
-        slice(tensor, &all, &self.coord(operand, &all)?)
-    }
-
-    /// The layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.
-    ///
-    /// # Errors
-    ///
-    /// As [`ThrMma::partition`].
-    #[doc(alias = "partition_fragment_A")]
-    #[doc(alias = "partition_fragment_B")]
-    #[doc(alias = "partition_fragment_C")]
-    pub fn fragment(&self, tensor: &Layout, operand: Operand) -> Result<Layout, Error> {
-        let partition = self.partition(tensor, operand)?.layout;
-        Ok(match operand {
-            Operand::C => Layout::column_major(partition.shape())?,
-            _ => partition.fragment_like()?,
-        })
-    }
-
-    /// `((v, (i, j)), (_, (_, ..)))`.
-    fn coord(&self, operand: Operand, all: &Layout) -> Result<Coord, Error> {
-        let [i, j] = operand.modes();
-        let thread = Coord::from((self.vmnk[0], (self.vmnk[i + 1], self.vmnk[j + 1])));
-        let rest = all.get(&[1, 1])?.rank();
-        let all = || Coord::from(Slot::All);
-        let rest = if rest == 1 {
-            all()
-        } else {
-            Coord::concat(&vec![all(); rest])
-        };
-        Ok(Coord::concat(&[thread, Coord::concat(&[all(), rest])]))
     }
 }
 

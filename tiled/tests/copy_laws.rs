@@ -257,6 +257,52 @@ fn a_tile_that_does_not_divide_names_the_outside() -> Outcome {
     Ok(())
 }
 
+/// Every form of a tensor on its way is a form of the same tensor: the last is the partition, and those before it name
+/// each element as often.
+#[test]
+fn the_steps_of_a_partition_end_in_it() -> Outcome {
+    let mut cases = 0;
+    for copy in copies()? {
+        let tensor = tensor(&extents(&copy))?;
+        for side in [Side::Source, Side::Destination] {
+            let steps = copy.partition_steps(&tensor, side)?;
+            assert_eq!(steps.partition, copy.partitions(&tensor, side)?);
+            assert_eq!(
+                steps.by_thread.table()?,
+                steps.partition.table()?,
+                "{steps}"
+            );
+            assert_eq!(steps.tiled.size(), tensor.size());
+            assert_eq!(
+                steps.zipped.table()?,
+                steps.thread_value.table()?,
+                "{steps}"
+            );
+            assert_eq!(copy.tv_of(side)?, steps.thread_value, "{steps}");
+            // Cut by the atom, the thread-value layout names what it named.
+            let sorted = |layout: &Layout| {
+                let mut table = layout.table().expect("indices are numbers");
+                table.sort_unstable();
+                table
+            };
+            assert_eq!(sorted(&steps.by_atom), sorted(copy.tv()), "{steps}");
+            assert_eq!(sorted(&steps.of_side), sorted(&steps.zipped), "{steps}");
+            // Index i of the side's atom is index `to_reference(i)` of the reference's.
+            let atom = steps.to_reference.table()?;
+            for (i, reference) in (0..).zip(atom) {
+                assert_eq!(
+                    steps.of_side.at(i)?,
+                    steps.by_atom.at(reference)?,
+                    "{steps}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    println!("law tiled_copy.the_steps_of_a_partition_end_in_it: {cases} values");
+    Ok(())
+}
+
 #[test]
 fn errors_are_sentences() -> Outcome {
     let refused = |atom: &str, bits, threads: &str, values: &str| {

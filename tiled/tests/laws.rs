@@ -130,6 +130,37 @@ fn operands_replicate_along_the_mode_they_lack() -> Outcome {
     Ok(())
 }
 
+/// Every form of C on its way is a form of the same tensor: each element once, and the last one is the partition.
+#[test]
+fn the_steps_of_a_partition_end_in_it() -> Outcome {
+    let mut cases = 0;
+    for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
+        for mma in tilings(&atom)? {
+            for operand in OPERANDS {
+                let [rows, columns] = mma.operand_tile(operand)?;
+                let tensor = Layout::column_major(IntTuple::from((rows, 2 * columns)))?;
+                let steps = mma.fragment_steps(&tensor, operand)?;
+                assert_eq!(steps.by_thread, mma.fragments(&tensor, operand)?);
+                if operand != Operand::C {
+                    continue; // An operand in shared memory is named by every thread.
+                }
+                for form in [
+                    &steps.permuted,
+                    &steps.by_atom,
+                    &steps.by_value,
+                    &steps.by_thread,
+                ] {
+                    let once = counts(&form.table()?, tensor.size());
+                    assert!(once.iter().all(|c| *c == 1), "{steps}");
+                    cases += once.len();
+                }
+            }
+        }
+    }
+    println!("law tiled_mma.the_steps_of_a_partition_end_in_it: {cases} elements");
+    Ok(())
+}
+
 /// The first, a middle and the last thread.
 fn some_threads(mma: &TiledMma) -> Vec<i64> {
     let last = mma.thread_layout().cosize().expect("threads are numbers") - 1;

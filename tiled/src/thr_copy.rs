@@ -1,0 +1,59 @@
+//! `ThrCopy`: one thread of a tiled copy.
+
+use colex_layout::Layout;
+
+use crate::Error;
+use crate::copy::{Side, TiledCopy};
+use crate::partition::{Partition, slice, thread_slice};
+
+/// One thread of a [`TiledCopy`].
+#[derive(Clone, Copy, Debug)]
+pub struct ThrCopy<'a> {
+    pub(crate) copy: &'a TiledCopy,
+    pub(crate) thread: i64,
+}
+
+impl ThrCopy<'_> {
+    /// The thread.
+    #[must_use]
+    pub const fn thread(&self) -> i64 {
+        self.thread
+    }
+
+    /// What this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::partitions`].
+    #[doc(alias = "partition_S")]
+    pub fn partition_src(&self, tensor: &Layout) -> Result<Partition, Error> {
+        self.partition(tensor, Side::Source)
+    }
+
+    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::partitions`].
+    #[doc(alias = "partition_D")]
+    pub fn partition_dst(&self, tensor: &Layout) -> Result<Partition, Error> {
+        self.partition(tensor, Side::Destination)
+    }
+
+    /// A fragment of another tiling in the modes of this thread's partitions: the same for all threads, as
+    /// [`TiledCopy::retile`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::retile`].
+    #[doc(alias = "retile_S")]
+    #[doc(alias = "retile_D")]
+    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
+        self.copy.retile(fragment)
+    }
+
+    fn partition(&self, tensor: &Layout, side: Side) -> Result<Partition, Error> {
+        let all = self.copy.partitions(tensor, side)?;
+        slice(tensor, &all, &thread_slice(self.thread, tensor.rank()))
+    }
+}

@@ -1,0 +1,80 @@
+//! `ThrMma`: one thread of a tiled MMA.
+
+use colex_layout::{Coord, Layout, Slot};
+
+use crate::Error;
+use crate::mma::{Operand, TiledMma};
+use crate::partition::{Partition, slice};
+
+/// One thread of a [`TiledMma`].
+#[derive(Clone, Copy, Debug)]
+pub struct ThrMma<'a> {
+    pub(crate) mma: &'a TiledMma,
+    pub(crate) thread: i64,
+    /// The thread of the atom, and the atom along M, N and K.
+    pub(crate) vmnk: [i64; 4],
+    pub(crate) is_member: bool,
+}
+
+impl ThrMma<'_> {
+    /// The thread.
+    #[must_use]
+    pub const fn thread(&self) -> i64 {
+        self.thread
+    }
+
+    /// The thread of the atom, and the atom along M, N and K.
+    #[must_use]
+    pub const fn vmnk(&self) -> [i64; 4] {
+        self.vmnk
+    }
+
+    /// Whether the thread is one of the MMA's own, not another lane of a warp that repeats one of them.
+    #[must_use]
+    pub const fn is_member(&self) -> bool {
+        self.is_member
+    }
+
+    /// What this thread has of an operand: `(MMA, MMA_M, MMA_K)` and so on.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::fragments`].
+    #[doc(alias = "partition_A")]
+    #[doc(alias = "partition_B")]
+    #[doc(alias = "partition_C")]
+    pub fn partition(&self, tensor: &Layout, operand: Operand) -> Result<Partition, Error> {
+        let all = self.mma.fragments(tensor, operand)?;
+        slice(tensor, &all, &self.coord(operand, &all)?)
+    }
+
+    /// The layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThrMma::partition`].
+    #[doc(alias = "partition_fragment_A")]
+    #[doc(alias = "partition_fragment_B")]
+    #[doc(alias = "partition_fragment_C")]
+    pub fn fragment(&self, tensor: &Layout, operand: Operand) -> Result<Layout, Error> {
+        let partition = self.partition(tensor, operand)?.layout;
+        Ok(match operand {
+            Operand::C => Layout::column_major(partition.shape())?,
+            _ => partition.fragment_like()?,
+        })
+    }
+
+    /// `((v, (i, j)), (_, (_, ..)))`.
+    fn coord(&self, operand: Operand, all: &Layout) -> Result<Coord, Error> {
+        let [i, j] = operand.modes();
+        let thread = Coord::from((self.vmnk[0], (self.vmnk[i + 1], self.vmnk[j + 1])));
+        let rest = all.get(&[1, 1])?.rank();
+        let all = || Coord::from(Slot::All);
+        let rest = if rest == 1 {
+            all()
+        } else {
+            Coord::concat(&vec![all(); rest])
+        };
+        Ok(Coord::concat(&[thread, Coord::concat(&[all(), rest])]))
+    }
+}
