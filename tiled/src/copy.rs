@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::{CopyAtom, ValLayouts};
-use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Tiler, Tuple};
+use colex_layout::{Int, IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
 use crate::partition::Partitionable;
@@ -223,29 +223,6 @@ impl TiledCopy {
             threads: self.threads(),
         })
     }
-
-    /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
-    /// partitions. CuTe's `retile_S` and `retile_D`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Assumption`] when the values of the fragment are not the first of this copy's thread-value layout;
-    /// [`Error::Layout`].
-    #[doc(alias = "retile_S")]
-    #[doc(alias = "retile_D")]
-    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
-        let values = size(fragment, 0);
-        let order = self.tv.right_inverse()?.with_shape(self.tile_shape()?)?;
-        let order = order.upcast(self.threads() * values)?;
-        let first = Layout::column_major(values)?;
-        let by_value = first.logical_product(&order.right_inverse()?.into())?;
-        let by_value = by_value.zipped_divide(&self.atom_values().into())?;
-        let mut tiler = vec![Tiler::from(values)];
-        tiler.extend(order.modes().map(|m| Tiler::from(m.size())));
-        let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
-        let cut = tiled.composition_modes([Some(&by_value), None])?;
-        Ok(cut.slice(&retile_coord(fragment.rank()))?)
-    }
 }
 
 /// Whether a layout of threads or of values numbers them 0, 1, 2 and so on, each once.
@@ -277,21 +254,6 @@ fn check_consecutive(atom: &str, threads: &Layout) -> Result<(), Error> {
              consecutive threads"
         ),
     })
-}
-
-/// `(_, (0, _, _, ..))`: all values, the first mode of the rest fixed.
-fn retile_coord(rank: usize) -> Coord {
-    let rest = (0..rank).map(|i| {
-        if i == 0 {
-            Coord::from(0)
-        } else {
-            Coord::from(Slot::All)
-        }
-    });
-    Coord::concat(&[
-        Coord::from(Slot::All),
-        Coord::concat(&rest.collect::<Vec<_>>()),
-    ])
 }
 
 /// The size of mode `i`; 1 beyond the rank.

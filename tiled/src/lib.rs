@@ -34,6 +34,7 @@ mod copy;
 mod copy_host;
 mod copy_make;
 mod copy_report;
+mod copy_retile;
 mod copy_steps;
 mod error;
 mod gemm;

@@ -304,6 +304,30 @@ fn the_steps_of_a_partition_end_in_it() -> Outcome {
 }
 
 #[test]
+fn a_fragment_that_the_copy_does_not_divide_is_refused() -> Outcome {
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint64_t>")?,
+        16,
+        &"(8,4):(1,8)".parse()?,
+        &"(4,2):(1,4)".parse()?,
+    )?;
+    let refused = |fragment: &str| {
+        copy.retile(&fragment.parse().unwrap())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused("(16,2,2):(1,16,32)"),
+        "retile: the 16 values of an atom in (16,2,2):(1,16,32) do not divide the 8 that a thread of the copy has"
+    );
+    assert_eq!(
+        refused("(4,3,3):(1,4,12)"),
+        "retile: the tile (32,8) of the copy does not divide what the fragment (4,3,3):(1,4,12) is of"
+    );
+    Ok(())
+}
+
+#[test]
 fn errors_are_sentences() -> Outcome {
     let refused = |atom: &str, bits, threads: &str, values: &str| {
         let (threads, values) = (threads.parse().unwrap(), values.parse().unwrap());

@@ -1,0 +1,74 @@
+//! Fragments of one tiling in the modes of another.
+
+use colex_layout::{Coord, Layout, Slot, Tiler};
+
+use crate::Error;
+use crate::copy::{TiledCopy, size};
+
+impl TiledCopy {
+    /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
+    /// partitions. CuTe's `retile_S` and `retile_D`.
+    ///
+    /// ```
+    /// use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+    /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
+    /// let fragment = mma.slice(0)?.fragment(&"(128,64):(64,1)".parse()?, Operand::A)?;
+    /// assert_eq!(format!("{fragment:#}"), "((2,2,2),4,4):((1,2,4),32,8)");
+    /// assert_eq!(format!("{:#}", load.retile(&fragment)?), "((8,1),4,4):((1,0),32,8)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the atom's values in the fragment do not divide those of this copy's threads, or its
+    /// tile the fragment (CuTe names other registers then);
+    /// [`Error::Layout`].
+    #[doc(alias = "retile_S")]
+    #[doc(alias = "retile_D")]
+    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
+        let values = size(fragment, 0);
+        let refuse = |why| Error::Assumption {
+            operation: "retile",
+            why,
+        };
+        let own = size(self.tv(), 1);
+        if own % values != 0 {
+            return Err(refuse(format!(
+                "the {values} values of an atom in {fragment} do not divide the {own} that a thread of the copy has"
+            )));
+        }
+        let order = self.tv().right_inverse()?.with_shape(self.tile_shape()?)?;
+        let order = order.upcast(self.threads() * values)?;
+        let first = Layout::column_major(values)?;
+        let by_value = first.logical_product(&order.right_inverse()?.into())?;
+        let by_value = by_value.zipped_divide(&self.atom_values().into())?;
+        let mut tiler = vec![Tiler::from(values)];
+        tiler.extend(order.modes().map(|m| Tiler::from(m.size())));
+        let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
+        let cut = tiled.composition_modes([Some(&by_value), None])?;
+        let retiled = cut.slice(&retile_coord(fragment.rank()))?;
+        if retiled.size() == fragment.size() {
+            return Ok(retiled);
+        }
+        Err(refuse(format!(
+            "the tile {} of the copy does not divide what the fragment {fragment} is of",
+            self.tiler()
+        )))
+    }
+}
+
+/// `(_, (0, _, _, ..))`: all values, the first mode of the rest fixed.
+fn retile_coord(rank: usize) -> Coord {
+    let rest = (0..rank).map(|i| {
+        if i == 0 {
+            Coord::from(0)
+        } else {
+            Coord::from(Slot::All)
+        }
+    });
+    Coord::concat(&[
+        Coord::from(Slot::All),
+        Coord::concat(&rest.collect::<Vec<_>>()),
+    ])
+}
