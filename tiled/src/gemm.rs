@@ -2,41 +2,74 @@
 
 use core::ops::{Deref, DerefMut};
 
-use colex_atom::{Fragment, Operand as Given, Ty, Value};
+use colex_atom::{Fragment, Operand as Given, Value};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::size;
-use crate::copy_host::inside;
+use crate::gemm_part::{Part, Parts, fragments, values};
+use crate::gemm_sparse::metadata;
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
-/// The coordinates that one thread names of an operand: so many values an instruction, and the rest of each mode.
-struct Part {
-    named: Vec<IntTuple>,
-    values: usize,
-    rest: [usize; 2],
+/// How [`TiledMma::gemm_with`] computes: by default sums rounded once, and nothing outside of the tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GemmOptions {
+    /// How the instructions add.
+    pub arithmetic: Arithmetic,
+    /// What happens where the tile does not divide the tensors.
+    pub edge: Edge,
 }
 
-impl Part {
-    /// The values of the instruction at `(i, j)` of the rest.
-    fn at(&self, i: usize, j: usize) -> &[IntTuple] {
-        let first = self.values * (i + self.rest[0] * j);
-        &self.named[first..first + self.values]
-    }
+/// How the instructions add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// [`colex_atom::MmaAtom::execute`]: the exact sum of an instruction, rounded once to nearest. No generation's
+    /// peculiarity, and what hardware is compared with within [`colex_atom::MmaAtom::exactness`].
+    #[default]
+    RoundedOnce,
+    /// [`colex_atom::MmaAtom::execute_on_hopper`]: bit for bit what the tensor cores of Hopper give, NaNs apart.
+    Hopper,
 }
 
-/// The parts of the threads of one atom, of each operand.
-struct Parts {
-    a: Vec<Part>,
-    b: Vec<Part>,
-    c: Vec<Part>,
+/// What happens where the tile does not divide the tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Edge {
+    /// [`Error::Outside`], with the first thread and coordinate.
+    #[default]
+    Refuse,
+    /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there
+    /// were is [`Predicated`].
+    Predicate,
+}
+
+/// How many values lay outside of the tensors, each counted as often as a thread names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Predicated {
+    /// Values of A that counted as zero.
+    pub a: usize,
+    /// Values of B that counted as zero.
+    pub b: usize,
+    /// Values of C that were computed and not written.
+    pub c: usize,
+}
+
+/// What to multiply: the kept elements and the positions of a sparse A, or all of A.
+pub(crate) struct Factors<'a, A, B> {
+    pub(crate) a: &'a Tensor<A>,
+    /// A with its zeros.
+    pub(crate) whole_a: Layout,
+    pub(crate) positions: Option<Tensor<&'a [u8]>>,
+    pub(crate) b: &'a Tensor<B>,
 }
 
 impl TiledMma {
     /// `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and every
     /// instruction computes in the atom's own types and arithmetic ([`colex_atom::MmaAtom::execute`]), along K in order.
     /// Elements are rounded to the types of the atom as they are read.
+    ///
+    /// Atoms along K own a C each: the first starts with C, the others with zero, and at the end their sums are added
+    /// to the first in order, each rounded to the type of C, as a kernel adds what its warps have.
     ///
     /// ```
     /// use colex_atom::Value;
@@ -52,9 +85,9 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, when atoms along K own a C each, or when A is sparse (its
-    /// metadata is not part of a tensor); [`Error::Outside`] when the tile does not divide an operand;
-    /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. C is as it was then.
+    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, or when A is
+    /// sparse ([`TiledMma::gemm_sparse`] takes its metadata); [`Error::Outside`] when the tile does not divide an
+    /// operand; [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. C is as it was then.
     pub fn gemm<A, B, C>(
         &self,
         a: &Tensor<A>,
@@ -66,150 +99,243 @@ impl TiledMma {
         B: Deref<Target = [Value]>,
         C: DerefMut<Target = [Value]>,
     {
-        self.check_gemm([a.layout(), b.layout(), c.layout()])?;
-        one_place_each("gemm", c.layout())?;
-        self.atom().op()?;
-        let [atoms_m, atoms_n] = [1, 2].map(|i| size(self.thread_layout(), i));
-        let mut groups = Vec::new();
-        for (m, n) in (0..atoms_m).flat_map(|m| (0..atoms_n).map(move |n| (m, n))) {
-            groups.push(Parts {
-                a: self.parts(a.layout(), Operand::A, [m, n])?,
-                b: self.parts(b.layout(), Operand::B, [m, n])?,
-                c: self.parts(c.layout(), Operand::C, [m, n])?,
-            });
-        }
-        for parts in &groups {
-            let [rest_m, rest_n] = parts.c[0].rest;
-            for (i, j) in (0..rest_m).flat_map(|i| (0..rest_n).map(move |j| (i, j))) {
-                self.accumulate(parts, [i, j], a, b, c)?;
-            }
-        }
-        Ok(())
+        self.gemm_with(a, b, c, GemmOptions::default()).map(drop)
     }
 
-    /// One instruction's C, along all of K.
-    fn accumulate<A, B, C>(
+    /// As [`TiledMma::gemm`], with other sums, or by predicate where the tile does not divide the tensors.
+    ///
+    /// ```
+    /// use colex_atom::Value;
+    /// use colex_tiled::{Edge, GemmOptions, Tensor, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32F16F16F32_TN")?, &"(1,1,1):(0,0,0)".parse()?, &"(_,_,_)".parse()?)?;
+    /// let a = Tensor::new(vec![Value::Real(1.0); 15 * 9], "(15,9):(1,15)".parse()?)?;
+    /// let b = Tensor::new(vec![Value::Real(2.0); 8 * 9], "(8,9):(1,8)".parse()?)?;
+    /// let mut c = Tensor::new(vec![Value::Real(0.0); 15 * 8], "(15,8):(1,15)".parse()?)?;
+    /// let edges = GemmOptions { edge: Edge::Predicate, ..GemmOptions::default() };
+    /// let outside = mma.gemm_with(&a, &b, &mut c, edges)?;
+    /// assert!(c.elements()?.iter().all(|x| **x == Value::Real(18.0)));
+    /// // Two steps of 16 by 8 for 15 by 9; one of 16 by 8 for 15 by 8.
+    /// assert_eq!((outside.a, outside.b, outside.c), (2 * 128 - 135, 2 * 64 - 72, 8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::gemm`]; [`Error::Outside`] with [`Edge::Refuse`] only.
+    pub fn gemm_with<A, B, C>(
         &self,
-        parts: &Parts,
-        [i, j]: [usize; 2],
         a: &Tensor<A>,
         b: &Tensor<B>,
         c: &mut Tensor<C>,
-    ) -> Result<(), Error>
+        options: GemmOptions,
+    ) -> Result<Predicated, Error>
     where
         A: Deref<Target = [Value]>,
         B: Deref<Target = [Value]>,
         C: DerefMut<Target = [Value]>,
     {
-        let traits = self.atom().traits();
-        let mut sums = fragments(c, &parts.c, [i, j], traits.ty_c)?;
-        for k in 0..parts.a[0].rest[1] {
-            let a_held = fragments(a, &parts.a, [i, k], traits.ty_a)?;
-            let b_held = fragments(b, &parts.b, [j, k], traits.ty_b)?;
-            let (a_tile, b_tile) = (values(&a_held[0]), values(&b_held[0]));
-            let a_given = given(self.in_shared(Operand::A), &a_held, &a_tile);
-            let b_given = given(self.in_shared(Operand::B), &b_held, &b_tile);
-            sums = self.atom().execute(a_given, b_given, &sums, &[])?;
+        if self.atom().rule().is_sparse() {
+            let name = self.atom().name();
+            return refuse(format!("{name} needs metadata for its sparse A"));
         }
-        for (part, fragment) in parts.c.iter().zip(&sums) {
-            for (coord, value) in part.at(i, j).iter().zip(values(fragment)) {
-                c.set(coord, value)?;
+        check_extents([a.layout(), b.layout(), c.layout()], 1)?;
+        let factors = Factors {
+            a,
+            whole_a: a.layout().clone(),
+            positions: None,
+            b,
+        };
+        self.product(&factors, c, options)
+    }
+
+    /// The product, once the extents are known to agree.
+    pub(crate) fn product<A, B, C>(
+        &self,
+        factors: &Factors<'_, A, B>,
+        c: &mut Tensor<C>,
+        options: GemmOptions,
+    ) -> Result<Predicated, Error>
+    where
+        A: Deref<Target = [Value]>,
+        B: Deref<Target = [Value]>,
+        C: DerefMut<Target = [Value]>,
+    {
+        one_place_each("gemm", c.layout())?;
+        self.atom().op()?;
+        let operands = [&factors.whole_a, factors.b.layout(), c.layout()];
+        let [atoms_m, atoms_n] = [1, 2].map(|i| size(self.thread_layout(), i));
+        let places = (0..atoms_m).flat_map(|m| (0..atoms_n).map(move |n| [m, n]));
+        let groups: Vec<Vec<Parts>> = places
+            .map(|place| self.parts_along_k(operands, place, options.edge))
+            .collect::<Result<_, _>>()?;
+        let mut results = Vec::new();
+        for (group, along_k) in groups.iter().enumerate() {
+            let [rest_m, rest_n] = along_k[0].c[0].rest();
+            for at in (0..rest_m).flat_map(|i| (0..rest_n).map(move |j| [i, j])) {
+                let sums = self.accumulate(along_k, at, factors, c, options)?;
+                results.push((group, at, sums));
             }
         }
-        Ok(())
+        // C is written when nothing can be refused any more.
+        for (group, at, sums) in &results {
+            store(c, &groups[*group][0].c, *at, sums)?;
+        }
+        Ok(outside(&groups))
     }
 
-    /// The parts of the threads of the atom at `[m, n]`, checked to lie inside.
-    fn parts(
+    /// One instruction's C, along all of K: each atom along K has its own, and the first has the sum.
+    fn accumulate<A, B, C>(
         &self,
-        tensor: &Layout,
-        operand: Operand,
-        [m, n]: [i64; 2],
-    ) -> Result<Vec<Part>, Error> {
-        let identity = Layout::identity(tensor.shape().product_each()?)?;
-        // Of an operand in shared memory every thread names the whole tile: the first speaks for all.
-        let lanes = match self.in_shared(operand) {
-            true => 0..1,
-            false => 0..size(self.thread_layout(), 0),
-        };
-        let part = |v| {
-            let thread = self.thread_layout().offset((v, m, n, 0))?;
-            let partition = self.slice(thread)?.partition(&identity, operand)?;
-            let named = partition.values()?;
-            named
-                .iter()
-                .try_for_each(|coord| inside(thread, coord, tensor))?;
-            let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
-            Ok(Part {
-                values: count(0),
-                rest: [count(1), count(2)],
-                named,
-            })
-        };
-        lanes.map(part).collect()
+        along_k: &[Parts],
+        [i, j]: [usize; 2],
+        factors: &Factors<'_, A, B>,
+        c: &Tensor<C>,
+        options: GemmOptions,
+    ) -> Result<Vec<Fragment>, Error>
+    where
+        A: Deref<Target = [Value]>,
+        B: Deref<Target = [Value]>,
+        C: Deref<Target = [Value]>,
+    {
+        let ty = self.atom().traits().ty_c;
+        let mut total: Vec<Fragment> = Vec::new();
+        for parts in along_k {
+            let mut sums = match total.is_empty() {
+                true => fragments(c, &parts.c, [i, j], ty)?,
+                false => vec![Fragment::zeros(ty, parts.c[0].values()); parts.c.len()],
+            };
+            for k in 0..parts.a[0].rest()[1] {
+                sums = self.instruction(parts, [i, j, k], factors, &sums, options.arithmetic)?;
+            }
+            match total.is_empty() {
+                true => total = sums,
+                false => self.add(&mut total, &sums),
+            }
+        }
+        Ok(total)
     }
 
-    fn in_shared(&self, operand: Operand) -> bool {
+    /// One instruction at `[i, j, k]` of the rest.
+    fn instruction<A, B>(
+        &self,
+        parts: &Parts,
+        [i, j, k]: [usize; 3],
+        factors: &Factors<'_, A, B>,
+        sums: &[Fragment],
+        arithmetic: Arithmetic,
+    ) -> Result<Vec<Fragment>, Error>
+    where
+        A: Deref<Target = [Value]>,
+        B: Deref<Target = [Value]>,
+    {
+        let traits = self.atom().traits();
+        let a = fragments(factors.a, &parts.a, [i, k], traits.ty_a)?;
+        let b = fragments(factors.b, &parts.b, [j, k], traits.ty_b)?;
+        let metadata = match &factors.positions {
+            Some(positions) => metadata(positions, &parts.e, [i, k])?,
+            None => Vec::new(),
+        };
+        let (a_tile, b_tile) = (values(&a[0]), values(&b[0]));
+        let a = given(self.in_shared(Operand::A), &a, &a_tile);
+        let b = given(self.in_shared(Operand::B), &b, &b_tile);
+        Ok(match arithmetic {
+            Arithmetic::RoundedOnce => self.atom().execute(a, b, sums, &metadata)?,
+            Arithmetic::Hopper => self.atom().execute_on_hopper(a, b, sums, &metadata)?,
+        })
+    }
+
+    /// Adds what another atom along K has.
+    fn add(&self, total: &mut [Fragment], sums: &[Fragment]) {
+        let saturates = self.atom().saturates();
+        for (total, sums) in total.iter_mut().zip(sums) {
+            for v in 0..sums.len() {
+                total.set(v, sum(total.get(v), sums.get(v), saturates));
+            }
+        }
+    }
+
+    pub(crate) fn in_shared(&self, operand: Operand) -> bool {
         match operand {
             Operand::A => self.atom().a_in_shared(),
             Operand::B => self.atom().b_in_shared(),
             Operand::C => false,
         }
     }
+}
 
-    fn check_gemm(&self, tensors: [&Layout; 3]) -> Result<(), Error> {
-        let refuse = |why| {
-            Err(Error::Assumption {
-                operation: "gemm",
-                why,
-            })
-        };
-        let [a, b, c] = tensors;
-        if tensors.iter().any(|t| t.rank() != 2) {
-            return refuse(format!("A {a}, B {b} and C {c} are not all of rank 2"));
+/// The sum of two accumulators; the register it goes to rounds or wraps it.
+fn sum(a: Value, b: Value, saturates: bool) -> Value {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) if saturates => {
+            Value::Int((a + b).clamp(i32::MIN.into(), i32::MAX.into()))
         }
-        let agree =
-            size(a, 0) == size(c, 0) && size(b, 0) == size(c, 1) && size(a, 1) == size(b, 1);
-        if !agree {
-            return refuse(format!(
-                "A {a}, B {b} and C {c} are not of the extents (M,K), (N,K) and (M,N)"
-            ));
+        (Value::Int(a), Value::Int(b)) => Value::Int(a + b),
+        (Value::Complex(a), Value::Complex(b)) => {
+            Value::Complex([a[0] + b[0], a[1] + b[1], a[2] + b[2]])
         }
-        match size(self.thread_layout(), 3) {
-            1 if self.atom().rule().is_sparse() => refuse(format!(
-                "{} needs metadata for its sparse A",
-                self.atom().name()
-            )),
-            1 => Ok(()),
-            n => refuse(format!(
-                "{n} atoms along K own a C each, whose sum is another step"
-            )),
-        }
+        (a, b) => Value::Real(a.real() + b.real()),
     }
 }
 
-/// What each thread of the atom holds for one instruction.
-fn fragments<D>(
-    tensor: &Tensor<D>,
+/// Writes an instruction's C, but for what lies outside.
+fn store<C>(
+    c: &mut Tensor<C>,
     parts: &[Part],
     [i, j]: [usize; 2],
-    ty: Ty,
-) -> Result<Vec<Fragment>, Error>
+    sums: &[Fragment],
+) -> Result<(), Error>
 where
-    D: Deref<Target = [Value]>,
+    C: DerefMut<Target = [Value]>,
 {
-    let held = |part: &Part| {
-        let mut fragment = Fragment::zeros(ty, part.values);
-        for (v, coord) in part.at(i, j).iter().enumerate() {
-            fragment.set(v, *tensor.get(coord)?);
+    for (part, fragment) in parts.iter().zip(sums) {
+        for (coord, value) in part.at(i, j).iter().zip(values(fragment)) {
+            if let Some(coord) = coord {
+                c.set(coord, value)?;
+            }
         }
-        Ok(fragment)
-    };
-    parts.iter().map(held).collect()
+    }
+    Ok(())
 }
 
-fn values(fragment: &Fragment) -> Vec<Value> {
-    (0..fragment.len()).map(|v| fragment.get(v)).collect()
+/// How many values lie outside. The C of atoms along K is one C.
+fn outside(groups: &[Vec<Parts>]) -> Predicated {
+    let mut outside = Predicated::default();
+    let count = |parts: &[Part]| parts.iter().map(Part::outside).sum::<usize>();
+    for along_k in groups {
+        for parts in along_k {
+            outside.a += count(&parts.a);
+            outside.b += count(&parts.b);
+        }
+        outside.c += count(&along_k[0].c);
+    }
+    outside
+}
+
+/// Refuses operands whose extents are not those of a product; a sparse A has one element for `packing` along K.
+pub(crate) fn check_extents(tensors: [&Layout; 3], packing: i64) -> Result<(), Error> {
+    let [a, b, c] = tensors;
+    if tensors.iter().any(|t| t.rank() != 2) {
+        return refuse(format!("A {a}, B {b} and C {c} are not all of rank 2"));
+    }
+    let agree =
+        size(a, 0) == size(c, 0) && size(b, 0) == size(c, 1) && size(a, 1) * packing == size(b, 1);
+    let modes = match packing {
+        1 => "(M,K)".to_string(),
+        n => format!("(M,K/{n})"),
+    };
+    match agree {
+        true => Ok(()),
+        false => refuse(format!(
+            "A {a}, B {b} and C {c} are not of the extents {modes}, (N,K) and (M,N)"
+        )),
+    }
+}
+
+pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Assumption {
+        operation: "gemm",
+        why,
+    })
 }
 
 /// An operand in registers, or as the tile in shared memory that every thread names.
@@ -218,4 +344,9 @@ fn given<'a>(in_shared: bool, held: &'a [Fragment], tile: &'a [Value]) -> Given<
         true => Given::Tile(tile),
         false => Given::Registers(held),
     }
+}
+
+/// The extents of a matrix as a shape.
+pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
+    IntTuple::from((rows, columns))
 }

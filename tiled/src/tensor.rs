@@ -82,6 +82,16 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             .collect())
     }
 
+    /// The same tensor, borrowed.
+    #[must_use]
+    pub fn view(&self) -> Tensor<&[T]> {
+        Tensor {
+            data: &self.data,
+            start: self.start,
+            layout: self.layout.clone(),
+        }
+    }
+
     fn place(&self, offset: i64) -> usize {
         usize::try_from(self.beyond_start(offset)).expect("a tensor's offsets lie within its data")
     }

@@ -3,10 +3,12 @@
 use std::error::Error;
 
 use approx::assert_abs_diff_eq;
-use colex_atom::{Class, Form, MmaAtom, Rule, Ty, Value, mma_atoms};
-use colex_layout::{Layout, Tiler};
-use colex_tiled::{Tensor, TiledMma};
-use ndarray::Array2;
+use colex_atom::{Form, MmaAtom, Rule, Value, mma_atoms};
+use colex_layout::Tiler;
+use colex_tiled::{Edge, GemmOptions, Predicated, Tensor, TiledMma};
+use matrix::{Matrix, expected, zero};
+
+mod matrix;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -18,71 +20,18 @@ fn atoms() -> impl Iterator<Item = MmaAtom> {
     })
 }
 
-/// Small numbers that every type holds exactly, from a linear congruence (Numerical Recipes' `ranqd1`).
-fn numbers(shape: (usize, usize), ty: Ty, seed: &mut u32) -> Array2<f64> {
-    let (low, count) = match ty.class() {
-        Class::Integer { signed: false } => (0, 1 << ty.bits().min(2)),
-        _ => (-2, 5),
-    };
-    Array2::from_shape_simple_fn(shape, || {
-        *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f64::from(low + (*seed >> 16) as i32 % count)
-    })
-}
-
-/// Real and imaginary part; the second is zero of a real type.
-struct Matrix {
-    re: Array2<f64>,
-    im: Array2<f64>,
-}
-
-impl Matrix {
-    fn new(shape: (usize, usize), ty: Ty, seed: &mut u32) -> Self {
-        let re = numbers(shape, ty, seed);
-        let im = match ty.class() {
-            Class::Complex { parts: 2 } => numbers(shape, ty, seed),
-            _ => Array2::zeros(shape),
-        };
-        Self { re, im }
-    }
-
-    /// The elements in memory under `layout`.
-    fn tensor(&self, layout: &str, ty: Ty) -> Result<Tensor<Vec<Value>>, Box<dyn Error>> {
-        let layout: Layout = layout.parse()?;
-        let mut data = vec![Value::zero(ty); usize::try_from(layout.cosize()?)?];
-        for ((i, j), re) in self.re.indexed_iter() {
-            data[usize::try_from(layout.offset((i as i64, j as i64))?)?] = match ty.class() {
-                Class::Float(_) => Value::Real(*re),
-                Class::Integer { .. } => Value::Int(*re as i64),
-                Class::Complex { .. } => Value::complex(*re, self.im[[i, j]]),
-            };
-        }
-        Ok(Tensor::new(data, layout)?)
-    }
-}
-
-/// What the rule says of whole matrices.
-fn expected(rule: Rule, a: &Matrix, b: &Matrix, c: &Matrix) -> Matrix {
-    let product = |x: &Array2<f64>, y: &Array2<f64>| x.dot(&y.t());
-    let ones = Array2::ones(b.re.raw_dim());
-    let re = match rule {
-        Rule::XorPopc => {
-            let either = product(&a.re, &ones) + product(&Array2::ones(a.re.raw_dim()), &b.re);
-            either - 2.0 * product(&a.re, &b.re)
-        }
-        _ => product(&a.re, &b.re) - product(&a.im, &b.im),
-    };
-    let im = product(&a.re, &b.im) + product(&a.im, &b.re);
-    Matrix {
-        re: re + &c.re,
-        im: im + &c.im,
-    }
-}
-
 /// One atom over `atoms` and `tile`, on two tiles along each mode.
 fn check(atom: &MmaAtom, atoms: &str, tile: &Tiler) -> Result<usize, Box<dyn Error>> {
     let mma = TiledMma::new(atom.clone(), &atoms.parse()?, tile)?;
-    let [m, n, k] = mma.tile_shape().map(|extent| 2 * extent);
+    let shape = mma.tile_shape().map(|extent| 2 * extent);
+    assert_eq!(product(&mma, shape, Edge::Refuse)?, Predicated::default());
+    Ok((shape[0] * shape[1]) as usize)
+}
+
+/// The product of matrices of extents `shape`, against ndarray.
+fn product(mma: &TiledMma, shape: [i64; 3], edge: Edge) -> Result<Predicated, Box<dyn Error>> {
+    let atom = mma.atom();
+    let [m, n, k] = shape;
     let [rows, columns, depth] = [m, n, k].map(|extent| extent as usize);
     let traits = atom.traits();
     let mut seed = 1;
@@ -93,10 +42,15 @@ fn check(atom: &MmaAtom, atoms: &str, tile: &Tiler) -> Result<usize, Box<dyn Err
     let gauss = atom.rule() == Rule::GaussComplex;
     let c = if gauss { zero((rows, columns)) } else { c };
     let mut sums = c.tensor(&format!("({m},{n}):(1,{})", m + 3), traits.ty_c)?;
-    mma.gemm(
+    let options = GemmOptions {
+        edge,
+        ..GemmOptions::default()
+    };
+    let outside = mma.gemm_with(
         &a.tensor(&format!("({m},{k}):({k},1)"), traits.ty_a)?,
         &b.tensor(&format!("({n},{k}):(1,{n})"), traits.ty_b)?,
         &mut sums,
+        options,
     )?;
     let expected = expected(atom.rule(), &a, &b, &c);
     for ((i, j), re) in expected.re.indexed_iter() {
@@ -106,14 +60,7 @@ fn check(atom: &MmaAtom, atoms: &str, tile: &Tiler) -> Result<usize, Box<dyn Err
         assert_abs_diff_eq!(found, *re, epsilon = 1e-9);
         assert_abs_diff_eq!(imaginary, expected.im[[i, j]], epsilon = 1e-9);
     }
-    Ok(expected.re.len())
-}
-
-fn zero(shape: (usize, usize)) -> Matrix {
-    Matrix {
-        re: Array2::zeros(shape),
-        im: Array2::zeros(shape),
-    }
+    Ok(outside)
 }
 
 #[test]
@@ -124,6 +71,7 @@ fn gemm_is_the_product_of_matrices() -> Outcome {
         cases += check(&atom, "(1,1,1):(0,0,0)", &Tiler::All)?;
         if cost <= 16 * 8 * 32 {
             cases += check(&atom, "(2,2,1):(2,1,0)", &Tiler::All)?;
+            cases += check(&atom, "(1,1,2):(0,0,1)", &Tiler::All)?;
         }
         seen += 1;
     }
@@ -144,6 +92,46 @@ fn gemm_of_a_permuted_tile() -> Outcome {
         &"(32,(2,4,4):(1,8,2),16)".parse()?,
     )?;
     println!("law tiled_mma.gemm_of_a_permuted_tile: {cases} elements");
+    Ok(())
+}
+
+/// A tile that does not divide the matrices: the product is the same, and what lay outside is what fills up the tiles,
+/// once for every thread that names it.
+#[test]
+fn gemm_by_predicate() -> Outcome {
+    let mut cases = 0;
+    for atom in atoms().filter(|a| a.mnk().iter().product::<i64>() <= 16 * 8 * 32) {
+        for (atoms, [along_m, along_n, along_k]) in [
+            ("(1,1,1):(0,0,0)", [1, 1, 1]),
+            ("(2,1,2):(1,0,2)", [2, 1, 2]),
+        ] {
+            let mma = TiledMma::new(atom.clone(), &atoms.parse()?, &Tiler::All)?;
+            let [m, n, k] = mma.tile_shape();
+            let up = |x: i64, to: i64| (x + to - 1) / to * to;
+            for shape in [
+                [m + 1, 2 * n, k],
+                [2 * m - 1, n - n / 2, k + k / 2],
+                [1, 1, 1],
+            ] {
+                let outside = product(&mma, shape, Edge::Predicate)?;
+                let [rows, columns, depth] = shape;
+                let filled = [up(rows, m), up(columns, n), up(depth, k)];
+                // Each element of A is named by the atoms along N, of B by those along M, of C once.
+                let missing =
+                    |i: usize, j: usize| (filled[i] * filled[j] - shape[i] * shape[j]) as usize;
+                // An atom of one thread or a warp names each element once; in shared memory it is counted once as well.
+                assert_eq!(outside.a, missing(0, 2) * along_n, "{mma}");
+                assert_eq!(outside.b, missing(1, 2) * along_m, "{mma}");
+                assert_eq!(
+                    outside.c,
+                    missing(0, 1),
+                    "{mma} with {along_k} atoms along K"
+                );
+                cases += (rows * columns) as usize;
+            }
+        }
+    }
+    println!("law tiled_mma.gemm_by_predicate: {cases} elements");
     Ok(())
 }
 
@@ -170,15 +158,6 @@ fn errors_are_sentences() -> Outcome {
         refused(one, "(20,16):(1,20)", "(8,16):(1,8)", "(20,8):(1,20)"),
         "thread 0 names (24,0), which is outside of (20,16):(1,20): the tile does not divide the tensor, and a \
          predicate must say what is inside"
-    );
-    assert_eq!(
-        refused(
-            "(1,1,2):(0,0,1)",
-            "(16,32):(1,16)",
-            "(8,32):(1,8)",
-            "(16,8):(1,16)"
-        ),
-        "gemm: 2 atoms along K own a C each, whose sum is another step"
     );
     assert_eq!(
         refused(one, "(16,16):(1,16)", "(8,16):(1,8)", "(16,8):(1,0)"),
