@@ -5,6 +5,7 @@ use core::fmt;
 use colex_atom::TmaError;
 
 use crate::argument::ParameterType;
+use crate::kernels::KernelError;
 use crate::sim::MemoryFault;
 
 /// Why something could not be done on a device.
@@ -40,6 +41,8 @@ pub enum Error {
     Launch(LaunchError),
     /// A tensor that has no tensor map.
     Tma(TmaError),
+    /// Operands that a library kernel does not take.
+    Kernel(KernelError),
     /// The simulator's memory was not used as it should be.
     Memory(MemoryFault),
     /// Something that this device does not do.
@@ -62,6 +65,12 @@ impl From<LaunchError> for Error {
 impl From<TmaError> for Error {
     fn from(error: TmaError) -> Error {
         Error::Tma(error)
+    }
+}
+
+impl From<KernelError> for Error {
+    fn from(error: KernelError) -> Error {
+        Error::Kernel(error)
     }
 }
 
@@ -89,6 +98,7 @@ impl fmt::Display for Error {
             ),
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),
+            Error::Kernel(error) => error.fmt(f),
             Error::Memory(fault) => fault.fmt(f),
             Error::Unsupported { what, device, why } => {
                 write!(f, "{device} does not {what}: {why}")

@@ -18,6 +18,7 @@ mod device;
 mod element;
 mod error;
 pub mod ir;
+pub mod kernels;
 mod launch;
 pub mod sim;
 

@@ -1,0 +1,163 @@
+//! Why a library kernel is not launched.
+
+use core::fmt;
+
+/// What is wrong with the operands of a library kernel, found before anything is launched.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// A layout that leaves its buffer.
+    Outside {
+        /// The layout.
+        layout: String,
+        /// The element it reaches.
+        element: i64,
+        /// The elements of the buffer.
+        length: usize,
+    },
+    /// A layout whose values are not offsets.
+    Strides {
+        /// The layout.
+        layout: String,
+    },
+    /// A destination with one element at several coordinates.
+    Twice {
+        /// The layout.
+        layout: String,
+    },
+    /// Two layouts whose coordinates do not correspond.
+    Shapes {
+        /// The source's shape.
+        source: String,
+        /// The destination's.
+        destination: String,
+    },
+    /// A list that is not a permutation of the modes.
+    Permutation {
+        /// The list.
+        given: Vec<usize>,
+        /// The modes.
+        rank: usize,
+    },
+    /// An output that shares bytes with an operand.
+    Overlap {
+        /// The name of the output.
+        output: &'static str,
+        /// Its first byte and the one past its last.
+        written: (u64, u64),
+        /// The name of the operand.
+        operand: &'static str,
+        /// Its bytes.
+        read: (u64, u64),
+    },
+    /// An address that is no place for its elements.
+    Misaligned {
+        /// Whose.
+        what: &'static str,
+        /// The address.
+        address: u64,
+        /// Bytes it would have to be a multiple of.
+        need: u64,
+    },
+    /// An extent below 1, or beyond what a kernel counts with.
+    Extent {
+        /// Its name.
+        what: &'static str,
+        /// Its value.
+        extent: i64,
+        /// The largest allowed.
+        most: i64,
+    },
+    /// A leading dimension shorter than what it leads over.
+    LeadingDimension {
+        /// Its name: `lda`.
+        what: &'static str,
+        /// Its value.
+        found: i64,
+        /// The extent it must reach.
+        least: i64,
+        /// What that extent is called: `K`.
+        over: &'static str,
+    },
+    /// A matrix that its buffer does not hold.
+    Short {
+        /// Its name.
+        what: &'static str,
+        /// The elements it needs.
+        need: i64,
+        /// Those of the buffer.
+        length: usize,
+    },
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelError::Outside {
+                layout,
+                element,
+                length,
+            } => write!(
+                f,
+                "{layout} reaches element {element}, and the buffer has elements 0 to {}",
+                *length as i64 - 1
+            ),
+            KernelError::Strides { layout } => write!(
+                f,
+                "{layout} has strides that are not integers: a kernel takes offsets in elements"
+            ),
+            KernelError::Twice { layout } => write!(
+                f,
+                "the destination {layout} has one element at several coordinates: which value stays would be a race"
+            ),
+            KernelError::Shapes {
+                source,
+                destination,
+            } => write!(
+                f,
+                "a copy from the shape {source} into {destination}: neither refines the other; give both one shape"
+            ),
+            KernelError::Permutation { given, rank } => write!(
+                f,
+                "{given:?} is not a permutation: it must name each of the {rank} modes, 0 to {}, once",
+                *rank as i64 - 1
+            ),
+            KernelError::Overlap {
+                output,
+                written,
+                operand,
+                read,
+            } => write!(
+                f,
+                "{output} lies at {:#x}..{:#x} and {operand} at {:#x}..{:#x}: a kernel's output must not overlap what it reads",
+                written.0, written.1, read.0, read.1
+            ),
+            KernelError::Misaligned {
+                what,
+                address,
+                need,
+            } => write!(
+                f,
+                "{what} begins at {address:#x}, which is not a multiple of {need} bytes"
+            ),
+            KernelError::Extent { what, extent, most } => {
+                write!(f, "{what} is {extent}: it must be 1 to {most}")
+            }
+            KernelError::LeadingDimension {
+                what,
+                found,
+                least,
+                over,
+            } => write!(
+                f,
+                "{what} is {found}: it must be at least {over}, which is {least}"
+            ),
+            KernelError::Short { what, need, length } => write!(
+                f,
+                "{what} needs {need} elements, and its buffer has {length}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for KernelError {}

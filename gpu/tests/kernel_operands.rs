@@ -1,0 +1,224 @@
+//! What the kernel library accepts, what a copy comes to, and the sentences of what it refuses.
+
+use colex_gpu::Device;
+use colex_gpu::kernels::{GemmProblem, KernelError, Major, MatrixName, View, Walk, reference};
+use colex_layout::{IntTuple, Layout, Stride, Tuple};
+
+fn layout(text: &str) -> Layout {
+    text.parse().expect("a layout")
+}
+
+fn refused(source: &str, destination: &str) -> String {
+    let refused = Walk::new(&layout(source), &layout(destination));
+    refused.expect_err("it is refused").to_string()
+}
+
+/// A linear congruential generator: the tests have no use for a better one.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+
+    /// A layout of these extents whose modes lie in a random order, some with gaps.
+    fn layout(&mut self, extents: &[i64]) -> Layout {
+        let mut order: Vec<usize> = (0..extents.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.below(i as u64 + 1) as usize);
+        }
+        let (mut strides, mut next) = (vec![0; extents.len()], 1);
+        for mode in order {
+            strides[mode] = next;
+            next *= extents[mode] + i64::from(self.below(4) == 0);
+        }
+        let shape = IntTuple::flat(extents.iter().map(|&extent| extent.into()));
+        Layout::new(shape, Tuple::flat(strides.into_iter().map(Stride::from))).expect("a layout")
+    }
+}
+
+/// The law of the walk: copying along it is copying coordinate by coordinate.
+#[test]
+fn a_walk_copies_what_the_layouts_copy() {
+    let mut random = Random(7);
+    let mut cases = 0;
+    for _ in 0..4000 {
+        let rank = 1 + random.below(5) as usize;
+        let extents: Vec<i64> = (0..rank).map(|_| 1 + random.below(6) as i64).collect();
+        let (from, to) = (random.layout(&extents), random.layout(&extents));
+        let walk = Walk::new(&from, &to).expect("one shape");
+        let source: Vec<i64> = (0..from.cosize().expect("small")).collect();
+        let mut expected = vec![-1; to.cosize().expect("small") as usize];
+        let mut found = expected.clone();
+        reference::copy(&source, &from, &mut expected, &to).expect("small");
+        reference::copy(&source, &walk.source(), &mut found, &walk.destination()).expect("small");
+        assert_eq!(found, expected, "{from} -> {to}: {walk}");
+        assert_eq!(walk.size(), from.size());
+        assert!(walk.steps().len() <= rank);
+        cases += 1;
+    }
+    println!("law a_walk_copies_what_the_layouts_copy: {cases} cases");
+}
+
+/// The law of the vector: every access of so many elements is aligned and contiguous on both sides.
+#[test]
+fn an_aligned_vector_divides_both_sides() {
+    let mut random = Random(11);
+    let mut cases = 0;
+    for _ in 0..2000 {
+        let rank = 1 + random.below(3) as usize;
+        let extents: Vec<i64> = (0..rank).map(|_| 1 << random.below(5)).collect();
+        let (from, to) = (random.layout(&extents), random.layout(&extents));
+        let walk = Walk::new(&from, &to).expect("one shape");
+        let vector = walk
+            .aligned_vector(2, 16, [256, 256])
+            .expect("it is computed");
+        assert!(vector * 2 <= 16);
+        let (from, to) = (
+            walk.source().table().expect("small"),
+            walk.destination().table().expect("small"),
+        );
+        for (from, to) in from.chunks(vector as usize).zip(to.chunks(vector as usize)) {
+            for (i, (x, y)) in (0..).zip(from.iter().zip(to)) {
+                assert_eq!((*x, *y), (from[0] + i, to[0] + i), "{walk} by {vector}");
+            }
+            assert_eq!(
+                (from[0] % vector, to[0] % vector),
+                (0, 0),
+                "{walk} by {vector}"
+            );
+        }
+        cases += 1;
+    }
+    println!("law an_aligned_vector_divides_both_sides: {cases} cases");
+}
+
+#[test]
+fn addresses_narrow_a_vector() {
+    let walk = Walk::new(&layout("64:1"), &layout("64:1")).expect("one shape");
+    let width = |addresses| {
+        walk.aligned_vector(4, 16, addresses)
+            .expect("it is computed")
+    };
+    assert_eq!(
+        [width([256, 512]), width([264, 512]), width([256, 516])],
+        [4, 2, 1]
+    );
+}
+
+#[test]
+fn shapes_that_refine_each_other_meet() {
+    let walk = Walk::new(&layout("((2,3),4):((1,8),2)"), &layout("24:1")).expect("a refinement");
+    assert_eq!(walk.to_string(), "(2,3,4):(1,8,2) -> (2,3,4):(1,2,6)");
+    let one = Walk::new(&layout("(1,1):(5,7)"), &layout("1:0")).expect("one element");
+    assert_eq!(one.to_string(), "1:1 -> 1:1");
+}
+
+#[test]
+fn the_sentences_of_what_is_refused() {
+    assert_eq!(
+        refused("(6,4):(1,7)", "(8,3):(1,9)"),
+        "a copy from the shape (6,4) into (8,3): neither refines the other; give both one shape"
+    );
+    assert_eq!(
+        refused("(2,2):(1,2)", "(2,2):(1,1)"),
+        "the destination (2,2):(1,1) has one element at several coordinates: which value stays would be a race"
+    );
+    assert_eq!(
+        refused("(2,2):(^1,^2)", "(2,2):(1,2)"),
+        "(2,2):(^1,^2) has strides that are not integers: a kernel takes offsets in elements"
+    );
+}
+
+#[test]
+fn the_sentences_of_views() {
+    let device = Device::open();
+    let buffer = device.zeros::<f32>(16).expect("memory");
+    let said = |text: &str| {
+        View::new(&buffer, layout(text))
+            .expect_err("it is refused")
+            .to_string()
+    };
+    assert_eq!(
+        said("4:-1"),
+        "4:-1 reaches element -3, and the buffer has elements 0 to 15"
+    );
+    assert_eq!(
+        said("(4,5):(1,4)"),
+        "(4,5):(1,4) reaches element 19, and the buffer has elements 0 to 15"
+    );
+    let view = View::new(&buffer, layout("(4,4):(1,4)")).expect("it fits");
+    assert_eq!(
+        view.permute(&[0, 0])
+            .expect_err("it is refused")
+            .to_string(),
+        "[0, 0] is not a permutation: it must name each of the 2 modes, 0 to 1, once"
+    );
+    assert_eq!(view.bytes(), (buffer.address(), buffer.address() + 64));
+}
+
+#[test]
+fn the_sentences_of_gemm_problems() {
+    let device = Device::open();
+    let said = |problem: GemmProblem| problem.check().expect_err("it is refused").to_string();
+    assert_eq!(
+        said(GemmProblem::new(0, 8, 8)),
+        "M is 0: it must be 1 to 2147483647"
+    );
+    let short = GemmProblem::new(8, 8, 8)
+        .major(MatrixName::B, Major::First)
+        .leading(MatrixName::B, 7);
+    assert_eq!(said(short), "ldb is 7: it must be at least N, which is 8");
+
+    let all = device.zeros::<f32>(8 * 8 * 3).expect("memory");
+    let part = |i: usize| all.slice(64 * i..64 * (i + 1)).expect("a part");
+    let problem = GemmProblem::new(8, 8, 8);
+    let check = |a, b, c| problem.check_buffers(&part(a), &part(b), &part(c));
+    assert_eq!(check(0, 1, 2), Ok(()));
+    assert_eq!(check(0, 0, 2), Ok(()));
+    let overlap = check(0, 1, 1).expect_err("they overlap");
+    assert!(matches!(
+        overlap,
+        KernelError::Overlap {
+            output: "C",
+            operand: "B",
+            ..
+        }
+    ));
+    let larger = problem.leading(MatrixName::A, 9);
+    assert_eq!(
+        larger
+            .check_buffers(&part(0), &part(1), &part(2))
+            .expect_err("too short")
+            .to_string(),
+        "A needs 71 elements, and its buffer has 64"
+    );
+}
+
+/// Row-major `A B^T` by hand, and the same with every combination of majors.
+#[test]
+fn the_reference_product() {
+    let by_major = |major: Major, rows: [[f64; 3]; 2]| -> Vec<f64> {
+        match major {
+            Major::Second => rows.concat(),
+            Major::First => (0..3).flat_map(|j| rows.map(|row| row[j])).collect(),
+        }
+    };
+    let (a, b) = ([[1., 2., 3.], [4., 5., 6.]], [[1., 0., 1.], [0., 2., 0.]]);
+    for majors in [Major::First, Major::Second]
+        .map(|a| [(a, Major::First), (a, Major::Second)])
+        .concat()
+    {
+        let problem = GemmProblem::new(2, 2, 3)
+            .major(MatrixName::A, majors.0)
+            .major(MatrixName::B, majors.1);
+        let (a, b) = (by_major(majors.0, a), by_major(majors.1, b));
+        let c = reference::gemm(&problem.alpha(2.0).beta(1.0), &a, &b, &[100., 0., 0., 1.]);
+        assert_eq!(c, ndarray::array![[108., 8.], [20., 21.]]);
+        assert_eq!(reference::relative_error(&c, &c), 0.0);
+    }
+}
