@@ -7,6 +7,7 @@ use colex_atom::TmaError;
 use crate::argument::ParameterType;
 use crate::kernels::KernelError;
 use crate::sim::MemoryFault;
+use crate::verify::Refused;
 
 /// Why something could not be done on a device.
 #[non_exhaustive]
@@ -37,6 +38,8 @@ pub enum Error {
         /// The one that holds the buffer.
         holder: String,
     },
+    /// A kernel that cannot be right.
+    Kernel(Refused),
     /// A launch that the device or the kernel does not take.
     Launch(LaunchError),
     /// A tensor that has no tensor map.
@@ -59,6 +62,12 @@ pub enum Error {
 impl From<LaunchError> for Error {
     fn from(error: LaunchError) -> Error {
         Error::Launch(error)
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        Error::Kernel(refused)
     }
 }
 
@@ -96,6 +105,7 @@ impl fmt::Display for Error {
                 f,
                 "the buffer is on {holder}, not on {device}: download it there and upload it here"
             ),
+            Error::Kernel(refused) => refused.fmt(f),
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),
             Error::Kernel(error) => error.fmt(f),

@@ -20,7 +20,9 @@ mod error;
 pub mod ir;
 pub mod kernels;
 mod launch;
+pub mod ptx;
 pub mod sim;
+pub mod verify;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
 pub use buffer::Buffer;

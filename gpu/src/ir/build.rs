@@ -121,9 +121,9 @@ impl KernelBuilder {
         self.parameter(name, ParamType::TensorMap)
     }
 
-    /// The type of a parameter of this kernel.
-    pub fn param_type(&self, id: ParamId) -> ParamType {
-        self.kernel.params[id.0 as usize].ty
+    /// The type of a parameter; none if it is not of this kernel.
+    pub fn param_type(&self, id: ParamId) -> Option<ParamType> {
+        self.kernel.params.get(id.index()).map(|param| param.ty)
     }
 
     /// A variable of so many bytes in shared memory.
@@ -283,11 +283,15 @@ impl KernelBuilder {
             .push(Stmt { op, guard, at });
     }
 
-    /// A copy of `a` in a fresh register of the type's class.
+    /// A copy of `a` in a fresh register of the type's class. A number becomes its bits in that type.
     #[track_caller]
     pub fn mov(&mut self, ty: Type, a: impl Into<Operand>) -> Reg {
         let d = self.reg(ty.register());
-        self.push(Op::Mov { d, a: a.into() });
+        let a = match a.into() {
+            Operand::Float(value) => ty.constant(value),
+            a => a,
+        };
+        self.push(Op::Mov { d, a });
         d
     }
 

@@ -6,7 +6,7 @@ use colex_atom::MmaAtom;
 use super::build::KernelBuilder;
 use super::kernel::ParamType;
 use super::op::{Access, CopyArgs, Op, ScaleD};
-use super::operand::{Address, Operand, ParamId, Reg};
+use super::operand::{Address, Base, Operand, ParamId, Reg};
 use super::ty::{RegType, Type};
 use super::words::{AtomicOp, Order, Space};
 
@@ -15,9 +15,10 @@ impl KernelBuilder {
     #[track_caller]
     pub fn param(&mut self, id: ParamId) -> Reg {
         let ty = match self.param_type(id) {
-            ParamType::Scalar(ty) => ty,
-            ParamType::Pointer { .. } => Type::U64,
-            ParamType::TensorMap => {
+            Some(ParamType::Scalar(ty)) => ty,
+            // The verifier speaks of a parameter that is not there.
+            Some(ParamType::Pointer { .. }) | None => Type::U64,
+            Some(ParamType::TensorMap) => {
                 let d = self.reg(RegType::B64);
                 self.push(Op::AddressOf { d, a: id.into() });
                 return d;
@@ -26,11 +27,16 @@ impl KernelBuilder {
         self.load(Access::new(Space::Param, ty), id)
     }
 
-    /// The address as a register: 32 bits for shared memory.
+    /// The address as a register: 32 bits for shared memory, 64 for a tensor map, the class of the register it begins with.
     #[track_caller]
     pub fn address_of(&mut self, a: impl Into<Address>) -> Reg {
-        let d = self.reg(RegType::B32);
-        self.push(Op::AddressOf { d, a: a.into() });
+        let a = a.into();
+        let d = self.reg(match a.base {
+            Base::Reg(reg) => reg.ty,
+            Base::Param(_) => RegType::B64,
+            Base::Shared(_) | Base::DynamicShared => RegType::B32,
+        });
+        self.push(Op::AddressOf { d, a });
         d
     }
 

@@ -12,6 +12,7 @@ mod op;
 mod operand;
 mod stmt;
 mod ty;
+mod visit;
 mod words;
 
 pub use build::KernelBuilder;
@@ -20,6 +21,7 @@ pub use op::{Access, CopyArgs, End, Op, ScaleD};
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 pub use stmt::{Guard, Stmt};
 pub use ty::{RegType, Type};
+pub use visit::Parts;
 pub use words::{
     AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
     ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,

@@ -148,9 +148,23 @@ impl From<Special> for Operand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(pub(crate) u32);
 
+impl ParamId {
+    /// The place of the parameter in the kernel's list.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The number of a variable in shared memory, in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedId(pub(crate) u32);
+
+impl SharedId {
+    /// The place of the variable in the kernel's list.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Where an address begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use colex_atom::{FloatFormat, Rounding};
+
+use super::operand::Operand;
+
 /// The class of a register: its width and the file it is declared in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RegType {
@@ -37,6 +41,18 @@ impl RegType {
             RegType::B16 => 16,
             RegType::B32 | RegType::F32 => 32,
             RegType::B64 | RegType::F64 => 64,
+        }
+    }
+
+    /// The type that reads its bits as they are.
+    pub fn untyped(self) -> Type {
+        match self {
+            RegType::Pred => Type::Pred,
+            RegType::B16 => Type::B16,
+            RegType::B32 => Type::B32,
+            RegType::B64 => Type::B64,
+            RegType::F32 => Type::F32,
+            RegType::F64 => Type::F64,
         }
     }
 
@@ -112,6 +128,28 @@ impl Type {
             Type::F16x2 | Type::Bf16x2 => 32,
             Type::B64 | Type::U64 | Type::S64 | Type::F64 => 64,
             Type::B128 => 128,
+        }
+    }
+
+    /// A number as a constant of this type, rounded to nearest even; in a packed type, a pair of it.
+    ///
+    /// ```
+    /// use colex_gpu::ir::{Operand, Type};
+    ///
+    /// assert_eq!(Type::F16.constant(1.0), Operand::Int(0x3c00));
+    /// assert_eq!(Type::Bf16x2.constant(-2.0), Operand::Int(0xc000_c000));
+    /// assert_eq!(Type::F32.constant(1.0), Operand::Float(1.0));
+    /// ```
+    pub fn constant(self, value: f64) -> Operand {
+        let bits = |format: FloatFormat| format.encode(value, Rounding::Nearest) as i64;
+        match self {
+            Type::F16 => Operand::Int(bits(FloatFormat::F16)),
+            Type::Bf16 => Operand::Int(bits(FloatFormat::BF16)),
+            Type::F16x2 => Operand::Int(bits(FloatFormat::F16) * 0x1_0001),
+            Type::Bf16x2 => Operand::Int(bits(FloatFormat::BF16) * 0x1_0001),
+            Type::E4m3x2 => Operand::Int(bits(FloatFormat::E4M3) * 0x101),
+            Type::E5m2x2 => Operand::Int(bits(FloatFormat::E5M2) * 0x101),
+            _ => Operand::Float(value),
         }
     }
 

@@ -35,19 +35,19 @@ words! {
         Brev = "brev",
         /// position of the highest set bit
         Bfind = "bfind",
-        /// `1/a`; approximate in single precision
+        /// `1/a`; approximate in single precision, where subnormals count as zero
         Rcp = "rcp",
-        /// square root
+        /// square root, rounded to nearest even
         Sqrt = "sqrt",
-        /// `1/sqrt(a)`, approximate
+        /// `1/sqrt(a)`, approximate; subnormal singles count as zero
         Rsqrt = "rsqrt.approx",
-        /// `2^a`, approximate
+        /// `2^a`, approximate; subnormal singles count as zero
         Ex2 = "ex2.approx",
-        /// `log2 a`, approximate
+        /// `log2 a`, approximate; subnormal singles count as zero
         Lg2 = "lg2.approx",
-        /// sine, approximate
+        /// sine, approximate; subnormals count as zero
         Sin = "sin.approx",
-        /// cosine, approximate
+        /// cosine, approximate; subnormals count as zero
         Cos = "cos.approx",
         /// hyperbolic tangent, approximate
         Tanh = "tanh.approx",
