@@ -39,7 +39,7 @@ pub enum Error {
         holder: String,
     },
     /// A kernel that cannot be right.
-    Kernel(Refused),
+    Refused(Refused),
     /// A launch that the device or the kernel does not take.
     Launch(LaunchError),
     /// A tensor that has no tensor map.
@@ -67,7 +67,7 @@ impl From<LaunchError> for Error {
 
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
-        Error::Kernel(refused)
+        Error::Refused(refused)
     }
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Error {
                 f,
                 "the buffer is on {holder}, not on {device}: download it there and upload it here"
             ),
-            Error::Kernel(refused) => refused.fmt(f),
+            Error::Refused(refused) => refused.fmt(f),
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),
             Error::Kernel(error) => error.fmt(f),
