@@ -48,6 +48,7 @@ impl Drop for Allocation {
                 let freed = simulated.memory().free(self.address);
                 debug_assert_eq!(freed, Ok(()), "an allocation is freed once");
             }
+            Kind::Gpu(gpu) => gpu.free(self.address),
         }
     }
 }
@@ -65,6 +66,7 @@ impl<T: Element> Buffer<T> {
         }
         let address = match &device.0 {
             Kind::Simulator(simulated) => simulated.memory().allocate((length * T::BYTES) as u64),
+            Kind::Gpu(gpu) => gpu.allocate(length * T::BYTES)?,
         };
         let memory = Arc::new(Allocation {
             device: device.clone(),
@@ -146,6 +148,7 @@ impl<T: Element> Buffer<T> {
                 let bytes = T::to_bytes(elements);
                 simulated.memory().write(self.address(), &bytes)?;
             }
+            Kind::Gpu(gpu) => gpu.write(self.address(), elements)?,
         }
         Ok(())
     }
@@ -162,6 +165,7 @@ impl<T: Element> Buffer<T> {
                     .memory()
                     .write(self.address(), &vec![byte; self.bytes()])?;
             }
+            Kind::Gpu(gpu) => gpu.fill(self.address(), byte, self.bytes())?,
         }
         Ok(())
     }
@@ -170,7 +174,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`] on the simulator, for an element that was never written.
+    /// [`Error::Memory`] on the simulator, for an element that was never written; on a GPU, what went wrong before:
+    /// [`Error::ContextLost`] if a kernel trapped.
     pub fn download(&self) -> Result<Vec<T>, Error> {
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
@@ -178,6 +183,11 @@ impl<T: Element> Buffer<T> {
                     .memory()
                     .read(self.address(), self.bytes() as u64)?;
                 Ok(T::from_bytes(&bytes))
+            }
+            Kind::Gpu(gpu) => {
+                let mut elements = vec![T::ZERO; self.length];
+                gpu.read(self.address(), &mut elements)?;
+                Ok(elements)
             }
         }
     }
@@ -203,6 +213,7 @@ impl<T: Element> Buffer<T> {
         self.same_length("the buffer", source.length)?;
         if !self.device().is(source.device()) {
             return Err(Error::OtherDevice {
+                what: "the buffer",
                 device: self.device().name(),
                 holder: source.device().name(),
             });
@@ -213,6 +224,7 @@ impl<T: Element> Buffer<T> {
                 let bytes = memory.read(source.address(), self.bytes() as u64)?;
                 memory.write(self.address(), &bytes)?;
             }
+            Kind::Gpu(gpu) => gpu.copy(self.address(), source.address(), self.bytes())?,
         }
         Ok(())
     }
@@ -292,7 +304,9 @@ mod tests {
         drop(buffer);
         assert_eq!(slice.download().unwrap(), [2]);
         drop(slice);
-        let Kind::Simulator(simulated) = &device.0;
+        let Kind::Simulator(simulated) = &device.0 else {
+            panic!("the device is simulated")
+        };
         assert!(simulated.memory().read(address, 4).is_err());
     }
 
@@ -338,7 +352,7 @@ mod tests {
         let elsewhere = Device::simulator(Arch::Sm80).upload(&[1u32, 2, 3]).unwrap();
         assert_eq!(
             said(buffer.copy_from(&elsewhere)),
-            "the buffer is on the simulator of sm_80, not on the simulator of sm_90a: download it there and upload it here"
+            "the buffer is on the simulator of sm_80, not on the simulator of sm_90a"
         );
         assert_eq!(
             said(device.uninitialised::<u32>(2).unwrap().download()),

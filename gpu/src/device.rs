@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use colex_atom::Arch;
+use colex_atom::{Arch, TensorMap};
 
+use crate::argument::TensorMapArgument;
 use crate::buffer::Buffer;
+use crate::cache::Cache;
+use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::Error;
 use crate::launch::Limits;
@@ -17,6 +20,8 @@ pub struct Device(pub(crate) Kind);
 /// Which of the two.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
+    /// A GPU.
+    Gpu(Gpu),
     /// The host pretends.
     Simulator(Arc<Simulated>),
 }
@@ -40,13 +45,33 @@ impl Simulated {
 impl Device {
     /// The first GPU if there is one, else the simulator of an `sm_90a`.
     pub fn open() -> Device {
-        Device::simulator(Arch::Sm90a)
+        Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
+    }
+
+    /// The GPU of that ordinal, from 0. While any handle to it lives, every call gives one to the same.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    ///
+    /// match Device::gpu(0) {
+    ///     Ok(device) => println!("{}, {}", device.name(), device.arch()),
+    ///     Err(why) => println!("no GPU: {why}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], [`Error::NoSuchDevice`],
+    /// [`Error::DeviceTooOld`]; [`Error::ContextLost`] while handles to a context that a kernel broke are held;
+    /// [`Error::Driver`] for what else the driver says.
+    pub fn gpu(ordinal: usize) -> Result<Device, Error> {
+        Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
 
     /// A simulated device of that architecture, with memory of its own.
     ///
     /// ```
-    /// use colex_atom::Arch;
+    /// use colex_atom::{Arch, TensorMap};
     /// use colex_gpu::Device;
     ///
     /// let device = Device::simulator(Arch::Sm80);
@@ -67,6 +92,7 @@ impl Device {
     /// Its name, as messages use it.
     pub fn name(&self) -> String {
         match &self.0 {
+            Kind::Gpu(gpu) => gpu.name().to_string(),
             Kind::Simulator(simulated) => format!("the simulator of {}", simulated.arch),
         }
     }
@@ -74,6 +100,7 @@ impl Device {
     /// The architecture that kernels for it are printed for.
     pub fn arch(&self) -> Arch {
         match &self.0 {
+            Kind::Gpu(gpu) => gpu.arch(),
             Kind::Simulator(simulated) => simulated.arch,
         }
     }
@@ -81,6 +108,7 @@ impl Device {
     /// What a launch may ask of it.
     pub fn limits(&self) -> Limits {
         match &self.0 {
+            Kind::Gpu(gpu) => gpu.limits(),
             Kind::Simulator(simulated) => Limits::of(simulated.arch),
         }
     }
@@ -89,7 +117,98 @@ impl Device {
     pub fn is(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
+            (Kind::Gpu(a), Kind::Gpu(b)) => a.is(b),
+            _ => false,
         }
+    }
+
+    /// The version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
+    pub fn driver_version(&self) -> Option<i32> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.driver_version()),
+            Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Where machine code for it is kept, if it is a GPU.
+    pub fn cache(&self) -> Option<&Cache> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.cache()),
+            Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Waits until all work given to it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextLost`] if a kernel trapped or accessed what it should not.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.synchronize(),
+            Kind::Simulator(_) => Ok(()),
+        }
+    }
+
+    /// The same device through a stream of its own, whose work runs beside that of this one. On the simulator, which
+    /// does everything at once, it is another handle.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn on_new_stream(&self) -> Result<Device, Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Ok(Device(Kind::Gpu(gpu.on_new_stream()?))),
+            Kind::Simulator(_) => Ok(self.clone()),
+        }
+    }
+
+    /// Forgets the modules it has loaded, save those whose functions are still held: the next load reads the disk.
+    pub fn forget_modules(&self) {
+        if let Kind::Gpu(gpu) = &self.0 {
+            gpu.forget_modules();
+        }
+    }
+
+    /// A tensor map of the tensor that begins with a buffer's first element.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tma`] for what the hardware does not take; [`Error::OtherDevice`]; [`Error::Length`] if the tensor is
+    /// longer than the buffer.
+    pub fn tensor_map<T: Element>(
+        &self,
+        map: &TensorMap,
+        buffer: &Buffer<T>,
+    ) -> Result<TensorMapArgument, Error> {
+        map.check()?;
+        if !self.is(buffer.device()) {
+            return Err(Error::OtherDevice {
+                what: "the buffer",
+                device: self.name(),
+                holder: buffer.device().name(),
+            });
+        }
+        let bytes = usize::try_from(map.tensor_bytes())
+            .expect("extents and strides that `check` passed are positive");
+        if bytes > buffer.bytes() {
+            return Err(Error::Length {
+                what: "the buffer's bytes for the tensor of the map",
+                expected: bytes,
+                found: buffer.bytes(),
+            });
+        }
+        let address = buffer.address();
+        map.check_address(address)?;
+        let encoded = match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.encode(map, address)?),
+            Kind::Simulator(_) => None,
+        };
+        Ok(TensorMapArgument {
+            map: map.clone(),
+            address,
+            encoded,
+        })
     }
 
     /// A buffer with these elements.
@@ -131,7 +250,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if the bytes of so many elements cannot be counted.
+    /// [`Error::Length`] if the bytes of so many elements cannot be counted; [`Error::OutOfMemory`].
     pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         Buffer::allocate(self, length)
     }

@@ -4,8 +4,8 @@ use core::fmt;
 
 use colex_atom::TmaError;
 
-use crate::argument::ParameterType;
 use crate::kernels::KernelError;
+use crate::launch_error::LaunchError;
 use crate::sim::MemoryFault;
 use crate::verify::Refused;
 
@@ -13,6 +13,88 @@ use crate::verify::Refused;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
+    /// There is no driver: its library is not on this machine.
+    NoDriver,
+    /// The driver is older than what is used here.
+    DriverTooOld {
+        /// The version of CUDA it implements, 12020 for 12.2; 0 if it does not say.
+        version: i32,
+        /// The least version that will do.
+        needed: i32,
+        /// A function that it does not have.
+        missing: Option<&'static str>,
+    },
+    /// The driver sees no device.
+    NoDevice,
+    /// There are fewer devices.
+    NoSuchDevice {
+        /// The one asked for, from 0.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device is older than what kernels are printed for.
+    DeviceTooOld {
+        /// Its name.
+        name: String,
+        /// Its compute capability.
+        capability: (u32, u32),
+    },
+    /// The device's memory is full.
+    OutOfMemory {
+        /// The bytes asked for.
+        bytes: usize,
+        /// Those free.
+        free: usize,
+        /// Those it has.
+        total: usize,
+    },
+    /// The driver's assembler refused a text.
+    Assembly {
+        /// The device it was for.
+        device: String,
+        /// What the assembler said.
+        log: String,
+    },
+    /// The module has no such entry.
+    NoEntry {
+        /// The name asked for.
+        entry: String,
+        /// Those it has.
+        found: Vec<String>,
+    },
+    /// A parameter that no argument can be.
+    Parameter {
+        /// The entry.
+        entry: String,
+        /// The parameter as declared.
+        declaration: String,
+    },
+    /// A kernel broke the context: it trapped, or accessed what it should not. Nothing more runs in it.
+    ContextLost {
+        /// The device.
+        device: String,
+        /// The driver's name for what happened, and its sentence.
+        cause: String,
+    },
+    /// Work was to be captured, and none was given to the device passed in.
+    NothingCaptured,
+    /// A stream or a slice of another context.
+    OtherContext {
+        /// `stream` or `slice`.
+        what: &'static str,
+    },
+    /// Any other answer of the driver.
+    Driver {
+        /// The function called.
+        call: &'static str,
+        /// What it returned.
+        code: u32,
+        /// The name of that code.
+        name: String,
+        /// The driver's sentence for it.
+        text: String,
+    },
     /// A part of a buffer that is not there.
     Slice {
         /// The first element asked for.
@@ -33,6 +115,8 @@ pub enum Error {
     },
     /// Two buffers of different devices, or a buffer with another device.
     OtherDevice {
+        /// `the buffer` or `the function`.
+        what: &'static str,
         /// The device asked.
         device: String,
         /// The one that holds the buffer.
@@ -92,6 +176,46 @@ impl From<MemoryFault> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::NoDriver
+            | Error::DriverTooOld { .. }
+            | Error::NoDevice
+            | Error::NoSuchDevice { .. }
+            | Error::DeviceTooOld { .. } => self.no_gpu(f),
+            Error::OutOfMemory { bytes, free, total } => write!(
+                f,
+                "{bytes} bytes were asked of the device, which has {free} free of {total}"
+            ),
+            Error::Assembly { device, log } => {
+                write!(f, "the driver's assembler for {device} refused the text: {log}")
+            }
+            Error::NoEntry { entry, found } => match found.as_slice() {
+                [] => write!(f, "the module has no entry `{entry}`: it has none"),
+                names => write!(
+                    f,
+                    "the module has no entry `{entry}`: it has {}",
+                    names.join(", ")
+                ),
+            },
+            Error::Parameter { entry, declaration } => write!(
+                f,
+                "the parameter `{declaration}` of `{entry}` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes"
+            ),
+            Error::ContextLost { device, cause } => write!(
+                f,
+                "the context on {device} is lost ({cause}): drop every handle to the device, its buffers and functions, and open it again"
+            ),
+            Error::NothingCaptured => f.write_str(
+                "nothing was captured: give the work to the device that the function is called with",
+            ),
+            Error::OtherContext { what } => {
+                write!(f, "the {what} belongs to another context than the device's")
+            }
+            Error::Driver {
+                call,
+                code,
+                name,
+                text,
+            } => write!(f, "{call} returned {name} ({code}): {text}"),
             Error::Slice { start, end, length } => write!(
                 f,
                 "elements {start}..{end} of a buffer of {length}: the range must begin before it ends, and end by {length}"
@@ -101,11 +225,12 @@ impl fmt::Display for Error {
                 expected,
                 found,
             } => write!(f, "{what} has {expected} elements, and {found} were given"),
-            Error::OtherDevice { device, holder } => write!(
-                f,
-                "the buffer is on {holder}, not on {device}: download it there and upload it here"
-            ),
             Error::Refused(refused) => refused.fmt(f),
+            Error::OtherDevice {
+                what,
+                device,
+                holder,
+            } => write!(f, "{what} is on {holder}, not on {device}"),
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),
             Error::Kernel(error) => error.fmt(f),
@@ -117,164 +242,114 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
-/// Why a launch is refused before the device sees it.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaunchError {
-    /// An extent of 0.
-    Empty {
-        /// `grid`, `block` or `cluster`.
-        what: &'static str,
-        /// Its extents.
-        extents: [u32; 3],
-    },
-    /// Too long along one axis.
-    Extent {
-        /// `grid` or `block`.
-        what: &'static str,
-        /// `x`, `y` or `z`.
-        axis: char,
-        /// The extent there.
-        extent: u32,
-        /// The largest the device takes.
-        most: u32,
-    },
-    /// Too many threads in a block.
-    Threads {
-        /// The extents of the block.
-        block: [u32; 3],
-        /// Their product.
-        threads: u64,
-        /// The most for this kernel on this device.
-        most: u32,
-    },
-    /// Too many blocks in a cluster.
-    Cluster {
-        /// The extents of the cluster.
-        cluster: [u32; 3],
-        /// The most on this device; 1 if it has no clusters.
-        most: u32,
-    },
-    /// Clusters that do not fill the grid.
-    ClusterDivides {
-        /// `x`, `y` or `z`.
-        axis: char,
-        /// The cluster's extent there.
-        cluster: u32,
-        /// The grid's.
-        grid: u32,
-    },
-    /// Too much shared memory, in bytes.
-    Shared {
-        /// What the kernel declares.
-        fixed: u32,
-        /// What the launch adds.
-        dynamic: u32,
-        /// The most a block gets.
-        most: u32,
-    },
-    /// Too many or too few arguments.
-    ArgumentCount {
-        /// The parameters.
-        expected: usize,
-        /// The arguments.
-        found: usize,
-    },
-    /// An argument of another type than its parameter.
-    ArgumentType {
-        /// Which, from 0.
-        index: usize,
-        /// The parameter's type.
-        expected: ParameterType,
-        /// What was given.
-        found: &'static str,
-    },
-}
-
-/// `(2,1,1)`.
-fn tuple([x, y, z]: [u32; 3]) -> String {
-    format!("({x},{y},{z})")
-}
-
-impl fmt::Display for LaunchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            LaunchError::Empty { what, extents } => write!(
-                f,
-                "the {what} {} is empty: every extent is at least 1",
-                tuple(extents)
-            ),
-            LaunchError::Extent {
-                what,
-                axis,
-                extent,
-                most,
-            } => write!(
-                f,
-                "the {what} has {extent} along {axis}, and the device takes at most {most}"
-            ),
-            LaunchError::Threads {
-                block,
-                threads,
-                most,
-            } => write!(
-                f,
-                "the block {} has {threads} threads, and this kernel on this device takes at most {most}",
-                tuple(block)
-            ),
-            LaunchError::Cluster { cluster, most } => {
-                let blocks: u64 = cluster.iter().map(|&extent| u64::from(extent)).product();
-                write!(f, "the cluster {} has {blocks} blocks, ", tuple(cluster))?;
-                match most {
-                    1 => f.write_str("but the device has no clusters: those came with sm_90"),
-                    _ => write!(f, "and the device takes at most {most}"),
-                }
+impl Error {
+    /// Why there is no GPU.
+    fn no_gpu(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::DriverTooOld {
+                version,
+                needed,
+                missing,
+            } => {
+                let missing = missing.map(|symbol| format!(" and lacks {symbol}"));
+                write!(
+                    f,
+                    "the driver implements CUDA {}{}; CUDA {} or newer is needed",
+                    release(*version),
+                    missing.unwrap_or_default(),
+                    release(*needed)
+                )
             }
-            LaunchError::ClusterDivides {
-                axis,
-                cluster,
-                grid,
+            Error::NoDevice => f.write_str("the driver sees no CUDA device"),
+            Error::NoSuchDevice { ordinal, count } => {
+                write!(
+                    f,
+                    "there is no device {ordinal}: the driver sees {count}, counted from 0"
+                )
+            }
+            Error::DeviceTooOld {
+                name,
+                capability: (major, minor),
             } => write!(
                 f,
-                "the cluster has {cluster} blocks along {axis}, which does not divide the {grid} of the grid"
+                "{name} has compute capability {major}.{minor}, and kernels are printed for 5.0 and newer"
             ),
-            LaunchError::Shared {
-                fixed,
-                dynamic,
-                most,
-            } => write!(
-                f,
-                "a block would have {fixed} bytes of static and {dynamic} of dynamic shared memory, and the device gives it at most {most}"
-            ),
-            LaunchError::ArgumentCount { expected, found } => write!(
-                f,
-                "the kernel has {}, and {} given",
-                counted(expected, "parameter"),
-                match found {
-                    1 => "1 argument was".to_string(),
-                    _ => format!("{found} arguments were"),
-                }
-            ),
-            LaunchError::ArgumentType {
-                index,
-                expected,
-                found,
-            } => write!(
-                f,
-                "argument {index} is {found}, and the parameter is {expected}"
-            ),
+            _ => f.write_str("no NVIDIA driver was found (libcuda.so or nvcuda.dll)"),
         }
     }
 }
 
-impl std::error::Error for LaunchError {}
+/// `12.2` for 12020.
+fn release(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
 
-/// `1 parameter`, `2 parameters`.
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_verbatim() {
+        let too_old = |version, missing| Error::DriverTooOld {
+            version,
+            needed: 12000,
+            missing,
+        };
+        for (error, sentence) in [
+            (
+                Error::NoDriver,
+                "no NVIDIA driver was found (libcuda.so or nvcuda.dll)",
+            ),
+            (
+                too_old(11040, None),
+                "the driver implements CUDA 11.4; CUDA 12.0 or newer is needed",
+            ),
+            (
+                too_old(12010, Some("cuLinkCreate_v2")),
+                "the driver implements CUDA 12.1 and lacks cuLinkCreate_v2; CUDA 12.0 or newer is needed",
+            ),
+            (Error::NoDevice, "the driver sees no CUDA device"),
+            (
+                Error::NoSuchDevice {
+                    ordinal: 2,
+                    count: 1,
+                },
+                "there is no device 2: the driver sees 1, counted from 0",
+            ),
+            (
+                Error::DeviceTooOld {
+                    name: "Tesla K80".to_string(),
+                    capability: (3, 7),
+                },
+                "Tesla K80 has compute capability 3.7, and kernels are printed for 5.0 and newer",
+            ),
+            (
+                Error::OutOfMemory {
+                    bytes: 200,
+                    free: 100,
+                    total: 150,
+                },
+                "200 bytes were asked of the device, which has 100 free of 150",
+            ),
+            (
+                Error::ContextLost {
+                    device: "H200".to_string(),
+                    cause: "CUDA_ERROR_X, it broke".to_string(),
+                },
+                "the context on H200 is lost (CUDA_ERROR_X, it broke): drop every handle to the device, its buffers and functions, and open it again",
+            ),
+            (
+                Error::NothingCaptured,
+                "nothing was captured: give the work to the device that the function is called with",
+            ),
+            (
+                Error::OtherContext { what: "slice" },
+                "the slice belongs to another context than the device's",
+            ),
+        ] {
+            assert_eq!(error.to_string(), sentence);
+        }
     }
 }

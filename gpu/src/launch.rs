@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 
 use crate::argument::{Argument, ParameterType};
-use crate::error::LaunchError;
+use crate::launch_error::LaunchError;
 
 /// How many blocks of how many threads: extents along x, y and z.
 ///

@@ -14,19 +14,35 @@
 
 mod argument;
 mod buffer;
+mod cache;
+#[allow(
+    unsafe_code,
+    reason = "calls into the driver; each block says why it is sound"
+)]
+pub mod cuda;
 mod device;
 mod element;
 mod error;
+mod event;
+mod function;
 pub mod ir;
 pub mod kernels;
 mod launch;
+mod launch_error;
 pub mod ptx;
+mod signature;
 pub mod sim;
+mod timing;
 pub mod verify;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
 pub use buffer::Buffer;
+pub use cache::Cache;
 pub use device::Device;
 pub use element::Element;
-pub use error::{Error, LaunchError};
+pub use error::Error;
+pub use event::Event;
+pub use function::{Function, Origin, Resources};
 pub use launch::{Extents, Launch, Limits, check_arguments};
+pub use launch_error::LaunchError;
+pub use timing::{Repeats, Timing};

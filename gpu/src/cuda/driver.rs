@@ -1,0 +1,124 @@
+//! The probe: whether there is a driver, whether it is new enough, and whether it sees a device.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys;
+
+use super::api::{Api, Code};
+use crate::error::Error;
+
+/// The oldest version of CUDA whose driver has tensor maps and launches with clusters.
+const OLDEST: i32 = 12000;
+
+/// A driver that answered.
+pub(super) struct Driver {
+    /// Its functions.
+    pub(super) api: Api,
+    /// The version of CUDA it implements: 13000 for 13.0.
+    pub(super) version: i32,
+}
+
+/// Codes after which a context does nothing more (`cuda.h`: "this leaves the process in an inconsistent state").
+const STICKY: [Code; 14] = [
+    214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 226,
+];
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub(super) const OUT_OF_MEMORY: Code = 2;
+
+/// `CUDA_ERROR_NO_DEVICE`.
+const NO_DEVICE: Code = 100;
+
+/// The driver, probed once a process.
+///
+/// # Errors
+///
+/// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], and [`Error::Driver`] if it does not start.
+pub(super) fn driver() -> Result<&'static Driver, Error> {
+    static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
+    DRIVER.get_or_init(probe).as_ref().map_err(Error::clone)
+}
+
+fn probe() -> Result<Driver, Error> {
+    // SAFETY: loading the driver's library runs its initialisers; so does every program that uses CUDA.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::NoDriver);
+    }
+    let version = version()?;
+    if version < OLDEST {
+        return Err(Error::DriverTooOld {
+            version,
+            needed: OLDEST,
+            missing: None,
+        });
+    }
+    let api = Api::load().map_err(|symbol| Error::DriverTooOld {
+        version,
+        needed: OLDEST,
+        missing: Some(symbol),
+    })?;
+    let driver = Driver { api, version };
+    // SAFETY: the function takes flags, of which there are none.
+    match unsafe { (driver.api.init)(0) } {
+        NO_DEVICE => Err(Error::NoDevice),
+        code => driver.check("cuInit", code).map(|()| driver),
+    }
+}
+
+/// The version that the library says, before anything else is looked up.
+fn version() -> Result<i32, Error> {
+    let mut version = 0;
+    // SAFETY: the library is present, and the symbol's type is that of `cuda.h` since CUDA 2.2.
+    let found = unsafe {
+        let symbol =
+            sys::culib().get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDriverGetVersion\0");
+        symbol.map(|ask| ask(&mut version))
+    };
+    match found {
+        Ok(0) => Ok(version),
+        _ => Err(Error::DriverTooOld {
+            version: 0,
+            needed: OLDEST,
+            missing: Some("cuDriverGetVersion"),
+        }),
+    }
+}
+
+impl Driver {
+    /// A code as a result.
+    pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
+        match code {
+            0 => Ok(()),
+            _ => Err(Error::Driver {
+                call,
+                code,
+                name: self.word(self.api.get_error_name, code),
+                text: self.word(self.api.get_error_string, code),
+            }),
+        }
+    }
+
+    /// Whether no context survives this code.
+    pub(super) fn is_sticky(code: Code) -> bool {
+        STICKY.contains(&code)
+    }
+
+    /// What the driver calls a code.
+    fn word(
+        &self,
+        ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+        code: Code,
+    ) -> String {
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: both functions store the address of a static string, or null for a code they do not know.
+        let known = unsafe { ask(code, &mut text) } == 0 && !text.is_null();
+        match known {
+            // SAFETY: not null, and static.
+            true => unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned(),
+            false => format!("code {code}"),
+        }
+    }
+}

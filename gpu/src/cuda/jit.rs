@@ -1,0 +1,217 @@
+//! From PTX to machine code by the driver's own assembler, with what it had to say.
+
+use std::ffi::{CString, c_char, c_uint, c_void};
+
+use cudarc::driver::sys::{CUjit_option_enum as JitOption, CUjitInputType_enum as Input};
+
+use super::api::Handle;
+use super::gpu::Gpu;
+use crate::error::Error;
+use crate::signature;
+
+/// Machine code, and the assembler's remarks on it.
+pub(super) struct Cubin {
+    pub(super) bytes: Vec<u8>,
+    pub(super) log: String,
+}
+
+/// The bytes of each of the two logs; what does not fit is cut off.
+const LOG_BYTES: usize = 64 << 10;
+
+/// The options of a call and the buffers that they point to.
+struct Options {
+    keys: Vec<c_uint>,
+    values: Vec<*mut c_void>,
+    info: Vec<u8>,
+    errors: Vec<u8>,
+}
+
+impl Options {
+    /// Logs, as detailed as the assembler can, and code for `target` (see [`target_code`]) if it is not the context's.
+    fn new(target: Option<usize>) -> Options {
+        let mut options = Options {
+            keys: Vec::new(),
+            values: Vec::new(),
+            info: vec![0; LOG_BYTES],
+            errors: vec![0; LOG_BYTES],
+        };
+        let (info, errors) = (options.info.as_mut_ptr(), options.errors.as_mut_ptr());
+        options.push(JitOption::CU_JIT_INFO_LOG_BUFFER, info.cast());
+        options.number(JitOption::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
+        options.push(JitOption::CU_JIT_ERROR_LOG_BUFFER, errors.cast());
+        options.number(JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
+        options.number(JitOption::CU_JIT_LOG_VERBOSE, 1);
+        if let Some(code) = target {
+            options.number(JitOption::CU_JIT_TARGET, code);
+        }
+        options
+    }
+
+    fn push(&mut self, key: JitOption, value: *mut c_void) {
+        self.keys.push(key as c_uint);
+        self.values.push(value);
+    }
+
+    /// Numbers travel in the place of the pointer.
+    fn number(&mut self, key: JitOption, value: usize) {
+        self.push(key, std::ptr::without_provenance_mut(value));
+    }
+
+    fn count(&self) -> c_uint {
+        self.keys.len() as c_uint
+    }
+}
+
+/// A log up to its first NUL.
+fn text(log: &[u8]) -> String {
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    String::from_utf8_lossy(&log[..end]).trim().to_string()
+}
+
+/// The driver's number for an architecture-specific target (`sm_90a`): code for the context's device would be that of
+/// the plain one.
+fn target_code(ptx: &str) -> Option<usize> {
+    let target = signature::target(ptx)?;
+    let number = target.strip_prefix("sm_")?.strip_suffix('a')?;
+    Some(number.parse::<usize>().ok()? + 0x10000)
+}
+
+impl Gpu {
+    /// Assembles PTX for this device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assembly`] with the log.
+    pub(super) fn assemble(&self, ptx: &str) -> Result<Cubin, Error> {
+        let source = CString::new(ptx).map_err(|nul| {
+            self.refused_text(format!(
+                "there is a NUL character at byte {}",
+                nul.nul_position()
+            ))
+        })?;
+        let mut options = Options::new(target_code(ptx));
+        let mut link: Handle = std::ptr::null_mut();
+        self.call("cuLinkCreate", |api| {
+            // SAFETY: as many keys as values; the buffers they name live until after the link is destroyed.
+            unsafe {
+                (api.link_create)(
+                    options.count(),
+                    options.keys.as_mut_ptr(),
+                    options.values.as_mut_ptr(),
+                    &mut link,
+                )
+            }
+        })?;
+        let linked = self.link(link, &source);
+        let destroyed = self.call("cuLinkDestroy", |api| {
+            // SAFETY: the handle came from `cuLinkCreate`, and is not used again.
+            unsafe { (api.link_destroy)(link) }
+        });
+        match linked {
+            Ok(bytes) => destroyed.map(|()| Cubin {
+                bytes,
+                log: text(&options.info),
+            }),
+            Err(error) => Err(self.with_log(error, &options.errors)),
+        }
+    }
+
+    /// The steps between the link's creation and its end.
+    fn link(&self, link: Handle, source: &CString) -> Result<Vec<u8>, Error> {
+        let name = c"kernel.ptx";
+        self.call("cuLinkAddData", |api| {
+            let data = source.as_ptr().cast_mut().cast::<c_void>();
+            // SAFETY: the text ends in NUL, its length counts that, and the driver does not change it; no options.
+            unsafe {
+                let none = std::ptr::null_mut();
+                (api.link_add_data)(
+                    link,
+                    Input::CU_JIT_INPUT_PTX as c_uint,
+                    data,
+                    source.as_bytes_with_nul().len(),
+                    name.as_ptr(),
+                    0,
+                    none,
+                    none.cast(),
+                )
+            }
+        })?;
+        let (mut code, mut length) = (std::ptr::null_mut(), 0);
+        self.call("cuLinkComplete", |api| {
+            // SAFETY: stores the address and length of memory that the link owns.
+            unsafe { (api.link_complete)(link, &mut code, &mut length) }
+        })?;
+        // SAFETY: the link still lives, and with it so many bytes.
+        Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec())
+    }
+
+    /// Brings machine code to the device.
+    pub(super) fn load_code(&self, code: &[u8]) -> Result<Handle, Error> {
+        let mut options = Options::new(None);
+        let mut module: Handle = std::ptr::null_mut();
+        let loaded = self.call("cuModuleLoadDataEx", |api| {
+            // SAFETY: the image is an ELF file that says its own length; keys and values as in `assemble`.
+            unsafe {
+                (api.module_load_data)(
+                    &mut module,
+                    code.as_ptr().cast(),
+                    options.count(),
+                    options.keys.as_mut_ptr(),
+                    options.values.as_mut_ptr(),
+                )
+            }
+        });
+        loaded
+            .map(|()| module)
+            .map_err(|error| self.with_log(error, &options.errors))
+    }
+
+    /// The entry of a module.
+    pub(super) fn entry(&self, module: Handle, entry: &str) -> Result<Handle, Error> {
+        let name = CString::new(entry)
+            .map_err(|_| self.refused_text(format!("`{entry:?}` is no name")))?;
+        let mut function: Handle = std::ptr::null_mut();
+        self.call("cuModuleGetFunction", |api| {
+            let name: *const c_char = name.as_ptr();
+            // SAFETY: stores one handle; the name ends in NUL.
+            unsafe { (api.module_get_function)(&mut function, module, name) }
+        })?;
+        Ok(function)
+    }
+
+    /// An error with the assembler's words, if it had any.
+    fn with_log(&self, error: Error, log: &[u8]) -> Error {
+        match (error, text(log)) {
+            (Error::Driver { name, text, .. }, log) if log.is_empty() => {
+                self.refused_text(format!("{name}, {text}"))
+            }
+            (Error::Driver { .. }, log) => self.refused_text(log),
+            (error, _) => error,
+        }
+    }
+
+    fn refused_text(&self, log: String) -> Error {
+        Error::Assembly {
+            device: self.name().to_string(),
+            log,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specific_targets_are_named_to_the_linker() {
+        assert_eq!(target_code(".version 8.0\n.target sm_90a\n"), Some(65626));
+        assert_eq!(target_code(".version 8.0\n.target sm_90\n"), None);
+        assert_eq!(target_code(""), None);
+    }
+
+    #[test]
+    fn a_log_ends_at_its_first_nul() {
+        assert_eq!(text(b"ptxas info\n\0\0rest"), "ptxas info");
+        assert_eq!(text(b"full"), "full");
+    }
+}

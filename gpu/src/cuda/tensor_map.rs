@@ -1,0 +1,107 @@
+//! Tensor maps as the hardware reads them.
+
+use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
+use cudarc::driver::sys;
+
+use super::gpu::Gpu;
+use crate::error::Error;
+
+/// 128 bytes where the driver wants them: at a multiple of 64, and of 128 since CUDA 13.
+#[repr(C, align(128))]
+struct Encoded([u64; 16]);
+
+impl Gpu {
+    /// The 128 bytes of a map of the tensor at an address.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tma`] for what the hardware does not take, before the driver is asked.
+    pub(crate) fn encode(&self, map: &TensorMap, address: u64) -> Result<[u64; 16], Error> {
+        map.check()?;
+        map.check_address(address)?;
+        let unsigned = |list: &[i64]| list.iter().map(|&x| x as u64).collect::<Vec<u64>>();
+        let short = |list: &[i64]| list.iter().map(|&x| x as u32).collect::<Vec<u32>>();
+        let (dims, strides) = (unsigned(&map.dims), unsigned(&map.strides));
+        let (extents, steps) = (short(&map.extents), short(&map.element_strides));
+        let mut encoded = Encoded([0; 16]);
+        self.call("cuTensorMapEncodeTiled", |api| {
+            // SAFETY: stores 128 bytes; the lists have `rank` entries each (the strides one less), as `check` saw.
+            unsafe {
+                (api.tensor_map_encode)(
+                    &mut encoded.0,
+                    element(map.element),
+                    map.rank() as u32,
+                    address,
+                    dims.as_ptr(),
+                    strides.as_ptr(),
+                    extents.as_ptr(),
+                    steps.as_ptr(),
+                    interleave(map.interleave),
+                    swizzle(map.swizzle),
+                    promotion(map.l2),
+                    fill(map.fill),
+                )
+            }
+        })?;
+        if map.needs_small_tensor_fix(self.driver_version()) {
+            encoded.0[1] &= !(1 << 21);
+        }
+        Ok(encoded.0)
+    }
+}
+
+fn element(element: TmaElement) -> u32 {
+    use sys::CUtensorMapDataType_enum::*;
+    (match element {
+        TmaElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        TmaElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        TmaElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        TmaElement::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
+        TmaElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
+        TmaElement::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
+        TmaElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        TmaElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        TmaElement::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+        TmaElement::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        TmaElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+    }) as u32
+}
+
+fn swizzle(swizzle: TmaSwizzle) -> u32 {
+    use sys::CUtensorMapSwizzle_enum::*;
+    (match swizzle {
+        TmaSwizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
+        TmaSwizzle::B32 => CU_TENSOR_MAP_SWIZZLE_32B,
+        TmaSwizzle::B64 => CU_TENSOR_MAP_SWIZZLE_64B,
+        TmaSwizzle::B128 => CU_TENSOR_MAP_SWIZZLE_128B,
+        TmaSwizzle::B128Atom32 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,
+        TmaSwizzle::B128Atom64 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B,
+    }) as u32
+}
+
+fn interleave(interleave: Interleave) -> u32 {
+    use sys::CUtensorMapInterleave_enum::*;
+    (match interleave {
+        Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,
+        Interleave::B16 => CU_TENSOR_MAP_INTERLEAVE_16B,
+        Interleave::B32 => CU_TENSOR_MAP_INTERLEAVE_32B,
+    }) as u32
+}
+
+fn promotion(promotion: L2Promotion) -> u32 {
+    use sys::CUtensorMapL2promotion_enum::*;
+    (match promotion {
+        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        L2Promotion::B64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+        L2Promotion::B128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        L2Promotion::B256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+    }) as u32
+}
+
+fn fill(fill: OobFill) -> u32 {
+    use sys::CUtensorMapFloatOOBfill_enum::*;
+    (match fill {
+        OobFill::Zero => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        OobFill::NanRequestZeroFma => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+    }) as u32
+}

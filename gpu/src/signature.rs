@@ -1,0 +1,196 @@
+//! What a PTX text says about its entries: enough to check a launch before the device sees it.
+
+use crate::argument::ParameterType;
+use crate::error::Error;
+
+/// An entry of a PTX module, as its text declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// The types of its parameters.
+    pub(crate) parameters: Vec<ParameterType>,
+    /// The one shape of a block that it takes (`.reqntid`).
+    pub(crate) block: Option<[u32; 3]>,
+    /// The one shape of a cluster that it takes (`.reqnctapercluster`).
+    pub(crate) cluster: Option<[u32; 3]>,
+}
+
+/// The signature of an entry.
+///
+/// # Errors
+///
+/// [`Error::NoEntry`] with the entries there are; [`Error::Parameter`] for a parameter that no [`ParameterType`] is.
+pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
+    let text = without_comments(ptx);
+    let tokens = tokens(&text);
+    let starts = (1..tokens.len()).filter(|&at| tokens[at - 1] == ".entry");
+    let found: Vec<usize> = starts.collect();
+    match found.iter().find(|&&at| tokens[at] == entry) {
+        Some(&at) => read(entry, &tokens[at + 1..]),
+        None => Err(Error::NoEntry {
+            entry: entry.to_string(),
+            found: found.iter().map(|&at| tokens[at].to_string()).collect(),
+        }),
+    }
+}
+
+/// The word after `.target`: `sm_90a`.
+pub(crate) fn target(ptx: &str) -> Option<String> {
+    let text = without_comments(ptx);
+    let tokens = tokens(&text);
+    let at = tokens.iter().position(|&token| token == ".target")?;
+    tokens.get(at + 1).map(|target| target.to_string())
+}
+
+/// The text with a space for every comment.
+fn without_comments(text: &str) -> String {
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
+        kept.push_str(&rest[..at]);
+        kept.push(' ');
+        let (comment, end) = match rest[at..].starts_with("//") {
+            true => (&rest[at..], "\n"),
+            false => (&rest[at + 2..], "*/"),
+        };
+        rest = comment
+            .find(end)
+            .map_or("", |to| &comment[to + end.len()..]);
+    }
+    kept + rest
+}
+
+/// Words, and punctuation one character each.
+fn tokens(text: &str) -> Vec<&str> {
+    let single = |c: char| "(),[];{}".contains(c);
+    let mut tokens = Vec::new();
+    for word in text.split_whitespace() {
+        let mut rest = word;
+        while let Some(at) = rest.find(single) {
+            tokens.extend([&rest[..at], &rest[at..at + 1]]);
+            rest = &rest[at + 1..];
+        }
+        tokens.push(rest);
+    }
+    tokens.retain(|token| !token.is_empty());
+    tokens
+}
+
+/// The signature in the tokens after the entry's name.
+fn read(entry: &str, tokens: &[&str]) -> Result<Signature, Error> {
+    let end = tokens
+        .iter()
+        .position(|&token| token == "{" || token == ";")
+        .unwrap_or(tokens.len());
+    let tokens = &tokens[..end];
+    let (inside, after) = match (
+        tokens.first(),
+        tokens.iter().position(|&token| token == ")"),
+    ) {
+        (Some(&"("), Some(close)) => (&tokens[1..close], &tokens[close + 1..]),
+        _ => (&tokens[..0], tokens),
+    };
+    let declared = inside
+        .split(|&token| token == ",")
+        .filter(|declaration| !declaration.is_empty());
+    let parameters = declared.map(|declaration| parameter(entry, declaration));
+    Ok(Signature {
+        parameters: parameters.collect::<Result<_, _>>()?,
+        block: extents(after, ".reqntid"),
+        cluster: extents(after, ".reqnctapercluster"),
+    })
+}
+
+/// The type of one parameter: `.param .u64 .ptr .global .align 16 name`, `.param .align 64 .b8 name[128]`.
+fn parameter(entry: &str, declaration: &[&str]) -> Result<ParameterType, Error> {
+    let length = declaration
+        .iter()
+        .position(|&token| token == "[")
+        .and_then(|at| declaration.get(at + 1));
+    let types = declaration.iter().find_map(|&token| match token {
+        ".b16" | ".u16" | ".s16" | ".f16" | ".bf16" => Some(ParameterType::B16),
+        ".u32" | ".s32" => Some(ParameterType::U32),
+        ".b32" => Some(ParameterType::B32),
+        ".f32" => Some(ParameterType::F32),
+        ".u64" | ".s64" => Some(ParameterType::U64),
+        ".b64" => Some(ParameterType::B64),
+        ".f64" => Some(ParameterType::F64),
+        ".b8" if length == Some(&"128") => Some(ParameterType::TensorMap),
+        _ => None,
+    });
+    match (types, length) {
+        (Some(ParameterType::TensorMap), _) => Ok(ParameterType::TensorMap),
+        (Some(ty), None) => Ok(ty),
+        _ => Err(Error::Parameter {
+            entry: entry.to_string(),
+            declaration: declaration.join(" "),
+        }),
+    }
+}
+
+/// The numbers after a directive, 1 where there are fewer than three.
+fn extents(tokens: &[&str], directive: &str) -> Option<[u32; 3]> {
+    let at = tokens.iter().position(|&token| token == directive)?;
+    let numbers = tokens[at + 1..]
+        .iter()
+        .take_while(|token| !token.starts_with('.'));
+    let mut numbers = numbers.filter_map(|token| token.parse().ok());
+    Some([(); 3].map(|()| numbers.next().unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = ".version 8.0 // .entry not(.param .u8 x)
+.target sm_90a /* .target sm_70 */
+.address_size 64
+.visible .entry one(
+    .param .u64 .ptr .global .align 16 a,
+    .param .align 64 .b8 map[128],
+    .param .f32 /* .f64 */ scale,
+    .param .b16 half
+) .reqntid 128, 2 .reqnctapercluster 2,1,1 .maxnreg 64
+{ ret; }
+.entry two { ret; }
+.visible .entry three(){ret;}
+.entry four(.param .align 16 .b8 pair[16]) { ret; }
+";
+
+    #[test]
+    fn parameters_and_shapes_are_read() {
+        use ParameterType::*;
+        let one = of(TEXT, "one").unwrap();
+        assert_eq!(one.parameters, [U64, TensorMap, F32, B16]);
+        assert_eq!(one.block, Some([128, 2, 1]));
+        assert_eq!(one.cluster, Some([2, 1, 1]));
+        for name in ["two", "three"] {
+            let none = of(TEXT, name).unwrap();
+            assert_eq!(
+                (none.parameters.len(), none.block, none.cluster),
+                (0, None, None)
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_name_what_is_there() {
+        let said = |entry: &str| of(TEXT, entry).unwrap_err().to_string();
+        assert_eq!(
+            said("not"),
+            "the module has no entry `not`: it has one, two, three, four"
+        );
+        assert_eq!(
+            said("four"),
+            "the parameter `.param .align 16 .b8 pair [ 16 ]` of `four` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes"
+        );
+        assert_eq!(
+            of("", "k").unwrap_err().to_string(),
+            "the module has no entry `k`: it has none"
+        );
+    }
+
+    #[test]
+    fn the_target_is_that_of_the_text() {
+        assert_eq!(target(TEXT).as_deref(), Some("sm_90a"));
+        assert_eq!(target("// .target sm_90\n"), None);
+    }
+}
