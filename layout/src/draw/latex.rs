@@ -88,12 +88,7 @@ pub fn print_latex_copy(
     source: &ThreadValues,
     destination: &ThreadValues,
 ) -> Result<String, Error> {
-    let (rows, cols) = (source.rows(), source.cols());
-    if (destination.rows(), destination.cols()) != (rows, cols) {
-        let (m, n) = (destination.rows(), destination.cols());
-        let why = format!("its tile is {m} by {n}, the source's {rows} by {cols}");
-        return Err(super::table::operand(destination.heading(), &why));
-    }
+    let [rows, cols] = check_sides(source, destination)?;
     let mut page = Page::new(format_args!(
         "% Layout S TV: {}\n% Layout D TV: {}\n",
         source.heading, destination.heading
@@ -108,6 +103,20 @@ pub fn print_latex_copy(
     page.row_labels(0, rows, cols + right);
     page.col_labels(right, cols, -1);
     Ok(page.finish())
+}
+
+/// The tile that the two maps of a copy share.
+pub(super) fn check_sides(
+    source: &ThreadValues,
+    destination: &ThreadValues,
+) -> Result<[i64; 2], Error> {
+    let (rows, cols) = (source.rows(), source.cols());
+    let (m, n) = (destination.rows(), destination.cols());
+    if (m, n) == (rows, cols) {
+        return Ok([rows, cols]);
+    }
+    let why = format!("its tile is {m} by {n}, the source's {rows} by {cols}");
+    Err(super::table::operand(destination.heading(), &why))
 }
 
 /// A page with A at the left, B at the top and C in the centre, as CuTe prints an `MMA_Atom` or a `TiledMMA`.

@@ -5,7 +5,7 @@
 //! | what | value | drawn by |
 //! |---|---|---|
 //! | a layout, a swizzled one, or any function of (row, column) | [`Table`] | [`Table::text`], [`Table::latex`], [`Table::picture`] |
-//! | which thread holds what of a tile | [`ThreadValues`] | [`ThreadValues::latex`], [`ThreadValues::picture`], [`ThreadValues::mma`] |
+//! | which thread holds what of a tile | [`ThreadValues`] | [`ThreadValues::latex`], [`ThreadValues::picture`], [`ThreadValues::mma`], [`ThreadValues::copy`] |
 //! | a layout cut by a tiler | [`Tiling`] | [`Tiling::picture`] |
 //! | a tile before and after a swizzle | two [`Table`]s | [`banks`] |
 //!
@@ -33,6 +33,7 @@ mod table;
 mod tensor;
 mod text;
 mod thread_grid;
+mod thread_pictures;
 mod thread_text;
 mod thread_values;
 mod tiling;

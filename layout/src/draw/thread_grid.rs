@@ -4,9 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::mma::check_operands;
 use super::{Cell, Fill, Grid, Picture, ThreadValues};
-use crate::Error;
 
 impl ThreadValues {
     /// The tile with the thread `T` and the value `V` of each cell, coloured by thread.
@@ -92,7 +90,7 @@ impl ThreadValues {
     }
 
     /// What a reader would otherwise stumble over.
-    fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let counts = (0..self.rows()).flat_map(|row| (0..self.cols()).map(move |col| (row, col)));
         let most = counts
@@ -135,57 +133,10 @@ impl ThreadValues {
             .expect("a map that fits its tile fits it transposed")
             .numbered(|thread| self.number(thread))
     }
-
-    /// The three maps of a matrix instruction: A at the left, B at the top, C in the centre.
-    ///
-    /// The maps go to tiles of M by N (`c`), M by K (`a`) and N by K (`b`, drawn transposed).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operand`] when the tiles do not fit together.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::draw::ThreadValues;
-    /// let map = |text: &str, rows, cols| ThreadValues::of(&text.parse()?, rows, cols);
-    /// // SM80 16x8x8, f16.
-    /// let c = map("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
-    /// let a = map("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
-    /// let b = map("((4,8),2):((16,1),8)", 8, 8)?;
-    /// let svg = ThreadValues::mma(&c, &a, &b)?.svg();
-    /// assert_eq!(svg.matches(">T31</text>").count(), 4 + 4 + 2);
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    pub fn mma(c: &Self, a: &Self, b: &Self) -> Result<Picture, Error> {
-        let [m, n, k] = check_operands(c, a, b)?;
-        let named = |map: &Self, name: &str, rows: &str, cols: &str| {
-            map.grid()
-                .caption(format!("{name}  {}", map.heading()))
-                .axes(rows, cols)
-        };
-        let grids = [
-            named(a, "A", "m", "k"),
-            named(&b.transposed(), "B", "k", "n"),
-            named(c, "C", "m", "n"),
-        ];
-        let title = format!(
-            "Which thread holds what when {m} by {n} is computed from depth {k}: A {}, B {}, C {}",
-            a.heading(),
-            b.heading(),
-            c.heading()
-        );
-        let [a_grid, b_grid, c_grid] = grids;
-        let picture = with_legend(Picture::mma(a_grid, b_grid, c_grid).title(title));
-        let mut notes: Vec<String> = [a, b, c].into_iter().flat_map(Self::notes).collect();
-        notes.sort();
-        notes.dedup();
-        Ok(notes.into_iter().fold(picture, Picture::note))
-    }
 }
 
 /// The colours of the threads, where there is no room for labels.
-fn with_legend(picture: Picture) -> Picture {
+pub(super) fn with_legend(picture: Picture) -> Picture {
     if picture.has_labels() {
         return picture;
     }
@@ -282,12 +233,5 @@ mod tests {
         assert_snapshot!("svg_volta_c_thread_5", volta.picture_of(5).svg());
         let broadcast = map("(64,2):(0,1)", 2, 1);
         assert_snapshot!("svg_broadcast", broadcast.picture().svg());
-        let [c, a, b] = ["(4,1):(1,0)", "(4,2):(0,1)", "(4,2):(0,1)"].map(|text| map(text, 2, 2));
-        assert_snapshot!(
-            "svg_mma",
-            ThreadValues::mma(&c, &a, &b)
-                .expect("M, N and K are 2")
-                .svg()
-        );
     }
 }
