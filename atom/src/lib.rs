@@ -45,6 +45,7 @@ mod fragment;
 mod gmma;
 mod mma;
 mod names;
+mod print;
 mod ptx;
 mod tv;
 mod ty;

@@ -69,9 +69,10 @@ impl TiledCopy {
         check_compact("threads", threads)?;
         check_compact("values", values)?;
         let tile = threads.raked_product(values)?;
-        let tv = tile
-            .right_inverse()?
-            .with_shape((threads.size(), values.size()))?;
+        let tv = tile.right_inverse()?.with_shape(IntTuple::flat([
+            threads.shape().product()?,
+            values.shape().product()?,
+        ]))?;
         let tiler = Tiler::from(&tile.shape().product_each()?);
         Self::from_tv(atom, bits, tv, tiler)
     }
@@ -271,27 +272,6 @@ fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
             let shapes: Vec<IntTuple> = modes.iter().map(shape_of).collect::<Option<_>>()?;
             Some(IntTuple::concat(&shapes))
         }
-    }
-}
-
-/// CuTe's print.
-impl fmt::Display for TiledCopy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "TiledCopy")?;
-        writeln!(f, "  Tiler_MN:       {}", self.tiler)?;
-        writeln!(f, "  TiledLayout_TV: {}", self.tv)?;
-        writeln!(f, "Copy_Atom")?;
-        writeln!(f, "  ThrID:        {}", self.atom.traits().thread)?;
-        writeln!(f, "  ValLayoutSrc: {}", self.values.src)?;
-        writeln!(f, "  ValLayoutDst: {}", self.values.dst)?;
-        writeln!(f, "  ValLayoutRef: {}", self.values.reference)?;
-        writeln!(f, "  ValueType:    {}b", self.bits)
-    }
-}
-
-impl fmt::Debug for TiledCopy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -22,8 +22,8 @@ impl TiledCopy {
         mma: &TiledMma,
         operand: Operand,
     ) -> Result<Self, Error> {
-        let tile = mma.operand_tile(operand)?;
-        Self::from_tv(atom, bits, mma.tv(operand)?, tile.into())
+        let tile = IntTuple::flat(mma.operand_tile(operand)?.map(fixed));
+        Self::from_tv(atom, bits, mma.tv(operand)?, Tiler::from(&tile))
     }
 
     /// The smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use colex_layout::Layout;
+use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
-use crate::copy::{Side, TiledCopy};
+use crate::copy::{Side, TiledCopy, fixed};
 
 /// What [`TiledCopy::partitions`] computes, form by form, as CuTe's `tidfrg_S` and `tidfrg_D` go through them.
 ///
@@ -86,8 +86,8 @@ impl TiledCopy {
             Side::Destination => &self.values.dst,
         };
         let to_reference = self.values.reference.right_inverse()?.composition(target)?;
-        let atom = [self.atom_threads(), self.atom_values()].into();
-        let by_atom = self.tv().zipped_divide(&atom)?;
+        let atom = IntTuple::flat([self.atom_threads(), self.atom_values()].map(fixed));
+        let by_atom = self.tv().zipped_divide(&Tiler::from(&atom))?;
         let of_side = by_atom.composition_modes([Some(&to_reference), None])?;
         let zipped = of_side.zip()?;
         Ok(ThreadValue {

@@ -32,7 +32,7 @@ use crate::thr_mma::ThrMma;
 pub struct TiledMma {
     atom: MmaAtom,
     threads: Layout,
-    permutation: [Tiler; 3],
+    pub(crate) permutation: [Tiler; 3],
 }
 
 /// An operand, by the modes of MNK that it has.
@@ -245,32 +245,5 @@ fn tiler_size(tiler: &Tiler) -> i64 {
         Tiler::Layout(l) => l.size(),
         Tiler::Modes(modes) => modes.iter().map(tiler_size).product(),
         Tiler::All => 1,
-    }
-}
-
-/// CuTe's print.
-impl fmt::Display for TiledMma {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let traits = self.atom.traits();
-        let [m, n, k] = self.atom.mnk();
-        writeln!(f, "TiledMMA")?;
-        writeln!(f, "  ThrLayoutVMNK:  {}", self.threads)?;
-        writeln!(
-            f,
-            "  PermutationMNK: {}",
-            Tiler::Modes(self.permutation.to_vec())
-        )?;
-        writeln!(f, "MMA_Atom")?;
-        writeln!(f, "  ThrID:      {}", traits.thread)?;
-        writeln!(f, "  Shape_MNK:  (_{m},_{n},_{k})")?;
-        writeln!(f, "  LayoutA_TV: {}", traits.a)?;
-        writeln!(f, "  LayoutB_TV: {}", traits.b)?;
-        writeln!(f, "  LayoutC_TV: {}", traits.c)
-    }
-}
-
-impl fmt::Debug for TiledMma {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

@@ -1,0 +1,327 @@
+//! Pictures of tiled copies and tiled MMAs: which thread holds what, of a tile or of several.
+
+use colex_layout::draw::{
+    MAX_CELLS, Picture, ThreadValues, print_latex_copy, print_latex_mma, print_svg_mma,
+};
+use colex_layout::{IntTuple, Layout, Tiler};
+
+use crate::copy::{fixed, size};
+use crate::{Error, Operand, Partition, Side, TiledCopy, TiledMma};
+
+impl TiledCopy {
+    /// Who reads and who writes the elements of a tile: the maps of source and destination.
+    ///
+    /// They are headed as in CuTe's `print_latex`. A tile of one mode is a column; modes beyond the second go right.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::tv_of`] and [`TiledCopy::tile_shape`]; [`Error::Layout`] for a tile too large to draw.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_tiled::TiledCopy;
+    /// let copy = TiledCopy::new(
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(8,4):(1,8)".parse()?, &"(1,2):(0,1)".parse()?,
+    /// )?;
+    /// let [source, destination] = copy.maps()?;
+    /// assert_eq!(source.owners(1, 2), [(9, 0)]);
+    /// assert_eq!(source, destination);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn maps(&self) -> Result<[ThreadValues; 2], Error> {
+        let tile = self.tile_shape()?;
+        let map = |side| map(&tile, &self.tv_of(side)?);
+        Ok([map(Side::Source)?, map(Side::Destination)?])
+    }
+
+    /// The map of one side over as many tiles as cover a tensor of these extents.
+    ///
+    /// The values of a thread are numbered through all tiles. Where the tile does not divide the extents, the map goes
+    /// beyond them, as the partition does: what lies outside is what a predicate must hold back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the tiler does not have two modes with extents; as [`TiledCopy::partitions`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_tiled::{Side, TiledCopy};
+    /// let copy = TiledCopy::new(
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(8,16):(1,8)".parse()?, &"(2,4):(1,2)".parse()?,
+    /// )?;
+    /// let map = copy.map_over([24, 16], Side::Source)?;
+    /// assert_eq!((map.rows(), map.cols()), (32, 64));
+    /// assert_eq!(map.place(0, 8), (16, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn map_over(&self, extents: [i64; 2], side: Side) -> Result<ThreadValues, Error> {
+        let whole = whole_tiles(self.tiler(), extents)?;
+        let tensor = Layout::identity(IntTuple::from(whole))?;
+        let partition = |thread| {
+            let thread = self.slice(thread)?;
+            match side {
+                Side::Source => thread.partition_src(&tensor),
+                Side::Destination => thread.partition_dst(&tensor),
+            }
+        };
+        let heading = format!("{:#} over {} by {}", self.tv(), extents[0], extents[1]);
+        map_of_partitions(heading, whole, self.threads(), partition)
+    }
+
+    /// The picture of source and destination; one grid where both are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::maps`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_tiled::TiledCopy;
+    /// let copy = TiledCopy::new(
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(3,2):(2,1)".parse()?, &"(2,2):(1,2)".parse()?,
+    /// )?;
+    /// assert_eq!(copy.picture()?.svg().matches(">T5</text>").count(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn picture(&self) -> Result<Picture, Error> {
+        let [source, destination] = self.short_maps()?;
+        Ok(ThreadValues::copy(&source, &destination)?)
+    }
+
+    /// The picture of source and destination with what one thread reads and writes before the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] beyond the number of threads; as [`TiledCopy::maps`].
+    pub fn picture_of(&self, thread: i64) -> Result<Picture, Error> {
+        self.slice(thread)?;
+        let [source, destination] = self.short_maps()?;
+        Ok(ThreadValues::copy_of(&source, &destination, thread)?)
+    }
+
+    /// The maps with short headings.
+    fn short_maps(&self) -> Result<[ThreadValues; 2], Error> {
+        let [source, destination] = self.maps()?;
+        let text = |side| Ok::<_, Error>(format!("{:#}", self.tv_of(side)?));
+        Ok([
+            source.titled(text(Side::Source)?),
+            destination.titled(text(Side::Destination)?),
+        ])
+    }
+
+    /// Source and destination as a page of LaTeX, byte for byte as CuTe's `print_latex`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::maps`].
+    #[doc(alias = "print_latex")]
+    pub fn latex(&self) -> Result<String, Error> {
+        let [source, destination] = self.maps()?;
+        Ok(print_latex_copy(&source, &destination)?)
+    }
+}
+
+impl TiledMma {
+    /// Who holds what of the operands' tiles: the maps of C, A and B, headed as in CuTe's `print_latex`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::tv`]; [`Error::Layout`] for a tile too large to draw.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_tiled::TiledMma;
+    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"(32,32,4)".parse()?)?;
+    /// let [c, a, b] = mma.maps()?;
+    /// assert_eq!((c.place(0, 8), a.place(0, 4), b.place(4, 0)), ((16, 0), (16, 0), (8, 0)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn maps(&self) -> Result<[ThreadValues; 3], Error> {
+        let map = |operand| {
+            let tile = IntTuple::flat(self.operand_tile(operand)?.map(fixed));
+            map(&tile, &self.tv(operand)?)
+        };
+        Ok([map(Operand::C)?, map(Operand::A)?, map(Operand::B)?])
+    }
+
+    /// The maps of C, A and B over as many tiles as cover a product of M by N by K.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::fragments`]; [`Error::Layout`] for extents too large to draw.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_tiled::TiledMma;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?, &"(1,1,1):(0,0,0)".parse()?, &"_".parse()?)?;
+    /// let [c, a, _] = mma.maps_over([32, 16, 8])?;
+    /// assert_eq!((c.rows(), c.cols(), c.values(), a.values()), (32, 16, 16, 8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn maps_over(&self, mnk: [i64; 3]) -> Result<[ThreadValues; 3], Error> {
+        let tile = self.tile_shape();
+        let whole = [0, 1, 2].map(|i| round_up(mnk[i], tile[i]));
+        let cells = |operand: Operand| operand.modes().map(|i| whole[i]);
+        for operand in [Operand::C, Operand::A, Operand::B] {
+            check_cells("maps_over", cells(operand))?;
+        }
+        let map = |operand: Operand| {
+            let whole = cells(operand);
+            let tensor = Layout::identity(IntTuple::from(whole))?;
+            let tv = self.tv(operand)?;
+            let partition = |thread| self.slice(thread)?.partition(&tensor, operand);
+            let heading = format!("{tv:#} over {} by {}", whole[0], whole[1]);
+            map_of_partitions(heading, whole, size(&tv, 0), partition)
+        };
+        Ok([map(Operand::C)?, map(Operand::A)?, map(Operand::B)?])
+    }
+
+    /// The operands around the result: A at the left, B at the top, C in the centre.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::maps`].
+    pub fn picture(&self) -> Result<Picture, Error> {
+        let [c, a, b] = self.short_maps()?;
+        Ok(ThreadValues::mma(&c, &a, &b)?)
+    }
+
+    /// The same with what one thread holds before the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] as [`TiledMma::slice`]; as [`TiledMma::maps`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::draw::Mark;
+    /// use colex_tiled::TiledMma;
+    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"_".parse()?)?;
+    /// let picture = mma.picture_of(4)?;
+    /// let c = picture.grids().nth(2).ok_or("A, B and C")?;
+    /// assert_eq!((c.cell(0, 8).mark, c.cell(0, 0).mark), (Mark::Focus, Mark::Dim));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn picture_of(&self, thread: i64) -> Result<Picture, Error> {
+        self.slice(thread)?;
+        let [c, a, b] = self.short_maps()?;
+        Ok(ThreadValues::mma_of(&c, &a, &b, thread)?)
+    }
+
+    /// The maps with short headings.
+    fn short_maps(&self) -> Result<[ThreadValues; 3], Error> {
+        let text = |operand| Ok::<_, Error>(format!("{:#}", self.tv(operand)?));
+        let [c, a, b] = self.maps()?;
+        Ok([
+            c.titled(text(Operand::C)?),
+            a.titled(text(Operand::A)?),
+            b.titled(text(Operand::B)?),
+        ])
+    }
+
+    /// The operands as a page of LaTeX, byte for byte as CuTe's `print_latex`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::maps`].
+    #[doc(alias = "print_latex")]
+    pub fn latex(&self) -> Result<String, Error> {
+        let [c, a, b] = self.maps()?;
+        Ok(print_latex_mma(&c, &a, &b)?)
+    }
+
+    /// The operands as an SVG, byte for byte as CuTe's `print_svg`. [`TiledMma::picture`] is made for pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::maps`].
+    pub fn print_svg(&self) -> Result<String, Error> {
+        let [c, a, b] = self.maps()?;
+        let tile = IntTuple::flat(self.tile_shape().map(fixed)).to_string();
+        Ok(print_svg_mma(&tile, &c, &a, &b)?)
+    }
+}
+
+/// The map of a thread-value layout to a tile, headed by the coordinates as CuTe prints them; where the algebra has no
+/// layout of coordinates, by the layout of indices.
+fn map(tile: &IntTuple, tv: &Layout) -> Result<ThreadValues, Error> {
+    let mut extents = tile.modes().map(|mode| mode.product());
+    let rows = extents.next().transpose()?.map_or(1, |n| n.value());
+    let cols = extents.try_fold(1, |cols, n| n.map(|n| cols * n.value()))?;
+    let map = ThreadValues::of(tv, rows, cols)?;
+    let heading = match Layout::identity(tile.clone())?.composition(tv) {
+        Ok(coordinates) => format!("ArithTuple{} o {coordinates}", tile.repeat_like(fixed(0))),
+        Err(_) => tv.to_string(),
+    };
+    Ok(map.titled(heading))
+}
+
+/// The map of what each thread has, coordinate by coordinate.
+fn map_of_partitions(
+    heading: String,
+    extents: [i64; 2],
+    threads: i64,
+    partition: impl Fn(i64) -> Result<Partition, Error>,
+) -> Result<ThreadValues, Error> {
+    let mut places = Vec::new();
+    for thread in 0..threads {
+        let values = partition(thread)?.values()?;
+        places.push(values.iter().map(place).collect::<Vec<_>>());
+    }
+    let values = places.first().map_or(0, Vec::len) as i64;
+    let at = |thread: i64, value: i64| places[thread as usize][value as usize];
+    Ok(ThreadValues::from_fn(
+        heading,
+        extents,
+        [threads, values],
+        at,
+    )?)
+}
+
+/// A coordinate of two modes.
+fn place(coord: &IntTuple) -> (i64, i64) {
+    let leaf = |i: usize| coord.leaves().get(i).map_or(0, |n| n.value());
+    (leaf(0), leaf(1))
+}
+
+/// The extents of the tiles that cover `extents`.
+fn whole_tiles(tiler: &Tiler, extents: [i64; 2]) -> Result<[i64; 2], Error> {
+    let reach = |mode: &Tiler| match mode {
+        Tiler::Int(n) => Some(n.value()),
+        Tiler::Layout(layout) => layout.cosize().ok(),
+        Tiler::All | Tiler::Modes(_) => None,
+    };
+    let tile = match tiler {
+        Tiler::Modes(modes) if modes.len() == 2 => reach(&modes[0]).zip(reach(&modes[1])),
+        _ => None,
+    };
+    let (rows, cols) = tile.ok_or_else(|| Error::Assumption {
+        operation: "map_over",
+        why: format!("the tiler {tiler} is not one of two modes with extents"),
+    })?;
+    let whole = [round_up(extents[0], rows), round_up(extents[1], cols)];
+    check_cells("map_over", whole)?;
+    Ok(whole)
+}
+
+/// The least multiple of `tile` that is not below `n`, and not 0.
+fn round_up(n: i64, tile: i64) -> i64 {
+    ((n.max(1) - 1) / tile + 1).saturating_mul(tile)
+}
+
+/// Refuses what no drawing holds, before any of it is tabulated.
+fn check_cells(operation: &'static str, [rows, cols]: [i64; 2]) -> Result<(), Error> {
+    if rows.checked_mul(cols).is_some_and(|n| n <= MAX_CELLS) {
+        return Ok(());
+    }
+    Err(Error::Assumption {
+        operation,
+        why: format!("{rows} by {cols} are more than the {MAX_CELLS} cells that a drawing takes"),
+    })
+}
