@@ -21,6 +21,7 @@ mod layout;
 mod mma;
 mod options;
 mod schedule;
+mod tiled;
 mod tiling;
 mod tv;
 
@@ -37,6 +38,8 @@ const KINDS: &[(&str, Draw)] = &[
     ("tv", tv::draw),
     ("mma", mma::draw),
     ("tiling", tiling::draw),
+    ("tiled-copy", tiled::copy),
+    ("tiled-mma", tiled::mma),
     ("banks", banks::draw),
     ("raster", schedule::raster),
     ("stream-k", schedule::stream_k),
@@ -98,7 +101,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, banks, raster, stream-k, pipeline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline"
         );
     }
 

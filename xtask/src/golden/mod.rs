@@ -21,6 +21,7 @@ mod judge;
 mod law;
 mod layout;
 mod print;
+mod print_tiled;
 mod schedule;
 mod tiled;
 mod value;

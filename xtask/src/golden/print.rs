@@ -1,13 +1,13 @@
 //! What CuTe prints, byte for byte: text grids, lines of tensors, LaTeX and SVG.
 //!
-//! The arguments describe an object in words. Layouts are built from their words. For atoms and tiled operations, whose
-//! layouts have cases of their own elsewhere, the thread-value layouts are those that CuTe's output names in its first
-//! lines; what is compared here is the drawing of them.
+//! The arguments describe an object in words, and the object is built from them: atoms and tiled operations in
+//! `print_tiled.rs`.
 
-use colex_layout::draw::{self, Table, ThreadValues};
+use colex_layout::draw::{self, Table};
 use colex_layout::{Basis, ComposedLayout, Int, IntTuple, Layout, Slot};
 
 use super::case::shortened;
+use super::print_tiled;
 use super::{Case, Op, Verdict};
 
 pub(super) const FAMILIES: &[&[Op]] = &[&[
@@ -18,16 +18,31 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("print_tensor_body", print_tensor_body),
 ]];
 
-/// An answer, `None` where the object belongs to a room that has cases of its own for its print.
-type Answer = Result<Option<String>, String>;
+/// An answer, `None` for what this library has no object for: pointers with their addresses.
+pub(super) type Answer = Result<Option<String>, String>;
 
 fn print(case: &Case) -> Verdict {
     judge(case, |words| {
         if words.starts_with("Sw<") {
             return Ok(Some(composed(words)?.heading().into()));
         }
-        Ok(value(words)?.or(layout(words)?.map(|layout| layout.to_string())))
+        if let Some(shape) = words.strip_prefix("identity_tensor dynamic ") {
+            return coordinates(shape);
+        }
+        let plain = value(words)?.or(layout(words)?.map(|layout| layout.to_string()));
+        match plain {
+            Some(text) => Ok(Some(text)),
+            None => print_tiled::print(words),
+        }
     })
+}
+
+/// The tensor of the coordinates of a shape.
+fn coordinates(shape: &str) -> Answer {
+    let shape: IntTuple = shape.parse().map_err(sentence)?;
+    let start = shape.repeat_like(Int::Static(0));
+    let layout = Layout::identity(shape).map_err(sentence)?;
+    Ok(Some(format!("ArithTuple{start} o {layout}")))
 }
 
 /// The text of an integer, a basis vector, a shape or `_`.
@@ -65,48 +80,14 @@ fn print_layout(case: &Case) -> Verdict {
 }
 
 fn print_latex(case: &Case) -> Verdict {
-    let output = case.result.as_str().unwrap_or_default();
-    judge(case, |words| {
-        if let Some(layout) = layout(words)? {
-            return draw::print_latex(&layout).map(Some).map_err(sentence);
-        }
-        if output.starts_with("% LayoutC: ") {
-            let maps = [
-                named(output, "% LayoutC: ")?,
-                named(output, "% LayoutA: ")?,
-                named(output, "% LayoutB: ")?,
-            ];
-            let [c, a, b] = mma_maps(maps)?;
-            return draw::print_latex_mma(&c, &a, &b)
-                .map(Some)
-                .map_err(sentence);
-        }
-        let maps = [
-            named(output, "% Layout S TV: ")?,
-            named(output, "% Layout D TV: ")?,
-        ];
-        let (rows, cols) = reach(maps[0].0)?;
-        let [source, destination] = maps.map(|(layout, heading)| map(layout, heading, rows, cols));
-        draw::print_latex_copy(&source?, &destination?)
-            .map(Some)
-            .map_err(sentence)
+    judge(case, |words| match layout(words)? {
+        Some(layout) => draw::print_latex(&layout).map(Some).map_err(sentence),
+        None => print_tiled::latex(words),
     })
 }
 
 fn print_svg(case: &Case) -> Verdict {
-    let output = case.result.as_str().unwrap_or_default();
-    judge(case, |_| {
-        let of = |prefix| named(output, prefix);
-        let [c, a, b] = mma_maps([
-            of("<!--     C: ")?,
-            of("<!--     A: ")?,
-            of("<!--     B: ")?,
-        ])?;
-        let tile = line(output, "<!--  Tile: ")?;
-        draw::print_svg_mma(tile, &c, &a, &b)
-            .map(Some)
-            .map_err(sentence)
-    })
+    judge(case, print_tiled::svg)
 }
 
 /// `int SHAPE:STRIDE values i*FACTOR-LESS`, where `i` is the offset.
@@ -135,7 +116,7 @@ fn judge(case: &Case, answer: impl Fn(&str) -> Answer) -> Verdict {
     };
     let ours = match answer(&words) {
         Ok(Some(ours)) => ours,
-        Ok(None) => return Verdict::NotYet("print of atoms, tiled operations and pointers".into()),
+        Ok(None) => return Verdict::NotYet("print of pointers".into()),
         Err(error) => return Verdict::Failed(error),
     };
     let theirs = case.result.as_str().unwrap_or_default();
@@ -182,55 +163,7 @@ fn composed(words: &str) -> Result<Table, String> {
     Table::of_composed(&layout).map_err(sentence)
 }
 
-/// The rest of the line of `output` that begins so, without the end of a comment.
-fn line<'a>(output: &'a str, prefix: &str) -> Result<&'a str, String> {
-    let rest = output.lines().find_map(|line| line.strip_prefix(prefix));
-    let rest = rest.ok_or_else(|| format!("CuTe's output has no line `{prefix}`"))?;
-    Ok(rest.trim_end_matches("-->").trim_end())
-}
-
-/// The layout that such a line names after the coordinate where it begins, and the whole of the name.
-fn named<'a>(output: &'a str, prefix: &str) -> Result<(&'a str, &'a str), String> {
-    let heading = line(output, prefix)?;
-    let layout = heading.strip_prefix("ArithTuple(_0,_0) o ");
-    Ok((
-        layout.ok_or_else(|| format!("`{heading}` is not a layout of coordinates"))?,
-        heading,
-    ))
-}
-
-/// The maps of C, A and B to their tiles.
-fn mma_maps(maps: [(&str, &str); 3]) -> Result<[ThreadValues; 3], String> {
-    let [c, a, b] = maps;
-    let ((m, n), (_, k)) = (reach(c.0)?, reach(a.0)?);
-    Ok([
-        map(c.0, c.1, m, n)?,
-        map(a.0, a.1, m, k)?,
-        map(b.0, b.1, n, k)?,
-    ])
-}
-
-fn map(layout: &str, heading: &str, rows: i64, cols: i64) -> Result<ThreadValues, String> {
-    let layout = layout.parse().map_err(sentence)?;
-    let map = ThreadValues::of(&layout, rows, cols).map_err(sentence)?;
-    Ok(map.titled(heading))
-}
-
-/// One past the largest row and column that a layout of coordinates reaches.
-fn reach(layout: &str) -> Result<(i64, i64), String> {
-    let layout: Layout = layout.parse().map_err(sentence)?;
-    let mut reach = [1, 1];
-    for leaf in layout.leaves() {
-        if let colex_layout::Stride::Basis(basis) = leaf.stride {
-            let axis = basis.path().next().and_then(|axis| reach.get_mut(axis));
-            let axis = axis.ok_or_else(|| format!("{basis} is not a row or a column"))?;
-            *axis += (leaf.extent.value() - 1) * basis.value.value();
-        }
-    }
-    Ok((reach[0], reach[1]))
-}
-
-fn sentence(error: impl std::fmt::Display) -> String {
+pub(super) fn sentence(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -277,13 +210,5 @@ mod tests {
             Ok(Some("(4,_8):(_1,4)".into()))
         );
         assert_eq!(text("MMA_Atom X"), Ok(None));
-    }
-
-    #[test]
-    fn a_tile_reaches_as_far_as_its_coordinates() {
-        assert_eq!(
-            reach("((_4,_8),(_2,_2)):((_2@1,_1@0),(_1@1,_8@0))"),
-            Ok((16, 8))
-        );
     }
 }

@@ -1,0 +1,182 @@
+//! `figure tiled-copy` and `figure tiled-mma`: which thread holds what of a tiled operation.
+//!
+//! The subject is the name of the atom. Keys of both:
+//! - `thread`: the one to show before the others.
+//!
+//! Keys of `tiled-copy`:
+//! - `bits`: the width of a value; 32 unless given;
+//! - `threads` and `values`: layouts over the tile; needed;
+//! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus.
+//!
+//! Keys of `tiled-mma`:
+//! - `atoms`: the layout of the atoms along M, N and K; one atom unless given;
+//! - `tile`: per mode an extent, a layout or `_`; `_` unless given;
+//! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
+//! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
+
+use colex_layout::draw::{Picture, ThreadValues};
+use colex_layout::{Layout, Tiler};
+use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
+
+use super::options::{needed, pair, parsed, sentence};
+use super::{Body, Error};
+
+pub(super) fn copy(body: &Body) -> Result<String, Error> {
+    let [name] = body.subjects()? else {
+        return Err(Error::new("the subject is the name of one copy"));
+    };
+    let atom = colex_atom::copy(name).map_err(sentence)?;
+    let bits = body.value("bits").unwrap_or("32");
+    let threads: Layout = parsed(needed(body, "threads")?, "a layout")?;
+    let values: Layout = parsed(needed(body, "values")?, "a layout")?;
+    let copy = TiledCopy::new(atom, parsed(bits, "a width")?, &threads, &values);
+    let copy = copy.map_err(sentence)?;
+    let thread = thread(body)?;
+    match body.value("tensor") {
+        Some(tensor) => padded(&copy, pair(tensor)?, thread),
+        None => sides(&copy, thread),
+    }
+}
+
+fn thread(body: &Body) -> Result<Option<i64>, Error> {
+    let text = body.value("thread");
+    text.map(|text| parsed(text, "a thread")).transpose()
+}
+
+fn sides(copy: &TiledCopy, thread: Option<i64>) -> Result<String, Error> {
+    let picture = match thread {
+        Some(thread) => copy.picture_of(thread),
+        None => copy.picture(),
+    };
+    Ok(picture.map_err(sentence)?.svg())
+}
+
+/// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.
+fn padded(
+    copy: &TiledCopy,
+    (rows, cols): (i64, i64),
+    thread: Option<i64>,
+) -> Result<String, Error> {
+    let map = copy
+        .map_over([rows, cols], Side::Source)
+        .map_err(sentence)?;
+    let holds = |row, col| {
+        let mut owners = map.owners(row, col).iter();
+        thread.is_none_or(|thread| owners.any(|(owner, _)| *owner == thread))
+    };
+    let grid = map
+        .grid()
+        .focus(|row, col| row < rows && col < cols && holds(row, col));
+    let title = format!("{}: what lies inside stands out", map.heading());
+    Ok(Picture::of(grid).title(title).svg())
+}
+
+pub(super) fn mma(body: &Body) -> Result<String, Error> {
+    let [name] = body.subjects()? else {
+        return Err(Error::new("the subject is the name of one instruction"));
+    };
+    let atom = colex_atom::mma(name).map_err(sentence)?;
+    let atoms: Layout = parsed(body.value("atoms").unwrap_or("(1,1,1):(0,0,0)"), "a layout")?;
+    let tile: Tiler = parsed(body.value("tile").unwrap_or("_"), "a tiler")?;
+    let mma = TiledMma::new(atom, &atoms, &tile).map_err(sentence)?;
+    let thread = thread(body)?;
+    let Some(name) = body.value("operand") else {
+        let picture = match thread {
+            Some(thread) => mma.picture_of(thread),
+            None => mma.picture(),
+        };
+        return Ok(picture.map_err(sentence)?.svg());
+    };
+    let operand = operand(name)?;
+    match body.value("copy") {
+        Some(name) => {
+            let atom = colex_atom::copy(name).map_err(sentence)?;
+            let copy = TiledCopy::for_operand(atom, 16, &mma, operand).map_err(sentence)?;
+            sides(&copy, thread)
+        }
+        None => alone(&mma, operand, thread),
+    }
+}
+
+fn operand(name: &str) -> Result<Operand, Error> {
+    Ok(match name {
+        "a" => Operand::A,
+        "b" => Operand::B,
+        "c" => Operand::C,
+        _ => {
+            return Err(Error::new(format!(
+                "there is no operand `{name}`; there are: a, b, c"
+            )));
+        }
+    })
+}
+
+/// One operand: B upright, as in the picture of all three.
+fn alone(mma: &TiledMma, operand: Operand, thread: Option<i64>) -> Result<String, Error> {
+    if let Some(thread) = thread {
+        mma.slice(thread).map_err(sentence)?;
+    }
+    let [c, a, b] = mma.maps().map_err(sentence)?;
+    let map: ThreadValues = match operand {
+        Operand::A => a,
+        Operand::B => b.transposed(),
+        Operand::C => c,
+    };
+    let map = map.titled(format!("{:#}", mma.tv(operand).map_err(sentence)?));
+    Ok(match thread {
+        Some(thread) => map.picture_of(thread).svg(),
+        None => map.picture().svg(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figure::draw;
+
+    const COPY: &str = "UniversalCopy<uint32_t>\nthreads = (8,16):(1,8)\nvalues = (2,4):(1,2)";
+    const MMA: &str = "SM70_8x8x4_F32F16F16F32_NT\natoms = (2,2):(2,1)";
+
+    #[test]
+    fn a_copy_is_drawn_by_tile_or_over_a_tensor() {
+        let tile = draw("tiled-copy", COPY).expect("it is well formed");
+        assert!(tile.contains("a tile of 16 by 64"));
+        let tensor = format!("{COPY}\ntensor = (24,16)");
+        let tensor = draw("tiled-copy", &tensor).expect("it is well formed");
+        assert!(tensor.contains("over 24 by 16: what lies inside stands out"));
+    }
+
+    #[test]
+    fn an_mma_is_drawn_whole_or_by_operand_or_as_a_copy() {
+        let whole = draw("tiled-mma", MMA).expect("it is well formed");
+        assert_eq!(whole.matches(">T4</text>").count(), 4 + 8);
+        let c = draw("tiled-mma", &format!("{MMA}\noperand = c\nthread = 4"));
+        assert!(c.expect("it is well formed").contains("values of thread 4"));
+        let body = "SM80_16x8x16_F32F16F16F32_TN\noperand = a\ncopy = SM75_U32x4_LDSM_N";
+        let copy = draw("tiled-mma", body).expect("it is well formed");
+        assert!(copy.contains("source  ((16,2),(8,1))") && copy.contains("destination  ((4,8)"));
+    }
+
+    #[test]
+    fn mistakes_are_sentences() {
+        let error = |kind: &str, body: &str| {
+            let error = draw(kind, body).expect_err("the figure is wrong");
+            error.to_string()
+        };
+        assert_eq!(
+            error("tiled-copy", "UniversalCopy<uint32_t>\nvalues = 4:1"),
+            "the figure needs `threads = ..`"
+        );
+        assert_eq!(
+            error("tiled-copy", &format!("{COPY}\nthread = 128")),
+            "thread 128 is not within 0..128"
+        );
+        assert_eq!(
+            error("tiled-mma", &format!("{MMA}\noperand = d")),
+            "there is no operand `d`; there are: a, b, c"
+        );
+        assert_eq!(
+            error("tiled-mma", &format!("{MMA}\noperand = c\nthread = 32")),
+            "thread 32 is not within 0..32"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Atoms and tiled operations from the words that describe them in `print.jsonl`, and what we print of them.
+
+use colex_layout::{Layout, Tiler};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::gmma::smem_atom;
+use super::print::{Answer, sentence};
+
+/// CuTe's `print`.
+pub(super) fn print(words: &str) -> Answer {
+    let parts: Vec<&str> = words.split(' ').collect();
+    Ok(Some(match parts[..] {
+        ["MMA_Atom", name] => colex_atom::mma(&long(name)).map_err(sentence)?.print(),
+        ["Copy_Atom", name, ty] => {
+            let atom = colex_atom::copy(name).map_err(sentence)?;
+            atom.print(bits(ty)?).map_err(sentence)?
+        }
+        ["GMMA", name, ty] => {
+            let block = smem_atom(&format!("Layout_{name}_Atom"), bits(ty)?)?;
+            block.to_string()
+        }
+        ["ThrMMA", "tid", thread, "of", "TiledMMA", name, atoms] => {
+            let (mma, thread) = (
+                mma(name, atoms, "(_,_,_)")?,
+                thread.parse().map_err(sentence)?,
+            );
+            mma.slice(thread).map_err(sentence)?.to_string()
+        }
+        ["TiledMMA", name, atoms, tile] => mma(name, atoms, tile)?.to_string(),
+        ["TiledCopy", name, ty, threads, values] => copy(name, ty, threads, values)?.to_string(),
+        _ => return Ok(None),
+    }))
+}
+
+/// CuTe's `print_latex`.
+pub(super) fn latex(words: &str) -> Answer {
+    let parts: Vec<&str> = words.split(' ').collect();
+    let page = match parts[..] {
+        ["TiledMMA", name, atoms, tile] => mma(name, atoms, tile)?.latex(),
+        ["TiledCopy", name, ty, threads, values] => copy(name, ty, threads, values)?.latex(),
+        ["make_tiled_copy_A", name, ty, "of", "TiledMMA", op, atoms] => {
+            let atom = colex_atom::copy(name).map_err(sentence)?;
+            // One atom along each mode, whose strides do not matter.
+            let mma = mma(op, &format!("{atoms}:(0,0,0)"), "(_,_,_)")?;
+            let copy = TiledCopy::for_operand(atom, bits(ty)?, &mma, Operand::A);
+            copy.map_err(sentence)?.latex()
+        }
+        _ => return Ok(None),
+    };
+    page.map(Some).map_err(sentence)
+}
+
+/// CuTe's `print_svg`.
+pub(super) fn svg(words: &str) -> Answer {
+    let parts: Vec<&str> = words.split(' ').collect();
+    let ["TiledMMA", name, atoms, tile] = parts[..] else {
+        return Ok(None);
+    };
+    mma(name, atoms, tile)?
+        .print_svg()
+        .map(Some)
+        .map_err(sentence)
+}
+
+fn mma(name: &str, atoms: &str, tile: &str) -> Result<TiledMma, String> {
+    let atom = colex_atom::mma(name).map_err(sentence)?;
+    let (atoms, tile): (Layout, Tiler) = (
+        atoms.parse().map_err(sentence)?,
+        marked(tile).parse().map_err(sentence)?,
+    );
+    TiledMma::new(atom, &atoms.to_static(), &tile).map_err(sentence)
+}
+
+fn copy(name: &str, ty: &str, threads: &str, values: &str) -> Result<TiledCopy, String> {
+    let atom = colex_atom::copy(name).map_err(sentence)?;
+    let layout = |text: &str| {
+        let layout: Layout = text.parse().map_err(sentence)?;
+        Ok::<_, String>(layout.to_static())
+    };
+    TiledCopy::new(atom, bits(ty)?, &layout(threads)?, &layout(values)?).map_err(sentence)
+}
+
+/// A tiler whose numbers are static.
+fn marked(tile: &str) -> String {
+    let mut text = String::new();
+    for c in tile.chars() {
+        if c.is_ascii_digit() && !text.ends_with(|before: char| before.is_ascii_digit()) {
+            text.push('_');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// `<K,K>`, the majors of both operands, as CuTe's types name them.
+fn long(name: &str) -> String {
+    name.replace("<K,K>", "<GMMA::Major::K,GMMA::Major::K>")
+}
+
+/// The bits of a type.
+fn bits(ty: &str) -> Result<i64, String> {
+    match ty {
+        "half" => Ok(16),
+        "float" | "tf32" => Ok(32),
+        _ => Err(format!("a type `{ty}`, which no case names")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_operations() {
+        let text = |words| print(words).map(|text| text.map(|text| text.lines().count()));
+        assert_eq!(text("MMA_Atom SM70_8x8x4_F32F16F16F32_NT"), Ok(Some(6)));
+        assert_eq!(text("Copy_Atom UniversalCopy<uint32_t> float"), Ok(Some(6)));
+        assert_eq!(text("raw int ptr 0x3000 (8,4):(1,8)"), Ok(None));
+        assert!(text("Copy_Atom UniversalCopy<uint32_t> word").is_err());
+    }
+
+    #[test]
+    fn numbers_of_a_tiler_are_marked_once() {
+        assert_eq!(
+            marked("((4,4,2):(1,8,4),32,_)"),
+            "((_4,_4,_2):(_1,_8,_4),_32,_)"
+        );
+    }
+}
