@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_atom::TmaError;
+use colex_atom::{Arch, TmaError};
 
 use crate::kernels::KernelError;
 use crate::launch_error::LaunchError;
@@ -48,6 +48,17 @@ pub enum Error {
         free: usize,
         /// Those it has.
         total: usize,
+    },
+    /// A kernel was built for an architecture whose code the device does not run.
+    Target {
+        /// The kernel's name.
+        kernel: String,
+        /// What it was built for.
+        target: Arch,
+        /// The device.
+        device: String,
+        /// The device's architecture.
+        arch: Arch,
     },
     /// The driver's assembler refused a text.
     Assembly {
@@ -184,6 +195,15 @@ impl fmt::Display for Error {
             Error::OutOfMemory { bytes, free, total } => write!(
                 f,
                 "{bytes} bytes were asked of the device, which has {free} free of {total}"
+            ),
+            Error::Target {
+                kernel,
+                target,
+                device,
+                arch,
+            } => write!(
+                f,
+                "`{kernel}` is built for {target}, which does not run on {device} ({arch}): build it for that"
             ),
             Error::Assembly { device, log } => {
                 write!(f, "the driver's assembler for {device} refused the text: {log}")

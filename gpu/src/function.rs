@@ -8,6 +8,7 @@ use crate::argument::{Argument, ParameterType};
 use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::error::Error;
+use crate::ir::{Kernel, SharedVar};
 use crate::launch::{Launch, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
@@ -26,12 +27,15 @@ pub struct Function {
 enum Code {
     /// Machine code.
     Gpu(Arc<Loaded>),
+    /// What the simulator interprets.
+    Simulated(Arc<Kernel>),
 }
 
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Code::Gpu(loaded) => loaded.resources.fmt(f),
+            Code::Simulated(_) => f.write_str("simulated"),
         }
     }
 }
@@ -83,6 +87,7 @@ impl Function {
     pub fn resources(&self) -> Option<&Resources> {
         match &self.code {
             Code::Gpu(loaded) => Some(&loaded.resources),
+            Code::Simulated(_) => None,
         }
     }
 
@@ -90,6 +95,7 @@ impl Function {
     pub fn log(&self) -> &str {
         match &self.code {
             Code::Gpu(loaded) => loaded.log(),
+            Code::Simulated(_) => "",
         }
     }
 
@@ -97,6 +103,7 @@ impl Function {
     pub fn origin(&self) -> Option<&Origin> {
         match &self.code {
             Code::Gpu(loaded) => Some(loaded.origin()),
+            Code::Simulated(_) => None,
         }
     }
 
@@ -121,16 +128,75 @@ impl Function {
         }
         check_arguments(self.parameters(), arguments)?;
         let mut limits = self.device.limits();
-        let mut fixed = 0;
-        if let Some(resources) = self.resources() {
-            limits.threads = limits.threads.min(resources.threads);
-            fixed = resources.static_shared;
-        }
+        let fixed = match &self.code {
+            Code::Gpu(loaded) => {
+                limits.threads = limits.threads.min(loaded.resources.threads);
+                loaded.resources.static_shared
+            }
+            Code::Simulated(kernel) => static_shared(kernel),
+        };
         launch.check(&limits, fixed)
     }
 }
 
+/// The bytes of a kernel's variables in shared memory, in order and aligned.
+fn static_shared(kernel: &Kernel) -> u32 {
+    let after = |end: u32, variable: &SharedVar| {
+        end.next_multiple_of(variable.align.max(1)) + variable.bytes
+    };
+    kernel.shared.iter().fold(0, after)
+}
+
 impl Device {
+    /// A kernel, ready to be launched: on a GPU printed as PTX and assembled by the driver, unless that was done before.
+    ///
+    /// ```
+    /// use colex_gpu::ir::{Access, KernelBuilder, Space, Special, Type};
+    /// use colex_gpu::{Device, Launch};
+    ///
+    /// let device = Device::open();
+    /// let mut k = KernelBuilder::new("twice", device.arch());
+    /// let data = k.pointer("data");
+    /// let base = k.param(data);
+    /// let thread = k.mov(Type::U32, Special::Tid(0));
+    /// let offset = k.mul_wide(Type::U32, thread, 4);
+    /// let address = k.add(Type::S64, base, offset);
+    /// let x = k.load(Access::new(Space::Global, Type::F32), address);
+    /// let y = k.mul(Type::F32, x, 2.0);
+    /// k.store(Access::new(Space::Global, Type::F32), address, y);
+    ///
+    /// let twice = device.load(&k.finish())?;
+    /// let error = twice.check(&Launch::new(1, 32), &[2f32.into()]).unwrap_err();
+    /// assert_eq!(error.to_string(), "argument 0 is an f32, and the parameter is .u64");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] for a kernel that cannot be right; [`Error::Target`] for one built for another architecture;
+    /// [`Error::Assembly`] with the assembler's words.
+    pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
+        if !kernel.target.runs_on(self.arch()) {
+            return Err(Error::Target {
+                kernel: kernel.name.clone(),
+                target: kernel.target,
+                device: self.name(),
+                arch: self.arch(),
+            });
+        }
+        kernel.verify()?;
+        let code = match &self.0 {
+            Kind::Gpu(gpu) => Code::Gpu(Arc::new(gpu.function(&kernel.ptx()?, &kernel.name)?)),
+            Kind::Simulator(_) => Code::Simulated(Arc::new(kernel.clone())),
+        };
+        Ok(Function {
+            entry: kernel.name.clone(),
+            signature: Signature::of_kernel(kernel)?,
+            code,
+            device: self.clone(),
+        })
+    }
+
     /// An entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text, and
     /// every launch is checked against them.
     ///
@@ -177,6 +243,11 @@ impl Device {
         function.check(&launch, arguments)?;
         match (&self.0, &function.code) {
             (Kind::Gpu(gpu), Code::Gpu(loaded)) => gpu.launch(loaded, &launch, arguments),
+            (_, Code::Simulated(_)) => Err(Error::Unsupported {
+                what: "run kernels",
+                device: self.name(),
+                why: "it only holds memory; open a GPU",
+            }),
             (Kind::Simulator(_), Code::Gpu(_)) => unreachable!("`is` told the devices apart"),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::argument::ParameterType;
 use crate::error::Error;
+use crate::ir::{Kernel, Param, ParamType, Type};
 
 /// An entry of a PTX module, as its text declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,51 @@ pub(crate) struct Signature {
     pub(crate) block: Option<[u32; 3]>,
     /// The one shape of a cluster that it takes (`.reqnctapercluster`).
     pub(crate) cluster: Option<[u32; 3]>,
+}
+
+impl Signature {
+    /// The signature of a kernel.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] for a parameter that no [`ParameterType`] is.
+    pub(crate) fn of_kernel(kernel: &Kernel) -> Result<Signature, Error> {
+        let parameter = |param: &Param| {
+            number_type(param.ty).ok_or_else(|| Error::Parameter {
+                entry: kernel.name.clone(),
+                declaration: format!("{}: {:?}", param.name, param.ty),
+            })
+        };
+        Ok(Signature {
+            parameters: kernel
+                .params
+                .iter()
+                .map(parameter)
+                .collect::<Result<_, _>>()?,
+            block: kernel.block,
+            cluster: kernel.cluster,
+        })
+    }
+}
+
+/// The type of a kernel's parameter. Integers and floats are told apart where a register of 32 or 64 bits is.
+fn number_type(ty: ParamType) -> Option<ParameterType> {
+    Some(match ty {
+        ParamType::TensorMap => ParameterType::TensorMap,
+        ParamType::Pointer { .. } => ParameterType::U64,
+        ParamType::Scalar(scalar) => match scalar {
+            Type::F32 => ParameterType::F32,
+            Type::F64 => ParameterType::F64,
+            Type::U32 | Type::S32 => ParameterType::U32,
+            Type::U64 | Type::S64 => ParameterType::U64,
+            _ => match scalar.bits() {
+                16 => ParameterType::B16,
+                32 => ParameterType::B32,
+                64 => ParameterType::B64,
+                _ => return None,
+            },
+        },
+    })
 }
 
 /// The signature of an entry.
