@@ -16,6 +16,7 @@
 //! one of another kind takes them from `book/theme/colex.css`.
 
 mod banks;
+mod bench;
 mod body;
 mod layout;
 mod mma;
@@ -44,6 +45,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("raster", schedule::raster),
     ("stream-k", schedule::stream_k),
     ("pipeline", schedule::pipeline),
+    ("bench", bench::draw),
 ];
 
 /// Why a figure cannot be drawn, as a sentence.
@@ -101,7 +103,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, bench"
         );
     }
 
