@@ -21,7 +21,9 @@ const WIDTH: f64 = NAMES + LONGEST + 150.0;
 
 pub(super) fn draw(body: &Body) -> Result<String, Error> {
     let [file] = body.subjects()? else {
-        return Err(Error::new("the figure has one subject, a file of gpu/bench"));
+        return Err(Error::new(
+            "the figure has one subject, a file of gpu/bench",
+        ));
     };
     let root = workspace::root().map_err(|error| Error::new(error.to_string()))?;
     let path = root.join("gpu/bench").join(file);
@@ -73,18 +75,35 @@ fn chart(out: &mut String, group: &Value, unit: &str, top: f64) -> Result<f64, E
     let values: Result<Vec<f64>, Error> = rows.iter().map(|row| number(row, "value")).collect();
     let most = values?.into_iter().fold(f64::MIN_POSITIVE, f64::max);
     let title = escaped(group["title"].as_str().unwrap_or_default());
-    put(out, format_args!("<text class=\"cx-text\" x=\"4\" y=\"{}\" font-weight=\"bold\">{title}</text>", top + 16.0));
+    put(
+        out,
+        format_args!(
+            "<text class=\"cx-text\" x=\"4\" y=\"{}\" font-weight=\"bold\">{title}</text>",
+            top + 16.0
+        ),
+    );
     let mut y = top + ROW;
     for (i, row) in rows.iter().enumerate() {
         let (value, ratio) = (number(row, "value")?, number(row, "ratio")?);
-        let (name, length) = (escaped(row["name"].as_str().unwrap_or_default()), value / most * LONGEST);
+        let (name, length) = (
+            escaped(row["name"].as_str().unwrap_or_default()),
+            value / most * LONGEST,
+        );
         let class = if i == 0 { "cx-base" } else { "cx-bar" };
-        put(out, format_args!(
-            "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\
+        put(
+            out,
+            format_args!(
+                "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\
              <rect class=\"{class}\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"{:.1}\"/>\
              <text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\">{value:.2} {unit} ({ratio:.3})</text>",
-            NAMES - 8.0, y + 15.0, y + 2.0, ROW - 4.0, NAMES + length + 6.0, y + 15.0
-        ));
+                NAMES - 8.0,
+                y + 15.0,
+                y + 2.0,
+                ROW - 4.0,
+                NAMES + length + 6.0,
+                y + 15.0
+            ),
+        );
         y += ROW;
     }
     Ok(y + 8.0)
@@ -113,9 +132,13 @@ mod tests {
     #[test]
     fn mistakes_are_sentences() {
         let file: Value = serde_json::from_str(FILE).expect("JSON");
-        let error = bars(&file, Some("4 GiB")).expect_err("there is none").to_string();
+        let error = bars(&file, Some("4 GiB"))
+            .expect_err("there is none")
+            .to_string();
         assert_eq!(error, "the file has no group `4 GiB`");
-        let error = bars(&Value::Null, None).expect_err("there are none").to_string();
+        let error = bars(&Value::Null, None)
+            .expect_err("there are none")
+            .to_string();
         assert_eq!(error, "the file has no groups");
     }
 }
