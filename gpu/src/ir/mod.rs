@@ -11,8 +11,10 @@ mod kernel;
 mod op;
 mod operand;
 mod stmt;
+mod text;
 mod ty;
 mod visit;
+mod word;
 mod words;
 
 pub use build::KernelBuilder;
