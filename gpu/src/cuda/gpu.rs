@@ -173,6 +173,11 @@ impl Gpu {
         })
     }
 
+    /// Makes the context current on this thread.
+    pub(super) fn bind(&self) -> Result<(), Error> {
+        self.call("cuCtxSetCurrent", |_| 0)
+    }
+
     /// Makes the context current on this thread, calls the driver, and judges what it returns.
     pub(super) fn call(
         &self,

@@ -5,6 +5,7 @@
 //! streams, so that they can be a user's own.
 
 mod api;
+mod cublaslt;
 mod driver;
 mod event;
 mod gpu;
@@ -16,6 +17,7 @@ mod memory;
 mod module;
 mod tensor_map;
 
+pub use cublaslt::CublasLt;
 pub use cudarc;
 pub use interop::Lent;
 
