@@ -34,6 +34,7 @@ chapters! {
     atom_copies = "atom/copies.md";
     atom_table = "atom/table.md";
     tiled_raked = "tiled/raked.md";
+    tiled_copy = "tiled/copy.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";

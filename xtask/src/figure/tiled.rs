@@ -6,7 +6,8 @@
 //! Keys of `tiled-copy`:
 //! - `bits`: the width of a value; 32 unless given;
 //! - `threads` and `values`: layouts over the tile; needed;
-//! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus.
+//! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus;
+//! - `turned = yes`: the first mode goes right instead of down.
 //!
 //! Keys of `tiled-mma`:
 //! - `atoms`: the layout of the atoms along M, N and K; one atom unless given;
@@ -31,10 +32,30 @@ pub(super) fn copy(body: &Body) -> Result<String, Error> {
     let values: Layout = parsed(needed(body, "values")?, "a layout")?;
     let copy = TiledCopy::new(atom, parsed(bits, "a width")?, &threads, &values);
     let copy = copy.map_err(sentence)?;
-    let thread = thread(body)?;
+    let turned = match body.value("turned") {
+        None => false,
+        Some("yes") => true,
+        Some(other) => return Err(Error::new(format!("`turned` is yes, not `{other}`"))),
+    };
+    let focus = Focus {
+        thread: thread(body)?,
+        turned,
+    };
     match body.value("tensor") {
-        Some(tensor) => padded(&copy, pair(tensor)?, thread),
-        None => sides(&copy, thread),
+        Some(tensor) => padded(&copy, pair(tensor)?, focus),
+        None => sides(&copy, focus),
+    }
+}
+
+/// What to show before the rest, and which way.
+struct Focus {
+    thread: Option<i64>,
+    turned: bool,
+}
+
+impl Focus {
+    fn turn(&self, map: ThreadValues) -> ThreadValues {
+        if self.turned { map.transposed() } else { map }
     }
 }
 
@@ -43,26 +64,39 @@ fn thread(body: &Body) -> Result<Option<i64>, Error> {
     text.map(|text| parsed(text, "a thread")).transpose()
 }
 
-fn sides(copy: &TiledCopy, thread: Option<i64>) -> Result<String, Error> {
-    let picture = match thread {
-        Some(thread) => copy.picture_of(thread),
-        None => copy.picture(),
+fn sides(copy: &TiledCopy, focus: Focus) -> Result<String, Error> {
+    if let Some(thread) = focus.thread {
+        copy.slice(thread).map_err(sentence)?;
+    }
+    let map = |map: ThreadValues, side| {
+        let tv = copy.tv_of(side).map_err(sentence)?;
+        Ok::<_, Error>(focus.turn(map.titled(format!("{tv:#}"))))
+    };
+    let [source, destination] = copy.maps().map_err(sentence)?;
+    let source = map(source, Side::Source)?;
+    let destination = map(destination, Side::Destination)?;
+    let picture = match focus.thread {
+        Some(thread) => ThreadValues::copy_of(&source, &destination, thread),
+        None => ThreadValues::copy(&source, &destination),
     };
     Ok(picture.map_err(sentence)?.svg())
 }
 
 /// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.
-fn padded(
-    copy: &TiledCopy,
-    (rows, cols): (i64, i64),
-    thread: Option<i64>,
-) -> Result<String, Error> {
-    let map = copy
-        .map_over([rows, cols], Side::Source)
-        .map_err(sentence)?;
+fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<String, Error> {
+    let (rows, cols) = extents;
+    let map = copy.map_over([rows, cols], Side::Source);
+    let map = focus.turn(map.map_err(sentence)?);
+    let (rows, cols) = if focus.turned {
+        (cols, rows)
+    } else {
+        (rows, cols)
+    };
     let holds = |row, col| {
         let mut owners = map.owners(row, col).iter();
-        thread.is_none_or(|thread| owners.any(|(owner, _)| *owner == thread))
+        focus
+            .thread
+            .is_none_or(|thread| owners.any(|(owner, _)| *owner == thread))
     };
     let grid = map
         .grid()
@@ -92,7 +126,11 @@ pub(super) fn mma(body: &Body) -> Result<String, Error> {
         Some(name) => {
             let atom = colex_atom::copy(name).map_err(sentence)?;
             let copy = TiledCopy::for_operand(atom, 16, &mma, operand).map_err(sentence)?;
-            sides(&copy, thread)
+            let focus = Focus {
+                thread,
+                turned: false,
+            };
+            sides(&copy, focus)
         }
         None => alone(&mma, operand, thread),
     }
@@ -143,6 +181,9 @@ mod tests {
         let tensor = format!("{COPY}\ntensor = (24,16)");
         let tensor = draw("tiled-copy", &tensor).expect("it is well formed");
         assert!(tensor.contains("over 24 by 16: what lies inside stands out"));
+        let turned = format!("{COPY}\nturned = yes");
+        let turned = draw("tiled-copy", &turned).expect("it is well formed");
+        assert!(turned.contains("a tile of 64 by 16"));
     }
 
     #[test]
