@@ -132,6 +132,26 @@ impl Memory {
         Ok(())
     }
 
+    /// Whether the allocation that begins there holds an address.
+    pub(super) fn holds(&self, allocation: u64, address: u64) -> bool {
+        let held = self.allocations.get(&allocation);
+        held.is_some_and(|held| address.wrapping_sub(allocation) < held.bytes.len().max(1) as u64)
+    }
+
+    /// The bytes from an address on, and which of them were written.
+    pub(super) fn get(
+        &mut self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(&mut [u8], &mut [bool]), MemoryFault> {
+        let (allocation, at) = self.find(address, bytes)?;
+        let held = self
+            .allocations
+            .get_mut(&allocation)
+            .expect("`find` names an allocation");
+        Ok((&mut held.bytes[at.clone()], &mut held.written[at]))
+    }
+
     /// The allocation that holds these bytes, and where in it they are.
     fn find(
         &self,

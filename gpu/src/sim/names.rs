@@ -1,0 +1,109 @@
+//! Names for places: threads, buffers, variables in shared memory; and the report.
+
+use super::block::Group;
+use super::fault::Place;
+use super::machine::Machine;
+use super::report::{LineCount, Report};
+use super::warp::Warp;
+use crate::argument::Argument;
+use crate::ir::RegType;
+
+impl Machine<'_, '_> {
+    /// The place of a thread of the block.
+    pub(super) fn thread(&self, number: u32) -> [u32; 3] {
+        let [x, y, _] = self.launch.block;
+        [number % x, number / x % y, number / x / y]
+    }
+
+    pub(super) fn place(&self, group: &Group, warp: &Warp, lane: usize, whole: bool) -> Place {
+        let stmt = self.program.stmts[warp.pc.min(self.program.stmts.len() - 1)];
+        Place {
+            block: group.blocks[warp.block].ctaid,
+            thread: self.thread(warp.first + lane as u32),
+            warp: whole,
+            instruction: stmt.map_or("exit".to_string(), super::text::instruction),
+            at: stmt.map_or(core::panic::Location::caller(), |stmt| stmt.at),
+        }
+    }
+
+    /// The parameter that points to an allocation, or its address.
+    pub(super) fn buffer_name(&self, allocation: u64) -> String {
+        let params = &self.program.kernel.params;
+        let points = |argument: &Argument| match argument {
+            Argument::Pointer(at) | Argument::U64(at) => *at >= allocation,
+            Argument::TensorMap(map) => map.address >= allocation,
+            _ => false,
+        };
+        let address = |argument: &Argument| match argument {
+            Argument::Pointer(at) | Argument::U64(at) => *at,
+            Argument::TensorMap(map) => map.address,
+            _ => u64::MAX,
+        };
+        let named = params.iter().zip(self.arguments).filter(|(_, a)| points(a));
+        let nearest = named.min_by_key(|(_, argument)| address(argument));
+        match nearest.filter(|(_, a)| self.memory.holds(allocation, address(a))) {
+            Some((param, _)) => format!("`{}`", param.name),
+            None => format!("the allocation at {allocation:#x}"),
+        }
+    }
+
+    /// The variable of shared memory at or before a place: its name, beginning and bytes.
+    pub(super) fn variable(&self, at: usize) -> Option<(String, usize, usize)> {
+        let statics = self.program.kernel.shared.iter().zip(&self.program.shared);
+        let statics = statics.map(|(v, start)| (v.name.clone(), *start as usize, v.bytes as usize));
+        let dynamic = (self.launch.dynamic_shared > 0).then(|| {
+            let bytes = self.launch.dynamic_shared as usize;
+            (
+                "dynamic shared memory".to_string(),
+                self.dynamic_at as usize,
+                bytes,
+            )
+        });
+        statics
+            .chain(dynamic)
+            .filter(|(_, start, _)| *start <= at)
+            .max_by_key(|(_, start, _)| *start)
+    }
+
+    /// ``byte 4 of `tile` ``
+    pub(super) fn shared_name(&self, at: usize) -> String {
+        match self.variable(at) {
+            Some((name, start, bytes)) if at < start + bytes => match name.contains(' ') {
+                true => format!("byte {} of {name}", at - start),
+                false => format!("byte {} of `{name}`", at - start),
+            },
+            _ => format!("byte {at} of shared memory"),
+        }
+    }
+
+    /// What was counted.
+    pub(super) fn report(&self) -> Report {
+        let kernel = self.program.kernel;
+        let steps = self.program.stmts.iter().zip(&self.counts);
+        let lines = steps
+            .filter(|(_, count)| count.executed > 0)
+            .filter_map(|(stmt, count)| {
+                stmt.map(|stmt| LineCount {
+                    instruction: super::text::instruction(stmt),
+                    at: stmt.at,
+                    executed: count.executed,
+                    passes: count.passes,
+                    least_passes: count.least_passes,
+                    sectors: count.sectors,
+                    least_sectors: count.least_sectors,
+                })
+            });
+        let words = RegType::ALL.map(|ty| match ty {
+            RegType::Pred => 0,
+            ty => kernel.count(ty) * ty.bits().div_ceil(32),
+        });
+        Report {
+            instructions: self.counts.iter().map(|count| count.executed).sum(),
+            blocks: self.launch.blocks(),
+            registers: words.iter().sum(),
+            shared: self.shared_bytes,
+            lines: lines.collect(),
+        }
+    }
+}
+

@@ -1,0 +1,243 @@
+//! A warp: 32 threads in lockstep, their registers, and which of them are active.
+
+use super::flat::Step;
+use super::wait::Wait;
+
+/// All lanes.
+pub(super) const FULL: u32 = u32::MAX;
+
+/// A value in each lane.
+pub(super) type Lanes = [u64; 32];
+
+/// The lanes of a mask, lowest first.
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}
+
+/// A branch or loop that the warp is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Frame {
+    If {
+        /// The lanes that meet at the end.
+        all: u32,
+        /// Those that take the other side, as long as it is still to come.
+        other: u32,
+        /// The steps of `Else` and `EndIf`.
+        other_at: usize,
+        end: usize,
+    },
+    Loop {
+        /// The lanes that meet after the loop.
+        all: u32,
+        /// Those that have not left it.
+        live: u32,
+        /// Those that had left the round of the loop around.
+        outer_gone: u32,
+        end: usize,
+    },
+}
+
+/// 32 threads.
+#[derive(Debug)]
+pub(super) struct Warp {
+    /// Its number among the warps of the cluster.
+    pub(super) index: usize,
+    /// Its block's rank in the cluster.
+    pub(super) block: usize,
+    /// The number of its first thread in the block.
+    pub(super) first: u32,
+    /// The lanes that have a thread.
+    pub(super) exists: u32,
+    /// The lanes that execute.
+    pub(super) active: u32,
+    /// The lanes whose thread has ended.
+    pub(super) exited: u32,
+    /// The lanes that have left this round of the innermost loop.
+    gone: u32,
+    frames: Vec<Frame>,
+    /// The step to execute.
+    pub(super) pc: usize,
+    /// How many instructions it has executed.
+    pub(super) steps: u64,
+    /// What it waits for.
+    pub(super) wait: Option<Wait>,
+    /// Registers that are no predicates, and the lanes in which each was written.
+    pub(super) regs: Vec<Lanes>,
+    pub(super) written: Vec<u32>,
+    /// Predicates, a bit a lane, and the lanes in which each was written.
+    pub(super) preds: Vec<u32>,
+    pub(super) preds_written: Vec<u32>,
+}
+
+impl Warp {
+    pub(super) fn new(
+        index: usize,
+        block: usize,
+        first: u32,
+        threads: u32,
+        registers: usize,
+        preds: usize,
+    ) -> Self {
+        let exists = match threads - first {
+            32.. => FULL,
+            some => (1 << some) - 1,
+        };
+        Warp {
+            index,
+            block,
+            first,
+            exists,
+            active: exists,
+            exited: 0,
+            gone: 0,
+            frames: Vec::new(),
+            pc: 0,
+            steps: 0,
+            wait: None,
+            regs: vec![[0; 32]; registers],
+            written: vec![0; registers],
+            preds: vec![0; preds],
+            preds_written: vec![0; preds],
+        }
+    }
+
+    /// The lanes whose threads have not ended.
+    pub(super) fn alive(&self) -> u32 {
+        self.exists & !self.exited
+    }
+
+    /// Writes a register in some lanes.
+    pub(super) fn write(&mut self, slot: usize, mask: u32, values: &Lanes) {
+        self.written[slot] |= mask;
+        match mask {
+            FULL => self.regs[slot] = *values,
+            mask => lanes(mask).for_each(|lane| self.regs[slot][lane] = values[lane]),
+        }
+    }
+
+    /// Writes a predicate in some lanes.
+    pub(super) fn write_pred(&mut self, index: u32, mask: u32, values: u32) {
+        let index = index as usize;
+        self.preds[index] = self.preds[index] & !mask | values & mask;
+        self.preds_written[index] |= mask;
+    }
+
+    /// Takes a branch: `holds` are the active lanes in which its guard holds.
+    pub(super) fn enter_if(&mut self, holds: u32, other_at: usize, end: usize) {
+        let other = self.active & !holds;
+        self.frames.push(Frame::If {
+            all: self.active,
+            other,
+            other_at,
+            end,
+        });
+        self.active &= holds;
+        self.pc = match self.active {
+            0 => other_at,
+            _ => self.pc + 1,
+        };
+    }
+
+    /// Goes to the other side.
+    pub(super) fn enter_else(&mut self, end: usize) {
+        if let Some(Frame::If { other, .. }) = self.frames.last_mut() {
+            self.active = *other & !self.gone & !self.exited;
+            *other = 0;
+        }
+        self.pc = match self.active {
+            0 => end,
+            _ => self.pc + 1,
+        };
+    }
+
+    /// Both sides meet.
+    pub(super) fn leave_if(&mut self) {
+        if let Some(Frame::If { all, .. }) = self.frames.pop() {
+            self.active = all & !self.gone & !self.exited;
+        }
+        self.pc += 1;
+        self.skip();
+    }
+
+    /// Enters a loop.
+    pub(super) fn enter_loop(&mut self, end: usize) {
+        self.frames.push(Frame::Loop {
+            all: self.active,
+            live: self.active,
+            outer_gone: self.gone,
+            end,
+        });
+        self.gone = 0;
+        self.pc += 1;
+    }
+
+    /// The end of a round: those that have not left begin again.
+    pub(super) fn end_round(&mut self, start: usize) {
+        let Some(Frame::Loop {
+            all,
+            live,
+            outer_gone,
+            ..
+        }) = self.frames.last().copied()
+        else {
+            return;
+        };
+        self.gone = 0;
+        self.active = live & !self.exited;
+        match self.active {
+            0 => {
+                self.frames.pop();
+                self.gone = outer_gone;
+                self.active = all & !self.exited;
+                self.pc += 1;
+                self.skip();
+            }
+            _ => self.pc = start + 1,
+        }
+    }
+
+    /// Some lanes leave the innermost loop (or with `again` only this round).
+    pub(super) fn leave_round(&mut self, mask: u32, again: bool) {
+        let innermost = self.frames.iter_mut().rev().find_map(|frame| match frame {
+            Frame::Loop { live, .. } => Some(live),
+            Frame::If { .. } => None,
+        });
+        if let Some(live) = innermost.filter(|_| !again) {
+            *live &= !mask;
+        }
+        self.gone |= mask;
+        self.active &= !mask;
+        self.pc += 1;
+        self.skip();
+    }
+
+    /// Some threads end.
+    pub(super) fn exit(&mut self, mask: u32, steps: &[Step<'_>]) {
+        self.exited |= mask;
+        self.active &= !mask;
+        self.pc = match self.alive() {
+            0 => steps.len() - 1,
+            _ => self.pc + 1,
+        };
+        self.skip();
+    }
+
+    /// Without active lanes, goes on where there may be some again.
+    fn skip(&mut self) {
+        if self.active != 0 || self.alive() == 0 {
+            return;
+        }
+        match self.frames.last() {
+            Some(Frame::If {
+                other, other_at, ..
+            }) if *other != 0 => self.pc = *other_at,
+            Some(Frame::If { end, .. } | Frame::Loop { end, .. }) => self.pc = *end,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The simulator against references, and every fault by its sentence.
+
+mod arithmetic;
+mod control;
+mod helpers;
