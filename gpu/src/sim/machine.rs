@@ -45,7 +45,7 @@ impl<'a, 'k> Machine<'a, 'k> {
     pub(super) fn new(
         program: &'a Program<'k>,
         launch: &Launch,
-        pub(super) arguments: &'a [Argument],
+        arguments: &'a [Argument],
         memory: &'a mut Memory,
         options: &SimOptions,
     ) -> Self {
