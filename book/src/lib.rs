@@ -35,6 +35,7 @@ chapters! {
     atom_table = "atom/table.md";
     tiled_raked = "tiled/raked.md";
     tiled_copy = "tiled/copy.md";
+    tiled_walk = "tiled/walk.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
