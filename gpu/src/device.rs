@@ -131,10 +131,18 @@ impl Device {
     }
 
     /// Where machine code for it is kept, if it is a GPU.
-    pub fn cache(&self) -> Option<&Cache> {
+    pub fn cache(&self) -> Option<Cache> {
         match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.cache()),
             Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Keeps machine code for it elsewhere, or nowhere, from now on; for all handles to the device. The simulator has
+    /// no machine code to keep.
+    pub fn set_cache(&self, cache: Cache) {
+        if let Kind::Gpu(gpu) = &self.0 {
+            gpu.set_cache(cache);
         }
     }
 

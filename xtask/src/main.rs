@@ -5,6 +5,7 @@
 
 mod bench;
 mod golden;
+mod gpu;
 mod workspace;
 
 #[cfg(feature = "book")]
@@ -53,6 +54,11 @@ enum Task {
         /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
         files: Vec<PathBuf>,
     },
+    /// Check on a GPU what only a GPU can show.
+    Gpu {
+        #[command(subcommand)]
+        what: gpu::Task,
+    },
     /// Measure, and print the medians with how they were taken.
     Bench {
         /// Which group of benches; all of them if left out.
@@ -67,6 +73,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "book")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files } => golden::task(&files),
+        Task::Gpu { what } => gpu::task(&what),
         Task::Bench { name } => bench::task(name.as_deref()),
     };
     match done {

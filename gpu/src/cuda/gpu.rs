@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) name: String,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
-    pub(super) cache: Cache,
+    pub(super) cache: Mutex<Cache>,
     /// Modules by the text they were made from.
     pub(super) modules: Mutex<HashMap<String, Arc<Module>>>,
     /// What happened to the context, once it is of no more use.
@@ -112,7 +112,7 @@ impl Gpu {
             name,
             arch,
             limits: limits(attribute)?,
-            cache: Cache::from_environment(),
+            cache: Mutex::new(Cache::from_environment()),
             modules: Mutex::default(),
             lost: OnceLock::new(),
         });
@@ -150,8 +150,13 @@ impl Gpu {
     }
 
     /// The cache of assembled modules that it uses.
-    pub(crate) fn cache(&self) -> &Cache {
-        &self.shared.cache
+    pub(crate) fn cache(&self) -> Cache {
+        locked(&self.shared.cache).clone()
+    }
+
+    /// Uses another cache from now on.
+    pub(crate) fn set_cache(&self, cache: Cache) {
+        *locked(&self.shared.cache) = cache;
     }
 
     /// Waits for the stream.

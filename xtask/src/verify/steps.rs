@@ -7,7 +7,7 @@ use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::{Run, Step, assemble, snapshots};
-use crate::{book, golden, workspace};
+use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
 pub(super) const ALL: &[Step] = &[
@@ -55,13 +55,11 @@ pub(super) const ALL: &[Step] = &[
         name: "ptxas",
         check: assemble::check,
     },
+    Step {
+        name: "gpu",
+        check: gpu,
+    },
 ];
-
-/// The step that `--gpu` adds.
-pub(super) const GPU: Step = Step {
-    name: "gpu",
-    check: gpu,
-};
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let files = workspace::files(&run.root, ".rs")?.len();
@@ -202,9 +200,20 @@ fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     })
 }
 
-fn gpu(_: &mut Run, _: &Progress) -> Result<Outcome> {
-    let why = "colex-gpu holds no kernels yet, so there is nothing to run on a device";
-    Ok(Outcome::failed("no kernels", why))
+/// On a machine without a GPU the step is skipped, and with `--gpu` that is a failure.
+fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    if let Err(why) = gpu::device() {
+        return Ok(match run.gpu {
+            true => Outcome::failed("no GPU", why.to_string()),
+            false => Outcome::skipped(format!("no GPU ({why})")),
+        });
+    }
+    let report = gpu::executor_report(|line| progress.at(line))?;
+    let covered = format!("{} checks of the executor on {}", report.ran, report.device);
+    Ok(match report.failures.as_slice() {
+        [] => Outcome::ok(covered),
+        failures => Outcome::failed(covered, failures.join("\n")),
+    })
 }
 
 /// The outcome of a tool whose exit status says everything.

@@ -1,0 +1,73 @@
+//! Checks on a device, and what became of them.
+
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::Result;
+use colex_gpu::Device;
+
+/// A check on a device that stays whole. What it returns is what it saw.
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) run: fn(&Device) -> Result<String>,
+}
+
+/// A check that breaks the device's context, and opens the device itself.
+pub(super) struct Breaking {
+    pub(super) name: &'static str,
+    pub(super) run: fn() -> Result<String>,
+}
+
+/// What became of all checks.
+pub(crate) struct Report {
+    /// The device, its architecture and the driver.
+    pub(crate) device: String,
+    /// How many checks ran.
+    pub(crate) ran: usize,
+    /// The lines of those that failed.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn on(device: &Device) -> Report {
+        let version = device.driver_version().unwrap_or(0);
+        let release = format!("{}.{}", version / 1000, version % 1000 / 10);
+        Report {
+            device: format!("{}, {}, CUDA {release}", device.name(), device.arch()),
+            ran: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        name: &str,
+        check: impl FnOnce() -> Result<String>,
+        say: impl Fn(&str),
+    ) {
+        let started = Instant::now();
+        let outcome = check();
+        let seconds = started.elapsed().as_secs_f64();
+        let line = match &outcome {
+            Ok(seen) => format!("{name:<24} {seconds:>7.3} s  ok      {seen}"),
+            Err(error) => format!("{name:<24} {seconds:>7.3} s  FAILED  {error:#}"),
+        };
+        self.ran += 1;
+        say(&line);
+        if outcome.is_err() {
+            self.failures.push(line);
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.failures.len();
+        write!(
+            f,
+            "{} passed, {failed} failed on {}",
+            self.ran - failed,
+            self.device
+        )
+    }
+}

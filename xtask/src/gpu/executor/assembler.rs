@@ -1,0 +1,75 @@
+//! What the driver's assembler says.
+
+use anyhow::{Result, bail, ensure};
+use colex_gpu::{Device, Error, Launch};
+
+use super::{ADD, refused, same};
+
+/// Registers, local memory, and the shape that a kernel insists on.
+pub(super) fn resources(device: &Device) -> Result<String> {
+    let add = device.load_ptx(ADD, "add")?;
+    let Some(counted) = add.resources().copied() else {
+        bail!("nobody counted");
+    };
+    ensure!((4..=32).contains(&counted.registers), "{counted:?}");
+    same("local memory of `add`", counted.local_bytes, 0)?;
+    let local = device.load_ptx(include_str!("../ptx/local.ptx"), "local")?;
+    let bytes = local
+        .resources()
+        .map_or(0, |resources| resources.local_bytes);
+    ensure!(
+        bytes >= 256,
+        "{bytes} bytes of local memory for an array of 256"
+    );
+    let out = device.zeros::<u32>(32)?;
+    let arguments = [(&out).into(), 5u32.into()];
+    let error = refused(
+        "a block of 64",
+        device.launch(&local, Launch::new(1, 64), &arguments),
+    )?;
+    device.launch(&local, Launch::new(1, 32), &arguments)?;
+    device.synchronize()?;
+    Ok(format!(
+        "add: {} registers, no spills; local: {bytes} bytes a thread; {error}",
+        counted.registers
+    ))
+}
+
+/// The words about a text that cannot be assembled, and that the device works on.
+pub(super) fn errors(device: &Device) -> Result<String> {
+    let text = include_str!("../ptx/broken.ptx");
+    let error = refused("a broken text", device.load_ptx(text, "broken"))?;
+    let Error::Assembly { log, .. } = &error else {
+        bail!("the error is {error}");
+    };
+    ensure!(
+        log.contains("undeclared"),
+        "the log does not name the register: {log}"
+    );
+    let newer = ADD.replace(".version 7.0", ".version 99.0");
+    let newer = refused(
+        "a version that does not exist",
+        device.load_ptx(&newer, "add"),
+    )?;
+    ensure!(matches!(newer, Error::Assembly { .. }), "{newer}");
+    refused(
+        "a NUL character",
+        device.load_ptx(&format!("{ADD}\0"), "add"),
+    )?;
+    super::kernels::add_on(device, 100)?;
+    Ok(format!(
+        "{} | {}",
+        log.replace('\n', " / "),
+        newer.to_string().replace('\n', " / ")
+    ))
+}
+
+/// A remark on a kernel that is assembled all the same.
+pub(super) fn remarks(device: &Device) -> Result<String> {
+    let text = include_str!("../ptx/serialized.ptx");
+    let function = device.load_ptx(text, "serialized")?;
+    let Some(remark) = function.log().lines().find(|line| line.contains("(C75")) else {
+        bail!("no remark (C75..) in: {}", function.log());
+    };
+    Ok(remark.to_string())
+}

@@ -1,0 +1,53 @@
+//! Kernels that fail, and what is left.
+
+use anyhow::{Result, ensure};
+use colex_gpu::{Argument, Device, Error, Launch};
+
+use super::{refused, same};
+
+const TEXT: &str = include_str!("../ptx/trap.ptx");
+
+/// The error of a kernel that traps, of everything after it, and a new device.
+pub(super) fn trap() -> Result<String> {
+    broken_by("stop", &[])
+}
+
+/// The same for an access where there is nothing.
+pub(super) fn stray() -> Result<String> {
+    broken_by("stray", &[Argument::Pointer(0x10)])
+}
+
+fn broken_by(entry: &str, arguments: &[Argument]) -> Result<String> {
+    let device = Device::gpu(0)?;
+    let buffer = device.upload(&[1u32, 2, 3])?;
+    let function = device.load_ptx(TEXT, entry)?;
+    device.launch(&function, Launch::new(1, 1), arguments)?;
+    let error = refused("waiting for it", device.synchronize())?;
+    ensure!(matches!(error, Error::ContextLost { .. }), "{error}");
+    same(
+        "a download",
+        refused("a download", buffer.download())?,
+        error.clone(),
+    )?;
+    same(
+        "a launch",
+        refused(
+            "a launch",
+            device.launch(&function, Launch::new(1, 1), arguments),
+        )?,
+        error.clone(),
+    )?;
+    same(
+        "opening it again",
+        refused("opening it", Device::gpu(0))?,
+        error.clone(),
+    )?;
+    Ok(error.to_string())
+}
+
+/// Whether the device can be opened again once every handle is gone.
+pub(super) fn afterwards() -> Result<String> {
+    let device = Device::gpu(0)?;
+    super::kernels::add_on(&device, 100_000)?;
+    Ok("opened again, 100000 sums exact".to_string())
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask gpu`: what is checked and measured on a device. A release binary does it on a machine without Rust.
+
+mod check;
+mod executor;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use colex_gpu::Device;
+
+pub(crate) use check::Report;
+
+/// What to run on a device.
+#[derive(Subcommand)]
+pub(crate) enum Task {
+    /// Check the executor: memory, launches, the assembler and its cache, and what happens when a kernel fails.
+    Executor,
+}
+
+/// Runs a task on the first GPU, and prints a line for each check.
+pub(crate) fn task(task: &Task) -> Result<ExitCode> {
+    let report = match task {
+        Task::Executor => executor_report(|line| println!("{line}"))?,
+    };
+    println!("{report}");
+    Ok(match report.failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The first GPU, or why there is none.
+pub(crate) fn device() -> Result<Device, colex_gpu::Error> {
+    Device::gpu(0)
+}
+
+/// Every check of the executor; `say` gets the line of each when it is done.
+pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
+    let device = device()?;
+    let mut report = Report::on(&device);
+    say(&report.device);
+    for check in executor::CHECKS {
+        report.run(check.name, || (check.run)(&device), &say);
+    }
+    drop(device);
+    for check in executor::BREAKING {
+        report.run(check.name, check.run, &say);
+    }
+    Ok(report)
+}
