@@ -32,6 +32,7 @@ mod launch_error;
 pub mod ptx;
 mod signature;
 pub mod sim;
+pub mod sweep;
 mod timing;
 pub mod verify;
 

@@ -1,0 +1,150 @@
+//! Every atom of the sweep.
+
+use colex_atom::{
+    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaSwizzle, copy_atoms, mma_atoms,
+};
+
+use super::bulk::bulk_case;
+use super::case::Case;
+use super::copy::copy_case;
+use super::mma::mma_case;
+use super::random::Kind;
+use super::tma::{SWIZZLES, tma_case};
+
+/// One thing to be swept, cheap to hold: its case is made when its turn comes.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A matrix instruction.
+    Mma(MmaAtom),
+    /// A copy whose threads each move a few bytes; perhaps with a cache policy.
+    Copy(CopyAtom, bool),
+    /// A bulk copy of so many bytes.
+    Bulk(CopyAtom, u32, bool),
+    /// A tensor copy with a swizzle.
+    Tma(CopyAtom, TmaSwizzle, bool),
+}
+
+/// What the sweep cannot run, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// The atom's name.
+    pub name: String,
+    /// The reason.
+    pub why: &'static str,
+}
+
+impl Subject {
+    /// The case: kernel, data and judge, from a seed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the atom; no executable one has any.
+    pub fn case(&self, repeats: usize, seed: u64) -> Result<Case, Error> {
+        match self {
+            Subject::Mma(atom) => mma_case(atom, &Kind::ALL.repeat(repeats), seed),
+            Subject::Copy(atom, hinted) => copy_case(atom, *hinted, 4 * repeats, seed),
+            Subject::Bulk(atom, bytes, hinted) => bulk_case(atom, *bytes, *hinted, 4 * repeats, seed),
+            Subject::Tma(atom, swizzle, hinted) => tma_case(atom, *swizzle, *hinted, seed),
+        }
+    }
+
+    /// The name of the atom, without what the sweep varies.
+    pub fn atom(&self) -> String {
+        match self {
+            Subject::Mma(atom) => atom.name(),
+            Subject::Copy(atom, _) | Subject::Bulk(atom, ..) | Subject::Tma(atom, ..) => atom.name(),
+        }
+    }
+}
+
+/// Every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them, and those with
+/// N = 8, 64 and 256 with every option.
+pub fn subjects() -> Vec<Subject> {
+    let mma = mma_atoms().filter(MmaAtom::is_executable).flat_map(with_options);
+    let copies = copy_atoms().filter(CopyAtom::is_executable).flat_map(of_copy);
+    mma.map(Subject::Mma).chain(copies).collect()
+}
+
+/// The executable atoms that the sweep leaves out.
+pub fn not_run() -> Vec<NotRun> {
+    let left_out = copy_atoms().filter(|atom| atom.is_executable() && is_im2col(atom));
+    let why = "it needs a tensor map for im2col, which this library does not make";
+    left_out.map(|atom| NotRun { name: atom.name(), why }).collect()
+}
+
+fn is_im2col(atom: &CopyAtom) -> bool {
+    atom.name().contains("IM2COL")
+}
+
+fn with_options(atom: MmaAtom) -> Vec<MmaAtom> {
+    let every = [8, 64, 256].contains(&atom.mnk()[1]);
+    let plain = |options: &GmmaOptions| {
+        GmmaOptions {
+            major_a: options.major_a,
+            major_b: options.major_b,
+            ..GmmaOptions::default()
+        } == *options
+    };
+    let options = GmmaOptions::all().filter(|options| every || plain(options));
+    options.filter_map(|options| atom.clone().with_options(options).ok()).collect()
+}
+
+fn of_copy(atom: CopyAtom) -> Vec<Subject> {
+    let hinted = atom.op().is_ok_and(|op| op.ptx_hinted.is_some());
+    let hints: &[bool] = if hinted { &[false, true] } else { &[false] };
+    let each = |f: &dyn Fn(bool) -> Vec<Subject>| hints.iter().flat_map(|hint| f(*hint)).collect();
+    if is_im2col(&atom) {
+        return Vec::new();
+    }
+    match (atom.row().form, atom.tensor_rank()) {
+        (CopyForm::Universal, _) => all_ends(&atom).into_iter().map(|a| Subject::Copy(a, false)).collect(),
+        (_, Some(_)) => each(&|hint| {
+            SWIZZLES.map(|swizzle| Subject::Tma(atom.clone(), swizzle, hint)).to_vec()
+        }),
+        _ if atom.name().starts_with("SM90_BULK") => each(&|hint| {
+            [16, 208, 4096].map(|bytes| Subject::Bulk(atom.clone(), bytes, hint)).to_vec()
+        }),
+        _ => each(&|hint| vec![Subject::Copy(atom.clone(), hint)]),
+    }
+}
+
+/// A universal copy between every two ends it connects.
+fn all_ends(atom: &CopyAtom) -> Vec<CopyAtom> {
+    let spaces = [Space::Register, Space::Shared, Space::Cluster, Space::Global];
+    let pairs = spaces.into_iter().flat_map(|from| spaces.map(|to| (from, to)));
+    pairs.filter_map(|(from, to)| atom.between(from, to).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Every executable row of both tables is swept or named among those that are not.
+    #[test]
+    fn nothing_executable_is_left_out_in_silence() {
+        let swept: std::collections::HashSet<String> =
+            subjects().iter().map(Subject::atom).collect();
+        let named: std::collections::HashSet<String> =
+            not_run().into_iter().map(|left| left.name).collect();
+        let mut atoms = 0;
+        let names = mma_atoms().filter(MmaAtom::is_executable).map(|atom| atom.name());
+        let copies = copy_atoms().filter(CopyAtom::is_executable).map(|atom| atom.name());
+        for name in names.chain(copies) {
+            assert!(swept.contains(&name) != named.contains(&name), "{name}");
+            atoms += 1;
+        }
+        println!("law sweep.complete: {atoms} atoms");
+    }
+
+    #[test]
+    fn names_and_entries_are_unique() {
+        let mut seen = BTreeMap::new();
+        for subject in subjects().iter().step_by(17) {
+            let case = subject.case(1, 1).unwrap();
+            assert_eq!(seen.insert(case.kernel.name.clone(), case.name.clone()), None);
+        }
+        assert!(seen.len() > 200, "{}", seen.len());
+    }
+}

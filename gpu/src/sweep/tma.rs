@@ -1,0 +1,325 @@
+//! Tensor copies: boxes of tensors of one to five dimensions, every swizzle and element type, inside and across the edges.
+
+use colex_atom::{
+    Arch, CopyAtom, Error, FloatFormat, Interleave, L2Promotion, OobFill, Reduction, Rounding,
+    Scalar, Space, TensorMap, TmaElement, TmaSwizzle,
+};
+
+use super::bulk::combine;
+use super::case::{Bytes, Case, POISON, Shot, Side, entry};
+use super::copy::policy;
+use super::engine::{Before, Engine, THREADS, from_shared, memory};
+use super::frame::Frame;
+use super::random::Random;
+use crate::ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
+use crate::launch::Launch;
+
+/// The swizzles of Hopper.
+pub(super) const SWIZZLES: [TmaSwizzle; 4] =
+    [TmaSwizzle::None, TmaSwizzle::B32, TmaSwizzle::B64, TmaSwizzle::B128];
+
+const ELEMENTS: [TmaElement; 11] = [
+    TmaElement::U8,
+    TmaElement::U16,
+    TmaElement::U32,
+    TmaElement::S32,
+    TmaElement::U64,
+    TmaElement::S64,
+    TmaElement::F16,
+    TmaElement::F32,
+    TmaElement::F64,
+    TmaElement::Bf16,
+    TmaElement::Tf32,
+];
+
+/// Blocks that a multicast may reach.
+const BLOCKS: u32 = 2;
+/// Where the coordinates and the mask lie in the input, after the tensor or the box.
+const HEADER: u32 = 32;
+
+/// One launch of a case.
+struct Box_ {
+    map: TensorMap,
+    coordinates: Vec<i64>,
+}
+
+/// The case of a tensor copy with one swizzle: a launch for each element type and place of the box.
+///
+/// # Errors
+///
+/// [`Error::NotExecutable`], and for a copy that has no tensor.
+pub fn tma_case(
+    atom: &CopyAtom,
+    swizzle: TmaSwizzle,
+    hinted: bool,
+    seed: u64,
+) -> Result<Case, Error> {
+    let rank = atom.tensor_rank().unwrap_or(1);
+    let extents = extents(rank, swizzle);
+    let bytes = extents.iter().product::<i64>();
+    let atom = atom.with_bits(8 * bytes)?;
+    let stem = atom.name();
+    let stem = stem.split('<').next().unwrap_or(&stem);
+    let name = format!("{stem} {swizzle:?}{}", if hinted { " with a cache policy" } else { "" });
+    let mut random = Random::of(seed, &name);
+    let boxes = boxes(&atom, &extents, swizzle);
+    let tensor = boxes.iter().map(|b| b.map.tensor_bytes() + b.map.store_tail()).max();
+    let tensor = (tensor.unwrap_or(0) as u32).next_multiple_of(16);
+    let plan = Plan {
+        bytes: bytes as u32,
+        tensor,
+        input: tensor.max(bytes as u32) + HEADER,
+        cluster: if is_multicast(&atom) { BLOCKS } else { 1 },
+    };
+    let shots: Vec<Shot> = boxes.iter().map(|b| shot(&atom, b, &plan, &mut random)).collect();
+    let pairs = boxes.iter().zip(&shots);
+    let expected = pairs.map(|(b, shot)| expected(&atom, b, shot, &plan)).collect::<Result<_, _>>()?;
+    Ok(Case {
+        family: family(&atom),
+        kernel: kernel(&atom, &name, &plan, hinted)?,
+        shots,
+        judge: Box::new(Bytes {
+            expected,
+            element: 1,
+        }),
+        name,
+    })
+}
+
+/// Sizes in bytes.
+struct Plan {
+    /// Of the box.
+    bytes: u32,
+    /// Of the tensor in global memory.
+    tensor: u32,
+    input: u32,
+    cluster: u32,
+}
+
+fn family(atom: &CopyAtom) -> &'static str {
+    match (atom.to(), from_shared(atom)) {
+        (Space::L2, _) => "prefetches",
+        _ if is_multicast(atom) => "tensor loads, multicast",
+        (_, false) => "tensor loads",
+        _ if reduction(atom).is_some() => "tensor reductions",
+        _ => "tensor stores",
+    }
+}
+
+fn is_multicast(atom: &CopyAtom) -> bool {
+    atom.name().contains("MULTICAST")
+}
+
+fn reduction(atom: &CopyAtom) -> Option<Reduction> {
+    let ptx = &atom.op().ok()?.ptx;
+    let mut all = atom.row().reductions.iter().map(|(op, _)| *op);
+    all.find(|op| ptx.contains(&format!(".{}.tile", op.ptx(Scalar::Mapped))))
+}
+
+/// The box: its first dimension in bytes, as long as the swizzle allows, the others in elements.
+fn extents(rank: usize, swizzle: TmaSwizzle) -> Vec<i64> {
+    let outer = [8, 3, 2, 2];
+    let mut extents = vec![swizzle.span().unwrap_or(96)];
+    extents.extend(&outer[..rank - 1]);
+    extents
+}
+
+/// The boxes of all launches: for each element type one inside the tensor, one across its end, and for loads one
+/// before its beginning.
+fn boxes(atom: &CopyAtom, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Box_> {
+    let of_type = |element: TmaElement| {
+        let map = map(element, extents, swizzle);
+        let unit = 16 / element.bytes();
+        let place = |first: i64, others: i64| {
+            let mut at = vec![others; extents.len()];
+            at[0] = first * unit;
+            at
+        };
+        let last = (map.extents[0] / unit - 1).max(1);
+        let mut places = vec![place(0, 0), place(1, 1), place(last + 1, 2)];
+        if !from_shared(atom) {
+            places.push(place(-1, -1));
+        }
+        places.into_iter().map(move |coordinates| Box_ {
+            map: map.clone(),
+            coordinates,
+        })
+    };
+    let types = ELEMENTS.into_iter().filter(|element| match reduction(atom) {
+        Some(op) => scalar(op, *element).is_some(),
+        None => true,
+    });
+    types.flat_map(of_type).collect()
+}
+
+/// A tensor a little larger than the box, its rows an odd number of elements, more bytes apart than they are long.
+fn map(element: TmaElement, extents: &[i64], swizzle: TmaSwizzle) -> TensorMap {
+    let inner = extents[0] / element.bytes();
+    let mut dims = vec![2 * inner - 1];
+    dims.extend(extents[1..].iter().map(|extent| extent + 1));
+    let mut strides = Vec::new();
+    let mut stride = 2 * extents[0] + 16;
+    for extent in &dims[1..] {
+        strides.push(stride);
+        stride *= extent;
+    }
+    let mut in_elements = extents.to_vec();
+    in_elements[0] = inner;
+    TensorMap {
+        element,
+        element_strides: vec![1; dims.len()],
+        dims,
+        strides,
+        extents: in_elements,
+        swizzle,
+        interleave: Interleave::default(),
+        l2: L2Promotion::default(),
+        fill: OobFill::default(),
+    }
+}
+
+/// The type that a reduction of such a tensor computes in, if the hardware has it.
+fn scalar(op: Reduction, element: TmaElement) -> Option<Scalar> {
+    use Reduction::{Add, And, Dec, Inc, Max, Min, Or, Xor};
+    let ty = match element {
+        TmaElement::U32 => Scalar::U32,
+        TmaElement::S32 => Scalar::S32,
+        TmaElement::U64 => Scalar::U64,
+        TmaElement::S64 => Scalar::S64,
+        TmaElement::F16 => Scalar::F16,
+        TmaElement::Bf16 => Scalar::Bf16,
+        TmaElement::F32 => Scalar::F32,
+        TmaElement::F64 => Scalar::F64,
+        TmaElement::U8 | TmaElement::U16 | TmaElement::Tf32 => return None,
+    };
+    let legal = match op {
+        Add => !matches!(ty, Scalar::S64),
+        Min | Max => !matches!(ty, Scalar::F32 | Scalar::F64),
+        Inc | Dec => ty == Scalar::U32,
+        And | Or | Xor => !matches!(ty, Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64),
+    };
+    legal.then_some(ty)
+}
+
+fn shot(atom: &CopyAtom, of: &Box_, plan: &Plan, random: &mut Random) -> Shot {
+    let mut input = random.bytes((plan.input * plan.cluster) as usize);
+    if of.map.element == TmaElement::Tf32 {
+        to_tf32(&mut input);
+    }
+    let header = (plan.input - HEADER) as usize;
+    for (d, coordinate) in of.coordinates.iter().enumerate() {
+        input[header + 4 * d..][..4].copy_from_slice(&(*coordinate as i32).to_le_bytes());
+    }
+    let mask = 1 + random.below((1 << BLOCKS) - 1) as u32;
+    for block in 0..plan.cluster as usize {
+        let at = block * plan.input as usize + header + 20;
+        input[at..][..4].copy_from_slice(&mask.to_le_bytes());
+    }
+    let stores = atom.to() == Space::Global;
+    let output = match (stores, reduction(atom)) {
+        (true, Some(_)) => random.bytes(plan.tensor as usize),
+        (true, None) => vec![POISON; plan.tensor as usize],
+        _ => vec![POISON; (plan.bytes * plan.cluster) as usize],
+    };
+    let launch = Launch::new(plan.cluster, THREADS);
+    Shot {
+        launch: if plan.cluster > 1 { launch.cluster(plan.cluster) } else { launch },
+        input,
+        output,
+        map: Some((of.map.clone(), if stores { Side::Output } else { Side::Input })),
+    }
+}
+
+/// Numbers of the format, so that there is nothing to round.
+fn to_tf32(bytes: &mut [u8]) {
+    for word in bytes.chunks_exact_mut(4) {
+        let bits = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        let x = FloatFormat::TF32.decode(u64::from(bits));
+        let bits = FloatFormat::TF32.encode(x, Rounding::Nearest) as u32;
+        word.copy_from_slice(&bits.to_le_bytes());
+    }
+}
+
+fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<u8>, Error> {
+    let size = of.map.element.bytes() as usize;
+    let place = |byte: i64| of.map.swizzle.on_bytes().apply(byte) as usize;
+    let mut out = shot.output.clone();
+    if atom.to() == Space::Global {
+        for element in of.map.stored(&of.coordinates)? {
+            let Some(global) = element.global else { continue };
+            let new = &shot.input[place(element.shared)..][..size];
+            let old = &mut out[global as usize..][..size];
+            match reduction(atom).and_then(|op| Some((op, scalar(op, of.map.element)?))) {
+                Some((op, ty)) => combine(op, ty, old, new),
+                None => old.copy_from_slice(new),
+            }
+        }
+        return Ok(out);
+    }
+    if atom.to() == Space::L2 {
+        return Ok(shot.input[..out.len()].to_vec());
+    }
+    let at = (plan.input - HEADER) as usize + 20;
+    let mask = if is_multicast(atom) { shot.input[at] } else { 1 };
+    let blocks = out.chunks_exact_mut(plan.bytes as usize).enumerate();
+    for (_, block) in blocks.filter(|(block, _)| mask >> block & 1 == 1) {
+        for element in of.map.loaded(&of.coordinates)? {
+            let to = &mut block[place(element.shared)..][..size];
+            match element.global {
+                Some(global) => to.copy_from_slice(&shot.input[global as usize..][..size]),
+                None => to.fill(0),
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kernel, Error> {
+    atom.op()?;
+    let mut k = KernelBuilder::new(&entry(name), Arch::Sm90a);
+    let frame = Frame::open(&mut k, THREADS, plan.input, plan.bytes);
+    let map = k.tensor_map("map");
+    let before = Before {
+        source: 0,
+        target: None,
+    };
+    let engine = Engine::open(&mut k, &frame, plan.bytes, &before, plan.cluster);
+    let header = Address::from(frame.input).at(i64::from(plan.input - HEADER));
+    let rank = atom.tensor_rank().unwrap_or(1) as i64;
+    let coordinates: Vec<Operand> = (0..rank)
+        .map(|d| k.load(Access::new(crate::ir::Space::Global, Type::S32), header.at(4 * d)).into())
+        .collect();
+    let args = CopyArgs {
+        tensor: Some((map.into(), coordinates)),
+        policy: hinted.then(|| policy(&mut k)),
+        ..CopyArgs::default()
+    };
+    match (atom.to(), is_multicast(atom)) {
+        (Space::L2, _) => {
+            k.when(engine.first, |k| k.copy_atom(atom, args));
+            engine.target.fill(&mut k, &frame, 0);
+            k.sync();
+        }
+        (Space::Global, _) => {
+            let src = memory(engine.source.at);
+            engine.store(&mut k, |k| k.copy_atom(atom, CopyArgs { src, ..args }));
+            return Ok(k.finish());
+        }
+        (_, multicast) => {
+            let args = CopyArgs {
+                dst: memory(engine.target.at),
+                barrier: Some(engine.barrier.into()),
+                ..args
+            };
+            match multicast {
+                true => engine.multicast(&mut k, header.at(20), plan.bytes, |k, mask| {
+                    let mask = Some(mask);
+                    k.copy_atom(atom, CopyArgs { mask, ..args });
+                }),
+                false => engine.load(&mut k, plan.bytes, |k| k.copy_atom(atom, args)),
+            }
+        }
+    }
+    engine.target.empty(&mut k, &frame);
+    Ok(k.finish())
+}
