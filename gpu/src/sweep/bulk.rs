@@ -41,7 +41,11 @@ pub fn bulk_case(
     seed: u64,
 ) -> Result<Case, Error> {
     let atom = atom.with_bits(8 * i64::from(bytes))?;
-    let name = format!("{}{}", atom.name(), if hinted { " with a cache policy" } else { "" });
+    let name = format!(
+        "{}{}",
+        atom.name(),
+        if hinted { " with a cache policy" } else { "" }
+    );
     let mut random = Random::of(seed, &name);
     let area = (bytes + BEHIND).next_multiple_of(16);
     let plan = Plan {
@@ -56,8 +60,15 @@ pub fn bulk_case(
     let inputs: Vec<Vec<u8>> = (0..blocks).map(|_| input(&plan, &mut random)).collect();
     let launch = Launch::new(blocks as u32, THREADS);
     let shot = Shot {
-        launch: if plan.cluster > 1 { launch.cluster(plan.cluster) } else { launch },
-        output: inputs.iter().flat_map(|input| before(&atom, &plan, input)).collect(),
+        launch: if plan.cluster > 1 {
+            launch.cluster(plan.cluster)
+        } else {
+            launch
+        },
+        output: inputs
+            .iter()
+            .flat_map(|input| before(&atom, &plan, input))
+            .collect(),
         input: inputs.concat(),
         map: None,
     };
@@ -127,7 +138,9 @@ fn expected(atom: &CopyAtom, plan: &Plan, inputs: &[Vec<u8>]) -> Vec<u8> {
     let of_block = |block: usize| -> Vec<u8> {
         let (mine, leader) = (&inputs[block], &inputs[block - block % cluster]);
         let mask = u32::from_le_bytes(
-            leader[plan.mask as usize..][..4].try_into().expect("four bytes"),
+            leader[plan.mask as usize..][..4]
+                .try_into()
+                .expect("four bytes"),
         );
         let source = match (is_multicast(atom), between_blocks(atom)) {
             (true, _) => leader,
@@ -192,7 +205,9 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
         k.sync();
     } else if atom.to() == Space::Global {
         let source = memory(engine.source.at);
-        engine.store(&mut k, |k| k.copy_atom(atom, args(memory(frame.output), source)));
+        engine.store(&mut k, |k| {
+            k.copy_atom(atom, args(memory(frame.output), source))
+        });
         return Ok(k.finish());
     } else if is_multicast(atom) {
         let at = Address::from(frame.input).at(i64::from(plan.mask));
@@ -202,7 +217,8 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
             k.copy_atom(atom, CopyArgs { mask, ..args });
         });
     } else if between_blocks(atom) {
-        let [there, barrier] = [engine.target.at, engine.barrier].map(|at| Engine::peer(&mut k, at));
+        let [there, barrier] =
+            [engine.target.at, engine.barrier].map(|at| Engine::peer(&mut k, at));
         let args = with_barrier(args(memory(there), memory(engine.source.at)), barrier);
         engine.load(&mut k, plan.bytes, |k| k.copy_atom(atom, args));
     } else {

@@ -112,12 +112,14 @@ impl Judge for Bytes {
             ));
             return agreement;
         }
-        let pairs = expected.chunks(self.element).zip(output.chunks(self.element));
+        let pairs = expected
+            .chunks(self.element)
+            .zip(output.chunks(self.element));
         for (at, (expected, found)) in pairs.enumerate() {
             agreement.elements += 1;
-            agreement.digest = found
-                .iter()
-                .fold(agreement.digest, |digest, byte| mixed(digest, u64::from(*byte)));
+            agreement.digest = found.iter().fold(agreement.digest, |digest, byte| {
+                mixed(digest, u64::from(*byte))
+            });
             match expected == found {
                 true => agreement.exact += 1,
                 false if agreement.wrong.is_none() => {
@@ -138,7 +140,11 @@ impl Judge for Bytes {
 
 /// Bytes from the highest to the lowest, as a number is written.
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A kernel's name: the atom's, with everything that PTX does not take as an underscore.

@@ -34,7 +34,9 @@ impl Round {
         let mut input = random.bytes(INPUT);
         let [sources, targets] = [0, 1].map(|_| random.permutation(LANES));
         let bytes = atom.bits_per_thread() as u64 / 8;
-        let reads: Vec<usize> = (0..LANES).map(|_| random.below(bytes + 1) as usize).collect();
+        let reads: Vec<usize> = (0..LANES)
+            .map(|_| random.below(bytes + 1) as usize)
+            .collect();
         for lane in 0..LANES {
             let mut put = |at: usize, word: usize| {
                 input[at + 4 * lane..][..4].copy_from_slice(&(word as u32).to_le_bytes());
@@ -62,11 +64,20 @@ pub fn copy_case(atom: &CopyAtom, hinted: bool, rounds: usize, seed: u64) -> Res
     let name = case_name(atom, hinted);
     let mut random = Random::of(seed, &name);
     let cluster = if in_cluster(atom) { 2 } else { 1 };
-    let rounds: Vec<Round> = (0..rounds * cluster).map(|_| Round::new(atom, &mut random)).collect();
+    let rounds: Vec<Round> = (0..rounds * cluster)
+        .map(|_| Round::new(atom, &mut random))
+        .collect();
     let launch = Launch::new(rounds.len() as u32, LANES as u32);
     let shot = Shot {
-        launch: if cluster > 1 { launch.cluster(2) } else { launch },
-        input: rounds.iter().flat_map(|round| round.input.clone()).collect(),
+        launch: if cluster > 1 {
+            launch.cluster(2)
+        } else {
+            launch
+        },
+        input: rounds
+            .iter()
+            .flat_map(|round| round.input.clone())
+            .collect(),
         output: vec![POISON; SLOTS * rounds.len()],
         map: None,
     };
@@ -88,7 +99,11 @@ fn case_name(atom: &CopyAtom, hinted: bool) -> String {
         CopyForm::Universal => format!(" {:?} to {:?}", atom.from(), atom.to()),
         _ => String::new(),
     };
-    format!("{}{ends}{}", atom.name(), if hinted { " with a cache policy" } else { "" })
+    format!(
+        "{}{ends}{}",
+        atom.name(),
+        if hinted { " with a cache policy" } else { "" }
+    )
 }
 
 fn family(atom: &CopyAtom) -> &'static str {
@@ -119,12 +134,20 @@ fn expected(atom: &CopyAtom, rounds: &[Round]) -> Result<Vec<u8>, Error> {
     for (block, round) in rounds.iter().enumerate() {
         let data = &rounds[peer(block, atom.from())].input;
         let given = |lane: usize| {
-            let slot = if in_memory(atom.from()) { round.sources[lane] } else { lane };
+            let slot = if in_memory(atom.from()) {
+                round.sources[lane]
+            } else {
+                lane
+            };
             &data[slot * SLOT..][..SLOT]
         };
         let to = &mut output[peer(block, atom.to()) * SLOTS..][..SLOTS];
         for (lane, bytes) in moved(atom, &given, round)? {
-            let slot = if in_memory(atom.to()) { round.targets[lane] } else { lane };
+            let slot = if in_memory(atom.to()) {
+                round.targets[lane]
+            } else {
+                lane
+            };
             to[slot * SLOT..][..bytes.len()].copy_from_slice(&bytes);
         }
     }
@@ -138,11 +161,18 @@ fn moved<'a>(
     round: &Round,
 ) -> Result<Vec<(usize, Vec<u8>)>, Error> {
     let bits = element(atom)?;
-    let bytes = atom.val_layouts(bits as i64)?.src.mode(1).map_or(1, |mode| mode.size()) as usize
+    let bytes = atom
+        .val_layouts(bits as i64)?
+        .src
+        .mode(1)
+        .map_or(1, |mode| mode.size()) as usize
         * bits
         / 8;
     let values = |lane: usize| -> Vec<Vec<u8>> {
-        given(lane)[..bytes].chunks(bits / 8).map(<[u8]>::to_vec).collect()
+        given(lane)[..bytes]
+            .chunks(bits / 8)
+            .map(<[u8]>::to_vec)
+            .collect()
     };
     let mut all = Vec::new();
     for first in (0..LANES).step_by(atom.threads()) {
@@ -250,7 +280,11 @@ fn end(
     let is_source = argument == Argument::Src;
     let space = if is_source { atom.from() } else { atom.to() };
     if space == Space::Register {
-        let kind = atom.op()?.operands.iter().find(|operand| operand.argument == argument);
+        let kind = atom
+            .op()?
+            .operands
+            .iter()
+            .find(|operand| operand.argument == argument);
         let Some(OperandKind::Registers(held)) = kind.map(|operand| operand.kind) else {
             unreachable!("an end in registers has registers");
         };
@@ -282,7 +316,12 @@ fn narrow(atom: &CopyAtom, class: RegClass) -> Option<Type> {
     (class == RegClass::B16 && atom.bits_per_thread() == 8).then_some(Type::B8)
 }
 
-fn load(k: &mut KernelBuilder, atom: &CopyAtom, held: colex_atom::Registers, from: Reg) -> Vec<Reg> {
+fn load(
+    k: &mut KernelBuilder,
+    atom: &CopyAtom,
+    held: colex_atom::Registers,
+    from: Reg,
+) -> Vec<Reg> {
     match narrow(atom, held.class) {
         Some(ty) => vec![k.load(Access::new(ir::Space::Global, ty), from)],
         None => frame::load(k, held, from, 0),
@@ -290,7 +329,11 @@ fn load(k: &mut KernelBuilder, atom: &CopyAtom, held: colex_atom::Registers, fro
 }
 
 fn store(k: &mut KernelBuilder, atom: &CopyAtom, held: &[Reg], to: Reg) {
-    let class = if held[0].ty == ir::RegType::B16 { RegClass::B16 } else { RegClass::B32 };
+    let class = if held[0].ty == ir::RegType::B16 {
+        RegClass::B16
+    } else {
+        RegClass::B32
+    };
     let registers = colex_atom::Registers {
         count: held.len(),
         class,

@@ -75,7 +75,12 @@ impl Engine {
     }
 
     /// One thread asks for a copy that reports `bytes` to the block's barrier, and all wait for it.
-    pub(super) fn load(&self, k: &mut KernelBuilder, bytes: u32, ask: impl FnOnce(&mut KernelBuilder)) {
+    pub(super) fn load(
+        &self,
+        k: &mut KernelBuilder,
+        bytes: u32,
+        ask: impl FnOnce(&mut KernelBuilder),
+    ) {
         let barrier = self.barrier;
         k.if_(self.first, |k| {
             k.mbarrier_arrive_expect(barrier, bytes);

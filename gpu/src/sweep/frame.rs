@@ -28,11 +28,12 @@ impl Frame {
         let [input, output] = ["input", "output"].map(|name| k.pointer(name));
         let tid = k.mov(Type::U32, Special::Tid(0));
         let block = k.mov(Type::U32, Special::Ctaid(0));
-        let [input, output] = [(input, input_bytes), (output, output_bytes)].map(|(param, bytes)| {
-            let base = k.param(param);
-            let offset = k.mul_wide(Type::U32, block, bytes);
-            k.add(Type::S64, base, offset)
-        });
+        let [input, output] =
+            [(input, input_bytes), (output, output_bytes)].map(|(param, bytes)| {
+                let base = k.param(param);
+                let offset = k.mul_wide(Type::U32, block, bytes);
+                k.add(Type::S64, base, offset)
+            });
         Frame {
             threads,
             tid,

@@ -111,10 +111,22 @@ fn layout(
         }
         (Major::K, _) if k <= row => format!("({mn},{k}):({row},1)"),
         (Major::Mn, SmemSwizzle::None) => {
-            format!("(({t},{}),(8,{})):((1,{}),({t},{}))", mn / t, k / 8, k * t, 8 * t)
+            format!(
+                "(({t},{}),(8,{})):((1,{}),({t},{}))",
+                mn / t,
+                k / 8,
+                k * t,
+                8 * t
+            )
         }
         (Major::Mn, _) if mn % row == 0 => {
-            format!("(({row},{}),(8,{})):((1,{}),({row},{}))", mn / row, k / 8, k * row, 8 * row)
+            format!(
+                "(({row},{}),(8,{})):((1,{}),({row},{}))",
+                mn / row,
+                k / 8,
+                k * row,
+                8 * row
+            )
         }
         _ => return None,
     };

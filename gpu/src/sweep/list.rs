@@ -15,13 +15,13 @@ use super::tma::{SWIZZLES, tma_case};
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A matrix instruction.
-    Mma(MmaAtom),
+    Mma(Box<MmaAtom>),
     /// A copy whose threads each move a few bytes; perhaps with a cache policy.
-    Copy(CopyAtom, bool),
+    Copy(Box<CopyAtom>, bool),
     /// A bulk copy of so many bytes.
-    Bulk(CopyAtom, u32, bool),
+    Bulk(Box<CopyAtom>, u32, bool),
     /// A tensor copy with a swizzle.
-    Tma(CopyAtom, TmaSwizzle, bool),
+    Tma(Box<CopyAtom>, TmaSwizzle, bool),
 }
 
 /// What the sweep cannot run, and why.
@@ -43,7 +43,9 @@ impl Subject {
         match self {
             Subject::Mma(atom) => mma_case(atom, &Kind::ALL.repeat(repeats), seed),
             Subject::Copy(atom, hinted) => copy_case(atom, *hinted, 4 * repeats, seed),
-            Subject::Bulk(atom, bytes, hinted) => bulk_case(atom, *bytes, *hinted, 4 * repeats, seed),
+            Subject::Bulk(atom, bytes, hinted) => {
+                bulk_case(atom, *bytes, *hinted, 4 * repeats, seed)
+            }
             Subject::Tma(atom, swizzle, hinted) => tma_case(atom, *swizzle, *hinted, seed),
         }
     }
@@ -52,7 +54,9 @@ impl Subject {
     pub fn atom(&self) -> String {
         match self {
             Subject::Mma(atom) => atom.name(),
-            Subject::Copy(atom, _) | Subject::Bulk(atom, ..) | Subject::Tma(atom, ..) => atom.name(),
+            Subject::Copy(atom, _) | Subject::Bulk(atom, ..) | Subject::Tma(atom, ..) => {
+                atom.name()
+            }
         }
     }
 }
@@ -60,16 +64,27 @@ impl Subject {
 /// Every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them, and those with
 /// N = 8, 64 and 256 with every option.
 pub fn subjects() -> Vec<Subject> {
-    let mma = mma_atoms().filter(MmaAtom::is_executable).flat_map(with_options);
-    let copies = copy_atoms().filter(CopyAtom::is_executable).flat_map(of_copy);
-    mma.map(Subject::Mma).chain(copies).collect()
+    let mma = mma_atoms()
+        .filter(MmaAtom::is_executable)
+        .flat_map(with_options);
+    let copies = copy_atoms()
+        .filter(CopyAtom::is_executable)
+        .flat_map(of_copy);
+    mma.map(|atom| Subject::Mma(Box::new(atom)))
+        .chain(copies)
+        .collect()
 }
 
 /// The executable atoms that the sweep leaves out.
 pub fn not_run() -> Vec<NotRun> {
     let left_out = copy_atoms().filter(|atom| atom.is_executable() && is_im2col(atom));
     let why = "it needs a tensor map for im2col, which this library does not make";
-    left_out.map(|atom| NotRun { name: atom.name(), why }).collect()
+    left_out
+        .map(|atom| NotRun {
+            name: atom.name(),
+            why,
+        })
+        .collect()
 }
 
 fn is_im2col(atom: &CopyAtom) -> bool {
@@ -86,7 +101,9 @@ fn with_options(atom: MmaAtom) -> Vec<MmaAtom> {
         } == *options
     };
     let options = GmmaOptions::all().filter(|options| every || plain(options));
-    options.filter_map(|options| atom.clone().with_options(options).ok()).collect()
+    options
+        .filter_map(|options| atom.clone().with_options(options).ok())
+        .collect()
 }
 
 fn of_copy(atom: CopyAtom) -> Vec<Subject> {
@@ -97,22 +114,38 @@ fn of_copy(atom: CopyAtom) -> Vec<Subject> {
         return Vec::new();
     }
     match (atom.row().form, atom.tensor_rank()) {
-        (CopyForm::Universal, _) => all_ends(&atom).into_iter().map(|a| Subject::Copy(a, false)).collect(),
+        (CopyForm::Universal, _) => all_ends(&atom)
+            .into_iter()
+            .map(|a| Subject::Copy(Box::new(a), false))
+            .collect(),
         (_, Some(_)) => each(&|hint| {
-            SWIZZLES.map(|swizzle| Subject::Tma(atom.clone(), swizzle, hint)).to_vec()
+            SWIZZLES
+                .map(|swizzle| Subject::Tma(Box::new(atom.clone()), swizzle, hint))
+                .to_vec()
         }),
         _ if atom.name().starts_with("SM90_BULK") => each(&|hint| {
-            [16, 208, 4096].map(|bytes| Subject::Bulk(atom.clone(), bytes, hint)).to_vec()
+            [16, 208, 4096]
+                .map(|bytes| Subject::Bulk(Box::new(atom.clone()), bytes, hint))
+                .to_vec()
         }),
-        _ => each(&|hint| vec![Subject::Copy(atom.clone(), hint)]),
+        _ => each(&|hint| vec![Subject::Copy(Box::new(atom.clone()), hint)]),
     }
 }
 
 /// A universal copy between every two ends it connects.
 fn all_ends(atom: &CopyAtom) -> Vec<CopyAtom> {
-    let spaces = [Space::Register, Space::Shared, Space::Cluster, Space::Global];
-    let pairs = spaces.into_iter().flat_map(|from| spaces.map(|to| (from, to)));
-    pairs.filter_map(|(from, to)| atom.between(from, to).ok()).collect()
+    let spaces = [
+        Space::Register,
+        Space::Shared,
+        Space::Cluster,
+        Space::Global,
+    ];
+    let pairs = spaces
+        .into_iter()
+        .flat_map(|from| spaces.map(|to| (from, to)));
+    pairs
+        .filter_map(|(from, to)| atom.between(from, to).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -129,8 +162,12 @@ mod tests {
         let named: std::collections::HashSet<String> =
             not_run().into_iter().map(|left| left.name).collect();
         let mut atoms = 0;
-        let names = mma_atoms().filter(MmaAtom::is_executable).map(|atom| atom.name());
-        let copies = copy_atoms().filter(CopyAtom::is_executable).map(|atom| atom.name());
+        let names = mma_atoms()
+            .filter(MmaAtom::is_executable)
+            .map(|atom| atom.name());
+        let copies = copy_atoms()
+            .filter(CopyAtom::is_executable)
+            .map(|atom| atom.name());
         for name in names.chain(copies) {
             assert!(swept.contains(&name) != named.contains(&name), "{name}");
             atoms += 1;
@@ -143,7 +180,10 @@ mod tests {
         let mut seen = BTreeMap::new();
         for subject in subjects().iter().step_by(17) {
             let case = subject.case(1, 1).unwrap();
-            assert_eq!(seen.insert(case.kernel.name.clone(), case.name.clone()), None);
+            assert_eq!(
+                seen.insert(case.kernel.name.clone(), case.name.clone()),
+                None
+            );
         }
         assert!(seen.len() > 200, "{}", seen.len());
     }

@@ -63,7 +63,10 @@ pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error
     let output = block_threads(atom) as usize * frame::bytes(atom.op()?.d) as usize;
     let shot = Shot {
         launch: Launch::new(rounds.len() as u32, block_threads(atom)),
-        input: rounds.iter().flat_map(|round| round.input.clone()).collect(),
+        input: rounds
+            .iter()
+            .flat_map(|round| round.input.clone())
+            .collect(),
         output: vec![POISON; output * rounds.len()],
         map: None,
     };
@@ -73,7 +76,10 @@ pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error
         shots: vec![shot],
         judge: Box::new(Product {
             atom: atom.clone(),
-            rounds: rounds.into_iter().map(|round| (round.kind, round.tiles)).collect(),
+            rounds: rounds
+                .into_iter()
+                .map(|round| (round.kind, round.tiles))
+                .collect(),
         }),
         name,
     })
@@ -104,7 +110,11 @@ fn lane(atom: &MmaAtom, instance: usize, t: usize) -> usize {
     match atom.threads() {
         1 => instance,
         8 => {
-            let first = atom.traits().thread.at(t as i64).expect("a quad-pair has 8 threads");
+            let first = atom
+                .traits()
+                .thread
+                .at(t as i64)
+                .expect("a quad-pair has 8 threads");
             first as usize + 4 * instance
         }
         _ => t,
@@ -112,11 +122,7 @@ fn lane(atom: &MmaAtom, instance: usize, t: usize) -> usize {
 }
 
 /// Several swizzles where the operands are in shared memory, one for each round.
-fn images(
-    atom: &MmaAtom,
-    rounds: usize,
-    random: &mut Random,
-) -> Result<Vec<Option<Image>>, Error> {
+fn images(atom: &MmaAtom, rounds: usize, random: &mut Random) -> Result<Vec<Option<Image>>, Error> {
     let legal = Image::all(atom)?;
     let first = random.below(legal.len() as u64) as usize;
     let chosen = (0..rounds).map(|i| Some(legal[(first + i) % legal.len()].clone()));
@@ -132,7 +138,13 @@ fn input(atom: &MmaAtom, image_bytes: u32) -> Result<Input, Error> {
         at = (at + bytes).next_multiple_of(16);
         begin
     };
-    let in_registers = |held, there: bool| if there { threads * frame::bytes(held) } else { 0 };
+    let in_registers = |held, there: bool| {
+        if there {
+            threads * frame::bytes(held)
+        } else {
+            0
+        }
+    };
     let mut input = Input {
         a: take(in_registers(op.a, !atom.a_in_shared())),
         b: take(in_registers(op.b, !atom.b_in_shared())),
@@ -158,7 +170,7 @@ fn round(
 ) -> Result<Round, Error> {
     let op = atom.op()?;
     let mut bytes = random.bytes(input.bytes as usize);
-    let adds = !atom.b_in_shared() || index % 2 == 0;
+    let adds = !atom.b_in_shared() || index.is_multiple_of(2);
     let mut all = Vec::new();
     for instance in 0..block_threads(atom) as usize / atom.threads() {
         let mut tiles = tiles(atom, kind, random);
@@ -173,13 +185,25 @@ fn round(
             false => (tiles.a.clone(), Vec::new()),
         };
         if !atom.a_in_shared() {
-            put(input.a, frame::bytes(op.a), atom.scatter_operand('A', &stored)?);
+            put(
+                input.a,
+                frame::bytes(op.a),
+                atom.scatter_operand('A', &stored)?,
+            );
         }
         if !atom.b_in_shared() {
-            put(input.b, frame::bytes(op.b), atom.scatter_operand('B', &tiles.b)?);
+            put(
+                input.b,
+                frame::bytes(op.b),
+                atom.scatter_operand('B', &tiles.b)?,
+            );
         }
         put(input.c, frame::bytes(op.c), atom.scatter(&tiles.c));
-        for (t, word) in metadata.iter().enumerate().filter(|(t, _)| reads_metadata(atom, *t)) {
+        for (t, word) in metadata
+            .iter()
+            .enumerate()
+            .filter(|(t, _)| reads_metadata(atom, *t))
+        {
             put_words(&mut bytes[input.e as usize + 4 * t..], &[*word]);
         }
         if let Some(image) = image {
@@ -194,7 +218,11 @@ fn round(
         }
         all.push(tiles);
     }
-    Ok(Round { kind, tiles: all, input: bytes })
+    Ok(Round {
+        kind,
+        tiles: all,
+        input: bytes,
+    })
 }
 
 fn put_words(bytes: &mut [u8], words: &[u32]) {
@@ -262,8 +290,16 @@ fn kernel(atom: &MmaAtom, name: &str, input: &Input) -> Result<Kernel, Error> {
         let from = frame.of_thread(k, frame.input, frame::bytes(held));
         frame::load(k, held, from, at)
     };
-    let a = if atom.a_in_shared() { Vec::new() } else { fetch(&mut k, op.a, input.a) };
-    let b = if image.is_some() { Vec::new() } else { fetch(&mut k, op.b, input.b) };
+    let a = if atom.a_in_shared() {
+        Vec::new()
+    } else {
+        fetch(&mut k, op.a, input.a)
+    };
+    let b = if image.is_some() {
+        Vec::new()
+    } else {
+        fetch(&mut k, op.b, input.b)
+    };
     let c = fetch(&mut k, op.c, input.c);
     let e = op.e.map_or(Vec::new(), |e| fetch(&mut k, e, input.e));
     let d = match image {
@@ -337,7 +373,8 @@ impl Product {
             Fragment::from_words(atom.traits().ty_c, values, &words)
         };
         let fragments: Vec<Fragment> = (0..atom.threads()).map(fragment).collect();
-        atom.gather('C', &fragments).expect("one fragment for each thread, of C's type and size")
+        atom.gather('C', &fragments)
+            .expect("one fragment for each thread, of C's type and size")
     }
 
     /// Compares one tile, element by element.

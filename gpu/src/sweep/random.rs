@@ -125,7 +125,11 @@ fn read(format: FloatFormat, bits: u64) -> f64 {
 fn moderate(format: FloatFormat, random: &mut Random) -> f64 {
     let fraction = (random.bits() >> 12) as f64 / (1u64 << 52) as f64;
     let magnitude = (1.0 + fraction) * 2f64.powi(random.below(7) as i32 - 3);
-    let x = if random.below(2) == 0 { magnitude } else { -magnitude };
+    let x = if random.below(2) == 0 {
+        magnitude
+    } else {
+        -magnitude
+    };
     format.round(x, Rounding::Zero)
 }
 
@@ -138,7 +142,11 @@ fn finite(format: FloatFormat, random: &mut Random) -> f64 {
 /// An exponent field of 0 or 1 and any fraction; one in four is a zero.
 fn tiny(format: FloatFormat, random: &mut Random) -> f64 {
     let low = (1u64 << (format.fraction_bits + 1)) - 1;
-    let fraction = if random.below(4) == 0 { 0 } else { random.bits() & low };
+    let fraction = if random.below(4) == 0 {
+        0
+    } else {
+        random.bits() & low
+    };
     let sign = random.below(2) << (field(format) - 1);
     read(format, sign | fraction)
 }
@@ -146,7 +154,11 @@ fn tiny(format: FloatFormat, random: &mut Random) -> f64 {
 fn special(format: FloatFormat, random: &mut Random) -> f64 {
     let choice = [f64::INFINITY, f64::NAN, 0.0, format.max()][random.below(4) as usize];
     let fits = |x: f64| format.decode(format.encode(x, Rounding::Nearest));
-    fits(if random.below(2) == 0 { choice } else { -choice })
+    fits(if random.below(2) == 0 {
+        choice
+    } else {
+        -choice
+    })
 }
 
 #[cfg(test)]
@@ -175,7 +187,9 @@ mod tests {
     fn kinds_hold_what_they_promise() {
         let mut random = Random::of(2, "kinds");
         let mut draw = |kind: Kind, ty| -> Vec<f64> {
-            (0..2000).map(|_| kind.draw(ty, &mut random).real()).collect()
+            (0..2000)
+                .map(|_| kind.draw(ty, &mut random).real())
+                .collect()
         };
         let moderate = draw(Kind::Moderate, Ty::F16);
         assert!(moderate.iter().all(|x| (0.125..16.0).contains(&x.abs())));

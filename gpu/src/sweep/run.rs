@@ -150,7 +150,8 @@ impl Case {
         let (outputs, of_output) = joined(self.shots.iter().map(|shot| &shot.output));
         let [inputs, outputs] = [device.upload(&inputs)?, device.upload(&outputs)?];
         for ((shot, input), output) in self.shots.iter().zip(&of_input).zip(&of_output) {
-            let part = |all: &Buffer<u8>, begin: usize, length: usize| all.slice(begin..begin + length);
+            let part =
+                |all: &Buffer<u8>, begin: usize, length: usize| all.slice(begin..begin + length);
             let input = part(&inputs, *input, shot.input.len())?;
             let output = part(&outputs, *output, shot.output.len())?;
             launch(device, &function, shot, &input, &output)?;
@@ -159,7 +160,9 @@ impl Case {
         let found = outputs.download()?;
         times.ran = started.elapsed();
         let parts = self.shots.iter().zip(of_output);
-        Ok(parts.map(|(shot, begin)| found[begin..][..shot.output.len()].to_vec()).collect())
+        Ok(parts
+            .map(|(shot, begin)| found[begin..][..shot.output.len()].to_vec())
+            .collect())
     }
 }
 

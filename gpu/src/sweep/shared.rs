@@ -20,7 +20,12 @@ impl Area {
         }
     }
 
-    fn each(self, k: &mut KernelBuilder, frame: &Frame, step: impl FnOnce(&mut KernelBuilder, Reg, Reg)) {
+    fn each(
+        self,
+        k: &mut KernelBuilder,
+        frame: &Frame,
+        step: impl FnOnce(&mut KernelBuilder, Reg, Reg),
+    ) {
         let first = k.shl(Type::B32, frame.tid, 4);
         k.for_range(first, self.bytes, frame.threads * 16, |k, at| {
             let here = k.add(Type::U32, self.at, at);

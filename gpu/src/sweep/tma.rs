@@ -15,8 +15,12 @@ use crate::ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type}
 use crate::launch::Launch;
 
 /// The swizzles of Hopper.
-pub(super) const SWIZZLES: [TmaSwizzle; 4] =
-    [TmaSwizzle::None, TmaSwizzle::B32, TmaSwizzle::B64, TmaSwizzle::B128];
+pub(super) const SWIZZLES: [TmaSwizzle; 4] = [
+    TmaSwizzle::None,
+    TmaSwizzle::B32,
+    TmaSwizzle::B64,
+    TmaSwizzle::B128,
+];
 
 const ELEMENTS: [TmaElement; 11] = [
     TmaElement::U8,
@@ -60,10 +64,16 @@ pub fn tma_case(
     let atom = atom.with_bits(8 * bytes)?;
     let stem = atom.name();
     let stem = stem.split('<').next().unwrap_or(&stem);
-    let name = format!("{stem} {swizzle:?}{}", if hinted { " with a cache policy" } else { "" });
+    let name = format!(
+        "{stem} {swizzle:?}{}",
+        if hinted { " with a cache policy" } else { "" }
+    );
     let mut random = Random::of(seed, &name);
     let boxes = boxes(&atom, &extents, swizzle);
-    let tensor = boxes.iter().map(|b| b.map.tensor_bytes() + b.map.store_tail()).max();
+    let tensor = boxes
+        .iter()
+        .map(|b| b.map.tensor_bytes() + b.map.store_tail())
+        .max();
     let tensor = (tensor.unwrap_or(0) as u32).next_multiple_of(16);
     let plan = Plan {
         bytes: bytes as u32,
@@ -71,9 +81,14 @@ pub fn tma_case(
         input: tensor.max(bytes as u32) + HEADER,
         cluster: if is_multicast(&atom) { BLOCKS } else { 1 },
     };
-    let shots: Vec<Shot> = boxes.iter().map(|b| shot(&atom, b, &plan, &mut random)).collect();
+    let shots: Vec<Shot> = boxes
+        .iter()
+        .map(|b| shot(&atom, b, &plan, &mut random))
+        .collect();
     let pairs = boxes.iter().zip(&shots);
-    let expected = pairs.map(|(b, shot)| expected(&atom, b, shot, &plan)).collect::<Result<_, _>>()?;
+    let expected = pairs
+        .map(|(b, shot)| expected(&atom, b, shot, &plan))
+        .collect::<Result<_, _>>()?;
     Ok(Case {
         family: family(&atom),
         kernel: kernel(&atom, &name, &plan, hinted)?,
@@ -145,10 +160,12 @@ fn boxes(atom: &CopyAtom, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Box_> {
             coordinates,
         })
     };
-    let types = ELEMENTS.into_iter().filter(|element| match reduction(atom) {
-        Some(op) => scalar(op, *element).is_some(),
-        None => true,
-    });
+    let types = ELEMENTS
+        .into_iter()
+        .filter(|element| match reduction(atom) {
+            Some(op) => scalar(op, *element).is_some(),
+            None => true,
+        });
     types.flat_map(of_type).collect()
 }
 
@@ -223,10 +240,17 @@ fn shot(atom: &CopyAtom, of: &Box_, plan: &Plan, random: &mut Random) -> Shot {
     };
     let launch = Launch::new(plan.cluster, THREADS);
     Shot {
-        launch: if plan.cluster > 1 { launch.cluster(plan.cluster) } else { launch },
+        launch: if plan.cluster > 1 {
+            launch.cluster(plan.cluster)
+        } else {
+            launch
+        },
         input,
         output,
-        map: Some((of.map.clone(), if stores { Side::Output } else { Side::Input })),
+        map: Some((
+            of.map.clone(),
+            if stores { Side::Output } else { Side::Input },
+        )),
     }
 }
 
@@ -246,7 +270,9 @@ fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<
     let mut out = shot.output.clone();
     if atom.to() == Space::Global {
         for element in of.map.stored(&of.coordinates)? {
-            let Some(global) = element.global else { continue };
+            let Some(global) = element.global else {
+                continue;
+            };
             let new = &shot.input[place(element.shared)..][..size];
             let old = &mut out[global as usize..][..size];
             match reduction(atom).and_then(|op| Some((op, scalar(op, of.map.element)?))) {
@@ -260,7 +286,11 @@ fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<
         return Ok(shot.input[..out.len()].to_vec());
     }
     let at = (plan.input - HEADER) as usize + 20;
-    let mask = if is_multicast(atom) { shot.input[at] } else { 1 };
+    let mask = if is_multicast(atom) {
+        shot.input[at]
+    } else {
+        1
+    };
     let blocks = out.chunks_exact_mut(plan.bytes as usize).enumerate();
     for (_, block) in blocks.filter(|(block, _)| mask >> block & 1 == 1) {
         for element in of.map.loaded(&of.coordinates)? {
@@ -287,7 +317,13 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
     let header = Address::from(frame.input).at(i64::from(plan.input - HEADER));
     let rank = atom.tensor_rank().unwrap_or(1) as i64;
     let coordinates: Vec<Operand> = (0..rank)
-        .map(|d| k.load(Access::new(crate::ir::Space::Global, Type::S32), header.at(4 * d)).into())
+        .map(|d| {
+            k.load(
+                Access::new(crate::ir::Space::Global, Type::S32),
+                header.at(4 * d),
+            )
+            .into()
+        })
         .collect();
     let args = CopyArgs {
         tensor: Some((map.into(), coordinates)),
