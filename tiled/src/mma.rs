@@ -66,7 +66,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when either has more than three modes; [`Error::Layout`].
+    /// [`Error::Rank`] when either has more than three modes; [`Error::Assumption`] for an extent that the atoms do not
+    /// divide, where two atoms would compute the same elements; [`Error::Layout`].
     #[doc(alias = "make_tiled_mma")]
     pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
         let too_many = |what: &dyn fmt::Display, have| Error::Rank {
@@ -88,10 +89,28 @@ impl TiledMma {
         modes.resize(3, Tiler::All);
         let threads = atom.traits().thread.tiled_product(&atoms.into())?;
         let permutation = modes.try_into().expect("resized to three modes");
-        Ok(Self {
+        let mma = Self {
             atom,
             threads,
             permutation,
+        };
+        (0..3).try_for_each(|i| mma.check_extent(i))?;
+        Ok(mma)
+    }
+
+    /// Whether the atoms along mode `i` divide the tile.
+    fn check_extent(&self, i: usize) -> Result<(), Error> {
+        let covered = self.atom.mnk()[i] * size(&self.threads, i + 1);
+        let tile = self.tile_shape()[i];
+        if tile % covered == 0 {
+            return Ok(());
+        }
+        Err(Error::Assumption {
+            operation: "TiledMma::new",
+            why: format!(
+                "the tile of {tile} along {} is not a multiple of the {covered} that the atoms along it cover",
+                ["M", "N", "K"][i]
+            ),
         })
     }
 
@@ -164,13 +183,14 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`].
+    /// [`Error::Assumption`] when the order of a mode is not a permutation, so that indices lie beyond the tile (CuTe
+    /// gives them); [`Error::Layout`].
     #[doc(alias = "get_layoutA_TV")]
     #[doc(alias = "get_layoutB_TV")]
     #[doc(alias = "get_layoutC_TV")]
     pub fn tv(&self, operand: Operand) -> Result<Layout, Error> {
-        let tile = self.operand_tile(operand)?;
-        let tile = Layout::column_major(IntTuple::flat(tile.map(fixed)))?;
+        let extents = self.operand_tile(operand)?;
+        let tile = Layout::column_major(IntTuple::flat(extents.map(fixed)))?;
         let fragments = self.fragments(&tile, operand)?;
         let [m, n, k] = [1, 2, 3].map(|i| size(&self.threads, i));
         let all = || Tiler::All;
@@ -182,7 +202,9 @@ impl TiledMma {
         };
         let shared = Tiler::Modes(vec![Tiler::Modes(vec![all(), atoms]), all()]);
         let fragments = fragments.composition_tiler(&shared)?;
-        Ok(fragments.composition_modes([Some(&self.index_to_thread()?), None])?)
+        let tv = fragments.composition_modes([Some(&self.index_to_thread()?), None])?;
+        check_reach(&tv, extents)?;
+        Ok(tv)
     }
 
     /// From a thread index to the coordinate of the thread in VMNK.
@@ -224,6 +246,21 @@ impl TiledMma {
             is_member: owner == thread,
         })
     }
+}
+
+/// Whether a thread-value layout stays within its tile.
+fn check_reach(tv: &Layout, [rows, cols]: [i64; 2]) -> Result<(), Error> {
+    let reach = tv.cosize()?;
+    if reach <= rows * cols {
+        return Ok(());
+    }
+    Err(Error::Assumption {
+        operation: "TiledMma::tv",
+        why: format!(
+            "{tv:#} reaches index {} of a tile of {rows} by {cols}: the order of a mode is not a permutation of it",
+            reach - 1
+        ),
+    })
 }
 
 /// The place of a thread index in one mode of the thread layout: `thread / stride % extent` of each leaf.

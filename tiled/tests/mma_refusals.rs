@@ -1,0 +1,88 @@
+//! Tiled MMAs that would compute an element twice, or name one beyond the tile, and how they are refused.
+
+use std::collections::HashSet;
+use std::error::Error;
+
+use colex_layout::Tiler;
+use colex_tiled::{Operand, TiledMma};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn mma(name: &str, atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
+    let tile: Tiler = tile.parse()?;
+    Ok(TiledMma::new(
+        colex_atom::mma(name)?,
+        &atoms.parse()?,
+        &tile,
+    )?)
+}
+
+fn refused<T>(answer: Result<T, impl ToString>) -> Option<String> {
+    answer.err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_tile_that_the_atoms_do_not_divide() {
+    let ampere = "SM80_16x8x16_F32F16F16F32_TN";
+    assert_eq!(
+        refused(mma(ampere, "(1,1,1):(0,1,1)", "(24,8,16)")).as_deref(),
+        Some(
+            "TiledMma::new: the tile of 24 along M is not a multiple of the 16 that the atoms along it cover"
+        )
+    );
+    assert_eq!(
+        refused(mma(ampere, "(2,3,1):(1,2,0)", "(_,16,_)")).as_deref(),
+        Some(
+            "TiledMma::new: the tile of 16 along N is not a multiple of the 24 that the atoms along it cover"
+        )
+    );
+}
+
+#[test]
+fn an_order_that_is_not_a_permutation() -> Outcome {
+    let volta = "SM70_8x8x4_F32F16F16F32_NT";
+    let gaps = mma(volta, "(2,2):(2,1)", "((4,4,2):(1,16,4),32,4)")?;
+    assert_eq!(
+        refused(gaps.tv(Operand::A)).as_deref(),
+        Some(
+            "TiledMma::tv: ((4,2,2,2),(4,(4,1))):((32,0,32,16),(1,(4,0))) reaches index 159 of a tile of 32 by 4: \
+             the order of a mode is not a permutation of it"
+        )
+    );
+    let overlap = mma(volta, "(2,2):(2,1)", "((4,4,2):(1,8,8),32,4)")?;
+    assert_eq!(
+        refused(overlap.tv(Operand::A)).as_deref(),
+        Some(
+            "complement of (4,4,2):(1,8,8): stride 8 starts within the 32 offsets of the modes below it, \
+             so its modes overlap: it is not injective"
+        )
+    );
+    Ok(())
+}
+
+/// Over every extent of M up to six atoms: built exactly where the atoms divide it, and then onto the tile.
+#[test]
+fn what_is_built_covers_its_tile() -> Outcome {
+    let mut cases = 0;
+    for (name, atoms, covered) in [
+        ("SM80_16x8x8_F32TF32TF32F32_TN", "(1,1,1):(0,0,0)", 16),
+        ("SM80_16x8x8_F32TF32TF32F32_TN", "(2,1,1):(1,0,0)", 32),
+        ("SM70_8x8x4_F32F16F16F32_NT", "(2,2):(2,1)", 16),
+    ] {
+        for extent in 1..=96 {
+            let Ok(mma) = mma(name, atoms, &format!("({extent},_,_)")) else {
+                assert_ne!(extent % covered, 0, "{name} of {extent}");
+                continue;
+            };
+            assert_eq!(extent % covered, 0, "{name} of {extent}");
+            for operand in [Operand::A, Operand::B, Operand::C] {
+                let reached: HashSet<i64> = mma.tv(operand)?.table()?.into_iter().collect();
+                let [rows, cols] = mma.operand_tile(operand)?;
+                assert_eq!(reached, (0..rows * cols).collect());
+                cases += reached.len();
+            }
+        }
+    }
+    println!("law tiled_mma.what_is_built_covers_its_tile: {cases} elements");
+    Ok(())
+}
