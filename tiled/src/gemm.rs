@@ -138,7 +138,7 @@ impl TiledMma {
             let name = self.atom().name();
             return refuse(format!("{name} needs metadata for its sparse A"));
         }
-        check_extents([a.layout(), b.layout(), c.layout()], 1)?;
+        check_extents("gemm", [a.layout(), b.layout(), c.layout()], 1)?;
         let factors = Factors {
             a,
             whole_a: a.layout().clone(),
@@ -312,7 +312,12 @@ fn outside(groups: &[Vec<Parts>]) -> Predicated {
 }
 
 /// Refuses operands whose extents are not those of a product; a sparse A has one element for `packing` along K.
-pub(crate) fn check_extents(tensors: [&Layout; 3], packing: i64) -> Result<(), Error> {
+pub(crate) fn check_extents(
+    operation: &'static str,
+    tensors: [&Layout; 3],
+    packing: i64,
+) -> Result<(), Error> {
+    let refuse = |why| Err(Error::Assumption { operation, why });
     let [a, b, c] = tensors;
     if tensors.iter().any(|t| t.rank() != 2) {
         return refuse(format!("A {a}, B {b} and C {c} are not all of rank 2"));

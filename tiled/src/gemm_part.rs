@@ -99,6 +99,7 @@ impl TiledMma {
         [m, n, k]: [i64; 3],
     ) -> Result<Vec<(i64, Named)>, Error> {
         let identity = Layout::identity(matrix(size(tensor, 0), size(tensor, 1)))?;
+        let all = self.fragments(&identity, operand)?;
         // Of an operand in shared memory every thread names the whole tile: the first speaks for all.
         let lanes = match self.in_shared(operand) {
             true => 0..1,
@@ -106,7 +107,7 @@ impl TiledMma {
         };
         let named = |v| {
             let thread = self.thread_layout().offset((v, m, n, k))?;
-            let partition = self.slice(thread)?.partition(&identity, operand)?;
+            let partition = self.slice(thread)?.part_of(&identity, &all, operand)?;
             let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
             let named = Named {
                 coords: partition.values()?,

@@ -35,7 +35,7 @@ impl TiledMma {
     /// let data: Vec<Value> = (0..64 * 64).map(|i| Value::Int(i / 64 % 2)).collect();
     /// let dense = Tensor::new(data, "(64,64):(1,64)".parse()?)?;
     /// let (a, positions) = mma.compress(&dense)?;
-    /// assert_eq!((a.layout().to_string(), *positions.get((0, 0))?), ("(64,32):(1,64)".into(), 0b1101));
+    /// assert_eq!((format!("{:#}", a.layout()), *positions.get((0, 0))?), ("(64,32):(1,64)".into(), 0b1101));
     /// let b = Tensor::new(vec![Value::Int(3); 8 * 64], "(8,64):(1,8)".parse()?)?;
     /// let mut c = Tensor::new(vec![Value::Int(0); 64 * 8], "(64,8):(1,64)".parse()?)?;
     /// mma.gemm_sparse(&a, &positions, &b, &mut c, GemmOptions::default())?;
@@ -64,7 +64,7 @@ impl TiledMma {
         C: DerefMut<Target = [Value]>,
     {
         let (group, packing) = (self.group()?, self.atom().rule().packing() as i64);
-        check_extents([a.layout(), b.layout(), c.layout()], packing)?;
+        check_extents("gemm", [a.layout(), b.layout(), c.layout()], packing)?;
         let [m, k] = [size(a.layout(), 0), size(b.layout(), 1)];
         let e = positions.layout();
         if e.rank() != 2 || size(e, 0) != m || size(e, 1) * group != k {

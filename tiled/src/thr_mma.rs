@@ -44,8 +44,17 @@ impl ThrMma<'_> {
     #[doc(alias = "partition_B")]
     #[doc(alias = "partition_C")]
     pub fn partition(&self, tensor: &Layout, operand: Operand) -> Result<Partition, Error> {
-        let all = self.mma.fragments(tensor, operand)?;
-        slice(tensor, &all, &self.coord(operand, &all)?)
+        self.part_of(tensor, &self.mma.fragments(tensor, operand)?, operand)
+    }
+
+    /// This thread's part of `all`, the fragments of a tensor.
+    pub(crate) fn part_of(
+        &self,
+        tensor: &Layout,
+        all: &Layout,
+        operand: Operand,
+    ) -> Result<Partition, Error> {
+        slice(tensor, all, &self.coord(operand, all)?)
     }
 
     /// The layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.

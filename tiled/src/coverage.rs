@@ -1,0 +1,102 @@
+//! Who names what of a tensor, and how often.
+
+use colex_layout::{IntTuple, Layout};
+
+use crate::Error;
+use crate::copy_host::{bare, inside};
+
+/// A thread and the coordinate it names.
+pub type Place = (i64, IntTuple);
+
+/// How many there are, and the first.
+pub(crate) type Found<T> = (usize, Option<T>);
+
+/// Who names what of a tensor.
+pub(crate) struct Coverage {
+    /// How often each coordinate is named, in colexicographic order.
+    counts: Vec<usize>,
+    extents: Vec<i64>,
+    pub(crate) repeated: Found<Place>,
+    pub(crate) outside: Found<Place>,
+    pub(crate) idle: Vec<i64>,
+}
+
+impl Coverage {
+    pub(crate) fn new<'a>(
+        tensor: &Layout,
+        named: impl IntoIterator<Item = (i64, &'a [IntTuple])>,
+    ) -> Self {
+        let modes = || tensor.modes().map(|mode| mode.size());
+        let mut coverage = Self {
+            counts: vec![0; usize::try_from(tensor.size()).unwrap_or(0)],
+            extents: modes().collect(),
+            repeated: (0, None),
+            outside: (0, None),
+            idle: Vec::new(),
+        };
+        for (thread, coords) in named {
+            let mut active = false;
+            for coord in coords {
+                if inside(thread, coord, tensor).is_err() {
+                    note(&mut coverage.outside, || (thread, coord.clone()));
+                    continue;
+                }
+                active = true;
+                let index = coverage.index(coord);
+                coverage.counts[index] += 1;
+                if coverage.counts[index] > 1 {
+                    note(&mut coverage.repeated, || (thread, coord.clone()));
+                }
+            }
+            if !active {
+                coverage.idle.push(thread);
+            }
+        }
+        coverage
+    }
+
+    /// The coordinates of the tensor that nobody names.
+    pub(crate) fn missing(&self, extents: &IntTuple) -> Result<Found<IntTuple>, Error> {
+        let mut found = (0, None);
+        for (coord, count) in self.each(extents)? {
+            if count == 0 {
+                note(&mut found, || coord);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The fewest and the most times that an element is named, and the first that is named another number of times
+    /// than the element before it.
+    pub(crate) fn times(
+        &self,
+        extents: &IntTuple,
+    ) -> Result<([usize; 2], Option<IntTuple>), Error> {
+        let each = self.each(extents)?;
+        let counts = each.iter().map(|(_, count)| *count);
+        let least = counts.clone().min().unwrap_or(0);
+        let most = counts.max().unwrap_or(0);
+        let change = each.windows(2).find(|pair| pair[0].1 != pair[1].1);
+        Ok(([least, most], change.map(|pair| pair[1].0.clone())))
+    }
+
+    /// The index of a coordinate inside: one number a mode, or one for all.
+    fn index(&self, coord: &IntTuple) -> usize {
+        let digits = coord.leaves().iter().zip(&self.extents).rev();
+        let index = digits.fold(0, |index, (digit, extent)| index * extent + digit.value());
+        usize::try_from(index).expect("a coordinate inside has an index")
+    }
+
+    fn each(&self, extents: &IntTuple) -> Result<Vec<(IntTuple, usize)>, Error> {
+        let counts = (0..).zip(&self.counts);
+        counts
+            .map(|(index, count)| Ok((bare(extents.coord(index)?), *count)))
+            .collect()
+    }
+}
+
+/// Counts one more, and keeps the first.
+fn note<T>(count: &mut Found<T>, first: impl FnOnce() -> T) {
+    count.0 += 1;
+    count.1.get_or_insert_with(first);
+}

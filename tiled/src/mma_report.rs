@@ -1,0 +1,278 @@
+//! What a tiled MMA does with its operands, before any kernel exists.
+
+use colex_atom::{Space, Ty};
+use colex_layout::{IntTuple, Layout};
+
+use crate::Error;
+use crate::copy::size;
+use crate::copy_host::bare;
+use crate::coverage::{Coverage, Place};
+use crate::gemm::check_extents;
+use crate::mma::{Operand, TiledMma};
+use crate::traffic::{Requests, Traffic};
+use crate::vector::{Narrow, widest};
+
+/// What a tiled MMA does with three tensors; [`Display`](core::fmt::Display) says it in sentences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MmaReport {
+    /// The atom.
+    pub atom: String,
+    /// The extents of the tile along M, N and K.
+    pub tile: [i64; 3],
+    /// How many threads take part.
+    pub threads: i64,
+    /// How many instructions each thread issues.
+    pub instructions: usize,
+    /// Multiply-adds that the tensors need, and that the instructions do; of a sparse A with its zeros.
+    pub work: [i64; 2],
+    /// Elements of C that no thread owns, and the first.
+    pub missing: (usize, Option<IntTuple>),
+    /// Elements of C that are owned again, but for the copies of atoms along K, and the first with the second thread.
+    pub repeated: (usize, Option<Place>),
+    /// Atoms along K: each has a C of its own, whose sum is another step.
+    pub sums: i64,
+    /// Threads that own nothing of C.
+    pub idle: Vec<i64>,
+    /// Lanes of the warps that are no threads of the MMA: they repeat what another one does.
+    pub repeating: Vec<i64>,
+    /// A, B and C.
+    pub operands: [OperandReport; 3],
+}
+
+/// What the threads hold of one operand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperandReport {
+    /// Which it is.
+    pub operand: Operand,
+    /// Where its tensor is.
+    pub space: Space,
+    /// The type of its elements.
+    pub ty: Ty,
+    /// Whether the instruction reads it from shared memory by a descriptor: no thread holds it.
+    pub by_descriptor: bool,
+    /// The fewest and the most threads that hold an element, or atoms that read it by descriptor.
+    pub held: [usize; 2],
+    /// The first element that is held by another number of threads than the one before it.
+    pub uneven: Option<IntTuple>,
+    /// Coordinates outside of the tensor, and the first.
+    pub outside: (usize, Option<Place>),
+    /// How many values, and how many bits, a thread gives one instruction.
+    pub values: usize,
+    /// The same in bits.
+    pub bits: i64,
+    /// Registers of 32 bits that hold what a thread has of the whole tensor; of a sparse A with its metadata.
+    pub registers: usize,
+    /// The most values that every thread could move at once between its registers and the tensor, where that is memory.
+    pub widest: Option<i64>,
+    /// Why not twice as many, where it is not that 16 bytes are the most.
+    pub narrow: Option<Narrow>,
+    /// What moving them in such vectors does to the memory.
+    pub traffic: Option<Traffic>,
+}
+
+/// What every thread names of one operand.
+struct Held {
+    lanes: Vec<(i64, Vec<IntTuple>)>,
+    values: usize,
+    rest: [usize; 2],
+}
+
+impl TiledMma {
+    /// What the MMA does with A of (M,K), B of (N,K) and C of (M,N), each with the memory it is in: coverage and owners
+    /// of C, copies of A and B, registers, and what plain loads and stores of the threads' parts do to the memories.
+    /// A sparse A is given with its zeros.
+    ///
+    /// ```
+    /// use colex_atom::Space;
+    /// use colex_tiled::TiledMma;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(_,_,_)".parse()?)?;
+    /// let (a, b, c) = ("(32,16):(16,1)".parse()?, "(16,16):(16,1)".parse()?, "(32,16):(16,1)".parse()?);
+    /// let report = mma.report([(&a, Space::Shared), (&b, Space::Register), (&c, Space::Global)])?;
+    /// assert_eq!(report.operands[0].held, [2, 2]);
+    /// assert_eq!(report.to_string(), "\
+    /// 128 threads issue 1 instruction each, SM80_16x8x16_F32F16F16F32_TN over a tile of 32 by 16 by 16.
+    /// Every element of C has one owner.
+    /// A: each element is held by 2 threads; a thread gives an instruction 8 values of f16, 128 bits, and needs 4 registers for all.
+    /// B: each element is held by 2 threads; a thread gives an instruction 4 values of f16, 64 bits, and needs 2 registers for all.
+    /// C: each element is held by 1 thread; a thread gives an instruction 4 values of f32, 128 bits, and needs 4 registers for all.
+    /// The widest legal vector of A is 2 values. Not 4: (8,0) of A, of thread 0, is at offset 128, not at 2.
+    /// A's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first in the warp of thread 0.
+    /// The widest legal vector of C is 2 values. Not 4: (8,0) of C, of thread 0, is at offset 128, not at 2.
+    /// C's requests touch 64 sectors of 32 bytes, and 64 would do.
+    /// ");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the extents do not agree, or an operand is where the atom does not take it from;
+    /// [`Error::Layout`].
+    pub fn report(&self, operands: [(&Layout, Space); 3]) -> Result<MmaReport, Error> {
+        check_extents("report", operands.map(|(tensor, _)| tensor), 1)?;
+        let [a, b, c] = operands;
+        let extents = [size(c.0, 0), size(c.0, 1), size(b.0, 1)];
+        let held = self.held(c.0, Operand::C)?;
+        let owners = self.owners(c.0, &held);
+        let steps = self.held(b.0, Operand::B)?.rest[1];
+        let instructions = held.rest[0] * held.rest[1] * steps;
+        let per_instruction: i64 = self.atom().mnk().iter().product();
+        let atoms = self.threads() / size(self.thread_layout(), 0);
+        Ok(MmaReport {
+            atom: self.atom().name(),
+            tile: self.tile_shape(),
+            threads: self.threads(),
+            instructions,
+            work: [
+                extents.iter().product(),
+                instructions as i64 * per_instruction * atoms,
+            ],
+            missing: owners.missing(&c.0.shape().product_each()?)?,
+            repeated: owners.repeated,
+            sums: size(self.thread_layout(), 3),
+            idle: owners.idle,
+            repeating: self.repeating()?,
+            operands: [
+                self.operand(a, Operand::A)?,
+                self.operand(b, Operand::B)?,
+                self.operand(c, Operand::C)?,
+            ],
+        })
+    }
+
+    /// Who owns what of C: of atoms along K the first.
+    fn owners(&self, c: &Layout, held: &Held) -> Coverage {
+        let first = |(thread, _): &&(i64, Vec<IntTuple>)| {
+            let thread = self.slice(*thread).expect("a thread of the MMA");
+            thread.vmnk()[3] == 0
+        };
+        let lanes = held.lanes.iter().filter(first);
+        Coverage::new(c, lanes.map(|(thread, coords)| (*thread, &coords[..])))
+    }
+
+    fn repeating(&self) -> Result<Vec<i64>, Error> {
+        let lanes = (0..).map_while(|thread| self.slice(thread).ok());
+        let others = lanes.filter(|lane| !lane.is_member());
+        Ok(others.map(|lane| lane.thread()).collect())
+    }
+
+    fn operand(&self, at: (&Layout, Space), operand: Operand) -> Result<OperandReport, Error> {
+        let (tensor, space) = at;
+        let traits = self.atom().traits();
+        let ty = [traits.ty_a, traits.ty_b, traits.ty_c][operand as usize];
+        let by_descriptor = self.in_shared(operand);
+        self.check_space(operand, space, by_descriptor)?;
+        let held = self.held(tensor, operand)?;
+        let lanes = held.lanes.iter();
+        let lanes: Vec<_> = lanes
+            .map(|(thread, coords)| (*thread, &coords[..]))
+            .collect();
+        let coverage = Coverage::new(tensor, lanes.iter().copied());
+        let (times, uneven) = coverage.times(&tensor.shape().product_each()?)?;
+        let sparse = operand == Operand::A && self.atom().rule().is_sparse();
+        let packing = if sparse {
+            self.atom().rule().packing()
+        } else {
+            1
+        };
+        let values = held.values / packing;
+        let bits = i64::from(ty.bits());
+        let in_memory = space != Space::Register && !by_descriptor && !sparse;
+        let (widest, narrow) = match in_memory {
+            true => widest(&[(operand.name(), tensor, &lanes)], bits)?,
+            false => (0, None),
+        };
+        let requests = Requests {
+            space,
+            tensor,
+            bits,
+            chunk: usize::try_from(widest).unwrap_or(0),
+            one_of_equal: false,
+            engine: None,
+        };
+        let words = (values as i64 * bits) as usize;
+        let each = match by_descriptor {
+            true => usize::from(sparse),
+            false => words.div_ceil(32) + usize::from(sparse),
+        };
+        Ok(OperandReport {
+            operand,
+            space,
+            ty,
+            by_descriptor,
+            held: times,
+            uneven,
+            outside: coverage.outside,
+            values: if by_descriptor { 0 } else { values },
+            bits: if by_descriptor { 0 } else { words as i64 },
+            registers: each * held.rest[0] * held.rest[1],
+            widest: in_memory.then_some(widest),
+            narrow,
+            traffic: match in_memory {
+                true => requests.traffic(&lanes)?,
+                false => None,
+            },
+        })
+    }
+
+    /// What every thread names; of an operand that the instruction reads by descriptor what every atom reads, by its
+    /// first thread.
+    fn held(&self, tensor: &Layout, operand: Operand) -> Result<Held, Error> {
+        let extents = tensor.shape().product_each()?;
+        let identity = Layout::identity(extents)?;
+        let all = self.fragments(&identity, operand)?;
+        let mut held = Held {
+            lanes: Vec::new(),
+            values: 0,
+            rest: [0, 0],
+        };
+        for thread in (0..).map_while(|thread| self.slice(thread).ok()) {
+            let speaks = thread.vmnk()[0] == 0 || !self.in_shared(operand);
+            if !thread.is_member() || !speaks {
+                continue;
+            }
+            let partition = thread.part_of(&identity, &all, operand)?;
+            let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
+            (held.values, held.rest) = (count(0), [count(1), count(2)]);
+            let coords = partition.values()?.into_iter().map(bare).collect();
+            held.lanes.push((thread.thread(), coords));
+        }
+        Ok(held)
+    }
+
+    fn check_space(
+        &self,
+        operand: Operand,
+        space: Space,
+        by_descriptor: bool,
+    ) -> Result<(), Error> {
+        let (atom, name) = (self.atom().name(), operand.name());
+        match (space, by_descriptor) {
+            (Space::Shared | Space::Cluster, true) => Ok(()),
+            (_, true) => refuse_report(format!(
+                "{atom} reads {name} from shared memory, not from {space:?}"
+            )),
+            (Space::Register | Space::Shared | Space::Cluster | Space::Global, false) => Ok(()),
+            (_, false) => refuse_report(format!(
+                "the threads of {atom} hold {name} in registers and reach shared and global memory, not {space:?}"
+            )),
+        }
+    }
+}
+
+fn refuse_report<T>(why: String) -> Result<T, Error> {
+    Err(Error::Assumption {
+        operation: "report",
+        why,
+    })
+}
+
+impl Operand {
+    /// `A`, `B` or `C`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The report of a tiled MMA in sentences.
+
+use core::fmt;
+
+use crate::mma_report::{MmaReport, OperandReport};
+use crate::traffic::sentence;
+
+impl fmt::Display for MmaReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [m, n, k] = self.tile;
+        writeln!(
+            f,
+            "{} issue {} each, {} over a tile of {m} by {n} by {k}.",
+            number(self.threads as usize, "thread"),
+            number(self.instructions, "instruction"),
+            self.atom
+        )?;
+        self.coverage(f)?;
+        for operand in &self.operands {
+            operand.held(f)?;
+        }
+        for operand in &self.operands {
+            operand.memory(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl MmaReport {
+    /// Who owns C, and what is done in vain.
+    fn coverage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.missing, &self.repeated) {
+            ((0, _), (0, _)) => writeln!(f, "Every element of C has one owner.")?,
+            (missing, repeated) => {
+                if let Some(first) = &missing.1 {
+                    let n = number(missing.0, "element");
+                    writeln!(f, "{n} of C have no owner, {first} the first.")?;
+                }
+                if let Some((thread, coord)) = &repeated.1 {
+                    let n = number(repeated.0, "element");
+                    writeln!(
+                        f,
+                        "{n} of C are owned again, first {coord} by thread {thread}."
+                    )?;
+                }
+            }
+        }
+        if self.sums > 1 {
+            writeln!(
+                f,
+                "{} atoms along K have a C each: their sum is another step.",
+                self.sums
+            )?;
+        }
+        for (what, threads) in [
+            ("own nothing of C", &self.idle),
+            (
+                "are no threads of the MMA and repeat others",
+                &self.repeating,
+            ),
+        ] {
+            if let Some(first) = threads.first() {
+                let n = number(threads.len(), "thread");
+                writeln!(f, "{n} {what}, thread {first} the first.")?;
+            }
+        }
+        let [needed, done] = self.work;
+        match needed == done {
+            true => Ok(()),
+            false => writeln!(f, "Of {done} multiply-adds {needed} count."),
+        }
+    }
+}
+
+impl OperandReport {
+    /// Copies, registers, and what lies outside.
+    fn held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.operand.name();
+        let (verb, who) = match self.by_descriptor {
+            true => ("read", "atom"),
+            false => ("held", "thread"),
+        };
+        match (self.held, &self.uneven) {
+            ([least, most], Some(first)) => write!(
+                f,
+                "{name}: an element is {verb} by {least} to {most} {who}s, {first} the first by another number of them"
+            )?,
+            ([_, most], None) => {
+                write!(f, "{name}: each element is {verb} by {}", number(most, who))?;
+            }
+        }
+        match self.by_descriptor {
+            true => write!(f, " from shared memory by descriptor")?,
+            false => write!(
+                f,
+                "; a thread gives an instruction {} of {}, {} bits, and needs {} for all",
+                number(self.values, "value"),
+                self.ty,
+                self.bits,
+                number(self.registers, "register")
+            )?,
+        }
+        writeln!(f, ".")?;
+        if let Some((thread, coord)) = &self.outside.1 {
+            let n = number(self.outside.0, "coordinate");
+            writeln!(
+                f,
+                "{n} of {name} lie outside of the tensor, first {coord} by thread {thread}."
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Vectors, banks and sectors.
+    fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.operand.name();
+        if let Some(widest) = self.widest {
+            write!(
+                f,
+                "The widest legal vector of {name} is {}.",
+                number(widest as usize, "value")
+            )?;
+            match &self.narrow {
+                Some(narrow) => writeln!(f, " {narrow}")?,
+                None => writeln!(f)?,
+            }
+        }
+        match &self.traffic {
+            Some(traffic) => sentence(f, &format!("{name}'s"), traffic),
+            None => Ok(()),
+        }
+    }
+}
+
+/// So many of something.
+fn number(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}

@@ -1,0 +1,283 @@
+//! What the accesses of threads do to a memory.
+
+use core::fmt;
+use std::collections::BTreeSet;
+
+use colex_atom::Space;
+use colex_layout::{Access, Banks, Layout};
+
+use crate::Error;
+use crate::coverage::Place;
+use crate::vector::{Lanes, off, placed};
+
+/// The bytes of a sector of global memory.
+const SECTOR: i64 = 32;
+
+/// What the instructions of all warps do to one memory.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// Shared memory: passes over the banks, the fewest possible, and the worst phase's words in one bank with the
+    /// first thread of its warp.
+    Shared {
+        /// Passes that the phases take.
+        passes: usize,
+        /// One pass a phase.
+        least: usize,
+        /// The most words that meet in a bank.
+        degree: usize,
+        /// The first thread of the first warp with that many.
+        thread: i64,
+    },
+    /// Global memory: sectors of 32 bytes that the requests touch, and the fewest that hold as many bytes.
+    Global {
+        /// Sectors touched, request by request.
+        sectors: usize,
+        /// Sectors that the bytes of each request would fill.
+        least: usize,
+    },
+    /// The requests of the copy engine (`cp.async.bulk` and TMA), each of one thread: how many, the bytes of each, into
+    /// how many stretches of memory they fall and the shortest of them, and the sectors of 32 bytes of global memory, or
+    /// the rows of 128 bytes of shared memory, that they touch, against the fewest that hold as many bytes.
+    Bulk {
+        /// How many requests there are.
+        requests: usize,
+        /// The bytes of each.
+        bytes: i64,
+        /// The stretches of consecutive bytes, of all requests together.
+        stretches: usize,
+        /// The bytes of the shortest.
+        shortest: i64,
+        /// The bytes of a sector, or of a row of the banks.
+        unit: i64,
+        /// The units touched, request by request.
+        units: usize,
+        /// The units that the bytes of each request would fill.
+        least: usize,
+    },
+    /// The values that a thread moves at once are not contiguous or not aligned: the instruction cannot address them.
+    Scattered(Box<Place>),
+}
+
+/// How the threads of all warps reach one memory.
+pub(crate) struct Requests<'a> {
+    /// The memory.
+    pub(crate) space: Space,
+    /// Where each coordinate is.
+    pub(crate) tensor: &'a Layout,
+    /// The bits of a value.
+    pub(crate) bits: i64,
+    /// How many values a thread moves at once.
+    pub(crate) chunk: usize,
+    /// Of the lanes that pass one address, one is served: matrix copies.
+    pub(crate) one_of_equal: bool,
+    /// The copy engine moves them: in one piece, or as a box.
+    pub(crate) engine: Option<Engine>,
+}
+
+/// What the copy engine takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// One stretch of memory.
+    Bulk,
+    /// A box of a tensor.
+    Tma,
+}
+
+impl Requests<'_> {
+    /// The requests of every warp, instruction by instruction; nothing for registers.
+    pub(crate) fn traffic(&self, named: &Lanes<'_>) -> Result<Option<Traffic>, Error> {
+        match (self.space, self.engine) {
+            (Space::Shared | Space::Cluster | Space::Global, Some(engine)) => {
+                self.bulk(named, engine).map(Some)
+            }
+            (Space::Shared | Space::Cluster | Space::Global, None) => self.warps(named).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn bytes(&self) -> i64 {
+        self.chunk as i64 * self.bits / 8
+    }
+
+    /// The warps' requests: threads `32 w` to `32 w + 31` together.
+    fn warps(&self, named: &Lanes<'_>) -> Result<Traffic, Error> {
+        let mut sums = Sums::default();
+        for lanes in named.chunk_by(|a, b| a.0 / 32 == b.0 / 32) {
+            let most = lanes.iter().map(|lane| lane.1.len()).max().unwrap_or(0);
+            for i in 0..most / self.chunk {
+                let mut starts = Vec::new();
+                for (thread, coords) in lanes {
+                    let Some(coords) = coords.get(i * self.chunk..(i + 1) * self.chunk) else {
+                        continue;
+                    };
+                    let at = placed(self.tensor, coords)?;
+                    if at.len() < self.chunk {
+                        continue;
+                    }
+                    if off(&at, self.chunk as i64).is_some() || self.bytes() == 0 {
+                        let place = (*thread, coords[0].clone());
+                        return Ok(Traffic::Scattered(Box::new(place)));
+                    }
+                    let start = at[0].1 * self.bits / 8;
+                    if !self.one_of_equal || !starts.contains(&start) {
+                        starts.push(start);
+                    }
+                }
+                sums.split(starts, self.bytes(), lanes[0].0 / 32 * 32)?;
+            }
+        }
+        Ok(sums.of(self.space))
+    }
+
+    /// The copy engine's requests: each instruction of a thread is one.
+    fn bulk(&self, named: &Lanes<'_>, engine: Engine) -> Result<Traffic, Error> {
+        let global = self.space == Space::Global;
+        let unit = if global { SECTOR } else { Banks::SHARED.row() };
+        let (mut requests, mut units, mut least) = (0, 0, 0);
+        let (mut stretches, mut shortest) = (0, i64::MAX);
+        for (thread, coords) in named {
+            for coords in coords.chunks(self.chunk) {
+                let at = placed(self.tensor, coords)?;
+                let broken = at.windows(2).any(|pair| pair[1].1 != pair[0].1 + 1);
+                if engine == Engine::Bulk && broken {
+                    let place = (*thread, coords[0].clone());
+                    return Ok(Traffic::Scattered(Box::new(place)));
+                }
+                let mut offsets: Vec<i64> = at.into_iter().map(|(_, offset)| offset).collect();
+                offsets.sort_unstable();
+                let bytes = |values: usize| values as i64 * self.bits / 8;
+                for stretch in offsets.chunk_by(|a, b| a + 1 == *b) {
+                    stretches += 1;
+                    shortest = shortest.min(bytes(stretch.len()));
+                }
+                let touched: BTreeSet<i64> =
+                    offsets.iter().map(|x| x * self.bits / 8 / unit).collect();
+                requests += 1;
+                units += touched.len();
+                least += (bytes(offsets.len()) as usize).div_ceil(unit as usize);
+            }
+        }
+        Ok(Traffic::Bulk {
+            requests,
+            bytes: self.bytes(),
+            stretches,
+            shortest,
+            unit,
+            units,
+            least,
+        })
+    }
+}
+
+/// What the requests of all warps add up to.
+#[derive(Default)]
+struct Sums {
+    passes: usize,
+    phases: usize,
+    degree: usize,
+    thread: i64,
+    sectors: usize,
+    least: usize,
+}
+
+impl Sums {
+    /// A value of three words goes word by word.
+    fn split(&mut self, starts: Vec<i64>, bytes: i64, thread: i64) -> Result<(), Error> {
+        if bytes & (bytes - 1) == 0 {
+            return self.add(starts, bytes, thread);
+        }
+        let part = bytes & -bytes;
+        for i in 0..bytes / part {
+            self.add(
+                starts.iter().map(|start| start + i * part).collect(),
+                part,
+                thread,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// One request of a warp: where each lane starts, and the bytes that each moves.
+    fn add(&mut self, starts: Vec<i64>, bytes: i64, thread: i64) -> Result<(), Error> {
+        let touched: BTreeSet<i64> = starts.iter().flat_map(|s| *s..s + bytes).collect();
+        let sectors: BTreeSet<i64> = touched.iter().map(|byte| byte / SECTOR).collect();
+        self.sectors += sectors.len();
+        self.least += touched.len().div_ceil(SECTOR as usize);
+        // Only loads from global memory are wider than 16 bytes.
+        let access = Access::from_bytes("copy", starts, bytes.min(16))?;
+        let conflicts = access.conflicts(Banks::SHARED);
+        self.passes += conflicts.passes();
+        self.phases += conflicts.phases.len();
+        if conflicts.degree() > self.degree {
+            (self.degree, self.thread) = (conflicts.degree(), thread);
+        }
+        Ok(())
+    }
+
+    fn of(self, space: Space) -> Traffic {
+        match space {
+            Space::Shared => Traffic::Shared {
+                passes: self.passes,
+                least: self.phases,
+                degree: self.degree,
+                thread: self.thread,
+            },
+            _ => Traffic::Global {
+                sectors: self.sectors,
+                least: self.least,
+            },
+        }
+    }
+}
+
+/// `whose` is `The source's`, `A's` and so on.
+pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Result {
+    match traffic {
+        Traffic::Shared {
+            passes,
+            least,
+            degree: 0 | 1,
+            ..
+        } => writeln!(
+            f,
+            "{whose} accesses take {passes} passes of {least}: no bank conflicts."
+        ),
+        Traffic::Shared {
+            passes,
+            least,
+            degree,
+            thread,
+        } => writeln!(
+            f,
+            "{whose} accesses take {passes} passes, and {least} would do: {degree} words meet in a bank, first in \
+             the warp of thread {thread}."
+        ),
+        Traffic::Global { sectors, least } => writeln!(
+            f,
+            "{whose} requests touch {sectors} sectors of 32 bytes, and {least} would do."
+        ),
+        Traffic::Bulk {
+            requests,
+            bytes,
+            stretches,
+            shortest,
+            unit,
+            units,
+            least,
+        } => {
+            let what = if *unit == 32 { "sectors" } else { "rows" };
+            writeln!(
+                f,
+                "{whose} {requests} requests of {bytes} bytes fall into {stretches} stretches, the shortest of \
+                 {shortest} bytes; they touch {units} {what} of {unit} bytes, and {least} would do."
+            )
+        }
+        Traffic::Scattered(first) => writeln!(
+            f,
+            "{whose} values from {} on, of thread {}, are not contiguous and aligned: no instruction addresses them \
+             at once.",
+            first.1, first.0
+        ),
+    }
+}

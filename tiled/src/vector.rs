@@ -1,0 +1,310 @@
+//! How many values one instruction may move at once, and why not more.
+
+use core::fmt;
+
+use colex_layout::{IntTuple, Layout, LeafMode, Stride};
+
+use crate::Error;
+use crate::copy_host::inside;
+
+/// How many values a copy from one layout to another may move at once, and why not more.
+///
+/// CuTe's `AutoVectorizingCopy` takes `max_common_vector` and the assumed alignment, and leaves the strides to a check
+/// of the compiler; here they limit the vector.
+///
+/// ```
+/// use colex_tiled::Vectorization;
+/// // Both sides go down the columns: 128 bits are the most that one instruction moves.
+/// let down = Vectorization::new(&"(8,4):(1,8)".parse()?, &"(8,4):(1,16)".parse()?, 32, 128)?;
+/// assert_eq!(down.to_string(), "4 values of 32 bits at once. Not 8: 128 bits are aligned, and no more.");
+/// // One side goes along the rows.
+/// let across = Vectorization::new(&"(8,4):(4,1)".parse()?, &"(8,4):(1,8)".parse()?, 32, 128)?;
+/// assert_eq!(
+///     across.to_string(),
+///     "1 value of 32 bits at once. Not 2: the destination has (1,0) at offset 1, and the source has it at offset 4."
+/// );
+/// // Columns of an odd length: the second one starts between two vectors.
+/// let odd = Vectorization::new(&"(6,4):(1,7)".parse()?, &"(6,4):(1,6)".parse()?, 16, 128)?;
+/// assert_eq!(odd.to_string(), "1 value of 16 bits at once. Not 2: the stride 7 of the source is not a multiple of 2.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: `copy` with `AutoVectorizingCopyWithAssumedAlignment` in `cute/algorithm/copy.hpp`.
+#[doc(alias = "AutoVectorizingCopy")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vectorization {
+    /// How many values one instruction moves: a power of two.
+    pub values: i64,
+    /// The width of a value in bits.
+    pub bits: i64,
+    /// How many values are contiguous in both from the first on (CuTe's `max_common_vector`).
+    pub common: i64,
+    /// Why twice as many are too many.
+    pub limit: Limit,
+}
+
+/// Why a vector of twice as many values is refused.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Limit {
+    /// What one side has next to each other, the other has not.
+    Order {
+        /// The offset from which on it is so.
+        offset: i64,
+        /// The coordinate that the destination has there.
+        coord: Box<IntTuple>,
+        /// Where the source has it.
+        source: i64,
+    },
+    /// The destination ends, or has a gap.
+    End {
+        /// The first offset that the contiguous run does not have.
+        offset: i64,
+    },
+    /// A stride takes the vector off its alignment.
+    Stride {
+        /// `source` or `destination`.
+        side: &'static str,
+        /// The stride in values.
+        stride: i64,
+    },
+    /// The run does not have a multiple of so many values.
+    Run,
+    /// The alignment that was assumed, in bits.
+    Alignment(i64),
+}
+
+impl Vectorization {
+    /// The widest vector for values of `bits` bits, where both tensors start at a multiple of `alignment` bits, which
+    /// is also the most that one instruction moves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the two differ in their size, or a width is not a power of two;
+    /// [`Error::Layout`] for strides that are not integers.
+    pub fn new(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<Self, Error> {
+        check(src, dst, bits, alignment)?;
+        let common = src.max_common_vector(dst)?;
+        let most = (alignment / bits).max(1);
+        let mut values = 1;
+        let limit = loop {
+            let next = values * 2;
+            if next > most {
+                break Limit::Alignment(alignment);
+            }
+            if next > common {
+                break end_of_run(src, dst, common)?;
+            }
+            if common % next != 0 {
+                break Limit::Run;
+            }
+            if let Some(limit) = off_alignment(src, dst, next) {
+                break limit;
+            }
+            values = next;
+        };
+        Ok(Self {
+            values,
+            bits,
+            common,
+            limit,
+        })
+    }
+}
+
+fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Error> {
+    let refuse = |why| {
+        Err(Error::Assumption {
+            operation: "Vectorization",
+            why,
+        })
+    };
+    if src.size() != dst.size() {
+        let (n, m) = (src.size(), dst.size());
+        return refuse(format!("{src} has {n} elements, and {dst} has {m}"));
+    }
+    for (what, width) in [("a value", bits), ("an alignment", alignment)] {
+        if width < 1 || width & (width - 1) != 0 {
+            return refuse(format!("{what} of {width} bits is not a power of two"));
+        }
+    }
+    Ok(())
+}
+
+/// Where what is contiguous in the destination stops to be so in the source.
+fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<Limit, Error> {
+    let inverse = dst.right_inverse()?;
+    if common >= inverse.size() {
+        return Ok(Limit::End { offset: common });
+    }
+    let index = inverse.at(common)?;
+    Ok(Limit::Order {
+        offset: common,
+        coord: Box::new(dst.shape().coord(index)?),
+        source: src.at(index)?,
+    })
+}
+
+/// A stride that takes a vector off its alignment: of every mode but those that make up the vector.
+fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<Limit> {
+    let sides = [("source", src), ("destination", dst)];
+    sides.into_iter().find_map(|(side, layout)| {
+        let mut leaves: Vec<(i64, i64)> = layout.leaves().iter().filter_map(step).collect();
+        leaves.sort_unstable();
+        let mut within = 1;
+        for (stride, extent) in leaves {
+            if within < values && stride == within {
+                within *= extent;
+            } else if stride % values != 0 {
+                return Some(Limit::Stride { side, stride });
+            }
+        }
+        None
+    })
+}
+
+/// The stride and the extent of a mode that has a second element.
+fn step(leaf: &LeafMode) -> Option<(i64, i64)> {
+    match leaf.stride {
+        Stride::Int(d) if leaf.extent.value() > 1 => Some((d.value(), leaf.extent.value())),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Vectorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (values, next) = (self.values, self.values * 2);
+        let plural = if values == 1 { "value" } else { "values" };
+        write!(
+            f,
+            "{values} {plural} of {} bits at once. Not {next}: ",
+            self.bits
+        )?;
+        match &self.limit {
+            Limit::Order {
+                offset,
+                coord,
+                source,
+            } => write!(
+                f,
+                "the destination has {coord} at offset {offset}, and the source has it at offset {source}."
+            ),
+            Limit::End { offset } => write!(
+                f,
+                "from offset 0 on the destination has {offset} values in a row, and no more."
+            ),
+            Limit::Stride { side, stride } => {
+                write!(
+                    f,
+                    "the stride {stride} of the {side} is not a multiple of {next}."
+                )
+            }
+            Limit::Run => write!(
+                f,
+                "{} values in a row are not a multiple of it.",
+                self.common
+            ),
+            Limit::Alignment(bits) => write!(f, "{bits} bits are aligned, and no more."),
+        }
+    }
+}
+
+/// Why a vector of so many values is too wide for what the threads name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Narrow {
+    /// How many values were too many.
+    pub values: i64,
+    /// The tensor, as the sentence calls it: `the source`, `A` and so on.
+    pub tensor: &'static str,
+    /// The first thread for which they are.
+    pub thread: i64,
+    /// The first coordinate that is not where it would have to be.
+    pub coord: IntTuple,
+    /// The offset of that coordinate in the tensor.
+    pub offset: i64,
+    /// What would be right: the offset after the one before, or a multiple of `values`.
+    pub after: Option<i64>,
+}
+
+impl fmt::Display for Narrow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            values,
+            tensor,
+            thread,
+            coord,
+            offset,
+            after,
+        } = self;
+        write!(
+            f,
+            "Not {values}: {coord} of {tensor}, of thread {thread}, is at offset {offset}, not at "
+        )?;
+        match after {
+            Some(after) => write!(f, "{after}."),
+            None => write!(f, "a multiple of {values}."),
+        }
+    }
+}
+
+/// Threads and the coordinates that they name.
+pub(crate) type Lanes<'a> = [(i64, &'a [IntTuple])];
+
+/// The most values, a power of two of at most 16 bytes, that lie contiguous and aligned for every thread, and why not
+/// twice as many.
+pub(crate) fn widest(
+    sides: &[(&'static str, &Layout, &Lanes<'_>)],
+    bits: i64,
+) -> Result<(i64, Option<Narrow>), Error> {
+    let mut width = (128 / bits).max(1);
+    let mut narrow = None;
+    for (tensor, layout, named) in sides {
+        for (thread, coords) in named.iter() {
+            let at = placed(layout, coords)?;
+            while width > 1 {
+                let Some((coord, offset, after)) = off(&at, width) else {
+                    break;
+                };
+                narrow = Some(Narrow {
+                    values: width,
+                    tensor,
+                    thread: *thread,
+                    coord: coord.clone(),
+                    offset,
+                    after,
+                });
+                width /= 2;
+            }
+        }
+    }
+    Ok((width, narrow))
+}
+
+/// The coordinates inside with their offsets.
+pub(crate) fn placed<'a>(
+    tensor: &Layout,
+    coords: &'a [IntTuple],
+) -> Result<Vec<(&'a IntTuple, i64)>, Error> {
+    let inside = coords.iter().filter(|c| inside(0, c, tensor).is_ok());
+    inside.map(|c| Ok((c, tensor.offset(c)?))).collect()
+}
+
+/// The first coordinate that is not where a vector of `width` values would have it, its offset, and the right one
+/// where there is only one.
+pub(crate) fn off<'a>(
+    at: &[(&'a IntTuple, i64)],
+    width: i64,
+) -> Option<(&'a IntTuple, i64, Option<i64>)> {
+    for run in at.chunks(width as usize) {
+        let (first, start) = run[0];
+        if start % width != 0 || (run.len() as i64) < width {
+            return Some((first, start, None));
+        }
+        for (expected, (coord, offset)) in (start..).zip(run) {
+            if expected != *offset {
+                return Some((coord, *offset, Some(expected)));
+            }
+        }
+    }
+    None
+}
