@@ -100,7 +100,7 @@ fn gemm_of_a_permuted_tile() -> Outcome {
 #[test]
 fn gemm_by_predicate() -> Outcome {
     let mut cases = 0;
-    for atom in atoms().filter(|a| a.mnk().iter().product::<i64>() <= 16 * 8 * 32) {
+    for atom in atoms().filter(|a| a.mnk().iter().product::<i64>() <= 16 * 8 * 16) {
         for (atoms, [along_m, along_n, along_k]) in [
             ("(1,1,1):(0,0,0)", [1, 1, 1]),
             ("(2,1,2):(1,0,2)", [2, 1, 2]),

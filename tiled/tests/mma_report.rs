@@ -45,7 +45,11 @@ fn whole_tiles_have_one_owner_and_the_opcodes_registers() -> Outcome {
             ("(2,1,2):(1,0,2)", [2, 1, 2]),
             ("(1,2,1):(0,1,0)", [1, 2, 1]),
         ];
+        let asynchronous = matches!(atom.row().form, Form::Async { .. });
         for (atoms, along) in grids {
+            if asynchronous && along[0] == 1 {
+                continue; // Of 128 threads a grid, one says enough.
+            }
             let mma = TiledMma::new(atom.clone(), &atoms.parse()?, &Tiler::All)?;
             let [m, n, k] = mma.tile_shape();
             let report = report(&mma, [m, 2 * n, k])?;
@@ -86,7 +90,7 @@ fn whole_tiles_have_one_owner_and_the_opcodes_registers() -> Outcome {
 fn what_lies_outside_is_what_gemm_predicates() -> Outcome {
     let mut cases = 0;
     let small =
-        |a: &MmaAtom| !a.rule().is_sparse() && a.mnk().iter().product::<i64>() <= 16 * 8 * 32;
+        |a: &MmaAtom| !a.rule().is_sparse() && a.mnk().iter().product::<i64>() <= 16 * 8 * 16;
     for atom in atoms().filter(small) {
         let mma = TiledMma::new(atom.clone(), &"(2,1,1):(1,0,0)".parse()?, &Tiler::All)?;
         let [m, n, k] = mma.tile_shape();
