@@ -36,6 +36,7 @@ chapters! {
     tiled_raked = "tiled/raked.md";
     tiled_copy = "tiled/copy.md";
     tiled_walk = "tiled/walk.md";
+    tiled_mma = "tiled/mma.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";
