@@ -130,6 +130,104 @@ fn a_tile_too_large_leaves_threads_idle() -> Outcome {
     Ok(())
 }
 
+/// Rows of 6 floats: the second row of 24 bytes starts between two vectors of 16.
+#[test]
+fn the_first_thread_that_is_not_aligned_is_named() -> Outcome {
+    let load = copy(
+        "UniversalCopy<uint32_t>",
+        [Space::Global, Space::Register],
+        32,
+        "(4,1):(1,0)",
+        "(1,4):(0,1)",
+    )?;
+    let report = report(&load, "(4,4):(6,1)", "(4,4):(1,4)")?;
+    assert_eq!(report.widest, 1);
+    let alone = load.report(&"(4,4):(6,1)".parse()?, &"(4,4):(6,1)".parse()?)?;
+    assert_eq!(alone.widest, 2);
+    assert_eq!(
+        alone.narrow.map(|narrow| narrow.to_string()).as_deref(),
+        Some("Not 4: (1,0) of the source, of thread 1, is at offset 6, not at a multiple of 4.")
+    );
+    Ok(())
+}
+
+/// Boxes of 64 by 64 halves of a matrix of 128 by 128: rows of 128 bytes in global memory, each box in one piece in
+/// shared memory.
+#[test]
+fn boxes_of_the_copy_engine() -> Outcome {
+    let atom = colex_atom::copy("SM90_TMA_LOAD_2D")?.with_bits(64 * 64 * 16)?;
+    let load = TiledCopy::new(
+        atom,
+        16,
+        &"(1,1):(0,0)".parse()?,
+        &"(64,64):(64,1)".parse()?,
+    )?;
+    let shared = "((64,2),(64,2)):((64,4096),(1,8192))";
+    let even = report(&load, "(128,128):(128,1)", shared)?;
+    assert_eq!(
+        even.to_string(),
+        "1 threads issue 4 instructions each; a thread gives 65536 bits and gets 65536.\n\
+         Every element is written.\n\
+         The widest legal vector is 8 values.\n\
+         The source's 4 requests of 8192 bytes fall into 256 stretches, the shortest of 128 bytes; they touch 1024 \
+         sectors of 32 bytes, and 1024 would do.\n\
+         The destination's 4 requests of 8192 bytes fall into 4 stretches, the shortest of 8192 bytes; they touch 256 \
+         rows of 128 bytes, and 256 would do.\n"
+    );
+    // Rows of 260 bytes: 4 bytes later in its sector from row to row, 7 of 8 rows touch a fifth sector.
+    let odd = report(&load, "(128,128):(130,1)", shared)?;
+    let Some(Traffic::Bulk { units, least, .. }) = odd.source else {
+        panic!("the copy engine makes requests of its own");
+    };
+    assert_eq!((units, least), (4 * (8 * 4 + 56 * 5), 1024));
+    Ok(())
+}
+
+#[test]
+fn a_bulk_copy_takes_one_stretch() -> Outcome {
+    let atom = colex_atom::copy("SM90_BULK_COPY_G2S")?.with_bits(256 * 16)?;
+    let load = TiledCopy::new(atom, 16, &"1:0".parse()?, &"256:1".parse()?)?;
+    let straight = report(&load, "1024:1", "1024:1")?;
+    assert_eq!(
+        straight.source,
+        Some(Traffic::Bulk {
+            requests: 4,
+            bytes: 512,
+            stretches: 4,
+            shortest: 512,
+            unit: 32,
+            units: 64,
+            least: 64
+        })
+    );
+    let text = report(&load, "1024:2", "1024:1")?.to_string();
+    assert!(
+        text.contains("The source's values from 0 on, of thread 0, are not contiguous and aligned"),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// Blackwell's loads of 32 bytes a thread: a sector each.
+#[test]
+fn vectors_of_32_bytes() -> Outcome {
+    let load = TiledCopy::new(
+        colex_atom::copy("SM100_LOAD_256bit_CACHE_NOALLOCATION")?,
+        32,
+        &"32:1".parse()?,
+        &"8:1".parse()?,
+    )?;
+    let report = report(&load, "512:1", "512:1")?;
+    assert_eq!(
+        report.source,
+        Some(Traffic::Global {
+            sectors: 64,
+            least: 64
+        })
+    );
+    Ok(())
+}
+
 #[test]
 fn what_is_missing_and_what_is_written_again() -> Outcome {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
@@ -170,6 +268,10 @@ fn a_vector_that_is_not_contiguous_is_no_vector() -> Outcome {
         text.contains(
             "The source's values from (0,0) on, of thread 0, are not contiguous and aligned"
         ),
+        "{text}"
+    );
+    assert!(
+        text.contains("The widest legal vector is 1 values.\nNot 2: (1,0) of the source, of thread 0, is at offset 4, not at 1.\n"),
         "{text}"
     );
     Ok(())

@@ -1,0 +1,164 @@
+//! How wide a vector may be: what it says holds for every element, and twice as wide is no layout of vectors.
+
+use std::collections::HashMap;
+use std::error::Error;
+
+use colex_layout::Layout;
+use colex_tiled::{Limit, Vectorization};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Whether the destination falls into whole vectors of `width` consecutive aligned values, whose values lie in the
+/// source in the same order, from a multiple of `width` on.
+fn is_vector(src: &Layout, dst: &Layout, width: i64) -> Result<bool, Box<dyn Error>> {
+    let mut vectors: HashMap<i64, (i64, i64)> = HashMap::new();
+    for index in 0..dst.size() {
+        let (from, to) = (src.at(index)?, dst.at(index)?);
+        let start = from - to.rem_euclid(width);
+        let vector = vectors.entry(to.div_euclid(width)).or_insert((start, 0));
+        if vector.0 != start || start % width != 0 {
+            return Ok(false);
+        }
+        vector.1 += 1;
+    }
+    Ok(vectors.values().all(|(_, values)| *values == width))
+}
+
+/// Whether the layout is one of vectors: none of them crosses from one mode into another.
+fn recasts(layout: &Layout, width: i64) -> bool {
+    let vectors = layout.upcast(width);
+    vectors.is_ok_and(|vectors| vectors.size() * width == layout.size())
+}
+
+fn check(src: &Layout, dst: &Layout) -> Outcome {
+    let found = Vectorization::new(src, dst, 8, 64)?;
+    let text = format!("{src} to {dst}: {found}");
+    assert!(is_vector(src, dst, found.values)?, "{text}");
+    match found.limit {
+        Limit::Alignment(bits) => assert_eq!((found.values, bits), (8, 64), "{text}"),
+        _ => {
+            let next = 2 * found.values;
+            let both = recasts(src, next) && recasts(dst, next);
+            assert!(!both || !is_vector(src, dst, next)?, "{text}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_widest_vector_is_one_and_the_next_is_none() -> Outcome {
+    let mut cases = 0;
+    let strides = [0, 1, 2, 3, 4, 6, 8, 16];
+    let pairs = || {
+        strides
+            .into_iter()
+            .flat_map(move |d| strides.map(|e| (d, e)))
+    };
+    for (rows, columns) in [
+        (1, 8),
+        (2, 2),
+        (2, 6),
+        (3, 4),
+        (4, 4),
+        (6, 2),
+        (8, 3),
+        (8, 4),
+    ] {
+        let layout = |(d, e): (i64, i64)| format!("({rows},{columns}):({d},{e})").parse::<Layout>();
+        for to in pairs() {
+            let dst = layout(to)?;
+            if !dst.is_injective() {
+                continue; // No copy writes there.
+            }
+            for from in pairs() {
+                check(&layout(from)?, &dst)?;
+                cases += 1;
+            }
+        }
+    }
+    println!("law vectorization.the_widest_vector_is_one_and_the_next_is_none: {cases} pairs");
+    Ok(())
+}
+
+/// Three modes, in any order of compact strides on either side, some of them padded.
+#[test]
+fn the_widest_vector_of_random_orders() -> Outcome {
+    let mut cases = 0;
+    let mut seed = 5u32;
+    let mut next = |n: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        i64::from((seed >> 16) % n)
+    };
+    for _ in 0..5000 {
+        let extents = [0; 3].map(|_| [1, 2, 3, 4, 6, 8, 16][next(7) as usize]);
+        let mut side = || -> Result<Layout, Box<dyn Error>> {
+            let first = next(3) as usize;
+            let turn = 1 + next(2) as usize;
+            let order = [first, (first + turn) % 3, (first + 2 * turn) % 3];
+            let mut strides = [0; 3];
+            let mut stride = 1;
+            for mode in order {
+                strides[mode] = stride;
+                stride = stride * extents[mode] + [0, 0, 0, 4, 1][next(5) as usize];
+            }
+            let [a, b, c] = extents;
+            let [d, e, f] = strides;
+            Ok(format!("({a},({b},{c})):({d},({e},{f}))").parse()?)
+        };
+        check(&side()?, &side()?)?;
+        cases += 1;
+    }
+    println!("law vectorization.the_widest_vector_of_random_orders: {cases} pairs");
+    Ok(())
+}
+
+#[test]
+fn each_limit_is_a_sentence() -> Outcome {
+    let told = |src: &str, dst: &str, bits, alignment| -> Result<String, Box<dyn Error>> {
+        Ok(Vectorization::new(&src.parse()?, &dst.parse()?, bits, alignment)?.to_string())
+    };
+    assert_eq!(
+        told("(8,4):(1,8)", "(8,4):(1,10)", 32, 64)?,
+        "2 values of 32 bits at once. Not 4: 64 bits are aligned, and no more."
+    );
+    assert_eq!(
+        told("(4,8):(8,1)", "(4,8):(1,4)", 16, 128)?,
+        "1 value of 16 bits at once. Not 2: the destination has (1,0) at offset 1, and the source has it at offset 8."
+    );
+    assert_eq!(
+        told("(4,8):(1,4)", "(4,8):(1,8)", 16, 128)?,
+        "4 values of 16 bits at once. Not 8: from offset 0 on the destination has 4 values in a row, and no more."
+    );
+    assert_eq!(
+        told("(4,8):(1,6)", "(4,8):(1,8)", 16, 128)?,
+        "2 values of 16 bits at once. Not 4: the stride 6 of the source is not a multiple of 4."
+    );
+    assert_eq!(
+        told("6:1", "6:1", 32, 128)?,
+        "2 values of 32 bits at once. Not 4: 6 values in a row are not a multiple of it."
+    );
+    Ok(())
+}
+
+#[test]
+fn errors_are_sentences() -> Outcome {
+    let refused = |src: &str, bits, alignment| {
+        let (src, dst) = (src.parse().unwrap(), "8:1".parse().unwrap());
+        Vectorization::new(&src, &dst, bits, alignment)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused("6:1", 32, 128),
+        "Vectorization: 6:1 has 6 elements, and 8:1 has 8"
+    );
+    assert_eq!(
+        refused("8:1", 24, 128),
+        "Vectorization: a value of 24 bits is not a power of two"
+    );
+    assert_eq!(
+        refused("8:1", 32, 0),
+        "Vectorization: an alignment of 0 bits is not a power of two"
+    );
+    Ok(())
+}
