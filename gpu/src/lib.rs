@@ -33,6 +33,7 @@ pub mod ptx;
 mod signature;
 pub mod sim;
 pub mod sweep;
+pub mod tensor;
 mod timing;
 pub mod verify;
 

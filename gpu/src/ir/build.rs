@@ -37,6 +37,8 @@ pub struct KernelBuilder {
     kernel: Kernel,
     open: Vec<Vec<Stmt>>,
     guard: Option<Guard>,
+    /// The call that instructions are ascribed to, where it is not the one that adds them.
+    site: Option<&'static Location<'static>>,
 }
 
 impl KernelBuilder {
@@ -59,6 +61,7 @@ impl KernelBuilder {
             kernel,
             open: vec![Vec::new()],
             guard: None,
+            site: None,
         }
     }
 
@@ -166,7 +169,7 @@ impl KernelBuilder {
         let stmt = Stmt {
             op,
             guard: self.guard,
-            at: Location::caller(),
+            at: self.site.unwrap_or(Location::caller()),
         };
         self.open
             .last_mut()
@@ -187,6 +190,34 @@ impl KernelBuilder {
         let outer = self.guard.replace(guard.into());
         let result = body(self);
         self.guard = outer;
+        result
+    }
+
+    /// Opens a body; what is added goes into it.
+    pub(crate) fn open_scope(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    /// Closes the innermost body.
+    pub(crate) fn close_scope(&mut self) -> Vec<Stmt> {
+        self.open.pop().expect("a scope is closed by who opened it")
+    }
+
+    /// Ascribes the instructions that follow to a call; answers with what was ascribed before.
+    pub(crate) fn ascribe(
+        &mut self,
+        site: Option<&'static Location<'static>>,
+    ) -> Option<&'static Location<'static>> {
+        std::mem::replace(&mut self.site, site)
+    }
+
+    /// Runs `body` with what it adds going to the end of an outer body, for every thread that reaches it.
+    pub(crate) fn hoisted<T>(&mut self, scope: usize, body: impl FnOnce(&mut Self) -> T) -> T {
+        let inner = self.open.split_off(scope + 1);
+        let guard = self.guard.take();
+        let result = body(self);
+        self.guard = guard;
+        self.open.extend(inner);
         result
     }
 

@@ -1,0 +1,309 @@
+//! `Fragment`: a tensor in a thread's registers.
+
+use std::panic::Location;
+
+use colex_atom::{MmaAtom, RegClass, Ty};
+use colex_layout::{Coord, Int, IntTuple, Layout};
+use colex_tiled::{Operand, TiledMma};
+
+use super::builder::{Builder, zero_of};
+use super::error::{At, Error, ErrorKind};
+use crate::ir::{Operand as Word, Reg, RegType, Type};
+
+/// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
+///
+/// A slice shares the registers of the fragment it is cut from; nothing is copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fragment {
+    pub(super) ty: Ty,
+    pub(super) layout: Layout,
+    pub(super) start: i64,
+    pub(super) regs: Vec<Reg>,
+}
+
+/// The class of register that values of a type live in.
+pub(super) fn class(ty: Ty) -> RegType {
+    match ty {
+        Ty::F64 => RegType::F64,
+        Ty::F32 => RegType::F32,
+        _ => RegType::B32,
+    }
+}
+
+impl Fragment {
+    /// The type of an element.
+    pub fn ty(&self) -> Ty {
+        self.ty
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All registers, also those that a slice does not name.
+    pub fn regs(&self) -> &[Reg] {
+        &self.regs
+    }
+
+    /// How many elements share a register.
+    pub fn packed(&self) -> i64 {
+        i64::from((self.regs[0].ty.bits() / self.ty.bits()).max(1))
+    }
+
+    /// The part that a coordinate with `_` keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`].
+    #[track_caller]
+    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Fragment, Error> {
+        let (layout, offset) = self.layout.slice_and_offset(&coord.into())?;
+        Ok(Fragment {
+            layout,
+            start: self.start + offset,
+            ..self.clone()
+        })
+    }
+
+    /// The same registers under another layout, as `TiledCopy::retile` gives it.
+    pub fn with_layout(&self, layout: Layout) -> Fragment {
+        Fragment {
+            layout,
+            ..self.clone()
+        }
+    }
+
+    /// The same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Tiled`].
+    #[doc(alias = "retile_S")]
+    #[doc(alias = "retile_D")]
+    #[track_caller]
+    pub fn retile(&self, copy: &colex_tiled::TiledCopy) -> Result<Fragment, Error> {
+        Ok(self.with_layout(copy.retile(&self.layout)?))
+    }
+
+    /// The register of the element at an index of the layout, and which of its parts.
+    pub(super) fn element(&self, index: i64) -> Result<(Reg, i64), ErrorKind> {
+        let offset = self.start + self.layout.at(index)?;
+        let packed = self.packed();
+        Ok((self.regs[(offset / packed) as usize], offset % packed))
+    }
+
+    /// The registers of `count` elements from an index of the layout on, which must fill them in order.
+    pub(super) fn run(&self, first: i64, count: i64) -> Result<Vec<Reg>, ErrorKind> {
+        let packed = self.packed();
+        let mut regs = Vec::new();
+        for i in first..first + count {
+            let (reg, part) = self.element(i)?;
+            if part != (i - first) % packed {
+                let why = format!(
+                    "element {i} of {} is part {part} of {reg}, and the instruction takes {packed} neighbours in order",
+                    self.layout
+                );
+                return Err(ErrorKind::operands("registers", why));
+            }
+            if part == 0 {
+                regs.push(reg);
+            } else if regs.last() != Some(&reg) {
+                let why = format!(
+                    "elements {} and {i} of {} lie in two registers",
+                    i - 1,
+                    self.layout
+                );
+                return Err(ErrorKind::operands("registers", why));
+            }
+        }
+        Ok(regs)
+    }
+}
+
+impl Builder {
+    /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`], [`ErrorKind::Dynamic`].
+    #[doc(alias = "make_rmem_tensor")]
+    #[track_caller]
+    pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        super::partition::fixed("fragment", layout).at(at)?;
+        let elements = layout.cosize()?;
+        let class = class(ty);
+        let count = (elements * i64::from(ty.bits())).div_euclid(class.bits().into());
+        let left = (elements * i64::from(ty.bits())) % i64::from(class.bits());
+        let regs = self.ir.regs(class, (count + i64::from(left > 0)) as usize);
+        Ok(Fragment {
+            ty,
+            layout: layout.clone(),
+            start: 0,
+            regs,
+        })
+    }
+
+    /// Registers for a thread's part of a tensor in memory: compact, in the order of its index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment`].
+    #[track_caller]
+    pub fn fragment_like(&mut self, part: &super::memory::Tensor) -> Result<Fragment, Error> {
+        let layout = Layout::column_major(part.layout().shape())?;
+        self.fragment(part.ty(), &layout.to_static())
+    }
+
+    /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
+    ///
+    /// # Errors
+    ///
+    /// As [`colex_tiled::ThrMma::fragment`].
+    #[doc(alias = "partition_fragment_A")]
+    #[doc(alias = "partition_fragment_B")]
+    #[doc(alias = "partition_fragment_C")]
+    #[track_caller]
+    pub fn fragment_of(
+        &mut self,
+        mma: &TiledMma,
+        operand: Operand,
+        tile: [i64; 2],
+    ) -> Result<Fragment, Error> {
+        let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
+        let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
+        let at = Location::caller();
+        let class = register_class(mma.atom(), operand).at(at)?;
+        let ty = element(mma.atom(), operand);
+        let count = layout.cosize()? * i64::from(ty.bits()) / i64::from(class.bits());
+        Ok(Fragment {
+            ty,
+            layout,
+            start: 0,
+            regs: self.ir.regs(class, count as usize),
+        })
+    }
+
+    /// Every register of the fragment becomes zero.
+    #[track_caller]
+    pub fn clear(&mut self, fragment: &Fragment) {
+        self.site(Location::caller(), |k| {
+            for reg in &fragment.regs {
+                k.ir.mov_to(*reg, zero_of(reg.ty));
+            }
+        });
+    }
+
+    /// `f32` numbers rounded to nearest even into `f16` or `bf16`, two to a register, under the same layout.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for other types, or an odd number of elements.
+    #[track_caller]
+    pub fn convert(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        if from.ty == to {
+            return Ok(from.clone());
+        }
+        let ty = match (from.ty, to) {
+            (Ty::F32, Ty::F16) => Type::F16x2,
+            (Ty::F32, Ty::Bf16) => Type::Bf16x2,
+            (from, to) => {
+                let why = format!("{from} to {to}; f32 to f16 or bf16 is");
+                return Err(ErrorKind::operands("convert", why)).at(at);
+            }
+        };
+        if !from.regs.len().is_multiple_of(2) {
+            let why = format!("{} elements, and two share a register", from.regs.len());
+            return Err(ErrorKind::operands("convert", why)).at(at);
+        }
+        let regs = self.site(at, |k| {
+            let pairs = from.regs.chunks(2);
+            pairs
+                .map(|pair| k.ir.cvt_pack(ty, pair[1], pair[0]))
+                .collect()
+        });
+        Ok(Fragment {
+            ty: to,
+            regs,
+            ..from.clone()
+        })
+    }
+
+    /// `d = alpha x + beta d`, in `f32` or `f64`, register by register; without `beta`, `d = alpha x`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for fragments that differ in type or size.
+    #[track_caller]
+    pub fn axpby(
+        &mut self,
+        alpha: impl Into<Word>,
+        x: &Fragment,
+        beta: Option<Word>,
+        d: &Fragment,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = match x.ty {
+            Ty::F32 => Type::F32,
+            Ty::F64 => Type::F64,
+            other => {
+                return Err(ErrorKind::operands(
+                    "axpby",
+                    format!("of {other}; f32 and f64 are"),
+                ))
+                .at(at);
+            }
+        };
+        if (x.ty, x.regs.len()) != (d.ty, d.regs.len()) {
+            let why = format!(
+                "{} of {} and {} of {}",
+                x.regs.len(),
+                x.ty,
+                d.regs.len(),
+                d.ty
+            );
+            return Err(ErrorKind::operands("axpby", why)).at(at);
+        }
+        let alpha = alpha.into();
+        self.site(at, |k| {
+            for (x, d) in x.regs.iter().zip(&d.regs) {
+                match beta {
+                    None => k.ir.binary_to(crate::ir::BinaryOp::Mul, ty, *d, *x, alpha),
+                    Some(beta) => {
+                        let old = k.ir.mul(ty, *d, beta);
+                        k.ir.ternary_to(crate::ir::TernaryOp::Fma, ty, *d, *x, alpha, old);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The type of an operand's elements.
+pub(super) fn element(atom: &MmaAtom, operand: Operand) -> Ty {
+    match operand {
+        Operand::A => atom.elements().0,
+        Operand::B => atom.elements().1,
+        Operand::C => atom.row().c,
+    }
+}
+
+/// The class of register that an operand of an instruction wants.
+pub(super) fn register_class(atom: &MmaAtom, operand: Operand) -> Result<RegType, ErrorKind> {
+    let op = atom.op()?;
+    let registers = match operand {
+        Operand::A => op.a,
+        Operand::B => op.b,
+        Operand::C => op.c,
+    };
+    Ok(match registers.class {
+        RegClass::B16 => RegType::B16,
+        RegClass::B32 => RegType::B32,
+        RegClass::F32 => RegType::F32,
+        RegClass::F64 => RegType::F64,
+        RegClass::Descriptor | RegClass::B64 => RegType::B64,
+    })
+}

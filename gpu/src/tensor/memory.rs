@@ -1,0 +1,313 @@
+//! `Tensor`: elements in global or shared memory under a layout, seen from one thread.
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_atom::{Space, Ty};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Swizzle};
+
+use super::error::{At, Error, ErrorKind};
+use super::index::Index;
+use super::offset::{along, nested, swizzled};
+
+/// The largest dynamic extent: coordinates of tiles that reach beyond it are 32-bit numbers still.
+pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
+
+/// How far beyond the end of a tensor a tile may begin: coordinates are followed in 32 bits so far.
+const FARTHEST: i64 = 1 << 16;
+
+/// A tensor in global or shared memory, or a thread's part of it: the base address, and a layout of static extents whose
+/// values are offsets, or coordinates of a tensor with strides that only the launch knows.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub(super) space: Space,
+    pub(super) ty: Ty,
+    /// In bytes.
+    pub(super) base: Index,
+    pub(super) view: View,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum View {
+    /// `swizzle(start + layout(c)) + after`, in elements.
+    Offsets {
+        swizzle: Swizzle,
+        layout: Layout,
+        start: Index,
+        after: Index,
+    },
+    /// Coordinates `start + layout(c)` of a dense tensor.
+    Coords {
+        layout: Layout,
+        start: Vec<Index>,
+        of: Rc<Dense>,
+    },
+}
+
+/// A tensor parameter.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    /// Its place among the kernel's parameters.
+    pub(super) slot: usize,
+    pub(super) name: String,
+    pub(super) layout: Layout,
+    /// The leaves of each mode: extent and stride.
+    pub(super) modes: Vec<Vec<(Index, Index)>>,
+    /// The extents of the modes.
+    pub(super) extents: Vec<Index>,
+}
+
+/// The identity of a shape, if it is static; a scalar's where a dynamic leaf says that only tiles can be named.
+pub(super) fn whole(layout: &Layout) -> Result<Layout, ErrorKind> {
+    let extents: Vec<i64> = layout.modes().map(|m| m.size()).collect();
+    let dynamic = layout.shape().dynamic_values();
+    let identity = identity(&extents)?;
+    Ok(if dynamic.is_empty() {
+        identity.to_static()
+    } else {
+        identity
+    })
+}
+
+/// `(a,b,..):(1@0,1@1,..)`, also for one mode.
+pub(super) fn identity(extents: &[i64]) -> Result<Layout, ErrorKind> {
+    let shape = IntTuple::flat(extents.iter().map(|n| Int::Static(*n)));
+    Ok(Layout::identity(shape)?.to_static())
+}
+
+impl Tensor {
+    /// The type of an element.
+    pub fn ty(&self) -> Ty {
+        self.ty
+    }
+
+    /// Where it is.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// The layout whose values are offsets or, in global memory, coordinates.
+    pub fn layout(&self) -> &Layout {
+        match &self.view {
+            View::Offsets { layout, .. } | View::Coords { layout, .. } => layout,
+        }
+    }
+
+    /// The extent of a mode of a parameter.
+    pub fn extent(&self, mode: usize) -> Index {
+        match &self.view {
+            View::Coords { of, .. } => of.extents[mode].clone(),
+            View::Offsets { layout, .. } => layout.mode(mode).map_or(1, |m| m.size()).into(),
+        }
+    }
+
+    /// The tile at a coordinate: extents and, mode by mode, the number of the tile. Modes of the tensor beyond those of
+    /// the tile are fixed at their coordinate. No tile begins more than 65536 elements beyond the tensor's end: that is
+    /// what lets coordinates be numbers of 32 bits.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_gpu::tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.tensor("a", Ty::F16, &"(1000,512,7):(512,_1,512000)".parse()?)?;
+    /// let (m, batch) = (k.block_index(0), k.block_index(1));
+    /// let tile = a.local_tile(&[128, 32], &[m, 3.into(), batch])?;
+    /// assert_eq!(format!("{:#}", tile.layout()), "(128,32):(1@0,1@1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes.
+    #[track_caller]
+    pub fn local_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        self.tile(tile, at).at(here)
+    }
+
+    fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
+        let View::Coords { start, of, layout } = &self.view else {
+            let why = "a tile of a tensor in shared memory is a mode of its layout: give the layout a mode for it";
+            return Err(ErrorKind::operands("local_tile", why));
+        };
+        if at.len() != start.len() || tile.len() > at.len() || layout.rank() != start.len() {
+            let why = format!(
+                "{} coordinates and a tile of {} modes for {} of {} modes",
+                at.len(),
+                tile.len(),
+                of.name,
+                start.len()
+            );
+            return Err(ErrorKind::operands("local_tile", why));
+        }
+        let step = |i: usize| tile.get(i).copied().unwrap_or(1);
+        let begin = |i: usize, c: &Index| {
+            let end = of.extents[i].range().1 + FARTHEST;
+            c.within(0..end / step(i) + 1) * step(i)
+        };
+        let start = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
+        Ok(Tensor {
+            view: View::Coords {
+                layout: identity(tile)?,
+                start: start.collect(),
+                of: Rc::clone(of),
+            },
+            ..self.clone()
+        })
+    }
+
+    /// The same tensor, so many elements further along each mode: its coordinates are those of the parameter still.
+    pub fn offset_by(&self, coordinates: &[Index]) -> Tensor {
+        let mut moved = self.clone();
+        if let View::Coords { start, .. } = &mut moved.view {
+            for (s, c) in start.iter_mut().zip(coordinates) {
+                *s = &*s + c;
+            }
+        }
+        moved
+    }
+
+    /// The part that a coordinate with `_` keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`].
+    #[track_caller]
+    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        self.cut(self.layout(), &coord.into(), &[]).at(here)
+    }
+
+    /// The part at a place of one mode that only the kernel knows: a stage, a step along K.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when there is no such mode.
+    #[track_caller]
+    pub fn at(&self, mode: usize, place: impl Into<Index>) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        let slot = |i| {
+            if i == mode {
+                Coord::from(0)
+            } else {
+                Coord::from(Slot::All)
+            }
+        };
+        let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
+        let fixed = self.layout().get(&[mode]).at(here)?;
+        self.cut(self.layout(), &coord, &[(fixed, place.into())])
+            .at(here)
+    }
+
+    /// The part of `all`, a cut of the layout, that `coord` keeps, started where the given modes are at their places.
+    pub(super) fn cut(
+        &self,
+        all: &Layout,
+        coord: &Coord,
+        places: &[(Layout, Index)],
+    ) -> Result<Tensor, ErrorKind> {
+        let kept = all.slice(coord)?.to_static();
+        let first = all.value(coord.start())?;
+        let mut result = self.clone();
+        match &mut result.view {
+            View::Offsets { layout, start, .. } => {
+                let constant: i64 = first.leaves().iter().map(|n| n.value()).sum();
+                *start = &*start + constant;
+                for (mode, place) in places {
+                    *start = &*start + along(mode, place)[0].1.clone();
+                }
+                *layout = kept;
+            }
+            View::Coords { layout, start, .. } => {
+                for (s, c) in start.iter_mut().zip(coordinates(&first)) {
+                    *s = &*s + c;
+                }
+                for (mode, place) in places {
+                    for (path, value) in along(mode, place) {
+                        start[path] = &start[path] + value;
+                    }
+                }
+                *layout = kept;
+            }
+        }
+        Ok(result)
+    }
+
+    /// The address in bytes of the element at an index of the layout.
+    pub(super) fn bytes_at(&self, index: i64) -> Result<Index, ErrorKind> {
+        let bytes = i64::from(self.ty.bits()) / 8;
+        match &self.view {
+            View::Offsets {
+                swizzle,
+                layout,
+                start,
+                after,
+            } => {
+                let offset = start + layout.at(index)?;
+                let offset = swizzled(*swizzle, &offset) + after;
+                Ok(&self.base + offset * bytes)
+            }
+            View::Coords { of, start, .. } => {
+                let step = coordinates(&self.layout().coord_at(index)?);
+                let mut address = self.base.clone();
+                let mut steps = Index::constant(0);
+                for (i, (mode, s)) in of.modes.iter().zip(start).enumerate() {
+                    let step = step.get(i).copied().unwrap_or(0);
+                    match &mode[..] {
+                        [(_, stride)] => {
+                            let (s, constant) = s.split();
+                            address = address + s * stride * bytes;
+                            steps = steps + stride * ((step + constant) * bytes);
+                        }
+                        _ => address = address + nested(mode, &(s + step)) * bytes,
+                    }
+                }
+                let known = steps.as_constant().is_some();
+                Ok(if known {
+                    address + steps
+                } else {
+                    address.unit() + steps
+                })
+            }
+        }
+    }
+
+    /// The coordinates of the parameter at an index of the layout.
+    pub(super) fn coordinates_at(&self, index: i64) -> Result<Vec<Index>, ErrorKind> {
+        let View::Coords { start, layout, .. } = &self.view else {
+            return Err(ErrorKind::operands(
+                "coordinates",
+                "a tensor in shared memory is whole, and needs no predicate",
+            ));
+        };
+        let mut step = coordinates(&layout.coord_at(index)?);
+        step.resize(start.len(), 0);
+        Ok(start.iter().zip(step).map(|(s, c)| s + c).collect())
+    }
+}
+
+/// A value of a layout of coordinates, mode by mode.
+fn coordinates(value: &IntTuple) -> Vec<i64> {
+    value.leaves().iter().map(|n| n.value()).collect()
+}
+
+impl Dense {
+    /// The place of a mode's extent among the layout's dynamic values, if the mode is one dynamic leaf.
+    pub(super) fn dynamic_extent(&self, mode: usize) -> Option<usize> {
+        let before: usize = self.modes[..mode].iter().map(Vec::len).sum();
+        let leaves = self.layout.leaves();
+        let alone = self.modes[mode].len() == 1 && !leaves[before].extent.is_static();
+        let dynamic = leaves[..before].iter().filter(|l| !l.extent.is_static());
+        alone.then(|| dynamic.count())
+    }
+
+    /// The place of a leaf's stride among the layout's dynamic values, if it is dynamic.
+    pub(super) fn dynamic_stride(&self, mode: usize, leaf: usize) -> Option<usize> {
+        let before: usize = self.modes[..mode].iter().map(Vec::len).sum::<usize>() + leaf;
+        let leaves = self.layout.leaves();
+        let is_dynamic = |l: &&colex_layout::LeafMode| !l.stride.coefficient().is_static();
+        let extents = leaves.iter().filter(|l| !l.extent.is_static()).count();
+        let strides = leaves[..before].iter().filter(is_dynamic).count();
+        is_dynamic(&&leaves[before]).then_some(extents + strides)
+    }
+}

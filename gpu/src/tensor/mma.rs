@@ -1,0 +1,103 @@
+//! Matrix instructions on fragments.
+
+use std::panic::Location;
+
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledMma};
+
+use super::builder::Builder;
+use super::error::{At, Error, ErrorKind};
+use super::fragment::Fragment;
+
+/// The extents of a fragment: one atom's values, then the repetitions; missing modes are 1.
+fn extents(layout: &Layout) -> [i64; 3] {
+    [0, 1, 2].map(|i| layout.mode(i).map_or(1, |m| m.size()))
+}
+
+impl Builder {
+    /// `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the modes along K
+    /// may be missing. Accumulators stay where they are: `d` may be `c`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, and atoms that read shared memory.
+    #[doc(alias = "gemm")]
+    #[track_caller]
+    pub fn mma(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: &Fragment,
+        b: &Fragment,
+        c: &Fragment,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        self.site(at, |k| k.run_mma(mma, d, a, b, c)).at(at)
+    }
+
+    fn run_mma(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: &Fragment,
+        b: &Fragment,
+        c: &Fragment,
+    ) -> Result<(), ErrorKind> {
+        let atom = mma.atom();
+        if atom.b_in_shared() {
+            let why = format!(
+                "{} reads shared memory: `wgmma` takes its descriptors",
+                atom.name()
+            );
+            return Err(ErrorKind::operands("mma", why));
+        }
+        let [va, m, ka] = extents(a.layout());
+        let [vb, n, kb] = extents(b.layout());
+        let traits = atom.traits();
+        let values = |l: &Layout| l.mode(1).map_or(1, |m| m.size());
+        let want = [values(&traits.a), values(&traits.b), values(&traits.c)];
+        let fits = [va, vb] == want[..2]
+            && ka == kb
+            && [c, d]
+                .iter()
+                .all(|f| extents(f.layout()) == [want[2], m, n]);
+        if !fits {
+            let why = format!(
+                "A {} B {} C {} D {} are not (V,M,K) (V,N,K) (V,M,N) of {}",
+                a.layout(),
+                b.layout(),
+                c.layout(),
+                d.layout(),
+                atom.name()
+            );
+            return Err(ErrorKind::operands("mma", why));
+        }
+        self.report_mma(mma, [m, n, ka]);
+        for k in 0..ka {
+            for j in 0..n {
+                // There and back again, so that B stays and A's neighbours are near.
+                for i in 0..m {
+                    let i = if j % 2 == 1 { m - 1 - i } else { i };
+                    let of_a = a.run(va * (i + m * k), va)?;
+                    let of_b = b.run(vb * (j + n * k), vb)?;
+                    let at = want[2] * (i + m * j);
+                    let (of_c, of_d) = (c.run(at, want[2])?, d.run(at, want[2])?);
+                    self.ir.mma_atom(atom, &of_d, &of_a, &of_b, &of_c);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers for a thread's accumulators, zeroed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment_of`].
+    #[track_caller]
+    pub fn accumulators(&mut self, mma: &TiledMma, tile: [i64; 2]) -> Result<Fragment, Error> {
+        let fragment = self.fragment_of(mma, Operand::C, tile)?;
+        self.clear(&fragment);
+        Ok(fragment)
+    }
+}

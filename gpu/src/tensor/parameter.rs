@@ -1,0 +1,186 @@
+//! Tensors as parameters of a kernel, and in its shared memory.
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_atom::{Space, Ty};
+use colex_layout::{ComposedLayout, Layout};
+
+use super::builder::Builder;
+use super::error::{At, Error, ErrorKind};
+use super::index::{Index, Leaf};
+use super::launch::{Slot, TensorSlot};
+use super::memory::{Dense, MAX_EXTENT, Tensor, View, whole};
+use super::offset::period;
+use crate::ir::{Base, ParamId, ParamType, Reg, Type};
+
+impl Builder {
+    /// A tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the order of
+    /// [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are constants
+    /// of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for strides that are not integers, and elements narrower than a byte.
+    #[track_caller]
+    pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        self.site(at, |k| k.new_tensor(name, ty, layout)).at(at)
+    }
+
+    fn new_tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, ErrorKind> {
+        if layout.leaves().iter().any(|l| l.stride.as_int().is_none())
+            || !ty.bits().is_multiple_of(8)
+        {
+            let why = format!(
+                "{name} of {ty} is {layout}; a parameter has integer strides and whole bytes"
+            );
+            return Err(ErrorKind::operands("tensor", why));
+        }
+        let align = ty.bits() / 8;
+        let pointer = self.ir.parameter(name, ParamType::Pointer { align });
+        let base = self.parameter_value(pointer, 0..1 << 48, i64::from(ty.bits() / 8));
+        let mut extents = Vec::new();
+        for (i, leaf) in layout.leaves().iter().enumerate() {
+            extents.push(match leaf.extent.is_static() {
+                true => leaf.extent.value().into(),
+                false => {
+                    let id = self.ir.scalar(&format!("{name}_extent_{i}"), Type::U32);
+                    self.parameter_value(id, 1..MAX_EXTENT + 1, 1)
+                }
+            });
+        }
+        let mut strides = Vec::new();
+        for (i, leaf) in layout.leaves().iter().enumerate() {
+            let stride = leaf.stride.coefficient();
+            strides.push(match stride.is_static() {
+                true => Index::constant(stride.value()),
+                false => {
+                    let id = self.ir.scalar(&format!("{name}_stride_{i}"), Type::S64);
+                    self.parameter_value(id, -(1 << 40)..1 << 40, 1)
+                }
+            });
+        }
+        let mut leaves = extents.into_iter().zip(strides);
+        let modes: Vec<Vec<(Index, Index)>> = layout
+            .modes()
+            .map(|mode| leaves.by_ref().take(mode.leaves().len()).collect())
+            .collect();
+        let product = |mode: &Vec<(Index, Index)>| {
+            mode.iter()
+                .fold(Index::constant(1), |n, (extent, _)| n * extent)
+        };
+        let of = Dense {
+            slot: self.launch.slots.len(),
+            name: name.to_string(),
+            layout: layout.clone(),
+            extents: modes.iter().map(product).collect(),
+            modes,
+        };
+        self.launch.slots.push(Slot::Tensor(Box::new(TensorSlot {
+            name: name.to_string(),
+            param: pointer,
+            layout: layout.clone(),
+            align: i64::from(ty.bits() / 8),
+            multiples: vec![1; layout.dynamic_values().len()],
+        })));
+        let start = vec![Index::constant(0); of.modes.len()];
+        Ok(Tensor {
+            space: Space::Global,
+            ty,
+            base,
+            view: View::Coords {
+                layout: whole(layout)?,
+                start,
+                of: Rc::new(of),
+            },
+        })
+    }
+
+    /// The value of a parameter, loaded once at the beginning.
+    fn parameter_value(
+        &mut self,
+        id: ParamId,
+        range: std::ops::Range<i64>,
+        multiple: i64,
+    ) -> Index {
+        let reg = self.ir.hoisted(0, |k| k.param(id));
+        let leaf = Leaf { reg, stamp: 0 };
+        Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
+    }
+
+    /// A scalar that the launch passes: a register.
+    #[track_caller]
+    pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
+        self.launch.slots.push(Slot::Value(name.to_string()));
+        let id = self.ir.parameter(name, ParamType::Scalar(ty));
+        self.ir.hoisted(0, |k| k.param(id))
+    }
+
+    /// An integer of 32 bits that the launch passes, within a range (ends excluded).
+    #[track_caller]
+    pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
+        let reg = self.scalar_argument(name, Type::U32);
+        Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
+    }
+
+    /// A tensor in the block's shared memory. Its layout, swizzled or not, is static whatever it says: nothing of it is
+    /// known at launch only. The memory is part of the dynamic shared memory, whose size [`super::Built`] knows.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when the layout has no size in memory.
+    #[track_caller]
+    pub fn shared_tensor(
+        &mut self,
+        ty: Ty,
+        layout: impl Into<ComposedLayout>,
+    ) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        let layout = layout.into();
+        self.site(at, |k| k.new_shared(ty, &layout)).at(at)
+    }
+
+    fn new_shared(&mut self, ty: Ty, layout: &ComposedLayout) -> Result<Tensor, ErrorKind> {
+        let swizzle = layout.swizzle();
+        let inner = layout.inner().to_static();
+        let bytes = (inner.cosize()? * i64::from(ty.bits())).div_euclid(8);
+        let period = period(swizzle) * i64::from(ty.bits()) / 8;
+        let base = self.shared_bytes(bytes as u32, period.max(128) as u32);
+        Ok(Tensor {
+            space: Space::Shared,
+            ty,
+            base,
+            view: View::Offsets {
+                swizzle,
+                layout: inner,
+                start: Index::constant(layout.base_offset()),
+                after: Index::constant(0),
+            },
+        })
+    }
+
+    /// So many bytes of the block's shared memory, aligned to a power of two: their address.
+    #[track_caller]
+    pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {
+        let align = align.max(16);
+        self.ir.dynamic_shared(align.max(1024));
+        let known = self
+            .launch
+            .bases
+            .iter()
+            .find(|(_, base)| **base == Base::DynamicShared);
+        let reg = match known {
+            Some((reg, _)) => *reg,
+            None => {
+                let reg = self.ir.hoisted(0, |k| k.address_of(Base::DynamicShared));
+                self.launch.bases.insert(reg, Base::DynamicShared);
+                reg
+            }
+        };
+        let offset = self.launch.shared.next_multiple_of(align);
+        self.launch.shared = offset + bytes;
+        let leaf = Leaf { reg, stamp: 0 };
+        Index::leaf(leaf, (0, (1 << 30) - 1), 1024, 0) + i64::from(offset)
+    }
+}

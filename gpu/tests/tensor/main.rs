@@ -1,0 +1,3 @@
+//! Kernels written with tensors, executed on the simulator.
+
+mod gemm_sm80;
