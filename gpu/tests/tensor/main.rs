@@ -1,3 +1,4 @@
 //! Kernels written with tensors, executed on the simulator.
 
 mod gemm_sm80;
+mod index_laws;
