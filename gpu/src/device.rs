@@ -43,7 +43,7 @@ impl Simulated {
 }
 
 impl Device {
-    /// The first GPU if there is one, else the simulator of an `sm_90a`.
+    /// The first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it cannot.
     pub fn open() -> Device {
         Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
     }
@@ -62,7 +62,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], [`Error::NoSuchDevice`],
-    /// [`Error::DeviceTooOld`]; [`Error::ContextLost`] while handles to a context that a kernel broke are held;
+    /// [`Error::DeviceTooOld`]; [`Error::ContextLost`] once a kernel of this process broke its context;
     /// [`Error::Driver`] for what else the driver says.
     pub fn gpu(ordinal: usize) -> Result<Device, Error> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))

@@ -81,7 +81,9 @@ pub enum Error {
         /// The parameter as declared.
         declaration: String,
     },
-    /// A kernel broke the context: it trapped, or accessed what it should not. Nothing more runs in it.
+    /// A kernel broke the context: it trapped, or accessed what it should not. The driver gives this process no other,
+    /// be it the primary one anew or one of its own (seen with driver 580 on an H200): what has to go on in spite of a
+    /// broken kernel runs it in a process of its own.
     ContextLost {
         /// The device.
         device: String,
@@ -222,7 +224,7 @@ impl fmt::Display for Error {
             ),
             Error::ContextLost { device, cause } => write!(
                 f,
-                "the context on {device} is lost ({cause}): drop every handle to the device, its buffers and functions, and open it again"
+                "a kernel broke the context on {device} ({cause}): nothing more runs there in this process, a new process can open the device again"
             ),
             Error::NothingCaptured => f.write_str(
                 "nothing was captured: give the work to the device that the function is called with",
@@ -358,7 +360,7 @@ mod tests {
                     device: "H200".to_string(),
                     cause: "CUDA_ERROR_X, it broke".to_string(),
                 },
-                "the context on H200 is lost (CUDA_ERROR_X, it broke): drop every handle to the device, its buffers and functions, and open it again",
+                "a kernel broke the context on H200 (CUDA_ERROR_X, it broke): nothing more runs there in this process, a new process can open the device again",
             ),
             (
                 Error::NothingCaptured,

@@ -78,10 +78,10 @@ impl Gpu {
             return gpu.alive().map(|()| gpu);
         }
         let context = CudaContext::new(ordinal)
-            .map_err(|e| refused(driver, "cuDevicePrimaryCtxRetain", e.0 as Code))?;
+            .map_err(|e| broken(driver, ordinal, "cuDevicePrimaryCtxRetain", e.0 as Code))?;
         let stream = context
             .new_stream()
-            .map_err(|e| refused(driver, "cuStreamCreate", e.0 as Code))?;
+            .map_err(|e| broken(driver, ordinal, "cuStreamCreate", e.0 as Code))?;
         let gpu = Gpu::of(context, stream)?;
         open.retain(|opened| opened.ordinal != ordinal);
         open.push(Opened {
@@ -240,6 +240,19 @@ fn refused(driver: &Driver, call: &'static str, code: Code) -> Error {
     driver
         .check(call, code)
         .expect_err("the code is not that of success")
+}
+
+/// The same before there is a context: if a kernel broke an earlier one, that is why there is none.
+fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: Code) -> Error {
+    let device = c_int::try_from(ordinal).map_err(|_| ());
+    let device = device.and_then(|device| device_name(driver, device).map_err(|_| ()));
+    match refused(driver, call, code) {
+        Error::Driver { name, text, .. } if Driver::is_sticky(code) => Error::ContextLost {
+            device: device.unwrap_or_else(|()| format!("device {ordinal}")),
+            cause: format!("{name}, {text}"),
+        },
+        error => error,
+    }
 }
 
 /// How many devices the driver shows.

@@ -1,9 +1,10 @@
 //! Checks on a device, and what became of them.
 
 use std::fmt;
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
 
 /// A check on a device that stays whole. What it returns is what it saw.
@@ -12,10 +13,30 @@ pub(super) struct Check {
     pub(super) run: fn(&Device) -> Result<String>,
 }
 
-/// A check that breaks the device's context, and opens the device itself.
+/// A check that breaks the device's context, and with it all use of the device in its process: it gets one of its own.
 pub(super) struct Breaking {
     pub(super) name: &'static str,
     pub(super) run: fn() -> Result<String>,
+}
+
+impl Breaking {
+    /// Runs the check in a new process of this program.
+    pub(super) fn apart(&self) -> Result<String> {
+        let program = std::env::current_exe().context("this program's file is not known")?;
+        let output = Command::new(program)
+            .args(["gpu", "breaking", self.name])
+            .output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => bail!(
+                "{} {}, {}",
+                text(&output.stdout),
+                text(&output.stderr),
+                output.status
+            ),
+        }
+    }
 }
 
 /// What became of all checks.

@@ -5,7 +5,7 @@ mod executor;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
 use colex_gpu::Device;
 
@@ -16,18 +16,33 @@ pub(crate) use check::Report;
 pub(crate) enum Task {
     /// Check the executor: memory, launches, the assembler and its cache, and what happens when a kernel fails.
     Executor,
+    /// One check after which this process can use the device no more.
+    #[command(hide = true)]
+    Breaking {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Runs a task on the first GPU, and prints a line for each check.
 pub(crate) fn task(task: &Task) -> Result<ExitCode> {
     let report = match task {
         Task::Executor => executor_report(|line| println!("{line}"))?,
+        Task::Breaking { name } => return breaking(name),
     };
     println!("{report}");
     Ok(match report.failures.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Runs a check that breaks the device; what it saw is all that it prints.
+fn breaking(name: &str) -> Result<ExitCode> {
+    let check = executor::BREAKING.iter().find(|check| check.name == name);
+    let check = check.with_context(|| format!("no check is called `{name}`"))?;
+    println!("{}", (check.run)()?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The first GPU, or why there is none.
@@ -43,9 +58,8 @@ pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
     for check in executor::CHECKS {
         report.run(check.name, || (check.run)(&device), &say);
     }
-    drop(device);
     for check in executor::BREAKING {
-        report.run(check.name, check.run, &say);
+        report.run(check.name, || check.apart(), &say);
     }
     Ok(report)
 }

@@ -7,7 +7,7 @@ use super::{refused, same};
 
 const TEXT: &str = include_str!("../ptx/trap.ptx");
 
-/// The error of a kernel that traps, of everything after it, and a new device.
+/// The error of a kernel that traps, and of everything after it in the same process.
 pub(super) fn trap() -> Result<String> {
     broken_by("stop", &[])
 }
@@ -42,12 +42,18 @@ fn broken_by(entry: &str, arguments: &[Argument]) -> Result<String> {
         refused("opening it", Device::gpu(0))?,
         error.clone(),
     )?;
+    drop((device, buffer, function));
+    same(
+        "opening it afresh",
+        refused("opening it", Device::gpu(0))?,
+        error.clone(),
+    )?;
     Ok(error.to_string())
 }
 
-/// Whether the device can be opened again once every handle is gone.
+/// A new process finds the device whole.
 pub(super) fn afterwards() -> Result<String> {
     let device = Device::gpu(0)?;
     super::kernels::add_on(&device, 100_000)?;
-    Ok("opened again, 100000 sums exact".to_string())
+    Ok("opened by another process, 100000 sums exact".to_string())
 }

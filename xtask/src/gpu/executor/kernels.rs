@@ -1,8 +1,10 @@
 //! Launches of correct kernels, and launches that are refused.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 use colex_gpu::ir::{Access, Kernel, KernelBuilder, Space, Special, Type};
-use colex_gpu::{Argument, Device, Error, Launch, LaunchError};
+use colex_gpu::{Argument, Device, Error, Launch, LaunchError, Origin};
 use half::f16;
 
 use super::{ADD, same};
@@ -10,8 +12,17 @@ use super::{ADD, same};
 /// A million sums and three, in blocks of 256.
 pub(super) fn add(device: &Device) -> Result<String> {
     let count = (1 << 20) + 3;
+    let started = Instant::now();
+    let first = device.load_ptx(ADD, "add")?;
+    let loaded = started.elapsed().as_secs_f64() * 1e3;
+    let origin = match first.origin() {
+        Some(Origin::Assembled { .. }) => "assembled",
+        _ => "taken from the disk",
+    };
     add_on(device, count)?;
-    Ok(format!("{count} sums of f32, exact"))
+    Ok(format!(
+        "{count} sums of f32, exact; the first kernel {origin} in {loaded:.2} ms"
+    ))
 }
 
 /// So many sums on a device.

@@ -37,12 +37,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "cudarc beside", run: interop::beside },
 ];
 
-/// Checks after which the context is lost.
+/// Checks after which a process has lost the device, and one that a new process has not.
 #[rustfmt::skip] // A list to read, not a column.
 pub(super) const BREAKING: &[Breaking] = &[
     Breaking { name: "a kernel that traps", run: failure::trap },
     Breaking { name: "a stray address", run: failure::stray },
-    Breaking { name: "a device afterwards", run: failure::afterwards },
+    Breaking { name: "an unaligned box", run: tile::unaligned },
+    Breaking { name: "a process afterwards", run: failure::afterwards },
 ];
 
 const ADD: &str = include_str!("../ptx/add.ptx");

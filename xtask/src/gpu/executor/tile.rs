@@ -6,6 +6,8 @@ use colex_gpu::{Argument, Buffer, Device, Error, Function, Launch};
 
 use super::same;
 
+const TILE: &str = include_str!("../ptx/tile.ptx");
+
 /// The half words of a box.
 const WORDS: i64 = 2048;
 
@@ -65,9 +67,26 @@ fn word(x: i64, y: i64) -> u16 {
     ((x * 257 + y * 4099) % 65521 + 1) as u16
 }
 
+/// A box whose first word is not at a multiple of 16 bytes: the hardware stops the kernel.
+pub(super) fn unaligned() -> Result<String> {
+    let device = Device::gpu(0)?;
+    let function = device.load_ptx(TILE, "tile")?;
+    let tensor = Tensor::new(&device, 600, 300, 600)?;
+    let map = device.tensor_map(&tensor.map(TmaSwizzle::None, 64), &tensor.data)?;
+    let out = device.poisoned::<u16>(WORDS as usize)?;
+    let arguments: [Argument; 4] = [map.into(), (&out).into(), 4.into(), 0.into()];
+    device.launch(&function, Launch::new(1, 128), &arguments)?;
+    let error = super::refused("a box at column 4", device.synchronize())?;
+    ensure!(
+        error.to_string().contains("CUDA_ERROR_ILLEGAL_INSTRUCTION"),
+        "{error}"
+    );
+    Ok("a box at column 4 of 16-bit words: CUDA_ERROR_ILLEGAL_INSTRUCTION".to_string())
+}
+
 /// Two tensors, one on each side of the size below which the encoded map is corrected.
 pub(super) fn every_swizzle(device: &Device) -> Result<String> {
-    let function = device.load_ptx(include_str!("../ptx/tile.ptx"), "tile")?;
+    let function = device.load_ptx(TILE, "tile")?;
     let tensors = [
         Tensor::new(device, 100, 50, 104)?,
         Tensor::new(device, 600, 300, 600)?,
@@ -81,7 +100,7 @@ pub(super) fn every_swizzle(device: &Device) -> Result<String> {
     let mut boxes = 0;
     for tensor in &tensors {
         for (swizzle, width) in modes {
-            for (x, y) in [(0, 0), (8, 3), (-5, -7), (90, 40), (1000, 1000)] {
+            for (x, y) in [(0, 0), (8, 3), (-8, -7), (88, 40), (1000, 1000)] {
                 load(device, &function, tensor, swizzle, width, (x, y)).with_context(|| {
                     format!("{swizzle:?} at ({x}, {y}) of {} rows", tensor.rows)
                 })?;
