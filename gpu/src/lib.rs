@@ -15,6 +15,7 @@
 mod argument;
 mod buffer;
 mod cache;
+pub mod corpus;
 #[allow(
     unsafe_code,
     reason = "calls into the driver; each block says why it is sound"

@@ -43,6 +43,7 @@ pub struct KernelBuilder {
 
 impl KernelBuilder {
     /// A kernel of that name for that architecture.
+    #[track_caller]
     pub fn new(name: &str, target: Arch) -> Self {
         let kernel = Kernel {
             name: name.to_string(),
@@ -56,6 +57,7 @@ impl KernelBuilder {
             max_registers: None,
             registers: [0; 6],
             body: Vec::new(),
+            at: Location::caller(),
         };
         KernelBuilder {
             kernel,
@@ -101,25 +103,30 @@ impl KernelBuilder {
     }
 
     /// A parameter.
+    #[track_caller]
     pub fn parameter(&mut self, name: &str, ty: ParamType) -> ParamId {
         self.kernel.params.push(Param {
             name: name.to_string(),
             ty,
+            at: Location::caller(),
         });
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
     /// A parameter that points into global memory, at 16 bytes of alignment.
+    #[track_caller]
     pub fn pointer(&mut self, name: &str) -> ParamId {
         self.parameter(name, ParamType::Pointer { align: 16 })
     }
 
     /// A parameter that is a number.
+    #[track_caller]
     pub fn scalar(&mut self, name: &str, ty: Type) -> ParamId {
         self.parameter(name, ParamType::Scalar(ty))
     }
 
     /// A parameter that is a tensor map.
+    #[track_caller]
     pub fn tensor_map(&mut self, name: &str) -> ParamId {
         self.parameter(name, ParamType::TensorMap)
     }
@@ -130,11 +137,13 @@ impl KernelBuilder {
     }
 
     /// A variable of so many bytes in shared memory.
+    #[track_caller]
     pub fn shared(&mut self, name: &str, bytes: u32, align: u32) -> SharedId {
         self.kernel.shared.push(SharedVar {
             name: name.to_string(),
             bytes,
             align,
+            at: Location::caller(),
         });
         SharedId(self.kernel.shared.len() as u32 - 1)
     }
@@ -455,6 +464,8 @@ impl KernelBuilder {
     pub fn cvt(&mut self, to: Type, from: Type, a: impl Into<Operand>) -> Reg {
         let rounding = match (to.is_float(), from.is_float()) {
             (true, true) if to.bits() < from.bits() || to == Type::Tf32 => Some(Rounding::Rn),
+            // A pair of 8-bit floats is rounded in both directions.
+            (true, true) if matches!(from, Type::E4m3x2 | Type::E5m2x2) => Some(Rounding::Rn),
             (true, true) | (false, false) => None,
             (true, false) => Some(Rounding::Rn),
             (false, true) => Some(Rounding::Rzi),

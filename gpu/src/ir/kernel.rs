@@ -1,5 +1,7 @@
 //! A whole kernel.
 
+use std::panic::Location;
+
 use colex_atom::Arch;
 
 use super::stmt::Stmt;
@@ -12,6 +14,8 @@ pub struct Param {
     pub name: String,
     /// Its type.
     pub ty: ParamType,
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
 }
 
 /// The type of a parameter.
@@ -56,6 +60,8 @@ pub struct SharedVar {
     pub bytes: u32,
     /// Bytes it is aligned to, a power of two.
     pub align: u32,
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
 }
 
 /// A kernel: parameters, shared memory, registers and a body.
@@ -83,6 +89,8 @@ pub struct Kernel {
     pub registers: [u32; 6],
     /// The instructions.
     pub body: Vec<Stmt>,
+    /// The call that began it.
+    pub at: &'static Location<'static>,
 }
 
 impl Kernel {

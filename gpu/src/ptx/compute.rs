@@ -181,7 +181,7 @@ fn ternary(op: TernaryOp, ty: Type) -> String {
 }
 
 /// The types that its three sources are read in.
-pub(super) fn ternary_types(op: TernaryOp, ty: Type) -> [Type; 3] {
+pub(crate) fn ternary_types(op: TernaryOp, ty: Type) -> [Type; 3] {
     let wide = match (ty.bits(), ty.is_signed()) {
         (16, false) => Type::U32,
         (16, true) => Type::S32,

@@ -46,13 +46,11 @@ pub(super) fn is_fp8(ty: Type) -> bool {
 }
 
 fn cvt(to: Type, from: Type, rounding: Option<Rounding>, saturate: bool) -> String {
-    if is_fp8(to) {
-        return format!("cvt.rn.satfinite.{to}.{from}");
-    }
-    if is_fp8(from) {
-        return format!("cvt.rn.{to}.{from}");
-    }
     let rounding = rounding.map_or(String::new(), |rounding| format!(".{}", rounding.ptx()));
-    let saturate = if saturate { ".sat" } else { "" };
+    let saturate = match saturate {
+        true => ".sat",
+        false if is_fp8(to) => ".satfinite",
+        false => "",
+    };
     format!("cvt{rounding}{saturate}.{to}.{from}")
 }

@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::names::{dynamic_name, scoped};
 use super::needs::Needs;
 use crate::ir::{Kernel, Op, Param, ParamType, RegType, Type};
-use crate::verify::Refused;
+use crate::verify::{Refused, parameter_bytes};
 
 /// The whole module.
 pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
@@ -43,6 +43,9 @@ fn version(kernel: &Kernel) -> PtxVersion {
     kernel.walk(&mut |stmt| version = version.max(Needs::of(&stmt.op, kernel.target).version));
     if kernel.cluster.is_some() {
         version = version.max(PtxVersion(7, 8));
+    }
+    if parameter_bytes(kernel) > 4352 {
+        version = version.max(PtxVersion(8, 1));
     }
     version
 }

@@ -13,6 +13,7 @@ mod names;
 mod needs;
 mod sync;
 
+pub(crate) use compute::ternary_types;
 pub use needs::Needs;
 
 use crate::ir::Kernel;
@@ -67,6 +68,15 @@ impl Kernel {
     /// [`Refused`] with everything that the assembler or the hardware would not take, and who wrote it.
     pub fn ptx(&self) -> Result<String, Refused> {
         self.verify()?;
+        entry::module(self)
+    }
+
+    /// The same without [`verify`](Kernel::verify): to see what the assembler says of a kernel that is wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] where there is no text at all, as for an atom with too few registers.
+    pub fn ptx_unverified(&self) -> Result<String, Refused> {
         entry::module(self)
     }
 }

@@ -79,7 +79,11 @@ fn instruction(op: &Op, target: Arch) -> Needs {
         | Op::CpAsyncArrive { .. }
         | Op::CpAsyncCommit
         | Op::CpAsyncWait { .. } => AMPERE,
-        Op::MbarrierTry { test: true, .. } => Needs::new(Arch::Sm80, 7, 1),
+        Op::MbarrierTry {
+            test: true,
+            scope: Scope::Cta,
+            ..
+        } => Needs::new(Arch::Sm80, 7, 1),
         Op::MbarrierWait { .. } if target < Arch::Sm90 => Needs::new(Arch::Sm80, 7, 1),
         Op::MbarrierTry {
             scope: Scope::Cta, ..
@@ -111,7 +115,7 @@ fn instruction(op: &Op, target: Arch) -> Needs {
         Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } | Op::SetMaxReg { .. } => WARPGROUP,
         Op::Fence(kind) => fence(*kind),
         Op::ActiveMask { .. } => Needs::new(Arch::Sm70, 6, 2),
-        Op::NanoSleep { .. } => Needs::new(Arch::Sm70, 6, 3),
+        Op::NanoSleep { .. } => Needs::new(Arch::Sm70, 6, 2),
         Op::CreatePolicy { .. } => Needs::new(Arch::Sm80, 7, 4),
         _ => typed(op),
     }

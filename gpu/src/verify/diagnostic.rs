@@ -3,6 +3,7 @@
 use core::fmt;
 use std::panic::Location;
 
+use super::problem::Problem;
 use crate::ir::Kernel;
 
 /// A kernel that cannot be right, with everything that is wrong in it.
@@ -10,7 +11,7 @@ use crate::ir::Kernel;
 pub struct Refused {
     /// The kernel's name.
     pub kernel: String,
-    /// What is wrong, in program order.
+    /// What is wrong: the kernel itself first, then its instructions in program order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -46,21 +47,5 @@ pub struct Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.problem)
-    }
-}
-
-/// What is wrong with an instruction.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
-    /// The row of the instruction does not take these operands.
-    Atom(String),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Atom(why) => f.write_str(why),
-        }
     }
 }
