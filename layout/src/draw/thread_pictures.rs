@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::latex::check_sides;
+use super::metrics::{CAPTION_FONT, Metrics, text_width};
 use super::mma::check_operands;
 use super::thread_grid::with_legend;
 use super::{Grid, Picture, ThreadValues};
@@ -60,22 +61,22 @@ impl ThreadValues {
 
     fn mma_by([c, a, b]: [&Self; 3], grid: impl Fn(&Self) -> Grid) -> Result<Picture, Error> {
         let [m, n, k] = check_operands(c, a, b)?;
-        let named = |map: &Self, name: &str, rows: &str, cols: &str| {
-            grid(map)
-                .caption(format!("{name}  {}", map.heading()))
-                .axes(rows, cols)
-        };
         let title = format!(
             "Which thread holds what when {m} by {n} is computed from depth {k}: A {}, B {}, C {}",
             a.heading(),
             b.heading(),
             c.heading()
         );
-        let picture = Picture::mma(
-            named(a, "A", "m", "k"),
-            named(&b.transposed(), "B", "k", "n"),
-            named(c, "C", "m", "n"),
-        );
+        let upright = b.transposed();
+        let named = [("A", a), ("B", &upright), ("C", c)];
+        let picture = captioned(named, |captions| {
+            let [a_is, b_is, c_is] = captions;
+            Picture::mma(
+                grid(a).caption(a_is).axes("m", "k"),
+                grid(&upright).caption(b_is).axes("k", "n"),
+                grid(c).caption(c_is).axes("m", "n"),
+            )
+        });
         let notes = [a, b, c].map(Self::notes);
         Ok(noted(picture.title(title), notes.concat()))
     }
@@ -116,16 +117,17 @@ impl ThreadValues {
         grid: impl Fn(&Self) -> Grid,
     ) -> Result<Picture, Error> {
         check_sides(source, destination)?;
-        let named =
-            |name: &str, map: &Self| grid(map).caption(format!("{name}  {}", map.heading()));
-        let (source_is, destination_is) =
-            (named("source", source), named("destination", destination));
+        let named = [("source", source), ("destination", destination)];
         let picture = if source == destination {
-            Picture::of(named("source and destination", source))
+            let caption = format!("source and destination  {}", source.heading());
+            Picture::of(grid(source).caption(caption))
         } else if source.cols() > source.rows() {
-            Picture::above([source_is, destination_is])
+            Picture::above(named.map(|(name, map)| grid(map).caption(caption(name, map))))
         } else {
-            Picture::beside([source_is, destination_is])
+            captioned(named, |[source_is, destination_is]| {
+                let source = grid(source).caption(source_is);
+                Picture::beside([source, grid(destination).caption(destination_is)])
+            })
         };
         let title = format!(
             "Which thread reads what of a tile of {} by {}, {}, and which writes it, {}",
@@ -137,6 +139,38 @@ impl ThreadValues {
         let notes = [source, destination].map(Self::notes);
         Ok(noted(picture.title(title), notes.concat()))
     }
+}
+
+/// The name of a map and its layout.
+fn caption(name: &str, map: &ThreadValues) -> String {
+    format!("{name}  {}", map.heading())
+}
+
+/// A picture whose grids are captioned by name and layout, or by name alone, with the layouts below, where they would
+/// be wider than their grids and push their neighbours away.
+fn captioned<const N: usize>(
+    named: [(&str, &ThreadValues); N],
+    draw: impl Fn([String; N]) -> Picture,
+) -> Picture {
+    let captions = named.map(|(name, map)| caption(name, map));
+    let picture = draw(captions.clone());
+    if captions_fit(&picture) {
+        return picture;
+    }
+    let picture = draw(named.map(|(name, _)| name.into()));
+    captions.into_iter().fold(picture, Picture::note)
+}
+
+/// Whether every caption is as narrow as its grid.
+fn captions_fit(picture: &Picture) -> bool {
+    let metrics = Metrics::of(picture);
+    let width = |grid: &Grid| {
+        let chars = grid.caption.as_ref().map_or(0, |text| text.chars().count());
+        metrics.left + text_width(chars as i64, CAPTION_FONT)
+    };
+    picture
+        .grids()
+        .all(|grid| width(grid) <= metrics.extent(grid).0)
 }
 
 /// A picture with its legend and its notes, each once.
