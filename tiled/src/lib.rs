@@ -30,6 +30,7 @@
 //! [`TiledCopy::copy`] and [`TiledMma::gemm`] execute, [`TiledCopy::report`] says what a copy does to banks and sectors.
 #![forbid(unsafe_code)]
 
+mod coordinates;
 mod copy;
 mod copy_host;
 mod copy_make;
@@ -50,11 +51,15 @@ mod partition;
 mod print;
 mod recast;
 mod tensor;
+mod tensor_array;
+mod tensor_fold;
+mod tensor_part;
 mod thr_copy;
 mod thr_mma;
 mod traffic;
 mod vector;
 
+pub use coordinates::Coordinates;
 pub use copy::{Side, TiledCopy};
 pub use copy_report::CopyReport;
 pub use copy_steps::CopySteps;

@@ -51,7 +51,7 @@ impl fmt::Debug for Partition {
 }
 
 /// The sum of two values of one layout, whose missing modes are 0.
-fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
+pub(crate) fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
     if a.is_congruent(b) {
         let mut others = b.leaves().iter();
         let sum = a.leaves().iter().map(|x| {

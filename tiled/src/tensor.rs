@@ -1,8 +1,8 @@
 //! `Tensor`: data and the layout that says where each element lies.
 
-use core::ops::{Add, Deref, DerefMut, Mul};
+use core::ops::{Deref, DerefMut};
 
-use colex_layout::{IntTuple, Layout, LeafMode, Stride, Tiler};
+use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
 
@@ -54,12 +54,6 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         tensor.starting_at(0)
     }
 
-    /// The layout.
-    #[must_use]
-    pub const fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The element at a coordinate.
     ///
     /// # Errors
@@ -85,19 +79,15 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// The same tensor, borrowed.
     #[must_use]
     pub fn view(&self) -> Tensor<&[T]> {
-        Tensor {
-            data: &self.data,
-            start: self.start,
-            layout: self.layout.clone(),
-        }
+        self.reshaped(self.start, self.layout.clone())
     }
 
-    fn place(&self, offset: i64) -> usize {
+    pub(crate) fn place(&self, offset: i64) -> usize {
         usize::try_from(self.beyond_start(offset)).expect("a tensor's offsets lie within its data")
     }
 
     /// The sum with the start, or its XOR where the strides xor.
-    fn beyond_start(&self, offset: i64) -> i64 {
+    pub(crate) fn beyond_start(&self, offset: i64) -> i64 {
         let xor = |leaf: &LeafMode| matches!(leaf.stride, Stride::Xor(_));
         match self.layout.leaves().iter().any(xor) {
             true => self.start ^ offset,
@@ -105,8 +95,13 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         }
     }
 
-    pub(crate) const fn data(&self) -> &D {
-        &self.data
+    /// The same data under another layout, from another element on.
+    pub(crate) fn reshaped(&self, start: i64, layout: Layout) -> Tensor<&[T]> {
+        Tensor {
+            data: &self.data,
+            start,
+            layout,
+        }
     }
 
     pub(crate) const fn start(&self) -> i64 {
@@ -134,58 +129,45 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             }),
         }
     }
+}
 
-    /// The tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
-    /// `inner_partition`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Assumption`] when the tiler does not divide the tensor: the last tiles would reach outside of it;
-    /// [`Error::Layout`].
-    #[doc(alias = "inner_partition")]
-    pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
-        self.part("local_tile", tiler, 0, &[0.into(), coord.clone()])
+impl<D> Tensor<D> {
+    /// The layout.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    /// What thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the element at
-    /// the thread's place (CuTe's `local_partition`, `outer_partition`). Unlike CuTe's, `threads` need not be compact.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tensor::local_tile`]; [`colex_layout::Error::Operand`] when `threads` has no such index.
-    #[doc(alias = "outer_partition")]
-    pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Tensor<&[T]>, Error> {
-        let tiler = Tiler::from(&threads.shape().product_each()?);
-        let place = threads.flat_coord_of(index)?;
-        self.part("local_partition", &tiler, 1, &[place, 0.into()])
+    pub(crate) const fn data(&self) -> &D {
+        &self.data
     }
 
-    /// Mode `kept` of the tensor cut by `tiler`, from `at` on.
-    fn part(
-        &self,
-        operation: &'static str,
-        tiler: &Tiler,
-        kept: usize,
-        at: &[IntTuple; 2],
-    ) -> Result<Tensor<&[T]>, Error> {
-        if !self.layout.is_divided_by(tiler)? {
-            let why = format!(
-                "{tiler} does not divide {}; partition its coordinates and copy by predicate",
-                self.layout
-            );
-            return Err(Error::Assumption { operation, why });
+    /// A tensor that is known to stay within its data.
+    pub(crate) const fn known(data: D, start: i64, layout: Layout) -> Self {
+        Self {
+            data,
+            start,
+            layout,
         }
-        let divided = self.layout.zipped_divide(tiler)?;
-        let offset = divided.offset(IntTuple::concat(at))?;
-        Ok(Tensor {
-            data: &self.data,
-            start: self.beyond_start(offset),
-            layout: divided.get(&[kept])?,
-        })
+    }
+
+    pub(crate) const fn data_mut(&mut self) -> &mut D {
+        &mut self.data
     }
 }
 
 impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
+    /// The same tensor, borrowed to be written to.
+    #[must_use]
+    pub fn view_mut(&mut self) -> Tensor<&mut [T]> {
+        let (start, layout) = (self.start, self.layout.clone());
+        Tensor {
+            data: &mut self.data,
+            start,
+            layout,
+        }
+    }
+
     /// Replaces the element at a coordinate.
     ///
     /// # Errors
@@ -194,75 +176,6 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     pub fn set(&mut self, coord: impl Into<IntTuple>, value: T) -> Result<(), Error> {
         let place = self.place(self.layout.offset(coord)?);
         self.data[place] = value;
-        Ok(())
-    }
-
-    /// Every element becomes `value`; what lies between them in the data stays.
-    ///
-    /// ```
-    /// use colex_tiled::Tensor;
-    /// let mut data = vec![0; 6];
-    /// Tensor::new(&mut data[..], "3:2".parse()?)?.fill(7)?;
-    /// assert_eq!(data, [7, 0, 7, 0, 7, 0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Tensor::elements`].
-    pub fn fill(&mut self, value: T) -> Result<(), Error>
-    where
-        T: Clone,
-    {
-        for offset in self.layout.table()? {
-            let place = self.place(offset);
-            self.data[place] = value.clone();
-        }
-        Ok(())
-    }
-
-    /// `self = alpha x + beta self`, element by element in colexicographic order.
-    ///
-    /// ```
-    /// use colex_tiled::Tensor;
-    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)".parse()?)?;
-    /// let mut y = Tensor::new(vec![10, 20, 30, 40], "(2,2):(1,2)".parse()?)?;
-    /// y.axpby(100, &x, 1)?;
-    /// assert_eq!(y.elements()?, [&110, &320, &230, &440]);
-    /// let short = Tensor::new(vec![1], "1:0".parse()?)?;
-    /// assert_eq!(y.axpby(1, &short, 1).unwrap_err().to_string(), "axpby: 1:0 has 1 elements, and (2,2):(1,2) has 4");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Assumption`] when the two have not as many elements, or `self` has one element at two coordinates.
-    pub fn axpby<S: Deref<Target = [T]>>(
-        &mut self,
-        alpha: T,
-        x: &Tensor<S>,
-        beta: T,
-    ) -> Result<(), Error>
-    where
-        T: Copy + Add<Output = T> + Mul<Output = T>,
-    {
-        let refuse = |why| Error::Assumption {
-            operation: "axpby",
-            why,
-        };
-        let (from, to) = (x.elements()?, self.layout.table()?);
-        if from.len() != to.len() {
-            let (n, m) = (from.len(), to.len());
-            return Err(refuse(format!(
-                "{} has {n} elements, and {} has {m}",
-                x.layout, self.layout
-            )));
-        }
-        one_place_each("axpby", &self.layout)?;
-        for (x, offset) in from.into_iter().zip(to) {
-            let place = self.place(offset);
-            self.data[place] = alpha * *x + beta * self.data[place];
-        }
         Ok(())
     }
 }

@@ -1,0 +1,166 @@
+//! Tensors of coordinates: identity tensors, and their parts.
+
+use colex_layout::{Coord, IntTuple, Layout, Tiler};
+
+use crate::copy_host::{bare, inside};
+use crate::partition::add;
+use crate::tensor_part::{Kept, cut, project, thread_place};
+use crate::{Error, Partition, Tensor};
+
+/// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its
+/// layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coordinates {
+    start: IntTuple,
+}
+
+/// A tensor whose element at each place is a coordinate of another tensor: its parts, cut as the other tensor is cut,
+/// say what their elements are, and so what lies outside where a tile does not divide.
+///
+/// ```
+/// use colex_tiled::{Coordinates, Tensor};
+/// let coordinates = Tensor::<Coordinates>::identity((20, 30))?;
+/// let last = coordinates.local_tile(&"(16,16)".parse()?, &(1, 1).into())?;
+/// assert_eq!(last.get((2, 3))?.to_string(), "(18,19)");
+/// // 4 rows and 14 columns of the last tile are there.
+/// let inside = last.within(&(20, 30).into())?;
+/// assert_eq!(inside.reduce(0, |n, yes| n + i32::from(*yes))?, 4 * 14);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: `make_identity_tensor` in `cute/tensor_impl.hpp`.
+impl Tensor<Coordinates> {
+    /// The tensor of this shape whose every element is its own coordinate.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`] for an extent below 1.
+    #[doc(alias = "make_identity_tensor")]
+    pub fn identity(shape: impl Into<IntTuple>) -> Result<Self, Error> {
+        Self::coordinates(Layout::identity(shape)?)
+    }
+
+    /// The tensor of the values of a layout.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`] for strides that name both a mode and a mode inside it.
+    #[doc(alias = "make_coord_tensor")]
+    pub fn coordinates(layout: Layout) -> Result<Self, Error> {
+        let start = layout.coord_at(0)?;
+        Ok(Self::known(Coordinates { start }, 0, layout))
+    }
+
+    /// The element at a coordinate.
+    ///
+    /// # Errors
+    ///
+    /// [`colex_layout::Error::OutOfBounds`].
+    pub fn get(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
+        add(self.start(), &self.layout().value(coord)?)
+    }
+
+    /// Where the tensor starts: its first element.
+    #[must_use]
+    pub fn start(&self) -> &IntTuple {
+        &self.data().start
+    }
+
+    /// All elements in colexicographic order of their places.
+    ///
+    /// # Errors
+    ///
+    /// [`colex_layout::Error::Overflow`].
+    pub fn elements(&self) -> Result<Vec<IntTuple>, Error> {
+        let value = |index| add(self.start(), &self.layout().coord_at(index)?);
+        (0..self.layout().size()).map(value).collect()
+    }
+
+    /// Of each element whether it lies inside of a tensor of this shape: the predicates of a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::elements`].
+    #[doc(alias = "elem_less")]
+    pub fn within(&self, shape: &IntTuple) -> Result<Tensor<Vec<bool>>, Error> {
+        let tensor = Layout::column_major(shape.product_each()?)?;
+        let elements = self.elements()?.into_iter();
+        let predicates = elements.map(|coord| inside(0, &bare(coord), &tensor).is_ok());
+        let layout = Layout::column_major(self.layout().shape())?;
+        Tensor::new(predicates.collect(), layout)
+    }
+
+    /// As [`Tensor::slice`] of data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::slice`].
+    pub fn slice(&self, coord: &Coord) -> Result<Self, Error> {
+        self.at_value(
+            self.layout().value(coord.start())?,
+            self.layout().slice(coord)?,
+        )
+    }
+
+    /// As [`Tensor::local_tile`] of data, but that the tiler need not divide: the last tiles have coordinates outside.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`].
+    #[doc(alias = "inner_partition")]
+    pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
+        self.part(tiler, Kept::Tile, coord)
+    }
+
+    /// As [`Tensor::local_tile_of`] of data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile_of`].
+    pub fn local_tile_of(
+        &self,
+        tiler: &Tiler,
+        coord: &IntTuple,
+        modes: &[usize],
+    ) -> Result<Self, Error> {
+        let (tiler, coord) = project(tiler, coord, modes)?;
+        self.local_tile(&tiler, &coord)
+    }
+
+    /// As [`Tensor::outer_partition`] of data, but that the tiler need not divide.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`].
+    pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
+        self.part(tiler, Kept::Rest, coord)
+    }
+
+    /// As [`Tensor::local_partition`] of data, but that the threads need not divide.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`].
+    pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Self, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        self.part(&tiler, Kept::Rest, &place)
+    }
+
+    fn part(&self, tiler: &Tiler, kept: Kept, coord: &IntTuple) -> Result<Self, Error> {
+        let (divided, part, at) = cut(self.layout(), tiler, kept, coord)?;
+        self.at_value(divided.value(at)?, part)
+    }
+
+    fn at_value(&self, value: IntTuple, layout: Layout) -> Result<Self, Error> {
+        let start = add(self.start(), &value)?;
+        Ok(Self::known(Coordinates { start }, 0, layout))
+    }
+}
+
+/// A thread's part of an identity tensor is a tensor of coordinates.
+impl From<Partition> for Tensor<Coordinates> {
+    fn from(partition: Partition) -> Self {
+        let Partition { layout, start } = partition;
+        Self::known(Coordinates { start }, 0, layout)
+    }
+}

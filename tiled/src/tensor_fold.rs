@@ -1,0 +1,216 @@
+//! What is done with all elements of a tensor.
+
+use core::ops::{Add, Deref, DerefMut, Mul};
+
+use crate::tensor::one_place_each;
+use crate::{Error, Tensor};
+
+impl<T, D: Deref<Target = [T]>> Tensor<D> {
+    /// All elements combined with `init`, one after the other in colexicographic order.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let tensor = Tensor::new(vec![1, 2, 3, 4, 5, 6], "(2,2):(1,3)".parse()?)?;
+    /// assert_eq!(tensor.reduce(0, |sum, x| 10 * sum + x)?, 1245);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::elements`].
+    ///
+    /// Source: `reduce` in `cute/algorithm/tensor_reduce.hpp`.
+    pub fn reduce<S>(&self, init: S, combine: impl FnMut(S, &T) -> S) -> Result<S, Error> {
+        Ok(self.elements()?.into_iter().fold(init, combine))
+    }
+
+    /// Calls `f` with each element in colexicographic order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::elements`].
+    pub fn for_each(&self, f: impl FnMut(&T)) -> Result<(), Error> {
+        self.elements()?.into_iter().for_each(f);
+        Ok(())
+    }
+}
+
+impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
+    /// Every element becomes `value`; what lies between them in the data stays.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let mut data = vec![0; 6];
+    /// Tensor::new(&mut data[..], "3:2".parse()?)?.fill(7)?;
+    /// assert_eq!(data, [7, 0, 7, 0, 7, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::elements`].
+    pub fn fill(&mut self, value: T) -> Result<(), Error>
+    where
+        T: Clone,
+    {
+        for offset in self.layout().table()? {
+            let place = self.place(offset);
+            self.data_mut()[place] = value.clone();
+        }
+        Ok(())
+    }
+
+    /// `self = alpha x + beta self`, element by element in colexicographic order.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)".parse()?)?;
+    /// let mut y = Tensor::new(vec![10, 20, 30, 40], "(2,2):(1,2)".parse()?)?;
+    /// y.axpby(100, &x, 1)?;
+    /// assert_eq!(y.elements()?, [&110, &320, &230, &440]);
+    /// let short = Tensor::new(vec![1], "1:0".parse()?)?;
+    /// assert_eq!(y.axpby(1, &short, 1).unwrap_err().to_string(), "axpby: 1:0 has 1 elements, and (2,2):(1,2) has 4");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the two have not as many elements, or `self` has one element at two coordinates.
+    pub fn axpby<S: Deref<Target = [T]>>(
+        &mut self,
+        alpha: T,
+        x: &Tensor<S>,
+        beta: T,
+    ) -> Result<(), Error>
+    where
+        T: Copy + Add<Output = T> + Mul<Output = T>,
+    {
+        let to = self.matched("axpby", x)?;
+        let from = x.elements()?;
+        for (x, offset) in from.into_iter().zip(to) {
+            let place = self.place(offset);
+            let own = self.data()[place];
+            self.data_mut()[place] = alpha * *x + beta * own;
+        }
+        Ok(())
+    }
+
+    /// Every element becomes the default of its type; CuTe's `clear`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::fill`].
+    pub fn clear(&mut self) -> Result<(), Error>
+    where
+        T: Clone + Default,
+    {
+        self.fill(T::default())
+    }
+
+    /// Every element becomes `f` of itself.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let mut tensor = Tensor::new(vec![1, 2, 3, 4], "(2,1):(2,0)".parse()?)?;
+    /// tensor.transform(|x| -x)?;
+    /// assert_eq!(tensor.view().elements()?, [&-1, &-3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when one element is at two coordinates: `f` would be applied twice.
+    ///
+    /// Source: `transform` in `cute/algorithm/tensor_algorithms.hpp`.
+    pub fn transform(&mut self, mut f: impl FnMut(&T) -> T) -> Result<(), Error> {
+        one_place_each("transform", self.layout())?;
+        for offset in self.layout().table()? {
+            let place = self.place(offset);
+            self.data_mut()[place] = f(&self.data()[place]);
+        }
+        Ok(())
+    }
+
+    /// Every element becomes `f` of the element of `x` with the same index: CuTe's `transform` of two tensors.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)".parse()?)?;
+    /// let mut y = Tensor::new(vec![0.0; 4], "(2,2):(1,2)".parse()?)?;
+    /// y.transform_from(&x, |x| f64::from(*x) / 2.0)?;
+    /// assert_eq!(y.elements()?, [&0.5, &1.5, &1.0, &2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the two have not as many elements, or `self` has one element at two coordinates.
+    #[doc(alias = "transform")]
+    pub fn transform_from<U, S: Deref<Target = [U]>>(
+        &mut self,
+        x: &Tensor<S>,
+        mut f: impl FnMut(&U) -> T,
+    ) -> Result<(), Error> {
+        let to = self.matched("transform", x)?;
+        for (x, offset) in x.elements()?.into_iter().zip(to) {
+            let place = self.place(offset);
+            self.data_mut()[place] = f(x);
+        }
+        Ok(())
+    }
+
+    /// Every element becomes `f` of the elements of `x` and `y` with the same index: CuTe's `transform` of three.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::transform_from`].
+    #[doc(alias = "transform")]
+    pub fn transform_from_both<U, V, S, R>(
+        &mut self,
+        x: &Tensor<S>,
+        y: &Tensor<R>,
+        mut f: impl FnMut(&U, &V) -> T,
+    ) -> Result<(), Error>
+    where
+        S: Deref<Target = [U]>,
+        R: Deref<Target = [V]>,
+    {
+        let to = self.matched("transform", x)?;
+        self.matched("transform", y)?;
+        let from = x.elements()?.into_iter().zip(y.elements()?);
+        for ((x, y), offset) in from.zip(to) {
+            let place = self.place(offset);
+            self.data_mut()[place] = f(x, y);
+        }
+        Ok(())
+    }
+
+    /// Every element becomes that of `x` with the same index: CuTe's `copy` of two tensors, one element at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::transform_from`].
+    #[doc(alias = "copy")]
+    pub fn copy_from<S: Deref<Target = [T]>>(&mut self, x: &Tensor<S>) -> Result<(), Error>
+    where
+        T: Clone,
+    {
+        self.transform_from(x, T::clone)
+    }
+
+    /// The offsets to write to, where `x` has an element for each.
+    fn matched<U, S: Deref<Target = [U]>>(
+        &self,
+        operation: &'static str,
+        x: &Tensor<S>,
+    ) -> Result<Vec<i64>, Error> {
+        let (from, to) = (x.layout(), self.layout());
+        let (n, m) = (from.size(), to.size());
+        if n != m {
+            let why = format!("{from} has {n} elements, and {to} has {m}");
+            return Err(Error::Assumption { operation, why });
+        }
+        one_place_each(operation, to)?;
+        Ok(to.table()?)
+    }
+}

@@ -1,0 +1,305 @@
+//! Parts of tensors: slices, tiles, and what one thread has.
+
+use core::ops::{Deref, DerefMut};
+
+use colex_layout::{Coord, IntTuple, Layout, Tiler};
+
+use crate::{Error, Partition, Tensor};
+
+/// Which mode of a layout cut by a tiler stays.
+#[derive(Clone, Copy)]
+pub(crate) enum Kept {
+    /// The tile; the coordinate is among the tiles.
+    Tile,
+    /// The rest; the coordinate is in the tile.
+    Rest,
+}
+
+/// The mode that stays of a layout cut by a tiler, and the coordinate of the cut layout where it starts.
+pub(crate) fn cut(
+    layout: &Layout,
+    tiler: &Tiler,
+    kept: Kept,
+    coord: &IntTuple,
+) -> Result<(Layout, Layout, IntTuple), Error> {
+    let divided = layout.zipped_divide(tiler)?;
+    let (mode, at) = match kept {
+        Kept::Tile => (0, [0.into(), coord.clone()]),
+        Kept::Rest => (1, [coord.clone(), 0.into()]),
+    };
+    let part = divided.get(&[mode])?;
+    Ok((divided, part, IntTuple::concat(&at)))
+}
+
+/// The tiler of a layout of threads, and the place of one of them.
+pub(crate) fn thread_place(threads: &Layout, index: i64) -> Result<(Tiler, IntTuple), Error> {
+    let tiler = Tiler::from(&threads.shape().product_each()?);
+    Ok((tiler, threads.flat_coord_of(index)?))
+}
+
+/// The modes of a tiler and of a coordinate that a projection keeps: `[0, 2]` for CuTe's `Step<_1,X,_1>`.
+pub(crate) fn project(
+    tiler: &Tiler,
+    coord: &IntTuple,
+    modes: &[usize],
+) -> Result<(Tiler, IntTuple), Error> {
+    let missing = |what: String| Error::Assumption {
+        operation: "project",
+        why: format!("{what} has not all of the modes {modes:?}"),
+    };
+    let of_tiler = |i: &usize| match tiler {
+        Tiler::Modes(tilers) => tilers.get(*i).cloned(),
+        _ => None,
+    };
+    let tilers: Option<Vec<Tiler>> = modes.iter().map(of_tiler).collect();
+    let coords: Option<Vec<IntTuple>> = modes.iter().map(|i| coord.mode(*i)).collect();
+    Ok((
+        Tiler::Modes(tilers.ok_or_else(|| missing(tiler.to_string()))?),
+        IntTuple::concat(&coords.ok_or_else(|| missing(coord.to_string()))?),
+    ))
+}
+
+impl<T, D: Deref<Target = [T]>> Tensor<D> {
+    /// The part that `coord` keeps: the modes where it has `_`, at the place that its numbers say.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let tensor = Tensor::new((0..12).collect::<Vec<i32>>(), "(3,4):(1,3)".parse()?)?;
+    /// let row = tensor.slice(&"(1,_)".parse()?)?;
+    /// assert_eq!(row.elements()?, [&1, &4, &7, &10]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`] for a coordinate that does not fit the layout.
+    pub fn slice(&self, coord: &Coord) -> Result<Tensor<&[T]>, Error> {
+        let (start, layout) = self.sliced(coord)?;
+        Ok(self.reshaped(start, layout))
+    }
+
+    fn sliced(&self, coord: &Coord) -> Result<(i64, Layout), Error> {
+        let offset = self.layout().offset(coord.start())?;
+        Ok((self.beyond_start(offset), self.layout().slice(coord)?))
+    }
+
+    /// The tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
+    /// `inner_partition`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] when the tiler does not divide the tensor: the last tiles would reach outside of it;
+    /// [`Error::Layout`].
+    #[doc(alias = "inner_partition")]
+    pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
+        self.part("local_tile", tiler, Kept::Tile, coord)
+    }
+
+    /// As [`Tensor::local_tile`], by some modes of a tiler and of a coordinate of more modes than the tensor: of a tile
+    /// of M, N and K those of A are `[0, 2]`. CuTe's `local_tile` with a projection `Step<_1,X,_1>`.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let b = Tensor::new((0..512).collect::<Vec<i32>>(), "(16,32):(32,1)".parse()?)?;
+    /// let tile = b.local_tile_of(&"(128,8,16)".parse()?, &(0, 1, 0).into(), &[1, 2])?;
+    /// assert_eq!(tile, b.local_tile(&"(8,16)".parse()?, &(1, 0).into())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile`]; [`Error::Assumption`] for modes that are not there.
+    pub fn local_tile_of(
+        &self,
+        tiler: &Tiler,
+        coord: &IntTuple,
+        modes: &[usize],
+    ) -> Result<Tensor<&[T]>, Error> {
+        let (tiler, coord) = project(tiler, coord, modes)?;
+        self.local_tile(&tiler, &coord)
+    }
+
+    /// The elements at `coord` of every tile: the modes of the rest stay (CuTe's `outer_partition`).
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let tensor = Tensor::new((0..64).collect::<Vec<i32>>(), "(8,8):(1,8)".parse()?)?;
+    /// let rest = tensor.outer_partition(&"(4,2)".parse()?, &(1, 1).into())?;
+    /// assert_eq!(rest.layout().to_string(), "(2,4):(4,16)");
+    /// assert_eq!(rest.get((1, 1))?, &(9 + 4 + 16));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile`].
+    pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
+        self.part("outer_partition", tiler, Kept::Rest, coord)
+    }
+
+    /// What thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the element at
+    /// the thread's place (CuTe's `local_partition`). Unlike CuTe's, `threads` need not be compact.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile`]; [`colex_layout::Error::Operand`] when `threads` has no such index.
+    pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Tensor<&[T]>, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        self.part("local_partition", &tiler, Kept::Rest, &place)
+    }
+
+    /// As [`Tensor::local_partition`], by some modes of the threads: those that differ along the others have the same.
+    /// CuTe's `local_partition` with a projection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_partition`]; [`Error::Assumption`] for modes that are not there.
+    pub fn local_partition_of(
+        &self,
+        threads: &Layout,
+        index: i64,
+        modes: &[usize],
+    ) -> Result<Tensor<&[T]>, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        let (tiler, place) = project(&tiler, &place, modes)?;
+        self.part("local_partition", &tiler, Kept::Rest, &place)
+    }
+
+    /// The elements that a thread's partition of this tensor's layout names.
+    ///
+    /// ```
+    /// use colex_tiled::{Tensor, TiledCopy};
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint64_t>")?, 32, &"4:1".parse()?, &"2:1".parse()?)?;
+    /// let tensor = Tensor::new((10..18).collect::<Vec<i32>>(), "8:1".parse()?)?;
+    /// let part = copy.slice(3)?.partition_src(tensor.layout())?;
+    /// assert_eq!(tensor.partition(&part)?.elements()?, [&16, &17]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] for a partition of coordinates, and for one that reaches outside of the data.
+    pub fn partition(&self, partition: &Partition) -> Result<Tensor<&[T]>, Error> {
+        let start = offset_of(partition)?;
+        let part = self.reshaped(0, partition.layout.clone());
+        part.starting_at(self.beyond_start(start))
+    }
+
+    /// The part that stays of the tensor cut by `tiler`, from `coord` on.
+    fn part(
+        &self,
+        operation: &'static str,
+        tiler: &Tiler,
+        kept: Kept,
+        coord: &IntTuple,
+    ) -> Result<Tensor<&[T]>, Error> {
+        let (start, layout) = self.cut(operation, tiler, kept, coord)?;
+        Ok(self.reshaped(start, layout))
+    }
+
+    fn cut(
+        &self,
+        operation: &'static str,
+        tiler: &Tiler,
+        kept: Kept,
+        coord: &IntTuple,
+    ) -> Result<(i64, Layout), Error> {
+        if !self.layout().is_divided_by(tiler)? {
+            let why = format!(
+                "{tiler} does not divide {}; partition its coordinates and copy by predicate",
+                self.layout()
+            );
+            return Err(Error::Assumption { operation, why });
+        }
+        let (divided, part, at) = cut(self.layout(), tiler, kept, coord)?;
+        Ok((self.beyond_start(divided.offset(at)?), part))
+    }
+}
+
+/// The offset where a partition starts.
+fn offset_of(partition: &Partition) -> Result<i64, Error> {
+    let start = partition
+        .start
+        .as_leaf()
+        .filter(|_| !partition.layout.has_coordinate_values());
+    let start = start.ok_or_else(|| Error::Assumption {
+        operation: "partition",
+        why: format!("{partition} names coordinates, not offsets"),
+    })?;
+    Ok(start.value())
+}
+
+impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
+    /// As [`Tensor::slice`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::slice`].
+    pub fn slice_mut(&mut self, coord: &Coord) -> Result<Tensor<&mut [T]>, Error> {
+        let (start, layout) = self.sliced(coord)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+    }
+
+    /// As [`Tensor::local_tile`], to be written to.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let mut tensor = Tensor::new(vec![0; 16], "(4,4):(1,4)".parse()?)?;
+    /// tensor.local_tile_mut(&"(2,2)".parse()?, &(1, 0).into())?.fill(7)?;
+    /// assert_eq!(tensor.reduce(0, |sum, x| sum + x)?, 28);
+    /// assert_eq!(tensor.get((3, 1))?, &7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile`].
+    pub fn local_tile_mut(
+        &mut self,
+        tiler: &Tiler,
+        coord: &IntTuple,
+    ) -> Result<Tensor<&mut [T]>, Error> {
+        let (start, layout) = self.cut("local_tile", tiler, Kept::Tile, coord)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+    }
+
+    /// As [`Tensor::outer_partition`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::outer_partition`].
+    pub fn outer_partition_mut(
+        &mut self,
+        tiler: &Tiler,
+        coord: &IntTuple,
+    ) -> Result<Tensor<&mut [T]>, Error> {
+        let (start, layout) = self.cut("outer_partition", tiler, Kept::Rest, coord)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+    }
+
+    /// As [`Tensor::local_partition`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_partition`].
+    pub fn local_partition_mut(
+        &mut self,
+        threads: &Layout,
+        index: i64,
+    ) -> Result<Tensor<&mut [T]>, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        let (start, layout) = self.cut("local_partition", &tiler, Kept::Rest, &place)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+    }
+
+    /// As [`Tensor::partition`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::partition`].
+    pub fn partition_mut(&mut self, partition: &Partition) -> Result<Tensor<&mut [T]>, Error> {
+        let start = self.beyond_start(offset_of(partition)?);
+        let data = &mut self.data_mut()[..];
+        Tensor::known(data, 0, partition.layout.clone()).starting_at(start)
+    }
+}
