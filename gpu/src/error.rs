@@ -143,8 +143,14 @@ pub enum Error {
     Tma(TmaError),
     /// Operands that a library kernel does not take.
     Kernel(KernelError),
+    /// A kernel that cannot be built: the layouts in it do not allow it.
+    Build(Box<crate::tensor::Error>),
+    /// Tensors that a kernel was not built for.
+    Mismatch(crate::tensor::Mismatch),
     /// The simulator's memory was not used as it should be.
     Memory(MemoryFault),
+    /// The simulator found a mistake of the kernel.
+    Fault(Box<crate::sim::Fault>),
     /// Something that this device does not do.
     Unsupported {
         /// What was asked.
@@ -177,6 +183,24 @@ impl From<TmaError> for Error {
 impl From<KernelError> for Error {
     fn from(error: KernelError) -> Error {
         Error::Kernel(error)
+    }
+}
+
+impl From<crate::tensor::Error> for Error {
+    fn from(error: crate::tensor::Error) -> Error {
+        Error::Build(Box::new(error))
+    }
+}
+
+impl From<crate::tensor::Mismatch> for Error {
+    fn from(mismatch: crate::tensor::Mismatch) -> Error {
+        Error::Mismatch(mismatch)
+    }
+}
+
+impl From<crate::sim::Fault> for Error {
+    fn from(fault: crate::sim::Fault) -> Error {
+        Error::Fault(Box::new(fault))
     }
 }
 
@@ -256,7 +280,10 @@ impl fmt::Display for Error {
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),
             Error::Kernel(error) => error.fmt(f),
+            Error::Build(error) => error.fmt(f),
+            Error::Mismatch(mismatch) => mismatch.fmt(f),
             Error::Memory(fault) => fault.fmt(f),
+            Error::Fault(fault) => fault.fmt(f),
             Error::Unsupported { what, device, why } => {
                 write!(f, "{device} does not {what}: {why}")
             }

@@ -12,6 +12,7 @@ use crate::ir::{Kernel, SharedVar};
 use crate::launch::{Launch, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
+use crate::sim::{SimOptions, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
 #[derive(Clone, Debug)]
@@ -243,11 +244,18 @@ impl Device {
         function.check(&launch, arguments)?;
         match (&self.0, &function.code) {
             (Kind::Gpu(gpu), Code::Gpu(loaded)) => gpu.launch(loaded, &launch, arguments),
-            (_, Code::Simulated(_)) => Err(Error::Unsupported {
-                what: "run kernels",
-                device: self.name(),
-                why: "it only holds memory; open a GPU",
-            }),
+            (Kind::Simulator(simulated), Code::Simulated(kernel)) => {
+                let mut memory = simulated.memory();
+                simulate(
+                    kernel,
+                    &launch,
+                    arguments,
+                    &mut memory,
+                    &SimOptions::default(),
+                )?;
+                Ok(())
+            }
+            (Kind::Gpu(_), Code::Simulated(_)) => unreachable!("`is` told the devices apart"),
             (Kind::Simulator(_), Code::Gpu(_)) => unreachable!("`is` told the devices apart"),
         }
     }

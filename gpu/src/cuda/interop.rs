@@ -17,6 +17,11 @@ pub struct Lent<'a> {
 }
 
 impl Lent<'_> {
+    /// The address of its first element.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
     /// The slice as an argument.
     pub fn argument(&self) -> Argument {
         Argument::Pointer(self.address)

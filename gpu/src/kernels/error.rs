@@ -59,6 +59,15 @@ pub enum KernelError {
         /// Bytes it would have to be a multiple of.
         need: u64,
     },
+    /// A copy that a kernel does not do.
+    Method {
+        /// The kernel.
+        method: String,
+        /// The copy.
+        walk: String,
+        /// Why not.
+        why: String,
+    },
     /// An extent below 1, or beyond what a kernel counts with.
     Extent {
         /// Its name.
@@ -140,6 +149,9 @@ impl fmt::Display for KernelError {
                 f,
                 "{what} begins at {address:#x}, which is not a multiple of {need} bytes"
             ),
+            KernelError::Method { method, walk, why } => {
+                write!(f, "the {method} kernel does not copy {walk}: {why}")
+            }
             KernelError::Extent { what, extent, most } => {
                 write!(f, "{what} is {extent}: it must be 1 to {most}")
             }

@@ -4,13 +4,22 @@
 //! is wrong is a [`KernelError`]. [`Walk`] is what a copy from one layout to another comes to; [`GemmProblem`] what a
 //! matrix product does; [`reference`] does both on the host.
 
+pub mod check;
+mod copy_flat;
+mod copy_strided;
 mod error;
 mod gemm_problem;
+mod pieces;
+mod plan;
 pub mod reference;
+mod run;
+mod transpose_tile;
 mod view;
 mod walk;
 
 pub use error::KernelError;
 pub use gemm_problem::{Compute, GemmElement, GemmProblem, Major, MatrixName};
+pub use plan::{CopyMethod, CopyPlan};
+pub use run::{CopyCall, copy, transpose};
 pub use view::View;
 pub use walk::{Step, Walk};

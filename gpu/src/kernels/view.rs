@@ -1,9 +1,13 @@
 //! `View`: a buffer seen through a layout.
 
+use core::marker::PhantomData;
+
 use colex_layout::{Layout, Stride};
 
 use super::error::KernelError;
 use crate::buffer::Buffer;
+use crate::cuda::Lent;
+use crate::device::Device;
 use crate::element::Element;
 
 /// A buffer seen through a layout: the element at coordinate `c` is element `layout(c)` of the buffer.
@@ -23,9 +27,11 @@ use crate::element::Element;
 /// ```
 #[derive(Clone, Debug)]
 pub struct View<'a, T> {
-    buffer: &'a Buffer<T>,
+    device: Device,
+    address: u64,
     layout: Layout,
     reach: i64,
+    elements: PhantomData<&'a T>,
 }
 
 impl<'a, T: Element> View<'a, T> {
@@ -36,11 +42,34 @@ impl<'a, T: Element> View<'a, T> {
     /// [`KernelError::Strides`] for strides that are coordinates or XORs, [`KernelError::Outside`] for a layout that
     /// leaves the buffer, [`KernelError::Misaligned`] for a buffer that does not begin at an element.
     pub fn new(buffer: &'a Buffer<T>, layout: Layout) -> Result<Self, KernelError> {
+        View::at(buffer.device(), buffer.address(), buffer.len(), layout)
+    }
+
+    /// A slice of `cudarc`, lent to that device and so many elements long, seen through a layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`View::new`].
+    pub fn of_lent(
+        device: &Device,
+        lent: &'a Lent<'a>,
+        length: usize,
+        layout: Layout,
+    ) -> Result<Self, KernelError> {
+        View::at(device, lent.address(), length, layout)
+    }
+
+    fn at(
+        device: &Device,
+        address: u64,
+        length: usize,
+        layout: Layout,
+    ) -> Result<Self, KernelError> {
         let need = T::BYTES as u64;
-        if !buffer.address().is_multiple_of(need) {
+        if !address.is_multiple_of(need) {
             return Err(KernelError::Misaligned {
                 what: "the buffer",
-                address: buffer.address(),
+                address,
                 need,
             });
         }
@@ -48,24 +77,26 @@ impl<'a, T: Element> View<'a, T> {
         let outside = |element| KernelError::Outside {
             layout: layout.to_string(),
             element,
-            length: buffer.len(),
+            length,
         };
         if least < 0 {
             return Err(outside(least));
         }
-        if reach >= buffer.len() as i64 {
+        if reach >= length as i64 {
             return Err(outside(reach));
         }
         Ok(View {
-            buffer,
+            device: device.clone(),
+            address,
             layout,
             reach,
+            elements: PhantomData,
         })
     }
 
-    /// The buffer.
-    pub fn buffer(&self) -> &'a Buffer<T> {
-        self.buffer
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The layout.
@@ -75,7 +106,7 @@ impl<'a, T: Element> View<'a, T> {
 
     /// The first byte it may touch, and the one past its last.
     pub fn bytes(&self) -> (u64, u64) {
-        let first = self.buffer.address();
+        let first = self.address;
         (first, first + (self.reach as u64 + 1) * T::BYTES as u64)
     }
 

@@ -573,7 +573,11 @@ impl Run<'_> {
         };
         for reg in &to.regs {
             if let Some(parts) = self.halves.get(reg) {
-                let parts = parts.clone();
+                // A register that holds fewer elements than it has room for: the rest of it is zero.
+                let mut parts = parts.clone();
+                while parts.len() < (reg.ty.bits() / 16) as usize {
+                    parts.push(k.ir.mov(Type::B16, 0));
+                }
                 k.ir.push(Op::Pack { d: *reg, parts });
             }
         }

@@ -2,6 +2,7 @@
 
 mod check;
 mod executor;
+mod kernels;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,12 @@ pub(crate) enum Task {
         /// Its name.
         name: String,
     },
+    /// Check the kernel library against its references.
+    Kernels {
+        /// On the simulator instead of a GPU.
+        #[arg(long)]
+        simulator: bool,
+    },
 }
 
 /// Runs a task on the first GPU, and prints a line for each check.
@@ -29,6 +36,7 @@ pub(crate) fn task(task: &Task) -> Result<ExitCode> {
     let report = match task {
         Task::Executor => executor_report(|line| println!("{line}"))?,
         Task::Breaking { name } => return breaking(name),
+        Task::Kernels { simulator } => kernels_report(*simulator, |line| println!("{line}"))?,
     };
     println!("{report}");
     Ok(match report.failures.is_empty() {
@@ -60,6 +68,20 @@ pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
     }
     for check in executor::BREAKING {
         report.run(check.name, || check.apart(), &say);
+    }
+    Ok(report)
+}
+
+/// Every check of the kernel library; `say` gets the line of each when it is done.
+fn kernels_report(simulator: bool, say: impl Fn(&str)) -> Result<Report> {
+    let device = match simulator {
+        true => Device::simulator(colex_atom::Arch::Sm90a),
+        false => device()?,
+    };
+    let mut report = Report::on(&device);
+    say(&report.device);
+    for check in kernels::CHECKS {
+        report.run(check.name, || (check.run)(&device), &say);
     }
     Ok(report)
 }
