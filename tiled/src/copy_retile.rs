@@ -21,23 +21,12 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the atom's values in the fragment do not divide those of this copy's threads, or its
-    /// tile the fragment (CuTe names other registers then);
+    /// [`Error::Assumption`] when the tile does not divide what the fragment is of (CuTe names other registers then);
     /// [`Error::Layout`].
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
         let values = size(fragment, 0);
-        let refuse = |why| Error::Assumption {
-            operation: "retile",
-            why,
-        };
-        let own = size(self.tv(), 1);
-        if own % values != 0 {
-            return Err(refuse(format!(
-                "the {values} values of an atom in {fragment} do not divide the {own} that a thread of the copy has"
-            )));
-        }
         let order = self.tv().right_inverse()?.with_shape(self.tile_shape()?)?;
         let order = order.upcast(self.threads() * values)?;
         let first = Layout::column_major(values)?;
@@ -48,13 +37,16 @@ impl TiledCopy {
         let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
         let cut = tiled.composition_modes([Some(&by_value), None])?;
         let retiled = cut.slice(&retile_coord(fragment.rank()))?;
-        if retiled.size() == fragment.size() {
+        if sorted(&retiled)? == sorted(fragment)? {
             return Ok(retiled);
         }
-        Err(refuse(format!(
-            "the tile {} of the copy does not divide what the fragment {fragment} is of",
-            self.tiler()
-        )))
+        Err(Error::Assumption {
+            operation: "retile",
+            why: format!(
+                "{retiled:#} is not all of the fragment {fragment}: the tile {} of the copy does not divide what it is of",
+                self.tiler()
+            ),
+        })
     }
 }
 
@@ -71,4 +63,11 @@ fn retile_coord(rank: usize) -> Coord {
         Coord::from(Slot::All),
         Coord::concat(&rest.collect::<Vec<_>>()),
     ])
+}
+
+/// The registers in ascending order.
+fn sorted(fragment: &Layout) -> Result<Vec<i64>, Error> {
+    let mut registers = fragment.table()?;
+    registers.sort_unstable();
+    Ok(registers)
 }

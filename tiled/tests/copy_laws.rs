@@ -317,12 +317,9 @@ fn a_fragment_that_the_copy_does_not_divide_is_refused() -> Outcome {
             .to_string()
     };
     assert_eq!(
-        refused("(16,2,2):(1,16,32)"),
-        "retile: the 16 values of an atom in (16,2,2):(1,16,32) do not divide the 8 that a thread of the copy has"
-    );
-    assert_eq!(
         refused("(4,3,3):(1,4,12)"),
-        "retile: the tile (32,8) of the copy does not divide what the fragment (4,3,3):(1,4,12) is of"
+        "retile: ((4,2),3,2):((1,12),4,24) is not all of the fragment (4,3,3):(1,4,12): the tile (32,8) of the copy does \
+         not divide what it is of"
     );
     Ok(())
 }
