@@ -1,0 +1,268 @@
+//! What the executor makes of drivers that refuse: none, too old, without a device, out of memory, and so on. The
+//! driver is a fake library in front of any real one, and every scene runs in a process of its own.
+#![cfg(target_os = "linux")]
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use colex_gpu::{Device, Error, Function, Launch, Repeats};
+
+/// A text whose assembling the fake driver does not look at.
+const TEXT: &str = ".version 8.0\n.target sm_90a\n.visible .entry k(.param .u32 n)\n{ exit; }";
+
+/// Builds the library, whole or without its tensor maps, in a folder of its own.
+fn library(whole: bool) -> PathBuf {
+    static BUILT: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
+    let build = || {
+        let name = format!("fake-{}-{}", std::process::id(), u8::from(whole));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
+        rustc.args([
+            "--edition",
+            "2021",
+            "--crate-type",
+            "cdylib",
+            "--crate-name",
+            "cuda",
+        ]);
+        rustc.args(["--check-cfg", "cfg(without_tensor_maps)"]);
+        if !whole {
+            rustc.args(["--cfg", "without_tensor_maps"]);
+        }
+        rustc.arg("-o").arg(folder.join("libcuda.so"));
+        rustc.arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fake_driver/cuda.rs"
+        ));
+        let output = rustc.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        folder
+    };
+    BUILT[usize::from(whole)].get_or_init(build).clone()
+}
+
+/// What `act` says in a process of its own with the fake driver in that scene. `test` is the test that calls this: in
+/// its second process it comes here again, acts, and ends.
+fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
+    if env::var("FAKE_CUDA_TEST").is_ok_and(|name| name == test) {
+        println!("said: {}", act().replace('\n', " / "));
+        std::process::exit(0);
+    }
+    let mut child = Command::new(env::current_exe().unwrap());
+    child.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
+    child.env("LD_LIBRARY_PATH", library(scene != "missing"));
+    child
+        .env("COLEX_CACHE", "off")
+        .env("FAKE_CUDA", scene)
+        .env("FAKE_CUDA_TEST", test);
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.split_once("said: "));
+    let (_, line) =
+        line.unwrap_or_else(|| panic!("it said {text}{}", String::from_utf8_lossy(&output.stderr)));
+    line.to_string()
+}
+
+fn sentence<T>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(_) => "no error".to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn device() -> Device {
+    Device::gpu(0).expect("the fake driver has a device")
+}
+
+fn loaded(device: &Device) -> Function {
+    device
+        .load_ptx(TEXT, "k")
+        .expect("the fake driver assembles everything")
+}
+
+#[test]
+fn a_whole_driver_opens() {
+    let act = || {
+        let device = device();
+        let limits = device.limits();
+        format!(
+            "{} {} {} {}",
+            device.name(),
+            device.arch(),
+            limits.shared,
+            limits.multiprocessors
+        )
+    };
+    assert_eq!(
+        said("a_whole_driver_opens", "whole", act),
+        "Fake sm_90a 232448 132"
+    );
+}
+
+#[test]
+fn too_old() {
+    assert_eq!(
+        said("too_old", "old", || sentence(Device::gpu(0))),
+        "the driver implements CUDA 11.4; CUDA 12.0 or newer is needed"
+    );
+}
+
+#[test]
+fn a_missing_function_is_named() {
+    assert_eq!(
+        said("a_missing_function_is_named", "missing", || sentence(
+            Device::gpu(0)
+        )),
+        "the driver implements CUDA 13.0 and lacks cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed"
+    );
+}
+
+#[test]
+fn no_device() {
+    let act = || format!("{}; {}", sentence(Device::gpu(0)), Device::open().name());
+    assert_eq!(
+        said("no_device", "init:100", act),
+        "the driver sees no CUDA device; the simulator of sm_90a"
+    );
+}
+
+#[test]
+fn a_driver_that_does_not_start() {
+    assert_eq!(
+        said("a_driver_that_does_not_start", "init:999", || sentence(
+            Device::gpu(0)
+        )),
+        "cuInit returned CUDA_ERROR_UNKNOWN (999): what the driver says"
+    );
+}
+
+#[test]
+fn a_code_that_nobody_knows() {
+    assert_eq!(
+        said("a_code_that_nobody_knows", "init:4242", || sentence(
+            Device::gpu(0)
+        )),
+        "cuInit returned code 4242 (4242): code 4242"
+    );
+}
+
+#[test]
+fn one_device_too_few() {
+    assert_eq!(
+        said("one_device_too_few", "whole", || sentence(Device::gpu(1))),
+        "there is no device 1: the driver sees 1, counted from 0"
+    );
+}
+
+#[test]
+fn a_device_before_maxwell() {
+    assert_eq!(
+        said("a_device_before_maxwell", "kepler", || sentence(
+            Device::gpu(0)
+        )),
+        "Fake has compute capability 3.7, and kernels are printed for 5.0 and newer"
+    );
+}
+
+#[test]
+fn out_of_memory() {
+    assert_eq!(
+        said("out_of_memory", "whole", || sentence(
+            device().uninitialised::<f32>(1 << 20)
+        )),
+        "4194304 bytes were asked of the device, which has 1048576 free of 2097152"
+    );
+}
+
+#[test]
+fn the_assemblers_words() {
+    assert_eq!(
+        said("the_assemblers_words", "assembler", || sentence(
+            device().load_ptx(TEXT, "k")
+        )),
+        "the driver's assembler for Fake refused the text: ptxas line 8: Unknown symbol"
+    );
+}
+
+#[test]
+fn an_assembler_without_words() {
+    assert_eq!(
+        said("an_assembler_without_words", "silent", || sentence(
+            device().load_ptx(TEXT, "k")
+        )),
+        "the driver's assembler for Fake refused the text: CUDA_ERROR_INVALID_PTX, what the driver says"
+    );
+}
+
+#[test]
+fn a_kernel_that_fails_is_remembered() {
+    let act = || {
+        let device = device();
+        let function = loaded(&device);
+        let launch = || device.launch(&function, Launch::new(1, 32), &[7u32.into()]);
+        let before = sentence(launch());
+        let waiting = sentence(device.synchronize());
+        assert_eq!(waiting, sentence(launch()));
+        assert_eq!(waiting, sentence(device.upload(&[1u32])));
+        assert_eq!(waiting, sentence(Device::gpu(0)));
+        format!("{before}; {waiting}")
+    };
+    assert_eq!(
+        said("a_kernel_that_fails_is_remembered", "synchronize:719", act),
+        "no error; a kernel broke the context on Fake (CUDA_ERROR_LAUNCH_FAILED, what the driver says): nothing more runs there in this process, a new process can open the device again"
+    );
+}
+
+#[test]
+fn a_process_that_lost_the_device_before() {
+    assert_eq!(
+        said(
+            "a_process_that_lost_the_device_before",
+            "retain:700",
+            || sentence(Device::gpu(0))
+        ),
+        "a kernel broke the context on Fake (CUDA_ERROR_ILLEGAL_ADDRESS, what the driver says): nothing more runs there in this process, a new process can open the device again"
+    );
+}
+
+#[test]
+fn work_for_another_stream_is_not_timed() {
+    let act = || sentence(device().time(Repeats::default(), |_| Ok(())));
+    assert_eq!(
+        said("work_for_another_stream_is_not_timed", "whole", act),
+        "nothing was captured: give the work to the device that the function is called with"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_text_is_seen_before_the_driver_is_asked() {
+    let act = || sentence(device().load_ptx(TEXT, "other"));
+    assert_eq!(
+        said(
+            "what_is_wrong_with_a_text_is_seen_before_the_driver_is_asked",
+            "assembler",
+            act
+        ),
+        "the module has no entry `other`: it has k"
+    );
+}
+
+#[test]
+fn a_function_of_another_device() {
+    let act = || {
+        let function = loaded(&device());
+        let elsewhere = Device::simulator(colex_atom::Arch::Sm90a);
+        sentence(elsewhere.launch(&function, Launch::new(1, 32), &[7u32.into()]))
+    };
+    assert_eq!(
+        said("a_function_of_another_device", "whole", act),
+        "the function is on Fake, not on the simulator of sm_90a"
+    );
+}

@@ -1,0 +1,252 @@
+//! A library with the driver's names that does nothing but answer, as the variable `FAKE_CUDA` says.
+//!
+//! Parameters that the driver's own header has as pointers to write through are references here: the caller always
+//! passes them.
+#![allow(non_snake_case)]
+
+use std::sync::Mutex;
+
+type Code = u32;
+type Handle = usize;
+
+/// Whether the variable names this scene.
+fn scene(name: &str) -> bool {
+    std::env::var("FAKE_CUDA").is_ok_and(|set| set == name)
+}
+
+/// The number after the scene's name and a colon.
+fn number(name: &str) -> Option<Code> {
+    let set = std::env::var("FAKE_CUDA").ok()?;
+    set.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+}
+
+macro_rules! succeeds {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[no_mangle]
+        pub extern "C" fn $name($(_: $argument),*) -> Code {
+            0
+        }
+    )*};
+}
+
+macro_rules! makes {
+    ($($name:ident(&mut Handle $(, $argument:ty)*);)*) => {$(
+        #[no_mangle]
+        pub extern "C" fn $name(handle: &mut Handle $(, _: $argument)*) -> Code {
+            *handle = 0x1000;
+            0
+        }
+    )*};
+}
+
+#[no_mangle]
+pub extern "C" fn cuDriverGetVersion(version: &mut i32) -> Code {
+    *version = if scene("old") { 11040 } else { 13000 };
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuInit(_: u32) -> Code {
+    number("init").unwrap_or(0)
+}
+
+#[no_mangle]
+pub extern "C" fn cuGetErrorName(code: Code, name: &mut &'static u8) -> Code {
+    let known: &'static [u8] = match code {
+        2 => b"CUDA_ERROR_OUT_OF_MEMORY\0",
+        218 => b"CUDA_ERROR_INVALID_PTX\0",
+        700 => b"CUDA_ERROR_ILLEGAL_ADDRESS\0",
+        719 => b"CUDA_ERROR_LAUNCH_FAILED\0",
+        999 => b"CUDA_ERROR_UNKNOWN\0",
+        _ => return 1,
+    };
+    *name = &known[0];
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuGetErrorString(code: Code, text: &mut &'static u8) -> Code {
+    match code {
+        4242 => 1,
+        _ => {
+            *text = &b"what the driver says\0"[0];
+            0
+        }
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuDeviceGetCount(count: &mut i32) -> Code {
+    *count = 1;
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuDeviceGet(device: &mut i32, ordinal: i32) -> Code {
+    *device = ordinal;
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuDeviceGetName(name: &mut [u8; 255], _: i32, _: i32) -> Code {
+    name[..5].copy_from_slice(b"Fake\0");
+    0
+}
+
+/// Attributes by their numbers in `cuda.h`.
+#[no_mangle]
+pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) -> Code {
+    *value = match attribute {
+        1..=3 => 1024,
+        4 => 64,
+        5 => i32::MAX,
+        6 | 7 => 65535,
+        75 if scene("kepler") => 3,
+        75 => 9,
+        76 if scene("kepler") => 7,
+        97 => 232448,
+        16 => 132,
+        120 => 1,
+        _ => 0,
+    };
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuDevicePrimaryCtxRetain(context: &mut Handle, _: i32) -> Code {
+    *context = 0x2000;
+    number("retain").unwrap_or(0)
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemAlloc_v2(address: &mut u64, bytes: usize) -> Code {
+    *address = 0x7000_0000;
+    if bytes > 1 << 20 {
+        2
+    } else {
+        0
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemGetInfo_v2(free: &mut usize, total: &mut usize) -> Code {
+    (*free, *total) = (1 << 20, 1 << 21);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+    number("synchronize").unwrap_or(0)
+}
+
+#[no_mangle]
+pub extern "C" fn cuGraphGetNodes(_: Handle, _: Handle, count: &mut usize) -> Code {
+    *count = 0;
+    0
+}
+
+/// The error log of the link that was made last.
+static LOG: Mutex<Option<&'static mut [u8; 64 << 10]>> = Mutex::new(None);
+
+/// The values of the options, in the order of the keys: two logs with their lengths, and more.
+#[repr(C)]
+pub struct Values {
+    info: &'static mut [u8; 64 << 10],
+    info_bytes: usize,
+    errors: &'static mut [u8; 64 << 10],
+}
+
+#[no_mangle]
+pub extern "C" fn cuLinkCreate_v2(
+    _: u32,
+    _: Handle,
+    values: &'static mut Values,
+    link: &mut Handle,
+) -> Code {
+    *LOG.lock().unwrap() = Some(&mut *values.errors);
+    *link = 0x3000;
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuLinkAddData_v2(
+    _: Handle,
+    _: u32,
+    _: Handle,
+    _: usize,
+    _: Handle,
+    _: u32,
+    _: Handle,
+    _: Handle,
+) -> Code {
+    if scene("silent") {
+        return 218;
+    }
+    if !scene("assembler") {
+        return 0;
+    }
+    if let Some(log) = LOG.lock().unwrap().as_mut() {
+        log[..28].copy_from_slice(b"ptxas line 8: Unknown symbol");
+    }
+    218
+}
+
+/// The code, which says by its first byte how often it was made.
+static CODE: [u8; 4] = [7; 4];
+
+#[no_mangle]
+pub extern "C" fn cuLinkComplete(
+    _: Handle,
+    code: &mut &'static [u8; 4],
+    bytes: &mut usize,
+) -> Code {
+    (*code, *bytes) = (&CODE, 4);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuFuncGetAttribute(value: &mut i32, _: u32, _: Handle) -> Code {
+    *value = 32;
+    0
+}
+
+makes! {
+    cuStreamCreate(&mut Handle, u32);
+    cuEventCreate(&mut Handle, u32);
+    cuModuleLoadDataEx(&mut Handle, Handle, u32, Handle, Handle);
+    cuModuleGetFunction(&mut Handle, Handle, Handle);
+    cuCtxGetCurrent(&mut Handle);
+    cuGraphInstantiateWithFlags(&mut Handle, Handle, u64);
+}
+
+succeeds! {
+    cuDevicePrimaryCtxRelease_v2(i32);
+    cuCtxSetCurrent(Handle);
+    cuCtxSynchronize();
+    cuMemFree_v2(u64);
+    cuMemsetD8Async(u64, u8, usize, Handle);
+    cuMemcpyHtoDAsync_v2(u64, Handle, usize, Handle);
+    cuMemcpyDtoHAsync_v2(Handle, u64, usize, Handle);
+    cuMemcpyDtoDAsync_v2(u64, u64, usize, Handle);
+    cuStreamDestroy_v2(Handle);
+    cuStreamWaitEvent(Handle, Handle, u32);
+    cuStreamBeginCapture_v2(Handle, u32);
+    cuStreamEndCapture(Handle, Handle);
+    cuEventRecord(Handle, Handle);
+    cuEventQuery(Handle);
+    cuEventSynchronize(Handle);
+    cuEventElapsedTime(Handle, Handle, Handle);
+    cuEventDestroy_v2(Handle);
+    cuGraphLaunch(Handle, Handle);
+    cuGraphDestroy(Handle);
+    cuGraphExecDestroy(Handle);
+    cuLinkDestroy(Handle);
+    cuModuleUnload(Handle);
+    cuFuncSetAttribute(Handle, u32, i32);
+    cuLaunchKernelEx(Handle, Handle, Handle, Handle);
+}
+
+#[cfg(not(without_tensor_maps))]
+succeeds! {
+    cuTensorMapEncodeTiled();
+}
