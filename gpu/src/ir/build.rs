@@ -300,12 +300,17 @@ impl KernelBuilder {
         body: impl FnOnce(&mut Self, Reg),
     ) {
         let (end, step) = (end.into(), step.into());
+        let at = self.site.unwrap_or(Location::caller());
         let i = self.mov(Type::U32, start);
         self.loop_(|k| {
+            let outer = k.ascribe(Some(at));
             let done = k.setp(Compare::Ge, Type::U32, i, end);
             k.break_if(done);
+            k.ascribe(outer);
             body(k, i);
+            let outer = k.ascribe(Some(at));
             k.binary_to(BinaryOp::Add, Type::U32, i, i, step);
+            k.ascribe(outer);
         });
     }
 
@@ -317,6 +322,7 @@ impl KernelBuilder {
 
     fn push_at(&mut self, op: Op, at: &'static Location<'static>) {
         let guard = self.guard;
+        let at = self.site.unwrap_or(at);
         self.open
             .last_mut()
             .expect("the body is open until finish")
