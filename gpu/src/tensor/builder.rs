@@ -85,6 +85,12 @@ pub enum Cond {
     Where(Guard),
 }
 
+impl From<Reg> for Cond {
+    fn from(pred: Reg) -> Self {
+        Cond::Where(pred.into())
+    }
+}
+
 impl Deref for Builder {
     type Target = KernelBuilder;
     fn deref(&self) -> &KernelBuilder {
@@ -268,23 +274,36 @@ impl Builder {
     #[track_caller]
     pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
         let at = Location::caller();
-        let value = value.into();
+        let value = value.into().within(var.range.0..var.range.1 + 1);
         self.site(at, |k| {
             k.update(var.reg, &value);
-            if k.scopes
-                .iter()
-                .any(|s| s.repeats && s.used.contains(&var.reg))
-            {
-                k.fail(ErrorKind::Stale { reg: var.reg }, at);
-            }
-            k.stamp += 1;
-            k.written.insert(var.reg, k.stamp);
+            k.touch(var);
         });
+    }
+
+    /// The variable's register, to be written by instructions of the author's own: [`Builder::touch`] must follow.
+    pub fn variable(&self, var: &Var) -> Reg {
+        var.reg
+    }
+
+    /// Says that the variable's register has been written.
+    #[track_caller]
+    pub fn touch(&mut self, var: &Var) {
+        let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
+        if self.scopes.iter().any(used) {
+            self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
+        }
+        self.stamp += 1;
+        self.written.insert(var.reg, self.stamp);
     }
 
     fn update(&mut self, reg: Reg, value: &Index) {
         // `x = x + c` needs no register in between.
-        let (terms, constant) = value.terms();
+        let inner = match &value.0.node {
+            super::index::Node::Unit(inner) => inner,
+            _ => value,
+        };
+        let (terms, constant) = inner.terms();
         if let [(x, 1)] = &terms[..]
             && matches!(&x.0.node, super::index::Node::Leaf(leaf) if leaf.reg == reg)
         {
@@ -391,7 +410,8 @@ impl Builder {
         Ok(())
     }
 
-    /// `body(i)` for `i` from `start` to `end` (excluded) by `step`; none at all if `start >= end`.
+    /// `body(i)` for `i` from `start` to `end` (excluded) by `step`; none at all if `start >= end`. All three, and the sum
+    /// of the last two, are numbers of 32 bits.
     ///
     /// # Errors
     ///
@@ -408,7 +428,9 @@ impl Builder {
         let (start, end, step): (Index, Index, Index) = (start.into(), end.into(), step.into());
         let range = start.range().0..(end.range().1).max(start.range().0 + 1);
         self.site(at, |k| {
-            let i = k.var(start, range.start..range.end + step.range().1);
+            // Counters are numbers of 32 bits, the one after the last too.
+            let beyond = (range.end + step.range().1).min(1 << 32);
+            let i = k.var(start, range.start..beyond);
             k.loop_(|k| {
                 let now = k.get(&i);
                 let more = k.site(at, |k| k.less(&now, &end));

@@ -86,6 +86,32 @@ impl Fragment {
         Ok(self.with_layout(copy.retile(&self.layout)?))
     }
 
+    /// So many values from an index of the layout on, in one mode: what a copy of a few values at a time takes of large
+    /// accumulators, in their own order (that of `TiledCopy::for_accumulator_atom`).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when they are not neighbours in the registers.
+    #[track_caller]
+    pub fn values(&self, first: i64, count: i64) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        let start = self.layout.at(first)?;
+        for i in 1..count {
+            if self.layout.at(first + i)? != start + i {
+                let why = format!(
+                    "values {first} and {i} further of {} are not {i} apart",
+                    self.layout
+                );
+                return Err(ErrorKind::operands("values", why)).at(at);
+            }
+        }
+        Ok(Fragment {
+            layout: Layout::column_major(count)?.to_static(),
+            start: self.start + start,
+            ..self.clone()
+        })
+    }
+
     /// The register of the element at an index of the layout, and which of its parts.
     pub(super) fn element(&self, index: i64) -> Result<(Reg, i64), ErrorKind> {
         let offset = self.start + self.layout.at(index)?;

@@ -190,9 +190,17 @@ impl Index {
     /// The same value, known to lie in a range (ends excluded): what the author knows and no rule finds.
     pub fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
+        if low >= range.start && high < range.end {
+            return self.clone();
+        }
         let range = (low.max(range.start), high.min(range.end - 1));
         let bits = self.0.bits & below(range.1);
-        Data::build(self.0.node.clone(), range, bits, self.0.depth)
+        // A sum would be taken apart, and its terms know nothing of the range.
+        let node = match &self.0.node {
+            Node::Sum(..) => Node::Unit(self.clone()),
+            other => other.clone(),
+        };
+        Data::build(node, range, bits, self.0.depth)
     }
 
     /// The smaller of the two.

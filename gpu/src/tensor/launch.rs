@@ -80,11 +80,20 @@ impl Built {
                     let strides = all[shape.len()..].iter();
                     arguments.extend(strides.map(|d| Argument::U64(*d as u64)));
                 }
-                (Slot::Value(_), Given::Value(argument)) => arguments.push(argument.clone()),
+                (Slot::Value(_) | Slot::Map(_), Given::Value(argument)) => {
+                    arguments.push(argument.clone());
+                }
                 (Slot::Tensor(tensor), _) => {
                     let why = format!(
                         "argument {} is a tensor, and a scalar is given",
                         tensor.name
+                    );
+                    return Err(Mismatch { why });
+                }
+                (Slot::Map(map), _) => {
+                    let why = format!(
+                        "argument {} is a tensor map: bind one to its memory",
+                        map.name
                     );
                     return Err(Mismatch { why });
                 }
@@ -133,6 +142,7 @@ pub struct Signature {
 pub(super) enum Slot {
     Tensor(Box<TensorSlot>),
     Value(String),
+    Map(Box<super::tma::MapSlot>),
 }
 
 /// A tensor among the parameters.

@@ -201,6 +201,12 @@ impl Builder {
 
     /// Terms that change in outer bodies are summed there; the others are added one by one.
     fn lower_sum(&mut self, terms: &[(Index, i64)], constant: i64, wide: bool, home: usize) -> Reg {
+        // What differs by a constant only shares everything else.
+        if constant != 0 && terms.len() + usize::from(terms.iter().any(|(_, c)| *c != 1)) > 1 {
+            let rest = self.lower(&sum(terms.to_vec(), 0), wide);
+            let ty = if wide { Type::S64 } else { Type::U32 };
+            return self.emit(home, |k| k.add(ty, rest, constant));
+        }
         let (mut terms, outer): (Vec<_>, Vec<_>) = terms
             .iter()
             .cloned()

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Swizzle};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
 
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
@@ -127,8 +127,7 @@ impl Tensor {
 
     fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
         let View::Coords { start, of, layout } = &self.view else {
-            let why = "a tile of a tensor in shared memory is a mode of its layout: give the layout a mode for it";
-            return Err(ErrorKind::operands("local_tile", why));
+            return self.shared_tile(tile, at);
         };
         if at.len() != start.len() || tile.len() > at.len() || layout.rank() != start.len() {
             let why = format!(
@@ -154,6 +153,27 @@ impl Tensor {
             },
             ..self.clone()
         })
+    }
+
+    /// The tile of a tensor in shared memory: its layout is static, and divided as it is.
+    fn shared_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
+        let tiler = Tiler::Modes(tile.iter().map(|n| Tiler::from(*n)).collect());
+        let layout = self.layout();
+        if at.len() != layout.rank() || !layout.is_divided_by(&tiler)? {
+            let why = format!(
+                "{} coordinates of tiles {tiler}, and the tensor is {layout}: a coordinate for each mode, and whole tiles",
+                at.len()
+            );
+            return Err(ErrorKind::operands("local_tile", why));
+        }
+        let cut = layout.zipped_divide(&tiler)?;
+        let all = |n| Coord::concat(&vec![Coord::from(Slot::All); n]);
+        let fixed = Coord::concat(&vec![Coord::from(0); at.len()]);
+        let rest = (0..at.len())
+            .zip(at)
+            .map(|(i, c)| Ok((cut.get(&[1, i])?, c.clone())));
+        let places = rest.collect::<Result<Vec<_>, ErrorKind>>()?;
+        self.cut(&cut, &Coord::concat(&[all(tile.len()), fixed]), &places)
     }
 
     /// The same tensor, so many elements further along each mode: its coordinates are those of the parameter still.

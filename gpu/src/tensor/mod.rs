@@ -50,11 +50,13 @@
 //! # }
 //! ```
 
+mod barrier;
 mod builder;
 mod copy;
 mod error;
 mod fields;
 mod fragment;
+mod gmma;
 mod index;
 mod index_ops;
 mod launch;
@@ -65,14 +67,18 @@ mod offset;
 mod parameter;
 mod partition;
 mod report;
+mod tma;
 
+pub use barrier::{Barriers, Pipeline, PipelineState};
 pub use builder::{Builder, Cond, Var};
 pub use copy::{Hints, Piece};
 pub use error::{Error, ErrorKind};
 pub use fragment::Fragment;
+pub use gmma::{GmmaOperand, GmmaSource};
 pub use index::Index;
 pub use launch::{Built, Given, Mismatch, Signature};
 pub use memory::{MAX_EXTENT, Tensor};
 pub use offset::{layout_at, swizzled};
 pub use partition::{AtThread, CopyAt, MmaAt};
 pub use report::{Line, Report};
+pub use tma::TmaTensor;

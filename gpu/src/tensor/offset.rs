@@ -70,6 +70,20 @@ pub fn layout_at(layout: &Layout, index: &Index) -> Index {
         .fold(Index::constant(0), |sum, (_, value)| sum + value)
 }
 
+/// The value of a layout of coordinates at a coordinate, a number for each of its modes: mode by mode of the value.
+pub(super) fn layout_at_coordinates(layout: &Layout, at: &[Index]) -> Vec<Index> {
+    let mut result: Vec<Index> = Vec::new();
+    for (mode, place) in layout.modes().zip(at) {
+        for (path, value) in along(&mode, place) {
+            if result.len() <= path {
+                result.resize(path + 1, Index::constant(0));
+            }
+            result[path] = &result[path] + value;
+        }
+    }
+    result
+}
+
 /// `swizzle(x)`: terms that are multiples of its period, and constants whose bits nothing else touches, move out of it.
 pub fn swizzled(swizzle: Swizzle, x: &Index) -> Index {
     if swizzle.is_identity() {

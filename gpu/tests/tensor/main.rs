@@ -1,4 +1,5 @@
 //! Kernels written with tensors, executed on the simulator.
 
 mod gemm_sm80;
+mod gemm_sm90;
 mod index_laws;

@@ -1,0 +1,432 @@
+//! Tiles moved by the tensor memory accelerator.
+
+use std::panic::Location;
+
+use colex_atom::{CopyAtom, Reduction, TensorMap, TmaElement, TmaPlan, TmaTile, Ty};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+
+use super::builder::Builder;
+use super::error::{At, Error, ErrorKind};
+use super::index::Index;
+use super::launch::{Mismatch, Slot};
+use super::memory::{Tensor, View};
+use super::offset::layout_at_coordinates;
+use crate::ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
+
+/// A tensor that is moved in tiles by TMA: a tensor map among the parameters, and the boxes of a tile.
+#[derive(Clone, Debug)]
+pub struct TmaTensor {
+    name: String,
+    param: ParamId,
+    /// Kept in the kernel's signature too, for the map of the day.
+    plan: TmaPlan,
+    tile: Vec<i64>,
+    bytes: i64,
+    blocks: i64,
+}
+
+/// What a launch needs to know of a tensor map.
+#[derive(Clone, Debug)]
+pub(super) struct MapSlot {
+    pub(super) name: String,
+    layout: Layout,
+    tile: Tiler,
+    shared: ComposedLayout,
+    element: TmaElement,
+    multicast: i64,
+    plan: TmaPlan,
+}
+
+impl MapSlot {
+    /// The tensor map for the layout of today.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has.
+    pub(super) fn map(&self, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let refuse = |why: String| Mismatch {
+            why: format!("tensor {}: {why}", self.name),
+        };
+        let plan = TmaPlan::new(&TmaTile {
+            global: layout,
+            tile: &self.tile,
+            shared: &self.shared,
+            element: self.element,
+            multicast: self.multicast,
+        });
+        let plan = plan.map_err(|e| refuse(e.to_string()))?;
+        let same = plan.map().extents == self.plan.map().extents
+            && plan.tensor().stride() == self.plan.tensor().stride();
+        if !same {
+            return Err(refuse(format!(
+                "{layout} is moved in boxes {}, and the kernel is built for {} of {}",
+                plan.box_layout(),
+                self.plan.box_layout(),
+                self.layout
+            )));
+        }
+        Ok(plan.map().clone())
+    }
+}
+
+impl TmaTensor {
+    /// The bytes that a barrier of each block waits for, for one tile.
+    pub fn tile_bytes(&self) -> i64 {
+        self.plan.tile_bytes()
+    }
+
+    /// The plan: the map, the boxes.
+    pub fn plan(&self) -> &TmaPlan {
+        &self.plan
+    }
+}
+
+/// What one move of a tile does.
+struct Move<'a> {
+    tensor: &'a TmaTensor,
+    at: &'a [Index],
+    shared: &'a Tensor,
+    rank: Option<&'a Index>,
+}
+
+impl Builder {
+    /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
+    /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of the day is
+    /// [`super::Built::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] with the words of `TmaPlan` for what TMA cannot do.
+    #[track_caller]
+    pub fn tma_tensor(
+        &mut self,
+        name: &str,
+        ty: Ty,
+        layout: &Layout,
+        tile: &[i64],
+        shared: &ComposedLayout,
+        multicast: i64,
+    ) -> Result<TmaTensor, Error> {
+        let at = Location::caller();
+        self.new_map(name, ty, layout, tile, shared, multicast)
+            .at(at)
+    }
+
+    fn new_map(
+        &mut self,
+        name: &str,
+        ty: Ty,
+        layout: &Layout,
+        tile: &[i64],
+        shared: &ComposedLayout,
+        multicast: i64,
+    ) -> Result<TmaTensor, ErrorKind> {
+        let refuse =
+            |e: &dyn std::fmt::Display| ErrorKind::operands("tma_tensor", format!("{name}: {e}"));
+        let element = TmaElement::try_from(ty).map_err(|e| refuse(&e))?;
+        let modes: Vec<Tiler> = tile.iter().map(|n| Tiler::from(*n)).collect();
+        let tiler = Tiler::Modes(modes);
+        let request = TmaTile {
+            global: layout,
+            tile: &tiler,
+            shared,
+            element,
+            multicast,
+        };
+        let plan = TmaPlan::new(&request).map_err(|e| refuse(&e))?;
+        let param = self.ir.tensor_map(name);
+        self.launch.slots.push(Slot::Map(Box::new(MapSlot {
+            name: name.to_string(),
+            layout: layout.clone(),
+            tile: tiler.clone(),
+            shared: shared.clone(),
+            element,
+            multicast,
+            plan: plan.clone(),
+        })));
+        Ok(TmaTensor {
+            name: name.to_string(),
+            param,
+            plan,
+            tile: tile.to_vec(),
+            bytes: i64::from(ty.bits()) / 8,
+            blocks: multicast,
+        })
+    }
+
+    /// The address of a tensor map, in a register made once.
+    fn map_address(&mut self, tensor: &TmaTensor) -> Address {
+        Base::Param(tensor.param).into()
+    }
+
+    /// Fetches a tensor map into the cache of descriptors.
+    #[track_caller]
+    pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
+        let a = self.map_address(tensor);
+        self.ir.push(crate::ir::Op::PrefetchTensorMap { a });
+    }
+
+    /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of
+    /// [`TmaTensor::tile_bytes`] as they arrive; modes beyond the tile's are coordinates.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, the stage does not begin where a swizzle
+    /// begins, or the tensor is multicast.
+    #[track_caller]
+    pub fn tma_load(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            tensor,
+            at,
+            shared,
+            rank: None,
+        };
+        self.site(here, |k| k.load_boxes(&work, barrier, None, None))
+            .at(here)
+    }
+
+    /// Loads this block's slice of a tile that several blocks share, to the same place in each of them: `rank` is this
+    /// block's number among those that share, `mask` the blocks of the cluster that receive it, in a 16-bit register.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_load_multicast(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+        rank: &Index,
+        mask: Reg,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            tensor,
+            at,
+            shared,
+            rank: Some(rank),
+        };
+        self.site(here, |k| k.load_boxes(&work, barrier, Some(mask), None))
+            .at(here)
+    }
+
+    /// [`Builder::tma_load`] under a cache policy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_load_hinted(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+        policy: Reg,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            tensor,
+            at,
+            shared,
+            rank: None,
+        };
+        self.site(here, |k| k.load_boxes(&work, barrier, None, Some(policy)))
+            .at(here)
+    }
+
+    /// Stores a tile from shared memory, as part of a bulk group that is to be committed. What generic writes put there
+    /// must have been fenced (`fence.proxy.async`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_store(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            tensor,
+            at,
+            shared,
+            rank: None,
+        };
+        self.site(here, |k| k.store_boxes(&work, tensor.plan.store()?))
+            .at(here)
+    }
+
+    /// Combines a tile from shared memory with what the tensor holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_reduce(
+        &mut self,
+        tensor: &TmaTensor,
+        reduction: Reduction,
+        at: &[Index],
+        shared: &Tensor,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            tensor,
+            at,
+            shared,
+            rank: None,
+        };
+        self.site(here, |k| {
+            k.store_boxes(&work, tensor.plan.reduce(reduction)?)
+        })
+        .at(here)
+    }
+
+    fn load_boxes(
+        &mut self,
+        work: &Move<'_>,
+        barrier: &Index,
+        mask: Option<Reg>,
+        policy: Option<Reg>,
+    ) -> Result<(), ErrorKind> {
+        if (work.tensor.blocks > 1) != mask.is_some() {
+            let why = format!(
+                "{} is shared by {} blocks: `tma_load_multicast` if several, else `tma_load`",
+                work.tensor.name, work.tensor.blocks
+            );
+            return Err(ErrorKind::operands("tma_load", why));
+        }
+        let atom = work.tensor.plan.load()?;
+        let map = self.map_address(work.tensor);
+        for (shared, coordinates) in self.boxes(work)? {
+            let args = CopyArgs {
+                dst: End::Memory(self.address(&shared, false)),
+                tensor: Some((map, self.words(&coordinates))),
+                barrier: Some(self.address(barrier, false)),
+                mask,
+                policy,
+                ..CopyArgs::default()
+            };
+            self.ir.copy_atom(&atom, args);
+        }
+        Ok(())
+    }
+
+    fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
+        let map = self.map_address(work.tensor);
+        for (shared, coordinates) in self.boxes(work)? {
+            let args = CopyArgs {
+                src: End::Memory(self.address(&shared, false)),
+                tensor: Some((map, self.words(&coordinates))),
+                ..CopyArgs::default()
+            };
+            self.ir.copy_atom(&atom, args);
+        }
+        Ok(())
+    }
+
+    fn words(&mut self, coordinates: &[Index]) -> Vec<Operand> {
+        coordinates.iter().map(|c| self.operand(c)).collect()
+    }
+
+    /// For every box of the tile: its address in shared memory, and its coordinates in the map.
+    fn boxes(&mut self, work: &Move<'_>) -> Result<Vec<(Index, Vec<Index>)>, ErrorKind> {
+        let Move {
+            tensor,
+            at,
+            shared,
+            rank,
+        } = work;
+        let refuse = |why: String| {
+            Err(ErrorKind::operands(
+                "tma",
+                format!("{}: {why}", tensor.name),
+            ))
+        };
+        let layout = tensor.plan.tensor();
+        if at.len() != layout.rank() {
+            return refuse(format!(
+                "{} coordinates for {} modes",
+                at.len(),
+                layout.rank()
+            ));
+        }
+        let View::Offsets {
+            swizzle,
+            start,
+            after,
+            ..
+        } = &shared.view
+        else {
+            return refuse("the tile's other end is in shared memory".to_string());
+        };
+        if start.alignment() % super::offset::period(*swizzle) != 0 {
+            return refuse(format!(
+                "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
+            ));
+        }
+        let place = &shared.base + (start + after) * tensor.bytes;
+        let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
+        // A coordinate of the map is a number of 32 bits: no tile begins farther out.
+        let begin = |(i, c): (usize, &Index)| {
+            c.within(0..super::memory::MAX_EXTENT / step(i) + 1) * step(i)
+        };
+        let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
+        let origin = layout_at_coordinates(layout, &origin);
+        let plan_error =
+            |e: colex_atom::TmaError| ErrorKind::operands("tma", format!("{}: {e}", tensor.name));
+        let first = tensor.plan.slice(0).map_err(plan_error)?;
+        let second = if tensor.blocks > 1 {
+            tensor.plan.slice(1).map_err(plan_error)?
+        } else {
+            first.clone()
+        };
+        let rank = rank.cloned().unwrap_or_else(|| 0.into());
+        let rank_of = first[0].coordinates.len();
+        let boxes = first.iter().zip(&second).map(|(a, b)| {
+            let shared = &place + (&rank * (b.shared - a.shared) + a.shared) * tensor.bytes;
+            let coordinate = |i: usize| {
+                let (x, y) = (a.coordinates[i], b.coordinates[i]);
+                let origin = origin.get(i).cloned().unwrap_or_else(|| 0.into());
+                origin + &rank * (y - x) + x
+            };
+            (shared, (0..rank_of).map(coordinate).collect())
+        });
+        Ok(boxes.collect())
+    }
+}
+
+impl super::launch::Built {
+    /// The tensor map of a parameter for the tensor's layout today: what `Device::tensor_map` binds to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
+    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let slot = self.signature.slots.iter().find_map(|slot| match slot {
+            Slot::Map(map) if map.name == name => Some(map),
+            _ => None,
+        });
+        match slot {
+            Some(map) => map.map(layout),
+            None => Err(Mismatch {
+                why: format!(
+                    "the kernel {} has no tensor map called {name}",
+                    self.kernel.name
+                ),
+            }),
+        }
+    }
+}
