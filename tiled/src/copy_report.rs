@@ -21,6 +21,8 @@ pub struct CopyReport {
     pub instructions: usize,
     /// How many bits a thread gives an instruction, and how many it gets.
     pub bits: [i64; 2],
+    /// Registers of 32 bits that hold what a thread moves in all; none between two memories.
+    pub registers: usize,
     /// Elements of the destination that nobody writes, and the first.
     pub missing: (usize, Option<IntTuple>),
     /// Elements of the destination that are written again, and the first with the second thread to write it.
@@ -62,16 +64,26 @@ impl TiledCopy {
         let layouts = self.atom().val_layouts(self.value_bits())?;
         let [given, got] = [&layouts.src, &layouts.dst].map(|l| size(l, 1) as usize);
         let (from, to) = (numbered(&from), numbered(&to));
-        let coverage = Coverage::new(dst, to.iter().copied());
+        let looked_at = self.looked_at()?;
+        let written = to
+            .iter()
+            .filter(|(thread, _)| looked_at[*thread as usize % looked_at.len()]);
+        let coverage = Coverage::new(dst, written.copied());
         let sides = [
             ("the source", src, &from[..]),
             ("the destination", dst, &to[..]),
         ];
         let (widest, narrow) = widest(&sides, self.value_bits())?;
+        let instructions = to.first().map_or(0, |(_, coords)| coords.len() / got);
+        let bits = [given, got].map(|n| n as i64 * self.value_bits());
+        let ends = [self.atom().from(), self.atom().to()].into_iter().zip(bits);
+        let held = ends.filter(|(space, _)| *space == Space::Register);
+        let held = held.map(|(_, bits)| bits as usize * instructions);
         Ok(CopyReport {
             threads: self.threads(),
-            instructions: to.first().map_or(0, |(_, coords)| coords.len() / got),
-            bits: [given, got].map(|n| n as i64 * self.value_bits()),
+            instructions,
+            bits,
+            registers: held.max().unwrap_or(0).div_ceil(32),
             missing: coverage.missing(&extents)?,
             repeated: coverage.repeated,
             outside: coverage.outside,
@@ -83,6 +95,17 @@ impl TiledCopy {
                 .traffic(&from)?,
             destination: self.requests(self.atom().to(), dst, got).traffic(&to)?,
         })
+    }
+
+    /// Of the atom's threads, whose addresses the instruction looks at: of a narrow `stmatrix` not all.
+    fn looked_at(&self) -> Result<Vec<bool>, Error> {
+        match self.atom().is_executable() {
+            true => {
+                let routes = self.atom().routes(self.value_bits())?;
+                Ok(routes.iter().map(Option::is_some).collect())
+            }
+            false => Ok(vec![true]),
+        }
     }
 
     /// How the given side's instructions reach their memory.
@@ -117,6 +140,9 @@ impl fmt::Display for CopyReport {
             "{} threads issue {} instructions each; a thread gives {given} bits and gets {got}.",
             self.threads, self.instructions
         )?;
+        if self.registers > 0 {
+            writeln!(f, "A thread needs {} registers for all.", self.registers)?;
+        }
         match &self.missing {
             (0, _) => writeln!(f, "Every element is written.")?,
             (n, first) => writeln!(

@@ -1,6 +1,6 @@
 //! `ThrMma`: one thread of a tiled MMA.
 
-use colex_layout::{Coord, Layout, Slot};
+use colex_layout::{Coord, IntTuple, Layout, Slot};
 
 use crate::Error;
 use crate::mma::{Operand, TiledMma};
@@ -85,5 +85,45 @@ impl ThrMma<'_> {
             Coord::concat(&vec![all(); rest])
         };
         Ok(Coord::concat(&[thread, Coord::concat(&[all(), rest])]))
+    }
+}
+
+impl TiledMma {
+    /// The shape of what any thread has of an operand of this shape: `(MMA, MMA_M, MMA_K)` and so on. CuTe's
+    /// `partition_shape_A`, `B`, `C`.
+    ///
+    /// ```
+    /// use colex_tiled::{Operand, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+    /// assert_eq!(format!("{:#}", mma.partition_shape((128, 64), Operand::A)?), "((2,2,2),4,4)");
+    /// assert_eq!(format!("{:#}", mma.accumulator((128, 128))?), "((2,2),4,8):((1,2),4,16)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::fragments`].
+    #[doc(alias = "partition_shape_A")]
+    #[doc(alias = "partition_shape_B")]
+    #[doc(alias = "partition_shape_C")]
+    pub fn partition_shape(
+        &self,
+        shape: impl Into<IntTuple>,
+        operand: Operand,
+    ) -> Result<IntTuple, Error> {
+        let tensor = Layout::column_major(shape)?;
+        Ok(self.slice(0)?.partition(&tensor, operand)?.layout.shape())
+    }
+
+    /// The layout of the accumulators that a thread has of a C of this shape: CuTe's `partition_fragment_C` of an MMA.
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledMma::fragments`].
+    #[doc(alias = "partition_fragment_C")]
+    pub fn accumulator(&self, shape: impl Into<IntTuple>) -> Result<Layout, Error> {
+        Ok(Layout::column_major(
+            self.partition_shape(shape, Operand::C)?,
+        )?)
     }
 }

@@ -52,6 +52,7 @@ fn a_coalesced_load_touches_what_it_needs() -> Outcome {
     assert_eq!(
         report.to_string(),
         "128 threads issue 8 instructions each; a thread gives 128 bits and gets 128.\n\
+         A thread needs 32 registers for all.\n\
          Every element is written.\n\
          The widest legal vector is 4 values.\n\
          The source's requests touch 512 sectors of 32 bytes, and 512 would do.\n"
@@ -274,5 +275,26 @@ fn a_vector_that_is_not_contiguous_is_no_vector() -> Outcome {
         text.contains("The widest legal vector is 1 values.\nNot 2: (1,0) of the source, of thread 0, is at offset 4, not at 1.\n"),
         "{text}"
     );
+    Ok(())
+}
+
+/// Of `stmatrix.x1` eight lanes pass addresses that count: the others repeat them, and write nothing.
+#[test]
+fn addresses_that_are_not_looked_at_write_nothing() -> Outcome {
+    for (atom, values) in [
+        ("SM90_U32x1_STSM_N", "2:1"),
+        ("SM90_U32x2_STSM_N", "4:1"),
+        ("SM90_U32x4_STSM_N", "8:1"),
+    ] {
+        let store = copy(atom, [Space::Register, Space::Shared], 16, "32:1", values)?;
+        let n = store.tile_shape()?.product()?.value();
+        let report = report(&store, &format!("{n}:1"), &format!("{n}:1"))?;
+        assert_eq!(
+            (report.missing.0, report.repeated.0, report.idle.len()),
+            (0, 0, 0),
+            "{report}"
+        );
+        assert_eq!(report.registers as i64, report.bits[0] / 32, "{report}");
+    }
     Ok(())
 }

@@ -83,8 +83,16 @@ fn gemm_is_the_product_of_matrices() -> Outcome {
 /// A permutation changes who computes what, and not what is computed.
 #[test]
 fn gemm_of_a_permuted_tile() -> Outcome {
+    let mut cases = 0;
+    let small = |a: &MmaAtom| a.mnk()[0] % 2 == 0 && a.mnk().iter().product::<i64>() <= 16 * 8 * 8;
+    for atom in atoms().filter(small) {
+        // Each half atom of M is followed by the half that lies a tile's half further on.
+        let [m, n, k] = atom.mnk();
+        let order = format!("(({},2,2):(1,{m},{}),{},{k})", m / 2, m / 2, 2 * n);
+        cases += check(&atom, "(1,1,1):(0,0,0)", &order.parse()?)?;
+    }
     let atom = colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?;
-    let mut cases = check(&atom, "(2,2,1):(2,1,0)", &"((4,4,2):(1,8,4),32,4)".parse()?)?;
+    cases += check(&atom, "(2,2,1):(2,1,0)", &"((4,4,2):(1,8,4),32,4)".parse()?)?;
     let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     cases += check(
         &atom,

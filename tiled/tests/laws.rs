@@ -161,6 +161,33 @@ fn the_steps_of_a_partition_end_in_it() -> Outcome {
     Ok(())
 }
 
+/// The shape of a part is every thread's, and the accumulators are the fragment of C.
+#[test]
+fn the_shape_of_a_part_is_every_threads() -> Outcome {
+    let mut cases = 0;
+    for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
+        for mma in tilings(&atom)? {
+            for operand in OPERANDS {
+                let [rows, columns] = mma.operand_tile(operand)?;
+                let shape = IntTuple::from((2 * rows, columns));
+                let tensor = Layout::row_major(shape.clone())?;
+                let of_any = mma.partition_shape(shape.clone(), operand)?;
+                for thread in some_threads(&mma) {
+                    let thread = mma.slice(thread)?;
+                    assert_eq!(thread.partition(&tensor, operand)?.layout.shape(), of_any);
+                    if operand == Operand::C {
+                        let fragment = thread.fragment(&tensor, operand)?;
+                        assert_eq!(fragment, mma.accumulator(shape.clone())?);
+                    }
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law tiled_mma.the_shape_of_a_part_is_every_threads: {cases} parts");
+    Ok(())
+}
+
 /// The first, a middle and the last thread.
 fn some_threads(mma: &TiledMma) -> Vec<i64> {
     let last = mma.thread_layout().cosize().expect("threads are numbers") - 1;
