@@ -263,3 +263,56 @@ impl Device {
         Buffer::allocate(self, length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Function};
+
+    #[test]
+    fn handles_go_to_other_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Device>();
+        check::<Buffer<f32>>();
+        check::<Function>();
+        check::<Event>();
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = std::thread::scope(|scope| {
+            let uploaded = scope.spawn(|| device.upload(&[1u8, 2]));
+            uploaded.join().expect("nothing panics")
+        });
+        assert_eq!(buffer.unwrap().download().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn the_simulator_says_what_it_does_not() {
+        let device = Device::simulator(Arch::Sm90a);
+        let said = |error: Error| error.to_string();
+        let text = ".entry k() { exit; }";
+        assert_eq!(
+            said(device.load_ptx(text, "k").unwrap_err()),
+            "the simulator of sm_90a does not run PTX text: it interprets kernels of `colex_gpu::ir`"
+        );
+        let timed = device.time(crate::Repeats::default(), |_| Ok(()));
+        assert_eq!(
+            said(timed.unwrap_err()),
+            "the simulator of sm_90a does not take the time: it counts what a kernel does; only a GPU says how long that takes"
+        );
+        let (start, end) = (device.record().unwrap(), device.record().unwrap());
+        assert_eq!(
+            said(end.milliseconds_since(&start).unwrap_err()),
+            "the simulator does not take the time: it counts what a kernel does, and a GPU's time is measured between two events of one GPU"
+        );
+        assert_eq!(device.wait_for(&start), Ok(()));
+    }
+
+    #[test]
+    fn kernels_for_another_architecture_are_refused() {
+        let kernel = crate::ir::KernelBuilder::new("k", Arch::Sm90a).finish();
+        let error = Device::simulator(Arch::Sm80).load(&kernel).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`k` is built for sm_90a, which does not run on the simulator of sm_80 (sm_80): build it for that"
+        );
+    }
+}

@@ -225,6 +225,9 @@ impl Device {
     /// Runs a kernel over a grid, after all work given before. On a GPU it returns at once, and what goes wrong while
     /// the kernel runs is an error of whatever waits for it: [`synchronize`](Device::synchronize), a download.
     ///
+    /// A kernel reads and writes where its addresses lead, and nothing here follows them on a GPU; where a system lets
+    /// devices use the host's memory, a stray one may lead there. Run a kernel on the simulator first.
+    ///
     /// # Errors
     ///
     /// [`Error::Launch`] for what can be seen beforehand; [`Error::OtherDevice`] if the function was loaded elsewhere.

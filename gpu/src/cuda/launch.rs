@@ -71,7 +71,7 @@ impl Gpu {
         };
         self.call("cuLaunchKernelEx", |api| {
             // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns.
-            // What the kernel does with device memory is the kernel's affair: the host's is not reached from there.
+            // Where the kernel's own addresses lead is up to the kernel, as it is with any program that one starts.
             unsafe {
                 (api.launch_kernel)(
                     &config,
