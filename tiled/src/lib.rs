@@ -37,6 +37,7 @@ mod copy_make;
 mod copy_report;
 mod copy_retile;
 mod copy_steps;
+mod copy_zfill;
 mod coverage;
 mod draw;
 mod error;

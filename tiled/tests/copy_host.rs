@@ -110,6 +110,86 @@ fn a_predicate_keeps_the_copy_inside() -> Outcome {
     Ok(())
 }
 
+/// Every source that is no larger than the tile: what it has arrives, everything else is zero and counted.
+#[test]
+fn zeros_fill_up_the_tile() -> Outcome {
+    let mut cases = 0;
+    for (atom, values) in [
+        ("uint32_t", "(2,2):(1,2)"),
+        ("uint64_t", "(2,1):(1,0)"),
+        ("uint128_t", "(4,1):(1,0)"),
+    ] {
+        for cache in ["CACHEALWAYS", "CACHEGLOBAL"] {
+            let atom = colex_atom::copy(&format!("SM80_CP_ASYNC_{cache}_ZFILL<{atom}>"))?;
+            if !atom.is_executable() {
+                continue; // Around the first-level cache go 16 bytes only.
+            }
+            let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &values.parse()?)?;
+            for (rows, columns) in (1..=8).flat_map(|m| (1..=8).map(move |n| (m, n))) {
+                let data: Vec<i64> = (1..=rows * columns).collect();
+                let src = Tensor::new(data, Layout::column_major((rows, columns))?)?;
+                let mut dst = Tensor::new(vec![-1; 64], "(8,8):(8,1)".parse()?)?;
+                let zeros = copy.copy_zero_filled(&src, &mut dst)?;
+                assert_eq!(zeros as i64, 64 - rows * columns);
+                for (i, j) in (0..8).flat_map(|i| (0..8).map(move |j| (i, j))) {
+                    let there = i < rows && j < columns;
+                    let expected = if there { *src.get((i, j))? } else { 0 };
+                    assert_eq!(*dst.get((i, j))?, expected);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law tiled_copy.zeros_fill_up_the_tile: {cases} elements");
+    Ok(())
+}
+
+#[test]
+fn refusals_to_fill_are_sentences() -> Outcome {
+    let refused = |atom: &str, values: &str, src: &str, dst: &str| {
+        let atom = colex_atom::copy(atom).unwrap();
+        let (threads, values) = ("(2,4):(1,2)".parse().unwrap(), values.parse().unwrap());
+        let copy = TiledCopy::new(atom, 32, &threads, &values).unwrap();
+        let tensor = |layout: &str| Tensor::new(vec![0; 64], layout.parse().unwrap()).unwrap();
+        let mut written = tensor(dst);
+        copy.copy_zero_filled(&tensor(src), &mut written)
+            .unwrap_err()
+            .to_string()
+    };
+    let zfill = "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>";
+    assert_eq!(
+        refused(
+            "SM80_CP_ASYNC_CACHEALWAYS<uint64_t>",
+            "(2,1):(1,0)",
+            "(3,4):(1,3)",
+            "(4,4):(1,4)"
+        ),
+        "copy_zero_filled: SM80_CP_ASYNC_CACHEALWAYS<uint64_t> fills nothing with zeros; SM80_CP_ASYNC_CACHEALWAYS_ZFILL \
+         and SM80_CP_ASYNC_CACHEGLOBAL_ZFILL do"
+    );
+    assert_eq!(
+        refused(zfill, "(2,1):(1,0)", "(5,4):(1,5)", "(4,4):(1,4)"),
+        "copy_zero_filled: the destination (4,4):(1,4) has not room for the source (5,4):(1,5)"
+    );
+    assert_eq!(
+        refused(zfill, "(2,1):(1,0)", "(3,4):(1,3)", "(3,4):(1,3)"),
+        "thread 1 names (3,0), which is outside of (3,4):(1,3): the tile does not divide the tensor, and a predicate \
+         must say what is inside"
+    );
+    // A vector of two by two: of a source of 3 rows it would take two, leave out one, and take the next.
+    assert_eq!(
+        refused(
+            "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint128_t>",
+            "(2,2):(1,2)",
+            "(3,8):(1,3)",
+            "(4,8):(1,4)"
+        ),
+        "copy_zero_filled: one instruction of thread 1 reads (2,1) after what the source (3,8):(1,3) does not have, and \
+         it can leave out the last values only"
+    );
+    Ok(())
+}
+
 #[test]
 fn errors_are_sentences() -> Outcome {
     let copy = TiledCopy::new(

@@ -1,0 +1,123 @@
+//! A tiled copy that fills up with zeros where its source ends.
+
+use core::ops::{Deref, DerefMut};
+
+use colex_atom::{Argument, CopyForm};
+use colex_layout::{IntTuple, Layout};
+
+use crate::copy::{Side, TiledCopy, size};
+use crate::copy_host::{bare, inside};
+use crate::tensor::one_place_each;
+use crate::{Error, Tensor};
+
+impl TiledCopy {
+    /// Copies `src` to a `dst` that may be larger, and writes zeros where `src` has nothing: what the zero-filling
+    /// `cp.async` does, whose source has a size of its own. The result is how many values were zeros.
+    ///
+    /// ```
+    /// use colex_tiled::{Tensor, TiledCopy};
+    /// let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>")?;
+    /// let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &"(2,1):(1,0)".parse()?)?;
+    /// let src = Tensor::new(vec![1; 15], "(3,5):(1,3)".parse()?)?;
+    /// let mut tile = Tensor::new(vec![7; 32], "(4,8):(1,4)".parse()?)?;
+    /// assert_eq!(copy.copy_zero_filled(&src, &mut tile)?, 32 - 15);
+    /// assert_eq!((tile.get((2, 4))?, tile.get((3, 4))?, tile.get((0, 5))?), (&1, &0, &0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Assumption`] for an atom that fills nothing, for a `dst` that is smaller than `src` along a mode or has
+    /// one element at several coordinates, and for an instruction that would read again after the first zero;
+    /// [`Error::Outside`] where the tile does not divide `dst`; [`Error::Atom`] for an atom that is a layout only.
+    /// Nothing is written then.
+    ///
+    /// Source: PTX ISA 9.7.9 (`cp.async`, `src-size`).
+    #[doc(alias = "zfill")]
+    pub fn copy_zero_filled<T, S, D>(
+        &self,
+        src: &Tensor<S>,
+        dst: &mut Tensor<D>,
+    ) -> Result<usize, Error>
+    where
+        T: Clone + Default,
+        S: Deref<Target = [T]>,
+        D: DerefMut<Target = [T]>,
+    {
+        self.atom().op()?;
+        self.check_fills()?;
+        one_place_each("copy_zero_filled", dst.layout())?;
+        let extents = larger(src.layout(), dst.layout())?;
+        let mut writes = Vec::new();
+        for (thread, coords) in (0..).zip(self.named(&extents, Side::Destination)?) {
+            let vector = usize::try_from(self.atom_values()).expect("values are counted");
+            for coords in coords.chunks(vector) {
+                let read = self.read(src, thread, coords)?;
+                for (coord, value) in coords.iter().zip(read) {
+                    inside(thread, coord, dst.layout())?;
+                    writes.push((coord.clone(), value));
+                }
+            }
+        }
+        let zeros = writes.iter().filter(|(_, value)| value.is_none()).count();
+        for (coord, value) in writes {
+            dst.set(&coord, value.unwrap_or_default())?;
+        }
+        Ok(zeros)
+    }
+
+    /// What one instruction reads: a value for each coordinate that the source has, which are the first ones.
+    fn read<T: Clone, S: Deref<Target = [T]>>(
+        &self,
+        src: &Tensor<S>,
+        thread: i64,
+        coords: &[IntTuple],
+    ) -> Result<Vec<Option<T>>, Error> {
+        let mut values: Vec<Option<T>> = Vec::new();
+        for coord in coords {
+            let there = inside(thread, coord, src.layout()).is_ok();
+            if there && values.last().is_some_and(Option::is_none) {
+                return refuse(format!(
+                    "one instruction of thread {thread} reads {coord} after what the source {} does not have, and it \
+                     can leave out the last values only",
+                    src.layout()
+                ));
+            }
+            values.push(match there {
+                true => Some(src.get(coord)?.clone()),
+                false => None,
+            });
+        }
+        Ok(values)
+    }
+
+    fn check_fills(&self) -> Result<(), Error> {
+        match self.atom().row().form {
+            CopyForm::Instruction(arguments) if arguments.contains(&Argument::SourceBytes) => {
+                Ok(())
+            }
+            _ => refuse(format!(
+                "{} fills nothing with zeros; SM80_CP_ASYNC_CACHEALWAYS_ZFILL and SM80_CP_ASYNC_CACHEGLOBAL_ZFILL do",
+                self.atom().name()
+            )),
+        }
+    }
+}
+
+/// The extents of the destination, along no mode smaller than the source.
+fn larger(src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
+    let fits = src.rank() == dst.rank() && (0..src.rank()).all(|i| size(src, i) <= size(dst, i));
+    match fits {
+        true => Ok(bare(dst.shape().product_each()?)),
+        false => refuse(format!(
+            "the destination {dst} has not room for the source {src}"
+        )),
+    }
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Assumption {
+        operation: "copy_zero_filled",
+        why,
+    })
+}
