@@ -37,6 +37,7 @@ chapters! {
     tiled_copy = "tiled/copy.md";
     tiled_walk = "tiled/walk.md";
     tiled_mma = "tiled/mma.md";
+    tiled_report = "tiled/report.md";
     schedule_grid = "schedule/grid.md";
     schedule_swizzle = "schedule/swizzle.md";
     schedule_thresholds = "schedule/thresholds.md";

@@ -11,6 +11,9 @@ use super::thread_grid::with_legend;
 use super::{Grid, Picture, ThreadValues};
 use crate::Error;
 
+/// The widest tiles of which two stand side by side, so that both are on the page.
+const BESIDE: i64 = 12;
+
 impl ThreadValues {
     /// The three maps of a matrix instruction: A at the left, B at the top, C in the centre.
     ///
@@ -121,7 +124,7 @@ impl ThreadValues {
         let picture = if source == destination {
             let caption = format!("source and destination  {}", source.heading());
             Picture::of(grid(source).caption(caption))
-        } else if source.cols() > source.rows() {
+        } else if source.cols() > source.rows().min(BESIDE) {
             Picture::above(named.map(|(name, map)| grid(map).caption(caption(name, map))))
         } else {
             captioned(named, |[source_is, destination_is]| {
