@@ -21,10 +21,18 @@ fn extent(layout: &Layout, mode: usize) -> usize {
 
 /// The coordinate of each value of each thread, threads fastest: entry `t + threads * v`.
 pub(crate) fn table(layout: &Layout) -> Vec<usize> {
-    let offsets = layout
-        .table()
-        .expect("the layouts of the table stay within 64 bits");
-    offsets
+    let mut table = vec![0i64];
+    for leaf in layout.leaves() {
+        let stride = leaf
+            .stride
+            .as_int()
+            .expect("the strides of the table are integers");
+        let steps = 0..leaf.extent.value();
+        table = steps
+            .flat_map(|i| table.iter().map(move |x| x + i * stride.value()))
+            .collect();
+    }
+    table
         .into_iter()
         .map(|x| usize::try_from(x).expect("the layouts of the table have no negative stride"))
         .collect()

@@ -15,11 +15,11 @@ const FRACTION: i32 = 25;
 /// The same for 8-bit floats in `wgmma`, whose `f32` results have no more either.
 const FRACTION_FP8: i32 = 13;
 
-/// A number and the exponent it is aligned by; that of zero is below all others.
-#[derive(Clone, Copy)]
-struct Term {
-    value: f64,
-    exponent: i32,
+/// Numbers and the exponents they are aligned by; that of zero is below all others.
+#[derive(Clone, Debug, Default)]
+struct Terms {
+    values: Vec<f64>,
+    exponents: Vec<i32>,
 }
 
 /// The exponent of zero: two of them add up to less than any other.
@@ -62,38 +62,67 @@ impl MmaAtom {
         b: &[Value],
         c: &[Value],
     ) -> Result<Vec<Value>, Error> {
-        let traits = self.traits();
-        let is_float = matches!(traits.ty_c, Ty::F16 | Ty::F32) && self.mnk()[2] > 1;
-        if !is_float {
+        if !self.sums_floats() {
             return self.multiply(a, b, c);
         }
         self.check_tiles(a, b, c)?;
-        let options = self.options();
-        let sign = if options.negate_a != options.negate_b {
-            -1.0
-        } else {
-            1.0
-        };
-        let [format_a, format_b] =
-            [traits.ty_a, traits.ty_b].map(|ty| FloatFormat::of(ty).unwrap_or(FloatFormat::F32));
-        let (a, b) = self.rows(
-            a,
-            b,
-            |x| Term::new(sign * x.real(), format_a),
-            |x| Term::new(x.real(), format_b),
-        );
-        Ok(self.each(c, |m, n, c| {
-            let pairs = a[m].iter().zip(&b[n]);
-            // What a sparse A does not keep meets nothing, not even an infinity.
-            let kept = pairs.filter(|(a, _)| !self.rule().is_sparse() || a.value != 0.0);
-            let products: Vec<Term> = kept.map(|(&a, &b)| a.times(b)).collect();
-            Value::Real(self.sum_on_hopper(&products, c.real()))
-        }))
+        let [a, b, c] = [a, b, c].map(|x| x.iter().map(|x| x.real()).collect::<Vec<f64>>());
+        let d = self.sums_on_hopper(&a, &b, &c);
+        Ok(d.into_iter().map(Value::Real).collect())
     }
 
-    fn sum_on_hopper(&self, products: &[Term], c: f64) -> f64 {
-        let format = FloatFormat::of(self.traits().ty_c).unwrap_or(FloatFormat::F32);
-        let ieee = products.iter().map(|term| term.value).sum::<f64>() + c;
+    /// [`multiply_on_hopper`](Self::multiply_on_hopper) for an operation that sums floats, on the numbers themselves.
+    ///
+    /// # Errors
+    ///
+    /// As [`multiply`](Self::multiply); [`Error::Operand`] too for an operation that sums no floats.
+    pub fn multiply_reals_on_hopper(
+        &self,
+        a: &[f64],
+        b: &[f64],
+        c: &[f64],
+    ) -> Result<Vec<f64>, Error> {
+        self.op()?;
+        let [m, n, k] = self.mnk().map(|extent| extent as usize);
+        self.check_size('A', a.len(), m * k)?;
+        self.check_size('B', b.len(), n * k)?;
+        self.check_size('C', c.len(), m * n)?;
+        match self.sums_floats() {
+            true => Ok(self.sums_on_hopper(a, b, c)),
+            false => Err(Error::Operand {
+                name: self.name(),
+                operand: 'C',
+                expected: self.traits().ty_c.to_string(),
+                found: "a sum of floats".to_string(),
+            }),
+        }
+    }
+
+    /// Whether it sums several products of floats into `f16` or `f32`.
+    pub fn sums_floats(&self) -> bool {
+        matches!(self.traits().ty_c, Ty::F16 | Ty::F32) && self.mnk()[2] > 1
+    }
+
+    fn sums_on_hopper(&self, a: &[f64], b: &[f64], c: &[f64]) -> Vec<f64> {
+        let (traits, options) = (self.traits(), self.options());
+        let negated = options.negate_a != options.negate_b;
+        let sign = if negated { -1.0 } else { 1.0 };
+        let format = |ty| FloatFormat::of(ty).unwrap_or(FloatFormat::F32);
+        let [m, n, _] = self.mnk().map(|extent| extent as usize);
+        let a = Terms::rows(a, m, sign, format(traits.ty_a));
+        let b = Terms::rows(b, n, 1.0, format(traits.ty_b));
+        let format = format(traits.ty_c);
+        let sparse = self.rule().is_sparse();
+        let mut products = Terms::default();
+        let element = |(i, &c): (usize, &f64)| {
+            products.multiply(&a[i % m], &b[i / m], sparse);
+            self.sum_on_hopper(&products, c, format)
+        };
+        c.iter().enumerate().map(element).collect()
+    }
+
+    fn sum_on_hopper(&self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
+        let ieee = products.values.iter().sum::<f64>() + c;
         if !ieee.is_finite() {
             return ieee;
         }
@@ -104,70 +133,99 @@ impl MmaAtom {
             FRACTION
         };
         let nearest = |x| format.round(x, Rounding::Nearest);
-        let sum = |products: &[Term], c: f64| {
-            finished(
-                aligned(products, Term::new(c, format), fraction),
-                format,
-                fraction,
-            )
+        let sum = |products: &Terms, c: f64| {
+            finished(aligned(products, c, format, fraction), format, fraction)
         };
         match (self.row().form, self.threads()) {
-            (_, 8) => nearest(chained(products) + c),
+            (_, 8) => nearest(chained(&products.values) + c),
             (Form::Sync, _) if narrow => {
-                let pairs = |odd: usize| -> Vec<Term> {
-                    let chosen = products
-                        .iter()
-                        .enumerate()
-                        .filter(|(k, _)| k % 4 / 2 == odd);
-                    chosen.map(|(_, &term)| term).collect()
-                };
-                nearest(c + sum(&pairs(1), sum(&pairs(0), 0.0)))
+                let (first, second) = (products.half(0), products.half(1));
+                nearest(c + sum(&second, sum(&first, 0.0)))
             }
             _ => sum(products, c),
         }
     }
 }
 
-impl Term {
-    /// A number of a format: subnormal ones are aligned like the smallest normal one.
-    fn new(value: f64, format: FloatFormat) -> Self {
-        let is_number = value != 0.0 && value.is_finite();
-        let exponent = || exponent_of(value.abs()).max(format.min_exponent());
-        Term {
-            value,
-            exponent: if is_number { exponent() } else { OF_ZERO },
+/// What a number of a format is aligned by: subnormal ones like the smallest normal one.
+fn exponent(value: f64, format: FloatFormat) -> i32 {
+    match value != 0.0 && value.is_finite() {
+        true => exponent_of(value.abs()).max(format.min_exponent()),
+        false => OF_ZERO,
+    }
+}
+
+impl Terms {
+    /// The rows of a tile with so many of them, each along K.
+    fn rows(tile: &[f64], rows: usize, sign: f64, format: FloatFormat) -> Vec<Terms> {
+        let row = |row: usize| {
+            let values: Vec<f64> = tile[row..].iter().step_by(rows).map(|x| sign * x).collect();
+            let exponents = values.iter().map(|x| exponent(*x, format)).collect();
+            Terms { values, exponents }
+        };
+        (0..rows).map(row).collect()
+    }
+
+    /// The products of two rows; what a sparse A does not keep meets nothing, not even an infinity.
+    fn multiply(&mut self, a: &Terms, b: &Terms, sparse: bool) {
+        self.values.clear();
+        self.exponents.clear();
+        let values = a.values.iter().zip(&b.values);
+        let exponents = a.exponents.iter().zip(&b.exponents);
+        match sparse {
+            false => {
+                self.values.extend(values.map(|(a, b)| a * b));
+                self.exponents.extend(exponents.map(|(a, b)| a + b));
+            }
+            true => {
+                let kept = values.zip(exponents).filter(|((a, _), _)| **a != 0.0);
+                for ((a, b), (e, f)) in kept {
+                    self.values.push(a * b);
+                    self.exponents.push(e + f);
+                }
+            }
         }
     }
 
-    fn times(self, other: Self) -> Self {
-        Term {
-            value: self.value * other.value,
-            exponent: self.exponent + other.exponent,
+    /// Elements 0 and 1 of each four, or 2 and 3.
+    fn half(&self, odd: usize) -> Terms {
+        let chosen = |i: &usize| i % 4 / 2 == odd;
+        let places = || (0..self.values.len()).filter(chosen);
+        Terms {
+            values: places().map(|i| self.values[i]).collect(),
+            exponents: places().map(|i| self.exponents[i]).collect(),
         }
     }
 }
 
 /// The sum of what is left of the terms when bits more than `fraction` below the largest exponent are cut off.
-fn aligned(products: &[Term], c: Term, fraction: i32) -> f64 {
-    if !c.value.is_finite() {
-        return c.value;
+fn aligned(products: &Terms, c: f64, format: FloatFormat, fraction: i32) -> f64 {
+    if !c.is_finite() {
+        return c;
     }
-    let largest = products
-        .iter()
-        .fold(c.exponent, |largest, term| largest.max(term.exponent));
+    let of_c = exponent(c, format);
+    let largest = products.exponents.iter().fold(of_c, |x, y| x.max(*y));
     if largest < OF_ZERO / 2 {
         return 0.0;
     }
     let unit = largest - fraction;
     let scale = times_power_of_two(1.0, -unit);
     // Below 2^27 each, so the conversion only cuts off, and the sum is exact.
-    let cut = |term: &Term| (term.value * scale) as i64;
-    let sum: i64 = products.iter().map(cut).sum::<i64>() + cut(&c);
+    let cut = |value: f64| (value * scale) as i32;
+    let sum = products
+        .values
+        .iter()
+        .map(|x| i64::from(cut(*x)))
+        .sum::<i64>()
+        + i64::from(cut(c));
     times_power_of_two(sum as f64, unit)
 }
 
 /// The sum as it leaves the datapath: to nearest in `f16`, else cut off; a zero is positive, too much is infinite.
 fn finished(sum: f64, format: FloatFormat, fraction: i32) -> f64 {
+    if format == FloatFormat::F32 && fraction == FRACTION {
+        return cut_to_f32(sum);
+    }
     let rounded = match (format == FloatFormat::F32, fraction) {
         (false, _) => format.round(sum, Rounding::Nearest),
         (true, FRACTION_FP8) => FloatFormat::SUM_FP8.round(sum, Rounding::Zero),
@@ -180,12 +238,22 @@ fn finished(sum: f64, format: FloatFormat, fraction: i32) -> f64 {
     }
 }
 
+/// A binary32, cut off; a zero is positive, too much is infinite.
+fn cut_to_f32(sum: f64) -> f64 {
+    let nearest = sum as f32;
+    let cut = match f64::from(nearest).abs() > sum.abs() && sum.abs() < 2f64.powi(128) {
+        true => f32::from_bits(nearest.to_bits() - 1),
+        false => nearest,
+    };
+    if cut == 0.0 { 0.0 } else { cut.into() }
+}
+
 /// Fused multiply-adds in `f32`, in ascending K; the products are exact.
-fn chained(products: &[Term]) -> f64 {
+fn chained(products: &[f64]) -> f64 {
     let (first, rest) = products.split_first().expect("K is at least 1");
-    rest.iter().fold(first.value, |sum, term| {
+    rest.iter().fold(*first, |sum, &term| {
         let mut exact = ExactSum::new(sum);
-        exact.add(term.value);
+        exact.add(term);
         FloatFormat::F32.round(exact.to_odd(), Rounding::Nearest)
     })
 }

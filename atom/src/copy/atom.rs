@@ -6,6 +6,7 @@ use super::error::CopyError;
 use super::member::Member;
 use super::names;
 use super::op::CopyOp;
+use super::reduction::{Reduction, Scalar};
 use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
 use super::traits::{CopyTraits, ValLayouts};
 use crate::Error;
@@ -174,6 +175,19 @@ impl CopyAtom {
     /// Where CuTe's traits say something else than the hardware does.
     pub fn defect(&self) -> Option<Defect> {
         self.member.row.defect
+    }
+
+    /// What a reducing copy does with the value that is there, and in which type.
+    ///
+    /// ```
+    /// use colex_atom::{Reduction, Scalar, copy};
+    ///
+    /// let atom = copy("SM90_BULK_REDUCE_ADD_F32_S2G")?;
+    /// assert_eq!(atom.reduction(), Some((Reduction::Add, Scalar::F32)));
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    pub fn reduction(&self) -> Option<(Reduction, Scalar)> {
+        self.member.reduction
     }
 
     /// The rank of the tensor that a TMA operation works on.

@@ -22,6 +22,7 @@ pub use kernel::{Kernel, Param, ParamType, SharedVar};
 pub use op::{Access, CopyArgs, End, Op, ScaleD};
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 pub use stmt::{Guard, Stmt};
+pub(crate) use text::instruction;
 pub use ty::{RegType, Type};
 pub use visit::Parts;
 pub use words::{

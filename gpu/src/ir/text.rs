@@ -115,7 +115,7 @@ fn guard(guard: Guard) -> String {
 }
 
 /// One instruction: what it writes, its word, what it reads.
-fn instruction(kernel: &Kernel, op: &Op) -> String {
+pub(crate) fn instruction(kernel: &Kernel, op: &Op) -> String {
     let names = Names(kernel);
     match op {
         Op::Mma {

@@ -1,10 +1,12 @@
 //! Loads and stores.
 
+use super::clock::Proxy;
 use super::exec::{Exec, low};
-use super::fault::{Fault, FaultKind};
+use super::fault::Fault;
 use super::place::Target;
+use super::port::{Who, tick};
 use super::warp::lanes;
-use crate::ir::{Access, Address, Operand, Reg, Space};
+use crate::ir::{Access, Address, Operand, Order, Reg, Space};
 
 /// The most bytes of one thread's access.
 const WIDEST: usize = 32;
@@ -22,11 +24,18 @@ impl Exec<'_, '_, '_> {
         let bytes = each * d.len();
         let addresses = self.address(a, mask)?;
         self.count(access.space, &addresses, bytes, mask);
+        let proxy = proxy_of(access);
         let mut values = [[0u64; 32]; 4];
         for lane in lanes(mask) {
             let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
             let mut buffer = [0u8; WIDEST];
-            self.read(target, &mut buffer[..bytes.min(WIDEST)], lane)?;
+            if access.order != Order::Weak {
+                self.synchronise(target);
+            }
+            let who = Who::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m
+                .read(self.g, &who, target, &mut buffer[..bytes.min(WIDEST)])?;
             for (i, value) in values.iter_mut().enumerate().take(d.len()) {
                 value[lane] = word(&buffer[i * each..], each);
             }
@@ -54,6 +63,7 @@ impl Exec<'_, '_, '_> {
         let bytes = each * s.len();
         let addresses = self.address(a, mask)?;
         self.count(access.space, &addresses, bytes, mask);
+        let proxy = proxy_of(access);
         let mut values = [[0u64; 32]; 4];
         for (value, s) in values.iter_mut().zip(s) {
             *value = self.value(*s, access.ty, mask)?;
@@ -65,88 +75,34 @@ impl Exec<'_, '_, '_> {
                 buffer[i * each..(i + 1) * each]
                     .copy_from_slice(&value[lane].to_le_bytes()[..each]);
             }
-            self.write(target, &buffer[..bytes.min(WIDEST)], lane)?;
+            let who = Who::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m
+                .write(self.g, &who, target, &buffer[..bytes.min(WIDEST)])?;
+            if access.order != Order::Weak {
+                self.synchronise(target);
+            }
         }
         Ok(())
     }
 
-    /// Reads the bytes that a target names.
-    pub(super) fn read(
-        &mut self,
-        target: Target,
-        buffer: &mut [u8],
-        lane: usize,
-    ) -> Result<(), Fault> {
-        let count = buffer.len();
-        match target {
-            Target::Global(address) => {
-                match self.m.memory.get(address, count as u64) {
-                    Ok((bytes, written)) => {
-                        buffer.copy_from_slice(bytes);
-                        if !self.m.options.uninitialised || written.iter().all(|w| *w) {
-                            return Ok(());
-                        }
-                    }
-                    Err(fault) => return Err(self.memory_fault(fault, lane)),
-                }
-                // The first byte that nobody wrote, in words.
-                match self.m.memory.read(address, count as u64) {
-                    Ok(_) => Ok(()),
-                    Err(fault) => Err(self.memory_fault(fault, lane)),
-                }
-            }
-            Target::Shared { block, at } => {
-                let held = &self.g.blocks[block];
-                buffer.copy_from_slice(&held.shared[at..at + count]);
-                let unwritten = held.written[at..at + count].iter().position(|w| !w);
-                match unwritten.filter(|_| self.m.options.uninitialised) {
-                    None => Ok(()),
-                    Some(i) => Err(self.unwritten_shared(at + i, lane)),
-                }
-            }
-            Target::Param(at) => match self.m.params.get(at..at + count) {
-                Some(bytes) => {
-                    buffer.copy_from_slice(bytes);
-                    Ok(())
-                }
-                None => {
-                    let what = format!(
-                        "{count} bytes at {at} of the parameters, which have {}",
-                        self.m.params.len()
-                    );
-                    Err(self.fault(FaultKind::OutOfBounds, lane, what))
-                }
-            },
+    /// An ordered access: it passes on what the warp knows, and learns what was known at the last one.
+    ///
+    /// The order that the access asks for is taken to be the strongest: nothing that it orders is called a race.
+    pub(super) fn synchronise(&mut self, target: Target) {
+        let key = match target {
+            Target::Global(address) => address,
+            Target::Shared { block, at } => (1 << 63) | (block as u64) << 32 | at as u64,
+            Target::Param(_) => return,
+        };
+        if !self.m.options.races {
+            return;
         }
-    }
-
-    /// Writes the bytes that a target names.
-    pub(super) fn write(&mut self, target: Target, data: &[u8], lane: usize) -> Result<(), Fault> {
-        match target {
-            Target::Global(address) => match self.m.memory.get(address, data.len() as u64) {
-                Ok((bytes, written)) => {
-                    bytes.copy_from_slice(data);
-                    written.fill(true);
-                    Ok(())
-                }
-                Err(fault) => Err(self.memory_fault(fault, lane)),
-            },
-            Target::Shared { block, at } => {
-                let held = &mut self.g.blocks[block];
-                held.shared[at..at + data.len()].copy_from_slice(data);
-                held.written[at..at + data.len()].fill(true);
-                Ok(())
-            }
-            Target::Param(_) => {
-                Err(self.fault(FaultKind::OutOfBounds, lane, "parameters cannot be written"))
-            }
+        if let Some(known) = self.g.ordered.get(&key) {
+            self.w.view.join(known);
         }
-    }
-
-    /// The sentence for a byte of shared memory that nobody wrote.
-    pub(super) fn unwritten_shared(&self, at: usize, lane: usize) -> Fault {
-        let what = format!("{} is read but was never written", self.m.shared_name(at));
-        self.fault(FaultKind::Uninitialised, lane, what)
+        self.g.ordered.insert(key, self.w.view.clone());
+        tick(&mut self.w.view.seen, self.w.index);
     }
 
     /// Counts bank conflicts and sectors.
@@ -168,6 +124,14 @@ impl Exec<'_, '_, '_> {
             }
             Space::Param | Space::Generic => {}
         }
+    }
+}
+
+/// Ordered accesses do not race with each other.
+fn proxy_of(access: &Access) -> Proxy {
+    match access.order {
+        Order::Weak => Proxy::Generic,
+        _ => Proxy::Atomic,
     }
 }
 

@@ -3,8 +3,10 @@
 use colex_atom::{Reduction, Scalar};
 
 use super::access::word;
+use super::clock::Proxy;
 use super::exec::Exec;
 use super::fault::Fault;
+use super::port::Who;
 use super::warp::lanes;
 use crate::ir::{Address, AtomicOp, Op, Operand, Space, Type};
 
@@ -84,10 +86,14 @@ impl Exec<'_, '_, '_> {
             )?;
             let target = target.after(i * bytes);
             let mut buffer = [0; 8];
-            self.read(target, &mut buffer[..bytes], lane)?;
+            self.synchronise(target);
+            let who = Who::lane(self.w, lane, Proxy::Atomic);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
             old[lane] = word(&buffer, bytes);
             let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
-            self.write(target, &new.to_le_bytes()[..bytes], lane)?;
+            self.m
+                .write(self.g, &who, target, &new.to_le_bytes()[..bytes])?;
         }
         Ok(old)
     }

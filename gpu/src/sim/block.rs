@@ -1,6 +1,13 @@
 //! A block and a cluster of blocks, as far as they are not warps.
 
+use std::collections::{BTreeMap, HashMap};
+
+use super::clock::{ENGINES, Epoch, View};
+use super::mbarrier::Mbarrier;
 use super::named::Named;
+use super::pending::Pending;
+use super::port::Who;
+use super::shadow::{Cell, ReadSets};
 
 /// Where a block's shared memory begins in its window of shared addresses: nothing lies at 0.
 pub(super) const SHARED_BASE: u32 = 0x400;
@@ -20,10 +27,20 @@ pub(super) struct Block {
     /// Its shared memory, and which bytes of it were written.
     pub(super) shared: Vec<u8>,
     pub(super) written: Vec<bool>,
+    /// The history of each byte; empty where nobody looks for races.
+    pub(super) cells: Vec<Cell>,
     /// Its named barriers.
     pub(super) named: [Named; 16],
+    /// Its barriers in shared memory, by the place of their first byte.
+    pub(super) mbarriers: BTreeMap<usize, Mbarrier>,
     /// How many of its warps have not ended.
     pub(super) live_warps: u32,
+    /// What its ended warps knew.
+    pub(super) ended: View,
+    /// The last access of each other agent to its shared memory.
+    pub(super) visits: HashMap<usize, Epoch>,
+    /// 32-bit registers of a multiprocessor that no warp holds.
+    pub(super) free_registers: i64,
 }
 
 impl Block {
@@ -33,8 +50,79 @@ impl Block {
     }
 }
 
+/// The barrier of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct ClusterBarrier {
+    /// Warps that have arrived in this phase.
+    pub(super) arrived: usize,
+    /// Phases that are complete.
+    pub(super) phase: u64,
+    pub(super) arriving: View,
+    pub(super) complete: View,
+}
+
 /// The blocks of a cluster and what they share.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) blocks: Vec<Block>,
+    /// How many warps there are.
+    pub(super) warps: usize,
+    /// How many of them have not ended.
+    pub(super) live: usize,
+    /// Sets of reads that histories refer to.
+    pub(super) reads: ReadSets,
+    /// Asynchronous operations under way, oldest first.
+    pub(super) pending: Vec<Pending>,
+    /// The number of the next one.
+    pub(super) next_operation: u64,
+    /// How often each engine was used.
+    engines: Vec<u32>,
+    next_engine: usize,
+    pub(super) barrier: ClusterBarrier,
+    /// What was known at the last ordered access to an address.
+    pub(super) ordered: HashMap<u64, View>,
+}
+
+impl Group {
+    pub(super) fn new(blocks: Vec<Block>, warps: usize) -> Self {
+        let agents = warps + ENGINES;
+        Group {
+            blocks,
+            warps,
+            live: warps,
+            reads: ReadSets::default(),
+            pending: Vec::new(),
+            next_operation: 0,
+            engines: vec![0; ENGINES],
+            next_engine: 0,
+            barrier: ClusterBarrier {
+                arriving: View::new(agents),
+                complete: View::new(agents),
+                ..ClusterBarrier::default()
+            },
+            ordered: HashMap::new(),
+        }
+    }
+
+    pub(super) fn agents(&self) -> usize {
+        self.warps + ENGINES
+    }
+
+    pub(super) fn warps_per_block(&self) -> usize {
+        (self.warps / self.blocks.len().max(1)).max(1)
+    }
+
+    /// The next engine in turn, and its clock for one operation more.
+    pub(super) fn engine(&mut self) -> (usize, u32) {
+        let engine = self.next_engine;
+        self.next_engine = (engine + 1) % ENGINES;
+        self.engines[engine] += 1;
+        (self.warps + engine, self.engines[engine])
+    }
+
+    /// Someone was in the shared memory of a block that is not his.
+    pub(super) fn remember_visit(&mut self, block: usize, who: &Who<'_>) {
+        let epoch = Epoch::new(who.agent, who.clock, who.spot.pc, who.proxy);
+        self.blocks[block].visits.insert(who.agent, epoch);
+    }
 }

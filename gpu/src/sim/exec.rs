@@ -1,10 +1,11 @@
 //! One warp executing.
 
 use super::block::Group;
-use super::fault::{Fault, FaultKind, Place};
+use super::fault::{Fault, FaultKind};
 use super::flat::Step;
 use super::float;
 use super::machine::Machine;
+use super::port::Spot;
 use super::wait::Wait;
 use super::warp::{FULL, Lanes, Warp, lanes};
 use crate::ir::{Guard, Op, Operand, Reg, RegType, Special, Stmt, Type};
@@ -15,6 +16,8 @@ pub(super) enum Flow {
     Next,
     /// The instruction has set the next step.
     Jumped,
+    /// The next one, when others have had their turn.
+    Yield,
     /// Nothing, until something happens.
     Wait(Wait),
 }
@@ -34,6 +37,10 @@ impl<'k> Exec<'_, '_, 'k> {
                 Step::Do(stmt) => match self.stmt(stmt)? {
                     Flow::Next => self.w.pc += 1,
                     Flow::Jumped => {}
+                    Flow::Yield => {
+                        self.w.pc += 1;
+                        return Ok(true);
+                    }
                     Flow::Wait(wait) => {
                         self.w.wait = Some(wait);
                         return Ok(false);
@@ -118,13 +125,35 @@ impl<'k> Exec<'_, '_, 'k> {
     /// The value of a register that is no predicate.
     pub(super) fn reg(&self, reg: Reg, mask: u32) -> Result<&Lanes, Fault> {
         let slot = self.m.program.slot(reg);
+        if self.w.busy[slot] != 0 {
+            return Err(self.in_flight(reg, "read"));
+        }
         self.check_written(reg, self.w.written[slot], mask)?;
         Ok(&self.w.regs[slot])
+    }
+
+    fn in_flight(&self, reg: Reg, verb: &str) -> Fault {
+        self.fault_warp(
+            FaultKind::InFlight,
+            format!("register {reg} is {verb} while a `wgmma` holds it: `wgmma.wait_group` must come first"),
+        )
+    }
+
+    /// Refuses a register that was not written, unless a product under way writes it.
+    pub(super) fn check_initialised(&self, reg: Reg, mask: u32) -> Result<(), Fault> {
+        let slot = self.m.program.slot(reg);
+        match self.w.busy[slot] {
+            0 => self.check_written(reg, self.w.written[slot], mask),
+            _ => Ok(()),
+        }
     }
 
     /// Writes a register that is no predicate.
     pub(super) fn set(&mut self, reg: Reg, mask: u32, values: &Lanes) -> Result<(), Fault> {
         let slot = self.m.program.slot(reg);
+        if self.w.busy[slot] != 0 {
+            return Err(self.in_flight(reg, "written"));
+        }
         self.w.write(slot, mask, values);
         Ok(())
     }
@@ -192,16 +221,16 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// A fault of one thread.
     pub(super) fn fault(&self, kind: FaultKind, lane: usize, what: impl Into<String>) -> Fault {
-        Fault::new(kind, what).at(self.place(lane, false))
+        self.m.fault(self.g, &Spot::of(self.w, lane), kind, what)
     }
 
     /// A fault of the whole warp.
     pub(super) fn fault_warp(&self, kind: FaultKind, what: impl Into<String>) -> Fault {
-        Fault::new(kind, what).at(self.place(0, true))
-    }
-
-    fn place(&self, lane: usize, warp: bool) -> Place {
-        self.m.place(self.g, self.w, lane, warp)
+        let spot = Spot {
+            whole: true,
+            ..Spot::of(self.w, 0)
+        };
+        self.m.fault(self.g, &spot, kind, what)
     }
 
     /// An instruction that all lanes of the warp have to execute.

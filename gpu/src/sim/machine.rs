@@ -1,23 +1,21 @@
 //! The device while it runs a kernel: blocks and clusters come, warps take turns.
 
-use super::block::{Block, Group, SHARED_BASE};
-use super::exec::Exec;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::block::SHARED_BASE;
 use super::fault::{Fault, FaultKind};
 use super::flat::Program;
+use super::matrix::Routes;
 use super::memory::Memory;
 use super::options::{Dice, SimOptions};
+use super::plan::Plan;
+use super::product::Places;
 use super::report::{Count, Report};
-use super::wait::Wait;
-use super::warp::Warp;
+use super::running::{Cluster, Progress};
 use crate::argument::Argument;
-use crate::ir::{Kernel, RegType};
+use crate::ir::Kernel;
 use crate::launch::Launch;
-
-/// How many steps a warp takes before another has its turn.
-const TURN: usize = 256;
-
-/// How many turns a cluster takes before another one starts beside it.
-const PATIENCE: usize = 4096;
 
 /// What all clusters share.
 pub(super) struct Machine<'a, 'k> {
@@ -29,16 +27,14 @@ pub(super) struct Machine<'a, 'k> {
     pub(super) options: SimOptions,
     pub(super) counts: Vec<Count>,
     pub(super) dice: Dice,
+    /// The tables of the rows, by step.
+    pub(super) plans: HashMap<usize, Rc<Plan>>,
+    pub(super) routes: HashMap<usize, Rc<Routes>>,
+    /// Where the tiles of `wgmma` lie, by descriptor, extents, width and major.
+    pub(super) tiles: HashMap<(u64, usize, usize, usize, bool), Rc<Places>>,
     /// Where dynamic shared memory begins in a block's.
     pub(super) dynamic_at: u32,
     pub(super) shared_bytes: u32,
-}
-
-/// A cluster that runs.
-struct Cluster {
-    group: Group,
-    warps: Vec<Warp>,
-    next: usize,
 }
 
 impl<'a, 'k> Machine<'a, 'k> {
@@ -62,6 +58,9 @@ impl<'a, 'k> Machine<'a, 'k> {
             options: *options,
             counts: vec![Count::default(); program.steps.len()],
             dice: Dice::new(options.seed),
+            plans: HashMap::new(),
+            routes: HashMap::new(),
+            tiles: HashMap::new(),
             dynamic_at,
             shared_bytes: match launch.dynamic_shared {
                 0 => program.static_shared,
@@ -94,7 +93,8 @@ impl<'a, 'k> Machine<'a, 'k> {
                 match self.advance(&mut running[index])? {
                     Progress::Done => {
                         moved = true;
-                        running.swap_remove(index);
+                        let mut cluster = running.swap_remove(index);
+                        self.drain(&mut cluster)?;
                         continue;
                     }
                     Progress::More => moved = true,
@@ -113,127 +113,6 @@ impl<'a, 'k> Machine<'a, 'k> {
             }
         }
     }
-
-    fn cluster(&self, number: usize, at: [u32; 3]) -> Cluster {
-        let size = self.launch.cluster;
-        let program = self.program;
-        let threads = self.launch.threads() as u32;
-        let per_block = threads.div_ceil(32);
-        let blocks: Vec<Block> = (0..self.launch.cluster_blocks() as u32)
-            .map(|rank| {
-                let inside = [
-                    rank % size[0],
-                    rank / size[0] % size[1],
-                    rank / size[0] / size[1],
-                ];
-                let ctaid = [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis]);
-                Block {
-                    ctaid,
-                    rank,
-                    sm: (number as u32 * size.iter().product::<u32>() + rank) % 132,
-                    shared: vec![0; self.shared_bytes as usize],
-                    written: vec![false; self.shared_bytes as usize],
-                    named: Default::default(),
-                    live_warps: per_block,
-                }
-            })
-            .collect();
-        let preds = program.kernel.count(RegType::Pred) as usize;
-        let warps = (0..blocks.len() as u32 * per_block)
-            .map(|w| {
-                let (block, first) = ((w / per_block) as usize, w % per_block * 32);
-                Warp::new(w as usize, block, first, threads, program.registers, preds)
-            })
-            .collect();
-        Cluster {
-            group: Group { blocks },
-            warps,
-            next: 0,
-        }
-    }
-
-    /// Lets the warps of a cluster take turns, for a while.
-    fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
-        for _ in 0..PATIENCE {
-            let Some(w) = self.choose(cluster) else {
-                let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
-                return Ok(if done {
-                    Progress::Done
-                } else {
-                    Progress::Stuck
-                });
-            };
-            let Cluster { group, warps, .. } = cluster;
-            let warp = &mut warps[w];
-            if warp.wait.take().is_some() {
-                warp.pc += 1;
-            }
-            let mut exec = Exec {
-                m: self,
-                g: group,
-                w: warp,
-            };
-            exec.run(TURN)?;
-            if warp.alive() == 0 {
-                let block = &mut group.blocks[warp.block];
-                block.live_warps -= 1;
-                let live = block.live_warps * 32;
-                block.named.iter_mut().for_each(|named| {
-                    named.complete(live);
-                });
-            }
-        }
-        Ok(Progress::More)
-    }
-
-    /// A warp that can go on.
-    fn choose(&mut self, cluster: &mut Cluster) -> Option<usize> {
-        let count = cluster.warps.len();
-        let start = match self.options.seed {
-            0 | 1 => cluster.next,
-            _ => self.dice.below(count),
-        };
-        cluster.next = (start + 1) % count;
-        (0..count)
-            .map(|i| (start + i) % count)
-            .find(|w| ready(&cluster.warps[*w], &cluster.group))
-    }
-
-    fn deadlock(&self, cluster: &Cluster) -> Fault {
-        let waiting: Vec<&Warp> = cluster
-            .warps
-            .iter()
-            .filter(|warp| warp.alive() != 0)
-            .collect();
-        let numbers: Vec<String> = waiting.iter().map(|warp| warp.index.to_string()).collect();
-        let what = format!(
-            "nobody can go on: warps {} wait, and nothing is under way that could wake one",
-            numbers.join(", ")
-        );
-        let fault = Fault::new(FaultKind::Deadlock, what);
-        match waiting.first() {
-            Some(warp) => fault.at(self.place(&cluster.group, warp, 0, true)),
-            None => fault,
-        }
-    }
-}
-
-/// How far a cluster came.
-enum Progress {
-    More,
-    Done,
-    Stuck,
-}
-
-/// Whether a warp can go on.
-fn ready(warp: &Warp, group: &Group) -> bool {
-    warp.alive() != 0
-        && match &warp.wait {
-            None => true,
-            Some(Wait::Barrier { id, round }) => {
-                group.blocks[warp.block].named[*id].rounds > *round
-            }
-        }
 }
 
 /// The bytes of the parameters.

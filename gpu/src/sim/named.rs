@@ -1,5 +1,7 @@
 //! The sixteen named barriers of a block.
 
+use super::clock::View;
+
 /// One of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
@@ -11,18 +13,31 @@ pub(super) struct Named {
     pub(super) open: bool,
     /// Rounds that are complete.
     pub(super) rounds: u64,
+    /// What those know who have arrived in this round, and in those before.
+    pub(super) arriving: Option<View>,
+    pub(super) complete: Option<View>,
 }
 
 impl Named {
-    /// Whether all have arrived, of a block with so many live threads; then the next round begins.
-    pub(super) fn complete(&mut self, live: u32) -> bool {
-        let full = self.open && self.arrived >= self.expected.unwrap_or(live);
-        if full {
+    /// Someone who knows this much arrives.
+    pub(super) fn arrive(&mut self, threads: u32, expected: Option<u32>, view: &View) {
+        self.open = true;
+        self.expected = expected;
+        self.arrived += threads;
+        match &mut self.arriving {
+            Some(arriving) => arriving.join(view),
+            none => *none = Some(view.clone()),
+        }
+    }
+
+    /// Begins the next round if all have arrived, of a block with so many live threads.
+    pub(super) fn turn(&mut self, live: u32) {
+        if self.open && self.arrived >= self.expected.unwrap_or(live) {
             *self = Named {
                 rounds: self.rounds + 1,
+                complete: self.arriving.take(),
                 ..Named::default()
             };
         }
-        full
     }
 }

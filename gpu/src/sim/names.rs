@@ -1,12 +1,10 @@
 //! Names for places: threads, buffers, variables in shared memory; and the report.
 
-use super::block::Group;
-use super::fault::Place;
 use super::machine::Machine;
+use super::port::Spot;
 use super::report::{LineCount, Report};
-use super::warp::Warp;
 use crate::argument::Argument;
-use crate::ir::RegType;
+use crate::ir::{RegType, Stmt};
 
 impl Machine<'_, '_> {
     /// The place of a thread of the block.
@@ -15,14 +13,21 @@ impl Machine<'_, '_> {
         [number % x, number / x % y, number / x / y]
     }
 
-    pub(super) fn place(&self, group: &Group, warp: &Warp, lane: usize, whole: bool) -> Place {
-        let stmt = self.program.stmts[warp.pc.min(self.program.stmts.len() - 1)];
-        Place {
-            block: group.blocks[warp.block].ctaid,
-            thread: self.thread(warp.first + lane as u32),
-            warp: whole,
-            instruction: stmt.map_or("exit".to_string(), super::text::instruction),
-            at: stmt.map_or(core::panic::Location::caller(), |stmt| stmt.at),
+    /// The instruction, as the kernel's listing has it.
+    pub(super) fn instruction(&self, stmt: &Stmt) -> String {
+        crate::ir::instruction(self.program.kernel, &stmt.op)
+    }
+
+    /// `` `st.shared.u32 ..` (file.rs:12) ``
+    pub(super) fn described(&self, spot: &Spot) -> String {
+        match self.program.stmts.get(spot.pc).copied().flatten() {
+            Some(stmt) => format!(
+                "`{}` ({}:{})",
+                self.instruction(stmt),
+                stmt.at.file(),
+                stmt.at.line()
+            ),
+            None => "something".to_string(),
         }
     }
 
@@ -84,7 +89,7 @@ impl Machine<'_, '_> {
             .filter(|(_, count)| count.executed > 0)
             .filter_map(|(stmt, count)| {
                 stmt.map(|stmt| LineCount {
-                    instruction: super::text::instruction(stmt),
+                    instruction: self.instruction(stmt),
                     at: stmt.at,
                     executed: count.executed,
                     passes: count.passes,

@@ -3,7 +3,6 @@
 use super::block::{SHARED_BASE, WINDOW_BITS};
 use super::exec::Exec;
 use super::fault::{Fault, FaultKind};
-use super::memory::MemoryFault;
 use crate::ir::{Address, Base, RegType, Space, Type};
 
 /// Where the parameters lie among generic addresses.
@@ -117,60 +116,10 @@ impl Exec<'_, '_, '_> {
             .checked_add(bytes)
             .is_none_or(|end| end > block.shared.len())
         {
-            let what = self.beyond_shared(at, bytes, block.shared.len());
+            let what = self.m.beyond_shared(at as i64, bytes, block.shared.len());
             return Err(self.fault(FaultKind::OutOfBounds, lane, what));
         }
         Ok(Target::Shared { block: rank, at })
-    }
-
-    fn beyond_shared(&self, at: usize, bytes: usize, size: usize) -> String {
-        let at = at as i64 as i32;
-        let nearest = match self.m.variable(at.max(0) as usize) {
-            Some((name, start, length)) => {
-                format!("; the nearest below is `{name}`, {length} bytes at {start}")
-            }
-            None => String::new(),
-        };
-        format!(
-            "{bytes} bytes at {at} of the block's shared memory, which has {size} bytes{nearest}"
-        )
-    }
-
-    /// The sentence for global memory that was not used as it should be.
-    pub(super) fn memory_fault(&self, fault: MemoryFault, lane: usize) -> Fault {
-        let (kind, what) = match fault {
-            MemoryFault::OutOfBounds {
-                address,
-                bytes,
-                nearest: Some((start, length)),
-            } => (
-                FaultKind::OutOfBounds,
-                format!(
-                    "{bytes} bytes at byte {} of {}, which has {length} bytes",
-                    address - start,
-                    self.m.buffer_name(start)
-                ),
-            ),
-            MemoryFault::OutOfBounds { address, bytes, .. } => (
-                FaultKind::OutOfBounds,
-                format!(
-                    "{bytes} bytes at {address:#x} are in no allocation, and the first begins above"
-                ),
-            ),
-            MemoryFault::Unwritten {
-                address,
-                allocation,
-            } => (
-                FaultKind::Uninitialised,
-                format!(
-                    "byte {} of {} is read but was never written",
-                    address - allocation,
-                    self.m.buffer_name(allocation)
-                ),
-            ),
-            other => (FaultKind::OutOfBounds, other.to_string()),
-        };
-        self.fault(kind, lane, what)
     }
 
     /// `mov` of an address.

@@ -2,6 +2,7 @@
 
 use super::exec::{Exec, Flow};
 use super::fault::{Fault, FaultKind};
+use super::port::tick;
 use super::wait::Wait;
 use crate::ir::{BarrierOp, Op, Operand};
 
@@ -46,13 +47,12 @@ impl Exec<'_, '_, '_> {
             );
             return Err(self.fault_warp(FaultKind::Barrier, what));
         }
-        named.open = true;
-        named.expected = threads;
-        named.arrived += 32;
+        named.arrive(32, threads, &self.w.view);
         let round = named.rounds;
-        named.complete(live);
+        named.turn(live);
+        tick(&mut self.w.view.seen, self.w.index);
         match op {
-            BarrierOp::Sync => Ok(Flow::Wait(Wait::Barrier { id, round })),
+            BarrierOp::Sync => Ok(Flow::Wait(Wait::Named { id, round })),
             BarrierOp::Arrive => Ok(Flow::Next),
         }
     }
@@ -64,6 +64,15 @@ impl Exec<'_, '_, '_> {
         }
         if self.exchange(op, mask)? {
             return Ok(Flow::Next);
+        }
+        if let Some(flow) = self.mbarriers(op, mask)? {
+            return Ok(flow);
+        }
+        if let Some(flow) = self.groups(op, mask)? {
+            return Ok(flow);
+        }
+        if let Some(flow) = self.cluster(op, mask)? {
+            return Ok(flow);
         }
         match op {
             Op::AddressOf { d, a } => self.address_of(*d, a, mask)?,
@@ -80,14 +89,15 @@ impl Exec<'_, '_, '_> {
             Op::Barrier { op, id, threads } => {
                 return self.named_barrier(*op, *id, *threads, mask);
             }
+            Op::Mma { .. } => return self.mma(op, mask),
+            Op::Copy { atom, args } => return self.copy(atom, args, mask),
             Op::CreatePolicy { d, .. } => self.set(*d, mask, &[0; 32])?,
             Op::PrefetchTensorMap { .. }
             | Op::GridDependency { .. }
             | Op::NanoSleep { .. }
-            | Op::Comment(_)
-            | Op::Fence(_) => {}
+            | Op::Comment(_) => {}
             Op::Trap => return Err(self.fault_warp(FaultKind::Trap, "the kernel traps")),
-            _ => return Err(self.unsupported("this instruction yet")),
+            op => return Err(self.unsupported(format_args!("`{}`", op.word()))),
         }
         Ok(Flow::Next)
     }

@@ -1,5 +1,8 @@
 //! A warp: 32 threads in lockstep, their registers, and which of them are active.
 
+use std::collections::VecDeque;
+
+use super::clock::View;
 use super::flat::Step;
 use super::wait::Wait;
 
@@ -42,6 +45,60 @@ pub(super) enum Frame {
     },
 }
 
+/// A product that the warp has issued.
+#[derive(Clone, Debug)]
+pub(super) struct InFlight {
+    pub(super) number: u64,
+    /// The engine that does it, and that engine's clock.
+    pub(super) engine: (usize, u32),
+    /// The registers it reads or writes.
+    pub(super) slots: Vec<usize>,
+}
+
+/// The products of a warp.
+#[derive(Debug, Default)]
+pub(super) struct Products {
+    /// Those that no group holds yet.
+    pub(super) open: Vec<InFlight>,
+    /// The groups that have not been waited for, oldest first.
+    pub(super) groups: VecDeque<Vec<InFlight>>,
+    /// How many there were.
+    pub(super) issued: u64,
+}
+
+/// A copy that some lanes have issued.
+#[derive(Clone, Debug)]
+pub(super) struct Flying {
+    pub(super) number: u64,
+    pub(super) engine: (usize, u32),
+    pub(super) lanes: u32,
+    /// Which of the lanes' groups it belongs to.
+    pub(super) group: u32,
+}
+
+/// Copies in groups, each thread's its own.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// How many groups each lane has committed.
+    pub(super) committed: [u32; 32],
+    pub(super) flying: Vec<Flying>,
+}
+
+impl Groups {
+    /// The copies that must be complete for at most `pending` groups of each lane to be under way.
+    pub(super) fn due(&self, mask: u32, pending: u32) -> Vec<u64> {
+        let due = |copy: &&Flying| {
+            lanes(mask & copy.lanes)
+                .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
+        };
+        self.flying
+            .iter()
+            .filter(due)
+            .map(|copy| copy.number)
+            .collect()
+    }
+}
+
 /// 32 threads.
 #[derive(Debug)]
 pub(super) struct Warp {
@@ -72,16 +129,34 @@ pub(super) struct Warp {
     /// Predicates, a bit a lane, and the lanes in which each was written.
     pub(super) preds: Vec<u32>,
     pub(super) preds_written: Vec<u32>,
+    /// What it knows to have happened.
+    pub(super) view: View,
+    /// Whether it has looked at a barrier in vain since anything else happened.
+    pub(super) idle: bool,
+    /// How many products under way hold each register.
+    pub(super) busy: Vec<u16>,
+    /// How many `wgmma.fence` there had been, plus one, when each register was last written.
+    pub(super) touched: Vec<u32>,
+    /// How many there have been, plus one.
+    pub(super) fences: u32,
+    pub(super) products: Products,
+    /// `cp.async`, and bulk copies to global memory.
+    pub(super) copies: Groups,
+    pub(super) bulk: Groups,
+    /// The phase of the cluster's barrier at which it has arrived and not waited.
+    pub(super) cluster_phase: Option<u64>,
+    /// 32-bit registers of a thread.
+    pub(super) registers: i64,
 }
 
 impl Warp {
+    /// A warp at its beginning: its number and its block's rank, its first thread and the block's threads, how many
+    /// registers and predicates there are, and what it knows.
     pub(super) fn new(
-        index: usize,
-        block: usize,
-        first: u32,
-        threads: u32,
-        registers: usize,
-        preds: usize,
+        [index, block]: [usize; 2],
+        [first, threads]: [u32; 2],
+        [registers, preds]: [usize; 2],
+        view: View,
     ) -> Self {
         let exists = match threads - first {
             32.. => FULL,
@@ -103,6 +178,16 @@ impl Warp {
             written: vec![0; registers],
             preds: vec![0; preds],
             preds_written: vec![0; preds],
+            view,
+            idle: false,
+            busy: vec![0; registers],
+            touched: vec![0; registers],
+            fences: 1,
+            products: Products::default(),
+            copies: Groups::default(),
+            bulk: Groups::default(),
+            cluster_phase: None,
+            registers: 0,
         }
     }
 
@@ -114,6 +199,7 @@ impl Warp {
     /// Writes a register in some lanes.
     pub(super) fn write(&mut self, slot: usize, mask: u32, values: &Lanes) {
         self.written[slot] |= mask;
+        self.touched[slot] = self.fences;
         match mask {
             FULL => self.regs[slot] = *values,
             mask => lanes(mask).for_each(|lane| self.regs[slot][lane] = values[lane]),

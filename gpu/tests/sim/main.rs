@@ -3,3 +3,4 @@
 mod arithmetic;
 mod control;
 mod helpers;
+mod mma;

@@ -1,0 +1,202 @@
+//! Asynchronous operations: under way, and complete.
+
+use std::rc::Rc;
+
+use colex_atom::{Reduction, Scalar};
+
+use super::block::Group;
+use super::clock::{Proxy, View};
+use super::fault::{Fault, FaultKind};
+use super::machine::Machine;
+use super::place::Target;
+use super::port::{Spot, Who};
+use super::warp::Warp;
+use super::wgmma::Product;
+
+/// One operation under way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Its number; those of a cluster count up.
+    pub(super) number: u64,
+    pub(super) spot: Spot,
+    /// The engine that does it, and that engine's clock.
+    pub(super) agent: usize,
+    pub(super) clock: u32,
+    pub(super) proxy: Proxy,
+    /// What was known where it was issued.
+    pub(super) view: Rc<View>,
+    /// What it does.
+    pub(super) work: Work,
+}
+
+/// What an operation does.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Bytes move.
+    Move(Transfer),
+    /// Bytes that were read still have to be written.
+    Write {
+        data: Vec<Vec<u8>>,
+        transfer: Transfer,
+    },
+    /// A matrix product.
+    Product(Box<Product>),
+    /// An arrival once all of these operations are complete: block, place, count.
+    Arrive {
+        after: Vec<u64>,
+        block: usize,
+        at: usize,
+        count: i64,
+    },
+}
+
+/// Some bytes that lie together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Where they come from; zeros from nowhere.
+    pub(super) from: Option<Target>,
+    pub(super) to: Target,
+    /// Bytes read, and bytes written: zeros follow.
+    pub(super) read: usize,
+    pub(super) bytes: usize,
+}
+
+/// Bytes that move, and who is told.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) pieces: Vec<Piece>,
+    /// What becomes of the bytes that are there.
+    pub(super) reduce: Option<(Reduction, Scalar)>,
+    /// Barriers that count the bytes: block, place, bytes.
+    pub(super) tell: Vec<(usize, usize, i64)>,
+    /// Whether reading and writing are two events.
+    pub(super) two_steps: bool,
+}
+
+impl Machine<'_, '_> {
+    /// Completes the operation at this place of the list, or a first half of it.
+    pub(super) fn complete(
+        &mut self,
+        g: &mut Group,
+        warps: &mut [Warp],
+        index: usize,
+    ) -> Result<(), Fault> {
+        let mut operation = g.pending.remove(index);
+        let view = operation.view.clone();
+        let who = Who {
+            spot: operation.spot,
+            agent: operation.agent,
+            clock: operation.clock,
+            proxy: operation.proxy,
+            view: &view,
+        };
+        match operation.work {
+            Work::Move(transfer) => {
+                let data = self.fetch(g, &who, &transfer)?;
+                if transfer.two_steps {
+                    operation.work = Work::Write { data, transfer };
+                    g.pending.insert(index, operation);
+                    return Ok(());
+                }
+                self.deliver(g, &who, &transfer, data)
+            }
+            Work::Write { data, transfer } => self.deliver(g, &who, &transfer, data),
+            Work::Product(product) => self.multiply(g, warps, &who, &product),
+            Work::Arrive {
+                block, at, count, ..
+            } => self.arrive(g, &who, block, at, count),
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        transfer: &Transfer,
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut data = Vec::with_capacity(transfer.pieces.len());
+        for piece in &transfer.pieces {
+            let mut bytes = vec![0; piece.bytes];
+            if let Some(from) = piece.from.filter(|_| piece.read > 0) {
+                self.read(g, who, from, &mut bytes[..piece.read])?;
+            }
+            data.push(bytes);
+        }
+        Ok(data)
+    }
+
+    fn deliver(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        transfer: &Transfer,
+        data: Vec<Vec<u8>>,
+    ) -> Result<(), Fault> {
+        for (piece, mut bytes) in transfer.pieces.iter().zip(data) {
+            self.check_alive(g, who, piece.to)?;
+            if let Some((reduction, scalar)) = transfer.reduce {
+                let mut old = vec![0; bytes.len()];
+                self.read(g, who, piece.to, &mut old)?;
+                let each = (scalar.bits() as usize / 8).clamp(1, 8);
+                for (old, new) in old.chunks(each).zip(bytes.chunks_mut(each)) {
+                    let [a, b] = [old, &*new].map(|x| super::access::word(x, each));
+                    let sum = reduction.combine(scalar, a, b);
+                    new.copy_from_slice(&sum.to_le_bytes()[..each]);
+                }
+            }
+            self.write(g, who, piece.to, &bytes)?;
+        }
+        for (block, at, bytes) in &transfer.tell {
+            let (agent, clock) = (who.agent, who.clock);
+            self.barrier(g, who, *block, *at)?
+                .brought(*bytes, agent, clock);
+        }
+        Ok(())
+    }
+
+    /// Nothing may reach a block that has ended.
+    pub(super) fn check_alive(
+        &self,
+        g: &Group,
+        who: &Who<'_>,
+        target: Target,
+    ) -> Result<(), Fault> {
+        match target {
+            Target::Shared { block, .. } if g.blocks[block].live_warps == 0 => {
+                let what = format!(
+                    "block {block} of the cluster has ended, and its shared memory with it: it must wait for those who \
+                     still use it"
+                );
+                Err(self.fault(g, &who.spot, FaultKind::EarlyExit, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Group {
+    /// The places in the list of the operations that may complete now.
+    pub(super) fn eligible(&self) -> Vec<usize> {
+        let waits = |after: &[u64]| self.pending.iter().any(|p| after.contains(&p.number));
+        let first_product = |product: &Product| {
+            let same = |p: &&Pending| matches!(&p.work, Work::Product(other) if other.group == product.group);
+            self.pending.iter().find(same).map(|p| p.number)
+        };
+        let may = |operation: &Pending| match &operation.work {
+            Work::Move(_) | Work::Write { .. } => true,
+            Work::Product(product) => {
+                product.is_complete() && first_product(product) == Some(operation.number)
+            }
+            Work::Arrive { after, .. } => !waits(after),
+        };
+        let pending = self.pending.iter().enumerate();
+        pending.filter(|(_, p)| may(p)).map(|(i, _)| i).collect()
+    }
+
+    /// Whether an operation is still under way; with `read`, whether it has still to read its source.
+    pub(super) fn under_way(&self, number: u64, read: bool) -> bool {
+        self.pending.iter().any(|operation| {
+            operation.number == number && !(read && matches!(operation.work, Work::Write { .. }))
+        })
+    }
+}

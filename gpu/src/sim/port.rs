@@ -1,0 +1,316 @@
+//! The way to memory, for warps and for engines: bounds, initialisation, races.
+
+use super::block::Group;
+use super::clock::{Clock, Epoch, Proxy, View};
+use super::fault::{Fault, FaultKind, Place};
+use super::machine::Machine;
+use super::memory::MemoryFault;
+use super::place::Target;
+use super::shadow::{Clash, Touch, touch};
+use super::warp::Warp;
+
+/// Where in a kernel something is: the block of the cluster, the thread, the step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) block: usize,
+    pub(super) first: u32,
+    pub(super) lane: usize,
+    /// Whether the whole warp is meant.
+    pub(super) whole: bool,
+    pub(super) pc: usize,
+}
+
+impl Spot {
+    pub(super) fn of(warp: &Warp, lane: usize) -> Self {
+        Spot {
+            block: warp.block,
+            first: warp.first,
+            lane,
+            whole: false,
+            pc: warp.pc,
+        }
+    }
+}
+
+/// Who goes to memory: a warp, or an engine on its behalf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who<'v> {
+    pub(super) spot: Spot,
+    pub(super) agent: usize,
+    pub(super) clock: u32,
+    pub(super) proxy: Proxy,
+    pub(super) view: &'v View,
+}
+
+impl<'v> Who<'v> {
+    /// A thread of a warp.
+    pub(super) fn lane(warp: &'v Warp, lane: usize, proxy: Proxy) -> Self {
+        Who {
+            spot: Spot::of(warp, lane),
+            agent: warp.index,
+            clock: warp.view.seen.get(warp.index),
+            proxy,
+            view: &warp.view,
+        }
+    }
+}
+
+impl Machine<'_, '_> {
+    pub(super) fn place(&self, g: &Group, spot: &Spot) -> Place {
+        let stmt = self.program.stmts[spot.pc.min(self.program.stmts.len() - 1)];
+        Place {
+            block: g.blocks[spot.block].ctaid,
+            thread: self.thread(spot.first + spot.lane as u32),
+            warp: spot.whole,
+            instruction: stmt.map_or("exit".to_string(), |stmt| self.instruction(stmt)),
+            at: stmt.map_or(core::panic::Location::caller(), |stmt| stmt.at),
+        }
+    }
+
+    pub(super) fn fault(
+        &self,
+        g: &Group,
+        spot: &Spot,
+        kind: FaultKind,
+        what: impl Into<String>,
+    ) -> Fault {
+        Fault::new(kind, what).at(self.place(g, spot))
+    }
+
+    /// Reads the bytes that a target names.
+    pub(super) fn read(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        target: Target,
+        buffer: &mut [u8],
+    ) -> Result<(), Fault> {
+        let count = buffer.len();
+        match target {
+            Target::Global(address) => {
+                match self.memory.get(address, count as u64) {
+                    Ok((bytes, written)) => {
+                        buffer.copy_from_slice(bytes);
+                        if !self.options.uninitialised || written.iter().all(|w| *w) {
+                            return Ok(());
+                        }
+                    }
+                    Err(fault) => return Err(self.memory_fault(g, &who.spot, fault)),
+                }
+                // The first byte that nobody wrote, in words.
+                match self.memory.read(address, count as u64) {
+                    Ok(_) => Ok(()),
+                    Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
+                }
+            }
+            Target::Shared { block, at } => {
+                self.touch(g, who, block, at, count, false)?;
+                let held = &g.blocks[block];
+                buffer.copy_from_slice(&held.shared[at..at + count]);
+                let unwritten = held.written[at..at + count].iter().position(|w| !w);
+                match unwritten.filter(|_| self.options.uninitialised) {
+                    None => Ok(()),
+                    Some(i) => Err(self.unwritten_shared(g, &who.spot, at + i)),
+                }
+            }
+            Target::Param(at) => match self.params.get(at..at + count) {
+                Some(bytes) => {
+                    buffer.copy_from_slice(bytes);
+                    Ok(())
+                }
+                None => {
+                    let size = self.params.len();
+                    let what =
+                        format!("{count} bytes at {at} of the parameters, which have {size}");
+                    Err(self.fault(g, &who.spot, FaultKind::OutOfBounds, what))
+                }
+            },
+        }
+    }
+
+    /// Writes the bytes that a target names.
+    pub(super) fn write(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        target: Target,
+        data: &[u8],
+    ) -> Result<(), Fault> {
+        match target {
+            Target::Global(address) => match self.memory.get(address, data.len() as u64) {
+                Ok((bytes, written)) => {
+                    bytes.copy_from_slice(data);
+                    written.fill(true);
+                    Ok(())
+                }
+                Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
+            },
+            Target::Shared { block, at } => {
+                self.touch(g, who, block, at, data.len(), true)?;
+                let held = &mut g.blocks[block];
+                held.shared[at..at + data.len()].copy_from_slice(data);
+                held.written[at..at + data.len()].fill(true);
+                Ok(())
+            }
+            Target::Param(_) => Err(self.fault(
+                g,
+                &who.spot,
+                FaultKind::OutOfBounds,
+                "parameters cannot be written",
+            )),
+        }
+    }
+
+    /// Compares an access to shared memory with those before it.
+    pub(super) fn touch(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        block: usize,
+        at: usize,
+        count: usize,
+        writes: bool,
+    ) -> Result<(), Fault> {
+        if !self.options.races {
+            return Ok(());
+        }
+        if block != who.spot.block {
+            g.remember_visit(block, who);
+        }
+        let access = Touch {
+            epoch: Epoch::new(who.agent, who.clock, who.spot.pc, who.proxy),
+            view: who.view,
+            writes,
+        };
+        let Group { blocks, reads, .. } = g;
+        let cells = &mut blocks[block].cells[at..at + count];
+        match touch(cells, reads, &access) {
+            Ok(()) => Ok(()),
+            Err((i, clash)) => Err(self.clash(g, who, at + i, clash, writes)),
+        }
+    }
+
+    fn clash(&self, g: &Group, who: &Who<'_>, at: usize, clash: Clash, writes: bool) -> Fault {
+        let byte = self.shared_name(at);
+        let verb = |writes: bool| if writes { "writes" } else { "reads" };
+        match clash {
+            Clash::Race {
+                other,
+                other_writes,
+            } => {
+                let what = format!(
+                    "this {} {byte}, and {} {} it, and nothing orders the two: a barrier between them is missing",
+                    verb(writes),
+                    self.other(g, other),
+                    verb(other_writes),
+                );
+                self.fault(g, &who.spot, FaultKind::Race, what)
+            }
+            Clash::Fence { other } => {
+                let what = format!(
+                    "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
+                     `fence.proxy.async` is missing after the write",
+                    verb(writes),
+                    self.other(g, other),
+                );
+                self.fault(g, &who.spot, FaultKind::MissingFence, what)
+            }
+        }
+    }
+
+    /// `` `st.shared.u32 ..` of warp 3 (file.rs:12) ``
+    pub(super) fn other(&self, g: &Group, other: Epoch) -> String {
+        let stmt = self.program.stmts.get(other.pc()).copied().flatten();
+        let owner = match other.agent() < g.warps {
+            true => format!(" of warp {}", other.agent() % g.warps_per_block()),
+            false => String::new(),
+        };
+        let block = match g.blocks.len() {
+            1 => String::new(),
+            _ if other.agent() < g.warps => {
+                format!(
+                    " of block {} of the cluster",
+                    other.agent() / g.warps_per_block()
+                )
+            }
+            _ => String::new(),
+        };
+        match stmt {
+            Some(stmt) => format!(
+                "`{}`{owner}{block} ({}:{})",
+                self.instruction(stmt),
+                stmt.at.file(),
+                stmt.at.line()
+            ),
+            None => format!("something{owner}{block}"),
+        }
+    }
+
+    /// The sentence for global memory that was not used as it should be.
+    fn memory_fault(&self, g: &Group, spot: &Spot, fault: MemoryFault) -> Fault {
+        let (kind, what) = match fault {
+            MemoryFault::OutOfBounds {
+                address,
+                bytes,
+                nearest: Some((start, length)),
+            } => (
+                FaultKind::OutOfBounds,
+                format!(
+                    "{bytes} bytes at byte {} of {}, which has {length} bytes",
+                    address - start,
+                    self.buffer_name(start)
+                ),
+            ),
+            MemoryFault::OutOfBounds { address, bytes, .. } => (
+                FaultKind::OutOfBounds,
+                format!(
+                    "{bytes} bytes at {address:#x} are in no allocation, and the first begins above"
+                ),
+            ),
+            MemoryFault::Unwritten {
+                address,
+                allocation,
+            } => (
+                FaultKind::Uninitialised,
+                format!(
+                    "byte {} of {} is read but was never written",
+                    address - allocation,
+                    self.buffer_name(allocation)
+                ),
+            ),
+            other => (FaultKind::OutOfBounds, other.to_string()),
+        };
+        self.fault(g, spot, kind, what)
+    }
+
+    /// The sentence for a byte of shared memory that nobody wrote.
+    fn unwritten_shared(&self, g: &Group, spot: &Spot, at: usize) -> Fault {
+        let what = format!("{} is read but was never written", self.shared_name(at));
+        self.fault(g, spot, FaultKind::Uninitialised, what)
+    }
+
+    /// The sentence for bytes beyond a block's shared memory.
+    pub(super) fn beyond_shared(&self, at: i64, bytes: usize, size: usize) -> String {
+        let nearest = match self.variable(at.max(0) as usize) {
+            Some((name, start, length)) => {
+                format!("; the nearest below is `{name}`, {length} bytes at byte {start}")
+            }
+            None => String::new(),
+        };
+        format!(
+            "{bytes} bytes at byte {at} of the block's shared memory, which has {size} bytes{nearest}"
+        )
+    }
+}
+
+/// What an agent of a fresh cluster knows: its own beginning.
+pub(super) fn beginning(agents: usize, agent: usize) -> View {
+    let mut view = View::new(agents);
+    view.seen.raise(agent, 1);
+    view
+}
+
+/// Another moment in the life of an agent: what it does from now on is not covered by what it has passed on.
+pub(super) fn tick(clock: &mut Clock, agent: usize) {
+    clock.raise(agent, clock.get(agent) + 1);
+}

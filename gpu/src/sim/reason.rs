@@ -1,0 +1,83 @@
+//! Why a warp waits, in words.
+
+use super::block::Group;
+use super::machine::Machine;
+use super::pending::Work;
+use super::wait::Wait;
+use super::warp::Warp;
+
+impl Machine<'_, '_> {
+    /// `warp 3`, in a cluster `warp 3 of block 1`.
+    pub(super) fn warp_name(&self, g: &Group, warp: &Warp) -> String {
+        let number = warp.first / 32;
+        match g.blocks.len() {
+            1 => format!("warp {number}"),
+            _ => format!("warp {number} of block {}", warp.block),
+        }
+    }
+
+    /// What a warp waits for, and what is missing.
+    pub(super) fn reason(&self, g: &Group, warp: &Warp) -> String {
+        match &warp.wait {
+            None => "a barrier that it looks at again and again".to_string(),
+            Some(Wait::Named { id, .. }) => {
+                let named = &g.blocks[warp.block].named[*id];
+                let live = g.blocks[warp.block].live_warps * 32;
+                let expected = named.expected.unwrap_or(live);
+                format!(
+                    "barrier {id}, at which {} of {expected} threads have arrived",
+                    named.arrived
+                )
+            }
+            Some(Wait::Cluster { .. }) => format!(
+                "the cluster's barrier, at which {} of {} warps have arrived",
+                g.barrier.arrived, g.live
+            ),
+            Some(Wait::Mbarriers(waits)) => {
+                let reasons: Vec<String> = waits.iter().map(|wait| self.missing(g, wait)).collect();
+                reasons.join(" and ")
+            }
+            Some(Wait::Operations { numbers, .. }) => self.unfinished(g, numbers),
+            Some(Wait::Registers(more)) => format!(
+                "{} registers a thread, of which the multiprocessor has {} left",
+                more / 32,
+                g.blocks[warp.block].free_registers / 32
+            ),
+        }
+    }
+
+    fn missing(&self, g: &Group, (block, at, parity): &(usize, usize, u64)) -> String {
+        let place = self.shared_name(*at);
+        let Some(barrier) = g.blocks[*block].mbarriers.get(at) else {
+            return format!("the barrier at {place}");
+        };
+        let came = barrier.count - barrier.pending;
+        let bytes = match barrier.bytes {
+            0 => String::new(),
+            missing @ 1.. => format!(" and {missing} bytes are missing"),
+            surplus => format!(" and {} bytes more than announced have come", -surplus),
+        };
+        format!(
+            "parity {parity} of the barrier at {place}, in whose phase {} {came} of {} arrivals have come{bytes}",
+            barrier.phase, barrier.count
+        )
+    }
+
+    fn unfinished(&self, g: &Group, numbers: &[u64]) -> String {
+        let mut operations = g.pending.iter().filter(|p| numbers.contains(&p.number));
+        match operations.next() {
+            Some(operation) => match &operation.work {
+                Work::Product(product) if !product.is_complete() => {
+                    let warps: Vec<String> = product.missing().map(|w| w.to_string()).collect();
+                    format!(
+                        "{}, which warps {} of its warpgroup have not issued",
+                        self.described(&operation.spot),
+                        warps.join(", ")
+                    )
+                }
+                _ => self.described(&operation.spot),
+            },
+            None => "nothing".to_string(),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A cluster that runs: whose turn it is, and what completes meanwhile.
+
+use super::block::{Block, Group};
+use super::clock::ENGINES;
+use super::exec::Exec;
+use super::fault::{Fault, FaultKind};
+use super::machine::Machine;
+use super::port::{Spot, beginning};
+use super::shadow::Cell;
+use super::wait::Wait;
+use super::warp::{Flying, Warp};
+use crate::ir::{Op, RegType};
+
+/// How many steps a warp takes before another has its turn.
+const TURN: usize = 256;
+
+/// How many turns a cluster takes before another one starts beside it.
+const PATIENCE: usize = 4096;
+
+/// How often in a row warps may look at barriers in vain while nothing else happens.
+const IDLE_TURNS: usize = 10_000;
+
+/// 32-bit registers of a multiprocessor.
+const REGISTER_FILE: i64 = 1 << 16;
+
+/// A cluster that runs.
+pub(super) struct Cluster {
+    pub(super) group: Group,
+    pub(super) warps: Vec<Warp>,
+    next: usize,
+    idle_turns: usize,
+}
+
+/// How far a cluster came.
+pub(super) enum Progress {
+    More,
+    Done,
+    Stuck,
+}
+
+impl Machine<'_, '_> {
+    /// A cluster at its beginning.
+    pub(super) fn cluster(&self, number: usize, at: [u32; 3]) -> Cluster {
+        let size = self.launch.cluster;
+        let program = self.program;
+        let threads = self.launch.threads() as u32;
+        let per_block = threads.div_ceil(32);
+        let ranks = self.launch.cluster_blocks() as u32;
+        let count = (ranks * per_block) as usize;
+        let agents = count + ENGINES;
+        let held = program.kernel.max_registers.map_or_else(
+            || (REGISTER_FILE / i64::from(per_block * 32) / 8 * 8).clamp(24, 248),
+            i64::from,
+        );
+        let blocks = (0..ranks).map(|rank| {
+            let inside = [
+                rank % size[0],
+                rank / size[0] % size[1],
+                rank / size[0] / size[1],
+            ];
+            let bytes = self.shared_bytes as usize;
+            Block {
+                ctaid: [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis]),
+                rank,
+                sm: (number as u32 * ranks + rank) % 132,
+                shared: vec![0; bytes],
+                written: vec![false; bytes],
+                cells: vec![Cell::default(); if self.options.races { bytes } else { 0 }],
+                named: Default::default(),
+                mbarriers: Default::default(),
+                live_warps: per_block,
+                ended: super::clock::View::new(agents),
+                visits: Default::default(),
+                free_registers: REGISTER_FILE - held * i64::from(per_block * 32),
+            }
+        });
+        let group = Group::new(blocks.collect(), count);
+        let preds = program.kernel.count(RegType::Pred) as usize;
+        let warps = (0..count as u32).map(|w| {
+            let (block, first) = ((w / per_block) as usize, w % per_block * 32);
+            let view = beginning(agents, w as usize);
+            let registers = program.registers;
+            let mut warp = Warp::new(
+                [w as usize, block],
+                [first, threads],
+                [registers, preds],
+                view,
+            );
+            warp.registers = held;
+            warp
+        });
+        Cluster {
+            group,
+            warps: warps.collect(),
+            next: 0,
+            idle_turns: 0,
+        }
+    }
+
+    /// Lets the warps of a cluster take turns, for a while.
+    pub(super) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
+        for _ in 0..PATIENCE {
+            match self.choose(cluster) {
+                Some(w) if !cluster.warps[w].idle => self.turn(cluster, w)?,
+                idle => {
+                    let eligible = cluster.group.eligible();
+                    match (eligible.is_empty(), idle) {
+                        (false, _) => {
+                            let at = self.pick(eligible.len());
+                            self.happen(cluster, eligible[at])?;
+                        }
+                        (true, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
+                            cluster.idle_turns += 1;
+                            self.turn(cluster, w)?;
+                        }
+                        (true, _) => {
+                            let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
+                            return Ok(if done {
+                                Progress::Done
+                            } else {
+                                Progress::Stuck
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Which of so many operations completes next.
+    fn pick(&mut self, count: usize) -> usize {
+        match self.options.seed {
+            0 | 1 => 0,
+            _ => self.dice.below(count),
+        }
+    }
+
+    fn happen(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
+        cluster.wake_idle();
+        self.complete(&mut cluster.group, &mut cluster.warps, index)
+    }
+
+    fn turn(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
+        let steps = match self.options.seed {
+            0 | 1 => TURN,
+            _ => 1 + self.dice.below(64),
+        };
+        let Cluster { group, warps, .. } = cluster;
+        let warp = &mut warps[w];
+        self.resume(group, warp);
+        warp.idle = false;
+        let mut exec = Exec {
+            m: self,
+            g: group,
+            w: warp,
+        };
+        exec.run(steps)?;
+        if warp.alive() == 0 {
+            self.end_warp(group, &warps[w])?;
+        }
+        if !cluster.warps[w].idle {
+            cluster.wake_idle();
+        }
+        // As soon as possible, or by chance; as late as possible is when nobody can go on.
+        let mut more = self.options.seed == 1 || self.options.seed > 1 && self.dice.below(2) == 0;
+        while more {
+            let eligible = cluster.group.eligible();
+            if eligible.is_empty() {
+                break;
+            }
+            let at = self.pick(eligible.len());
+            self.happen(cluster, eligible[at])?;
+            more = self.options.seed == 1 || self.dice.below(2) == 0;
+        }
+        Ok(())
+    }
+
+    /// Lets a warp go on after what it waited for: it learns what is known there.
+    fn resume(&self, group: &mut Group, warp: &mut Warp) {
+        let Some(wait) = warp.wait.take() else {
+            return;
+        };
+        let block = &mut group.blocks[warp.block];
+        match wait {
+            Wait::Named { id, .. } => {
+                if let Some(known) = &block.named[id].complete {
+                    warp.view.join(known);
+                }
+            }
+            Wait::Cluster { .. } => warp.view.join(&group.barrier.complete),
+            Wait::Mbarriers(waits) => {
+                for (block, at, parity) in waits {
+                    let barrier = group.blocks[block].mbarriers.get(&at);
+                    if let Some(known) = barrier.and_then(|barrier| barrier.passed(parity)) {
+                        warp.view.join(known);
+                    }
+                }
+            }
+            Wait::Operations { numbers, .. } => {
+                if let Some(Op::WgmmaWait { pending }) =
+                    self.program.stmts[warp.pc].map(|stmt| &stmt.op)
+                {
+                    warp.release_products(*pending);
+                }
+                let Warp {
+                    copies, bulk, view, ..
+                } = warp;
+                for groups in [copies, bulk] {
+                    groups.flying.retain(|copy: &Flying| {
+                        let waited = numbers.contains(&copy.number);
+                        if waited {
+                            view.seen.raise(copy.engine.0, copy.engine.1);
+                        }
+                        !waited || group.under_way(copy.number, false)
+                    });
+                }
+            }
+            Wait::Registers(more) => block.free_registers -= more,
+        }
+        warp.pc += 1;
+    }
+
+    /// A warp that can go on; one that only looks at barriers if there is no other.
+    fn choose(&mut self, cluster: &mut Cluster) -> Option<usize> {
+        let count = cluster.warps.len();
+        let start = match self.options.seed {
+            0 | 1 => cluster.next,
+            _ => self.dice.below(count),
+        };
+        cluster.next = (start + 1) % count;
+        let order = || (0..count).map(|i| (start + i) % count);
+        let can = |w: &usize| ready(&cluster.warps[*w], &cluster.group);
+        let busy = order().filter(|w| !cluster.warps[*w].idle).find(can);
+        busy.or_else(|| order().find(can))
+    }
+
+    /// Completes what is still under way after the last warp has ended.
+    pub(super) fn drain(&mut self, cluster: &mut Cluster) -> Result<(), Fault> {
+        loop {
+            let eligible = cluster.group.eligible();
+            if eligible.is_empty() {
+                return Ok(());
+            }
+            let at = self.pick(eligible.len());
+            self.complete(&mut cluster.group, &mut cluster.warps, eligible[at])?;
+        }
+    }
+
+    /// Who waits for what.
+    pub(super) fn deadlock(&self, cluster: &Cluster) -> Fault {
+        let waiting: Vec<&Warp> = cluster
+            .warps
+            .iter()
+            .filter(|warp| warp.alive() != 0)
+            .collect();
+        let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+        for warp in &waiting {
+            let reason = self.reason(&cluster.group, warp);
+            let name = self.warp_name(&cluster.group, warp);
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, names)) => names.push(name),
+                None => reasons.push((reason, vec![name])),
+            }
+        }
+        let sentences: Vec<String> = reasons
+            .into_iter()
+            .map(|(reason, names)| format!("{} for {reason}", names.join(", ")))
+            .collect();
+        let what = format!("nobody can go on: {}", sentences.join("; "));
+        let fault = Fault::new(FaultKind::Deadlock, what);
+        match waiting.first() {
+            Some(warp) => {
+                let spot = Spot {
+                    whole: true,
+                    ..Spot::of(warp, 0)
+                };
+                fault.at(self.place(&cluster.group, &spot))
+            }
+            None => fault,
+        }
+    }
+}
+
+impl Cluster {
+    fn wake_idle(&mut self) {
+        self.idle_turns = 0;
+        self.warps.iter_mut().for_each(|warp| warp.idle = false);
+    }
+}
+
+/// Whether a warp can go on.
+fn ready(warp: &Warp, group: &Group) -> bool {
+    let block = &group.blocks[warp.block];
+    warp.alive() != 0
+        && match &warp.wait {
+            None => true,
+            Some(Wait::Named { id, round }) => block.named[*id].rounds > *round,
+            Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
+            Some(Wait::Mbarriers(waits)) => waits.iter().all(|(block, at, parity)| {
+                let barrier = group.blocks[*block].mbarriers.get(at);
+                barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
+            }),
+            Some(Wait::Operations { numbers, read }) => numbers
+                .iter()
+                .all(|number| !group.under_way(*number, *read)),
+            Some(Wait::Registers(more)) => block.free_registers >= *more,
+        }
+}

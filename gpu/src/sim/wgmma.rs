@@ -1,0 +1,264 @@
+//! Matrix products of a warpgroup, which read shared memory while the warps go on.
+
+use std::rc::Rc;
+
+use super::clock::{Proxy, View};
+use super::exec::{Exec, Flow};
+use super::fault::{Fault, FaultKind};
+use super::pending::{Pending, Work};
+use super::plan::Plan;
+use super::port::{Spot, tick};
+use super::wait::Wait;
+use super::warp::Warp;
+use crate::ir::{Op, Reg, ScaleD};
+
+/// A product under way.
+#[derive(Debug)]
+pub(super) struct Product {
+    pub(super) plan: Rc<Plan>,
+    /// The warpgroup's first warp.
+    pub(super) group: usize,
+    /// Which product of the warpgroup it is.
+    sequence: u64,
+    pc: usize,
+    pub(super) d: Vec<Reg>,
+    /// The descriptors of A, if it lies in shared memory, and of B.
+    pub(super) descriptors: [u64; 2],
+    pub(super) parts: [Option<Part>; 4],
+}
+
+/// What one warp contributes.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) scale_d: bool,
+    pub(super) a: Vec<Vec<u32>>,
+    pub(super) metadata: Vec<u32>,
+    pub(super) view: Rc<View>,
+}
+
+impl Product {
+    /// Whether every warp of the warpgroup has issued it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.parts.iter().all(Option::is_some)
+    }
+
+    /// The warps, counted from the warpgroup's first, that have not issued it.
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..4).filter(|w| self.parts[*w].is_none())
+    }
+}
+
+impl Exec<'_, '_, '_> {
+    /// Issues a product.
+    pub(super) fn wgmma(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
+        let Op::Mma {
+            atom,
+            d,
+            a,
+            b,
+            e,
+            scale_d,
+            ..
+        } = op
+        else {
+            return Ok(Flow::Next);
+        };
+        self.collective(mask)?;
+        self.whole_warp(mask)?;
+        let plan = self.plan(atom)?;
+        let scale_d = self.scale_d(*scale_d, mask)?;
+        let in_registers = !atom.a_in_shared();
+        let descriptor = |exec: &Self, regs: &[Reg], what: &str| match regs.first() {
+            Some(reg) => exec.uniform((*reg).into(), what, mask),
+            None => Ok(0),
+        };
+        let b = descriptor(self, b, "the descriptor of B")?;
+        let (a_descriptor, a_words) = match in_registers {
+            true => (0, self.words(a, mask)?),
+            false => (descriptor(self, a, "the descriptor of A")?, Vec::new()),
+        };
+        let metadata = match e.first() {
+            Some(reg) => self.reg(*reg, mask)?.iter().map(|x| *x as u32).collect(),
+            None => Vec::new(),
+        };
+        let held = if in_registers { a } else { &[][..] };
+        self.check_fenced(d, held)?;
+        if scale_d {
+            for reg in d {
+                self.check_initialised(*reg, mask)?;
+            }
+        }
+        let part = Part {
+            scale_d,
+            a: a_words,
+            metadata,
+            view: Rc::new(self.w.view.clone()),
+        };
+        let (number, engine) = self.join_product(&plan, d, [a_descriptor, b], part)?;
+        let slots: Vec<usize> = d
+            .iter()
+            .chain(held)
+            .map(|reg| self.m.program.slot(*reg))
+            .collect();
+        slots.iter().for_each(|slot| self.w.busy[*slot] += 1);
+        self.w.products.open.push(super::warp::InFlight {
+            number,
+            engine,
+            slots,
+        });
+        self.w.products.issued += 1;
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(Flow::Yield)
+    }
+
+    fn scale_d(&self, scale_d: ScaleD, mask: u32) -> Result<bool, Fault> {
+        match scale_d {
+            ScaleD::Zero => Ok(false),
+            ScaleD::One => Ok(true),
+            ScaleD::Pred(p) => match self.guard(p.into(), mask)? {
+                0 => Ok(false),
+                holds if holds == mask => Ok(true),
+                _ => Err(self.fault_warp(
+                    FaultKind::Divergence,
+                    format!(
+                        "the scale of D, {p}, holds in some threads of the warp and not in others"
+                    ),
+                )),
+            },
+        }
+    }
+
+    /// Registers that a product takes must not have been written since the last `wgmma.fence`.
+    fn check_fenced(&self, d: &[Reg], a: &[Reg]) -> Result<(), Fault> {
+        let unfenced = |reg: &&Reg| {
+            let slot = self.m.program.slot(**reg);
+            self.w.busy[slot] == 0 && self.w.touched[slot] == self.w.fences
+        };
+        let found = match self.w.fences {
+            1 => Some("no `wgmma.fence` precedes the first product".to_string()),
+            _ => d.iter().chain(a).find(unfenced).map(|reg| {
+                format!("register {reg} was written since the last `wgmma.fence`: one is missing before this product")
+            }),
+        };
+        match found {
+            Some(what) => Err(self.fault_warp(FaultKind::InFlight, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds this warp's part to the product that the warpgroup issues.
+    fn join_product(
+        &mut self,
+        plan: &Rc<Plan>,
+        d: &[Reg],
+        descriptors: [u64; 2],
+        part: Part,
+    ) -> Result<(u64, (usize, u32)), Fault> {
+        let in_block = self.w.first as usize / 32;
+        let group = self.w.index - in_block % 4;
+        let sequence = self.w.products.issued;
+        let found = self.g.pending.iter().position(|p| match &p.work {
+            Work::Product(product) => product.group == group && product.sequence == sequence,
+            _ => false,
+        });
+        if let Some(index) = found {
+            return self.join_at(index, in_block % 4, descriptors, part);
+        }
+        let (agent, clock) = match self.w.products.open.last() {
+            Some(last) => last.engine,
+            None => self.g.engine(),
+        };
+        let number = self.g.next_operation;
+        self.g.next_operation += 1;
+        let mut product = Product {
+            plan: plan.clone(),
+            group,
+            sequence,
+            pc: self.w.pc,
+            d: d.to_vec(),
+            descriptors,
+            parts: Default::default(),
+        };
+        let view = part.view.clone();
+        product.parts[in_block % 4] = Some(part);
+        self.g.pending.push(Pending {
+            number,
+            spot: Spot {
+                whole: true,
+                ..Spot::of(self.w, 0)
+            },
+            agent,
+            clock,
+            proxy: Proxy::Async,
+            view,
+            work: Work::Product(Box::new(product)),
+        });
+        Ok((number, (agent, clock)))
+    }
+
+    fn join_at(
+        &mut self,
+        index: usize,
+        warp: usize,
+        descriptors: [u64; 2],
+        part: Part,
+    ) -> Result<(u64, (usize, u32)), Fault> {
+        let pc = self.w.pc;
+        let operation = &mut self.g.pending[index];
+        let (number, engine) = (operation.number, (operation.agent, operation.clock));
+        let Work::Product(product) = &mut operation.work else {
+            return Ok((number, engine));
+        };
+        let agrees = product.pc == pc && product.descriptors == descriptors;
+        let first = product.parts.iter().flatten().next().map(|p| p.scale_d);
+        let scale = part.scale_d;
+        product.parts[warp] = Some(part);
+        match agrees && first == Some(scale) {
+            true => Ok((number, engine)),
+            false => Err(self.fault_warp(
+                FaultKind::Divergence,
+                "the four warps of a warpgroup execute the same products with the same descriptors and scale, and this \
+                 warp's differs from another's",
+            )),
+        }
+    }
+
+    /// `wgmma.commit_group`
+    pub(super) fn wgmma_commit(&mut self, mask: u32) -> Result<(), Fault> {
+        self.collective(mask)?;
+        let group = std::mem::take(&mut self.w.products.open);
+        self.w.products.groups.push_back(group);
+        Ok(())
+    }
+
+    /// `wgmma.wait_group`
+    pub(super) fn wgmma_wait(&mut self, pending: u32, mask: u32) -> Result<Flow, Fault> {
+        self.collective(mask)?;
+        let done = self
+            .w
+            .products
+            .groups
+            .len()
+            .saturating_sub(pending as usize);
+        let numbers = self.w.products.groups.iter().take(done).flatten();
+        let numbers = numbers.map(|product| product.number).collect();
+        Ok(Flow::Wait(Wait::Operations {
+            numbers,
+            read: false,
+        }))
+    }
+}
+
+impl Warp {
+    /// After `wgmma.wait_group`: the registers of the groups that are complete may be touched.
+    pub(super) fn release_products(&mut self, pending: u32) {
+        while self.products.groups.len() > pending as usize {
+            let group = self.products.groups.pop_front().unwrap_or_default();
+            for product in group {
+                let (agent, clock) = product.engine;
+                self.view.seen.raise(agent, clock);
+                product.slots.iter().for_each(|slot| self.busy[*slot] -= 1);
+            }
+        }
+    }
+}
