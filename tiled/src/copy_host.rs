@@ -196,17 +196,7 @@ fn whole(lanes: &[Lane<'_>], predicate: impl Fn(&IntTuple) -> bool) -> Result<bo
 
 /// Refuses a coordinate, one number a mode, outside of the tensor.
 pub(crate) fn inside(thread: i64, coord: &IntTuple, tensor: &Layout) -> Result<(), Error> {
-    let place: Vec<i64> = coord.leaves().iter().map(|n| n.value()).collect();
-    let extents: Vec<i64> = match place.len() {
-        1 => vec![tensor.size()],
-        _ => tensor.modes().map(|mode| mode.size()).collect(),
-    };
-    let beyond = place.len() != extents.len()
-        || place
-            .iter()
-            .zip(&extents)
-            .any(|(x, n)| !(0..*n).contains(x));
-    if !beyond {
+    if is_inside(coord, tensor) {
         return Ok(());
     }
     Err(Error::Outside {
@@ -214,4 +204,26 @@ pub(crate) fn inside(thread: i64, coord: &IntTuple, tensor: &Layout) -> Result<(
         coord: coord.to_string(),
         tensor: tensor.to_string(),
     })
+}
+
+fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
+    let (digits, leaves) = (coord.leaves(), tensor.leaves());
+    let below = |digit: i64, extent: i64| (0..extent).contains(&digit);
+    match digits {
+        [index] => below(index.value(), tensor.size()),
+        // Of a flat tensor, which most are, the leaves are the modes.
+        _ if digits.len() == leaves.len() && tensor.rank() == leaves.len() => {
+            let pairs = digits.iter().zip(leaves);
+            pairs
+                .into_iter()
+                .all(|(digit, leaf)| below(digit.value(), leaf.extent.value()))
+        }
+        _ => {
+            let pairs = digits.iter().zip(tensor.modes());
+            digits.len() == tensor.rank()
+                && pairs
+                    .into_iter()
+                    .all(|(digit, mode)| below(digit.value(), mode.size()))
+        }
+    }
 }

@@ -42,14 +42,15 @@ pub struct CopyReport {
 }
 
 impl TiledCopy {
-    /// What the copy does to tensors of these layouts: coverage, vectors, banks and sectors.
+    /// What the copy does to tensors of these layouts: coverage, vectors, banks and sectors. Memory is taken to start at
+    /// a multiple of 128 bytes.
     ///
     /// ```
     /// use colex_tiled::{TiledCopy, Traffic};
     /// // A warp reads columns of a row-major tensor of 32 by 32 floats: a sector for every 4 bytes.
     /// let load = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(32,1):(1,0)".parse()?, &"(1,1):(0,0)".parse()?)?;
     /// let report = load.report(&"(32,32):(32,1)".parse()?, &"(32,32):(1,32)".parse()?)?;
-    /// assert_eq!(report.source, Some(Traffic::Global { sectors: 1024, least: 128 }));
+    /// assert_eq!(report.source, Some(Traffic::Global { sectors: 1024, least: 128, first: Some(Box::new((0, (0, 0).into()))) }));
     /// assert!(report.to_string().contains("The source's requests touch 1024 sectors of 32 bytes, and 128 would do."));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -58,8 +58,9 @@ impl Coverage {
     /// The coordinates of the tensor that nobody names.
     pub(crate) fn missing(&self, extents: &IntTuple) -> Result<Found<IntTuple>, Error> {
         let mut found = (0, None);
-        for (coord, count) in self.each(extents)? {
-            if count == 0 {
+        for (index, count) in (0..).zip(&self.counts) {
+            if *count == 0 {
+                let coord = bare(extents.coord(index)?);
                 note(&mut found, || coord);
             }
         }
@@ -72,12 +73,13 @@ impl Coverage {
         &self,
         extents: &IntTuple,
     ) -> Result<([usize; 2], Option<IntTuple>), Error> {
-        let each = self.each(extents)?;
-        let counts = each.iter().map(|(_, count)| *count);
-        let least = counts.clone().min().unwrap_or(0);
-        let most = counts.max().unwrap_or(0);
-        let change = each.windows(2).find(|pair| pair[0].1 != pair[1].1);
-        Ok(([least, most], change.map(|pair| pair[1].0.clone())))
+        let least = self.counts.iter().min().copied().unwrap_or(0);
+        let most = self.counts.iter().max().copied().unwrap_or(0);
+        let change = self.counts.windows(2).position(|pair| pair[0] != pair[1]);
+        let coord = change
+            .map(|before| extents.coord(before as i64 + 1))
+            .transpose()?;
+        Ok(([least, most], coord.map(bare)))
     }
 
     /// The index of a coordinate inside: one number a mode, or one for all.
@@ -85,13 +87,6 @@ impl Coverage {
         let digits = coord.leaves().iter().zip(&self.extents).rev();
         let index = digits.fold(0, |index, (digit, extent)| index * extent + digit.value());
         usize::try_from(index).expect("a coordinate inside has an index")
-    }
-
-    fn each(&self, extents: &IntTuple) -> Result<Vec<(IntTuple, usize)>, Error> {
-        let counts = (0..).zip(&self.counts);
-        counts
-            .map(|(index, count)| Ok((bare(extents.coord(index)?), *count)))
-            .collect()
     }
 }
 

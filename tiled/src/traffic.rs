@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use colex_atom::Space;
-use colex_layout::{Access, Banks, Layout};
+use colex_layout::{Access, Banks, IntTuple, Layout};
 
 use crate::Error;
 use crate::coverage::Place;
@@ -28,6 +28,8 @@ pub enum Traffic {
         degree: usize,
         /// The first thread of the first warp with that many.
         thread: i64,
+        /// The first thread of the phase where they meet, and the coordinate it starts at; nothing without conflicts.
+        first: Option<Box<Place>>,
     },
     /// Global memory: sectors of 32 bytes that the requests touch, and the fewest that hold as many bytes.
     Global {
@@ -35,6 +37,8 @@ pub enum Traffic {
         sectors: usize,
         /// Sectors that the bytes of each request would fill.
         least: usize,
+        /// The first thread of the first request that touches more, and the coordinate it starts at.
+        first: Option<Box<Place>>,
     },
     /// The requests of the copy engine (`cp.async.bulk` and TMA), each of one thread: how many, the bytes of each, into
     /// how many stretches of memory they fall and the shortest of them, and the sectors of 32 bytes of global memory, or
@@ -54,6 +58,8 @@ pub enum Traffic {
         units: usize,
         /// The units that the bytes of each request would fill.
         least: usize,
+        /// The thread of the first request that touches more, and the coordinate it starts at.
+        first: Option<Box<Place>>,
     },
     /// The values that a thread moves at once are not contiguous or not aligned: the instruction cannot address them.
     Scattered(Box<Place>),
@@ -106,7 +112,7 @@ impl Requests<'_> {
         for lanes in named.chunk_by(|a, b| a.0 / 32 == b.0 / 32) {
             let most = lanes.iter().map(|lane| lane.1.len()).max().unwrap_or(0);
             for i in 0..most / self.chunk {
-                let mut starts = Vec::new();
+                let mut starts: Vec<Start<'_>> = Vec::new();
                 for (thread, coords) in lanes {
                     let Some(coords) = coords.get(i * self.chunk..(i + 1) * self.chunk) else {
                         continue;
@@ -119,12 +125,17 @@ impl Requests<'_> {
                         let place = (*thread, coords[0].clone());
                         return Ok(Traffic::Scattered(Box::new(place)));
                     }
-                    let start = at[0].1 * self.bits / 8;
-                    if !self.one_of_equal || !starts.contains(&start) {
-                        starts.push(start);
+                    let byte = at[0].1 * self.bits / 8;
+                    if !self.one_of_equal || starts.iter().all(|start| start.byte != byte) {
+                        let (thread, coord) = (*thread, &coords[0]);
+                        starts.push(Start {
+                            byte,
+                            thread,
+                            coord,
+                        });
                     }
                 }
-                sums.split(starts, self.bytes(), lanes[0].0 / 32 * 32)?;
+                sums.split(&starts, self.bytes())?;
             }
         }
         Ok(sums.of(self.space))
@@ -135,7 +146,7 @@ impl Requests<'_> {
         let global = self.space == Space::Global;
         let unit = if global { SECTOR } else { Banks::SHARED.row() };
         let (mut requests, mut units, mut least) = (0, 0, 0);
-        let (mut stretches, mut shortest) = (0, i64::MAX);
+        let (mut stretches, mut shortest, mut first) = (0, i64::MAX, None);
         for (thread, coords) in named {
             for coords in coords.chunks(self.chunk) {
                 let at = placed(self.tensor, coords)?;
@@ -153,20 +164,39 @@ impl Requests<'_> {
                 }
                 let touched: BTreeSet<i64> =
                     offsets.iter().map(|x| x * self.bits / 8 / unit).collect();
+                let fewest = (bytes(offsets.len()) as usize).div_ceil(unit as usize);
+                if touched.len() > fewest && first.is_none() {
+                    first = Some(Box::new((*thread, coords[0].clone())));
+                }
                 requests += 1;
                 units += touched.len();
-                least += (bytes(offsets.len()) as usize).div_ceil(unit as usize);
+                least += fewest;
             }
         }
         Ok(Traffic::Bulk {
             requests,
             bytes: self.bytes(),
             stretches,
-            shortest,
+            shortest: if stretches == 0 { 0 } else { shortest },
             unit,
             units,
             least,
+            first,
         })
+    }
+}
+
+/// Where one lane of a request starts.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    byte: i64,
+    thread: i64,
+    coord: &'a IntTuple,
+}
+
+impl Start<'_> {
+    fn place(&self) -> Option<Box<Place>> {
+        Some(Box::new((self.thread, self.coord.clone())))
     }
 }
 
@@ -176,56 +206,71 @@ struct Sums {
     passes: usize,
     phases: usize,
     degree: usize,
-    thread: i64,
+    met: Option<Box<Place>>,
     sectors: usize,
     least: usize,
+    wasted: Option<Box<Place>>,
 }
 
 impl Sums {
     /// A value of three words goes word by word.
-    fn split(&mut self, starts: Vec<i64>, bytes: i64, thread: i64) -> Result<(), Error> {
+    fn split(&mut self, starts: &[Start<'_>], bytes: i64) -> Result<(), Error> {
         if bytes & (bytes - 1) == 0 {
-            return self.add(starts, bytes, thread);
+            return self.add(starts, bytes);
         }
         let part = bytes & -bytes;
         for i in 0..bytes / part {
-            self.add(
-                starts.iter().map(|start| start + i * part).collect(),
-                part,
-                thread,
-            )?;
+            let byte = |start: &Start<'_>| start.byte + i * part;
+            let parts: Vec<_> = starts
+                .iter()
+                .map(|s| Start {
+                    byte: byte(s),
+                    ..*s
+                })
+                .collect();
+            self.add(&parts, part)?;
         }
         Ok(())
     }
 
     /// One request of a warp: where each lane starts, and the bytes that each moves.
-    fn add(&mut self, starts: Vec<i64>, bytes: i64, thread: i64) -> Result<(), Error> {
-        let touched: BTreeSet<i64> = starts.iter().flat_map(|s| *s..s + bytes).collect();
+    fn add(&mut self, starts: &[Start<'_>], bytes: i64) -> Result<(), Error> {
+        let touched: BTreeSet<i64> = starts.iter().flat_map(|s| s.byte..s.byte + bytes).collect();
         let sectors: BTreeSet<i64> = touched.iter().map(|byte| byte / SECTOR).collect();
+        let least = touched.len().div_ceil(SECTOR as usize);
+        if sectors.len() > least && self.wasted.is_none() {
+            self.wasted = starts[0].place();
+        }
         self.sectors += sectors.len();
-        self.least += touched.len().div_ceil(SECTOR as usize);
+        self.least += least;
         // Only loads from global memory are wider than 16 bytes.
-        let access = Access::from_bytes("copy", starts, bytes.min(16))?;
-        let conflicts = access.conflicts(Banks::SHARED);
+        let bytes_of = starts.iter().map(|start| start.byte).collect();
+        let conflicts =
+            Access::from_bytes("copy", bytes_of, bytes.min(16))?.conflicts(Banks::SHARED);
         self.passes += conflicts.passes();
         self.phases += conflicts.phases.len();
-        if conflicts.degree() > self.degree {
-            (self.degree, self.thread) = (conflicts.degree(), thread);
+        for phase in conflicts.phases {
+            if phase.degree > self.degree.max(1) {
+                self.met = starts[phase.lanes.start].place();
+            }
+            self.degree = self.degree.max(phase.degree);
         }
         Ok(())
     }
 
     fn of(self, space: Space) -> Traffic {
         match space {
-            Space::Shared => Traffic::Shared {
+            Space::Shared | Space::Cluster => Traffic::Shared {
                 passes: self.passes,
                 least: self.phases,
                 degree: self.degree,
-                thread: self.thread,
+                thread: self.met.as_ref().map_or(0, |place| place.0 / 32 * 32),
+                first: self.met,
             },
             _ => Traffic::Global {
                 sectors: self.sectors,
                 least: self.least,
+                first: self.wasted,
             },
         }
     }
@@ -248,15 +293,23 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
             least,
             degree,
             thread,
+            ..
         } => writeln!(
             f,
             "{whose} accesses take {passes} passes, and {least} would do: {degree} words meet in a bank, first in \
              the warp of thread {thread}."
         ),
-        Traffic::Global { sectors, least } => writeln!(
-            f,
-            "{whose} requests touch {sectors} sectors of 32 bytes, and {least} would do."
-        ),
+        Traffic::Global {
+            sectors,
+            least,
+            first,
+        } => {
+            write!(
+                f,
+                "{whose} requests touch {sectors} sectors of 32 bytes, and {least} would do."
+            )?;
+            wasteful(f, first)
+        }
         Traffic::Bulk {
             requests,
             bytes,
@@ -265,13 +318,15 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
             unit,
             units,
             least,
+            first,
         } => {
             let what = if *unit == 32 { "sectors" } else { "rows" };
-            writeln!(
+            write!(
                 f,
                 "{whose} {requests} requests of {bytes} bytes fall into {stretches} stretches, the shortest of \
                  {shortest} bytes; they touch {units} {what} of {unit} bytes, and {least} would do."
-            )
+            )?;
+            wasteful(f, first)
         }
         Traffic::Scattered(first) => writeln!(
             f,
@@ -279,5 +334,17 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
              at once.",
             first.1, first.0
         ),
+    }
+}
+
+/// Who is the first to touch more than its bytes fill.
+fn wasteful(f: &mut fmt::Formatter<'_>, first: &Option<Box<Place>>) -> fmt::Result {
+    match first {
+        Some(place) => writeln!(
+            f,
+            " The first to touch more is thread {}, from {} on.",
+            place.0, place.1
+        ),
+        None => writeln!(f),
     }
 }

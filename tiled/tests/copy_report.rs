@@ -42,7 +42,8 @@ fn a_coalesced_load_touches_what_it_needs() -> Outcome {
         report.source,
         Some(Traffic::Global {
             sectors: 512,
-            least: 512
+            least: 512,
+            first: None
         })
     );
     assert_eq!(
@@ -87,7 +88,8 @@ fn rows_of_128_bytes_meet_in_the_banks() -> Outcome {
             passes: 4,
             least: 4,
             degree: 1,
-            thread: 0
+            thread: 0,
+            first: None
         })
     );
     let bare = report(&tensor, "(16,16):(64,1)", "(16,16):(16,1)")?;
@@ -97,7 +99,8 @@ fn rows_of_128_bytes_meet_in_the_banks() -> Outcome {
             passes: 32,
             least: 4,
             degree: 8,
-            thread: 0
+            thread: 0,
+            first: Some(Box::new((0, (0, 0).into())))
         })
     );
     assert!(bare.to_string().ends_with(
@@ -177,10 +180,15 @@ fn boxes_of_the_copy_engine() -> Outcome {
     );
     // Rows of 260 bytes: 4 bytes later in its sector from row to row, 7 of 8 rows touch a fifth sector.
     let odd = report(&load, "(128,128):(130,1)", shared)?;
+    let text = odd.to_string();
     let Some(Traffic::Bulk { units, least, .. }) = odd.source else {
         panic!("the copy engine makes requests of its own");
     };
     assert_eq!((units, least), (4 * (8 * 4 + 56 * 5), 1024));
+    assert!(
+        text.contains("they touch 1248 sectors of 32 bytes, and 1024 would do. The first to touch more is thread 0, from (0,0) on.\n"),
+        "{text}"
+    );
     Ok(())
 }
 
@@ -198,7 +206,8 @@ fn a_bulk_copy_takes_one_stretch() -> Outcome {
             shortest: 512,
             unit: 32,
             units: 64,
-            least: 64
+            least: 64,
+            first: None
         })
     );
     let text = report(&load, "1024:2", "1024:1")?.to_string();
@@ -223,7 +232,8 @@ fn vectors_of_32_bytes() -> Outcome {
         report.source,
         Some(Traffic::Global {
             sectors: 64,
-            least: 64
+            least: 64,
+            first: None
         })
     );
     Ok(())

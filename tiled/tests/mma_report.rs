@@ -269,7 +269,8 @@ fn stores_of_c_by_sectors() -> Outcome {
             Some(2),
             Some(Traffic::Global {
                 sectors: 16,
-                least: 16
+                least: 16,
+                first: None
             })
         )
     );
@@ -280,7 +281,8 @@ fn stores_of_c_by_sectors() -> Outcome {
             Some(1),
             Some(Traffic::Global {
                 sectors: 16,
-                least: 16
+                least: 16,
+                first: None
             })
         )
     );
@@ -292,7 +294,8 @@ fn stores_of_c_by_sectors() -> Outcome {
             Some(1),
             Some(Traffic::Global {
                 sectors: 32,
-                least: 16
+                least: 16,
+                first: Some(Box::new((0, (0, 0).into())))
             })
         )
     );
