@@ -245,8 +245,11 @@ impl Builder {
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         self.site(Location::caller(), |k| {
             let (address, rank) = (k.value(barrier), k.operand(rank));
-            let remote = k.ir.mapa(address, rank);
-            k.where_(cond, |ir| ir.mbarrier_arrive_cluster(remote));
+            // A rank that does not exist has no address: only those who arrive ask for it.
+            k.where_(cond, |ir| {
+                let remote = ir.mapa(address, rank);
+                ir.mbarrier_arrive_cluster(remote);
+            });
         });
     }
 

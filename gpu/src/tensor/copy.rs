@@ -492,10 +492,8 @@ impl Builder {
         let access = run.access(run.atom.to(), from, run.counts[0]);
         if access.ty.bits() < 32 {
             let (reg, part) = from.element(s)?;
-            let parts = match run.halves.get(&reg) {
-                Some(parts) => parts.clone(),
-                None => self.ir.unpack(RegType::B16, reg),
-            };
+            let known = run.halves.get(&reg).cloned();
+            let parts = known.unwrap_or_else(|| self.parts(reg, from.packed()));
             run.halves.insert(reg, parts.clone());
             self.where_(cond, |k| k.store(access, a, parts[part as usize]));
             return Ok(());
@@ -566,20 +564,57 @@ impl Run<'_> {
         reg
     }
 
-    /// Halves that were loaded one by one go into their registers.
+    /// Parts that were loaded one by one go into their registers.
     fn join(&mut self, k: &mut Builder) {
         let Piece::Registers(to) = self.dst else {
             return;
         };
         for reg in &to.regs {
             if let Some(parts) = self.halves.get(reg) {
-                // A register that holds fewer elements than it has room for: the rest of it is zero.
-                let mut parts = parts.clone();
-                while parts.len() < (reg.ty.bits() / 16) as usize {
-                    parts.push(k.ir.mov(Type::B16, 0));
-                }
-                k.ir.push(Op::Pack { d: *reg, parts });
+                k.joined(*reg, parts.clone(), to.packed());
             }
         }
+    }
+}
+
+impl Builder {
+    /// The narrow parts of a register, lowest first, each in 16 bits.
+    fn parts(&mut self, reg: Reg, packed: i64) -> Vec<Reg> {
+        if packed <= 2 {
+            return self.ir.unpack(RegType::B16, reg);
+        }
+        let part = |i| match i {
+            0 => self.ir.cvt(Type::U16, Type::U32, reg),
+            i => {
+                let down = self.ir.shr(Type::U32, reg, 8 * i);
+                self.ir.cvt(Type::U16, Type::U32, down)
+            }
+        };
+        (0..packed).map(part).collect()
+    }
+
+    /// Narrow parts side by side; those that are missing are zero.
+    fn joined(&mut self, reg: Reg, mut parts: Vec<Reg>, packed: i64) {
+        if packed > 2 {
+            let mut word = self.ir.cvt(Type::U32, Type::U16, parts[0]);
+            for (i, part) in (1..).zip(&parts[1..]) {
+                let wide = self.ir.cvt(Type::U32, Type::U16, *part);
+                let d = self.ir.reg(RegType::B32);
+                self.ir.push(Op::Bfi {
+                    ty: Type::B32,
+                    d,
+                    a: wide.into(),
+                    b: word.into(),
+                    start: (8 * i).into(),
+                    length: 8.into(),
+                });
+                word = d;
+            }
+            return self.ir.mov_to(reg, word);
+        }
+        while (parts.len() as i64) < packed {
+            parts.push(self.ir.mov(Type::B16, 0));
+        }
+        self.ir.push(Op::Pack { d: reg, parts });
     }
 }

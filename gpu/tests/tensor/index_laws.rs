@@ -8,10 +8,14 @@ use colex_gpu::{Argument, Launch};
 use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Swizzle, Tuple};
 
 /// The minimal standard generator: the same cases on every run.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, n: i64) -> i64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, n: i64) -> i64 {
         self.0 = self.0 * 48271 % 0x7fff_ffff;
         (self.0 >> 7) as i64 % n
     }

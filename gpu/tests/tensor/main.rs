@@ -1,5 +1,6 @@
 //! Kernels written with tensors, executed on the simulator.
 
+mod copies;
 mod gemm_sm80;
 mod gemm_sm90;
 mod index_laws;
