@@ -9,7 +9,7 @@ use crate::{markdown, workspace};
 
 const PAGE: &str = "appendix/names.md";
 
-/// Checks the page against its own code and against the aliases of `colex-layout`; counts the names.
+/// Checks the page against its own code and against the aliases of `colex-layout` and `colex-tiled`; counts the names.
 pub(super) fn check(
     root: &Path,
     chapters: &Chapters,
@@ -18,7 +18,9 @@ pub(super) fn check(
     let page = workspace::read(&chapters.folder.join(PAGE))?;
     let ours = ours(&page);
     complaints.extend(unused(&page, &ours));
-    for path in workspace::files(&root.join("layout/src"), ".rs")? {
+    let mut sources = workspace::files(&root.join("layout/src"), ".rs")?;
+    sources.extend(workspace::files(&root.join("tiled/src"), ".rs")?);
+    for path in sources {
         for alias in aliases(&workspace::read(&path)?) {
             if !has_word(&page, &alias) {
                 complaints.push(format!(
