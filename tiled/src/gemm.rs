@@ -3,56 +3,15 @@
 use core::ops::{Deref, DerefMut};
 
 use colex_atom::{Fragment, Operand as Given, Value};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::Layout;
 
 use crate::copy::size;
+use crate::gemm_options::{Arithmetic, GemmOptions, Predicated};
 use crate::gemm_part::{Part, Parts, fragments, values};
 use crate::gemm_sparse::metadata;
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
-
-/// How [`TiledMma::gemm_with`] computes: by default sums rounded once, and nothing outside of the tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GemmOptions {
-    /// How the instructions add.
-    pub arithmetic: Arithmetic,
-    /// What happens where the tile does not divide the tensors.
-    pub edge: Edge,
-}
-
-/// How the instructions add.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// [`colex_atom::MmaAtom::execute`]: the exact sum of an instruction, rounded once to nearest. No generation's
-    /// peculiarity, and what hardware is compared with within [`colex_atom::MmaAtom::exactness`].
-    #[default]
-    RoundedOnce,
-    /// [`colex_atom::MmaAtom::execute_on_hopper`]: bit for bit what the tensor cores of Hopper give, NaNs apart.
-    Hopper,
-}
-
-/// What happens where the tile does not divide the tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Edge {
-    /// [`Error::Outside`], with the first thread and coordinate.
-    #[default]
-    Refuse,
-    /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there
-    /// were is [`Predicated`].
-    Predicate,
-}
-
-/// How many values lay outside of the tensors, each counted as often as a thread names it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Predicated {
-    /// Values of A that counted as zero.
-    pub a: usize,
-    /// Values of B that counted as zero.
-    pub b: usize,
-    /// Values of C that were computed and not written.
-    pub c: usize,
-}
 
 /// What to multiply: the kept elements and the positions of a sparse A, or all of A.
 pub(crate) struct Factors<'a, A, B> {
@@ -121,7 +80,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::gemm`]; [`Error::Outside`] with [`Edge::Refuse`] only.
+    /// As [`TiledMma::gemm`]; [`Error::Outside`] with [`Edge::Refuse`](crate::Edge::Refuse) only.
     pub fn gemm_with<A, B, C>(
         &self,
         a: &Tensor<A>,
@@ -349,9 +308,4 @@ fn given<'a>(in_shared: bool, held: &'a [Fragment], tile: &'a [Value]) -> Given<
         true => Given::Tile(tile),
         false => Given::Registers(held),
     }
-}
-
-/// The extents of a matrix as a shape.
-pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
-    IntTuple::from((rows, columns))
 }

@@ -7,7 +7,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::copy::size;
 use crate::copy_host::inside;
-use crate::gemm::{Edge, matrix};
+use crate::gemm_options::Edge;
 use crate::mma::{Operand, TiledMma};
 use crate::{Error, Tensor};
 
@@ -47,6 +47,11 @@ impl Part {
     pub(crate) fn outside(&self) -> usize {
         self.named.iter().filter(|coord| coord.is_none()).count()
     }
+}
+
+/// The extents of a matrix as a shape.
+pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
+    IntTuple::from((rows, columns))
 }
 
 /// The parts of the threads of one atom, of each operand.

@@ -7,8 +7,9 @@ use colex_atom::{Rule, Value};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::size;
-use crate::gemm::{Edge, Factors, GemmOptions, Predicated, check_extents, matrix, refuse};
-use crate::gemm_part::{Named, Part, kept};
+use crate::gemm::{Factors, check_extents, refuse};
+use crate::gemm_options::{Edge, GemmOptions, Predicated};
+use crate::gemm_part::{Named, Part, kept, matrix};
 use crate::mma::TiledMma;
 use crate::{Error, Tensor};
 

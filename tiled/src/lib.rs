@@ -27,7 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`TiledCopy::copy`] and [`TiledMma::gemm`] execute, [`TiledCopy::report`] says what a copy does to banks and sectors.
+//! [`TiledCopy::copy`] and [`TiledMma::gemm`] execute, with the arithmetic of the atoms; [`TiledCopy::report`] and
+//! [`TiledMma::report`] say who holds what and what that does to registers, banks and sectors; [`Vectorization`] says how
+//! wide a plain copy may be, and why not wider. A [`Tensor`] is data, or the coordinates of another one.
 #![forbid(unsafe_code)]
 
 mod coordinates;
@@ -42,6 +44,7 @@ mod coverage;
 mod draw;
 mod error;
 mod gemm;
+mod gemm_options;
 mod gemm_part;
 mod gemm_sparse;
 mod mma;
@@ -66,7 +69,7 @@ pub use copy_report::CopyReport;
 pub use copy_steps::CopySteps;
 pub use coverage::Place;
 pub use error::Error;
-pub use gemm::{Arithmetic, Edge, GemmOptions, Predicated};
+pub use gemm_options::{Arithmetic, Edge, GemmOptions, Predicated};
 pub use gemm_sparse::Compressed;
 pub use mma::{Operand, TiledMma};
 pub use mma_report::{MmaReport, OperandReport};

@@ -139,6 +139,24 @@ fn gemm_by_predicate() -> Outcome {
             }
         }
     }
+    // With the modes reordered, the edge goes through the middle of the tiles.
+    for (name, order) in [
+        (
+            "SM80_16x8x8_F32F16F16F32_TN",
+            "((8,2,2):(1,16,8),(2,4,2):(1,4,2),16)",
+        ),
+        ("SM70_8x8x4_F32F16F16F32_NT", "((4,4,2):(1,8,4),32,4)"),
+    ] {
+        let mma = TiledMma::new(
+            colex_atom::mma(name)?,
+            &"(1,1,1):(0,0,0)".parse()?,
+            &order.parse()?,
+        )?;
+        for shape in [[5, 3, 9], [31, 17, 16], [33, 1, 3]] {
+            product(&mma, shape, Edge::Predicate)?;
+            cases += (shape[0] * shape[1]) as usize;
+        }
+    }
     println!("law tiled_mma.gemm_by_predicate: {cases} elements");
     Ok(())
 }

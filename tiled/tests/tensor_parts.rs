@@ -221,6 +221,11 @@ fn predicates_count_what_is_there() -> Outcome {
         .copied()
         .collect();
     assert_eq!(inside, [true, true, false, false]);
+    let beyond = Tensor::identity(10)?.get(10).unwrap_err();
+    assert_eq!(
+        beyond.to_string(),
+        Layout::identity(10)?.coord_at(10).unwrap_err().to_string()
+    );
     Ok(())
 }
 

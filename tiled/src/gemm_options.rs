@@ -1,0 +1,43 @@
+//! How a tiled MMA computes on the host.
+
+/// How [`TiledMma::gemm_with`](crate::TiledMma::gemm_with) computes: by default sums rounded once, and nothing outside of the tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GemmOptions {
+    /// How the instructions add.
+    pub arithmetic: Arithmetic,
+    /// What happens where the tile does not divide the tensors.
+    pub edge: Edge,
+}
+
+/// How the instructions add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// [`colex_atom::MmaAtom::execute`]: the exact sum of an instruction, rounded once to nearest. No generation's
+    /// peculiarity, and what hardware is compared with within [`colex_atom::MmaAtom::exactness`].
+    #[default]
+    RoundedOnce,
+    /// [`colex_atom::MmaAtom::execute_on_hopper`]: bit for bit what the tensor cores of Hopper give, NaNs apart.
+    Hopper,
+}
+
+/// What happens where the tile does not divide the tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Edge {
+    /// [`Error::Outside`](crate::Error::Outside), with the first thread and coordinate.
+    #[default]
+    Refuse,
+    /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there
+    /// were is [`Predicated`].
+    Predicate,
+}
+
+/// How many values lay outside of the tensors, each counted as often as a thread names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Predicated {
+    /// Values of A that counted as zero.
+    pub a: usize,
+    /// Values of B that counted as zero.
+    pub b: usize,
+    /// Values of C that were computed and not written.
+    pub c: usize,
+}
