@@ -39,7 +39,7 @@ pub struct Builder {
     written: HashMap<Reg, u32>,
     failed: Option<Error>,
     pub(super) launch: super::launch::Signature,
-    pub(super) reports: Vec<super::report::Line>,
+    pub(super) reports: super::report::Report,
 }
 
 /// One open body.
@@ -118,7 +118,7 @@ impl Builder {
             written: HashMap::new(),
             failed: None,
             launch: super::launch::Signature::default(),
-            reports: Vec::new(),
+            reports: super::report::Report::default(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Builder {
             None => Ok(super::launch::Built {
                 kernel: self.launch.aligned(self.ir.finish()),
                 signature: self.launch,
-                report: super::report::Report(self.reports),
+                report: self.reports,
             }),
         }
     }
@@ -161,7 +161,9 @@ impl Builder {
     /// The thread's place in its block, along x.
     pub fn thread(&mut self) -> Index {
         let threads = i64::from(self.threads);
-        self.special(Special::Tid(0), 0..threads)
+        let thread = self.special(Special::Tid(0), 0..threads);
+        self.reports.values.thread = self.specials.get(&Special::Tid(0)).copied();
+        thread
     }
 
     /// The thread's place in its warp.
@@ -179,6 +181,7 @@ impl Builder {
             let number = k.thread() / i64::from(threads);
             let reg = k.value(&number);
             let shared = k.ir.shuffle(crate::ir::ShuffleMode::Idx, reg, 0);
+            k.reports.values.groups.insert(shared, i64::from(threads));
             let depth = k.depth();
             Index::leaf(
                 Leaf {

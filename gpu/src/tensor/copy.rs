@@ -87,6 +87,8 @@ struct Run<'a> {
     hints: Hints,
     halves: HashMap<Reg, Vec<Reg>>,
     sizes: HashMap<Index, Reg>,
+    /// Where the instructions so far begin, in the source and in the destination.
+    addresses: [Vec<Index>; 2],
 }
 
 impl Builder {
@@ -219,11 +221,13 @@ impl Builder {
             hints,
             halves: HashMap::new(),
             sizes: HashMap::new(),
+            addresses: [Vec::new(), Vec::new()],
         };
-        self.report_copy(&run.atom, src, dst, counts)?;
         for i in 0..n {
             self.instruction(&mut run, i, &mut mask)?;
         }
+        let ends = run.ends(copy);
+        self.note(run.atom.name(), n, String::new(), ends);
         run.join(self);
         Ok(())
     }
@@ -256,8 +260,8 @@ impl Builder {
             }
             (Mask::If(cond), None) => (cond(self, &[]), None),
         };
-        let from = self.end(run.src, s, run.counts[0])?;
-        let to = self.end(run.dst, d, run.counts[1])?;
+        let from = self.end(run, 0, s)?;
+        let to = self.end(run, 1, d)?;
         match (run.atom.row().form, from, to) {
             (CopyForm::Universal, Ends::Memory(a), Ends::Registers(..)) => {
                 self.load_run(run, a, d, cond)
@@ -351,13 +355,16 @@ impl Builder {
     }
 
     /// What an instruction is given for one of its ends.
-    fn end(&mut self, piece: Piece<'_>, first: i64, count: i64) -> Result<Ends, ErrorKind> {
+    fn end(&mut self, run: &mut Run<'_>, side: usize, first: i64) -> Result<Ends, ErrorKind> {
+        let (piece, count) = ([run.src, run.dst][side], run.counts[side]);
         match piece {
             Piece::Memory(tensor) => {
                 let bytes = tensor.bytes_at(first)?;
                 self.check_vector(tensor, first, count, &bytes)?;
                 let global = tensor.space == Space::Global;
-                Ok(Ends::Memory(self.address(&bytes, global)))
+                let address = self.address(&bytes, global);
+                run.addresses[side].push(bytes);
+                Ok(Ends::Memory(address))
             }
             Piece::Registers(fragment) => {
                 let wide = count * i64::from(fragment.ty.bits()) >= 32;
@@ -520,6 +527,26 @@ impl From<Ends> for End {
 }
 
 impl Run<'_> {
+    /// The ends in memory, for the report.
+    fn ends(&mut self, copy: &TiledCopy) -> Vec<super::report::End> {
+        let sides = ["source", "destination"]
+            .into_iter()
+            .zip([self.src, self.dst]);
+        let ends = sides
+            .enumerate()
+            .filter_map(|(i, (side, piece))| match piece {
+                Piece::Memory(tensor) => Some(super::report::End {
+                    side,
+                    space: tensor.space,
+                    bytes: (self.counts[i] * i64::from(tensor.ty.bits()) / 8).min(16),
+                    threads: copy.threads(),
+                    addresses: std::mem::take(&mut self.addresses[i]),
+                }),
+                Piece::Registers(_) => None,
+            });
+        ends.collect()
+    }
+
     fn takes(&self, argument: Argument) -> bool {
         let op = self.atom.op();
         op.is_ok_and(|op| {

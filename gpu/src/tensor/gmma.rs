@@ -226,7 +226,8 @@ impl Builder {
             );
             return Err(ErrorKind::operands("wgmma_tile", why));
         }
-        self.report_mma(mma, [m, n, ka]);
+        let note = format!("{m} along M, {n} along N, {ka} along K");
+        self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         let (values, given) = (
             size(&d.layout, 0),
             match a {

@@ -1,7 +1,7 @@
 //! `Index`: an integer that a thread computes.
 
 use std::hash::{Hash, Hasher};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::ir::Reg;
 
@@ -26,7 +26,7 @@ const LIMIT: i64 = 1 << 62;
 /// assert_eq!((&tid / 128).to_string(), "0");
 /// ```
 #[derive(Clone)]
-pub struct Index(pub(super) Rc<Data>);
+pub struct Index(pub(super) Arc<Data>);
 
 /// A node with what is known of it.
 pub(super) struct Data {
@@ -72,7 +72,7 @@ impl Data {
         node.hash(&mut hasher);
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
         let bits = if range.0 < 0 { u64::MAX } else { bits };
-        Index(Rc::new(Data {
+        Index(Arc::new(Data {
             node,
             hash: hasher.finish(),
             range,
@@ -99,7 +99,7 @@ impl Hasher for Fnv {
 
 impl PartialEq for Index {
     fn eq(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0)
             || (self.0.hash == other.0.hash && self.0.node == other.0.node)
     }
 }

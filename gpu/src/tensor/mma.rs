@@ -72,7 +72,8 @@ impl Builder {
             );
             return Err(ErrorKind::operands("mma", why));
         }
-        self.report_mma(mma, [m, n, ka]);
+        let note = format!("{m} along M, {n} along N, {ka} along K");
+        self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         for k in 0..ka {
             for j in 0..n {
                 // There and back again, so that B stays and A's neighbours are near.

@@ -80,5 +80,5 @@ pub use launch::{Built, Given, Mismatch, Signature};
 pub use memory::{MAX_EXTENT, Tensor};
 pub use offset::{layout_at, swizzled};
 pub use partition::{AtThread, CopyAt, MmaAt};
-pub use report::{Line, Report};
+pub use report::{Line, Report, Traffic};
 pub use tma::TmaTensor;

@@ -8,7 +8,7 @@ use colex_layout::{ComposedLayout, Layout};
 
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
-use super::index::{Index, Leaf};
+use super::index::{Index, Leaf, Node};
 use super::launch::{Slot, TensorSlot};
 use super::memory::{Dense, MAX_EXTENT, Tensor, View, whole};
 use super::offset::period;
@@ -46,7 +46,9 @@ impl Builder {
                 true => leaf.extent.value().into(),
                 false => {
                     let id = self.ir.scalar(&format!("{name}_extent_{i}"), Type::U32);
-                    self.parameter_value(id, 1..MAX_EXTENT + 1, 1)
+                    let index = self.parameter_value(id, 1..MAX_EXTENT + 1, 1);
+                    self.example(&index, leaf.extent.value());
+                    index
                 }
             });
         }
@@ -57,7 +59,9 @@ impl Builder {
                 true => Index::constant(stride.value()),
                 false => {
                     let id = self.ir.scalar(&format!("{name}_stride_{i}"), Type::S64);
-                    self.parameter_value(id, -(1 << 40)..1 << 40, 1)
+                    let index = self.parameter_value(id, -(1 << 40)..1 << 40, 1);
+                    self.example(&index, stride.value());
+                    index
                 }
             });
         }
@@ -97,6 +101,13 @@ impl Builder {
         })
     }
 
+    /// What a parameter is in the layout that the kernel is built with: reports take it.
+    fn example(&mut self, index: &Index, value: i64) {
+        if let Node::Leaf(leaf) = &index.0.node {
+            self.reports.values.arguments.insert(leaf.reg, value);
+        }
+    }
+
     /// The value of a parameter, loaded once at the beginning.
     fn parameter_value(
         &mut self,
@@ -121,7 +132,9 @@ impl Builder {
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
         let reg = self.scalar_argument(name, Type::U32);
-        Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
+        let index = Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0);
+        self.example(&index, range.start);
+        index
     }
 
     /// A tensor in the block's shared memory. Its layout, swizzled or not, is static whatever it says: nothing of it is

@@ -310,7 +310,14 @@ impl Builder {
         }
         let atom = work.tensor.plan.load()?;
         let map = self.map_address(work.tensor);
-        for (shared, coordinates) in self.boxes(work)? {
+        let boxes = self.boxes(work)?;
+        self.note(
+            atom.name(),
+            boxes.len() as i64,
+            format!("of {}", work.tensor.name),
+            Vec::new(),
+        );
+        for (shared, coordinates) in boxes {
             let args = CopyArgs {
                 dst: End::Memory(self.address(&shared, false)),
                 tensor: Some((map, self.words(&coordinates))),
@@ -326,7 +333,14 @@ impl Builder {
 
     fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
         let map = self.map_address(work.tensor);
-        for (shared, coordinates) in self.boxes(work)? {
+        let boxes = self.boxes(work)?;
+        self.note(
+            atom.name(),
+            boxes.len() as i64,
+            format!("of {}", work.tensor.name),
+            Vec::new(),
+        );
+        for (shared, coordinates) in boxes {
             let args = CopyArgs {
                 src: End::Memory(self.address(&shared, false)),
                 tensor: Some((map, self.words(&coordinates))),

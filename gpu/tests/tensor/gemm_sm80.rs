@@ -25,9 +25,9 @@ fn tiled_mma() -> Result<TiledMma, Error> {
 fn gemm() -> Result<Built, Error> {
     let [bm, bn, bk] = TILE;
     let mut k = Builder::new("gemm", Arch::Sm80, 128);
-    let a = k.tensor("a", Ty::F16, &parsed("(1,1):(1,_1)"))?;
-    let b = k.tensor("b", Ty::F16, &parsed("(1,1):(1,_1)"))?;
-    let c = k.tensor("c", Ty::F32, &parsed("(1,1):(1,_1)"))?;
+    let a = k.tensor("a", Ty::F16, &parsed("(4096,4096):(4096,_1)"))?;
+    let b = k.tensor("b", Ty::F16, &parsed("(4096,4096):(4096,_1)"))?;
+    let c = k.tensor("c", Ty::F32, &parsed("(4096,4096):(4096,_1)"))?;
     let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
     let steps = (a.extent(1) + (bk - 1)) / bk;
 
@@ -106,4 +106,18 @@ fn its_text() {
         std::fs::write(path, &text).expect("a writable path");
     }
     insta::assert_snapshot!(text);
+}
+
+/// What its copies do to banks and sectors, from the very addresses.
+#[test]
+fn its_report() {
+    let built = gemm().unwrap_or_else(|e| panic!("{e}"));
+    insta::assert_snapshot!(built.report());
+}
+
+/// A built kernel may be kept in a static and used from any thread.
+#[test]
+fn a_built_kernel_is_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&gemm().unwrap_or_else(|e| panic!("{e}")));
 }
