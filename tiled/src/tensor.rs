@@ -95,6 +95,50 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         }
     }
 
+    /// The same elements by another layout, made of this one: composed, divided, grouped, coalesced.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(8,4):(1,8)".parse()?)?;
+    /// let tiles = tensor.map_layout(|layout| layout.zipped_divide(&"(2,2)".parse()?))?;
+    /// assert_eq!(tiles.layout().to_string(), "((2,2),(4,2)):((1,8),(2,16))");
+    /// assert_eq!(tiles.get(((1, 1), (3, 1)))?, &31);
+    /// let error = tensor.map_layout(|_| "33:1".parse()).unwrap_err();
+    /// assert_eq!(error.to_string(), "Tensor: 33:1 reaches offset 32, and the data has 32 elements");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`; [`Error::Assumption`] for a layout that reaches outside of the data.
+    pub fn map_layout(
+        &self,
+        f: impl FnOnce(&Layout) -> Result<Layout, colex_layout::Error>,
+    ) -> Result<Tensor<&[T]>, Error> {
+        self.reshaped(0, f(&self.layout)?).starting_at(self.start)
+    }
+
+    /// A compact tensor of the same shape: its first mode contiguous, the others in the order of these strides. CuTe's `make_fragment_like`.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let tensor = Tensor::new(vec![0.5; 64], "(4,2,2):(1,32,8)".parse()?)?;
+    /// let registers = tensor.fragment_like::<i32>()?;
+    /// assert_eq!(format!("{:#}", registers.layout()), "(4,2,2):(1,8,4)");
+    /// assert_eq!(registers.elements()?, [&0; 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layout`].
+    #[doc(alias = "make_fragment_like")]
+    pub fn fragment_like<U: Clone + Default>(&self) -> Result<Tensor<Vec<U>>, Error> {
+        let layout = self.layout.fragment_like()?;
+        let size = usize::try_from(layout.cosize()?).expect("a cosize is positive");
+        Tensor::new(vec![U::default(); size], layout)
+    }
+
     /// The same data under another layout, from another element on.
     pub(crate) fn reshaped(&self, start: i64, layout: Layout) -> Tensor<&[T]> {
         Tensor {

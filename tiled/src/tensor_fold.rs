@@ -2,6 +2,9 @@
 
 use core::ops::{Add, Deref, DerefMut, Mul};
 
+use colex_layout::IntTuple;
+
+use crate::copy_host::bare;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
@@ -85,14 +88,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     where
         T: Copy + Add<Output = T> + Mul<Output = T>,
     {
-        let to = self.matched("axpby", x)?;
-        let from = x.elements()?;
-        for (x, offset) in from.into_iter().zip(to) {
-            let place = self.place(offset);
-            let own = self.data()[place];
-            self.data_mut()[place] = alpha * *x + beta * own;
-        }
-        Ok(())
+        self.update_if("axpby", x, |_| true, |y, x| alpha * *x + beta * *y)
     }
 
     /// Every element becomes the default of its type; CuTe's `clear`.
@@ -196,6 +192,70 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         T: Clone,
     {
         self.transform_from(x, T::clone)
+    }
+
+    /// As [`Tensor::copy_from`], of the coordinates of which `predicate` says true: CuTe's `copy_if` of two tensors.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let x = Tensor::new((0..6).collect::<Vec<i32>>(), "(2,3):(1,2)".parse()?)?;
+    /// let mut y = Tensor::new(vec![-1; 6], "(2,3):(3,1)".parse()?)?;
+    /// y.copy_from_if(&x, |coord| coord.leaves()[1].value() < 2)?;
+    /// assert_eq!(y.elements()?, [&0, &1, &2, &3, &-1, &-1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::transform_from`].
+    #[doc(alias = "copy_if")]
+    pub fn copy_from_if<S: Deref<Target = [T]>>(
+        &mut self,
+        x: &Tensor<S>,
+        predicate: impl Fn(&IntTuple) -> bool,
+    ) -> Result<(), Error>
+    where
+        T: Clone,
+    {
+        self.update_if("copy_if", x, predicate, |_, x| x.clone())
+    }
+
+    /// As [`Tensor::axpby`], of the coordinates of which `predicate` says true; the other elements stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::axpby`].
+    #[doc(alias = "axpby")]
+    pub fn axpby_if<S: Deref<Target = [T]>>(
+        &mut self,
+        alpha: T,
+        x: &Tensor<S>,
+        beta: T,
+        predicate: impl Fn(&IntTuple) -> bool,
+    ) -> Result<(), Error>
+    where
+        T: Copy + Add<Output = T> + Mul<Output = T>,
+    {
+        self.update_if("axpby", x, predicate, |y, x| alpha * *x + beta * *y)
+    }
+
+    /// Every element whose coordinate, one number a mode, is kept becomes `f` of itself and that of `x`.
+    fn update_if<U, S: Deref<Target = [U]>>(
+        &mut self,
+        operation: &'static str,
+        x: &Tensor<S>,
+        predicate: impl Fn(&IntTuple) -> bool,
+        f: impl Fn(&T, &U) -> T,
+    ) -> Result<(), Error> {
+        let to = self.matched(operation, x)?;
+        let shape = self.layout().shape();
+        for ((index, x), offset) in (0..).zip(x.elements()?).zip(to) {
+            if predicate(&bare(shape.flat_coord(index)?)) {
+                let place = self.place(offset);
+                self.data_mut()[place] = f(&self.data()[place], x);
+            }
+        }
+        Ok(())
     }
 
     /// The offsets to write to, where `x` has an element for each.

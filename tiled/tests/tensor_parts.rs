@@ -229,6 +229,42 @@ fn predicates_count_what_is_there() -> Outcome {
     Ok(())
 }
 
+/// With a predicate the kept coordinates are those of the operation without one, and the others stay.
+#[test]
+fn a_predicate_keeps_the_others_as_they_are() -> Outcome {
+    let mut cases = 0;
+    for layout in LAYOUTS.into_iter().filter(|l| !l.contains("(0,1)")) {
+        let x = tensor(layout)?;
+        let y = Tensor::new((0..96).collect::<Vec<i64>>(), x.layout().fragment_like()?)?;
+        let y = match y.layout().size() == x.layout().size() {
+            true => y,
+            false => continue,
+        };
+        let keep =
+            |coord: &IntTuple| (coord.leaves()[0].value() + coord.leaves()[1].value()) % 3 != 0;
+        let (mut all, mut some, mut copied) = (y.clone(), y.clone(), y.clone());
+        all.axpby(3, &x, 5)?;
+        some.axpby_if(3, &x, 5, keep)?;
+        copied.copy_from_if(&x, keep)?;
+        let shape = x.layout().shape();
+        for index in 0..x.layout().size() {
+            let coord = shape.flat_coord(index)?;
+            let (before, own) = (*y.get(coord.clone())?, *x.get(coord.clone())?);
+            assert_eq!(*all.get(coord.clone())?, 3 * own + 5 * before);
+            let kept = keep(&coord);
+            assert_eq!(
+                *some.get(coord.clone())?,
+                if kept { 3 * own + 5 * before } else { before }
+            );
+            assert_eq!(*copied.get(coord)?, if kept { own } else { before });
+            cases += 1;
+        }
+    }
+    assert!(cases > 300);
+    println!("law tensor.a_predicate_keeps_the_others_as_they_are: {cases} elements");
+    Ok(())
+}
+
 #[test]
 fn errors_are_sentences() -> Outcome {
     let tensor = tensor("(8,12):(1,8)")?;
