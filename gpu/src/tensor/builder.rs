@@ -433,14 +433,27 @@ impl Builder {
         self.site(at, |k| {
             // Counters are numbers of 32 bits, the one after the last too.
             let beyond = (range.end + step.range().1).min(1 << 32);
+            let first = start.clone();
             let i = k.var(start, range.start..beyond);
-            k.loop_(|k| {
+            // Where the first time is certain, the question is asked at the end: once less, and what the body writes is
+            // written on every way.
+            let certain = first.range().1 < end.range().0;
+            let ask = |k: &mut Self| {
                 let now = k.get(&i);
                 let more = k.site(at, |k| k.less(&now, &end));
-                k.break_unless(more);
+                k.site(at, |k| k.break_unless(more));
+            };
+            k.loop_(|k| {
+                if !certain {
+                    ask(k);
+                }
+                let now = k.get(&i);
                 body(k, &now.within(range))?;
                 let now = k.get(&i);
                 k.site(at, |k| k.set(&i, now + step));
+                if certain {
+                    ask(k);
+                }
                 Ok(())
             })
         })

@@ -47,7 +47,8 @@ pub(crate) fn gemm() -> Result<Built, Box<dyn std::error::Error>> {
     let tiles_n = k.index_argument("tiles_n", 1..1 << 20);
     let steps = k.index_argument("steps", 1..1 << 24);
 
-    let (tid, group, rank) = (k.thread(), k.uniform(128), k.cluster_rank(2));
+    let (tid, group, warp) = (k.thread(), k.uniform(128), k.uniform(32));
+    let rank = k.cluster_rank(2);
     k.start_pipelines(&[&ring], true)?;
     let (first, last) = (
         k.block_index(0) / 2,
@@ -59,8 +60,8 @@ pub(crate) fn gemm() -> Result<Built, Box<dyn std::error::Error>> {
 
     let producer = |k: &mut Builder| -> Result<(), Error> {
         k.set_max_registers(false, 24);
-        let warp = k.less(&(&tid % 128), &32.into());
-        k.if_(warp, |k| {
+        let first_warp = k.equal(&warp, &8.into());
+        k.if_(first_warp, |k| {
             let one = k.elected();
             k.if_(one, |k| {
                 let state = k.producer_state(&ring);
