@@ -8,7 +8,7 @@ mod sealed {
 
 /// A plain number as memory on a device holds it: every pattern of bits is a value, and nothing is padding.
 ///
-/// Implemented for `f64`, `f32`, [`f16`], [`bf16`] and the integers of 8 to 64 bits; 8-bit floats travel as `u8`.
+/// Implemented for `f64`, `f32`, [`f16`](struct@f16), [`bf16`] and the integers of 8 to 64 bits; 8-bit floats travel as `u8`.
 pub trait Element:
     Copy + PartialEq + Send + Sync + core::fmt::Debug + 'static + sealed::Sealed
 {

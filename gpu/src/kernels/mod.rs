@@ -2,7 +2,7 @@
 //!
 //! A [`View`] is a buffer seen through a layout. What a call is to do is checked before anything is launched, and what
 //! is wrong is a [`KernelError`]. [`Walk`] is what a copy from one layout to another comes to; [`GemmProblem`] what a
-//! matrix product does; [`reference`] does both on the host.
+//! matrix product does; [`reference`](mod@reference) does both on the host.
 
 pub mod check;
 mod copy_flat;

@@ -203,10 +203,7 @@ fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 /// On a machine without a GPU the step is skipped, and with `--gpu` that is a failure.
 fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     if let Err(why) = gpu::device() {
-        return Ok(match run.gpu {
-            true => Outcome::failed("no GPU", why.to_string()),
-            false => Outcome::skipped(format!("no GPU ({why})")),
-        });
+        return Ok(without_gpu(run.gpu, &why.to_string()));
     }
     let report = gpu::executor_report(|line| progress.at(line))?;
     let covered = format!("{} checks of the executor on {}", report.ran, report.device);
@@ -214,6 +211,14 @@ fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         [] => Outcome::ok(covered),
         failures => Outcome::failed(covered, failures.join("\n")),
     })
+}
+
+/// The outcome on a machine without a GPU.
+fn without_gpu(required: bool, why: &str) -> Outcome {
+    match required {
+        true => Outcome::failed("no GPU", why),
+        false => Outcome::skipped(format!("no GPU ({why})")),
+    }
 }
 
 /// The outcome of a tool whose exit status says everything.
@@ -233,5 +238,20 @@ fn tested(done: &Finished, counts: &Counts, covered: String) -> Outcome {
     match counts.complaints().as_slice() {
         [] => Outcome::ok(covered),
         complaints => Outcome::failed(covered, complaints.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_gpu_is_a_failure_only_where_one_was_asked_for() {
+        let skipped = Outcome::skipped("no GPU (no driver)");
+        assert_eq!(without_gpu(false, "no driver"), skipped);
+        assert_eq!(
+            without_gpu(true, "no driver"),
+            Outcome::failed("no GPU", "no driver")
+        );
     }
 }
