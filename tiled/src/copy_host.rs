@@ -2,6 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
+use colex_atom::Space;
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
@@ -62,7 +63,8 @@ impl TiledCopy {
     ///
     /// [`Error::Assumption`] when the tensors differ in their extents, when `dst` has one element at several
     /// coordinates, or an instruction has values that `predicate`
-    /// keeps and others that it drops; [`Error::Outside`] when it keeps a coordinate outside of the tensors;
+    /// keeps and others that it drops, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches;
+    /// [`Error::Outside`] when it keeps a coordinate outside of the tensors;
     /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. Nothing is written then.
     pub fn copy_if<T, S, D>(
         &self,
@@ -75,6 +77,77 @@ impl TiledCopy {
         S: Deref<Target = [T]>,
         D: DerefMut<Target = [T]>,
     {
+        if let Some((operation, _)) = self.atom().reduction() {
+            let name = self.atom().name();
+            return refuse(format!(
+                "{name} leaves the {operation:?} of what is there and what arrives: copy_reducing does it"
+            ));
+        }
+        self.execute(src, dst, predicate, |_, value| value)
+    }
+
+    /// As [`TiledCopy::copy`] of an atom that reduces: every element of `dst` becomes `combine` of itself and of what
+    /// arrives. What the atom combines, and in which type, is [`colex_atom::CopyAtom::reduction`].
+    ///
+    /// ```
+    /// use colex_tiled::{Tensor, TiledCopy};
+    /// let add = colex_atom::copy("SM90_TMA_REDUCE_ADD_1D")?;
+    /// let copy = TiledCopy::new(add, 32, &"1:0".parse()?, &"4:1".parse()?)?;
+    /// let src = Tensor::new(vec![1, 2, 3, 4], "4:1".parse()?)?;
+    /// let mut dst = Tensor::new(vec![10; 4], "4:1".parse()?)?;
+    /// assert_eq!(
+    ///     copy.copy(&src, &mut dst).unwrap_err().to_string(),
+    ///     "copy: SM90_TMA_REDUCE_ADD_1D leaves the Add of what is there and what arrives: copy_reducing does it"
+    /// );
+    /// copy.copy_reducing(&src, &mut dst, |there, arrives| there + arrives)?;
+    /// assert_eq!(dst.elements()?, [&11, &12, &13, &14]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`TiledCopy::copy`]; [`Error::Assumption`] for an atom that does not reduce.
+    pub fn copy_reducing<T, S, D>(
+        &self,
+        src: &Tensor<S>,
+        dst: &mut Tensor<D>,
+        combine: impl Fn(&T, &T) -> T,
+    ) -> Result<(), Error>
+    where
+        T: Clone,
+        S: Deref<Target = [T]>,
+        D: DerefMut<Target = [T]>,
+    {
+        if self.atom().reduction().is_none() {
+            return refuse(format!("{} does not reduce", self.atom().name()));
+        }
+        self.execute(
+            src,
+            dst,
+            |_| true,
+            |there, arrives| combine(there, &arrives),
+        )
+    }
+
+    /// Every instruction that the predicate keeps, once it is known that nothing is refused.
+    fn execute<T, S, D>(
+        &self,
+        src: &Tensor<S>,
+        dst: &mut Tensor<D>,
+        predicate: impl Fn(&IntTuple) -> bool,
+        combine: impl Fn(&T, T) -> T,
+    ) -> Result<(), Error>
+    where
+        T: Clone,
+        S: Deref<Target = [T]>,
+        D: DerefMut<Target = [T]>,
+    {
+        if self.atom().to() == Space::L2 {
+            let name = self.atom().name();
+            return refuse(format!(
+                "{name} brings its source into the second-level cache, and writes to no tensor"
+            ));
+        }
         let extents = self.same_extents(src.layout(), dst.layout())?;
         one_place_each("copy", dst.layout())?;
         let from = self.named(&extents, Side::Source)?;
@@ -88,7 +161,7 @@ impl TiledCopy {
         }
         // Nothing is written before everything is known to lie inside.
         let mut run = active.iter();
-        run.try_for_each(|lanes| self.instruction(lanes, src, dst))
+        run.try_for_each(|lanes| self.instruction(lanes, src, dst, &combine))
     }
 
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.
@@ -121,6 +194,7 @@ impl TiledCopy {
         lanes: &[Lane<'_>],
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
+        combine: &impl Fn(&T, T) -> T,
     ) -> Result<(), Error>
     where
         T: Clone,
@@ -135,7 +209,8 @@ impl TiledCopy {
         let got = self.atom().execute(self.value_bits(), &given)?;
         for (lane, values) in lanes.iter().zip(got) {
             for (coord, value) in lane.to.iter().zip(values.into_iter().flatten()) {
-                dst.set(coord, value)?;
+                let left = combine(dst.get(coord)?, value);
+                dst.set(coord, left)?;
             }
         }
         Ok(())
@@ -192,6 +267,13 @@ fn whole(lanes: &[Lane<'_>], predicate: impl Fn(&IntTuple) -> bool) -> Result<bo
         }),
         (kept, _) => Ok(kept.is_some()),
     }
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Assumption {
+        operation: "copy",
+        why,
+    })
 }
 
 /// Refuses a coordinate, one number a mode, outside of the tensor.

@@ -74,6 +74,69 @@ fn a_copy_moves_every_coordinate() -> Outcome {
     Ok(())
 }
 
+/// Every executable copy over two of its tiles: it moves each value to its place, or does what it says instead.
+#[test]
+fn every_instruction_moves_every_value() -> Outcome {
+    let (mut cases, mut reductions, mut prefetches) = (0, 0, 0);
+    for atom in colex_atom::copy_atoms().filter(|atom| atom.is_executable()) {
+        for bits in [8, 16, 32] {
+            let Ok(values) = atom.val_layouts(bits) else {
+                continue; // The instruction splits values of this width.
+            };
+            let (threads, values) = (
+                atom.threads() as i64,
+                values.reference.modes().nth(1).map_or(1, |m| m.size()),
+            );
+            let (threads_of, values_of) = (
+                Layout::column_major(threads)?,
+                Layout::column_major(values)?,
+            );
+            let copy = TiledCopy::new(atom.clone(), bits, &threads_of, &values_of)?;
+            let size = 2 * threads * values;
+            let src = Tensor::new(
+                (1..=size).collect::<Vec<i64>>(),
+                Layout::column_major(size)?,
+            )?;
+            let mut dst = Tensor::new(vec![-5; size as usize], Layout::leaf(size, 1)?)?;
+            let done = copy.copy(&src, &mut dst).map_err(|error| error.to_string());
+            if let Some((operation, _)) = atom.reduction() {
+                assert!(
+                    done.unwrap_err()
+                        .contains(&format!("the {operation:?} of what is there"))
+                );
+                copy.copy_reducing(&src, &mut dst, |there, arrives| there * arrives)?;
+                dst.transform(|x| x / -5)?;
+                reductions += 1;
+            } else if atom.to() == colex_atom::Space::L2 {
+                let expected = format!(
+                    "copy: {} brings its source into the second-level cache, and writes to no tensor",
+                    atom.name()
+                );
+                assert_eq!(done.unwrap_err(), expected);
+                prefetches += 1;
+                continue;
+            } else {
+                done?;
+                let error = copy
+                    .copy_reducing(&src, &mut dst, |there, _| *there)
+                    .unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    format!("copy: {} does not reduce", atom.name())
+                );
+            }
+            assert_eq!(src.elements()?, dst.elements()?, "{}", atom.name());
+            cases += size;
+        }
+    }
+    assert!(
+        reductions > 10 && prefetches > 5,
+        "{reductions} reductions, {prefetches} prefetches"
+    );
+    println!("law tiled_copy.every_instruction_moves_every_value: {cases} values");
+    Ok(())
+}
+
 /// A tensor that the tile does not divide: by predicate every coordinate inside, where a vector does not straddle the
 /// edge; without one an error that names the first thread and coordinate outside.
 #[test]
