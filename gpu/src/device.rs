@@ -206,7 +206,16 @@ impl Device {
                 found: buffer.bytes(),
             });
         }
-        let address = buffer.address();
+        self.tensor_map_at(map, buffer.address())
+    }
+
+    /// A tensor map of the tensor that begins at an address of this device.
+    pub(crate) fn tensor_map_at(
+        &self,
+        map: &TensorMap,
+        address: u64,
+    ) -> Result<TensorMapArgument, Error> {
+        map.check()?;
         map.check_address(address)?;
         let encoded = match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.encode(map, address)?),

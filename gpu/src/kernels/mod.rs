@@ -9,11 +9,13 @@ mod copy_flat;
 mod copy_strided;
 mod error;
 mod gemm_problem;
+mod launches;
 mod pieces;
 mod plan;
 pub mod reference;
 mod run;
 mod transpose_tile;
+mod transpose_tma;
 mod view;
 mod walk;
 

@@ -2,7 +2,11 @@
 
 use core::fmt;
 
+use colex_atom::Arch;
+
 use super::error::KernelError;
+use super::transpose_tile;
+use super::transpose_tma::{self, Squares};
 use super::walk::{Step, Walk};
 
 /// How a copy is done.
@@ -18,6 +22,9 @@ pub enum CopyMethod {
     Padded,
     /// Through shared memory whose rows are swizzled.
     Swizzled,
+    /// Through swizzled shared memory, by tensor maps on both sides, and within it by matrices of 8x8 (16 bits) or
+    /// micro-tiles of 4x4 (32 bits) (sm_90).
+    Tma,
 }
 
 impl fmt::Display for CopyMethod {
@@ -28,6 +35,7 @@ impl fmt::Display for CopyMethod {
             CopyMethod::Naive => "naive",
             CopyMethod::Padded => "padded",
             CopyMethod::Swizzled => "swizzled",
+            CopyMethod::Tma => "tma",
         })
     }
 }
@@ -35,13 +43,15 @@ impl fmt::Display for CopyMethod {
 /// A copy with the kernel that it takes.
 ///
 /// ```
-/// use colex_gpu::kernels::{CopyPlan, Walk};
+/// use colex_atom::Arch;
+/// use colex_gpu::kernels::{CopyMethod, CopyPlan, Walk};
 ///
 /// let row_major = "(4096,4096):(4096,1)".parse()?;
 /// let transposed = "(4096,4096):(1,4096)".parse()?;
 /// let walk = Walk::new(&row_major, &transposed)?;
-/// let plan = CopyPlan::choose(&walk, 2, [0, 0]);
-/// assert_eq!(plan.to_string(), "(4096,4096):(4096,1) -> (4096,4096):(1,4096) of 2 bytes: swizzled");
+/// let plan = CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm90a);
+/// assert_eq!(plan.to_string(), "(4096,4096):(4096,1) -> (4096,4096):(1,4096) of 2 bytes: tma");
+/// assert_eq!(CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm80).method(), CopyMethod::Swizzled);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,18 +60,30 @@ pub struct CopyPlan {
     bytes: i64,
     vector: i64,
     method: CopyMethod,
+    squares: Squares,
 }
 
 /// The bytes of the widest access of a thread.
 const WIDEST: i64 = 16;
 
+/// The blocks of a grid along y and z.
+const GRID: i64 = 65_535;
+
+/// What a tensor map's address and strides are multiples of, in bytes.
+const MAP: i64 = 16;
+
 impl CopyPlan {
-    /// The plan with the fastest kernel that the layouts, the element's bytes and the addresses allow.
-    pub fn choose(walk: &Walk, bytes: i64, addresses: [u64; 2]) -> CopyPlan {
-        let by_speed = [CopyMethod::Flat, CopyMethod::Swizzled, CopyMethod::Strided];
+    /// The plan with the fastest kernel that the layouts, the element's bytes, the addresses and the architecture allow.
+    pub fn choose(walk: &Walk, bytes: i64, addresses: [u64; 2], arch: Arch) -> CopyPlan {
+        let by_speed = [
+            CopyMethod::Flat,
+            CopyMethod::Tma,
+            CopyMethod::Swizzled,
+            CopyMethod::Strided,
+        ];
         let plans = by_speed
             .into_iter()
-            .map(|method| CopyPlan::new(walk, bytes, addresses, method));
+            .map(|method| CopyPlan::new(walk, bytes, addresses, arch, method));
         plans
             .flatten()
             .next()
@@ -77,6 +99,7 @@ impl CopyPlan {
         walk: &Walk,
         bytes: i64,
         addresses: [u64; 2],
+        arch: Arch,
         method: CopyMethod,
     ) -> Result<CopyPlan, KernelError> {
         let vector = match method {
@@ -89,8 +112,9 @@ impl CopyPlan {
             bytes,
             vector,
             method,
+            squares: transpose_tma::SQUARES,
         };
-        match plan.refusal() {
+        match plan.refusal(addresses, arch) {
             None => Ok(plan),
             Some(why) => Err(KernelError::Method {
                 method: method.to_string(),
@@ -101,7 +125,7 @@ impl CopyPlan {
     }
 
     /// Why the kernel does not do such a copy.
-    fn refusal(&self) -> Option<String> {
+    fn refusal(&self, addresses: [u64; 2], arch: Arch) -> Option<String> {
         let flat = self.walk.steps().len() == 1 && self.vector_run() == self.walk.size();
         match self.method {
             CopyMethod::Flat if !flat => Some("the elements are not one run on both sides".into()),
@@ -109,8 +133,81 @@ impl CopyPlan {
             _ if self.crossed().is_none() => Some(
                 "the source and the destination run fastest along one mode, or along none".into(),
             ),
-            _ => None,
+            CopyMethod::Tma => self
+                .tma_refusal(addresses, arch)
+                .or_else(|| self.grid_refusal()),
+            _ => self.grid_refusal(),
         }
+    }
+
+    /// The blocks of a tiled kernel: along the destination's fastest mode, along the source's, and around both.
+    pub(super) fn grid(&self) -> [i64; 3] {
+        let steps = self.ordered();
+        let [first, second] = self.tile();
+        let along = |step: &Step, tile: i64| (step.extent - 1) / tile + 1;
+        let around = steps[2..].iter().map(|step| step.extent).product();
+        [along(&steps[1], second), along(&steps[0], first), around]
+    }
+
+    /// The tile of a block of a tiled kernel, along the source's fastest mode and the destination's.
+    fn tile(&self) -> [i64; 2] {
+        match self.method {
+            CopyMethod::Tma => self.squares.tile(self.bytes),
+            _ => [transpose_tile::TILE; 2],
+        }
+    }
+
+    fn grid_refusal(&self) -> Option<String> {
+        let [_, y, z] = self.grid();
+        let most = y.max(z);
+        (most > GRID).then(|| {
+            format!("the grid would have {most} blocks along y or z, and {GRID} is the most")
+        })
+    }
+
+    /// The same plan with a block's tile of so many squares of 128 bytes along the source's fastest mode and along the
+    /// destination's, for the kernel by tensor maps.
+    #[must_use]
+    pub fn with_squares(self, squares: [i64; 2]) -> CopyPlan {
+        CopyPlan {
+            squares: Squares(squares),
+            ..self
+        }
+    }
+
+    pub(super) fn squares(&self) -> Squares {
+        self.squares
+    }
+
+    fn tma_refusal(&self, addresses: [u64; 2], arch: Arch) -> Option<String> {
+        if !Arch::Sm90.runs_on(arch) {
+            return Some(format!("{arch} has no tensor maps"));
+        }
+        if ![2, 4].contains(&self.bytes) {
+            return Some(format!(
+                "elements of {} bytes; 2 and 4 are done",
+                self.bytes
+            ));
+        }
+        if self.walk.steps().len() > 5 {
+            return Some("a tensor map has at most 5 dimensions".into());
+        }
+        let strides = |step: &Step| [step.source, step.destination];
+        let strides = self.walk.steps().iter().flat_map(strides);
+        let uneven = strides
+            .filter(|&stride| stride != 1)
+            .find(|stride| stride * self.bytes % MAP != 0);
+        if let Some(stride) = uneven {
+            return Some(format!(
+                "the stride {stride} is not a multiple of {MAP} bytes"
+            ));
+        }
+        (!self.is_aligned(addresses))
+            .then(|| format!("tensor maps need addresses at multiples of {MAP} bytes"))
+    }
+
+    fn is_aligned(&self, addresses: [u64; 2]) -> bool {
+        addresses.iter().all(|at| at.is_multiple_of(MAP as u64))
     }
 
     fn vector_run(&self) -> i64 {

@@ -93,9 +93,10 @@ pub(super) fn build(
 }
 
 /// The block's tile: along the destination's fastest mode by x, along the source's by y, the loops around both by z.
-pub(super) fn place(k: &mut Builder, source: &Tensor, rank: usize) -> Vec<Index> {
+fn place(k: &mut Builder, source: &Tensor, rank: usize) -> Vec<Index> {
     let around: Vec<Index> = (2..rank).map(|mode| source.extent(mode)).collect();
-    let mut place = vec![k.block_index(1), k.block_index(0)];
+    let most = (1 << 31) / TILE;
+    let mut place = vec![k.block_index(1), k.block_index(0).within(0..most)];
     place.extend(digits(&k.block_index(2), &around));
     place
 }

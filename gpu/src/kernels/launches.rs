@@ -1,0 +1,244 @@
+//! The launches of a copy: kernels, built once for each kind, grids and arguments.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use colex_atom::Arch;
+use colex_layout::Layout;
+
+use super::pieces::dynamic;
+use super::plan::{CopyMethod, CopyPlan};
+use super::transpose_tma::Squares;
+use super::walk::Step;
+use super::{copy_flat, copy_strided, transpose_tile, transpose_tma};
+use crate::argument::Argument;
+use crate::device::Device;
+use crate::error::Error;
+use crate::launch::Launch;
+use crate::tensor::{Built, Given};
+
+/// A launch and its arguments.
+pub(super) type Prepared = (Launch, Vec<Argument>);
+
+/// The kernel of a plan, and its launches on a device.
+pub(super) fn of(
+    plan: &CopyPlan,
+    device: &Device,
+    addresses: [u64; 2],
+) -> Result<(Arc<Built>, Vec<Prepared>), Error> {
+    let steps = plan.ordered();
+    let built = built(plan, &steps, device.arch())?;
+    match plan.method() {
+        CopyMethod::Flat => flat(plan, &built, addresses).map(|launches| (built, launches)),
+        CopyMethod::Strided => {
+            strided(plan, &steps, &built, addresses).map(|one| (built, vec![one]))
+        }
+        CopyMethod::Tma => mapped(plan, &steps, built, device, addresses),
+        _ => tiles(plan, &steps, &built, addresses).map(|one| (built, vec![one])),
+    }
+}
+
+/// Pieces of one run, each as long as a kernel can count.
+fn flat(plan: &CopyPlan, built: &Built, addresses: [u64; 2]) -> Result<Vec<Prepared>, Error> {
+    let (size, mut first) = (plan.walk().size(), 0);
+    let mut launches = Vec::new();
+    while first < size {
+        let elements = (size - first).min(copy_flat::PIECE);
+        let layout = copy_flat::run(elements);
+        let at = addresses.map(|address| address + (first * plan.bytes()) as u64);
+        let blocks = copy_flat::blocks(elements, plan.vector());
+        let layouts = [layout.clone(), layout];
+        launches.push(launch(
+            built,
+            [blocks, 1, 1],
+            copy_flat::THREADS,
+            at,
+            &layouts,
+        )?);
+        first += elements;
+    }
+    Ok(launches)
+}
+
+/// A vector a thread.
+fn strided(
+    plan: &CopyPlan,
+    steps: &[Step],
+    built: &Built,
+    addresses: [u64; 2],
+) -> Result<Prepared, Error> {
+    let fastest = copy_strided::fastest(plan.vector());
+    let layouts = [
+        dynamic(steps, |step| step.source, fastest),
+        dynamic(steps, |step| step.destination, fastest),
+    ];
+    let vectors = plan.walk().size() / plan.vector();
+    let blocks = (vectors - 1) / copy_strided::THREADS + 1;
+    launch(
+        built,
+        [blocks, 1, 1],
+        copy_strided::THREADS,
+        addresses,
+        &layouts,
+    )
+}
+
+/// A block a tile.
+fn tiles(
+    plan: &CopyPlan,
+    steps: &[Step],
+    built: &Built,
+    addresses: [u64; 2],
+) -> Result<Prepared, Error> {
+    let threads = transpose_tile::THREADS[0] * transpose_tile::THREADS[1];
+    launch(built, plan.grid(), threads, addresses, &crossed(steps))
+}
+
+/// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
+fn crossed(steps: &[Step]) -> [Layout; 2] {
+    [
+        dynamic(steps, |step| step.source, Some(0)),
+        dynamic(steps, |step| step.destination, Some(1)),
+    ]
+}
+
+/// A block a tile, by tensor maps of both sides. A kernel that was built for tensors whose maps have other dimensions is
+/// built again.
+fn mapped(
+    plan: &CopyPlan,
+    steps: &[Step],
+    known: Arc<Built>,
+    device: &Device,
+    addresses: [u64; 2],
+) -> Result<(Arc<Built>, Vec<Prepared>), Error> {
+    let layouts = crossed(steps);
+    let maps = |built: &Built| {
+        let [source, destination] = &layouts;
+        Ok::<_, Error>([
+            built.tensor_map("source", source)?,
+            built.tensor_map("destination", destination)?,
+        ])
+    };
+    let (built, maps) = match maps(&known) {
+        Ok(maps) => (known, maps),
+        Err(_) => {
+            let built = transpose_tma::build(device.arch(), steps, plan.bytes(), plan.squares())?;
+            let maps = maps(&built)?;
+            (Arc::new(built), maps)
+        }
+    };
+    let mut given = Vec::new();
+    for (map, address) in maps.iter().zip(addresses) {
+        given.push(Given::Value(device.tensor_map_at(map, address)?.into()));
+    }
+    given.extend(
+        steps[2..]
+            .iter()
+            .map(|step| Given::Value((step.extent as u32).into())),
+    );
+    let arguments = built.arguments(&given)?;
+    let threads = plan.squares().threads(plan.bytes());
+    let launch = shape(&built, plan.grid(), threads);
+    Ok((built, vec![(launch, arguments)]))
+}
+
+fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
+    // A grid that is too large stays so, and the launch is refused.
+    let grid = grid.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX));
+    Launch::new(grid, threads as u32).dynamic_shared(built.dynamic_shared())
+}
+
+fn launch(
+    built: &Built,
+    grid: [i64; 3],
+    threads: i64,
+    addresses: [u64; 2],
+    layouts: &[Layout; 2],
+) -> Result<Prepared, Error> {
+    let given = [
+        Given::Tensor(addresses[0], &layouts[0]),
+        Given::Tensor(addresses[1], &layouts[1]),
+    ];
+    Ok((shape(built, grid, threads), built.arguments(&given)?))
+}
+
+/// What a kernel is built for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    arch: Arch,
+    method: CopyMethod,
+    rank: usize,
+    bytes: i64,
+    vector: i64,
+    squares: Squares,
+}
+
+/// Kernels that were built, by kind: building is pure, and done once in a program.
+static BUILT: Mutex<Option<HashMap<Kind, Arc<Built>>>> = Mutex::new(None);
+
+/// The kernel of a plan.
+fn built(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Result<Arc<Built>, Error> {
+    let kind = Kind {
+        arch,
+        method: plan.method(),
+        rank: steps.len(),
+        bytes: plan.bytes(),
+        vector: plan.vector(),
+        squares: plan.squares(),
+    };
+    let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if let Some(built) = known.get(&kind) {
+        return Ok(Arc::clone(built));
+    }
+    let built = match plan.method() {
+        CopyMethod::Flat => copy_flat::build(arch, kind.bytes, kind.vector),
+        CopyMethod::Strided => copy_strided::build(arch, steps, kind.bytes, kind.vector),
+        CopyMethod::Tma => transpose_tma::build(arch, steps, kind.bytes, kind.squares),
+        method => transpose_tile::build(arch, steps, kind.bytes, method),
+    };
+    let built = Arc::new(built?);
+    known.insert(kind, Arc::clone(&built));
+    Ok(built)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Walk;
+
+    /// Every kernel is one that the verifier passes and the printer prints.
+    #[test]
+    fn every_kernel_prints() {
+        let layout = |text: &str| text.parse::<Layout>().expect("a layout");
+        let walk = |source: &str, destination: &str| {
+            Walk::new(&layout(source), &layout(destination)).expect("a copy")
+        };
+        let crossed = walk("(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)");
+        let mapped = walk("(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)");
+        let flat = walk("1000:1", "1000:1");
+        let strided = walk("(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)");
+        let cases = [
+            (&flat, CopyMethod::Flat),
+            (&strided, CopyMethod::Strided),
+            (&crossed, CopyMethod::Naive),
+            (&crossed, CopyMethod::Padded),
+            (&crossed, CopyMethod::Swizzled),
+            (&mapped, CopyMethod::Tma),
+        ];
+        for (walk, method) in cases {
+            for bytes in [1, 2, 4, 8] {
+                let Ok(plan) = CopyPlan::new(walk, bytes, [0, 0], Arch::Sm90a, method) else {
+                    continue;
+                };
+                let built = built(&plan, &plan.ordered(), Arch::Sm90a).expect("a kernel");
+                assert_eq!(built.kernel.verify(), Ok(()), "{plan}");
+                let text = built.kernel.ptx().expect("it prints");
+                if let Ok(folder) = std::env::var("COLEX_PTX") {
+                    std::fs::write(format!("{folder}/{method}_{bytes}.ptx"), text)
+                        .expect("it is written");
+                }
+            }
+        }
+    }
+}
