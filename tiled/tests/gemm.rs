@@ -80,6 +80,23 @@ fn gemm_is_the_product_of_matrices() -> Outcome {
     Ok(())
 }
 
+/// Wider `wgmma` of both forms: the thread-value layouts of C and of A in registers grow with N.
+#[test]
+fn gemm_of_wider_wgmma() -> Outcome {
+    let mut cases = 0;
+    for n in [16, 24, 96] {
+        for form in ["SS", "RS"] {
+            let atom = colex_atom::mma(&format!("SM90_64x{n}x16_F32F16F16_{form}"))?;
+            let mma = TiledMma::new(atom, &"(1,1,1):(0,0,0)".parse()?, &Tiler::All)?;
+            product(&mma, [64, n, 32], Edge::Refuse)?;
+            product(&mma, [63, n - 1, 17], Edge::Predicate)?;
+            cases += 2 * 64 * n;
+        }
+    }
+    println!("law tiled_mma.gemm_of_wider_wgmma: {cases} elements");
+    Ok(())
+}
+
 /// A permutation changes who computes what, and not what is computed.
 #[test]
 fn gemm_of_a_permuted_tile() -> Outcome {
