@@ -2,9 +2,11 @@
 
 use std::panic::Location;
 
-use super::builder::{Builder, Cond, Var};
+use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
+use super::flow::Cond;
 use super::index::Index;
+use super::variable::Var;
 use crate::ir::{Compare, FenceKind, Type};
 
 /// An array of mbarriers in the block's shared memory.

@@ -8,9 +8,7 @@ use colex_atom::Arch;
 
 use super::error::{Error, ErrorKind};
 use super::index::{Index, Leaf};
-use crate::ir::{
-    BinaryOp, Compare, Guard, Kernel, KernelBuilder, Op, Operand, Reg, RegType, Special, Type,
-};
+use crate::ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors; every instruction of [`KernelBuilder`] is there too.
 ///
@@ -35,8 +33,8 @@ pub struct Builder {
     pub(super) scopes: Vec<Scope>,
     pub(super) threads: u32,
     specials: HashMap<Special, Reg>,
-    stamp: u32,
-    written: HashMap<Reg, u32>,
+    pub(super) stamp: u32,
+    pub(super) written: HashMap<Reg, u32>,
     failed: Option<Error>,
     pub(super) launch: super::launch::Signature,
     pub(super) reports: super::report::Report,
@@ -46,18 +44,18 @@ pub struct Builder {
 #[derive(Debug)]
 pub(super) struct Scope {
     /// Whether it repeats: what does not change in it is computed before it.
-    repeats: bool,
+    pub(super) repeats: bool,
     /// The stamp at which it began.
-    began: u32,
+    pub(super) began: u32,
     pub(super) values: HashMap<(Index, bool), Reg>,
     pub(super) tests: HashMap<(Index, i64, Compare), Reg>,
 
     /// Variables whose value from before the body was used in it.
-    used: HashSet<Reg>,
+    pub(super) used: HashSet<Reg>,
 }
 
 impl Scope {
-    fn new(repeats: bool, began: u32) -> Self {
+    pub(super) fn new(repeats: bool, began: u32) -> Self {
         Scope {
             repeats,
             began,
@@ -66,28 +64,6 @@ impl Scope {
 
             used: HashSet::new(),
         }
-    }
-}
-
-/// An integer that changes as the kernel runs: a stage, a phase, a tile number.
-#[derive(Clone, Debug)]
-pub struct Var {
-    reg: Reg,
-    range: (i64, i64),
-}
-
-/// Whether something holds: known, or in a predicate register.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cond {
-    /// In every thread, or in none.
-    Known(bool),
-    /// Where the predicate says so.
-    Where(Guard),
-}
-
-impl From<Reg> for Cond {
-    fn from(pred: Reg) -> Self {
-        Cond::Where(pred.into())
     }
 }
 
@@ -244,275 +220,8 @@ impl Builder {
         self.scopes.len() as u32 - 1
     }
 
-    /// A variable of 32 bits with its first value, always within a range (ends excluded).
-    #[track_caller]
-    pub fn var(&mut self, first: impl Into<Index>, range: Range<i64>) -> Var {
-        let at = Location::caller();
-        let first = first.into();
-        self.site(at, |k| {
-            let value = k.operand(&first);
-            let reg = k.ir.mov(Type::U32, value);
-            k.stamp += 1;
-            k.written.insert(reg, k.stamp);
-            Var {
-                reg,
-                range: (range.start, range.end - 1),
-            }
-        })
-    }
-
-    /// The variable's value now.
-    pub fn get(&mut self, var: &Var) -> Index {
-        let written = self.written.get(&var.reg).copied().unwrap_or(0);
-        let began = self.scopes.iter().filter(|s| s.repeats).map(|s| s.began);
-        let stamp = began.fold(written, u32::max);
-        let leaf = Leaf {
-            reg: var.reg,
-            stamp,
-        };
-        Index::leaf(leaf, var.range, 1, self.depth())
-    }
-
-    /// Gives the variable another value.
-    #[track_caller]
-    pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
-        let at = Location::caller();
-        let value = value.into().within(var.range.0..var.range.1 + 1);
-        self.site(at, |k| {
-            k.update(var.reg, &value);
-            k.touch(var);
-        });
-    }
-
-    /// The variable's register, to be written by instructions of the author's own: [`Builder::touch`] must follow.
-    pub fn variable(&self, var: &Var) -> Reg {
-        var.reg
-    }
-
-    /// Says that the variable's register has been written.
-    #[track_caller]
-    pub fn touch(&mut self, var: &Var) {
-        let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
-        if self.scopes.iter().any(used) {
-            self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
-        }
-        self.stamp += 1;
-        self.written.insert(var.reg, self.stamp);
-    }
-
-    fn update(&mut self, reg: Reg, value: &Index) {
-        // `x = x + c` needs no register in between.
-        let inner = match &value.0.node {
-            super::index::Node::Unit(inner) => inner,
-            _ => value,
-        };
-        let (terms, constant) = inner.terms();
-        if let [(x, 1)] = &terms[..]
-            && matches!(&x.0.node, super::index::Node::Leaf(leaf) if leaf.reg == reg)
-        {
-            self.check_leaf(x);
-            self.ir
-                .binary_to(BinaryOp::Add, Type::U32, reg, reg, constant);
-            return;
-        }
-        let value = self.operand(value);
-        self.ir.mov_to(reg, value);
-    }
-
-    /// Notes the use of a variable's value, and refuses one that has been overwritten.
-    pub(super) fn check_leaf(&mut self, index: &Index) {
-        let super::index::Node::Leaf(leaf) = &index.0.node else {
-            return;
-        };
-        let Some(written) = self.written.get(&leaf.reg) else {
-            return;
-        };
-        if *written > leaf.stamp {
-            let at = Location::caller();
-            self.fail(ErrorKind::Stale { reg: leaf.reg }, at);
-        }
-        for scope in self.scopes.iter_mut().filter(|s| s.began > leaf.stamp) {
-            scope.used.insert(leaf.reg);
-        }
-    }
-
-    /// The outermost open body where something that depends on a body of `depth` can be computed: outside of loops, not
-    /// of branches.
-    pub(super) fn home(&self, depth: u32) -> usize {
-        let branch = self.scopes.iter().rposition(|s| !s.repeats).unwrap_or(0);
-        branch.max(depth as usize)
-    }
-
-    pub(super) fn body<T>(
-        &mut self,
-        repeats: bool,
-        body: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<(T, Vec<crate::ir::Stmt>), Error> {
-        self.stamp += 1;
-        let site = self.ir.ascribe(None);
-        self.scopes.push(Scope::new(repeats, self.stamp));
-        self.ir.open_scope();
-        let result = body(self);
-        let stmts = self.ir.close_scope();
-        self.scopes.pop();
-        self.ir.ascribe(site);
-        Ok((result?, stmts))
-    }
-
-    /// `body` where the condition holds.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`.
-    #[track_caller]
-    pub fn if_(
-        &mut self,
-        cond: Cond,
-        body: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.if_else(cond, body, |_| Ok(()))
-    }
-
-    /// `then` where the condition holds, `other` where it does not.
-    ///
-    /// # Errors
-    ///
-    /// Those of the two.
-    #[track_caller]
-    pub fn if_else(
-        &mut self,
-        cond: Cond,
-        then: impl FnOnce(&mut Self) -> Result<(), Error>,
-        other: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let p = match cond {
-            Cond::Known(true) => return then(self),
-            Cond::Known(false) => return other(self),
-            Cond::Where(guard) => guard,
-        };
-        let ((), then) = self.body(false, then)?;
-        let ((), other) = self.body(false, other)?;
-        self.site(at, |k| k.ir.push(Op::If { p, then, other }));
-        Ok(())
-    }
-
-    /// Repeats `body` until it breaks.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`.
-    #[track_caller]
-    pub fn loop_(
-        &mut self,
-        body: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let ((), body) = self.body(true, body)?;
-        self.site(at, |k| k.ir.push(Op::Loop { body }));
-        Ok(())
-    }
-
-    /// `body(i)` for `i` from `start` to `end` (excluded) by `step`; none at all if `start >= end`. All three, and the sum
-    /// of the last two, are numbers of 32 bits.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`.
-    #[track_caller]
-    pub fn for_(
-        &mut self,
-        start: impl Into<Index>,
-        end: impl Into<Index>,
-        step: impl Into<Index>,
-        body: impl FnOnce(&mut Self, &Index) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let (start, end, step): (Index, Index, Index) = (start.into(), end.into(), step.into());
-        let range = start.range().0..(end.range().1).max(start.range().0 + 1);
-        self.site(at, |k| {
-            // Counters are numbers of 32 bits, the one after the last too.
-            let beyond = (range.end + step.range().1).min(1 << 32);
-            let first = start.clone();
-            let i = k.var(start, range.start..beyond);
-            // Where the first time is certain, the question is asked at the end: once less, and what the body writes is
-            // written on every way.
-            let certain = first.range().1 < end.range().0;
-            let ask = |k: &mut Self| {
-                let now = k.get(&i);
-                let more = k.site(at, |k| k.less(&now, &end));
-                k.site(at, |k| k.break_unless(more));
-            };
-            k.loop_(|k| {
-                if !certain {
-                    ask(k);
-                }
-                let now = k.get(&i);
-                body(k, &now.within(range))?;
-                let now = k.get(&i);
-                k.site(at, |k| k.set(&i, now + step));
-                if certain {
-                    ask(k);
-                }
-                Ok(())
-            })
-        })
-    }
-
-    /// Leaves the innermost loop where the condition does not hold.
-    #[track_caller]
-    pub fn break_unless(&mut self, cond: Cond) {
-        match cond {
-            Cond::Known(true) => {}
-            Cond::Known(false) => self.ir.push(Op::Break),
-            Cond::Where(guard) => self.ir.break_if(guard.negated()),
-        }
-    }
-
-    /// The instructions that `body` adds are executed only where the condition holds, without a branch.
-    pub fn where_<T>(
-        &mut self,
-        cond: Cond,
-        body: impl FnOnce(&mut KernelBuilder) -> T,
-    ) -> Option<T> {
-        match cond {
-            Cond::Known(true) => Some(body(&mut self.ir)),
-            Cond::Known(false) => None,
-            Cond::Where(guard) => Some(self.ir.when(guard, body)),
-        }
-    }
-
-    /// Both conditions.
-    #[track_caller]
-    pub fn both(&mut self, a: Cond, b: Cond) -> Cond {
-        match (a, b) {
-            (Cond::Known(true), other) | (other, Cond::Known(true)) => other,
-            (Cond::Known(false), _) | (_, Cond::Known(false)) => Cond::Known(false),
-            (Cond::Where(a), Cond::Where(b)) if a == b => Cond::Where(a),
-            (Cond::Where(a), Cond::Where(b)) => {
-                Cond::Where(self.ir.pred(BinaryOp::And, a, b).into())
-            }
-        }
-    }
-
-    /// The other way round.
-    pub fn not(cond: Cond) -> Cond {
-        match cond {
-            Cond::Known(known) => Cond::Known(!known),
-            Cond::Where(guard) => Cond::Where(guard.negated()),
-        }
-    }
-
     /// The kernel built so far, for a look at it.
     pub fn kernel_so_far(self) -> Kernel {
         self.ir.finish()
-    }
-}
-
-/// The constant zero as an operand of a class.
-pub(super) fn zero_of(ty: RegType) -> Operand {
-    match ty {
-        RegType::F32 | RegType::F64 => Operand::Float(0.0),
-        _ => Operand::Int(0),
     }
 }

@@ -6,8 +6,9 @@ use colex_atom::{MmaAtom, RegClass, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout};
 use colex_tiled::{Operand, TiledMma};
 
-use super::builder::{Builder, zero_of};
+use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
+use super::flow::zero_of;
 use crate::ir::{Operand as Word, Reg, RegType, Type};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.

@@ -142,7 +142,7 @@ pub struct Signature {
 pub(super) enum Slot {
     Tensor(Box<TensorSlot>),
     Value(String),
-    Map(Box<super::tma::MapSlot>),
+    Map(Box<super::tma_map::MapSlot>),
 }
 
 /// A tensor among the parameters.

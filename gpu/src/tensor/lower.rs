@@ -2,13 +2,14 @@
 
 use std::panic::Location;
 
-use super::builder::{Builder, Cond};
+use super::builder::Builder;
 use super::error::ErrorKind;
-use super::index::{Index, Node, sum};
-use crate::ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, TernaryOp, Type};
+use super::flow::Cond;
+use super::index::{Index, Node};
+use crate::ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, Type};
 
 /// How a number of 32 bits is read.
-fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
+pub(super) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
     if low >= 0 && high <= i64::from(u32::MAX) {
         Some(Type::U32)
     } else if low >= i64::from(i32::MIN) && high <= i64::from(i32::MAX) {
@@ -113,7 +114,7 @@ impl Builder {
     }
 
     /// The register of an expression: found, or computed where it changes last.
-    fn lower(&mut self, index: &Index, wide: bool) -> Reg {
+    pub(super) fn lower(&mut self, index: &Index, wide: bool) -> Reg {
         let key = (index.clone(), wide);
         if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
             return *reg;
@@ -139,7 +140,11 @@ impl Builder {
         reg
     }
 
-    fn emit(&mut self, home: usize, body: impl FnOnce(&mut KernelBuilder) -> Reg) -> Reg {
+    pub(super) fn emit(
+        &mut self,
+        home: usize,
+        body: impl FnOnce(&mut KernelBuilder) -> Reg,
+    ) -> Reg {
         self.ir.hoisted(home, body)
     }
 
@@ -196,102 +201,6 @@ impl Builder {
         match index.as_constant() {
             Some(constant) => constant.into(),
             None => self.lower(index, wide).into(),
-        }
-    }
-
-    /// Terms that change in outer bodies are summed there; the others are added one by one.
-    fn lower_sum(&mut self, terms: &[(Index, i64)], constant: i64, wide: bool, home: usize) -> Reg {
-        // What differs by a constant only shares everything else.
-        if constant != 0 && terms.len() + usize::from(terms.iter().any(|(_, c)| *c != 1)) > 1 {
-            let rest = self.lower(&sum(terms.to_vec(), 0), wide);
-            let ty = if wide { Type::S64 } else { Type::U32 };
-            return self.emit(home, |k| k.add(ty, rest, constant));
-        }
-        let (mut terms, outer): (Vec<_>, Vec<_>) = terms
-            .iter()
-            .cloned()
-            .partition(|(x, _)| self.home(x.0.depth) == home);
-        let mut acc = None;
-        if !outer.is_empty() {
-            acc = Some(self.lower(&sum(outer, 0), wide));
-        }
-        if wide {
-            return self.wide_sum(terms, constant, acc, home);
-        }
-        // A term that is a register already begins: the others multiply and add onto it.
-        terms.sort_by_key(|(x, c)| *c != 1 || masked(x).is_some());
-        for (x, c) in terms {
-            let (x, c) = match masked(&x) {
-                Some((inner, factor)) => (inner, c.wrapping_mul(factor)),
-                None => (x, c),
-            };
-            let value = self.lower(&x, false);
-            let c = i64::from(c as i32);
-            acc = Some(self.emit(home, |k| match (acc, c) {
-                (None, 1) => value,
-                (None, c) => scaled(k, value, c),
-                (Some(acc), 1) => k.add(Type::U32, acc, value),
-                (Some(acc), -1) => k.sub(Type::U32, acc, value),
-                (Some(acc), c) => k.mad(Type::U32, value, c, acc),
-            }));
-        }
-        self.plus(acc, constant, Type::U32, home)
-    }
-
-    fn plus(&mut self, acc: Option<Reg>, constant: i64, ty: Type, home: usize) -> Reg {
-        match (acc, constant) {
-            (None, c) => self.emit(home, |k| k.mov(ty, c)),
-            (Some(acc), 0) => acc,
-            (Some(acc), c) => self.emit(home, |k| k.add(ty, acc, c)),
-        }
-    }
-
-    /// Narrow terms are added in 32 bits as long as their sum fits, then widened together.
-    fn wide_sum(
-        &mut self,
-        terms: Vec<(Index, i64)>,
-        constant: i64,
-        mut acc: Option<Reg>,
-        home: usize,
-    ) -> Reg {
-        let fits = |(x, c): &(Index, i64)| narrow_type(sum(vec![(x.clone(), *c)], 0).range());
-        let (narrow, wide): (Vec<_>, Vec<_>) = terms.into_iter().partition(|t| fits(t).is_some());
-        for (x, c) in wide {
-            acc = Some(self.add_wide(&x, c, acc, home));
-        }
-        let together = sum(narrow.clone(), 0);
-        match narrow_type(together.range()) {
-            _ if narrow.is_empty() => {}
-            Some(_) if narrow.len() > 1 => acc = Some(self.add_wide(&together, 1, acc, home)),
-            _ => {
-                for (x, c) in narrow {
-                    acc = Some(self.add_wide(&x, c, acc, home));
-                }
-            }
-        }
-        self.plus(acc, constant, Type::S64, home)
-    }
-
-    fn add_wide(&mut self, x: &Index, c: i64, acc: Option<Reg>, home: usize) -> Reg {
-        let narrow = narrow_type(x.range()).filter(|ty| fits(*ty, c));
-        match (narrow, acc) {
-            (Some(ty), Some(acc)) if !is_wide_leaf(x) => {
-                let value = self.lower(x, false);
-                self.emit(home, |k| k.ternary(TernaryOp::MadWide, ty, value, c, acc))
-            }
-            (Some(ty), None) if c != 1 && !is_wide_leaf(x) => {
-                let value = self.lower(x, false);
-                self.emit(home, |k| k.mul_wide(ty, value, c))
-            }
-            (_, acc) => {
-                let value = self.lower(x, true);
-                self.emit(home, |k| match (acc, c) {
-                    (None, 1) => value,
-                    (None, c) => k.mul(Type::S64, value, c),
-                    (Some(acc), 1) => k.add(Type::S64, acc, value),
-                    (Some(acc), c) => k.mad(Type::S64, value, c, acc),
-                })
-            }
         }
     }
 
@@ -368,28 +277,12 @@ impl Builder {
     }
 }
 
-/// A field that is masked and then moved left, as what is masked and the factor that moves it.
-fn masked(x: &Index) -> Option<(Index, i64)> {
-    match &x.0.node {
-        Node::Bits(of, mask, shift) if *shift > 0 => Some((of.bits(*mask, 0), 1 << shift)),
-        _ => None,
-    }
-}
-
-fn scaled(k: &mut KernelBuilder, value: Reg, c: i64) -> Reg {
-    if c > 0 && c.count_ones() == 1 {
-        k.shl(Type::B32, value, i64::from(c.trailing_zeros()))
-    } else {
-        k.mul(Type::U32, value, c)
-    }
-}
-
-fn is_wide_leaf(x: &Index) -> bool {
+pub(super) fn is_wide_leaf(x: &Index) -> bool {
     matches!(&x.0.node, Node::Leaf(leaf) if leaf.reg.ty.bits() == 64)
 }
 
 /// Whether an instruction of that type can hold the constant.
-fn fits(ty: Type, c: i64) -> bool {
+pub(super) fn fits(ty: Type, c: i64) -> bool {
     match ty {
         Type::U32 => u32::try_from(c).is_ok(),
         _ => i32::try_from(c).is_ok(),

@@ -1,0 +1,73 @@
+//! Tensor maps for the layouts of the day.
+
+use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+
+use super::launch::{Built, Mismatch, Slot};
+
+/// What a launch needs to know of a tensor map.
+#[derive(Clone, Debug)]
+pub(super) struct MapSlot {
+    pub(super) name: String,
+    pub(super) layout: Layout,
+    pub(super) tile: Tiler,
+    pub(super) shared: ComposedLayout,
+    pub(super) element: TmaElement,
+    pub(super) multicast: i64,
+    pub(super) plan: TmaPlan,
+}
+
+impl MapSlot {
+    /// The tensor map for the layout of today.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has.
+    pub(super) fn map(&self, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let refuse = |why: String| Mismatch {
+            why: format!("tensor {}: {why}", self.name),
+        };
+        let plan = TmaPlan::new(&TmaTile {
+            global: layout,
+            tile: &self.tile,
+            shared: &self.shared,
+            element: self.element,
+            multicast: self.multicast,
+        });
+        let plan = plan.map_err(|e| refuse(e.to_string()))?;
+        let same = plan.map().extents == self.plan.map().extents
+            && plan.tensor().stride() == self.plan.tensor().stride();
+        if !same {
+            return Err(refuse(format!(
+                "{layout} is moved in boxes {}, and the kernel is built for {} of {}",
+                plan.box_layout(),
+                self.plan.box_layout(),
+                self.layout
+            )));
+        }
+        Ok(plan.map().clone())
+    }
+}
+
+impl Built {
+    /// The tensor map of a parameter for the tensor's layout today: what `Device::tensor_map` binds to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
+    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let slot = self.signature.slots.iter().find_map(|slot| match slot {
+            Slot::Map(map) if map.name == name => Some(map),
+            _ => None,
+        });
+        match slot {
+            Some(map) => map.map(layout),
+            None => Err(Mismatch {
+                why: format!(
+                    "the kernel {} has no tensor map called {name}",
+                    self.kernel.name
+                ),
+            }),
+        }
+    }
+}
