@@ -133,10 +133,7 @@ impl Machine<'_, '_> {
             Work::Arrive { .. } | Work::Write { .. } => false,
         };
         if let Some(operation) = g.pending.iter().find(|operation| uses(operation)) {
-            let what = format!(
-                "the block ends while {} still uses its shared memory: wait for it first",
-                self.described(&operation.spot)
-            );
+            let what = unwaited(&self.described(&operation.spot));
             return Err(self.fault(g, &spot, FaultKind::EarlyExit, what));
         }
         if !self.options.races {
@@ -149,6 +146,10 @@ impl Machine<'_, '_> {
             .filter(|visit| !visit.before(&block.ended.seen));
         match unordered.min_by_key(|visit| visit.0) {
             None => Ok(()),
+            Some(visit) if visit.agent() >= g.warps => {
+                let what = unwaited(&self.other(g, *visit));
+                Err(self.fault(g, &spot, FaultKind::EarlyExit, what))
+            }
             Some(visit) => {
                 let what = format!(
                     "the block ends, and nothing orders that after {}, which uses its shared memory: a cluster barrier \
@@ -159,4 +160,9 @@ impl Machine<'_, '_> {
             }
         }
     }
+}
+
+/// The sentence for an operation that uses the shared memory of a block that ends.
+fn unwaited(operation: &str) -> String {
+    format!("the block ends without having waited for {operation}, which uses its shared memory")
 }

@@ -94,7 +94,12 @@ impl<'k> Exec<'_, '_, 'k> {
                 self.w.leave_round(mask, true);
                 Ok(Flow::Jumped)
             }
-            op => self.instruction(op, mask),
+            op => {
+                if serves_others(op) {
+                    self.w.idle = None;
+                }
+                self.instruction(op, mask)
+            }
         }
     }
 
@@ -260,6 +265,23 @@ impl<'k> Exec<'_, '_, 'k> {
             format!("the simulator does not execute {what}"),
         )
     }
+}
+
+/// Whether an instruction may let another warp go on.
+fn serves_others(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Store { .. }
+            | Op::Atomic { .. }
+            | Op::Reduce { .. }
+            | Op::Barrier { .. }
+            | Op::ClusterArrive { .. }
+            | Op::MbarrierInit { .. }
+            | Op::MbarrierArrive { .. }
+            | Op::MbarrierExpect { .. }
+            | Op::Copy { .. }
+            | Op::Mma { .. }
+    )
 }
 
 /// The lowest bits of a word.

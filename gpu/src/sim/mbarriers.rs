@@ -122,14 +122,17 @@ impl Exec<'_, '_, '_> {
             Op::MbarrierTry { p, a, parity, .. } => {
                 let addresses = self.address(a, mask)?;
                 let parity = self.value(*parity, Type::U32, mask)?;
-                let mut passed = 0;
+                let (mut passed, mut missed) = (0, None);
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-                    passed |= u32::from(self.try_wait(block, at, parity[lane], lane)?) << lane;
+                    match self.try_wait(block, at, parity[lane], lane)? {
+                        true => passed |= 1 << lane,
+                        false => missed = Some((block, at, parity[lane])),
+                    }
                 }
                 self.w.write_pred(p.index, mask, passed);
-                if passed != mask {
-                    self.w.idle = true;
+                self.w.idle = missed;
+                if missed.is_some() {
                     return Ok(Some(Flow::Yield));
                 }
             }

@@ -82,7 +82,9 @@ impl Machine<'_, '_> {
         index: usize,
     ) -> Result<(), Fault> {
         let mut operation = g.pending.remove(index);
-        let view = operation.view.clone();
+        // Its own accesses follow each other.
+        let mut view = (*operation.view).clone();
+        view.seen.raise(operation.agent, operation.clock);
         let who = Who {
             spot: operation.spot,
             agent: operation.agent,

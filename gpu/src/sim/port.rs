@@ -63,7 +63,9 @@ impl Machine<'_, '_> {
             thread: self.thread(spot.first + spot.lane as u32),
             warp: spot.whole,
             instruction: stmt.map_or("exit".to_string(), |stmt| self.instruction(stmt)),
-            at: stmt.map_or(core::panic::Location::caller(), |stmt| stmt.at),
+            at: stmt
+                .or(self.program.kernel.body.last())
+                .map_or(core::panic::Location::caller(), |stmt| stmt.at),
         }
     }
 
@@ -174,7 +176,7 @@ impl Machine<'_, '_> {
         if !self.options.races {
             return Ok(());
         }
-        if block != who.spot.block {
+        if block != who.spot.block || who.agent >= g.warps {
             g.remember_visit(block, who);
         }
         let access = Touch {

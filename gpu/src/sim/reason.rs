@@ -19,7 +19,10 @@ impl Machine<'_, '_> {
     /// What a warp waits for, and what is missing.
     pub(super) fn reason(&self, g: &Group, warp: &Warp) -> String {
         match &warp.wait {
-            None => "a barrier that it looks at again and again".to_string(),
+            None => match &warp.idle {
+                Some(barrier) => self.missing(g, barrier),
+                None => "its turn".to_string(),
+            },
             Some(Wait::Named { id, .. }) => {
                 let named = &g.blocks[warp.block].named[*id];
                 let live = g.blocks[warp.block].live_warps * 32;

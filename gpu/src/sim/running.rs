@@ -101,7 +101,7 @@ impl Machine<'_, '_> {
     pub(super) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         for _ in 0..PATIENCE {
             match self.choose(cluster) {
-                Some(w) if !cluster.warps[w].idle => self.turn(cluster, w)?,
+                Some(w) if cluster.warps[w].idle.is_none() => self.turn(cluster, w)?,
                 idle => {
                     let eligible = cluster.group.eligible();
                     match (eligible.is_empty(), idle) {
@@ -149,7 +149,6 @@ impl Machine<'_, '_> {
         let Cluster { group, warps, .. } = cluster;
         let warp = &mut warps[w];
         self.resume(group, warp);
-        warp.idle = false;
         let mut exec = Exec {
             m: self,
             g: group,
@@ -159,7 +158,7 @@ impl Machine<'_, '_> {
         if warp.alive() == 0 {
             self.end_warp(group, &warps[w])?;
         }
-        if !cluster.warps[w].idle {
+        if cluster.warps[w].idle.is_none() {
             cluster.wake_idle();
         }
         // As soon as possible, or by chance; as late as possible is when nobody can go on.
@@ -231,7 +230,9 @@ impl Machine<'_, '_> {
         cluster.next = (start + 1) % count;
         let order = || (0..count).map(|i| (start + i) % count);
         let can = |w: &usize| ready(&cluster.warps[*w], &cluster.group);
-        let busy = order().filter(|w| !cluster.warps[*w].idle).find(can);
+        let busy = order()
+            .filter(|w| cluster.warps[*w].idle.is_none())
+            .find(can);
         busy.or_else(|| order().find(can))
     }
 
@@ -285,7 +286,7 @@ impl Machine<'_, '_> {
 impl Cluster {
     fn wake_idle(&mut self) {
         self.idle_turns = 0;
-        self.warps.iter_mut().for_each(|warp| warp.idle = false);
+        self.warps.iter_mut().for_each(|warp| warp.idle = None);
     }
 }
 

@@ -131,8 +131,8 @@ pub(super) struct Warp {
     pub(super) preds_written: Vec<u32>,
     /// What it knows to have happened.
     pub(super) view: View,
-    /// Whether it has looked at a barrier in vain since anything else happened.
-    pub(super) idle: bool,
+    /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
+    pub(super) idle: Option<(usize, usize, u64)>,
     /// How many products under way hold each register.
     pub(super) busy: Vec<u16>,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
@@ -179,7 +179,7 @@ impl Warp {
             preds: vec![0; preds],
             preds_written: vec![0; preds],
             view,
-            idle: false,
+            idle: None,
             busy: vec![0; registers],
             touched: vec![0; registers],
             fences: 1,

@@ -57,6 +57,14 @@ impl Host {
         self.words(&words)
     }
 
+    /// A buffer of bytes.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> u64 {
+        let at = self.memory.allocate(bytes.len() as u64);
+        self.memory.write(at, bytes).unwrap();
+        self.arguments.push(Argument::Pointer(at));
+        at
+    }
+
     /// A buffer that nobody has written.
     pub(crate) fn empty(&mut self, bytes: u64) -> u64 {
         let at = self.memory.allocate(bytes);

@@ -1,6 +1,9 @@
 //! The simulator against references, and every fault by its sentence.
 
 mod arithmetic;
+mod bulk;
 mod control;
+mod copy;
+mod faults;
 mod helpers;
 mod mma;
