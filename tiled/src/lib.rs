@@ -16,7 +16,7 @@
 //! let report = load.report(&shared, &shared)?;
 //! assert_eq!(
 //!     report.to_string().lines().last(),
-//!     Some("The source's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first in the warp of thread 0.")
+//!     Some("The source's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first for thread 0, from (0,0) on.")
 //! );
 //!
 //! // And on data: what the instructions move is what was there.

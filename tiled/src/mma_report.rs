@@ -97,7 +97,7 @@ impl TiledMma {
     /// B: each element is held by 2 threads; a thread gives an instruction 4 values of f16, 64 bits, and needs 2 registers for all.
     /// C: each element is held by 1 thread; a thread gives an instruction 4 values of f32, 128 bits, and needs 4 registers for all.
     /// The widest legal vector of A is 2 values. Not 4: (8,0) of A, of thread 0, is at offset 128, not at 2.
-    /// A's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first in the warp of thread 0.
+    /// A's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first for thread 0, from (0,0) on.
     /// The widest legal vector of C is 2 values. Not 4: (8,0) of C, of thread 0, is at offset 128, not at 2.
     /// C's requests touch 64 sectors of 32 bytes, and 64 would do.
     /// ");

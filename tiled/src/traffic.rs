@@ -292,13 +292,18 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
             passes,
             least,
             degree,
-            thread,
+            first,
             ..
-        } => writeln!(
-            f,
-            "{whose} accesses take {passes} passes, and {least} would do: {degree} words meet in a bank, first in \
-             the warp of thread {thread}."
-        ),
+        } => {
+            write!(
+                f,
+                "{whose} accesses take {passes} passes, and {least} would do: {degree} words meet in a bank"
+            )?;
+            match first {
+                Some(place) => writeln!(f, ", first for thread {}, from {} on.", place.0, place.1),
+                None => writeln!(f, "."),
+            }
+        }
         Traffic::Global {
             sectors,
             least,

@@ -104,7 +104,7 @@ fn rows_of_128_bytes_meet_in_the_banks() -> Outcome {
         })
     );
     assert!(bare.to_string().ends_with(
-        "The source's accesses take 32 passes, and 4 would do: 8 words meet in a bank, first in the warp of thread 0.\n"
+        "The source's accesses take 32 passes, and 4 would do: 8 words meet in a bank, first for thread 0, from (0,0) on.\n"
     ));
     Ok(())
 }
