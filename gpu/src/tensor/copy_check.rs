@@ -66,7 +66,8 @@ impl Builder {
                 Ok(Ends::Memory(address))
             }
             Piece::Registers(fragment) => {
-                let wide = count * i64::from(fragment.ty.bits()) >= 32;
+                let wide =
+                    count * i64::from(fragment.ty.bits()) >= i64::from(fragment.regs[0].ty.bits());
                 Ok(Ends::Registers(if wide {
                     fragment.run(first, count)?
                 } else {

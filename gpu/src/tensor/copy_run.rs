@@ -82,6 +82,7 @@ impl Run<'_> {
         let ty = match (fragment.regs[0].ty, bits) {
             (_, 8) => Type::B8,
             (_, 16) => Type::B16,
+            (RegType::B16, _) => Type::B16,
             (RegType::F32, _) => Type::F32,
             (RegType::F64, _) => Type::F64,
             (RegType::B64, _) => Type::B64,
@@ -166,7 +167,7 @@ impl Builder {
             unreachable!("the end is registers")
         };
         let access = run.access(run.atom.from(), to, run.counts[1]);
-        if access.ty.bits() < 32 {
+        if access.ty.bits() < to.regs[0].ty.bits() {
             let (reg, part) = to.element(d)?;
             let half = self.ir.reg(RegType::B16);
             if cond != Cond::Known(true) {
@@ -203,7 +204,7 @@ impl Builder {
             unreachable!("the end is registers")
         };
         let access = run.access(run.atom.to(), from, run.counts[0]);
-        if access.ty.bits() < 32 {
+        if access.ty.bits() < from.regs[0].ty.bits() {
             let (reg, part) = from.element(s)?;
             let known = run.halves.get(&reg).cloned();
             let parts = known.unwrap_or_else(|| self.parts(reg, from.packed()));

@@ -222,42 +222,6 @@ impl Builder {
         });
     }
 
-    /// `f32` numbers rounded to nearest even into `f16` or `bf16`, two to a register, under the same layout.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Operands`] for other types, or an odd number of elements.
-    #[track_caller]
-    pub fn convert(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
-        let at = Location::caller();
-        if from.ty == to {
-            return Ok(from.clone());
-        }
-        let ty = match (from.ty, to) {
-            (Ty::F32, Ty::F16) => Type::F16x2,
-            (Ty::F32, Ty::Bf16) => Type::Bf16x2,
-            (from, to) => {
-                let why = format!("{from} to {to}; f32 to f16 or bf16 is");
-                return Err(ErrorKind::operands("convert", why)).at(at);
-            }
-        };
-        if !from.regs.len().is_multiple_of(2) {
-            let why = format!("{} elements, and two share a register", from.regs.len());
-            return Err(ErrorKind::operands("convert", why)).at(at);
-        }
-        let regs = self.site(at, |k| {
-            let pairs = from.regs.chunks(2);
-            pairs
-                .map(|pair| k.ir.cvt_pack(ty, pair[1], pair[0]))
-                .collect()
-        });
-        Ok(Fragment {
-            ty: to,
-            regs,
-            ..from.clone()
-        })
-    }
-
     /// `d = alpha x + beta d`, in `f32` or `f64`, register by register; without `beta`, `d = alpha x`.
     ///
     /// # Errors

@@ -57,16 +57,12 @@ pub(super) struct Dense {
     pub(super) extents: Vec<Index>,
 }
 
-/// The identity of a shape, if it is static; a scalar's where a dynamic leaf says that only tiles can be named.
+/// The coordinates of a whole parameter: dynamic where its extents are, so that nothing cuts it but `local_tile`.
 pub(super) fn whole(layout: &Layout) -> Result<Layout, ErrorKind> {
-    let extents: Vec<i64> = layout.modes().map(|m| m.size()).collect();
-    let dynamic = layout.shape().dynamic_values();
-    let identity = identity(&extents)?;
-    Ok(if dynamic.is_empty() {
-        identity.to_static()
-    } else {
-        identity
-    })
+    let shape = layout.shape();
+    let extents = shape.modes().map(|mode| mode.product());
+    let extents = extents.collect::<Result<Vec<Int>, _>>()?;
+    Ok(Layout::identity(IntTuple::flat(extents))?)
 }
 
 /// `(a,b,..):(1@0,1@1,..)`, also for one mode.

@@ -52,6 +52,7 @@
 
 mod barrier;
 mod builder;
+mod convert;
 mod copy;
 mod copy_check;
 mod copy_run;

@@ -1,6 +1,8 @@
 //! Kernels written with tensors, executed on the simulator.
 
+mod conversions;
 mod copies;
 mod gemm_sm80;
 mod gemm_sm90;
 mod index_laws;
+mod refusals;
