@@ -1,6 +1,7 @@
 //! `TiledMma`: one MMA atom repeated over threads and over a tile.
 
 use core::fmt;
+use std::collections::HashMap;
 
 use colex_atom::MmaAtom;
 use colex_layout::{IntTuple, Layout, Tiler};
@@ -67,7 +68,7 @@ impl TiledMma {
     /// # Errors
     ///
     /// [`Error::Rank`] when either has more than three modes; [`Error::Assumption`] for an extent that the atoms do not
-    /// divide, where two atoms would compute the same elements; [`Error::Layout`].
+    /// divide, where two atoms would compute the same elements, and for atoms that share threads; [`Error::Layout`].
     #[doc(alias = "make_tiled_mma")]
     pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
         let too_many = |what: &dyn fmt::Display, have| Error::Rank {
@@ -94,8 +95,30 @@ impl TiledMma {
             threads,
             permutation,
         };
+        mma.check_threads()?;
         (0..3).try_for_each(|i| mma.check_extent(i))?;
         Ok(mma)
+    }
+
+    /// Whether every place in the atoms has a thread of its own.
+    fn check_threads(&self) -> Result<(), Error> {
+        if self.threads.is_injective() {
+            return Ok(());
+        }
+        let table = self.threads.table()?;
+        let mut seen = HashMap::new();
+        let twice = (0..).zip(&table).find_map(|(place, thread)| {
+            let first = seen.insert(*thread, place)?;
+            Some((first, place, *thread))
+        });
+        let (first, place, thread) = twice.expect("a layout that is not injective repeats a value");
+        Err(Error::Assumption {
+            operation: "TiledMma::new",
+            why: format!(
+                "places {first} and {place} of the threads {:#} are one thread, {thread}: the atoms overlap",
+                self.threads
+            ),
+        })
     }
 
     /// Whether the atoms along mode `i` divide the tile.

@@ -60,6 +60,25 @@ fn an_order_that_is_not_a_permutation() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn atoms_that_share_threads() {
+    let volta = "SM70_8x8x4_F32F16F16F32_NT";
+    assert_eq!(
+        refused(mma(volta, "(2,2):(1,1)", "_")).as_deref(),
+        Some(
+            "TiledMma::new: places 8 and 16 of the threads ((4,2),2,2,1):((1,16),4,4,0) are one thread, 4: \
+             the atoms overlap"
+        )
+    );
+    assert_eq!(
+        refused(mma(volta, "(2,1):(0,0)", "_")).as_deref(),
+        Some(
+            "TiledMma::new: places 0 and 8 of the threads ((4,2),2,1,1):((1,16),0,0,0) are one thread, 0: \
+             the atoms overlap"
+        )
+    );
+}
+
 /// Over every extent of M up to six atoms: built exactly where the atoms divide it, and then onto the tile.
 #[test]
 fn what_is_built_covers_its_tile() -> Outcome {
