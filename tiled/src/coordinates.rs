@@ -3,7 +3,7 @@
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
 use crate::copy_host::{bare, inside};
-use crate::partition::add;
+use crate::partition::beyond;
 use crate::tensor_part::{Kept, cut, project, thread_place};
 use crate::{Error, Partition, Tensor};
 
@@ -57,7 +57,7 @@ impl Tensor<Coordinates> {
     ///
     /// [`colex_layout::Error::OutOfBounds`].
     pub fn get(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
-        add(self.start(), &self.layout().value(coord)?)
+        beyond(self.start(), self.layout(), self.layout().value(coord)?)
     }
 
     /// Where the tensor starts: its first element.
@@ -72,7 +72,7 @@ impl Tensor<Coordinates> {
     ///
     /// [`colex_layout::Error::Overflow`].
     pub fn elements(&self) -> Result<Vec<IntTuple>, Error> {
-        let value = |index| add(self.start(), &self.layout().coord_at(index)?);
+        let value = |index| beyond(self.start(), self.layout(), self.layout().coord_at(index)?);
         (0..self.layout().size()).map(value).collect()
     }
 
@@ -152,7 +152,7 @@ impl Tensor<Coordinates> {
     }
 
     fn at_value(&self, value: IntTuple, layout: Layout) -> Result<Self, Error> {
-        let start = add(self.start(), &value)?;
+        let start = beyond(self.start(), self.layout(), value)?;
         Ok(Self::known(Coordinates { start }, 0, layout))
     }
 }

@@ -27,7 +27,7 @@ pub enum Edge {
     #[default]
     Refuse,
     /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there
-    /// were is [`Predicated`].
+    /// were is [`Predicated`]. A sum of -0 becomes 0 where K is filled up, as it does in a kernel.
     Predicate,
 }
 

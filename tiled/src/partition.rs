@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, Slot};
+use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, LeafMode, Slot, Stride};
 
 use crate::Error;
 
@@ -24,8 +24,7 @@ impl Partition {
     ///
     /// [`colex_layout::Error::OutOfBounds`], [`colex_layout::Error::Overflow`].
     pub fn at(&self, index: i64) -> Result<IntTuple, Error> {
-        let value = self.layout.coord_at(index)?;
-        add(&self.start, &value)
+        beyond(&self.start, &self.layout, self.layout.coord_at(index)?)
     }
 
     /// All values, in the order of the partition's index.
@@ -50,8 +49,23 @@ impl fmt::Debug for Partition {
     }
 }
 
+/// The value of a layout that starts elsewhere: the sum with the start, or its XOR where the strides xor.
+pub(crate) fn beyond(
+    start: &IntTuple,
+    layout: &Layout,
+    value: IntTuple,
+) -> Result<IntTuple, Error> {
+    let xor = |leaf: &LeafMode| matches!(leaf.stride, Stride::Xor(_));
+    match (start.as_leaf(), value.as_leaf()) {
+        (Some(start), Some(value)) if layout.leaves().iter().any(xor) => {
+            Ok((start.value() ^ value.value()).into())
+        }
+        _ => add(start, &value),
+    }
+}
+
 /// The sum of two values of one layout, whose missing modes are 0.
-pub(crate) fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
+fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
     if a.is_congruent(b) {
         let mut others = b.leaves().iter();
         let sum = a.leaves().iter().map(|x| {

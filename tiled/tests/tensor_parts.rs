@@ -194,6 +194,35 @@ fn partitions_of_data_are_those_of_the_layout() -> Outcome {
     Ok(())
 }
 
+/// Strides that xor: what a thread's partition names are the offsets of its coordinates, which no sum would be.
+#[test]
+fn partitions_of_a_swizzled_layout_xor() -> Outcome {
+    let swizzled: Layout = "((2,4),(2,4)):((^1,^18),(^9,^4))".parse()?;
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint16_t>")?,
+        16,
+        &"(4,2):(1,4)".parse()?,
+        &"(1,2):(0,1)".parse()?,
+    )?;
+    let identity = Layout::identity((8, 8))?;
+    let (mut cases, mut carries) = (0, 0);
+    for thread in 0..copy.threads() {
+        let thread = copy.slice(thread)?;
+        let part = thread.partition_src(&swizzled)?;
+        let coordinates = thread.partition_src(&identity)?;
+        for index in 0..part.layout.size() {
+            let (offset, coord) = (part.at(index)?, coordinates.at(index)?);
+            assert_eq!(offset, swizzled.offset(coord)?.into());
+            let sum = part.start.leaves()[0].value() + part.layout.at(index)?;
+            carries += i32::from(offset != sum.into());
+            cases += 1;
+        }
+    }
+    assert!(carries > 0, "a sum would have done");
+    println!("law partition.a_swizzled_layout_xors: {cases} values");
+    Ok(())
+}
+
 /// Predicates count what is there: over all tiles of a tensor that they do not divide, each element once.
 #[test]
 fn predicates_count_what_is_there() -> Outcome {
