@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
-use colex_tiled::{Coordinates, Tensor, TiledCopy};
+use colex_tiled::{Coordinates, Operand, Tensor, TiledCopy, TiledMma};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -215,6 +215,22 @@ fn partitions_of_a_swizzled_layout_xor() -> Outcome {
             assert_eq!(offset, swizzled.offset(coord)?.into());
             let sum = part.start.leaves()[0].value() + part.layout.at(index)?;
             carries += i32::from(offset != sum.into());
+            cases += 1;
+        }
+    }
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_16x8x8_F16F16F16F16_TN")?,
+        &"(1,1,1):(0,0,0)".parse()?,
+        &"(_,_,_)".parse()?,
+    )?;
+    let a: Layout = "((2,8),(2,4)):((^1,^18),(^9,^36))".parse()?;
+    let identity = Layout::identity((16, 8))?;
+    for thread in 0..32 {
+        let thread = mma.slice(thread)?;
+        let part = thread.partition(&a, Operand::A)?;
+        let coordinates = thread.partition(&identity, Operand::A)?;
+        for (offset, coord) in part.values()?.into_iter().zip(coordinates.values()?) {
+            assert_eq!(offset, a.offset(coord)?.into());
             cases += 1;
         }
     }
