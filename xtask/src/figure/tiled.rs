@@ -12,11 +12,12 @@
 //! Keys of `tiled-mma`:
 //! - `atoms`: the layout of the atoms along M, N and K; one atom unless given;
 //! - `tile`: per mode an extent, a layout or `_`; `_` unless given;
+//! - `product`: extents of M, N and K, such as `(64,32,16)`, to draw all tiles that cover them;
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
 
 use colex_layout::draw::{Picture, ThreadValues};
-use colex_layout::{Layout, Tiler};
+use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::options::{needed, pair, parsed, sentence};
@@ -114,6 +115,9 @@ pub(super) fn mma(body: &Body) -> Result<String, Error> {
     let tile: Tiler = parsed(body.value("tile").unwrap_or("_"), "a tiler")?;
     let mma = TiledMma::new(atom, &atoms, &tile).map_err(sentence)?;
     let thread = thread(body)?;
+    if let Some(product) = body.value("product") {
+        return whole(&mma, product, thread);
+    }
     let Some(name) = body.value("operand") else {
         let picture = match thread {
             Some(thread) => mma.picture_of(thread),
@@ -134,6 +138,24 @@ pub(super) fn mma(body: &Body) -> Result<String, Error> {
         }
         None => alone(&mma, operand, thread),
     }
+}
+
+/// All tiles of a product.
+fn whole(mma: &TiledMma, product: &str, thread: Option<i64>) -> Result<String, Error> {
+    let extents: IntTuple = parsed(product, "a shape")?;
+    let extents: Vec<i64> = extents.leaves().iter().map(|n| n.value()).collect();
+    let Ok(mnk) = <[i64; 3]>::try_from(extents) else {
+        return Err(Error::new(format!("`{product}` is not M, N and K")));
+    };
+    if let Some(thread) = thread {
+        mma.slice(thread).map_err(sentence)?;
+    }
+    let [c, a, b] = mma.maps_over(mnk).map_err(sentence)?;
+    let picture = match thread {
+        Some(thread) => ThreadValues::mma_of(&c, &a, &b, thread),
+        None => ThreadValues::mma(&c, &a, &b),
+    };
+    Ok(picture.map_err(sentence)?.svg())
 }
 
 fn operand(name: &str) -> Result<Operand, Error> {
@@ -190,6 +212,9 @@ mod tests {
     fn an_mma_is_drawn_whole_or_by_operand_or_as_a_copy() {
         let whole = draw("tiled-mma", MMA).expect("it is well formed");
         assert_eq!(whole.matches(">T4</text>").count(), 4 + 8);
+        let four = draw("tiled-mma", &format!("{MMA}\nproduct = (32,16,4)"));
+        let four = four.expect("it is well formed");
+        assert_eq!(four.matches(">T4</text>").count(), 4 + 2 * 8);
         let c = draw("tiled-mma", &format!("{MMA}\noperand = c\nthread = 4"));
         assert!(c.expect("it is well formed").contains("values of thread 4"));
         let body = "SM80_16x8x16_F32F16F16F32_TN\noperand = a\ncopy = SM75_U32x4_LDSM_N";
@@ -210,6 +235,10 @@ mod tests {
         assert_eq!(
             error("tiled-copy", &format!("{COPY}\nthread = 128")),
             "thread 128 is not within 0..128"
+        );
+        assert_eq!(
+            error("tiled-mma", &format!("{MMA}\nproduct = (32,16)")),
+            "`(32,16)` is not M, N and K"
         );
         assert_eq!(
             error("tiled-mma", &format!("{MMA}\noperand = d")),
