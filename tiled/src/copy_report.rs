@@ -9,7 +9,8 @@ use crate::Error;
 use crate::copy::{Side, TiledCopy, size};
 use crate::copy_host::Named;
 use crate::coverage::{Coverage, Place};
-use crate::traffic::{Engine, Requests, Traffic, sentence};
+use crate::traffic::{Engine, Requests, Traffic};
+use crate::traffic_sentences::sentence;
 use crate::vector::{Narrow, widest};
 
 /// What a tiled copy does with two tensors; [`fmt::Display`] says it in sentences.

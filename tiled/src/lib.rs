@@ -61,6 +61,7 @@ mod tensor_part;
 mod thr_copy;
 mod thr_mma;
 mod traffic;
+mod traffic_sentences;
 mod vector;
 
 pub use coordinates::Coordinates;

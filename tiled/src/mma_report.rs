@@ -10,7 +10,7 @@ use crate::coverage::{Coverage, Place};
 use crate::gemm::check_extents;
 use crate::mma::{Operand, TiledMma};
 use crate::traffic::{Requests, Traffic};
-use crate::vector::{Narrow, widest};
+use crate::vector::{Lanes, Narrow, widest};
 
 /// What a tiled MMA does with three tensors; [`Display`](core::fmt::Display) says it in sentences.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,8 +158,6 @@ impl TiledMma {
 
     fn operand(&self, at: (&Layout, Space), operand: Operand) -> Result<OperandReport, Error> {
         let (tensor, space) = at;
-        let traits = self.atom().traits();
-        let ty = [traits.ty_a, traits.ty_b, traits.ty_c][operand as usize];
         let by_descriptor = self.in_shared(operand);
         self.check_space(operand, space, by_descriptor)?;
         let held = self.held(tensor, operand)?;
@@ -169,33 +167,17 @@ impl TiledMma {
             .collect();
         let coverage = Coverage::new(tensor, lanes.iter().copied());
         let (times, uneven) = coverage.times(&tensor.shape().product_each()?)?;
+        let traits = self.atom().traits();
+        let ty = [traits.ty_a, traits.ty_b, traits.ty_c][operand as usize];
         let sparse = operand == Operand::A && self.atom().rule().is_sparse();
-        let packing = if sparse {
-            self.atom().rule().packing()
-        } else {
-            1
+        let values = match (by_descriptor, sparse) {
+            (true, _) => 0,
+            (false, true) => held.values / self.atom().rule().packing(),
+            (false, false) => held.values,
         };
-        let values = held.values / packing;
-        let bits = i64::from(ty.bits());
-        let in_memory = space != Space::Register && !by_descriptor && !sparse;
-        let (widest, narrow) = match in_memory {
-            true => widest(&[(operand.name(), tensor, &lanes)], bits)?,
-            false => (0, None),
-        };
-        let requests = Requests {
-            space,
-            tensor,
-            bits,
-            chunk: usize::try_from(widest).unwrap_or(0),
-            one_of_equal: false,
-            engine: None,
-        };
-        let words = (values as i64 * bits) as usize;
-        let each = match by_descriptor {
-            true => usize::from(sparse),
-            false => words.div_ceil(32) + usize::from(sparse),
-        };
-        Ok(OperandReport {
+        let bits = values as i64 * i64::from(ty.bits());
+        let instruction = (bits as usize).div_ceil(32) + usize::from(sparse);
+        let mut report = OperandReport {
             operand,
             space,
             ty,
@@ -203,16 +185,17 @@ impl TiledMma {
             held: times,
             uneven,
             outside: coverage.outside,
-            values: if by_descriptor { 0 } else { values },
-            bits: if by_descriptor { 0 } else { words as i64 },
-            registers: each * held.rest[0] * held.rest[1],
-            widest: in_memory.then_some(widest),
-            narrow,
-            traffic: match in_memory {
-                true => requests.traffic(&lanes)?,
-                false => None,
-            },
-        })
+            values,
+            bits,
+            registers: instruction * held.rest[0] * held.rest[1],
+            widest: None,
+            narrow: None,
+            traffic: None,
+        };
+        if space != Space::Register && !by_descriptor && !sparse {
+            report.add_memory(tensor, &lanes)?;
+        }
+        Ok(report)
     }
 
     /// What every thread names; of an operand that the instruction reads by descriptor what every atom reads, by its
@@ -265,6 +248,25 @@ fn refuse_report<T>(why: String) -> Result<T, Error> {
         operation: "report",
         why,
     })
+}
+
+impl OperandReport {
+    /// What moving the threads' parts in the widest vectors does to the memory.
+    fn add_memory(&mut self, tensor: &Layout, lanes: &Lanes<'_>) -> Result<(), Error> {
+        let bits = i64::from(self.ty.bits());
+        let (widest, narrow) = widest(&[(self.operand.name(), tensor, lanes)], bits)?;
+        let requests = Requests {
+            space: self.space,
+            tensor,
+            bits,
+            chunk: usize::try_from(widest).expect("a vector has a value"),
+            one_of_equal: false,
+            engine: None,
+        };
+        self.traffic = requests.traffic(lanes)?;
+        (self.widest, self.narrow) = (Some(widest), narrow);
+        Ok(())
+    }
 }
 
 impl Operand {

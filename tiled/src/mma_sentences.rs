@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::mma_report::{MmaReport, OperandReport};
-use crate::traffic::sentence;
+use crate::traffic_sentences::sentence;
 
 impl fmt::Display for MmaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,6 +45,16 @@ impl MmaReport {
                 }
             }
         }
+        self.threads(f)?;
+        let [needed, done] = self.work;
+        match needed == done {
+            true => Ok(()),
+            false => writeln!(f, "Of {done} multiply-adds {needed} count."),
+        }
+    }
+
+    /// Who has a C of its own, nothing of C, or what another one has.
+    fn threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.sums > 1 {
             writeln!(
                 f,
@@ -64,11 +74,7 @@ impl MmaReport {
                 writeln!(f, "{n} {what}, thread {first} the first.")?;
             }
         }
-        let [needed, done] = self.work;
-        match needed == done {
-            true => Ok(()),
-            false => writeln!(f, "Of {done} multiply-adds {needed} count."),
-        }
+        Ok(())
     }
 }
 

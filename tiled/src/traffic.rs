@@ -1,6 +1,5 @@
 //! What the accesses of threads do to a memory.
 
-use core::fmt;
 use std::collections::BTreeSet;
 
 use colex_atom::Space;
@@ -144,45 +143,75 @@ impl Requests<'_> {
     /// The copy engine's requests: each instruction of a thread is one.
     fn bulk(&self, named: &Lanes<'_>, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
-        let unit = if global { SECTOR } else { Banks::SHARED.row() };
-        let (mut requests, mut units, mut least) = (0, 0, 0);
-        let (mut stretches, mut shortest, mut first) = (0, i64::MAX, None);
+        let mut sums = BulkSums {
+            unit: if global { SECTOR } else { Banks::SHARED.row() },
+            shortest: i64::MAX,
+            ..BulkSums::default()
+        };
         for (thread, coords) in named {
             for coords in coords.chunks(self.chunk) {
                 let at = placed(self.tensor, coords)?;
                 let broken = at.windows(2).any(|pair| pair[1].1 != pair[0].1 + 1);
+                let place = || Box::new((*thread, coords[0].clone()));
                 if engine == Engine::Bulk && broken {
-                    let place = (*thread, coords[0].clone());
-                    return Ok(Traffic::Scattered(Box::new(place)));
+                    return Ok(Traffic::Scattered(place()));
                 }
-                let mut offsets: Vec<i64> = at.into_iter().map(|(_, offset)| offset).collect();
-                offsets.sort_unstable();
-                let bytes = |values: usize| values as i64 * self.bits / 8;
-                for stretch in offsets.chunk_by(|a, b| a + 1 == *b) {
-                    stretches += 1;
-                    shortest = shortest.min(bytes(stretch.len()));
+                let offsets = at.into_iter().map(|(_, offset)| offset).collect();
+                if sums.add(offsets, self.bits) && sums.first.is_none() {
+                    sums.first = Some(place());
                 }
-                let touched: BTreeSet<i64> =
-                    offsets.iter().map(|x| x * self.bits / 8 / unit).collect();
-                let fewest = (bytes(offsets.len()) as usize).div_ceil(unit as usize);
-                if touched.len() > fewest && first.is_none() {
-                    first = Some(Box::new((*thread, coords[0].clone())));
-                }
-                requests += 1;
-                units += touched.len();
-                least += fewest;
             }
         }
-        Ok(Traffic::Bulk {
-            requests,
-            bytes: self.bytes(),
-            stretches,
-            shortest: if stretches == 0 { 0 } else { shortest },
-            unit,
-            units,
-            least,
-            first,
-        })
+        Ok(sums.of(self.bytes()))
+    }
+}
+
+/// What the requests of the copy engine add up to.
+#[derive(Default)]
+struct BulkSums {
+    unit: i64,
+    requests: usize,
+    stretches: usize,
+    shortest: i64,
+    units: usize,
+    least: usize,
+    first: Option<Box<Place>>,
+}
+
+impl BulkSums {
+    /// One request; whether it touches more than its bytes would fill.
+    fn add(&mut self, mut offsets: Vec<i64>, bits: i64) -> bool {
+        offsets.sort_unstable();
+        let bytes = |values: usize| values as i64 * bits / 8;
+        for stretch in offsets.chunk_by(|a, b| a + 1 == *b) {
+            self.stretches += 1;
+            self.shortest = self.shortest.min(bytes(stretch.len()));
+        }
+        let units = offsets.iter().map(|x| x * bits / 8 / self.unit);
+        let touched = units.collect::<BTreeSet<i64>>().len();
+        let fewest = (bytes(offsets.len()) as usize).div_ceil(self.unit as usize);
+        self.requests += 1;
+        self.units += touched;
+        self.least += fewest;
+        touched > fewest
+    }
+
+    fn of(self, bytes: i64) -> Traffic {
+        Traffic::Bulk {
+            requests: self.requests,
+            bytes,
+            stretches: self.stretches,
+            // Where everything lies outside there is no stretch.
+            shortest: if self.stretches == 0 {
+                0
+            } else {
+                self.shortest
+            },
+            unit: self.unit,
+            units: self.units,
+            least: self.least,
+            first: self.first,
+        }
     }
 }
 
@@ -273,83 +302,5 @@ impl Sums {
                 first: self.wasted,
             },
         }
-    }
-}
-
-/// `whose` is `The source's`, `A's` and so on.
-pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Result {
-    match traffic {
-        Traffic::Shared {
-            passes,
-            least,
-            degree: 0 | 1,
-            ..
-        } => writeln!(
-            f,
-            "{whose} accesses take {passes} passes of {least}: no bank conflicts."
-        ),
-        Traffic::Shared {
-            passes,
-            least,
-            degree,
-            first,
-            ..
-        } => {
-            write!(
-                f,
-                "{whose} accesses take {passes} passes, and {least} would do: {degree} words meet in a bank"
-            )?;
-            match first {
-                Some(place) => writeln!(f, ", first for thread {}, from {} on.", place.0, place.1),
-                None => writeln!(f, "."),
-            }
-        }
-        Traffic::Global {
-            sectors,
-            least,
-            first,
-        } => {
-            write!(
-                f,
-                "{whose} requests touch {sectors} sectors of 32 bytes, and {least} would do."
-            )?;
-            wasteful(f, first)
-        }
-        Traffic::Bulk {
-            requests,
-            bytes,
-            stretches,
-            shortest,
-            unit,
-            units,
-            least,
-            first,
-        } => {
-            let what = if *unit == 32 { "sectors" } else { "rows" };
-            write!(
-                f,
-                "{whose} {requests} requests of {bytes} bytes fall into {stretches} stretches, the shortest of \
-                 {shortest} bytes; they touch {units} {what} of {unit} bytes, and {least} would do."
-            )?;
-            wasteful(f, first)
-        }
-        Traffic::Scattered(first) => writeln!(
-            f,
-            "{whose} values from {} on, of thread {}, are not contiguous and aligned: no instruction addresses them \
-             at once.",
-            first.1, first.0
-        ),
-    }
-}
-
-/// Who is the first to touch more than its bytes fill.
-fn wasteful(f: &mut fmt::Formatter<'_>, first: &Option<Box<Place>>) -> fmt::Result {
-    match first {
-        Some(place) => writeln!(
-            f,
-            " The first to touch more is thread {}, from {} on.",
-            place.0, place.1
-        ),
-        None => writeln!(f),
     }
 }

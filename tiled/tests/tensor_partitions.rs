@@ -1,0 +1,89 @@
+//! What the partitions of a thread name of a tensor: its data, its coordinates, and offsets that a swizzle moves.
+
+use std::error::Error;
+
+use colex_layout::Layout;
+use colex_tiled::{Coordinates, Operand, Tensor, TiledCopy, TiledMma};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// A thread's partition of the layout, read through the tensor, is what its coordinates name; and all threads' parts
+/// written one after the other are a copy.
+#[test]
+fn partitions_of_data_are_those_of_the_layout() -> Outcome {
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint64_t>")?,
+        32,
+        &"(4,2):(1,4)".parse()?,
+        &"(2,2):(1,2)".parse()?,
+    )?;
+    let src = Tensor::new((0..128).collect::<Vec<i64>>(), "(16,8):(8,1)".parse()?)?;
+    let mut dst = Tensor::new(vec![-1; 128], "(16,8):(1,16)".parse()?)?;
+    let identity = Layout::identity((16, 8))?;
+    for thread in 0..copy.threads() {
+        let thread = copy.slice(thread)?;
+        let from = src.partition(&thread.partition_src(src.layout())?)?;
+        let coordinates = Tensor::<Coordinates>::from(thread.partition_src(&identity)?);
+        for (value, coord) in from.elements()?.into_iter().zip(coordinates.elements()?) {
+            assert_eq!(value, src.get(coord)?);
+        }
+        let part = thread.partition_dst(dst.layout())?;
+        dst.partition_mut(&part)?.copy_from(&from)?;
+    }
+    assert_eq!(src.elements()?, dst.elements()?);
+    let error = src
+        .partition(&copy.slice(0)?.partition_src(&identity)?)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("names coordinates, not offsets"),
+        "{error}"
+    );
+    Ok(())
+}
+
+/// Strides that xor: what a thread's partition names are the offsets of its coordinates, which no sum would be.
+#[test]
+fn partitions_of_a_swizzled_layout_xor() -> Outcome {
+    let swizzled: Layout = "((2,4),(2,4)):((^1,^18),(^9,^4))".parse()?;
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint16_t>")?,
+        16,
+        &"(4,2):(1,4)".parse()?,
+        &"(1,2):(0,1)".parse()?,
+    )?;
+    let identity = Layout::identity((8, 8))?;
+    let (mut cases, mut carries) = (0, 0);
+    for thread in 0..copy.threads() {
+        let thread = copy.slice(thread)?;
+        let part = thread.partition_src(&swizzled)?;
+        let coordinates = thread.partition_src(&identity)?;
+        for index in 0..part.layout.size() {
+            let (offset, coord) = (part.at(index)?, coordinates.at(index)?);
+            assert_eq!(offset, swizzled.offset(coord)?.into());
+            let sum = part.start.leaves()[0].value() + part.layout.at(index)?;
+            carries += i32::from(offset != sum.into());
+            cases += 1;
+        }
+    }
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_16x8x8_F16F16F16F16_TN")?,
+        &"(1,1,1):(0,0,0)".parse()?,
+        &"(_,_,_)".parse()?,
+    )?;
+    let a: Layout = "((2,8),(2,4)):((^1,^18),(^9,^36))".parse()?;
+    let identity = Layout::identity((16, 8))?;
+    for thread in 0..32 {
+        let thread = mma.slice(thread)?;
+        let part = thread.partition(&a, Operand::A)?;
+        let coordinates = thread.partition(&identity, Operand::A)?;
+        for (offset, coord) in part.values()?.into_iter().zip(coordinates.values()?) {
+            assert_eq!(offset, a.offset(coord)?.into());
+            cases += 1;
+        }
+    }
+    assert!(carries > 0, "a sum would have done");
+    println!("law partition.a_swizzled_layout_xors: {cases} values");
+    Ok(())
+}
