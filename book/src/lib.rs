@@ -44,6 +44,7 @@ chapters! {
     schedule_persistent = "schedule/persistent.md";
     schedule_split = "schedule/split.md";
     schedule_pipelines = "schedule/pipelines.md";
+    kernel_instruction = "kernel/instruction.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";

@@ -38,6 +38,9 @@ enum Task {
         /// Run the kernels on the GPU too; a machine without one is then a failure.
         #[arg(long)]
         gpu: bool,
+        /// Run only the steps whose names contain this.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Build the book, figures included, and say where it is.
     #[cfg(feature = "book")]
@@ -69,7 +72,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         #[cfg(feature = "book")]
-        Task::Verify { gpu } => verify::task(gpu),
+        Task::Verify { gpu, only } => verify::task(gpu, only.as_deref()),
         #[cfg(feature = "book")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files } => golden::task(&files),

@@ -177,7 +177,7 @@ struct Kind {
 static BUILT: Mutex<Option<HashMap<Kind, Arc<Built>>>> = Mutex::new(None);
 
 /// The kernel of a plan.
-fn built(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Result<Arc<Built>, Error> {
+pub(super) fn built(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Result<Arc<Built>, Error> {
     let kind = Kind {
         arch,
         method: plan.method(),

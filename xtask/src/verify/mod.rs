@@ -4,6 +4,8 @@ mod assemble;
 mod assemble_copies;
 mod cargo;
 mod counts;
+mod forms;
+mod kernels;
 mod outcome;
 mod progress;
 mod ptxas;
@@ -35,8 +37,8 @@ struct Step {
     check: fn(&mut Run, &Progress) -> Result<Outcome>,
 }
 
-/// Runs every step, whether or not an earlier one failed.
-pub(crate) fn task(gpu: bool) -> Result<ExitCode> {
+/// Runs every step whose name contains `only`, whether or not an earlier one failed.
+pub(crate) fn task(gpu: bool, only: Option<&str>) -> Result<ExitCode> {
     let root = workspace::root()?;
     let packages = cargo::packages(&root)?;
     let mut run = Run {
@@ -46,9 +48,16 @@ pub(crate) fn task(gpu: bool) -> Result<ExitCode> {
         tests_passed: false,
     };
     let mut tally = Tally::default();
-    for step in steps::ALL {
+    let wanted = |step: &&Step| only.is_none_or(|only| step.name.contains(only));
+    for step in steps::ALL.iter().filter(wanted) {
         let outcome = timed(step, &mut run);
         tally.add(&outcome);
+    }
+    if tally.passed + tally.failed + tally.skipped == 0 {
+        anyhow::bail!(
+            "no step has a name with `{}` in it",
+            only.unwrap_or_default()
+        );
     }
     println!("{tally}");
     Ok(if tally.failed == 0 {

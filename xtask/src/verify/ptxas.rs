@@ -50,11 +50,22 @@ impl Ptxas {
         target: &str,
         folder: &Path,
     ) -> Result<Result<(), String>> {
+        Ok(self.report(text, target, folder)?.map(|_| ()))
+    }
+
+    /// Assembles a module, and answers with what the assembler said of registers, spills and warnings.
+    pub(super) fn report(
+        &self,
+        text: &str,
+        target: &str,
+        folder: &Path,
+    ) -> Result<Result<String, String>> {
         let source = folder.join("module.ptx");
         std::fs::File::create(&source)
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .with_context(|| format!("{} cannot be written", source.display()))?;
         let output = Command::new(&self.program)
+            .arg("-v")
             .arg(format!("-arch={target}"))
             .arg(&source)
             .arg("-o")
@@ -62,9 +73,10 @@ impl Ptxas {
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("{} cannot be started", self.program.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            true => Ok(said),
+            false => Err(said),
         })
     }
 }

@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, snapshots};
+use super::{Run, Step, assemble, forms, kernels, snapshots};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -54,6 +54,14 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "ptxas",
         check: assemble::check,
+    },
+    Step {
+        name: "ptxas, forms",
+        check: forms::check,
+    },
+    Step {
+        name: "ptxas, kernels",
+        check: kernels::check,
     },
     Step {
         name: "gpu",

@@ -1,0 +1,102 @@
+//! Whole kernels: assembled without a warning, without a spill, in no more registers than they are allowed.
+
+use anyhow::{Context, Result};
+use colex_gpu::corpus::{Sample, samples};
+
+use super::Run;
+use super::outcome::Outcome;
+use super::progress::Progress;
+use super::ptxas::Ptxas;
+
+/// Runs the step, or says that there is no assembler.
+pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let samples = samples().context("a kernel of the corpus cannot be built")?;
+    let Some(ptxas) = Ptxas::find() else {
+        let why = format!("no ptxas found for {} kernels", samples.len());
+        return Ok(Outcome::skipped(why));
+    };
+    let folder = run.packages.target_folder.join("xtask-ptxas");
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("{} cannot be made", folder.display()))?;
+    let (mut complaints, mut most) = (Vec::new(), 0);
+    for sample in &samples {
+        let kernel = &sample.kernel;
+        progress.at(&format!("{} for {}", kernel.name, kernel.target));
+        let text = kernel.ptx()?;
+        let target = kernel.target.target();
+        let seen = match ptxas.report(&text, target, &folder)? {
+            Ok(said) => judge(sample, &said),
+            Err(said) => Err(said),
+        };
+        match seen {
+            Ok(registers) => most = most.max(registers),
+            Err(why) => complaints.push(format!("{} for {target}: {why}", kernel.name)),
+        }
+    }
+    let covered = format!(
+        "{} kernels assembled, no spill, no warning, at most {most} registers",
+        samples.len()
+    );
+    Ok(match complaints.is_empty() {
+        true => Outcome::ok(covered),
+        false => Outcome::failed(covered, complaints.join("\n")),
+    })
+}
+
+/// The registers that a kernel takes, or what is wrong with what the assembler said of it.
+fn judge(sample: &Sample, said: &str) -> Result<u32, String> {
+    let remark = said
+        .lines()
+        .find(|line| line.contains("warning") || line.contains("(C75"));
+    if let Some(line) = remark {
+        return Err(line.to_string());
+    }
+    let number = |before: &str, after: &str| -> Option<u32> {
+        let rest = said.split(before).nth(1)?;
+        rest.split(after).next()?.trim().parse().ok()
+    };
+    let registers = number("Used ", " registers").ok_or("it did not say how many registers")?;
+    let spilled = number("bytes stack frame, ", " bytes spill stores")
+        .ok_or("it did not say how much it spills")?;
+    match (spilled, registers <= sample.registers) {
+        (0, true) => Ok(registers),
+        (0, false) => Err(format!(
+            "{registers} registers, and it is allowed {}",
+            sample.registers
+        )),
+        _ => Err(format!("{spilled} bytes are spilled")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(registers: u32) -> Sample {
+        let kernel = colex_gpu::corpus::reduce(colex_atom::Arch::Sm80);
+        Sample { kernel, registers }
+    }
+
+    #[test]
+    fn registers_spills_and_warnings_are_judged() {
+        let said = "ptxas info    : Function properties for k\n    \
+            0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+            ptxas info    : Used 26 registers, used 1 barriers\n";
+        assert_eq!(judge(&sample(26), said), Ok(26));
+        assert_eq!(
+            judge(&sample(25), said),
+            Err("26 registers, and it is allowed 25".into())
+        );
+        let spilled = said.replace("0 bytes spill stores", "8 bytes spill stores");
+        assert_eq!(
+            judge(&sample(26), &spilled),
+            Err("8 bytes are spilled".into())
+        );
+        let line = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async serialized";
+        assert_eq!(
+            judge(&sample(26), &format!("{line}\n{said}")),
+            Err(line.into())
+        );
+        assert!(judge(&sample(26), "").is_err());
+    }
+}
