@@ -41,7 +41,7 @@ pub fn samples() -> Result<Vec<Sample>, crate::Error> {
     let library = crate::kernels::samples()?;
     let library = library.into_iter().map(|kernel| Sample {
         kernel,
-        registers: 32,
+        registers: 40,
     });
     Ok(own.into_iter().chain(library).collect())
 }
