@@ -1,6 +1,8 @@
 //! The same data in wider or narrower elements.
 
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
+
+use colex_layout::Layout;
 
 use crate::{Error, Tensor};
 
@@ -24,6 +26,13 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// tensor starts between two such elements, or its last one reaches beyond the data.
     #[doc(alias = "recast")]
     pub fn recast_wider<const N: usize>(&self) -> Result<Tensor<&[[T; N]]>, Error> {
+        let (start, layout) = self.wider::<N>()?;
+        let (elements, _) = self.data().as_chunks::<N>();
+        Tensor::known(elements, 0, layout).starting_at(start)
+    }
+
+    /// The start and the layout in elements of `N` neighbours.
+    fn wider<const N: usize>(&self) -> Result<(i64, Layout), Error> {
         const { assert!(N > 0, "an element of nothing") };
         let refuse = |why| Error::Assumption {
             operation: "recast_wider",
@@ -43,8 +52,29 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
                 "the tensor starts at element {start}, not at a multiple of {N}"
             )));
         }
-        let (elements, _) = self.data().as_chunks::<N>();
-        Tensor::new(elements, layout)?.starting_at(self.start() / n)
+        Ok((self.start() / n, layout))
+    }
+}
+
+impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
+    /// As [`Tensor::recast_wider`], to be written to: what a vector store does.
+    ///
+    /// ```
+    /// use colex_tiled::Tensor;
+    /// let mut tensor = Tensor::new(vec![0; 8], "(2,4):(4,1)".parse()?)?;
+    /// tensor.recast_wider_mut::<2>()?.set((1, 0), [7, 8])?;
+    /// assert_eq!(tensor.get((1, 1))?, &8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::recast_wider`].
+    #[doc(alias = "recast")]
+    pub fn recast_wider_mut<const N: usize>(&mut self) -> Result<Tensor<&mut [[T; N]]>, Error> {
+        let (start, layout) = self.wider::<N>()?;
+        let (elements, _) = self.data_mut().as_chunks_mut::<N>();
+        Tensor::known(elements, 0, layout).starting_at(start)
     }
 }
 
@@ -58,6 +88,6 @@ impl<T, const N: usize, D: Deref<Target = [[T; N]]>> Tensor<D> {
     pub fn recast_narrower(&self) -> Result<Tensor<&[T]>, Error> {
         let n = N as i64;
         let layout = self.layout().downcast(n)?;
-        Tensor::new(self.data().as_flattened(), layout)?.starting_at(self.start() * n)
+        Tensor::known(self.data().as_flattened(), 0, layout).starting_at(self.start() * n)
     }
 }

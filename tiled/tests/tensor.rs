@@ -135,6 +135,37 @@ fn recast_keeps_every_element() -> Outcome {
     Ok(())
 }
 
+/// What is written by vectors is what is written one by one; and a tensor that starts in the middle, going back, has
+/// vectors as well.
+#[test]
+fn vectors_write_their_elements() -> Outcome {
+    let mut cases = 0;
+    for layout in [
+        "(8,12):(1,8)",
+        "(8,12):(12,1)",
+        "((2,4),12):((1,24),2)",
+        "(8,12):(1,10)",
+    ] {
+        let layout: Layout = layout.parse()?;
+        let data: Vec<i64> = (0..layout.cosize()?).collect();
+        let mut one_by_one = Tensor::new(data.clone(), layout.clone())?;
+        one_by_one.transform(|x| -x)?;
+        let mut by_vectors = Tensor::new(data, layout)?;
+        by_vectors
+            .recast_wider_mut::<2>()?
+            .transform(|[x, y]| [-x, -y])?;
+        assert_eq!(one_by_one, by_vectors);
+        cases += by_vectors.layout().size();
+    }
+    println!("law tensor.vectors_write_their_elements: {cases} elements");
+    let array = ndarray::Array2::from_shape_fn((4, 6), |(i, j)| 10 * i + j);
+    let mut view = array.view();
+    view.invert_axis(ndarray::Axis(0));
+    let vectors = Tensor::from_view(view)?;
+    assert_eq!(vectors.recast_wider::<2>()?.get((0, 2))?, &[34, 35]);
+    Ok(())
+}
+
 #[test]
 fn a_tile_is_a_tensor_again() -> Outcome {
     let data: Vec<i64> = (0..64).collect();
