@@ -46,6 +46,7 @@ pub use element::Element;
 pub use error::Error;
 pub use event::Event;
 pub use function::{Function, Origin, Resources};
+pub use kernels::gemm::gemm;
 pub use kernels::{copy, transpose};
 pub use launch::{Extents, Launch, Limits, check_arguments};
 pub use launch_error::LaunchError;

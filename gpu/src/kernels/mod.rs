@@ -8,6 +8,7 @@ pub mod check;
 mod copy_flat;
 mod copy_strided;
 mod error;
+pub mod gemm;
 mod gemm_problem;
 mod launches;
 mod pieces;

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Layout(colex_layout::Error),
     /// The atom has no such form.
     Atom(colex_atom::Error),
+    /// The schedule cannot be.
+    Schedule(colex_sched::Error),
     /// A dynamic leaf where only static ones are right.
     Dynamic {
         /// The operation.
@@ -89,6 +91,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Tiled(e) => e.fmt(f),
             ErrorKind::Layout(e) => e.fmt(f),
             ErrorKind::Atom(e) => e.fmt(f),
+            ErrorKind::Schedule(e) => e.fmt(f),
             ErrorKind::Dynamic { operation, layout } => write!(
                 f,
                 "{operation} of {layout}: a dynamic leaf has a value at launch only; cut a tile of static extents out of \
@@ -122,6 +125,7 @@ impl std::error::Error for Error {
             ErrorKind::Tiled(e) => Some(e),
             ErrorKind::Layout(e) => Some(e),
             ErrorKind::Atom(e) => Some(e),
+            ErrorKind::Schedule(e) => Some(e),
             _ => None,
         }
     }
@@ -147,4 +151,5 @@ from! {
     colex_tiled::Error => Tiled;
     colex_layout::Error => Layout;
     colex_atom::Error => Atom;
+    colex_sched::Error => Schedule;
 }

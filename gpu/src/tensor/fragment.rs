@@ -113,6 +113,27 @@ impl Fragment {
         })
     }
 
+    /// So many values from an index of the layout on, as a fragment of its own: the same registers, and only those.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] where several elements share a register.
+    #[track_caller]
+    pub fn gathered(&self, first: i64, count: i64) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        if self.packed() > 1 {
+            let why = format!("{} elements of {} share a register", self.packed(), self.ty);
+            return Err(ErrorKind::operands("gathered", why)).at(at);
+        }
+        let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
+        Ok(Fragment {
+            start: 0,
+            regs: regs.collect::<Result<_, _>>().at(at)?,
+            layout: Layout::column_major(count)?.to_static(),
+            ..self.clone()
+        })
+    }
+
     /// The register of the element at an index of the layout, and which of its parts.
     pub(super) fn element(&self, index: i64) -> Result<(Reg, i64), ErrorKind> {
         let offset = self.start + self.layout.at(index)?;

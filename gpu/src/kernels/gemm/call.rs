@@ -1,0 +1,246 @@
+//! Matrix products as calls: checked, planned, built once for each plan, launched.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::Operand;
+
+use super::plan::{GemmMethod, GemmPlan, Operands, vector};
+use super::sm90::CLUSTER;
+use crate::argument::Argument;
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::error::Error;
+use crate::function::Function;
+use crate::kernels::{GemmElement, GemmProblem, KernelError, MatrixName};
+use crate::launch::Launch;
+use crate::tensor::{Built, Given};
+
+/// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
+///
+/// ```
+/// use colex_gpu::{Device, gemm, kernels::GemmProblem};
+/// use half::f16;
+///
+/// let device = Device::open();
+/// let problem = GemmProblem::new(16, 8, 24);
+/// let (a, b) = (device.upload(&[f16::ONE; 16 * 24])?, device.upload(&[f16::ONE; 8 * 24])?);
+/// let c = device.poisoned::<f32>(16 * 8)?;
+/// gemm(&problem, &a, &b, &c)?;
+/// assert_eq!(c.download()?, [24.0; 16 * 8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, and types that no
+/// kernel takes; what the device says of the launch.
+pub fn gemm<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    a: &Buffer<T>,
+    b: &Buffer<T>,
+    c: &Buffer<C>,
+) -> Result<(), Error> {
+    GemmCall::new(problem, a, b, c, None)?.run(a.device())
+}
+
+/// A product ready to be launched, as often as one likes.
+#[derive(Clone, Debug)]
+pub struct GemmCall {
+    plan: GemmPlan,
+    built: Arc<Built>,
+    function: Function,
+    launch: Launch,
+    arguments: Vec<Argument>,
+}
+
+impl GemmCall {
+    /// The product by the fastest kernel, or by that of a method, or by a plan.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gemm`].
+    pub fn new<T: GemmElement, C: GemmElement>(
+        problem: &GemmProblem,
+        a: &Buffer<T>,
+        b: &Buffer<T>,
+        c: &Buffer<C>,
+        method: Option<GemmMethod>,
+    ) -> Result<GemmCall, Error> {
+        GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
+            Some(method) => Ok(GemmPlan::new(method, operands)),
+            None => choose(problem, operands, arch),
+        })
+    }
+
+    /// The product by the plan that a function makes of what is known of the matrices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gemm`], and of the function.
+    pub fn with_plan<T: GemmElement, C: GemmElement>(
+        problem: &GemmProblem,
+        a: &Buffer<T>,
+        b: &Buffer<T>,
+        c: &Buffer<C>,
+        plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
+    ) -> Result<GemmCall, Error> {
+        problem.check_buffers(a, b, c)?;
+        let addresses = [a.address(), b.address(), c.address()];
+        let operands = operands::<T, C>(problem, addresses);
+        let device = a.device();
+        let plan = plan(operands, device.arch())?;
+        let built = built(&plan, device.arch())?;
+        let arguments = arguments(problem, &plan, &built, [a, b], c)?;
+        let launch = launch(problem, &plan, &built, device);
+        let function = device.load(&built.kernel)?;
+        Ok(GemmCall {
+            plan,
+            built,
+            function,
+            launch,
+            arguments,
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &GemmPlan {
+        &self.plan
+    }
+
+    /// The kernel with its report.
+    pub fn built(&self) -> &Built {
+        &self.built
+    }
+
+    /// The kernel on its device.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Gives the product to a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// What the device says of the launch.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        device.launch(&self.function, self.launch, &self.arguments)
+    }
+}
+
+/// What is known of the matrices of a problem.
+pub(super) fn operands<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    addresses: [u64; 3],
+) -> Operands {
+    let bytes = [T::BYTES, T::BYTES, C::BYTES].map(|bytes| bytes as i64);
+    let vectors = [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(NAMES[i])));
+    Operands {
+        ab: T::TY,
+        c: C::TY,
+        majors: problem.majors,
+        vectors,
+        beta: problem.beta != 0.0,
+    }
+}
+
+fn choose(problem: &GemmProblem, operands: Operands, arch: Arch) -> Result<GemmPlan, Error> {
+    let halves = matches!(operands.ab, Ty::F16 | Ty::Bf16)
+        && matches!(operands.c, Ty::F16 | Ty::Bf16 | Ty::F32);
+    let wide = operands.vectors[..2] == [8, 8];
+    let method = match arch {
+        Arch::Sm90a if halves && wide => GemmMethod::Hopper,
+        arch if halves && arch >= Arch::Sm80 => GemmMethod::Ampere,
+        _ => {
+            return Err(KernelError::Method {
+                method: "gemm".to_string(),
+                walk: problem.to_string(),
+                why: format!(
+                    "no kernel takes {} to {} on {arch}",
+                    operands.ab, operands.c
+                ),
+            }
+            .into());
+        }
+    };
+    Ok(GemmPlan::new(method, operands))
+}
+
+fn arguments<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    plan: &GemmPlan,
+    built: &Built,
+    [a, b]: [&Buffer<T>; 2],
+    c: &Buffer<C>,
+) -> Result<Vec<Argument>, Error> {
+    let layout = |operand: Operand| -> Layout {
+        let name = NAMES[operand as usize];
+        let [rows, columns] = problem.extents(name).map(|(extent, _)| extent);
+        let values = [rows, columns, problem.leading_of(name)];
+        let like = plan.operands.layout(operand);
+        like.with_dynamic_values(&values)
+            .expect("two extents and a leading dimension are dynamic")
+    };
+    let [la, lb, lc] = [Operand::A, Operand::B, Operand::C].map(layout);
+    let scale = [problem.alpha, problem.beta].map(|x| Given::Value(Argument::F32(x as f32)));
+    let mut given = Vec::new();
+    let device = a.device();
+    if plan.method == GemmMethod::Hopper {
+        let map_a = device.tensor_map(&built.tensor_map("A", &la)?, a)?;
+        let map_b = device.tensor_map(&built.tensor_map("B", &lb)?, b)?;
+        given.extend([map_a, map_b].map(|map| Given::Value(map.into())));
+        given.push(match plan.stages_c() {
+            true => Given::Value(device.tensor_map(&built.tensor_map("C", &lc)?, c)?.into()),
+            false => Given::Tensor(c.address(), &lc),
+        });
+        let sizes = [problem.m, problem.n, problem.k];
+        given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
+    } else {
+        given.push(Given::Tensor(a.address(), &la));
+        given.push(Given::Tensor(b.address(), &lb));
+        given.push(Given::Tensor(c.address(), &lc));
+    }
+    given.extend(scale);
+    Ok(built.arguments(&given)?)
+}
+
+const NAMES: [MatrixName; 3] = [MatrixName::A, MatrixName::B, MatrixName::C];
+
+fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device) -> Launch {
+    let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
+        .map(|(extent, tile)| (extent + tile - 1) / tile);
+    let threads = built.kernel.block.map_or(1, |block| block[0]);
+    let shared = built.dynamic_shared();
+    match plan.method {
+        GemmMethod::Hopper => {
+            let cluster = i64::from(CLUSTER);
+            let wanted = (tiles_m + cluster - 1) / cluster * tiles_n;
+            let at_once = i64::from(device.limits().multiprocessors) / cluster;
+            let blocks = wanted.min(at_once.max(1)) * cluster;
+            Launch::new(blocks as u32, threads)
+                .cluster(CLUSTER)
+                .dynamic_shared(shared)
+        }
+        GemmMethod::Ampere => {
+            let blocks = u32::try_from(tiles_m * tiles_n).unwrap_or(u32::MAX);
+            Launch::new(blocks, threads).dynamic_shared(shared)
+        }
+    }
+}
+
+/// Kernels that were built, by plan: building is pure, and done once in a program.
+static BUILT: Mutex<Option<HashMap<(GemmPlan, Arch), Arc<Built>>>> = Mutex::new(None);
+
+/// The kernel of a plan.
+fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {
+    let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if let Some(built) = known.get(&(*plan, arch)) {
+        return Ok(Arc::clone(built));
+    }
+    let built = Arc::new(plan.build(arch)?);
+    known.insert((*plan, arch), Arc::clone(&built));
+    Ok(built)
+}

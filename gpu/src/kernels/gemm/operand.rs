@@ -1,0 +1,157 @@
+//! An operand's way from global memory through shared memory into registers.
+
+use colex_atom::{SmemSwizzle, gmma_smem_atom};
+use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::plan::GemmPlan;
+use crate::kernels::Major;
+use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+
+/// One operand of a block's product.
+pub(super) struct Route {
+    tile: [i64; 2],
+    tensor: Tensor,
+    /// The number of the block's tile along M or N.
+    row: Index,
+    fetch: TiledCopy,
+    fetched: Tensor,
+    read: TiledCopy,
+    held_in_shared: Tensor,
+    registers: Fragment,
+    into: Fragment,
+    thread: Index,
+}
+
+/// The swizzled tile of an operand in shared memory, stages last.
+pub(super) fn shared_layout(
+    major: Major,
+    bits: u32,
+    shape: &[i64],
+) -> Result<ComposedLayout, Error> {
+    let (major, along) = match major {
+        Major::First => (colex_atom::Major::Mn, shape[0]),
+        Major::Second => (colex_atom::Major::K, shape[1]),
+    };
+    let row = i64::from(bits) * along / 8;
+    let swizzle = SmemSwizzle::ALL
+        .into_iter()
+        .rev()
+        .find(|s| row % s.span() == 0)
+        .unwrap_or(SmemSwizzle::None);
+    let atom = gmma_smem_atom(major, swizzle, bits).map_err(colex_atom::Error::from)?;
+    let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
+    Ok(atom.position_independent()?.tile_to_shape(&shape)?)
+}
+
+/// Threads along the contiguous mode first, each with a vector.
+pub(super) fn vectors(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> (Layout, Layout) {
+    let contiguous = match major {
+        Major::First => tile[0],
+        Major::Second => tile[1],
+    };
+    let along = (contiguous / vector).min(threads);
+    let across = threads / along;
+    let text = match major {
+        Major::First => [
+            format!("({along},{across}):(1,{along})"),
+            format!("({vector},1):(1,0)"),
+        ],
+        Major::Second => [
+            format!("({across},{along}):({along},1)"),
+            format!("(1,{vector}):(0,1)"),
+        ],
+    };
+    let [threads, values] = text.map(|t| t.parse().expect("numbers make a layout"));
+    (threads, values)
+}
+
+impl Route {
+    pub(super) fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        operand: Operand,
+        tensor: Tensor,
+        row: &Index,
+    ) -> Result<Route, Error> {
+        let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
+        let (major, vector) = (plan.operands.major(operand), plan.operands.vector(operand));
+        let ty = plan.operands.ab;
+        let bits = i64::from(ty.bits());
+        let shared =
+            k.shared_tensor(ty, shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?)?;
+        let (threads, values) = vectors(major, [mn, bk], vector, mma.threads());
+        let atom = match vector * bits {
+            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
+            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
+            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
+            16 => "UniversalCopy<uint16_t>",
+            _ => "UniversalCopy<uint8_t>",
+        };
+        let fetch = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
+        let read = match major {
+            Major::Second => "SM75_U32x4_LDSM_N",
+            Major::First => "SM75_U16x8_LDSM_T",
+        };
+        let read = TiledCopy::for_operand(colex_atom::copy(read)?, bits, mma, operand)?;
+        let thread = k.thread();
+        let registers = k.fragment_of(mma, operand, [mn, bk])?;
+        Ok(Route {
+            tile: [mn, bk],
+            row: row.clone(),
+            fetched: fetch.at(&thread).partition_dst(&shared)?,
+            held_in_shared: read.at(&thread).partition_src(&shared)?,
+            into: registers.retile(&read)?,
+            registers,
+            tensor,
+            fetch,
+            read,
+            thread,
+        })
+    }
+
+    /// Starts the copy of tile `step` along K into a stage.
+    pub(super) fn fetch(&self, k: &mut Builder, step: &Index, stage: &Index) -> Result<(), Error> {
+        let tile = self
+            .tensor
+            .local_tile(&self.tile, &[self.row.clone(), step.clone()])?;
+        let from = self.fetch.at(&self.thread).partition_src(&tile)?;
+        let to = self.fetched.at(3, stage)?;
+        if self.fetch.atom().op()?.is_async() {
+            return k.copy_inside(&self.fetch, &from, &to);
+        }
+        let through = k.fragment_like(&from)?;
+        k.copy_inside(&self.fetch, &from, &through)?;
+        k.copy(&self.fetch, &through, &to)
+    }
+
+    /// Steps of the instruction along K in a tile.
+    pub(super) fn steps(&self) -> i64 {
+        self.registers
+            .layout()
+            .mode(2)
+            .map_or(1, |mode| mode.size())
+    }
+
+    /// Reads step `i` of a stage into its registers.
+    pub(super) fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<(), Error> {
+        let from = self.held_in_shared.at(3, stage)?.at(2, i)?;
+        k.copy(&self.read, &from, &self.into.slice(step(i))?)
+    }
+
+    /// The registers of step `i`.
+    pub(super) fn step(&self, i: i64) -> Result<Fragment, Error> {
+        self.registers.slice(step(i))
+    }
+}
+
+/// `(_,_,i)`
+fn step(i: i64) -> colex_layout::Coord {
+    use colex_layout::{Coord, Slot};
+    Coord::concat(&[
+        Coord::from(Slot::All),
+        Coord::from(Slot::All),
+        Coord::from(i),
+    ])
+}

@@ -1,0 +1,138 @@
+//! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
+
+use colex_atom::{Arch, Ty};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::operand::Route;
+use super::plan::GemmPlan;
+use super::raster::grouped;
+use crate::ir::{Reg, Type};
+use crate::tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
+
+/// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
+pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    let [bm, bn, bk] = plan.tile;
+    let mma = plan.tiled_mma()?;
+    let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);
+    let [a, b, c] = [Operand::A, Operand::B, Operand::C].map(|operand| {
+        let ty = if operand == Operand::C {
+            plan.operands.c
+        } else {
+            plan.operands.ab
+        };
+        k.tensor(&format!("{operand:?}"), ty, &plan.operands.layout(operand))
+    });
+    let (a, b, c) = (a?, b?, c?);
+    let scale = [
+        k.scalar_argument("alpha", Type::F32),
+        k.scalar_argument("beta", Type::F32),
+    ];
+    let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
+    let steps = (a.extent(1) + (bk - 1)) / bk;
+    let [tiles_m, tiles_n] = &tiles;
+    let [m, n] = grouped(&k.block_index(0), tiles_m, tiles_n, plan.raster);
+    let a = Route::new(&mut k, plan, &mma, Operand::A, a, &m)?;
+    let b = Route::new(&mut k, plan, &mma, Operand::B, b, &n)?;
+    let acc = k.accumulators(&mma, [bm, bn])?;
+    main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps)?;
+    let c = c.local_tile(&[bm, bn], &[m, n])?;
+    let thread = k.thread();
+    store(&mut k, plan, &mma, &acc, &c, &thread, scale)?;
+    k.finish()
+}
+
+fn main_loop(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    routes: [&Route; 2],
+    acc: &Fragment,
+    steps: &Index,
+) -> Result<(), Error> {
+    let stages = plan.stages;
+    let fetch = |k: &mut Builder, step: &Index, stage: &Index| -> Result<(), Error> {
+        routes
+            .iter()
+            .try_for_each(|route| route.fetch(k, step, stage))?;
+        k.cp_async_commit();
+        Ok(())
+    };
+    // Tiles beyond K are zeros, and read nothing.
+    for stage in 0..stages - 1 {
+        fetch(k, &stage.into(), &stage.into())?;
+    }
+    let (read, write) = (k.var(0, 0..stages), k.var(stages - 1, 0..stages));
+    k.for_(0, steps, 1, |k, step| {
+        k.cp_async_wait(stages as u32 - 2);
+        k.sync();
+        let (from, to) = (k.get(&read), k.get(&write));
+        let inner = routes[0].steps();
+        routes
+            .iter()
+            .try_for_each(|route| route.read(k, 0, &from))?;
+        fetch(k, &(step + (stages - 1)), &to)?;
+        for i in 0..inner {
+            if i + 1 < inner {
+                routes
+                    .iter()
+                    .try_for_each(|route| route.read(k, i + 1, &from))?;
+            }
+            let [a, b] = [routes[0].step(i)?, routes[1].step(i)?];
+            k.mma(mma, acc, &a, &b, acc)?;
+        }
+        for (var, now) in [(&read, from), (&write, to)] {
+            let next = Index::select_less(&now, &(stages - 1).into(), &(&now + 1), &0.into());
+            k.set(var, next.within(0..stages));
+        }
+        Ok(())
+    })?;
+    // Shared memory is the block's only as long as the block lasts.
+    k.cp_async_wait(0);
+    Ok(())
+}
+
+/// Elements that a thread stores at a time.
+const PART: i64 = 32;
+
+/// `C = alpha acc + beta C`, each thread its own elements.
+pub(super) fn store(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    acc: &Fragment,
+    c: &Tensor,
+    thread: &Index,
+    [alpha, beta]: [Reg; 2],
+) -> Result<(), Error> {
+    let bits = i64::from(plan.operands.c.bits());
+    // Neighbours along N are two to a thread.
+    let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
+        && plan.operands.vector(Operand::C) > 1;
+    let width = if pair { 2 * bits } else { bits };
+    let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
+    let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
+    // In the order of the accumulators, whatever runs fastest in C.
+    let to = mma.at(thread).partition(c, Operand::C)?;
+    // A few at a time: what C held, and what it will, are alive for no longer than that.
+    let part = acc.layout().size().min(PART);
+    let parts = acc.layout().size() / part;
+    let by_part = format!("({part},{parts}):(1,{part})");
+    let to = to.compose(&by_part.parse().expect("numbers make a layout"))?;
+    for i in 0..parts {
+        let sum = acc.gathered(part * i, part)?;
+        let to = to.at(1, i)?;
+        let scaled = if plan.operands.beta {
+            let old = k.fragment(plan.operands.c, sum.layout())?;
+            k.copy_inside(&copy, &to, &old)?;
+            let old = k.convert(&old, Ty::F32)?;
+            k.axpby(alpha, &sum, Some(beta.into()), &old)?;
+            old
+        } else {
+            k.axpby(alpha, &sum, None, &sum)?;
+            sum
+        };
+        let out = k.convert(&scaled, plan.operands.c)?;
+        k.copy_inside(&copy, &out, &to)?;
+    }
+    Ok(())
+}

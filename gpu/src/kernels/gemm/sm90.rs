@@ -1,0 +1,296 @@
+//! The Hopper GEMM: TMA into a ring of stages, one producer warp, `wgmma` by two consumer warpgroups.
+
+use colex_atom::Arch;
+use colex_sched::pipeline::WarpSpecialized;
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::operand::shared_layout;
+use super::plan::GemmPlan;
+use super::raster::grouped;
+use super::sm80::store;
+use crate::ir::{FenceKind, Reg, ScaleD, Type};
+use crate::kernels::Major;
+use crate::tensor::{
+    AtThread, Builder, Built, Cond, Error, Fragment, Index, Pipeline, Tensor, TmaTensor,
+};
+
+/// Threads of a warpgroup.
+const GROUP: u32 = 128;
+
+/// Columns of C that a warpgroup stages at once: a row of 128 bytes.
+const STAGED: i64 = 64;
+
+/// What producer and consumers share.
+struct Parts<'a> {
+    plan: &'a GemmPlan,
+    ring: Pipeline,
+    /// A and B in global memory, and their stages.
+    operands: [(TmaTensor, Tensor); 2],
+    /// Steps along K.
+    steps: Index,
+    /// Clusters along M, and tiles along N.
+    extents: [Index; 2],
+    rank: Index,
+    group: Index,
+    warp: Index,
+    first: Index,
+    stride: Index,
+}
+
+/// The blocks of a cluster along M.
+pub(super) const CLUSTER: u32 = 2;
+
+/// The kernel of a plan. Its launch takes A, B, C, M, N, K, alpha and beta; blocks go through the tiles by themselves.
+pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    let [bm, bn, bk] = plan.tile;
+    let consumers = (plan.warps[0] * plan.warps[1]) as u32;
+    let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * GROUP);
+    k.cluster([CLUSTER, 1, 1]).min_blocks(1);
+    let schedule = WarpSpecialized {
+        cluster: [CLUSTER as usize, 1],
+        ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
+    };
+    let ring = k.pipeline_of(&schedule.build()?)?;
+    let a = operand(&mut k, plan, Operand::A, 1)?;
+    let b = operand(&mut k, plan, Operand::B, CLUSTER.into())?;
+    let end = End::new(&mut k, plan)?;
+    let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
+    let scale = [
+        k.scalar_argument("alpha", Type::F32),
+        k.scalar_argument("beta", Type::F32),
+    ];
+    let [m, n, kk] = sizes;
+    let tall = bm * i64::from(CLUSTER);
+    let rank = k.cluster_rank(CLUSTER);
+    k.start_pipelines(&[&ring], true)?;
+    let parts = Parts {
+        plan,
+        ring,
+        operands: [a, b],
+        steps: ((kk + (bk - 1)) / bk).within(1..1 << 25),
+        extents: [(m + (tall - 1)) / tall, (n + (bn - 1)) / bn],
+        rank,
+        group: k.uniform(GROUP),
+        warp: k.uniform(32),
+        first: k.block_index(0) / i64::from(CLUSTER),
+        stride: k.grid_extent(0) / i64::from(CLUSTER),
+    };
+    let produces = k.equal(&parts.group, &i64::from(consumers).into());
+    k.if_else(
+        produces,
+        |k| parts.produce(k),
+        |k| parts.consume(k, &end, scale),
+    )?;
+    k.finish()
+}
+
+/// An operand's tensor map and stages; its tile is brought by so many blocks of the cluster together.
+fn operand(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    operand: Operand,
+    blocks: i64,
+) -> Result<(TmaTensor, Tensor), Error> {
+    let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
+    let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
+    let tile = shared_layout(major, ty.bits(), &[mn, bk])?;
+    let stages = shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
+    let like = like(major);
+    let name = format!("{operand:?}");
+    let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks)?;
+    Ok((tensor, k.shared_tensor(ty, stages)?))
+}
+
+/// A layout like those of the launch: dynamic extents and leading dimension.
+fn like(major: Major) -> colex_layout::Layout {
+    let text = match major {
+        Major::First => "(4096,4096):(_1,4096)",
+        Major::Second => "(4096,4096):(4096,_1)",
+    };
+    text.parse().expect("a literal")
+}
+
+impl Parts<'_> {
+    /// The tile of this block in the turn of its cluster.
+    fn place(&self, number: &Index) -> [Index; 2] {
+        let [clusters, tiles] = &self.extents;
+        let [n, m] = grouped(number, tiles, clusters, self.plan.raster);
+        [m * i64::from(CLUSTER) + &self.rank, n]
+    }
+
+    /// `body(m, n)` for the tiles of this block.
+    fn each_tile(
+        &self,
+        k: &mut Builder,
+        body: impl Fn(&mut Builder, [Index; 2]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let last = (&self.extents[0] * &self.extents[1]).within(1..1 << 30);
+        k.for_(
+            self.first.clone(),
+            &last,
+            self.stride.clone(),
+            |k, number| body(k, self.place(number)),
+        )
+    }
+
+    fn produce(&self, k: &mut Builder) -> Result<(), Error> {
+        k.set_max_registers(false, 24);
+        let consumers = self.plan.warps[0] * self.plan.warps[1];
+        let first = k.equal(&self.warp, &(consumers * 4).into());
+        k.if_(first, |k| {
+            let one = k.elected();
+            k.if_(one, |k| self.load(k))
+        })
+    }
+
+    fn load(&self, k: &mut Builder) -> Result<(), Error> {
+        let ring = &self.ring;
+        let [(a, sa), (b, sb)] = &self.operands;
+        let state = k.producer_state(ring);
+        let everybody = k.mov(Type::B16, (1 << CLUSTER) - 1);
+        self.each_tile(k, |k, [m, n]| {
+            k.for_(0, &self.steps, 1, |k, step| {
+                let (stage, parity) = (k.stage(&state), k.parity(&state));
+                let full = ring.full.at(&stage);
+                k.wait(&ring.empty.at(&stage), &parity);
+                k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
+                k.tma_load(a, &[m.clone(), step.clone()], &sa.at(2, &stage)?, &full)?;
+                let at = [n.clone(), step.clone()];
+                k.tma_load_multicast(b, &at, &sb.at(2, &stage)?, &full, &self.rank, everybody)?;
+                k.advance(&state);
+                Ok(())
+            })
+        })?;
+        // A block must not end while its peer may still arrive at its barriers.
+        k.for_(0, self.plan.stages, 1, |k, _| {
+            let (stage, parity) = (k.stage(&state), k.parity(&state));
+            k.wait(&ring.empty.at(&stage), &parity);
+            k.advance(&state);
+            Ok(())
+        })
+    }
+
+    fn consume(&self, k: &mut Builder, end: &End, scale: [Reg; 2]) -> Result<(), Error> {
+        k.set_max_registers(true, 240);
+        let (ring, mma) = (&self.ring, self.plan.tiled_mma()?);
+        let group = self.group.within(0..mma.threads() / i64::from(GROUP));
+        let leader = &group * i64::from(GROUP);
+        let [(_, sa), (_, sb)] = &self.operands;
+        let da = k.gmma_operand(&mma, Operand::A, sa, &leader)?;
+        let db = k.gmma_operand(&mma, Operand::B, sb, &leader)?;
+        let acc = k.fragment_of(&mma, Operand::C, [self.plan.tile[0], self.plan.tile[1]])?;
+        let state = k.consumer_state(ring);
+        let thread = k.thread().within(0..mma.threads());
+        let lane = &thread % i64::from(GROUP);
+        let signals = k.less(&lane, &i64::from(CLUSTER).into());
+        self.each_tile(k, |k, at| {
+            let before = k.var(0, 0..self.plan.stages);
+            k.for_(0, &self.steps, 1, |k, step| {
+                let (stage, parity) = (k.stage(&state), k.parity(&state));
+                k.wait(&ring.full.at(&stage), &parity);
+                let more = k.less(&0.into(), step);
+                let scale = match more {
+                    Cond::Where(guard) => ScaleD::Pred(guard.pred),
+                    Cond::Known(_) => ScaleD::One,
+                };
+                k.wgmma_fence();
+                k.wgmma_tile(&mma, &acc, &da.at(&stage)?, &db.at(&stage)?, scale)?;
+                k.wgmma_commit();
+                k.wgmma_wait(1);
+                // What the step before has read is free now.
+                let release = k.both(more, signals);
+                let empty = k.get(&before);
+                k.arrive_at(&ring.empty.at(&empty), &lane, release);
+                k.set(&before, &stage);
+                k.advance(&state);
+                Ok(())
+            })?;
+            k.wgmma_wait(0);
+            let empty = k.get(&before);
+            k.arrive_at(&ring.empty.at(&empty), &lane, signals);
+            end.store(k, self.plan, &mma, &acc, at, &thread, scale)
+        })?;
+        end.finish(k, &lane);
+        Ok(())
+    }
+}
+
+/// How C is written: by TMA through shared memory, or by each thread its own elements.
+enum End {
+    Staged { map: TmaTensor, shared: Tensor },
+    Direct(Tensor),
+}
+
+impl End {
+    fn new(k: &mut Builder, plan: &GemmPlan) -> Result<End, Error> {
+        let (ty, major) = (plan.operands.c, plan.operands.major(Operand::C));
+        if !plan.stages_c() {
+            let layout = plan.operands.layout(Operand::C);
+            return Ok(End::Direct(k.tensor("C", ty, &layout)?));
+        }
+        let shared = shared_layout(Major::Second, 16, &[plan.tile[0], STAGED, 2])?;
+        let tile = shared_layout(Major::Second, 16, &[64, STAGED])?;
+        let map = k.tma_tensor("C", ty, &like(major), &[64, STAGED], &tile, 1)?;
+        Ok(End::Staged {
+            map,
+            shared: k.shared_tensor(ty, shared)?,
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a tile's end is made of")]
+    fn store(
+        &self,
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        acc: &Fragment,
+        [m, n]: [Index; 2],
+        thread: &Index,
+        scale: [Reg; 2],
+    ) -> Result<(), Error> {
+        let (map, shared) = match self {
+            End::Direct(c) => {
+                let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], &[m, n])?;
+                return store(k, plan, mma, acc, &tile, thread, scale);
+            }
+            End::Staged { map, shared } => (map, shared),
+        };
+        let (group, lane) = (thread / i64::from(GROUP), thread % i64::from(GROUP));
+        let copy =
+            TiledCopy::for_accumulator_atom(colex_atom::copy("SM90_U32x4_STSM_N")?, 16, mma)?;
+        let to = copy.at(thread).partition_dst(shared)?;
+        let stores = k.equal(&lane, &0.into());
+        let (barrier, groups) = (&group + 1, plan.tile[0] / 64);
+        k.axpby(scale[0], acc, None, acc)?;
+        let out = k.convert(acc, plan.operands.c)?;
+        let values = STAGED / 2;
+        for part in 0..plan.tile[1] / STAGED {
+            k.where_(stores, |ir| ir.bulk_wait(1, true));
+            k.sync_named(&barrier, GROUP);
+            k.copy(
+                &copy,
+                &out.values(values * part, values)?,
+                &to.at(3, part % 2)?,
+            )?;
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.sync_named(&barrier, GROUP);
+            k.if_(stores, |k| {
+                let mine = shared
+                    .local_tile(&[64, STAGED], &[group.clone(), 0.into(), (part % 2).into()])?;
+                let at = [&m * groups + &group, &n * (plan.tile[1] / STAGED) + part];
+                k.tma_store(map, &at, &mine)?;
+                k.bulk_commit();
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what is still being written.
+    fn finish(&self, k: &mut Builder, lane: &Index) {
+        if let End::Staged { .. } = self {
+            let stores = k.equal(lane, &0.into());
+            k.where_(stores, |ir| ir.bulk_wait(0, false));
+        }
+    }
+}
