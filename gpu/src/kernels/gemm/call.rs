@@ -230,8 +230,11 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device
     }
 }
 
-/// Kernels that were built, by plan: building is pure, and done once in a program.
-static BUILT: Mutex<Option<HashMap<(GemmPlan, Arch), Arc<Built>>>> = Mutex::new(None);
+/// Kernels by plan.
+type Known = HashMap<(GemmPlan, Arch), Arc<Built>>;
+
+/// Kernels that were built: building is pure, and done once in a program.
+static BUILT: Mutex<Option<Known>> = Mutex::new(None);
 
 /// The kernel of a plan.
 fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {

@@ -162,7 +162,7 @@ impl GemmPlan {
 
 /// The size of a vector that a leading dimension, an address and an element's bytes allow.
 pub(super) fn vector(bytes: i64, address: u64, leading: i64) -> i64 {
-    let fits = |n: &i64| address % (n * bytes) as u64 == 0 && leading % n == 0;
+    let fits = |n: &i64| address.is_multiple_of((n * bytes) as u64) && leading % n == 0;
     [16, 8, 4, 2]
         .into_iter()
         .map(|wide| wide / bytes)

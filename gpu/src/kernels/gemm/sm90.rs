@@ -217,8 +217,11 @@ impl Parts<'_> {
 
 /// How C is written: by TMA through shared memory, or by each thread its own elements.
 enum End {
-    Staged { map: TmaTensor, shared: Tensor },
-    Direct(Tensor),
+    Staged {
+        map: Box<TmaTensor>,
+        shared: Box<Tensor>,
+    },
+    Direct(Box<Tensor>),
 }
 
 impl End {
@@ -226,14 +229,14 @@ impl End {
         let (ty, major) = (plan.operands.c, plan.operands.major(Operand::C));
         if !plan.stages_c() {
             let layout = plan.operands.layout(Operand::C);
-            return Ok(End::Direct(k.tensor("C", ty, &layout)?));
+            return Ok(End::Direct(Box::new(k.tensor("C", ty, &layout)?)));
         }
         let shared = shared_layout(Major::Second, 16, &[plan.tile[0], STAGED, 2])?;
         let tile = shared_layout(Major::Second, 16, &[64, STAGED])?;
         let map = k.tma_tensor("C", ty, &like(major), &[64, STAGED], &tile, 1)?;
         Ok(End::Staged {
-            map,
-            shared: k.shared_tensor(ty, shared)?,
+            map: Box::new(map),
+            shared: Box::new(k.shared_tensor(ty, shared)?),
         })
     }
 
