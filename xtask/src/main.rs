@@ -66,6 +66,9 @@ enum Task {
     Bench {
         /// Which group of benches; all of them if left out.
         name: Option<String>,
+        /// Where a bench on a GPU writes its numbers.
+        #[arg(long, requires = "name")]
+        json: Option<PathBuf>,
     },
 }
 
@@ -77,7 +80,7 @@ fn main() -> ExitCode {
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files } => golden::task(&files),
         Task::Gpu { what } => gpu::task(&what),
-        Task::Bench { name } => bench::task(name.as_deref()),
+        Task::Bench { name, json } => bench::task(name.as_deref(), json.as_deref()),
     };
     match done {
         Ok(code) => code,

@@ -24,7 +24,7 @@ fn processor() -> String {
 }
 
 /// Today's date in UTC, as `2026-11-20`.
-fn today() -> String {
+pub(super) fn today() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

@@ -1,21 +1,41 @@
 //! `cargo xtask bench [NAME]`: medians of many batches, with the machine and the protocol they were taken by.
 //!
-//! To add a group: write `bench/NAME.rs` with `fn run()`, one [`measure::call`] a row, and add it to [`GROUPS`].
+//! To add a group: write `bench/NAME.rs` with `fn run()`, one [`measure::call`] a row, and add it to [`GROUPS`]; one on a
+//! GPU takes the device and the file for its numbers.
 
+mod copy;
+mod device;
+mod gemm;
 mod host;
 mod layout;
 mod measure;
+mod transpose;
 
 use std::env;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use colex_gpu::Device;
+
+/// What a group runs on.
+enum Run {
+    /// This machine's processor.
+    Host(fn()),
+    /// A GPU; the numbers go to the file, if one is given.
+    Gpu(fn(&Device, Option<&Path>) -> Result<()>),
+}
 
 /// Every group of benches.
-const GROUPS: &[(&str, fn())] = &[("layout", layout::run)];
+const GROUPS: &[(&str, Run)] = &[
+    ("layout", Run::Host(layout::run)),
+    ("copy", Run::Gpu(copy::run)),
+    ("transpose", Run::Gpu(transpose::run)),
+    ("gemm", Run::Gpu(gemm::run)),
+];
 
-/// Measures the group `name`, or all of them. A build without optimisation hands over to one with it.
-pub(crate) fn task(name: Option<&str>) -> Result<ExitCode> {
+/// Measures the group `name`, or all of them; `json` is where a group on a GPU writes its numbers. A build without optimisation hands over to one with it.
+pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> {
     let groups: Vec<_> = GROUPS
         .iter()
         .filter(|(group, _)| name.is_none_or(|name| name == *group))
@@ -29,19 +49,26 @@ pub(crate) fn task(name: Option<&str>) -> Result<ExitCode> {
         );
     }
     if cfg!(debug_assertions) {
-        return optimised(name);
+        return optimised(name, json);
     }
     println!("{}", host::description());
-    println!("{}", measure::PROTOCOL);
     for (group, run) in groups {
         println!("\n{group}");
-        run();
+        match (run, Device::gpu(0)) {
+            (Run::Host(run), _) => {
+                println!("{}", measure::PROTOCOL);
+                run();
+            }
+            (Run::Gpu(run), Ok(device)) => run(&device, json)?,
+            (Run::Gpu(_), Err(why)) if name.is_none() => println!("skipped: {why}"),
+            (Run::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs this task in a release build, which leaves out the tasks that no bench needs.
-fn optimised(name: Option<&str>) -> Result<ExitCode> {
+fn optimised(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> {
     let cargo = env::var_os("CARGO")
         .context("this build is not optimised, and only cargo can make one that is")?;
     let status = Command::new(cargo)
@@ -55,6 +82,7 @@ fn optimised(name: Option<&str>) -> Result<ExitCode> {
             "bench",
         ])
         .args(name)
+        .args(json.map(|path| format!("--json={}", path.display())))
         .status()
         .context("cargo cannot be started")?;
     Ok(if status.success() {

@@ -1,0 +1,59 @@
+"""PyTorch on the same device in the same hour: copies, transposes, matrix products. Prints JSON, one group a line.
+
+Run beside `xtask bench`: contenders take turns, events around every run, medians.
+"""
+
+import json
+
+import torch
+
+
+def median(values):
+    values = sorted(values)
+    return values[len(values) // 2]
+
+
+def take_turns(contenders, rounds=11):
+    for run in contenders.values():
+        run()
+    torch.cuda.synchronize()
+    times = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end))
+    return {name: median(values) for name, values in times.items()}
+
+
+def say(title, unit, work, times):
+    rows = [{"name": name, "value": round(work / ms / 1e9, 4)} for name, ms in times.items()]
+    print(json.dumps({"title": title, "unit": unit, "rows": rows}), flush=True)
+
+
+def transposes(dtype, name, side=32768):
+    a = torch.randn(side, side, device="cuda").to(dtype)
+    b = torch.empty_like(a)
+    times = take_turns({"torch copy_": lambda: b.copy_(a), "torch copy_ of t()": lambda: b.copy_(a.t())})
+    say(f"{side}x{side} of {name}", "TB/s", 2 * a.numel() * a.element_size(), times)
+
+
+def product(m, n, k):
+    a, b = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
+    c = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    times = take_turns({"torch matmul": lambda: torch.matmul(a, b.t(), out=c)}, 15)
+    say(f"{m}x{n}x{k} of bf16", "TFLOP/s", 2 * m * n * k, times)
+
+
+if __name__ == "__main__":
+    bytes_ = torch.randint(0, 255, (2 << 30,), device="cuda", dtype=torch.uint8)
+    to = torch.empty_like(bytes_)
+    say("2 GiB", "TB/s", 2 * bytes_.numel(), take_turns({"torch copy_": lambda: to.copy_(bytes_)}))
+    del bytes_, to
+    transposes(torch.bfloat16, "bf16")
+    transposes(torch.float32, "f32")
+    for shape in ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096)):
+        product(*shape)

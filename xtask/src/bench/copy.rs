@@ -1,0 +1,62 @@
+//! Copies of one run of elements, against the driver's own.
+
+use std::path::Path;
+
+use anyhow::Result;
+use colex_gpu::kernels::{CopyCall, CopyMethod, View};
+use colex_gpu::{Device, Element};
+
+use super::device::{Contender, Noise, Report, take_turns};
+
+/// Bytes of a copy.
+const BYTES: usize = 2 << 30;
+
+pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = Report::new("copy", "TB/s", device);
+    println!("{}", super::device::PROTOCOL);
+    group::<u8>(device, &mut report)?;
+    group::<f32>(device, &mut report)?;
+    report.write(json)
+}
+
+fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
+    let length = BYTES / T::BYTES;
+    let (source, destination) = (
+        device.uninitialised::<T>(length)?,
+        device.poisoned::<T>(length)?,
+    );
+    Noise::<T>::new().fill(&source)?;
+    let layout = |length: usize| format!("{length}:1").parse::<colex_layout::Layout>();
+    let view = |buffer, length| Ok::<_, anyhow::Error>(View::new(buffer, layout(length)?)?);
+    let ours = CopyCall::new(&view(&source, length)?, &view(&destination, length)?, None)?;
+    // One element later on both sides: no vector is wider than an element.
+    let later = (source.slice(1..)?, destination.slice(1..)?);
+    let narrow = CopyCall::new(
+        &view(&later.0, length - 1)?,
+        &view(&later.1, length - 1)?,
+        Some(CopyMethod::Flat),
+    )?;
+    let contenders = [
+        Contender::new("cuMemcpyDtoDAsync", |_| destination.copy_from(&source)),
+        Contender::new(format!("copy, {}", vector::<T>(&ours)), |device| {
+            ours.run(device)
+        }),
+        Contender::new(format!("copy, {}", vector::<T>(&narrow)), |device| {
+            narrow.run(device)
+        }),
+    ];
+    let times = take_turns(device, &contenders, 15, 1)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    report.group(
+        &format!("2 GiB of {}", T::NAME),
+        &names,
+        &times,
+        2.0 * BYTES as f64 / 1e6,
+    );
+    Ok(())
+}
+
+/// `16 bytes a thread`
+fn vector<T: Element>(call: &CopyCall) -> String {
+    format!("{} bytes an access", call.plan().vector() * T::BYTES as i64)
+}
