@@ -45,6 +45,7 @@ chapters! {
     schedule_split = "schedule/split.md";
     schedule_pipelines = "schedule/pipelines.md";
     kernel_instruction = "kernel/instruction.md";
+    kernel_simulator = "kernel/simulator.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";

@@ -113,36 +113,55 @@ impl MmaAtom {
         let b = Terms::rows(b, n, 1.0, format(traits.ty_b));
         let format = format(traits.ty_c);
         let sparse = self.rule().is_sparse();
+        let way = self.way();
         let mut products = Terms::default();
         let element = |(i, &c): (usize, &f64)| {
             products.multiply(&a[i % m], &b[i / m], sparse);
-            self.sum_on_hopper(&products, c, format)
+            way.sum(&products, c, format)
         };
         c.iter().enumerate().map(element).collect()
     }
 
-    fn sum_on_hopper(&self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
+    /// How this operation sums.
+    fn way(&self) -> Way {
+        let narrow = self.traits().ty_a.bits() == 8;
+        match (self.row().form, self.threads()) {
+            (_, 8) => Way::Chained,
+            (Form::Sync, _) if narrow => Way::Pairs,
+            _ if narrow && self.b_in_shared() => Way::Aligned(FRACTION_FP8),
+            _ => Way::Aligned(FRACTION),
+        }
+    }
+}
+
+/// How an instruction adds its products.
+#[derive(Clone, Copy)]
+enum Way {
+    /// One after the other, then C.
+    Chained,
+    /// In two halves, then C.
+    Pairs,
+    /// At once, cut off so many bits below the largest.
+    Aligned(i32),
+}
+
+impl Way {
+    fn sum(self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
         let ieee = products.values.iter().sum::<f64>() + c;
         if !ieee.is_finite() {
             return ieee;
         }
-        let narrow = self.traits().ty_a.bits() == 8;
-        let fraction = if narrow && self.b_in_shared() {
-            FRACTION_FP8
-        } else {
-            FRACTION
-        };
         let nearest = |x| format.round(x, Rounding::Nearest);
-        let sum = |products: &Terms, c: f64| {
+        let sum = |products: &Terms, c: f64, fraction: i32| {
             finished(aligned(products, c, format, fraction), format, fraction)
         };
-        match (self.row().form, self.threads()) {
-            (_, 8) => nearest(chained(&products.values) + c),
-            (Form::Sync, _) if narrow => {
+        match self {
+            Way::Chained => nearest(chained(&products.values) + c),
+            Way::Pairs => {
                 let (first, second) = (products.half(0), products.half(1));
-                nearest(c + sum(&second, sum(&first, 0.0)))
+                nearest(c + sum(&second, sum(&first, 0.0, FRACTION), FRACTION))
             }
-            _ => sum(products, c),
+            Way::Aligned(fraction) => sum(products, c, fraction),
         }
     }
 }

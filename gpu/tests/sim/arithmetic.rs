@@ -1,12 +1,12 @@
-//! Each arithmetic instruction against a reference, over edge values and random ones.
+//! Each integer instruction against a reference, over edge values and random ones.
 
 use colex_gpu::Launch;
-use colex_gpu::ir::{BinaryOp, KernelBuilder, Operand, Reg, RegType, Type};
+use colex_gpu::ir::{BinaryOp, KernelBuilder, Operand, Reg, RegType, TernaryOp, Type, UnaryOp};
 
 use super::helpers::*;
 
 /// Runs `build` on each triple of 64-bit words; what it returns, as 64 bits.
-fn each(
+pub(crate) fn each(
     triples: &[[u64; 3]],
     ty: Type,
     build: impl Fn(&mut KernelBuilder, [Reg; 3]) -> Reg,
@@ -93,7 +93,7 @@ const EDGES: [u64; 12] = [
 ];
 
 /// Every pair of edges with each third edge in turn, and random triples.
-fn triples() -> Vec<[u64; 3]> {
+pub(crate) fn triples() -> Vec<[u64; 3]> {
     let mut dice = Dice(5);
     let edges = EDGES
         .iter()
@@ -166,4 +166,120 @@ fn integers_with_two_sources() {
         }
     }
     println!("law sim.integer_binary: {cases} cases");
+}
+
+#[test]
+fn integers_with_one_and_three_sources() {
+    let triples = triples();
+    let mut cases = 0;
+    for ty in INTEGERS {
+        let width = ty.bits();
+        for op in [
+            UnaryOp::Neg,
+            UnaryOp::Abs,
+            UnaryOp::Not,
+            UnaryOp::Popc,
+            UnaryOp::Clz,
+            UnaryOp::Brev,
+            UnaryOp::Bfind,
+        ] {
+            let found = each(&triples, ty, |k, [a, ..]| k.unary(op, ty, a));
+            for (t, found) in triples.iter().zip(found) {
+                let (a, word) = (number(ty, t[0]), bits(ty, number(ty, t[0])));
+                let positions = || (0..width).filter(|i| word >> i & 1 == 1);
+                let expected = match op {
+                    UnaryOp::Neg => bits(ty, -a),
+                    UnaryOp::Abs => bits(ty, a.abs()),
+                    UnaryOp::Not => bits(ty, !a),
+                    UnaryOp::Popc => positions().count() as u64,
+                    UnaryOp::Clz => u64::from(width - positions().max().map_or(0, |i| i + 1)),
+                    UnaryOp::Brev => positions().map(|i| 1 << (width - 1 - i)).sum(),
+                    _ => {
+                        // The highest bit that differs from the sign.
+                        let word = if a < 0 { bits(ty, !a) } else { word };
+                        let top = (0..width).rev().find(|i| word >> i & 1 == 1);
+                        top.map_or(0xffff_ffff, u64::from)
+                    }
+                };
+                assert_eq!(found, expected, "{op:?} {ty} of {a}");
+                cases += 1;
+            }
+        }
+        for op in [TernaryOp::Mad, TernaryOp::MadHi] {
+            let found = each(&triples, ty, |k, [a, b, c]| k.ternary(op, ty, a, b, c));
+            for (t, found) in triples.iter().zip(found) {
+                let [a, b, c] = t.map(|x| number(ty, x));
+                let high = match ty {
+                    Type::U64 => ((a as u128 * b as u128) >> 64) as i128,
+                    _ => a.wrapping_mul(b) >> width,
+                };
+                let expected = match op {
+                    TernaryOp::Mad => bits(ty, a.wrapping_mul(b).wrapping_add(c)),
+                    _ => bits(ty, high.wrapping_add(c)),
+                };
+                assert_eq!(found, expected, "{op:?} {ty} of {a}, {b}, {c}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law sim.integer_unary_ternary: {cases} cases");
+}
+
+#[test]
+fn bits_are_picked_by_the_manual() {
+    let triples = triples();
+    let found = each(&triples, Type::B32, |k, [a, b, c]| {
+        k.ternary(TernaryOp::Prmt, Type::B32, a, b, c)
+    });
+    let fields = each(&triples, Type::S32, |k, [a, b, c]| {
+        k.ternary(TernaryOp::Bfe, Type::S32, a, b, c)
+    });
+    let funnels = each(&triples, Type::B32, |k, [a, b, c]| {
+        k.ternary(TernaryOp::ShfL, Type::B32, a, b, c)
+    });
+    for (i, t) in triples.iter().enumerate() {
+        let [a, b, c] = t.map(|x| x as u32);
+        let bytes: Vec<u8> = a.to_le_bytes().into_iter().chain(b.to_le_bytes()).collect();
+        let byte = |n: u32| {
+            let byte = bytes[(n & 7) as usize];
+            let sign = if byte >> 7 == 1 { 0xff } else { 0 };
+            if n & 8 == 0 { byte } else { sign }
+        };
+        let expected = u32::from_le_bytes([0, 4, 8, 12].map(|at| byte(c >> at & 15)));
+        assert_eq!(
+            found[i],
+            u64::from(expected),
+            "prmt of {a:#x}, {b:#x}, {c:#x}"
+        );
+        // PTX ISA 9.7.1, `bfe`, bit by bit.
+        let (pos, len) = (b & 0xff, c & 0xff);
+        let bit = |at: u32| a >> at & 1;
+        let sign = if len == 0 {
+            0
+        } else {
+            bit((pos + len - 1).min(31))
+        };
+        let expected = (0..32).fold(0u32, |d, i| {
+            let one = if i < len && pos + i <= 31 {
+                bit(pos + i)
+            } else {
+                sign
+            };
+            d | one << i
+        });
+        assert_eq!(
+            fields[i],
+            u64::from(expected),
+            "bfe of {a:#x}, {pos}, {len}"
+        );
+        let expected = match c & 31 {
+            0 => b,
+            n => b << n | a >> (32 - n),
+        };
+        assert_eq!(
+            funnels[i],
+            u64::from(expected),
+            "shf.l of {a:#x}, {b:#x}, {c}"
+        );
+    }
 }

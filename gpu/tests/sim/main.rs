@@ -5,5 +5,7 @@ mod bulk;
 mod control;
 mod copy;
 mod faults;
+mod floats;
 mod helpers;
 mod mma;
+mod order;
