@@ -111,7 +111,7 @@ fn ends_that_the_atom_does_not_connect() {
         "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
     );
     assert_eq!(
-        said(k.copy_inside(&copy, &part, &regs).map(|()| ())),
+        said(k.copy_inside(&copy, &part, &regs)),
         "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
     );
 }
