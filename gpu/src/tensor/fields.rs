@@ -27,9 +27,45 @@ pub(super) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) {
             return;
         }
     }
+    if let Some((partner, whole)) = divided(terms, &x, c) {
+        terms.remove(partner);
+        return whole
+            .0
+            .terms()
+            .0
+            .into_iter()
+            .for_each(|(y, d)| add_term(terms, y, d * whole.1));
+    }
     match terms.iter_mut().find(|(y, _)| *y == x) {
         Some((_, d)) => *d += c,
         None => terms.push((x, c)),
+    }
+}
+
+/// A quotient times its divisor, beside the remainder, is the dividend: the place of the other term, and what both are.
+fn divided(terms: &[(Index, i64)], x: &Index, c: i64) -> Option<(usize, (Index, i64))> {
+    let find = |of: &Index, by: &Index, remainder: bool, c: i64| {
+        terms
+            .iter()
+            .position(|(y, d)| match (&y.0.node, remainder) {
+                (Node::Remainder(a, b), true) | (Node::Quotient(a, b), false) => {
+                    *d == c && a == of && b == by
+                }
+                _ => false,
+            })
+    };
+    match &x.0.node {
+        Node::Quotient(of, by) => {
+            let d = by.as_constant().filter(|d| c % d == 0)?;
+            let at = find(of, by, true, c / d)?;
+            Some((at, (of.clone(), c / d))).filter(|_| of.terms().1 == 0)
+        }
+        Node::Remainder(of, by) => {
+            let d = by.as_constant()?;
+            let at = find(of, by, false, c.checked_mul(d)?)?;
+            Some((at, (of.clone(), c))).filter(|_| of.terms().1 == 0)
+        }
+        _ => None,
     }
 }
 
