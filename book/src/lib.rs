@@ -46,6 +46,8 @@ chapters! {
     schedule_pipelines = "schedule/pipelines.md";
     kernel_instruction = "kernel/instruction.md";
     kernel_simulator = "kernel/simulator.md";
+    kernel_index = "kernel/index.md";
+    kernel_tensors = "kernel/tensors.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
