@@ -2,8 +2,10 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
+use colex_gpu::kernels::check_gemm::{GemmCase, gemm_cases};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{GemmElement, GemmProblem, Major, MatrixName, reference};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
+use half::{bf16, f16};
 
 /// Every plan's kernel is one that the verifier passes and the printer prints.
 #[test]
@@ -148,4 +150,97 @@ fn hopper_is_right_at_odd_sizes_and_in_every_order() {
         }
     }
     println!("law gemm.hopper: {cases} cases");
+}
+
+/// Every case of a list on the simulator of an architecture.
+fn all<T: GemmElement, C: GemmElement>(arch: Arch, cases: Vec<GemmCase>) {
+    let device = Device::simulator(arch);
+    for case in &cases {
+        if let Err(failure) = case.run::<T, C>(&device) {
+            panic!("{} to {}: {case}: {failure}", T::NAME, C::NAME);
+        }
+    }
+    println!("law gemm.{}_{}: {} cases", T::NAME, C::NAME, cases.len());
+}
+
+fn simt() -> Vec<GemmCase> {
+    gemm_cases(Some(GemmMethod::Simt), 1)
+}
+
+#[test]
+fn simt_multiplies_f32() {
+    all::<f32, f32>(Arch::Sm70, simt());
+}
+
+#[test]
+fn simt_multiplies_f64() {
+    all::<f64, f64>(Arch::Sm70, simt());
+}
+
+#[test]
+fn simt_multiplies_f16() {
+    all::<f16, f16>(Arch::Sm70, simt());
+}
+
+/// Before Ampere nothing rounds to bf16: the kernel does it by bits.
+#[test]
+fn simt_multiplies_bf16_on_every_architecture() {
+    all::<bf16, bf16>(Arch::Sm70, simt());
+    all::<bf16, bf16>(Arch::Sm80, simt());
+}
+
+#[test]
+fn simt_multiplies_bytes_and_words() {
+    all::<i8, i32>(Arch::Sm70, simt());
+    all::<i32, i32>(Arch::Sm70, simt());
+}
+
+#[test]
+fn volta_multiplies_f16() {
+    let cases = || gemm_cases(Some(GemmMethod::Volta), 1);
+    all::<f16, f16>(Arch::Sm70, cases());
+    all::<f16, f32>(Arch::Sm80, cases());
+}
+
+/// Whatever the device, there is a kernel for what has no other.
+#[test]
+fn every_type_has_a_kernel() {
+    let odd = || vec![GemmCase::new(GemmProblem::new(33, 17, 9)).shifted([1, 1, 1])];
+    for arch in [Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a] {
+        all::<f32, f32>(arch, odd());
+        all::<f32, f16>(arch, odd());
+        all::<f64, f64>(arch, odd());
+        all::<f16, f32>(arch, odd());
+        all::<bf16, f16>(arch, odd());
+        all::<i8, i32>(arch, odd());
+    }
+}
+
+#[test]
+fn the_sentences_of_types() {
+    let device = Device::simulator(Arch::Sm80);
+    let problem = GemmProblem::new(4, 4, 4);
+    let (a, c) = (
+        device.zeros::<f64>(16).unwrap(),
+        device.zeros::<f32>(16).unwrap(),
+    );
+    let said = |e: colex_gpu::Error| e.to_string();
+    let refused = colex_gpu::gemm(&problem, &a, &a, &c).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "no kernel multiplies f64 into f32: C must be f64"
+    );
+    let halves = device.zeros::<f16>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem, &halves, &halves, &a).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "no kernel multiplies f16 into f64: C must be f32, f16 or bf16"
+    );
+    let other = device.zeros::<f64>(16).unwrap();
+    let tf32 = problem.compute(Compute::Tf32);
+    let refused = colex_gpu::gemm(&tf32, &a, &a, &other).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "products of f64 are not computed in tf32: they are in f64"
+    );
 }

@@ -1,4 +1,4 @@
-//! The library's kernels against the reference: what the tests run on the simulator, and `xtask gpu kernels` on a GPU.
+//! The library's copies against the reference: what the tests run on the simulator, and `xtask gpu kernels` on a GPU.
 
 use core::fmt;
 
@@ -234,7 +234,7 @@ fn random<T: Element>(count: usize) -> Vec<T> {
 }
 
 /// Whether two lists of elements have the same bits.
-fn compare<T: Element>(found: &[T], expected: &[T]) -> Result<(), Failure> {
+pub(super) fn compare<T: Element>(found: &[T], expected: &[T]) -> Result<(), Failure> {
     let bits = |x: T| T::to_bytes(&[x]);
     let pairs = found.iter().zip(expected).enumerate();
     let wrong: Vec<_> = pairs.filter(|(_, (x, y))| bits(**x) != bits(**y)).collect();

@@ -88,6 +88,24 @@ pub enum KernelError {
         /// What that extent is called: `K`.
         over: &'static str,
     },
+    /// Matrices of types that no kernel multiplies.
+    Types {
+        /// The type of A and B.
+        ab: colex_atom::Ty,
+        /// That of C.
+        c: colex_atom::Ty,
+        /// Those that C may have.
+        can: &'static [colex_atom::Ty],
+    },
+    /// Products that are not computed like that.
+    Compute {
+        /// The type of A and B.
+        ab: colex_atom::Ty,
+        /// What was asked for.
+        compute: super::Compute,
+        /// What is possible.
+        can: &'static [super::Compute],
+    },
     /// A matrix that its buffer does not hold.
     Short {
         /// Its name.
@@ -164,11 +182,31 @@ impl fmt::Display for KernelError {
                 f,
                 "{what} is {found}: it must be at least {over}, which is {least}"
             ),
+            KernelError::Types { ab, c, can } => write!(
+                f,
+                "no kernel multiplies {ab} into {c}: C must be {}",
+                one_of(can)
+            ),
+            KernelError::Compute { ab, compute, can } => write!(
+                f,
+                "products of {ab} are not computed in {compute}: they are in {}",
+                one_of(can)
+            ),
             KernelError::Short { what, need, length } => write!(
                 f,
                 "{what} needs {need} elements, and its buffer has {length}"
             ),
         }
+    }
+}
+
+/// `a, b or c`
+fn one_of<T: fmt::Display>(list: &[T]) -> String {
+    let mut words: Vec<String> = list.iter().map(T::to_string).collect();
+    let last = words.pop().unwrap_or_default();
+    match words.is_empty() {
+        true => last,
+        false => format!("{} or {last}", words.join(", ")),
     }
 }
 

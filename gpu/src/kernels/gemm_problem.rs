@@ -43,6 +43,17 @@ pub enum Compute {
     S32,
 }
 
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compute::F32 => "f32",
+            Compute::Tf32 => "tf32",
+            Compute::F64 => "f64",
+            Compute::S32 => "s32",
+        })
+    }
+}
+
 /// A number that a matrix product takes or gives.
 pub trait GemmElement: Element {
     /// Its type in the table of atoms.

@@ -5,6 +5,7 @@
 //! matrix product does; [`reference`](mod@reference) does both on the host.
 
 pub mod check;
+pub mod check_gemm;
 mod copy_flat;
 mod copy_strided;
 mod error;

@@ -2,16 +2,28 @@
 
 use std::panic::Location;
 
+use colex_atom::{MmaAtom, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::fragment::Fragment;
+use crate::ir::{TernaryOp, Type};
 
 /// The extents of a fragment: one atom's values, then the repetitions; missing modes are 1.
 fn extents(layout: &Layout) -> [i64; 3] {
     [0, 1, 2].map(|i| layout.mode(i).map_or(1, |m| m.size()))
+}
+
+/// The multiply-add of one thread that an atom is, where it is an instruction like others.
+fn scalar(atom: &MmaAtom) -> Option<(TernaryOp, Type)> {
+    match (atom.mnk(), atom.row().c) {
+        ([1, 1, 1], Ty::F32) => Some((TernaryOp::Fma, Type::F32)),
+        ([1, 1, 1], Ty::F64) => Some((TernaryOp::Fma, Type::F64)),
+        ([1, 1, 1], Ty::S32) => Some((TernaryOp::Mad, Type::S32)),
+        _ => None,
+    }
 }
 
 impl Builder {
@@ -83,7 +95,13 @@ impl Builder {
                     let of_b = b.run(vb * (j + n * k), vb)?;
                     let at = want[2] * (i + m * j);
                     let (of_c, of_d) = (c.run(at, want[2])?, d.run(at, want[2])?);
-                    self.ir.mma_atom(atom, &of_d, &of_a, &of_b, &of_c);
+                    match scalar(atom) {
+                        Some((op, ty)) => {
+                            self.ir
+                                .ternary_to(op, ty, of_d[0], of_a[0], of_b[0], of_c[0]);
+                        }
+                        None => self.ir.mma_atom(atom, &of_d, &of_a, &of_b, &of_c),
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::Operand;
 
+use super::numbers::{outputs, scale_type};
 use super::plan::{GemmMethod, GemmPlan, Operands, vector};
 use super::sm90::CLUSTER;
 use crate::argument::Argument;
@@ -14,7 +15,8 @@ use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::Function;
-use crate::kernels::{GemmElement, GemmProblem, KernelError, MatrixName};
+use crate::ir::Type;
+use crate::kernels::{Compute, GemmElement, GemmProblem, KernelError, MatrixName};
 use crate::launch::Launch;
 use crate::tensor::{Built, Given};
 
@@ -71,7 +73,7 @@ impl GemmCall {
     ) -> Result<GemmCall, Error> {
         GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
             Some(method) => Ok(GemmPlan::new(method, operands)),
-            None => choose(problem, operands, arch),
+            None => Ok(choose(operands, arch)),
         })
     }
 
@@ -88,10 +90,11 @@ impl GemmCall {
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall, Error> {
         problem.check_buffers(a, b, c)?;
+        check_types::<T, C>(problem)?;
         let addresses = [a.address(), b.address(), c.address()];
         let operands = operands::<T, C>(problem, addresses);
         let device = a.device();
-        let plan = plan(operands, device.arch())?;
+        let plan = plan(operands, device.arch())?.narrowed(problem);
         let built = built(&plan, device.arch())?;
         let arguments = arguments(problem, &plan, &built, [a, b], c)?;
         let launch = launch(problem, &plan, &built, device);
@@ -146,26 +149,35 @@ pub(super) fn operands<T: GemmElement, C: GemmElement>(
     }
 }
 
-fn choose(problem: &GemmProblem, operands: Operands, arch: Arch) -> Result<GemmPlan, Error> {
-    let halves = matches!(operands.ab, Ty::F16 | Ty::Bf16)
-        && matches!(operands.c, Ty::F16 | Ty::Bf16 | Ty::F32);
+/// Whether there are kernels for the types of a problem.
+fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+    let (ab, can) = (T::TY, outputs(T::TY));
+    if !can.contains(&C::TY) {
+        let c = C::TY;
+        return Err(KernelError::Types { ab, c, can });
+    }
+    let can: &[Compute] = match T::COMPUTE {
+        Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32],
+        Compute::F32 | Compute::Tf32 => &[Compute::F32],
+        Compute::F64 => &[Compute::F64],
+        Compute::S32 => &[Compute::S32],
+    };
+    match problem.compute {
+        Some(compute) if !can.contains(&compute) => Err(KernelError::Compute { ab, compute, can }),
+        _ => Ok(()),
+    }
+}
+
+fn choose(operands: Operands, arch: Arch) -> GemmPlan {
+    let halves = matches!(operands.ab, Ty::F16 | Ty::Bf16);
     let wide = operands.vectors[..2] == [8, 8];
     let method = match arch {
         Arch::Sm90a if halves && wide => GemmMethod::Hopper,
         arch if halves && arch >= Arch::Sm80 => GemmMethod::Ampere,
-        _ => {
-            return Err(KernelError::Method {
-                method: "gemm".to_string(),
-                walk: problem.to_string(),
-                why: format!(
-                    "no kernel takes {} to {} on {arch}",
-                    operands.ab, operands.c
-                ),
-            }
-            .into());
-        }
+        arch if operands.ab == Ty::F16 && arch < Arch::Sm80 => GemmMethod::Volta,
+        _ => GemmMethod::Simt,
     };
-    Ok(GemmPlan::new(method, operands))
+    GemmPlan::new(method, operands)
 }
 
 fn arguments<T: GemmElement, C: GemmElement>(
@@ -184,7 +196,10 @@ fn arguments<T: GemmElement, C: GemmElement>(
             .expect("two extents and a leading dimension are dynamic")
     };
     let [la, lb, lc] = [Operand::A, Operand::B, Operand::C].map(layout);
-    let scale = [problem.alpha, problem.beta].map(|x| Given::Value(Argument::F32(x as f32)));
+    let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
+        Type::F32 => Given::Value(Argument::F32(x as f32)),
+        _ => Given::Value(Argument::F64(x)),
+    });
     let mut given = Vec::new();
     let device = a.device();
     if plan.method == GemmMethod::Hopper {
@@ -223,7 +238,7 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device
                 .cluster(CLUSTER)
                 .dynamic_shared(shared)
         }
-        GemmMethod::Ampere => {
+        GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => {
             let blocks = u32::try_from(tiles_m * tiles_n).unwrap_or(u32::MAX);
             Launch::new(blocks, threads).dynamic_shared(shared)
         }

@@ -1,11 +1,15 @@
 //! Matrix products: a plan, a kernel for each generation, and the call.
 
 mod call;
+mod numbers;
 mod operand;
 mod plan;
 mod raster;
+mod simt;
+mod sm70;
 mod sm80;
 mod sm90;
+mod staged;
 
 pub use call::{GemmCall, gemm};
 pub use plan::{GemmMethod, GemmPlan, Operands};

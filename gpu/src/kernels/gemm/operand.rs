@@ -147,7 +147,7 @@ impl Route {
 }
 
 /// `(_,_,i)`
-fn step(i: i64) -> colex_layout::Coord {
+pub(super) fn step(i: i64) -> colex_layout::Coord {
     use colex_layout::{Coord, Slot};
     Coord::concat(&[
         Coord::from(Slot::All),

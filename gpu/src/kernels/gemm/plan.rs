@@ -6,12 +6,16 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use crate::kernels::Major;
+use crate::kernels::{GemmProblem, Major, MatrixName};
 use crate::tensor::{Built, Error};
 
 /// The generation of instructions that a kernel is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GemmMethod {
+    /// One multiply-add of a thread at a time.
+    Simt,
+    /// `mma.sync` of quad-pairs.
+    Volta,
     /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
     Ampere,
     /// TMA, mbarriers, `wgmma`: one producer, two consumers.
@@ -21,6 +25,8 @@ pub enum GemmMethod {
 impl fmt::Display for GemmMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            GemmMethod::Simt => "SIMT",
+            GemmMethod::Volta => "Volta",
             GemmMethod::Ampere => "Ampere",
             GemmMethod::Hopper => "Hopper",
         })
@@ -73,7 +79,7 @@ pub struct GemmPlan {
     pub tile: [i64; 3],
     /// How many tiles are on their way.
     pub stages: i64,
-    /// Warps (Ampere) or warpgroups (Hopper) along M and N.
+    /// Threads (SIMT), warps (Volta, Ampere) or warpgroups (Hopper) along M and N.
     pub warps: [i64; 2],
     /// Tiles along N that follow each other before the next along M.
     pub raster: i64,
@@ -83,6 +89,11 @@ impl GemmPlan {
     /// The plan of a method with its usual numbers.
     pub fn new(method: GemmMethod, operands: Operands) -> GemmPlan {
         let (tile, stages, warps) = match method {
+            GemmMethod::Simt if super::numbers::sum_type(operands.ab) == Ty::F64 => {
+                ([64, 64, 16], 2, [16, 16])
+            }
+            GemmMethod::Simt => ([128, 128, 16], 2, [16, 16]),
+            GemmMethod::Volta => ([128, 128, 32], 2, [2, 4]),
             GemmMethod::Ampere => ([128, 128, 64], 3, [2, 4]),
             GemmMethod::Hopper => ([128, 256, 64], 4, [2, 1]),
         };
@@ -103,15 +114,39 @@ impl GemmPlan {
     /// What the plan asks for and the algebra refuses, with the line of the kernel that asked.
     pub fn build(&self, arch: Arch) -> Result<Built, Error> {
         match self.method {
+            GemmMethod::Simt => super::simt::build(self, arch),
+            GemmMethod::Volta => super::sm70::build(self, arch),
             GemmMethod::Ampere => super::sm80::build(self, arch),
             GemmMethod::Hopper => super::sm90::build(self, arch),
         }
     }
 
+    /// The plan for the extents of a problem: where a vector must be whole, one that they are no multiples of is narrower.
+    pub(super) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
+        // `cp.async` and TMA take the part of a vector that there is.
+        let fills = matches!(self.method, GemmMethod::Ampere | GemmMethod::Hopper);
+        let parts = [fills, self.stages_c()];
+        for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
+            let along = match self.operands.majors[name as usize] {
+                Major::First => 0,
+                Major::Second => 1,
+            };
+            let (extent, vector) = (
+                problem.extents(name)[along].0,
+                &mut self.operands.vectors[name as usize],
+            );
+            while !parts[usize::from(name == MatrixName::C)] && extent % *vector != 0 {
+                *vector /= 2;
+            }
+        }
+        self
+    }
+
     /// Whether C goes through shared memory and TMA: 16 bits, N fastest, rows of whole vectors, and not read before.
     pub(super) fn stages_c(&self) -> bool {
         let operands = &self.operands;
-        operands.c.bits() == 16
+        self.method == GemmMethod::Hopper
+            && operands.c.bits() == 16
             && operands.major(Operand::C) == Major::Second
             && operands.vector(Operand::C) == 8
             && !operands.beta
@@ -120,6 +155,8 @@ impl GemmPlan {
     /// The matrix instruction repeated over the warps.
     pub(super) fn tiled_mma(&self) -> Result<TiledMma, Error> {
         let name = match (self.operands.ab, self.method) {
+            (_, GemmMethod::Simt) => return super::simt::tiled_mma(self),
+            (_, GemmMethod::Volta) => return super::sm70::tiled_mma(self),
             (Ty::F16, GemmMethod::Ampere) => "SM80_16x8x16_F32F16F16F32_TN".to_string(),
             (_, GemmMethod::Ampere) => "SM80_16x8x16_F32BF16BF16F32_TN".to_string(),
             (ty, GemmMethod::Hopper) => {
@@ -135,7 +172,7 @@ impl GemmPlan {
         let mut atom = colex_atom::mma(&name)?;
         let (atoms, tile) = match self.method {
             // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
-            GemmMethod::Ampere => (
+            GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => (
                 format!("({m},{n},1):(1,{m},0)"),
                 format!("({},{},16)", 16 * m, 16 * n),
             ),

@@ -1,0 +1,69 @@
+//! The SIMT GEMM: one multiply-add of one thread at a time, for every type, order, size and alignment.
+//!
+//! Elements become the numbers that are summed on their way into shared memory, where M (or N) is contiguous. The mode
+//! along which C runs fastest takes the place of M, so that a thread always has neighbours of C.
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledMma};
+
+use super::numbers::sum_type;
+use super::plan::GemmPlan;
+use super::staged::{self, Kind, Way};
+use crate::kernels::Major;
+use crate::tensor::{Built, Error};
+
+/// The kernel of a plan.
+pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    let kind = Kind {
+        name: "gemm_simt",
+        plan,
+        mma: tiled_mma(plan)?,
+        ways: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
+        turned: plan.operands.major(Operand::C) == Major::Second,
+        neighbours: neighbours(plan.operands.ab),
+    };
+    staged::build(kind, arch)
+}
+
+/// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
+fn neighbours(ab: Ty) -> i64 {
+    128 / i64::from(sum_type(ab).bits())
+}
+
+/// One thread's multiply-add over a grid of threads, each with neighbours along M and N.
+pub(super) fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
+    let atom = match sum_type(plan.operands.ab) {
+        Ty::F64 => "UniversalFMA<double>",
+        Ty::S32 => "UniversalFMA<int32_t>",
+        _ => "UniversalFMA<float>",
+    };
+    let ([x, y], v) = (plan.warps, neighbours(plan.operands.ab));
+    let atoms = format!("({x},{y},1):(1,{x},0)");
+    let tile = format!("<({x},{v}):({v},1), ({y},{v}):({v},1), _>");
+    let literal = "the plan's numbers make a layout";
+    Ok(TiledMma::new(
+        colex_atom::mma(atom)?,
+        &atoms.parse().expect(literal),
+        &tile.parse().expect(literal),
+    )?)
+}
+
+/// M (or N) contiguous, each column followed by as many elements as a thread reads at once: what a warp writes along K
+/// spreads over the banks.
+fn way(plan: &GemmPlan, operand: Operand) -> Way {
+    let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
+    let read = neighbours(plan.operands.ab);
+    let column = mn + read;
+    let text = format!("({mn},{bk},2):(1,{column},{})", column * bk);
+    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    Way {
+        ty: sum_type(plan.operands.ab),
+        layout,
+        write: match plan.operands.major(operand) {
+            Major::First => read,
+            Major::Second => 1,
+        },
+        read,
+    }
+}
