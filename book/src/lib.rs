@@ -44,10 +44,11 @@ chapters! {
     schedule_persistent = "schedule/persistent.md";
     schedule_split = "schedule/split.md";
     schedule_pipelines = "schedule/pipelines.md";
+    kernel_first = "kernel/first.md";
     kernel_instruction = "kernel/instruction.md";
-    kernel_simulator = "kernel/simulator.md";
     kernel_index = "kernel/index.md";
     kernel_tensors = "kernel/tensors.md";
+    kernel_simulator = "kernel/simulator.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
