@@ -2,14 +2,14 @@
 
 use super::clock::Proxy;
 use super::exec::{Exec, low};
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use super::place::Target;
 use super::port::{Who, tick};
 use super::warp::lanes;
 use crate::ir::{Access, Address, Operand, Order, Reg, Space};
 
 /// The most bytes of one thread's access.
-const WIDEST: usize = 32;
+const WIDEST: usize = 16;
 
 impl Exec<'_, '_, '_> {
     /// `ld`
@@ -21,7 +21,7 @@ impl Exec<'_, '_, '_> {
         mask: u32,
     ) -> Result<(), Fault> {
         let each = access.ty.bits() as usize / 8;
-        let bytes = each * d.len();
+        let bytes = self.vector(each, d.len())?;
         let addresses = self.address(a, mask)?;
         self.count(access.space, &addresses, bytes, mask);
         let proxy = proxy_of(access);
@@ -34,8 +34,7 @@ impl Exec<'_, '_, '_> {
             }
             let who = Who::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &who, target)?;
-            self.m
-                .read(self.g, &who, target, &mut buffer[..bytes.min(WIDEST)])?;
+            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
             for (i, value) in values.iter_mut().enumerate().take(d.len()) {
                 value[lane] = word(&buffer[i * each..], each);
             }
@@ -60,7 +59,7 @@ impl Exec<'_, '_, '_> {
         mask: u32,
     ) -> Result<(), Fault> {
         let each = access.ty.bits() as usize / 8;
-        let bytes = each * s.len();
+        let bytes = self.vector(each, s.len())?;
         let addresses = self.address(a, mask)?;
         self.count(access.space, &addresses, bytes, mask);
         let proxy = proxy_of(access);
@@ -77,13 +76,23 @@ impl Exec<'_, '_, '_> {
             }
             let who = Who::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &who, target)?;
-            self.m
-                .write(self.g, &who, target, &buffer[..bytes.min(WIDEST)])?;
+            self.m.write(self.g, &who, target, &buffer[..bytes])?;
             if access.order != Order::Weak {
                 self.synchronise(target);
             }
         }
         Ok(())
+    }
+
+    /// The bytes of a vector of values of so many bytes.
+    fn vector(&self, each: usize, count: usize) -> Result<usize, Fault> {
+        match (each, count) {
+            (1..=8, 1 | 2 | 4) if each * count <= WIDEST => Ok(each * count),
+            _ => Err(self.fault_warp(
+                FaultKind::Operand,
+                format!("a vector of {count} values of {each} bytes: 1, 2 or 4 values of up to {WIDEST} bytes are possible"),
+            )),
+        }
     }
 
     /// An ordered access: it passes on what the warp knows, and learns what was known at the last one.

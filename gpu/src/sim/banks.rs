@@ -17,7 +17,9 @@ pub(super) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u6
         }
         let words = lanes(members).flat_map(|lane| {
             let from = addresses[first + lane] / 4;
-            let to = (addresses[first + lane] + bytes as u64).div_ceil(4);
+            let to = addresses[first + lane]
+                .saturating_add(bytes as u64)
+                .div_ceil(4);
             from..to
         });
         let (most, distinct) = busiest_bank(words);
@@ -55,7 +57,7 @@ pub(super) fn sectors(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u
             starts[distinct] = address;
             distinct += 1;
         }
-        for sector in address / 32..(address + bytes as u64).div_ceil(32) {
+        for sector in address / 32..address.saturating_add(bytes as u64).div_ceil(32) {
             if count < 64 && !touched[..count].contains(&sector) {
                 touched[count] = sector;
                 count += 1;

@@ -194,6 +194,8 @@ impl Exec<'_, '_, '_> {
         if name.contains("im2col") || map.fill != OobFill::Zero {
             return Err(self.unsupported(format_args!("`{name}` with this tensor map")));
         }
+        let sound = map.check().and_then(|()| map.check_address(base));
+        sound.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
         let mut at = Vec::new();
         for coordinate in coordinates {
             let value = self.value(*coordinate, Type::S32, mask)?[lane];
@@ -222,7 +224,10 @@ impl Exec<'_, '_, '_> {
         let mut boxes: Vec<(Option<u64>, usize, usize)> = Vec::new();
         for element in elements {
             let to = swizzle.apply(first + element.shared) - i64::from(super::block::SHARED_BASE);
-            let (to, from) = (to as usize, element.global.map(|x| base + x as u64));
+            let (to, from) = (
+                to as usize,
+                element.global.map(|x| base.wrapping_add(x as u64)),
+            );
             match boxes.last_mut() {
                 Some((last, place, length))
                     if *place + *length == to
@@ -307,7 +312,7 @@ impl Exec<'_, '_, '_> {
 /// Whether an element follows `length` bytes that begin at `last`, or both are outside.
 fn follows(last: Option<u64>, length: usize, next: Option<u64>) -> bool {
     match (last, next) {
-        (Some(last), Some(next)) => last + length as u64 == next,
+        (Some(last), Some(next)) => last.wrapping_add(length as u64) == next,
         (None, None) => true,
         _ => false,
     }

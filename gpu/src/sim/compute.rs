@@ -94,7 +94,7 @@ impl Exec<'_, '_, '_> {
                 Operand::Int(x) if x != 0 => mask,
                 _ => 0,
             };
-            self.w.write_pred(d.index, mask, holds);
+            self.set_pred(d, mask, holds)?;
             return Ok(());
         }
         let values = self.value(a, untyped(d.ty), mask)?;
@@ -127,7 +127,7 @@ impl Exec<'_, '_, '_> {
         if d.ty == RegType::Pred {
             let a = self.value(a, Type::B32, mask)?;
             let holds = (0..32).fold(0, |m, lane| m | u32::from(a[lane] == 0) << lane);
-            self.w.write_pred(d.index, mask, holds);
+            self.set_pred(d, mask, holds)?;
             return Ok(());
         }
         let scalar = float::half_of(ty).unwrap_or(ty);
@@ -219,7 +219,7 @@ impl Exec<'_, '_, '_> {
         let f = f.ok_or_else(|| self.unsupported(format_args!("setp.{} of {ty}", cmp.ptx())))?;
         let [a, b] = self.values(operands, ty, mask)?;
         let holds = (0..32).fold(0, |m, lane| m | u32::from(f(a[lane], b[lane])) << lane);
-        self.w.write_pred(p.index, mask, holds);
+        self.set_pred(p, mask, holds)?;
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Exec<'_, '_, '_> {
             BinaryOp::Xor => a ^ b,
             _ => return Err(self.unsupported(format_args!("{} of predicates", op.ptx()))),
         };
-        self.w.write_pred(p.index, mask, holds);
+        self.set_pred(p, mask, holds)?;
         Ok(())
     }
 

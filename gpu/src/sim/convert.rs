@@ -46,6 +46,9 @@ impl Cvt {
     /// The bits of the result, in the width of the destination register; `None` for a pair of types that `cvt` does
     /// not connect.
     pub(super) fn apply(self, bits: u64, register_bits: u32) -> Option<u64> {
+        if self.to.bits() > 64 || self.from.bits() > 64 {
+            return None;
+        }
         let mask = u64::MAX >> (64 - register_bits);
         Some(match (format(self.from), format(self.to)) {
             (Some(from), Some(to)) => self.float(from.decode(low(self.from, bits)), to),

@@ -1,6 +1,6 @@
 //! Copy instructions: each row to what executes it.
 
-use colex_atom::{CopyAtom, CopyForm, Space as From};
+use colex_atom::{Argument, CopyAtom, CopyForm, OperandKind, Space as From};
 
 use super::exec::{Exec, Flow};
 use super::fault::{Fault, FaultKind};
@@ -18,6 +18,24 @@ impl Exec<'_, '_, '_> {
         let op = atom.op();
         let op = op.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
         let bytes = atom.bits_per_thread() / 8;
+        for operand in &op.operands {
+            let end = match operand.argument {
+                Argument::Dst => &args.dst,
+                Argument::Src => &args.src,
+                _ => continue,
+            };
+            if let (OperandKind::Registers(wanted), End::Regs(found)) = (operand.kind, end)
+                && wanted.count != found.len()
+            {
+                let what = format!(
+                    "operand {:?} has {} registers, and the row wants {}",
+                    operand.argument,
+                    found.len(),
+                    wanted.count
+                );
+                return Err(self.fault_warp(FaultKind::Operand, what));
+            }
+        }
         match atom.row().form {
             CopyForm::Universal => self.universal(atom, args, mask)?,
             CopyForm::Shuffle(bit) => self.trade(bit as usize, args, mask)?,

@@ -105,13 +105,45 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// The lanes of `mask` in which a guard holds.
     pub(super) fn guard(&self, guard: Guard, mask: u32) -> Result<u32, Fault> {
-        let at = guard.pred.index as usize;
+        let at = self.pred(guard.pred)?;
         self.check_written(guard.pred, self.w.preds_written[at], mask)?;
         let holds = match guard.when {
             true => self.w.preds[at],
             false => !self.w.preds[at],
         };
         Ok(holds & mask)
+    }
+
+    /// Where a register that is no predicate lies.
+    pub(super) fn slot(&self, reg: Reg) -> Result<usize, Fault> {
+        let slot = self.m.program.slot(reg);
+        slot.ok_or_else(|| self.no_register(reg, "a register of values"))
+    }
+
+    /// The number of a predicate.
+    fn pred(&self, reg: Reg) -> Result<usize, Fault> {
+        let at = reg.index as usize;
+        match reg.ty == RegType::Pred && at < self.w.preds.len() {
+            true => Ok(at),
+            false => Err(self.no_register(reg, "a predicate")),
+        }
+    }
+
+    fn no_register(&self, reg: Reg, wanted: &str) -> Fault {
+        let what = format!("{reg} is not {wanted} of this kernel");
+        self.fault_warp(FaultKind::Operand, what)
+    }
+
+    /// Writes a predicate.
+    pub(super) fn set_pred(
+        &mut self,
+        reg: impl core::borrow::Borrow<Reg>,
+        mask: u32,
+        values: u32,
+    ) -> Result<(), Fault> {
+        let at = self.pred(*reg.borrow())?;
+        self.w.write_pred(at, mask, values);
+        Ok(())
     }
 
     fn check_written(&self, reg: Reg, written: u32, mask: u32) -> Result<(), Fault> {
@@ -129,7 +161,7 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// The value of a register that is no predicate.
     pub(super) fn reg(&self, reg: Reg, mask: u32) -> Result<&Lanes, Fault> {
-        let slot = self.m.program.slot(reg);
+        let slot = self.slot(reg)?;
         if self.w.busy[slot] != 0 {
             return Err(self.in_flight(reg, "read"));
         }
@@ -146,7 +178,7 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// Refuses a register that was not written, unless a product under way writes it.
     pub(super) fn check_initialised(&self, reg: Reg, mask: u32) -> Result<(), Fault> {
-        let slot = self.m.program.slot(reg);
+        let slot = self.slot(reg)?;
         match self.w.busy[slot] {
             0 => self.check_written(reg, self.w.written[slot], mask),
             _ => Ok(()),
@@ -155,7 +187,7 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// Writes a register that is no predicate.
     pub(super) fn set(&mut self, reg: Reg, mask: u32, values: &Lanes) -> Result<(), Fault> {
-        let slot = self.m.program.slot(reg);
+        let slot = self.slot(reg)?;
         if self.w.busy[slot] != 0 {
             return Err(self.in_flight(reg, "written"));
         }

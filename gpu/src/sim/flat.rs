@@ -79,8 +79,9 @@ impl<'k> Program<'k> {
     }
 
     /// Where a register that is no predicate lies.
-    pub(super) fn slot(&self, reg: crate::ir::Reg) -> usize {
-        self.first[reg.ty as usize] + reg.index as usize
+    pub(super) fn slot(&self, reg: crate::ir::Reg) -> Option<usize> {
+        let known = reg.ty != RegType::Pred && reg.index < self.kernel.count(reg.ty);
+        known.then(|| self.first[reg.ty as usize] + reg.index as usize)
     }
 
     fn push(&mut self, step: Step<'k>, stmt: Option<&'k Stmt>) -> usize {
@@ -145,8 +146,8 @@ fn places(pieces: impl Iterator<Item = (u32, u32)>) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let starts = pieces
         .map(|(bytes, align)| {
-            let start = end.next_multiple_of(align);
-            end = start + bytes;
+            let start = end.checked_next_multiple_of(align).unwrap_or(u32::MAX);
+            end = start.saturating_add(bytes);
             start
         })
         .collect();

@@ -72,12 +72,9 @@ impl<'a, 'k> Machine<'a, 'k> {
     /// Runs every block.
     pub(super) fn run(&mut self) -> Result<(), Fault> {
         let size = self.launch.cluster;
-        let clusters: Vec<[u32; 3]> = {
-            let [x, y, z] = [0, 1, 2].map(|axis| self.launch.grid[axis] / size[axis].max(1));
-            let along_y = move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]));
-            (0..z).flat_map(along_y).collect()
-        };
-        let mut waiting = clusters.into_iter().enumerate();
+        let [x, y, z] = [0, 1, 2].map(|axis| self.launch.grid[axis] / size[axis].max(1));
+        let along_y = move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]));
+        let mut waiting = (0..z).flat_map(along_y).enumerate();
         let mut running: Vec<Cluster> = Vec::new();
         loop {
             if running.is_empty() {
@@ -135,10 +132,15 @@ fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
 }
 
 /// Refuses a launch that the kernel was not built for.
-fn check_launch(kernel: &Kernel, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
+fn check_launch(
+    program: &Program<'_>,
+    launch: &Launch,
+    arguments: &[Argument],
+) -> Result<(), Fault> {
+    let kernel = program.kernel;
     let wrong = |what: String| Err(Fault::new(FaultKind::Launch, what));
     let limits = crate::launch::Limits::of(kernel.target);
-    if let Err(error) = launch.check(&limits, 0) {
+    if let Err(error) = launch.check(&limits, program.static_shared) {
         return wrong(error.to_string());
     }
     for (what, wanted, given) in [
@@ -155,9 +157,10 @@ fn check_launch(kernel: &Kernel, launch: &Launch, arguments: &[Argument]) -> Res
     match kernel.params.len() == arguments.len() {
         true => Ok(()),
         false => wrong(format!(
-            "`{}` has {} parameters, and {} arguments were given",
+            "`{}` takes arguments for {} parameter{}, and {} were given",
             kernel.name,
             kernel.params.len(),
+            if kernel.params.len() == 1 { "" } else { "s" },
             arguments.len()
         )),
     }
@@ -171,8 +174,8 @@ pub(super) fn simulate(
     memory: &mut Memory,
     options: &SimOptions,
 ) -> Result<Report, Fault> {
-    check_launch(kernel, launch, arguments)?;
     let program = Program::new(kernel);
+    check_launch(&program, launch, arguments)?;
     let mut machine = Machine::new(&program, launch, arguments, memory, options);
     machine.run()?;
     Ok(machine.report())

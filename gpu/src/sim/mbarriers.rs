@@ -130,7 +130,7 @@ impl Exec<'_, '_, '_> {
                         false => missed = Some((block, at, parity[lane])),
                     }
                 }
-                self.w.write_pred(p.index, mask, passed);
+                self.set_pred(p, mask, passed)?;
                 self.w.idle = missed;
                 if missed.is_some() {
                     return Ok(Some(Flow::Yield));

@@ -29,6 +29,7 @@ impl<'k> Exec<'_, '_, 'k> {
         else {
             return Ok(Flow::Next);
         };
+        self.check_counts(op)?;
         if atom.b_in_shared() {
             return self.wgmma(op, mask);
         }
@@ -71,6 +72,43 @@ impl<'k> Exec<'_, '_, 'k> {
         }
         self.set_words(d, mask, &result)?;
         Ok(Flow::Next)
+    }
+
+    /// Refuses operands with another number of registers than the row's.
+    fn check_counts(&self, op: &Op) -> Result<(), Fault> {
+        let Op::Mma {
+            atom,
+            d,
+            a,
+            b,
+            c,
+            e,
+            ..
+        } = op
+        else {
+            return Ok(());
+        };
+        let row = atom.op();
+        let row = row.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
+        let in_place = if row.is_async() { 0 } else { row.c.count };
+        let counts = [
+            ('D', d.len(), row.d.count),
+            ('A', a.len(), row.a.count),
+            ('B', b.len(), row.b.count),
+            ('C', c.len(), in_place),
+            ('E', e.len(), row.e.map_or(0, |e| e.count)),
+        ];
+        match counts
+            .into_iter()
+            .find(|(_, found, wanted)| found != wanted)
+        {
+            None => Ok(()),
+            Some((name, found, wanted)) => {
+                let what =
+                    format!("operand {name} has {found} registers, and the row wants {wanted}");
+                Err(self.fault_warp(FaultKind::Operand, what))
+            }
+        }
     }
 
     /// Refuses a warp with fewer than 32 threads.

@@ -26,7 +26,7 @@ impl Target {
     /// The place so many bytes further on.
     pub(super) fn after(self, bytes: usize) -> Self {
         match self {
-            Target::Global(address) => Target::Global(address + bytes as u64),
+            Target::Global(address) => Target::Global(address.wrapping_add(bytes as u64)),
             Target::Shared { block, at } => Target::Shared {
                 block,
                 at: at + bytes,
@@ -51,9 +51,24 @@ impl Exec<'_, '_, '_> {
                     false => x.wrapping_add(offset),
                 }));
             }
-            Base::Shared(id) => u64::from(block.base()) + u64::from(program.shared[id.0 as usize]),
+            Base::Shared(id) => match program.shared.get(id.index()) {
+                Some(at) => u64::from(block.base()) + u64::from(*at),
+                None => {
+                    return Err(
+                        self.fault_warp(FaultKind::Operand, "the variable is not of this kernel")
+                    );
+                }
+            },
+
             Base::DynamicShared => u64::from(block.base()) + u64::from(self.m.dynamic_at),
-            Base::Param(id) => u64::from(program.params[id.0 as usize]),
+            Base::Param(id) => match program.params.get(id.index()) {
+                Some(at) => u64::from(*at),
+                None => {
+                    return Err(
+                        self.fault_warp(FaultKind::Operand, "the parameter is not of this kernel")
+                    );
+                }
+            },
         };
         Ok([base.wrapping_add(offset); 32])
     }

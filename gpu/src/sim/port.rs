@@ -115,7 +115,7 @@ impl Machine<'_, '_> {
                     Some(i) => Err(self.unwritten_shared(g, &who.spot, at + i)),
                 }
             }
-            Target::Param(at) => match self.params.get(at..at + count) {
+            Target::Param(at) => match self.params.get(at..at.saturating_add(count)) {
                 Some(bytes) => {
                     buffer.copy_from_slice(bytes);
                     Ok(())

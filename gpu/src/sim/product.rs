@@ -101,7 +101,7 @@ impl Machine<'_, '_> {
         };
         for (w, warp) in team.iter_mut().enumerate() {
             for (i, reg) in product.d.iter().enumerate() {
-                let slot = self.program.slot(*reg);
+                let slot = self.program.slot(*reg).unwrap_or(0);
                 let values = core::array::from_fn(|lane| u64::from(words[32 * w + lane][i]));
                 warp.written[slot] = FULL;
                 warp.regs[slot] = values;
@@ -112,7 +112,7 @@ impl Machine<'_, '_> {
 
     fn accumulators(&self, team: &[Warp], d: &[Reg]) -> Vec<Vec<u32>> {
         let of = |warp: &Warp, lane: usize| -> Vec<u32> {
-            let slots = d.iter().map(|reg| self.program.slot(*reg));
+            let slots = d.iter().filter_map(|reg| self.program.slot(*reg));
             slots.map(|slot| warp.regs[slot][lane] as u32).collect()
         };
         team.iter()

@@ -1,5 +1,6 @@
 //! What a simulation counted.
 
+use core::fmt;
 use std::panic::Location;
 
 /// What one instruction of the kernel did, over all warps.
@@ -30,7 +31,30 @@ impl LineCount {
 
 /// What a kernel did on the simulator.
 ///
-/// [`line`](Report::lines) counts are by instruction, in program order; each names the source line that built it.
+/// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built it.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_gpu::ir::{Access, KernelBuilder, Space, Special, Type};
+/// use colex_gpu::sim::{Memory, SimOptions, simulate};
+/// use colex_gpu::Launch;
+///
+/// // Each thread of a warp writes the first word of a row of 128 bytes: all are in one bank.
+/// let mut k = KernelBuilder::new("column", Arch::Sm80);
+/// let tile = k.shared("tile", 4096, 16);
+/// let base = k.address_of(tile);
+/// let thread = k.mov(Type::U32, Special::Tid(0));
+/// let row = k.mad(Type::U32, thread, 128, base);
+/// k.store(Access::new(Space::Shared, Type::U32), row, thread);
+/// let report = simulate(&k.finish(), &Launch::new(1, 32), &[], &mut Memory::default(), &SimOptions::default())?;
+/// let text = report.to_string();
+/// assert!(text.starts_with(
+///     "1 blocks, 4 instructions of warps; a thread names 3 registers of 32 bits, a block has 4096 bytes of shared memory\n\
+///      global memory: 0 sectors of 32 bytes, and 0 would do; shared memory: 31 passes lost to bank conflicts\n"
+/// ));
+/// assert!(text.ends_with("`st.shared.u32 [%r2], %r1`: 32 passes of 1\n"));
+/// # Ok::<(), colex_gpu::sim::Fault>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// How many instructions all warps executed.
@@ -55,6 +79,48 @@ impl Report {
     pub fn sectors(&self) -> (u64, u64) {
         let sum = |of: fn(&LineCount) -> u64| self.lines.iter().map(of).sum();
         (sum(|line| line.sectors), sum(|line| line.least_sectors))
+    }
+}
+
+/// What was executed, and the lines whose accesses cost more than they must.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sectors, least) = self.sectors();
+        writeln!(
+            f,
+            "{} blocks, {} instructions of warps; a thread names {} registers of 32 bits, a block has {} bytes of shared \
+             memory",
+            self.blocks, self.instructions, self.registers, self.shared
+        )?;
+        writeln!(
+            f,
+            "global memory: {sectors} sectors of 32 bytes, and {least} would do; shared memory: {} passes lost to bank \
+             conflicts",
+            self.bank_conflicts()
+        )?;
+        for line in &self.lines {
+            let place = format!(
+                "{}:{}: `{}`",
+                line.at.file(),
+                line.at.line(),
+                line.instruction
+            );
+            if line.bank_conflicts() > 0 {
+                writeln!(
+                    f,
+                    "{place}: {} passes of {}",
+                    line.passes, line.least_passes
+                )?;
+            }
+            if line.sectors > line.least_sectors {
+                writeln!(
+                    f,
+                    "{place}: {} sectors of {}",
+                    line.sectors, line.least_sectors
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ impl Exec<'_, '_, '_> {
             Op::Elect { p, mask: members } => {
                 let members = self.members(*members, mask)?;
                 let leader = members & members.wrapping_neg();
-                self.w.write_pred(p.index, mask, leader);
+                self.set_pred(p, mask, leader)?;
             }
             Op::ActiveMask { d } => self.set(*d, mask, &[u64::from(mask); 32])?,
             Op::WarpSync { mask: members } => {
@@ -87,7 +87,7 @@ impl Exec<'_, '_, '_> {
         }
         self.set(*d, mask, &result)?;
         if let Some(p) = p {
-            self.w.write_pred(p.index, mask, in_range);
+            self.set_pred(p, mask, in_range)?;
         }
         Ok(())
     }
@@ -104,11 +104,11 @@ impl Exec<'_, '_, '_> {
         let holds = self.guard(p, mask)? & members;
         let all = |holds: bool| if holds { mask } else { 0 };
         match mode {
-            VoteMode::All => self.w.write_pred(d.index, mask, all(holds == members)),
-            VoteMode::Any => self.w.write_pred(d.index, mask, all(holds != 0)),
+            VoteMode::All => self.set_pred(d, mask, all(holds == members))?,
+            VoteMode::Any => self.set_pred(d, mask, all(holds != 0))?,
             VoteMode::Uni => {
                 let same = holds == 0 || holds == members;
-                self.w.write_pred(d.index, mask, all(same));
+                self.set_pred(d, mask, all(same))?;
             }
             VoteMode::Ballot => self.set(d, mask, &[u64::from(holds); 32])?,
         }

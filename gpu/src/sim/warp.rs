@@ -134,7 +134,7 @@ pub(super) struct Warp {
     /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
     pub(super) idle: Option<(usize, usize, u64)>,
     /// How many products under way hold each register.
-    pub(super) busy: Vec<u16>,
+    pub(super) busy: Vec<u32>,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
     pub(super) touched: Vec<u32>,
     /// How many there have been, plus one.
@@ -207,8 +207,7 @@ impl Warp {
     }
 
     /// Writes a predicate in some lanes.
-    pub(super) fn write_pred(&mut self, index: u32, mask: u32, values: u32) {
-        let index = index as usize;
+    pub(super) fn write_pred(&mut self, index: usize, mask: u32, values: u32) {
         self.preds[index] = self.preds[index] & !mask | values & mask;
         self.preds_written[index] |= mask;
     }

@@ -82,6 +82,8 @@ impl Exec<'_, '_, '_> {
             None => Vec::new(),
         };
         let held = if in_registers { a } else { &[][..] };
+        let slots = d.iter().chain(held).map(|reg| self.slot(*reg));
+        let slots: Vec<usize> = slots.collect::<Result<_, Fault>>()?;
         self.check_fenced(d, held)?;
         if scale_d {
             for reg in d {
@@ -95,11 +97,6 @@ impl Exec<'_, '_, '_> {
             view: Rc::new(self.w.view.clone()),
         };
         let (number, engine) = self.join_product(&plan, d, [a_descriptor, b], part)?;
-        let slots: Vec<usize> = d
-            .iter()
-            .chain(held)
-            .map(|reg| self.m.program.slot(*reg))
-            .collect();
         slots.iter().for_each(|slot| self.w.busy[*slot] += 1);
         self.w.products.open.push(super::warp::InFlight {
             number,
@@ -131,7 +128,7 @@ impl Exec<'_, '_, '_> {
     /// Registers that a product takes must not have been written since the last `wgmma.fence`.
     fn check_fenced(&self, d: &[Reg], a: &[Reg]) -> Result<(), Fault> {
         let unfenced = |reg: &&Reg| {
-            let slot = self.m.program.slot(**reg);
+            let slot = self.m.program.slot(**reg).unwrap_or(0);
             self.w.busy[slot] == 0 && self.w.touched[slot] == self.w.fences
         };
         let found = match self.w.fences {

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod bulk;
+mod cluster;
 mod control;
 mod copy;
 mod faults;
