@@ -291,6 +291,8 @@ impl KernelBuilder {
     }
 
     /// `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. None at all if `start >= end`.
+    ///
+    /// A `Continue` of the body's own would leave out the step, and begin the same turn again: branch around instead.
     #[track_caller]
     pub fn for_range(
         &mut self,

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use crate::ir::{Guard, Op, Reg, ScaleD, Stmt};
+use super::regset::RegSet;
+use crate::ir::{Guard, Op, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a way on which nothing wrote them; each is reported once.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
@@ -18,7 +19,7 @@ type Reached = Option<State>;
 
 #[derive(Clone, Default)]
 struct State {
-    written: HashSet<Reg>,
+    written: RegSet,
     /// Registers written by those threads only whose predicate has that value.
     where_: HashMap<Reg, HashSet<Guard>>,
     /// What is known to hold here, from the branches around.
@@ -28,10 +29,13 @@ struct State {
 impl State {
     fn write(&mut self, reg: Reg, guard: Option<Guard>) {
         // A new predicate says nothing about what the old one guarded.
-        self.where_
-            .values_mut()
-            .for_each(|guards| guards.retain(|guard| guard.pred != reg));
-        self.holds.retain(|guard| guard.pred != reg);
+        if reg.ty == RegType::Pred {
+            let others = |guard: &Guard| guard.pred != reg;
+            self.where_
+                .values_mut()
+                .for_each(|guards| guards.retain(others));
+            self.holds.retain(others);
+        }
         let Some(guard) = guard.filter(|guard| !self.holds.contains(guard)) else {
             self.written.insert(reg);
             return;
@@ -47,21 +51,25 @@ impl State {
         let known = |guards: &HashSet<Guard>| {
             guard.is_some_and(|guard| guards.contains(&guard)) || !guards.is_disjoint(&self.holds)
         };
-        self.written.contains(&reg) || self.where_.get(&reg).is_some_and(known)
+        self.written.contains(reg) || self.where_.get(&reg).is_some_and(known)
     }
 
     /// What is written whichever of the two ways was taken.
     fn meet(mut self, other: &State) -> State {
-        self.written.retain(|reg| other.written.contains(reg));
+        self.written.intersect(&other.written);
+        let written = std::mem::take(&mut self.written);
         self.where_ = (self.where_.into_iter())
+            // What is written on both ways needs no guard any more.
+            .filter(|(reg, _)| !written.contains(*reg))
             .filter_map(|(reg, mut guards)| {
                 let others = other.where_.get(&reg);
                 guards.retain(|guard| {
-                    other.written.contains(&reg) || others.is_some_and(|o| o.contains(guard))
+                    other.written.contains(reg) || others.is_some_and(|o| o.contains(guard))
                 });
                 (!guards.is_empty()).then_some((reg, guards))
             })
             .collect();
+        self.written = written;
         self.holds.retain(|guard| other.holds.contains(guard));
         self
     }
@@ -141,7 +149,8 @@ impl Walk {
         };
         let a = self.block(then, under(p));
         let b = self.block(other, under(p.negated()));
-        let (a, b) = (known_under(a, p), known_under(b, p.negated()));
+        let a = known_under(a, p, &state);
+        let b = known_under(b, p.negated(), &state);
         meet(a, b)
     }
 
@@ -163,11 +172,10 @@ impl Walk {
 }
 
 /// After a branch, what was written in it is written where its condition held.
-fn known_under(state: Reached, p: Guard) -> Reached {
+fn known_under(state: Reached, p: Guard, before: &State) -> Reached {
     state.map(|mut state| {
         if state.holds.contains(&p) {
-            let written: Vec<Reg> = state.written.iter().copied().collect();
-            for reg in written {
+            for reg in state.written.difference(&before.written) {
                 state.where_.entry(reg).or_default().insert(p);
             }
         }

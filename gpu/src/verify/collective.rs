@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::uniform::{Together, Values, WHOLE};
+use super::uniform::{Together, Value, Values, WHOLE};
 use crate::ir::{Guard, Kernel, Op, Operand, Reg, Stmt};
 
 /// Finds collective instructions that the control flow lets only some of their threads reach.
@@ -71,10 +71,12 @@ impl Active {
 struct Open {
     /// Who takes part in it, after all that left it early.
     inside: Active,
-    /// The values where it is left.
-    breaks: Option<Values>,
-    /// The values where it is begun again.
-    again: Option<Values>,
+    /// The registers that are written in it.
+    written: Vec<Reg>,
+    /// Their values where it is left.
+    breaks: Option<Vec<Value>>,
+    /// Their values where it is begun again.
+    again: Option<Vec<Value>>,
 }
 
 struct Walk<'a> {
@@ -143,17 +145,19 @@ impl Walk<'_> {
     ) -> Option<Active> {
         let parted = self.group(p.pred);
         let inside = own.under(parted, stmt.at);
-        let before = self.values.clone();
+        let written = written([then, other]);
+        let before = self.values.snapshot(&written);
         let a = self.block(then, inside);
-        let after_then = std::mem::replace(&mut self.values, before);
+        let after_then = self.values.snapshot(&written);
+        self.values.restore(&written, &before);
         let b = self.block(other, inside);
         match (a, b) {
             (None, None) => return None,
-            (Some(_), None) => self.values = after_then,
+            (Some(_), None) => self.values.restore(&written, &after_then),
             (None, Some(_)) => {}
             (Some(_), Some(_)) => {
-                self.values.join(&after_then);
-                self.values.part(&written([then, other]), parted);
+                self.values.join(&written, &after_then);
+                self.values.part(&written, parted);
             }
         }
         match (a, b) {
@@ -172,9 +176,13 @@ impl Walk<'_> {
             Op::Break => &mut open.breaks,
             _ => &mut open.again,
         };
+        let values = self.values.snapshot(&open.written);
         match kept {
-            None => *kept = Some(self.values.clone()),
-            Some(values) => values.join(&self.values),
+            None => *kept = Some(values),
+            Some(kept) => {
+                let joined = kept.iter().zip(values).map(|(a, b)| a.join(b));
+                *kept = joined.collect();
+            }
         }
     }
 
@@ -184,29 +192,32 @@ impl Walk<'_> {
         self.silent += 1;
         // Until nothing changes: what a turn leaves behind is there when the next one begins.
         loop {
-            let before = self.values.clone();
-            let open = self.turn(body, inside);
-            self.values = before.clone();
+            let before = self.values.snapshot(&written);
+            let open = self.turn(body, inside, &written);
+            self.values.restore(&written, &before);
             if let Some(again) = &open.again {
-                self.values.join(again);
+                self.values.join(&written, again);
             }
             self.values.part(&written, open.inside.group);
-            let settled = self.values == before && open.inside == inside;
+            let settled = self.values.snapshot(&written) == before && open.inside == inside;
             inside = open.inside;
             if settled {
                 break;
             }
         }
         self.silent -= 1;
-        let open = self.turn(body, inside);
-        self.values = open.breaks.or(open.again).unwrap_or_default();
+        let open = self.turn(body, inside, &written);
+        if let Some(values) = open.breaks.or(open.again) {
+            self.values.restore(&written, &values);
+        }
         self.values.part(&written, open.inside.group);
     }
 
     /// One turn of a loop.
-    fn turn(&mut self, body: &[Stmt], inside: Active) -> Open {
+    fn turn(&mut self, body: &[Stmt], inside: Active, written: &[Reg]) -> Open {
         self.loops.push(Open {
             inside,
+            written: written.to_vec(),
             breaks: None,
             again: None,
         });

@@ -182,8 +182,8 @@ fn name(what: &'static str, name: &str, names: &mut HashSet<String>) -> Option<P
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
     let right =
         letters.next().is_some_and(first) && letters.all(|c| first(c) || c.is_ascii_digit());
-    // An underscore by itself discards a result, and `dynamic_shared` is the printer's.
-    if !right || name == "_" || name == "dynamic_shared" {
+    // `_` discards a result, `WARP_SZ` is a constant of PTX, and `dynamic_shared` is the printer's.
+    if !right || ["_", "WARP_SZ", "dynamic_shared"].contains(&name) {
         let name = name.to_string();
         return Some(Problem::Name { what, name });
     }

@@ -13,6 +13,7 @@ mod forms;
 mod memory;
 mod operands;
 mod problem;
+mod regset;
 mod uniform;
 mod wgmma;
 

@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    fn join(self, other: Value) -> Value {
+    pub(super) fn join(self, other: Value) -> Value {
         match self == other {
             true => self,
             false => Value::Same(self.group().min(other.group())),
@@ -85,12 +85,22 @@ impl Values {
         }
     }
 
-    /// Where two ways meet.
-    pub(super) fn join(&mut self, other: &Values) {
-        let regs: Vec<Reg> = self.0.keys().chain(other.0.keys()).copied().collect();
-        for reg in regs {
-            let value = self.of(reg).join(other.of(reg));
-            self.0.insert(reg, value);
+    /// The values of some registers.
+    pub(super) fn snapshot(&self, regs: &[Reg]) -> Vec<Value> {
+        regs.iter().map(|reg| self.of(*reg)).collect()
+    }
+
+    /// Those values again.
+    pub(super) fn restore(&mut self, regs: &[Reg], values: &[Value]) {
+        let pairs = regs.iter().copied().zip(values.iter().copied());
+        self.0.extend(pairs);
+    }
+
+    /// Where two ways meet that differ in these registers.
+    pub(super) fn join(&mut self, regs: &[Reg], others: &[Value]) {
+        for (reg, other) in regs.iter().zip(others) {
+            let value = self.of(*reg).join(*other);
+            self.0.insert(*reg, value);
         }
     }
 

@@ -14,9 +14,14 @@ const GROUPS: usize = 8;
 /// Finds accumulators and A registers that are touched while a `wgmma` works on them, or given to one without a fence.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     let mut walk = Walk::default();
-    let mut any = false;
-    each(body, &mut |stmt| any |= is_wgmma(&stmt.op));
-    if any {
+    each(body, &mut |stmt| {
+        if let Op::Mma { atom, d, a, .. } = &stmt.op
+            && atom.b_in_shared()
+        {
+            walk.handed.extend(d.iter().chain(a));
+        }
+    });
+    if !walk.handed.is_empty() {
         let end = walk.block(body, State::default());
         walk.end(end);
     }
@@ -31,10 +36,6 @@ fn each(body: &[Stmt], visit: &mut dyn FnMut(&Stmt)) {
             .into_iter()
             .for_each(|inner| each(inner, visit));
     }
-}
-
-fn is_wgmma(op: &Op) -> bool {
-    matches!(op, Op::Mma { atom, .. } if atom.b_in_shared())
 }
 
 /// A register that a `wgmma` works on: where it was issued, and whether it writes it.
@@ -97,6 +98,8 @@ struct Open {
 
 #[derive(Default)]
 struct Walk {
+    /// The registers that any `wgmma` works on; no others matter.
+    handed: HashSet<Reg>,
     found: Vec<Diagnostic>,
     reported: HashSet<(&'static Location<'static>, Reg)>,
     loops: Vec<Open>,
@@ -207,7 +210,9 @@ impl Walk {
                 }
             }
         }
-        state.touched.extend(reads.into_iter().chain(writes));
+        let all = reads.into_iter().chain(writes);
+        let handed = all.filter(|reg| self.handed.contains(reg));
+        state.touched.extend(handed);
     }
 
     fn report(&mut self, stmt: &Stmt, reg: Reg, problem: impl FnOnce(String) -> Problem) {
