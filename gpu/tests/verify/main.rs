@@ -7,7 +7,9 @@ mod flow;
 mod locations;
 mod memory;
 mod operands;
+mod random;
 mod wgmma;
+mod words;
 
 use colex_atom::Arch;
 use colex_gpu::ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
