@@ -70,7 +70,12 @@ impl MmaAtom {
     pub fn magnitudes(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<f64>, Error> {
         self.check_tiles(a, b, c)?;
         let (a, b) = self.rows(a, b, |x| x.real().abs(), |x| x.real().abs());
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        // What a sparse A does not keep meets nothing, not even an infinity.
+        let kept = |a: f64| !self.rule().is_sparse() || a != 0.0;
+        let dot = |a: &[f64], b: &[f64]| {
+            let pairs = a.iter().zip(b).filter(|(a, _)| kept(**a));
+            pairs.map(|(a, b)| a * b).sum::<f64>()
+        };
         Ok(self.each(c, |m, n, c| c.real().abs() + dot(&a[m], &b[n])))
     }
 }

@@ -98,9 +98,6 @@ impl Scalar {
     }
 }
 
-/// The bit that makes a NaN of binary64 a quiet one.
-const QUIET_F64: u64 = 1 << 51;
-
 impl Reduction {
     /// The operation's word in a PTX opcode; the sum of 16-bit floats says that it keeps subnormals.
     pub fn ptx(self, ty: Scalar) -> &'static str {
@@ -120,8 +117,8 @@ impl Reduction {
     /// The value in memory after `new` arrives where `old` was; both are the bits of a value of the type.
     ///
     /// Float sums round to nearest even and keep subnormals; minimum and maximum prefer a number to a NaN; a sum that is
-    /// no number is the format's NaN, but binary64 keeps the NaN that it met. (An H200 did so for random bits of every
-    /// type.) With [`Scalar::Mapped`] both are 64-bit unsigned integers.
+    /// no number is the format's NaN, but binary64 keeps the NaN that arrives, or else the one that was there,
+    /// bit for bit and signalling. (An H200 did so for random bits of every type.) With [`Scalar::Mapped`] both are 64-bit unsigned integers.
     ///
     /// ```
     /// use colex_atom::{Reduction, Scalar};
@@ -148,7 +145,7 @@ impl Reduction {
     fn combine_floats(self, format: FloatFormat, old: u64, new: u64) -> u64 {
         let (a, b) = (format.decode(old), format.decode(new));
         if format == FloatFormat::F64 && self == Reduction::Add && (a.is_nan() || b.is_nan()) {
-            return QUIET_F64 | if b.is_nan() { new } else { old };
+            return if b.is_nan() { new } else { old };
         }
         let result = match self {
             Reduction::Min => a.min(b),
@@ -249,7 +246,12 @@ mod tests {
         );
         assert_eq!(
             add(Scalar::F64, 0x7ff0_0000_0000_0001, 0),
-            0x7ff8_0000_0000_0001
+            0x7ff0_0000_0000_0001
+        );
+        assert_eq!(
+            add(Scalar::F64, 0x0136_fd03_b3df_d5b7, 0x7ff5_82b7_64cc_7ee3),
+            0x7ff5_82b7_64cc_7ee3,
+            "seen on an H200"
         );
     }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask gpu`: what is checked and measured on a device. A release binary does it on a machine without Rust.
 
+mod atoms;
 mod check;
 mod executor;
 mod kernels;
@@ -29,11 +30,14 @@ pub(crate) enum Task {
         #[arg(long)]
         simulator: bool,
     },
+    /// Execute every matrix and copy instruction up to Hopper, and compare with its row's arithmetic.
+    Atoms(atoms::Options),
 }
 
 /// Runs a task on the first GPU, and prints a line for each check.
 pub(crate) fn task(task: &Task) -> Result<ExitCode> {
     let report = match task {
+        Task::Atoms(options) => return atoms::task(options),
         Task::Executor => executor_report(|line| println!("{line}"))?,
         Task::Breaking { name } => return breaking(name),
         Task::Kernels { simulator } => kernels_report(*simulator, |line| println!("{line}"))?,
