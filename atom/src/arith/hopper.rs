@@ -35,7 +35,8 @@ impl MmaAtom {
     ///
     /// Instructions that Hopper does not have but runs: `m8n8k4` of `f16` is fused multiply-adds in `f32` in ascending
     /// K, then C is added (the sign of a zero may differ); `mma.sync` of 8-bit floats is two products of halves,
-    /// elements 0 and 1 of each four along K and then 2 and 3, and then C is added, to nearest.
+    /// elements 0 and 1 of each four along K and then 2 and 3, and then C is added, to nearest; each of the two sums may
+    /// overflow, and an infinity of the other sign then makes a NaN.
     ///
     /// A zero in a sparse A counts as not kept: it meets no infinity. Everything that is not a float sum is
     /// [`multiply`](Self::multiply).
@@ -147,15 +148,14 @@ enum Way {
 
 impl Way {
     fn sum(self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
-        let ieee = products.values.iter().sum::<f64>() + c;
-        if !ieee.is_finite() {
-            return ieee;
-        }
+        let ieee = |products: &Terms, c: f64| products.values.iter().sum::<f64>() + c;
         let nearest = |x| format.round(x, Rounding::Nearest);
-        let sum = |products: &Terms, c: f64, fraction: i32| {
-            finished(aligned(products, c, format, fraction), format, fraction)
+        let sum = |products: &Terms, c: f64, fraction: i32| match ieee(products, c) {
+            infinite if !infinite.is_finite() => infinite,
+            _ => finished(aligned(products, c, format, fraction), format, fraction),
         };
         match self {
+            Way::Chained if !ieee(products, c).is_finite() => ieee(products, c),
             Way::Chained => nearest(chained(&products.values) + c),
             Way::Pairs => {
                 let (first, second) = (products.half(0), products.half(1));

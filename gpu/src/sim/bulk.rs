@@ -286,26 +286,16 @@ impl Exec<'_, '_, '_> {
         let Some((reduction, scalar)) = atom.reduction() else {
             return Ok(None);
         };
-        let mapped = match element {
-            TmaElement::U32 => Scalar::U32,
-            TmaElement::S32 => Scalar::S32,
-            TmaElement::U64 => Scalar::U64,
-            TmaElement::S64 => Scalar::S64,
-            TmaElement::F16 => Scalar::F16,
-            TmaElement::Bf16 => Scalar::Bf16,
-            TmaElement::F32 | TmaElement::Tf32 => Scalar::F32,
-            TmaElement::F64 => Scalar::F64,
-            TmaElement::U8 | TmaElement::U16 => {
-                let what = "a tensor of 8 or 16 bits without a type has no reductions";
-                return Err(self.fault(FaultKind::Operand, lane, what));
+        if scalar != Scalar::Mapped {
+            return Ok(Some((reduction, scalar)));
+        }
+        match element.reduced(reduction) {
+            Some(mapped) => Ok(Some((reduction, mapped))),
+            None => {
+                let what = "a tensor of this type does not have this reduction";
+                Err(self.fault(FaultKind::Operand, lane, what))
             }
-        };
-        let scalar = if scalar == Scalar::Mapped {
-            mapped
-        } else {
-            scalar
-        };
-        Ok(Some((reduction, scalar)))
+        }
     }
 }
 

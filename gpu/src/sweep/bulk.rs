@@ -57,7 +57,12 @@ pub fn bulk_case(
         cluster: cluster(&atom),
     };
     let blocks = rounds * plan.cluster as usize;
-    let inputs: Vec<Vec<u8>> = (0..blocks).map(|_| input(&plan, &mut random)).collect();
+    let mut inputs: Vec<Vec<u8>> = (0..blocks)
+        .map(|_| random.bytes(plan.input as usize))
+        .collect();
+    inputs
+        .chunks_mut(plan.cluster as usize)
+        .for_each(|cluster| mask(&plan, cluster, &mut random));
     let launch = Launch::new(blocks as u32, THREADS);
     let shot = Shot {
         launch: if plan.cluster > 1 {
@@ -109,19 +114,16 @@ fn cluster(atom: &CopyAtom) -> u32 {
     }
 }
 
-/// What a bulk reduction computes, read off its opcode: `.add.noftz.f16`.
 fn reduction(atom: &CopyAtom) -> Option<(Reduction, Scalar)> {
-    let row = atom.row().reductions.iter().copied();
-    let ptx = &atom.op().ok()?.ptx;
-    let mut typed = row.filter(|(_, ty)| *ty != Scalar::Mapped);
-    typed.find(|(op, ty)| ptx.ends_with(&format!(".{}.{}", op.ptx(*ty), ty.ptx())))
+    atom.reduction()
 }
 
-fn input(plan: &Plan, random: &mut Random) -> Vec<u8> {
-    let mut input = random.bytes(plan.input as usize);
+/// Tells every block of a cluster the same random blocks, at least one.
+fn mask(plan: &Plan, cluster: &mut [Vec<u8>], random: &mut Random) {
     let mask = 1 + random.below((1 << BLOCKS) - 1) as u32;
-    input[plan.mask as usize..][..4].copy_from_slice(&mask.to_le_bytes());
-    input
+    for input in cluster {
+        input[plan.mask as usize..][..4].copy_from_slice(&mask.to_le_bytes());
+    }
 }
 
 /// What the output holds before: a reduction's old values in global memory, else poison.

@@ -65,6 +65,8 @@ pub struct Agreement {
     pub must_be_exact: bool,
     /// The first element that is neither equal nor, where that suffices, within the rounding.
     pub wrong: Option<String>,
+    /// The first element that is within the rounding and not as the model gives.
+    pub rounded: Option<String>,
     /// A fingerprint of all elements, any NaN counted as one.
     pub digest: u64,
 }
@@ -78,6 +80,7 @@ impl Agreement {
             modelled: self.modelled + other.modelled,
             must_be_exact: self.must_be_exact || other.must_be_exact,
             wrong: self.wrong.or(other.wrong),
+            rounded: self.rounded.or(other.rounded),
             digest: mixed(self.digest, other.digest),
         }
     }

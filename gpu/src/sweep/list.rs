@@ -1,7 +1,8 @@
 //! Every atom of the sweep.
 
 use colex_atom::{
-    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaSwizzle, copy_atoms, mma_atoms,
+    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaElement, TmaSwizzle, copy_atoms,
+    mma_atoms,
 };
 
 use super::bulk::bulk_case;
@@ -9,7 +10,7 @@ use super::case::Case;
 use super::copy::copy_case;
 use super::mma::mma_case;
 use super::random::Kind;
-use super::tma::{SWIZZLES, tma_case};
+use super::tma::{SWIZZLES, tma_case, types};
 
 /// One thing to be swept, cheap to hold: its case is made when its turn comes.
 #[derive(Clone, Debug)]
@@ -20,8 +21,8 @@ pub enum Subject {
     Copy(Box<CopyAtom>, bool),
     /// A bulk copy of so many bytes.
     Bulk(Box<CopyAtom>, u32, bool),
-    /// A tensor copy with a swizzle.
-    Tma(Box<CopyAtom>, TmaSwizzle, bool),
+    /// A tensor copy with a swizzle, of one element type or of all.
+    Tma(Box<CopyAtom>, TmaSwizzle, Option<TmaElement>, bool),
 }
 
 /// What the sweep cannot run, and why.
@@ -46,7 +47,25 @@ impl Subject {
             Subject::Bulk(atom, bytes, hinted) => {
                 bulk_case(atom, *bytes, *hinted, 4 * repeats, seed)
             }
-            Subject::Tma(atom, swizzle, hinted) => tma_case(atom, *swizzle, *hinted, seed),
+            Subject::Tma(atom, swizzle, element, hinted) => {
+                tma_case(atom, *swizzle, *element, *hinted, seed)
+            }
+        }
+    }
+
+    /// The row of the atom's table, with its types, where A comes from, and whether it has a cache policy: what a sample
+    /// should hold one of each of.
+    pub fn row(&self) -> String {
+        match self {
+            Subject::Mma(atom) => {
+                let (a, b) = atom.elements();
+                format!("{} {a} {b} {}", atom.row().name, atom.a_in_shared())
+            }
+            Subject::Copy(atom, hinted)
+            | Subject::Bulk(atom, _, hinted)
+            | Subject::Tma(atom, _, _, hinted) => {
+                format!("{} {:?} {hinted}", atom.row().name, atom.reduction())
+            }
         }
     }
 
@@ -118,11 +137,7 @@ fn of_copy(atom: CopyAtom) -> Vec<Subject> {
             .into_iter()
             .map(|a| Subject::Copy(Box::new(a), false))
             .collect(),
-        (_, Some(_)) => each(&|hint| {
-            SWIZZLES
-                .map(|swizzle| Subject::Tma(Box::new(atom.clone()), swizzle, hint))
-                .to_vec()
-        }),
+        (_, Some(_)) => each(&|hint| tensor_copies(&atom, hint)),
         _ if atom.name().starts_with("SM90_BULK") => each(&|hint| {
             [16, 208, 4096]
                 .map(|bytes| Subject::Bulk(Box::new(atom.clone()), bytes, hint))
@@ -130,6 +145,29 @@ fn of_copy(atom: CopyAtom) -> Vec<Subject> {
         }),
         _ => each(&|hint| vec![Subject::Copy(Box::new(atom.clone()), hint)]),
     }
+}
+
+/// Every swizzle and element type; with a cache policy, one swizzle will do. What is known to be refused is tried once.
+fn tensor_copies(atom: &CopyAtom, hinted: bool) -> Vec<Subject> {
+    let swizzles = if hinted {
+        &SWIZZLES[3..]
+    } else {
+        &SWIZZLES[..]
+    };
+    let of = |swizzle: TmaSwizzle, refused: bool| {
+        let types = types(atom, refused).into_iter();
+        types.map(move |ty| Subject::Tma(Box::new(atom.clone()), swizzle, ty, hinted))
+    };
+    let legal = swizzles.iter().flat_map(|swizzle| of(*swizzle, false));
+    let hear_refusals = !hinted && atom.tensor_rank() == Some(1);
+    legal
+        .chain(
+            hear_refusals
+                .then(|| of(TmaSwizzle::None, true))
+                .into_iter()
+                .flatten(),
+        )
+        .collect()
 }
 
 /// A universal copy between every two ends it connects.

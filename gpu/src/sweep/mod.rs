@@ -13,9 +13,11 @@ mod frame;
 mod gmma;
 mod list;
 mod mma;
+mod product;
 mod random;
 mod run;
 mod shared;
+mod tiles;
 mod tma;
 
 pub use bulk::bulk_case;

@@ -2,7 +2,7 @@
 
 use colex_atom::{
     Arch, CopyAtom, Error, FloatFormat, Interleave, L2Promotion, OobFill, Reduction, Rounding,
-    Scalar, Space, TensorMap, TmaElement, TmaSwizzle,
+    Space, TensorMap, TmaElement, TmaSwizzle,
 };
 
 use super::bulk::combine;
@@ -47,7 +47,8 @@ struct Box_ {
     coordinates: Vec<i64>,
 }
 
-/// The case of a tensor copy with one swizzle: a launch for each element type and place of the box.
+/// The case of a tensor copy with one swizzle: a launch for each element type, or for the one named, and for each place
+/// of the box.
 ///
 /// # Errors
 ///
@@ -55,6 +56,7 @@ struct Box_ {
 pub fn tma_case(
     atom: &CopyAtom,
     swizzle: TmaSwizzle,
+    element: Option<TmaElement>,
     hinted: bool,
     seed: u64,
 ) -> Result<Case, Error> {
@@ -64,12 +66,11 @@ pub fn tma_case(
     let atom = atom.with_bits(8 * bytes)?;
     let stem = atom.name();
     let stem = stem.split('<').next().unwrap_or(&stem);
-    let name = format!(
-        "{stem} {swizzle:?}{}",
-        if hinted { " with a cache policy" } else { "" }
-    );
+    let of = element.map_or(String::new(), |element| format!(" of {element:?}"));
+    let policy = if hinted { " with a cache policy" } else { "" };
+    let name = format!("{stem}{of}, swizzle {swizzle:?}{policy}");
     let mut random = Random::of(seed, &name);
-    let boxes = boxes(&atom, &extents, swizzle);
+    let boxes = boxes(&atom, &extents, swizzle, element);
     let tensor = boxes
         .iter()
         .map(|b| b.map.tensor_bytes() + b.map.store_tail())
@@ -126,9 +127,7 @@ fn is_multicast(atom: &CopyAtom) -> bool {
 }
 
 fn reduction(atom: &CopyAtom) -> Option<Reduction> {
-    let ptx = &atom.op().ok()?.ptx;
-    let mut all = atom.row().reductions.iter().map(|(op, _)| *op);
-    all.find(|op| ptx.contains(&format!(".{}.tile", op.ptx(Scalar::Mapped))))
+    atom.reduction().map(|(reduction, _)| reduction)
 }
 
 /// The box: its first dimension in bytes, as long as the swizzle allows, the others in elements.
@@ -141,7 +140,12 @@ fn extents(rank: usize, swizzle: TmaSwizzle) -> Vec<i64> {
 
 /// The boxes of all launches: for each element type one inside the tensor, one across its end, and for loads one
 /// before its beginning.
-fn boxes(atom: &CopyAtom, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Box_> {
+fn boxes(
+    atom: &CopyAtom,
+    extents: &[i64],
+    swizzle: TmaSwizzle,
+    only: Option<TmaElement>,
+) -> Vec<Box_> {
     let of_type = |element: TmaElement| {
         let map = map(element, extents, swizzle);
         let unit = 16 / element.bytes();
@@ -162,10 +166,7 @@ fn boxes(atom: &CopyAtom, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Box_> {
     };
     let types = ELEMENTS
         .into_iter()
-        .filter(|element| match reduction(atom) {
-            Some(op) => scalar(op, *element).is_some(),
-            None => true,
-        });
+        .filter(|element| only.is_none_or(|only| only == *element));
     types.flat_map(of_type).collect()
 }
 
@@ -195,27 +196,25 @@ fn map(element: TmaElement, extents: &[i64], swizzle: TmaSwizzle) -> TensorMap {
     }
 }
 
-/// The type that a reduction of such a tensor computes in, if the hardware has it.
-fn scalar(op: Reduction, element: TmaElement) -> Option<Scalar> {
-    use Reduction::{Add, And, Dec, Inc, Max, Min, Or, Xor};
-    let ty = match element {
-        TmaElement::U32 => Scalar::U32,
-        TmaElement::S32 => Scalar::S32,
-        TmaElement::U64 => Scalar::U64,
-        TmaElement::S64 => Scalar::S64,
-        TmaElement::F16 => Scalar::F16,
-        TmaElement::Bf16 => Scalar::Bf16,
-        TmaElement::F32 => Scalar::F32,
-        TmaElement::F64 => Scalar::F64,
-        TmaElement::U8 | TmaElement::U16 | TmaElement::Tf32 => return None,
+/// The element types that a copy is swept with one by one: those a reduction has; none for what only moves.
+/// With `refused`, those that the hardware refuses instead, to hear it say so.
+pub(super) fn types(atom: &CopyAtom, refused: bool) -> Vec<Option<TmaElement>> {
+    let Some(op) = reduction(atom) else {
+        return if refused { Vec::new() } else { vec![None] };
     };
-    let legal = match op {
-        Add => !matches!(ty, Scalar::S64),
-        Min | Max => !matches!(ty, Scalar::F32 | Scalar::F64),
-        Inc | Dec => ty == Scalar::U32,
-        And | Or | Xor => !matches!(ty, Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64),
-    };
-    legal.then_some(ty)
+    let bitwise = matches!(op, Reduction::And | Reduction::Or | Reduction::Xor);
+    match refused {
+        true => bitwise
+            .then_some(Some(TmaElement::S64))
+            .into_iter()
+            .collect(),
+        false => {
+            let legal = ELEMENTS
+                .into_iter()
+                .filter(|element| element.reduced(op).is_some());
+            legal.map(Some).collect()
+        }
+    }
 }
 
 fn shot(atom: &CopyAtom, of: &Box_, plan: &Plan, random: &mut Random) -> Shot {
@@ -275,7 +274,7 @@ fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<
             };
             let new = &shot.input[place(element.shared)..][..size];
             let old = &mut out[global as usize..][..size];
-            match reduction(atom).and_then(|op| Some((op, scalar(op, of.map.element)?))) {
+            match reduction(atom).and_then(|op| Some((op, of.map.element.reduced(op)?))) {
                 Some((op, ty)) => combine(op, ty, old, new),
                 None => old.copy_from_slice(new),
             }

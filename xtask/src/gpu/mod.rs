@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use colex_gpu::Device;
 
+#[cfg(feature = "book")]
+pub(crate) use atoms::against_recorded;
 pub(crate) use check::Report;
 
 /// What to run on a device.

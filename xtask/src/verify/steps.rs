@@ -64,6 +64,10 @@ pub(super) const ALL: &[Step] = &[
         check: kernels::check,
     },
     Step {
+        name: "atom sweep",
+        check: atom_sweep,
+    },
+    Step {
         name: "gpu",
         check: gpu,
     },
@@ -205,6 +209,15 @@ fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     Ok(match report.failures().as_slice() {
         [] => Outcome::ok(report.summary()),
         failures => Outcome::failed(report.summary(), failures.join("\n")),
+    })
+}
+
+/// The atoms on the simulator, compared with what the hardware said of them.
+fn atom_sweep(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    let compared = gpu::against_recorded(&run.root)?;
+    Ok(match compared.complaints.as_slice() {
+        [] => Outcome::ok(compared.covered),
+        complaints => Outcome::failed(compared.covered, complaints.join("\n")),
     })
 }
 

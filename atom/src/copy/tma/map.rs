@@ -1,5 +1,6 @@
 //! `TensorMap`: the arguments of `cuTensorMapEncodeTiled` as a value.
 
+use super::super::reduction::{Reduction, Scalar};
 use super::error::TmaError;
 use super::swizzle::TmaSwizzle;
 use crate::ty::Ty;
@@ -57,6 +58,43 @@ impl TmaElement {
             TmaElement::Bf16 => "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
             TmaElement::Tf32 => "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32",
         }
+    }
+}
+
+impl TmaElement {
+    /// The type that a reduction of a tensor of such elements computes in; none if the hardware does not take it.
+    ///
+    /// The manual says for which types there is a reduction of bytes in a row, and nothing of tensors. An H200 ended bitwise
+    /// reductions of [`S64`](TmaElement::S64) in an illegal instruction; it took those of [`S32`](TmaElement::S32).
+    ///
+    /// ```
+    /// use colex_atom::{Reduction, Scalar, TmaElement};
+    ///
+    /// assert_eq!(TmaElement::Bf16.reduced(Reduction::Add), Some(Scalar::Bf16));
+    /// assert_eq!(TmaElement::S32.reduced(Reduction::Xor), Some(Scalar::S32));
+    /// assert_eq!(TmaElement::S64.reduced(Reduction::Xor), None);
+    /// assert_eq!(TmaElement::U8.reduced(Reduction::Add), None);
+    /// ```
+    pub fn reduced(self, reduction: Reduction) -> Option<Scalar> {
+        use Reduction::{Add, Dec, Inc, Max, Min};
+        let ty = match self {
+            TmaElement::U32 => Scalar::U32,
+            TmaElement::S32 => Scalar::S32,
+            TmaElement::U64 => Scalar::U64,
+            TmaElement::S64 => Scalar::S64,
+            TmaElement::F16 => Scalar::F16,
+            TmaElement::Bf16 => Scalar::Bf16,
+            TmaElement::F32 => Scalar::F32,
+            TmaElement::F64 => Scalar::F64,
+            TmaElement::U8 | TmaElement::U16 | TmaElement::Tf32 => return None,
+        };
+        let legal = match reduction {
+            Add => ty != Scalar::S64,
+            Min | Max => !matches!(ty, Scalar::F32 | Scalar::F64),
+            Inc | Dec => ty == Scalar::U32,
+            _ => matches!(ty, Scalar::U32 | Scalar::S32 | Scalar::U64),
+        };
+        legal.then_some(ty)
     }
 }
 

@@ -20,6 +20,7 @@ use colex_gpu::Device;
 use colex_gpu::sweep::{Record, Subject, Verdict, not_run, subjects};
 
 use record::Head;
+pub(crate) use recorded::against_recorded;
 use table::Table;
 
 /// What to sweep, and how.
@@ -28,6 +29,9 @@ pub(crate) struct Options {
     /// On the simulator of an sm_90a instead of the GPU.
     #[arg(long)]
     simulator: bool,
+    /// A sample on the simulator, compared with what the H200 said of it.
+    #[arg(long)]
+    recorded: bool,
     /// Only atoms whose name contains this; several are alternatives.
     #[arg(long)]
     filter: Vec<String>,
@@ -80,6 +84,9 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     if let Some(shard) = &options.shard {
         return processes::child(options, shard);
     }
+    if options.recorded {
+        return compare();
+    }
     let subjects = options.subjects();
     if subjects.is_empty() {
         bail!("no atom's name contains {:?}", options.filter);
@@ -111,6 +118,25 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
         recorded::keep(path, &head, &records)?;
     }
     Ok(report(&records, started))
+}
+
+/// Compares the simulator with the record.
+fn compare() -> Result<ExitCode> {
+    let started = Instant::now();
+    let compared = against_recorded(&crate::workspace::root()?)?;
+    compared
+        .complaints
+        .iter()
+        .for_each(|complaint| println!("{complaint}"));
+    println!(
+        "{} in {:.1} s",
+        compared.covered,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(match compared.complaints.as_slice() {
+        [] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// Prints the table and what was refused or wrong.
@@ -217,7 +243,7 @@ pub(super) fn on_simulator(
         }
     };
     std::thread::scope(|scope| {
-        (0..cores()).for_each(|_| drop(scope.spawn(&work)));
+        (0..cores()).for_each(|_| drop(scope.spawn(work)));
     });
     let mut records = records.into_inner().expect("the workers are done");
     records.sort_by_key(|(at, _)| *at);

@@ -67,6 +67,7 @@ pub(crate) fn line(record: &Record, timed: bool) -> String {
             value["words"] = json!(words);
         }
         Verdict::Wrong(words) => value["words"] = json!(words),
+        Verdict::Within => value["words"] = json!(agreement.rounded),
         _ => {}
     }
     if timed {
@@ -116,6 +117,9 @@ pub(crate) fn parse(line: &str) -> Result<Record> {
             modelled: number("modelled"),
             must_be_exact: verdict == Verdict::Exact,
             wrong: None,
+            rounded: (verdict == Verdict::Within)
+                .then(|| text("words"))
+                .transpose()?,
             digest: u64::from_str_radix(&text("digest")?, 16)?,
         },
         verdict,
@@ -152,6 +156,7 @@ mod tests {
                 modelled: 511,
                 must_be_exact: verdict == Verdict::Exact,
                 wrong: None,
+                rounded: (verdict == Verdict::Within).then(|| "D(1,2)".to_string()),
                 digest: 0xfeed,
             },
             verdict,

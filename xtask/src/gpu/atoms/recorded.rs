@@ -1,11 +1,12 @@
 //! What the H200 said, kept in the repository, and the simulator compared with it.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use colex_gpu::sweep::Record;
+use colex_gpu::sweep::{Record, Subject, Verdict, subjects};
 use flate2::{Compression, GzBuilder, read::GzDecoder};
 
 use super::record::{self, Head};
@@ -32,4 +33,85 @@ pub(crate) fn read(path: &Path) -> Result<(Head, Vec<Record>)> {
         .map(|line| record::parse(&line?))
         .collect::<Result<_>>()?;
     Ok((Head::parse(&head)?, records))
+}
+
+/// Where the verdicts of the hardware lie.
+const FILE: &str = "xtask/sweep/h200.jsonl.gz";
+
+/// Of those that are not the first of their row, one in so many is in the sample.
+const SPARSE: usize = 16;
+
+/// What the simulator made of a sample, and where it says something else than the hardware did.
+pub(crate) struct Comparison {
+    /// How many of how many, and who said what.
+    pub(crate) covered: String,
+    /// Each difference.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// Runs a sample on the simulator, with the data that the hardware had, and compares verdict and result.
+///
+/// The sample holds the first atom of each row and every 16th of the rest.
+pub(crate) fn against_recorded(root: &Path) -> Result<Comparison> {
+    let (head, recorded) = read(&root.join(FILE))?;
+    let all = subjects();
+    let sample = sample(&all);
+    let found = super::on_simulator(&sample, head.seed, head.repeats, &|_| {});
+    let known: HashMap<&str, &Record> = recorded.iter().map(|r| (r.name.as_str(), r)).collect();
+    let complaints = found
+        .iter()
+        .filter_map(|found| differs(found, known.get(found.name.as_str())));
+    let same = found.iter().filter(|found| {
+        known
+            .get(found.name.as_str())
+            .is_some_and(|known| equal(found, known))
+    });
+    Ok(Comparison {
+        covered: format!(
+            "{} of {} atoms on the simulator, {} bit for bit as {}",
+            sample.len(),
+            recorded.len(),
+            same.count(),
+            head.device
+        ),
+        complaints: complaints.collect(),
+    })
+}
+
+fn sample(all: &[Subject]) -> Vec<Subject> {
+    let mut rows = HashSet::new();
+    let chosen = all
+        .iter()
+        .enumerate()
+        .filter(|(i, subject)| rows.insert(subject.row()) || i.is_multiple_of(SPARSE));
+    chosen.map(|(_, subject)| subject.clone()).collect()
+}
+
+/// The same elements, or the same refusal.
+fn equal(found: &Record, known: &Record) -> bool {
+    let same_bits = record::digest(&found.agreement) == record::digest(&known.agreement);
+    same_bits && found.verdict.agrees() == known.verdict.agrees()
+}
+
+/// In what the simulator differs, if that is a difference: where the hardware's sum is not as the model gives it, the
+/// simulator's, which is, need only be a rounding of the same sum.
+fn differs(found: &Record, known: Option<&&Record>) -> Option<String> {
+    let Some(known) = known else {
+        return Some(format!(
+            "{}: the hardware's verdict is not on record",
+            found.name
+        ));
+    };
+    let both_refuse = matches!(
+        (&found.verdict, &known.verdict),
+        (Verdict::Refused { .. }, Verdict::Refused { .. })
+    );
+    let rounded = found.verdict.agrees() && known.verdict == Verdict::Within;
+    let fine = both_refuse || rounded || found.verdict.agrees() && equal(found, known);
+    (!fine).then(|| {
+        format!(
+            "{}: {:?} on the simulator, {:?} on the hardware",
+            found.name, found.verdict, known.verdict
+        )
+    })
 }

@@ -42,6 +42,14 @@ impl Table {
                     .push(format!("{} refused by the {by}: {words}", record.name));
             }
             Verdict::Wrong(words) => self.remarks.push(format!("{} WRONG: {words}", record.name)),
+            Verdict::Within => {
+                let first = record.agreement.rounded.as_deref().unwrap_or_default();
+                let others = record.agreement.elements - record.agreement.modelled;
+                self.remarks.push(format!(
+                    "{}: {others} within rounding only: {first}",
+                    record.name
+                ));
+            }
             _ => {}
         }
     }
