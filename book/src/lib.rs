@@ -49,6 +49,8 @@ chapters! {
     kernel_index = "kernel/index.md";
     kernel_tensors = "kernel/tensors.md";
     kernel_simulator = "kernel/simulator.md";
+    kernel_copy = "kernel/copy.md";
+    kernel_transpose = "kernel/transpose.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";

@@ -12,7 +12,7 @@ use crate::ir::{Kernel, SharedVar};
 use crate::launch::{Launch, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
-use crate::sim::{SimOptions, simulate};
+use crate::sim::{Report, SimOptions, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
 #[derive(Clone, Debug)]
@@ -237,6 +237,51 @@ impl Device {
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<(), Error> {
+        self.takes(function, &launch, arguments)?;
+        match (&self.0, &function.code) {
+            (Kind::Gpu(gpu), Code::Gpu(loaded)) => gpu.launch(loaded, &launch, arguments),
+            (Kind::Simulator(_), Code::Simulated(_)) => {
+                self.count(function, launch, arguments).map(drop)
+            }
+            (Kind::Gpu(_), Code::Simulated(_)) => unreachable!("`is` told the devices apart"),
+            (Kind::Simulator(_), Code::Gpu(_)) => unreachable!("`is` told the devices apart"),
+        }
+    }
+
+    /// Runs a kernel over a grid on the simulator, and says what it counted: instructions, passes of shared memory,
+    /// sectors of global memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`launch`](Device::launch); [`Error::Unsupported`] on a GPU, which does not count.
+    pub fn count(
+        &self,
+        function: &Function,
+        launch: Launch,
+        arguments: &[Argument],
+    ) -> Result<Report, Error> {
+        self.takes(function, &launch, arguments)?;
+        match (&self.0, &function.code) {
+            (Kind::Simulator(simulated), Code::Simulated(kernel)) => {
+                let mut memory = simulated.memory();
+                let options = SimOptions::default();
+                Ok(simulate(kernel, &launch, arguments, &mut memory, &options)?)
+            }
+            _ => Err(Error::Unsupported {
+                what: "count what a kernel does",
+                device: self.name(),
+                why: "only the simulator sees every access",
+            }),
+        }
+    }
+
+    /// Whether a function is this device's, and the launch one that it takes.
+    fn takes(
+        &self,
+        function: &Function,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
         if !self.is(&function.device) {
             return Err(Error::OtherDevice {
                 what: "the function",
@@ -244,22 +289,6 @@ impl Device {
                 holder: function.device.name(),
             });
         }
-        function.check(&launch, arguments)?;
-        match (&self.0, &function.code) {
-            (Kind::Gpu(gpu), Code::Gpu(loaded)) => gpu.launch(loaded, &launch, arguments),
-            (Kind::Simulator(simulated), Code::Simulated(kernel)) => {
-                let mut memory = simulated.memory();
-                simulate(
-                    kernel,
-                    &launch,
-                    arguments,
-                    &mut memory,
-                    &SimOptions::default(),
-                )?;
-                Ok(())
-            }
-            (Kind::Gpu(_), Code::Simulated(_)) => unreachable!("`is` told the devices apart"),
-            (Kind::Simulator(_), Code::Gpu(_)) => unreachable!("`is` told the devices apart"),
-        }
+        Ok(function.check(launch, arguments)?)
     }
 }

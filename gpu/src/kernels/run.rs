@@ -11,6 +11,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::function::Function;
 use crate::launch::Launch;
+use crate::sim::Report;
 
 /// Copies the element at every coordinate of `source` to the same coordinate of `destination`: whatever the two
 /// layouts, of whatever rank. The fastest kernel that layouts, addresses and device allow is taken.
@@ -139,6 +140,18 @@ impl CopyCall {
     /// The kernel on its device.
     pub fn function(&self) -> &Function {
         &self.function
+    }
+
+    /// Runs the copy on the simulator, and says what each of its launches counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::count`].
+    pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        let launches = self.launches.iter();
+        launches
+            .map(|(launch, arguments)| device.count(&self.function, *launch, arguments))
+            .collect()
     }
 
     /// Gives the copy to a stream of its device.
