@@ -244,3 +244,99 @@ fn the_sentences_of_types() {
         "products of f64 are not computed in tf32: they are in f64"
     );
 }
+
+/// Types beyond halves, in all orders: rows by `ldmatrix`, columns by element.
+#[test]
+fn ampere_multiplies_doubles_and_bytes() {
+    let cases = || gemm_cases(Some(GemmMethod::Ampere), 1);
+    all::<f64, f64>(Arch::Sm80, cases());
+    all::<i8, i32>(Arch::Sm80, cases());
+    all::<f64, f64>(Arch::Sm80, gemm_cases(None, 2));
+    all::<i8, i32>(Arch::Sm80, gemm_cases(None, 16));
+}
+
+#[test]
+fn ampere_multiplies_tf32() {
+    let tf32 = |whole| {
+        gemm_cases(None, whole)
+            .into_iter()
+            .map(GemmCase::tf32)
+            .collect()
+    };
+    all::<f32, f32>(Arch::Sm80, tf32(1));
+    all::<f32, f32>(Arch::Sm80, tf32(4));
+    all::<f32, f16>(Arch::Sm90a, tf32(4));
+    all::<f32, f32>(Arch::Sm75, tf32(1));
+}
+
+/// The instruction would cut the lower bits off: 1 + 2^-11 is the nearer to 1 + 2^-10 (ties go away from zero).
+#[test]
+fn tf32_is_rounded_to_the_nearest() {
+    let device = Device::simulator(Arch::Sm80);
+    let problem = GemmProblem::new(1, 1, 1).compute(Compute::Tf32);
+    let (a, b) = (
+        device.upload(&[1.0f32 + 0.5f32.powi(11)]),
+        device.upload(&[1.0f32]),
+    );
+    let c = device.poisoned::<f32>(1).unwrap();
+    colex_gpu::gemm(&problem, &a.unwrap(), &b.unwrap(), &c).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(c.download().unwrap(), [1.0f32 + 0.5f32.powi(10)]);
+}
+
+/// What there is on a device is what its plan says.
+#[test]
+fn the_library_takes_the_newest_kernel() {
+    let aligned = GemmProblem::new(64, 64, 64);
+    let method = |arch, problem: GemmProblem| {
+        let device = Device::simulator(arch);
+        let (a, b) = (
+            device.zeros::<f16>(8192).unwrap(),
+            device.zeros::<f16>(8192).unwrap(),
+        );
+        let c = device.zeros::<f16>(8192).unwrap();
+        *GemmCall::new(&problem, &a, &b, &c, None).unwrap().plan()
+    };
+    let odd = aligned.leading(MatrixName::A, 65);
+    let methods = [
+        (Arch::Sm70, aligned, GemmMethod::Volta),
+        (Arch::Sm75, odd, GemmMethod::Volta),
+        (Arch::Sm80, aligned, GemmMethod::Ampere),
+        (Arch::Sm90a, odd, GemmMethod::Ampere),
+        (Arch::Sm90a, aligned, GemmMethod::Hopper),
+    ];
+    for (arch, problem, expected) in methods {
+        assert_eq!(
+            method(arch, problem).method,
+            expected,
+            "{problem} on {arch}"
+        );
+    }
+}
+
+#[test]
+fn the_sentences_of_methods() {
+    let device = Device::simulator(Arch::Sm80);
+    let said = |method| {
+        let (a, c) = (
+            device.zeros::<f32>(16).unwrap(),
+            device.zeros::<f32>(16).unwrap(),
+        );
+        let problem = GemmProblem::new(4, 4, 4);
+        let refused = GemmCall::new(&problem, &a, &a, &c, Some(method)).map(|call| *call.plan());
+        refused.expect_err("it is refused").to_string()
+    };
+    assert_eq!(
+        said(GemmMethod::Volta),
+        "the Volta kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16, and needs sm_70"
+    );
+    assert_eq!(
+        said(GemmMethod::Ampere),
+        "the Ampere kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16, bf16, tf32, s8 or \
+         f64, and needs sm_80"
+    );
+    assert_eq!(
+        said(GemmMethod::Hopper),
+        "the Hopper kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16 or bf16 in vectors of \
+         16 bytes, and needs sm_90a"
+    );
+}

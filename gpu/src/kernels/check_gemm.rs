@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use colex_atom::{Arch, Ty};
+
 use super::check::{Failure, compare};
 use super::gemm::{GemmCall, GemmMethod};
 use super::gemm_problem::{Compute, GemmElement, GemmProblem, Major, MatrixName};
@@ -45,6 +47,15 @@ impl GemmCase {
     #[must_use]
     pub fn shifted(self, shift: [usize; 3]) -> GemmCase {
         GemmCase { shift, ..self }
+    }
+
+    /// The same, the operands rounded to tf32.
+    #[must_use]
+    pub fn tf32(self) -> GemmCase {
+        GemmCase {
+            problem: self.problem.compute(Compute::Tf32),
+            ..self
+        }
     }
 
     /// Runs it on a device and compares every element of C's buffer bit by bit, also those that no coordinate names:
@@ -115,6 +126,49 @@ fn numbers<T: GemmElement>(count: usize, seed: u64) -> Vec<T> {
     (0..count)
         .map(|_| T::from_f64((next() as f64 - 8.0) * scale))
         .collect()
+}
+
+/// Small products of elements of a type: by the kernels that the library takes on an architecture, and by every one that
+/// takes them.
+pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
+    let (ab, vector) = (T::TY, 16 / T::BYTES as i64);
+    let by = |method, whole| gemm_cases(Some(method), whole);
+    let mut cases = [
+        gemm_cases(None, 1),
+        gemm_cases(None, vector),
+        by(GemmMethod::Simt, 1),
+    ]
+    .concat();
+    if ab == Ty::F16 {
+        cases.extend(by(GemmMethod::Volta, 1));
+    }
+    if arch >= Arch::Sm80 && ab != Ty::S32 {
+        let ampere = [by(GemmMethod::Ampere, 1), by(GemmMethod::Ampere, vector)].concat();
+        cases.extend(ampere.into_iter().map(|case| match ab {
+            Ty::F32 => case.tf32(),
+            _ => case,
+        }));
+    }
+    if arch == Arch::Sm90a && matches!(ab, Ty::F16 | Ty::Bf16) {
+        cases.extend(by(GemmMethod::Hopper, vector));
+    }
+    cases
+}
+
+/// Products of many tiles.
+pub fn large_cases() -> Vec<GemmCase> {
+    let problem = GemmProblem::new;
+    let [a, b] = [MatrixName::A, MatrixName::B];
+    let problems = [
+        problem(2048, 1536, 1024),
+        problem(1001, 777, 513),
+        problem(1000, 1016, 520)
+            .major(a, Major::First)
+            .alpha(3.0)
+            .beta(-2.0),
+        problem(4096, 264, 2056).major(b, Major::First),
+    ];
+    problems.map(GemmCase::new).to_vec()
 }
 
 /// Small products by a kernel: even and odd extents, every order, leading dimensions, shifted buffers, alpha and beta.

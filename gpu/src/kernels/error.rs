@@ -97,6 +97,21 @@ pub enum KernelError {
         /// Those that C may have.
         can: &'static [colex_atom::Ty],
     },
+    /// Matrices that a kernel does not multiply.
+    Product {
+        /// The kernel.
+        method: super::gemm::GemmMethod,
+        /// The type of A and B.
+        ab: colex_atom::Ty,
+        /// Elements of A and of B that an access takes at once.
+        vectors: [i64; 2],
+        /// The architecture.
+        arch: colex_atom::Arch,
+        /// The types that it takes.
+        types: &'static [colex_atom::Ty],
+        /// The architecture that it needs.
+        since: colex_atom::Arch,
+    },
     /// Products that are not computed like that.
     Compute {
         /// The type of A and B.
@@ -187,6 +202,24 @@ impl fmt::Display for KernelError {
                 "no kernel multiplies {ab} into {c}: C must be {}",
                 one_of(can)
             ),
+            KernelError::Product {
+                method,
+                ab,
+                vectors: [a, b],
+                arch,
+                types,
+                since,
+            } => {
+                let whole = match method {
+                    super::gemm::GemmMethod::Hopper => " in vectors of 16 bytes",
+                    _ => "",
+                };
+                write!(
+                    f,
+                    "the {method} kernel does not multiply {ab}, {a} of A and {b} of B at once, on {arch}: it takes {}{whole}, and needs {since}",
+                    one_of(types)
+                )
+            }
             KernelError::Compute { ab, compute, can } => write!(
                 f,
                 "products of {ab} are not computed in {compute}: they are in {}",

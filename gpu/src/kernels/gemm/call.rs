@@ -95,6 +95,7 @@ impl GemmCall {
         let operands = operands::<T, C>(problem, addresses);
         let device = a.device();
         let plan = plan(operands, device.arch())?.narrowed(problem);
+        plan.check(device.arch())?;
         let built = built(&plan, device.arch())?;
         let arguments = arguments(problem, &plan, &built, [a, b], c)?;
         let launch = launch(problem, &plan, &built, device);
@@ -141,7 +142,10 @@ pub(super) fn operands<T: GemmElement, C: GemmElement>(
     let bytes = [T::BYTES, T::BYTES, C::BYTES].map(|bytes| bytes as i64);
     let vectors = [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(NAMES[i])));
     Operands {
-        ab: T::TY,
+        ab: match problem.compute {
+            Some(Compute::Tf32) => Ty::Tf32,
+            _ => T::TY,
+        },
         c: C::TY,
         majors: problem.majors,
         vectors,
@@ -173,9 +177,12 @@ fn choose(operands: Operands, arch: Arch) -> GemmPlan {
     let wide = operands.vectors[..2] == [8, 8];
     let method = match arch {
         Arch::Sm90a if halves && wide => GemmMethod::Hopper,
-        arch if halves && arch >= Arch::Sm80 => GemmMethod::Ampere,
-        arch if operands.ab == Ty::F16 && arch < Arch::Sm80 => GemmMethod::Volta,
-        _ => GemmMethod::Simt,
+        arch if arch < Arch::Sm80 && operands.ab == Ty::F16 => GemmMethod::Volta,
+        arch if arch < Arch::Sm80 => GemmMethod::Simt,
+        _ => match operands.ab {
+            Ty::F32 | Ty::S32 => GemmMethod::Simt,
+            _ => GemmMethod::Ampere,
+        },
     };
     GemmPlan::new(method, operands)
 }

@@ -33,7 +33,7 @@ pub(super) fn outputs(ab: Ty) -> &'static [Ty] {
 
 /// Numbers in the order of their registers, as numbers of the type that they are summed in.
 pub(super) fn widened(k: &mut Builder, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
-    if !matches!(from.ty(), Ty::S8 | Ty::Bf16) {
+    if from.ty() == to || !matches!(from.ty(), Ty::S8 | Ty::Bf16) {
         return k.convert(from, to);
     }
     let wide = k.fragment(to, from.layout())?;

@@ -1,10 +1,11 @@
 //! An operand's way from global memory through shared memory into registers.
 
-use colex_atom::{SmemSwizzle, gmma_smem_atom};
+use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
 use colex_layout::{ComposedLayout, IntTuple, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
+use crate::ir::{Op, Rounding, Type};
 use crate::kernels::Major;
 use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
@@ -90,11 +91,13 @@ impl Route {
             _ => "UniversalCopy<uint8_t>",
         };
         let fetch = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
-        let read = match major {
-            Major::Second => "SM75_U32x4_LDSM_N",
-            Major::First => "SM75_U16x8_LDSM_T",
+        // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
+        let read = match (major, ty.bits()) {
+            (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
+            (Major::First, 16) => "SM75_U16x8_LDSM_T".to_string(),
+            _ => format!("UniversalCopy<uint{bits}_t>"),
         };
-        let read = TiledCopy::for_operand(colex_atom::copy(read)?, bits, mma, operand)?;
+        let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
         let thread = k.thread();
         let registers = k.fragment_of(mma, operand, [mn, bk])?;
         Ok(Route {
@@ -137,13 +140,33 @@ impl Route {
     /// Reads step `i` of a stage into its registers.
     pub(super) fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<(), Error> {
         let from = self.held_in_shared.at(3, stage)?.at(2, i)?;
-        k.copy(&self.read, &from, &self.into.slice(step(i))?)
+        k.copy(&self.read, &from, &self.into.slice(step(i))?)?;
+        match self.registers.ty() {
+            Ty::Tf32 => to_tf32(k, &self.step(i)?),
+            _ => Ok(()),
+        }
     }
 
     /// The registers of step `i`.
     pub(super) fn step(&self, i: i64) -> Result<Fragment, Error> {
         self.registers.slice(step(i))
     }
+}
+
+/// Numbers of binary32 become the nearest of tf32 where they are: the instruction itself would cut them off.
+fn to_tf32(k: &mut Builder, numbers: &Fragment) -> Result<(), Error> {
+    let numbers = numbers.gathered(0, numbers.layout().size())?;
+    for reg in numbers.regs() {
+        k.push(Op::Cvt {
+            to: Type::Tf32,
+            from: Type::F32,
+            rounding: Some(Rounding::Rna),
+            saturate: false,
+            d: *reg,
+            a: (*reg).into(),
+        });
+    }
+    Ok(())
 }
 
 /// `(_,_,i)`

@@ -6,7 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use crate::kernels::{GemmProblem, Major, MatrixName};
+use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
 use crate::tensor::{Built, Error};
 
 /// The generation of instructions that a kernel is built from.
@@ -49,11 +49,11 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The layout of an operand, whose extents and leading dimension only the launch knows.
+    /// The layout of an operand, whose extents and leading dimension only the launch knows; reports take these.
     pub(super) fn layout(&self, operand: Operand) -> Layout {
         let text = match self.majors[operand as usize] {
-            Major::First => "(1,1):(_1,1)",
-            Major::Second => "(1,1):(1,_1)",
+            Major::First => "(4096,4096):(_1,4096)",
+            Major::Second => "(4096,4096):(4096,_1)",
         };
         text.parse().expect("a literal")
     }
@@ -94,7 +94,12 @@ impl GemmPlan {
             }
             GemmMethod::Simt => ([128, 128, 16], 2, [16, 16]),
             GemmMethod::Volta => ([128, 128, 32], 2, [2, 4]),
-            GemmMethod::Ampere => ([128, 128, 64], 3, [2, 4]),
+            GemmMethod::Ampere if operands.ab == Ty::F64 => ([64, 64, 16], 3, [2, 4]),
+            // 128 bytes along K, whatever they hold.
+            GemmMethod::Ampere => {
+                let bits = i64::from(operands.ab.bits());
+                ([128, 128, 1024 / bits], 3, [2, 4])
+            }
             GemmMethod::Hopper => ([128, 256, 64], 4, [2, 1]),
         };
         GemmPlan {
@@ -104,6 +109,36 @@ impl GemmPlan {
             stages,
             warps,
             raster: 8,
+        }
+    }
+
+    /// Whether the method multiplies such matrices on an architecture.
+    pub(super) fn check(&self, arch: Arch) -> Result<(), KernelError> {
+        let (types, since): (&[Ty], Arch) = match self.method {
+            GemmMethod::Simt => (
+                &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8],
+                Arch::Sm70,
+            ),
+            GemmMethod::Volta => (&[Ty::F16], Arch::Sm70),
+            GemmMethod::Ampere => (&[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64], Arch::Sm80),
+            GemmMethod::Hopper => (&[Ty::F16, Ty::Bf16], Arch::Sm90a),
+        };
+        let runs = match self.method {
+            GemmMethod::Hopper => arch == since,
+            _ => arch >= since,
+        };
+        let Operands { ab, vectors, .. } = self.operands;
+        let whole = self.method != GemmMethod::Hopper || vectors[..2] == [8, 8];
+        match runs && whole && types.contains(&ab) {
+            true => Ok(()),
+            false => Err(KernelError::Product {
+                method: self.method,
+                ab,
+                vectors: [vectors[0], vectors[1]],
+                arch,
+                types,
+                since,
+            }),
         }
     }
 
@@ -123,9 +158,18 @@ impl GemmPlan {
 
     /// The plan for the extents of a problem: where a vector must be whole, one that they are no multiples of is narrower.
     pub(super) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
-        // `cp.async` and TMA take the part of a vector that there is.
-        let fills = matches!(self.method, GemmMethod::Ampere | GemmMethod::Hopper);
-        let parts = [fills, self.stages_c()];
+        if self.method == GemmMethod::Simt && self.operands.ab == Ty::Tf32 {
+            self.operands.ab = Ty::F32;
+        }
+        // `cp.async`, which takes 4 bytes or more, and TMA take the part of a vector that there is.
+        let bits = i64::from(self.operands.ab.bits());
+        let parts = |name, vector: i64| match (name, self.method) {
+            (MatrixName::C, _) => self.stages_c(),
+            (_, GemmMethod::Ampere) => vector * bits >= 32,
+            (_, method) => method == GemmMethod::Hopper,
+        };
+        let parts = [MatrixName::A, MatrixName::B, MatrixName::C]
+            .map(|name| parts(name, self.operands.vectors[name as usize]));
         for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
             let along = match self.operands.majors[name as usize] {
                 Major::First => 0,
@@ -135,7 +179,7 @@ impl GemmPlan {
                 problem.extents(name)[along].0,
                 &mut self.operands.vectors[name as usize],
             );
-            while !parts[usize::from(name == MatrixName::C)] && extent % *vector != 0 {
+            while !parts[name as usize] && extent % *vector != 0 {
                 *vector /= 2;
             }
         }
@@ -157,8 +201,13 @@ impl GemmPlan {
         let name = match (self.operands.ab, self.method) {
             (_, GemmMethod::Simt) => return super::simt::tiled_mma(self),
             (_, GemmMethod::Volta) => return super::sm70::tiled_mma(self),
-            (Ty::F16, GemmMethod::Ampere) => "SM80_16x8x16_F32F16F16F32_TN".to_string(),
-            (_, GemmMethod::Ampere) => "SM80_16x8x16_F32BF16BF16F32_TN".to_string(),
+            (Ty::F64, GemmMethod::Ampere) => "SM80_8x8x4_F64F64F64F64_TN".to_string(),
+            (Ty::S8, GemmMethod::Ampere) => "SM80_16x8x32_S32S8S8S32_TN".to_string(),
+            (Ty::Tf32, GemmMethod::Ampere) => "SM80_16x8x8_F32TF32TF32F32_TN".to_string(),
+            (ty, GemmMethod::Ampere) => {
+                let ty = ty.cute();
+                format!("SM80_16x8x16_F32{ty}{ty}F32_TN")
+            }
             (ty, GemmMethod::Hopper) => {
                 format!(
                     "SM90_64x{}x16_F32{}{}_SS",
@@ -174,7 +223,7 @@ impl GemmPlan {
             // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
             GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => (
                 format!("({m},{n},1):(1,{m},0)"),
-                format!("({},{},16)", 16 * m, 16 * n),
+                format!("({},{},_)", atom.mnk()[0] * m, 16 * n),
             ),
             GemmMethod::Hopper => {
                 let major = |operand| match self.operands.major(operand) {

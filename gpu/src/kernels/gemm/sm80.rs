@@ -1,12 +1,13 @@
 //! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
 
-use colex_atom::{Arch, Ty};
+use colex_atom::Arch;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::numbers::{scale_type, scaled};
 use super::operand::Route;
 use super::plan::GemmPlan;
 use super::raster::grouped;
-use crate::ir::{Reg, Type};
+use crate::ir::Reg;
 use crate::tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
@@ -24,8 +25,8 @@ pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     });
     let (a, b, c) = (a?, b?, c?);
     let scale = [
-        k.scalar_argument("alpha", Type::F32),
-        k.scalar_argument("beta", Type::F32),
+        k.scalar_argument("alpha", scale_type(plan.operands.ab)),
+        k.scalar_argument("beta", scale_type(plan.operands.ab)),
     ];
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
     let steps = (a.extent(1) + (bk - 1)) / bk;
@@ -102,7 +103,7 @@ pub(super) fn store(
     acc: &Fragment,
     c: &Tensor,
     thread: &Index,
-    [alpha, beta]: [Reg; 2],
+    scale: [Reg; 2],
 ) -> Result<(), Error> {
     let bits = i64::from(plan.operands.c.bits());
     // Neighbours along N are two to a thread.
@@ -121,17 +122,15 @@ pub(super) fn store(
     for i in 0..parts {
         let sum = acc.gathered(part * i, part)?;
         let to = to.at(1, i)?;
-        let scaled = if plan.operands.beta {
-            let old = k.fragment(plan.operands.c, sum.layout())?;
-            k.copy_inside(&copy, &to, &old)?;
-            let old = k.convert(&old, Ty::F32)?;
-            k.axpby(alpha, &sum, Some(beta.into()), &old)?;
-            old
-        } else {
-            k.axpby(alpha, &sum, None, &sum)?;
-            sum
+        let old = match plan.operands.beta {
+            false => None,
+            true => {
+                let old = k.fragment(plan.operands.c, sum.layout())?;
+                k.copy_inside(&copy, &to, &old)?;
+                Some(old)
+            }
         };
-        let out = k.convert(&scaled, plan.operands.c)?;
+        let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
         k.copy_inside(&copy, &out, &to)?;
     }
     Ok(())

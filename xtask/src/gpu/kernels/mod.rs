@@ -1,6 +1,7 @@
 //! The kernel library on a device: every case of `colex_gpu::kernels::check`, then large ones.
 
 mod copies;
+mod products;
 
 use anyhow::{Result, bail};
 use colex_gpu::{Device, Element};
@@ -15,6 +16,15 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "copies of f32", run: copies::every::<f32> },
     Check { name: "copies of f64", run: copies::every::<f64> },
     Check { name: "large copies", run: copies::large },
+    Check { name: "products of f32", run: products::every::<f32, f32> },
+    Check { name: "products of f64", run: products::every::<f64, f64> },
+    Check { name: "products of f16", run: products::every::<half::f16, half::f16> },
+    Check { name: "products of f16 to f32", run: products::every::<half::f16, f32> },
+    Check { name: "products of bf16", run: products::every::<half::bf16, half::bf16> },
+    Check { name: "products of bf16 to f32", run: products::every::<half::bf16, f32> },
+    Check { name: "products of i8", run: products::every::<i8, i32> },
+    Check { name: "products of i32", run: products::every::<i32, i32> },
+    Check { name: "large products", run: products::large },
 ];
 
 /// Passes if no case of a list failed; says how many each kernel took.
