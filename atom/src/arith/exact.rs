@@ -66,6 +66,14 @@ impl ExactSum {
     }
 }
 
+/// `a + b` rounded to odd, of two finite numbers whose sum is finite.
+pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
+    match two_sum(a, b) {
+        (sum, 0.0) => sum,
+        (sum, low) => odd(sum, low),
+    }
+}
+
 /// `a + b` rounded, and what the rounding lost (Knuth).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;

@@ -5,7 +5,7 @@
 //! among them subnormal, overflowing and infinite ones, agreed bit for bit. `tests/h200.txt` holds some of them.
 
 use super::format::{exponent_of, times_power_of_two};
-use super::{ExactSum, FloatFormat, Rounding, Value};
+use super::{FloatFormat, Rounding, Value, sum_to_odd};
 use crate::Error;
 use crate::mma::{Form, MmaAtom};
 use crate::ty::Ty;
@@ -149,7 +149,10 @@ enum Way {
 impl Way {
     fn sum(self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
         let ieee = |products: &Terms, c: f64| products.values.iter().sum::<f64>() + c;
-        let nearest = |x| format.round(x, Rounding::Nearest);
+        let nearest = |x: f64| match format == FloatFormat::F32 {
+            true => f64::from(x as f32),
+            false => format.round(x, Rounding::Nearest),
+        };
         let sum = |products: &Terms, c: f64, fraction: i32| match ieee(products, c) {
             infinite if !infinite.is_finite() => infinite,
             _ => finished(aligned(products, c, format, fraction), format, fraction),
@@ -270,9 +273,9 @@ fn cut_to_f32(sum: f64) -> f64 {
 /// Fused multiply-adds in `f32`, in ascending K; the products are exact.
 fn chained(products: &[f64]) -> f64 {
     let (first, rest) = products.split_first().expect("K is at least 1");
-    rest.iter().fold(*first, |sum, &term| {
-        let mut exact = ExactSum::new(sum);
-        exact.add(term);
-        FloatFormat::F32.round(exact.to_odd(), Rounding::Nearest)
-    })
+    let add = |sum: f64, term: f64| match sum.is_finite() {
+        true => f64::from(sum_to_odd(sum, term) as f32),
+        false => sum,
+    };
+    rest.iter().fold(*first, |sum, &term| add(sum, term))
 }

@@ -9,7 +9,7 @@ mod multiply;
 mod sparse;
 mod value;
 
-pub(crate) use exact::ExactSum;
+pub(crate) use exact::{ExactSum, sum_to_odd};
 pub use exactness::Exactness;
 pub use execute::Operand;
 pub use format::{FloatFormat, Rounding};
