@@ -5,4 +5,5 @@ mod copies;
 mod gemm_sm80;
 mod gemm_sm90;
 mod index_laws;
+mod parts;
 mod refusals;
