@@ -12,8 +12,26 @@ use crate::ir::{
 pub struct Sample {
     /// The kernel.
     pub kernel: Kernel,
-    /// Registers a thread, as ptxas 12.9 counts them; nothing is spilled.
+    /// Registers a thread, as ptxas 12.9 counts them.
     pub registers: u32,
+    /// Bytes of registers that a thread spills.
+    pub spilled: u32,
+}
+
+impl Sample {
+    /// A kernel that spills nothing.
+    pub fn new(kernel: Kernel, registers: u32) -> Sample {
+        Sample {
+            kernel,
+            registers,
+            spilled: 0,
+        }
+    }
+
+    /// The same, spilling so many bytes.
+    pub fn spilling(self, spilled: u32) -> Sample {
+        Sample { spilled, ..self }
+    }
 }
 
 /// Kernels of every kind, and those of the library.
@@ -37,13 +55,8 @@ pub fn samples() -> Result<Vec<Sample>, crate::Error> {
         (warpgroups().expect(known), 232),
         (through_shared().expect(known), 4),
     ];
-    let own = own.map(|(kernel, registers)| Sample { kernel, registers });
-    let library = crate::kernels::samples()?;
-    let library = library.into_iter().map(|kernel| Sample {
-        kernel,
-        registers: 40,
-    });
-    Ok(own.into_iter().chain(library).collect())
+    let own = own.map(|(kernel, registers)| Sample::new(kernel, registers));
+    Ok(own.into_iter().chain(crate::kernels::samples()?).collect())
 }
 
 /// The sum of many numbers: a loop over the grid, shuffles in a warp, and one addition to memory a warp.

@@ -1,4 +1,4 @@
-//! Whole kernels: assembled without a warning, without a spill, in no more registers than they are allowed.
+//! Whole kernels: assembled without a warning, in no more registers and with no more spills than they are allowed.
 
 use anyhow::{Context, Result};
 use colex_gpu::corpus::{Sample, samples};
@@ -33,8 +33,9 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
             Err(why) => complaints.push(format!("{} for {target}: {why}", kernel.name)),
         }
     }
+    let spilling = samples.iter().filter(|sample| sample.spilled > 0).count();
     let covered = format!(
-        "{} kernels assembled, no spill, no warning, at most {most} registers",
+        "{} kernels assembled, no warning, at most {most} registers, {spilling} spill as known",
         samples.len()
     );
     Ok(match complaints.is_empty() {
@@ -58,13 +59,16 @@ fn judge(sample: &Sample, said: &str) -> Result<u32, String> {
     let registers = number("Used ", " registers").ok_or("it did not say how many registers")?;
     let spilled = number("bytes stack frame, ", " bytes spill stores")
         .ok_or("it did not say how much it spills")?;
-    match (spilled, registers <= sample.registers) {
-        (0, true) => Ok(registers),
-        (0, false) => Err(format!(
+    match (spilled <= sample.spilled, registers <= sample.registers) {
+        (true, true) => Ok(registers),
+        (true, false) => Err(format!(
             "{registers} registers, and it is allowed {}",
             sample.registers
         )),
-        _ => Err(format!("{spilled} bytes are spilled")),
+        _ => Err(format!(
+            "{spilled} bytes are spilled, and it is allowed {}",
+            sample.spilled
+        )),
     }
 }
 
@@ -74,7 +78,7 @@ mod tests {
 
     fn sample(registers: u32) -> Sample {
         let kernel = colex_gpu::corpus::reduce(colex_atom::Arch::Sm80);
-        Sample { kernel, registers }
+        Sample::new(kernel, registers)
     }
 
     #[test]
@@ -90,7 +94,7 @@ mod tests {
         let spilled = said.replace("0 bytes spill stores", "8 bytes spill stores");
         assert_eq!(
             judge(&sample(26), &spilled),
-            Err("8 bytes are spilled".into())
+            Err("8 bytes are spilled, and it is allowed 0".into())
         );
         let line = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async serialized";
         assert_eq!(
