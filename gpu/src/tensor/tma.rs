@@ -46,6 +46,18 @@ struct Move<'a> {
     rank: Option<&'a Index>,
 }
 
+impl<'a> Move<'a> {
+    /// A move of the whole tile by this block.
+    fn whole(tensor: &'a TmaTensor, at: &'a [Index], shared: &'a Tensor) -> Self {
+        Move {
+            tensor,
+            at,
+            shared,
+            rank: None,
+        }
+    }
+}
+
 impl Builder {
     /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
     /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of the day is
@@ -139,12 +151,7 @@ impl Builder {
         barrier: &Index,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move {
-            tensor,
-            at,
-            shared,
-            rank: None,
-        };
+        let work = Move::whole(tensor, at, shared);
         self.site(here, |k| k.load_boxes(&work, barrier, None, None))
             .at(here)
     }
@@ -191,12 +198,7 @@ impl Builder {
         policy: Reg,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move {
-            tensor,
-            at,
-            shared,
-            rank: None,
-        };
+        let work = Move::whole(tensor, at, shared);
         self.site(here, |k| k.load_boxes(&work, barrier, None, Some(policy)))
             .at(here)
     }
@@ -215,12 +217,7 @@ impl Builder {
         shared: &Tensor,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move {
-            tensor,
-            at,
-            shared,
-            rank: None,
-        };
+        let work = Move::whole(tensor, at, shared);
         self.site(here, |k| k.store_boxes(&work, tensor.plan.store()?))
             .at(here)
     }
@@ -239,12 +236,7 @@ impl Builder {
         shared: &Tensor,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move {
-            tensor,
-            at,
-            shared,
-            rank: None,
-        };
+        let work = Move::whole(tensor, at, shared);
         self.site(here, |k| {
             k.store_boxes(&work, tensor.plan.reduce(reduction)?)
         })
@@ -266,29 +258,29 @@ impl Builder {
             return Err(ErrorKind::operands("tma_load", why));
         }
         let atom = work.tensor.plan.load()?;
-        let map = self.map_address(work.tensor);
-        let boxes = self.boxes(work)?;
-        self.note(
-            atom.name(),
-            boxes.len() as i64,
-            format!("of {}", work.tensor.name),
-            Vec::new(),
-        );
-        for (shared, coordinates) in boxes {
-            let args = CopyArgs {
-                dst: End::Memory(self.address(&shared, false)),
-                tensor: Some((map, self.words(&coordinates))),
-                barrier: Some(self.address(barrier, false)),
-                mask,
-                policy,
-                ..CopyArgs::default()
-            };
-            self.ir.copy_atom(&atom, args);
-        }
-        Ok(())
+        self.each_box(work, &atom, |k, dst| CopyArgs {
+            dst,
+            barrier: Some(k.address(barrier, false)),
+            mask,
+            policy,
+            ..CopyArgs::default()
+        })
     }
 
     fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
+        self.each_box(work, &atom, |_, src| CopyArgs {
+            src,
+            ..CopyArgs::default()
+        })
+    }
+
+    /// An instruction for every box of the tile; `args` has what it needs beside the map, given its end in shared memory.
+    fn each_box(
+        &mut self,
+        work: &Move<'_>,
+        atom: &CopyAtom,
+        args: impl Fn(&mut Self, End) -> CopyArgs,
+    ) -> Result<(), ErrorKind> {
         let map = self.map_address(work.tensor);
         let boxes = self.boxes(work)?;
         self.note(
@@ -298,12 +290,13 @@ impl Builder {
             Vec::new(),
         );
         for (shared, coordinates) in boxes {
+            let end = End::Memory(self.address(&shared, false));
+            let tensor = Some((map, self.words(&coordinates)));
             let args = CopyArgs {
-                src: End::Memory(self.address(&shared, false)),
-                tensor: Some((map, self.words(&coordinates))),
-                ..CopyArgs::default()
+                tensor,
+                ..args(self, end)
             };
-            self.ir.copy_atom(&atom, args);
+            self.ir.copy_atom(atom, args);
         }
         Ok(())
     }
