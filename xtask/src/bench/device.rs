@@ -46,16 +46,20 @@ pub(super) fn take_turns(
     }
     device.synchronize()?;
     let mut samples = vec![Vec::new(); contenders.len()];
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let mut spans = Vec::new();
-        for contender in contenders {
+        // Another one begins each round: what runs first finds the device cooler.
+        let order: Vec<usize> = (0..contenders.len())
+            .map(|i| (i + round) % contenders.len())
+            .collect();
+        for contender in order.iter().map(|i| &contenders[*i]) {
             let start = device.record()?;
             (0..batch).try_for_each(|_| (contender.run)(device))?;
             spans.push((start, device.record()?));
         }
-        for ((start, end), samples) in spans.iter().zip(&mut samples) {
+        for ((start, end), i) in spans.iter().zip(order) {
             let milliseconds = f64::from(end.milliseconds_since(start)?);
-            samples.push(milliseconds * 1e3 / batch as f64);
+            samples[i].push(milliseconds * 1e3 / batch as f64);
         }
     }
     Ok(samples.into_iter().map(Timing::of).collect())

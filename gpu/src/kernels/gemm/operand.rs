@@ -22,6 +22,8 @@ pub(super) struct Route {
     registers: Fragment,
     into: Fragment,
     thread: Index,
+    /// Whether nothing of the tensor's tiles lies outside of it.
+    whole: bool,
 }
 
 /// The swizzled tile of an operand in shared memory, stages last.
@@ -84,6 +86,7 @@ impl Route {
             k.shared_tensor(ty, shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?)?;
         let (threads, values) = vectors(major, [mn, bk], vector, mma.threads());
         let atom = match vector * bits {
+            128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
             128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
             64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
             32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
@@ -111,16 +114,32 @@ impl Route {
             fetch,
             read,
             thread,
+            whole: plan.whole,
         })
     }
 
-    /// Starts the copy of tile `step` along K into a stage.
-    pub(super) fn fetch(&self, k: &mut Builder, step: &Index, stage: &Index) -> Result<(), Error> {
+    /// Starts the copy of tile `step` along K into a stage. Beyond the last there are zeros or, where nothing lies outside,
+    /// the last tile once more: neither is multiplied.
+    pub(super) fn fetch(
+        &self,
+        k: &mut Builder,
+        step: &Index,
+        steps: &Index,
+        stage: &Index,
+    ) -> Result<(), Error> {
+        let step = if self.whole {
+            &step.min(&(steps - 1))
+        } else {
+            step
+        };
         let tile = self
             .tensor
             .local_tile(&self.tile, &[self.row.clone(), step.clone()])?;
         let from = self.fetch.at(&self.thread).partition_src(&tile)?;
         let to = self.fetched.at(3, stage)?;
+        if self.whole && self.fetch.atom().op()?.is_async() {
+            return k.copy(&self.fetch, &from, &to);
+        }
         if self.fetch.atom().op()?.is_async() {
             return k.copy_inside(&self.fetch, &from, &to);
         }

@@ -63,6 +63,11 @@ impl Operands {
         self.majors[operand as usize]
     }
 
+    /// Whether A and B hold 16-bit numbers that are read 16 bytes at a time.
+    fn wide_halves(&self) -> bool {
+        self.ab.bits() == 16 && self.vectors[..2] == [8, 8]
+    }
+
     pub(super) fn vector(&self, operand: Operand) -> i64 {
         self.vectors[operand as usize]
     }
@@ -83,6 +88,8 @@ pub struct GemmPlan {
     pub warps: [i64; 2],
     /// Tiles along N that follow each other before the next along M.
     pub raster: i64,
+    /// Whether the tiles divide the problem, so that nothing lies outside (Ampere; the others do not ask).
+    pub whole: bool,
 }
 
 impl GemmPlan {
@@ -95,6 +102,9 @@ impl GemmPlan {
             GemmMethod::Simt => ([128, 128, 16], 2, [16, 16]),
             GemmMethod::Volta => ([128, 128, 32], 2, [2, 4]),
             GemmMethod::Ampere if operands.ab == Ty::F64 => ([64, 64, 16], 3, [2, 4]),
+            // Four warps with twice the products of a fragment, two blocks to a multiprocessor; narrow copies would leave
+            // them no registers.
+            GemmMethod::Ampere if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
             // 128 bytes along K, whatever they hold.
             GemmMethod::Ampere => {
                 let bits = i64::from(operands.ab.bits());
@@ -109,6 +119,7 @@ impl GemmPlan {
             stages,
             warps,
             raster: 8,
+            whole: false,
         }
     }
 
@@ -158,6 +169,9 @@ impl GemmPlan {
 
     /// The plan for the extents of a problem: where a vector must be whole, one that they are no multiples of is narrower.
     pub(super) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
+        let extents = [problem.m, problem.n, problem.k];
+        let divides = extents.iter().zip(self.tile).all(|(n, tile)| n % tile == 0);
+        self.whole = self.method == GemmMethod::Ampere && divides;
         if self.method == GemmMethod::Simt && self.operands.ab == Ty::Tf32 {
             self.operands.ab = Ty::F32;
         }

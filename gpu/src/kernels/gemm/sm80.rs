@@ -54,7 +54,7 @@ fn main_loop(
     let fetch = |k: &mut Builder, step: &Index, stage: &Index| -> Result<(), Error> {
         routes
             .iter()
-            .try_for_each(|route| route.fetch(k, step, stage))?;
+            .try_for_each(|route| route.fetch(k, step, steps, stage))?;
         k.cp_async_commit();
         Ok(())
     };
@@ -63,28 +63,42 @@ fn main_loop(
         fetch(k, &stage.into(), &stage.into())?;
     }
     let (read, write) = (k.var(0, 0..stages), k.var(stages - 1, 0..stages));
-    k.for_(0, steps, 1, |k, step| {
+    let next = |stage: &Index| {
+        let last = Index::from(stages - 1);
+        Index::select_less(stage, &last, &(stage + 1), &0.into()).within(0..stages)
+    };
+    let inner = routes[0].steps();
+    let arrived = |k: &mut Builder| {
         k.cp_async_wait(stages as u32 - 2);
         k.sync();
+    };
+    arrived(k);
+    routes
+        .iter()
+        .try_for_each(|route| route.read(k, 0, &0.into()))?;
+    k.for_(0, steps, 1, |k, step| {
         let (from, to) = (k.get(&read), k.get(&write));
-        let inner = routes[0].steps();
-        routes
-            .iter()
-            .try_for_each(|route| route.read(k, 0, &from))?;
-        fetch(k, &(step + (stages - 1)), &to)?;
+        let after = next(&from);
         for i in 0..inner {
+            // The next step's fragments come while this one's are multiplied, across the end of the tile too.
             if i + 1 < inner {
                 routes
                     .iter()
                     .try_for_each(|route| route.read(k, i + 1, &from))?;
+            } else {
+                arrived(k);
+                routes
+                    .iter()
+                    .try_for_each(|route| route.read(k, 0, &after))?;
+            }
+            if i == 0 {
+                fetch(k, &(step + (stages - 1)), &to)?;
             }
             let [a, b] = [routes[0].step(i)?, routes[1].step(i)?];
             k.mma(mma, acc, &a, &b, acc)?;
         }
-        for (var, now) in [(&read, from), (&write, to)] {
-            let next = Index::select_less(&now, &(stages - 1).into(), &(&now + 1), &0.into());
-            k.set(var, next.within(0..stages));
-        }
+        k.set(&read, &after);
+        k.set(&write, next(&to));
         Ok(())
     })?;
     // Shared memory is the block's only as long as the block lasts.
