@@ -46,6 +46,7 @@ chapters! {
     schedule_pipelines = "schedule/pipelines.md";
     kernel_first = "kernel/first.md";
     kernel_instruction = "kernel/instruction.md";
+    kernel_proof = "kernel/proof.md";
     kernel_index = "kernel/index.md";
     kernel_tensors = "kernel/tensors.md";
     kernel_simulator = "kernel/simulator.md";

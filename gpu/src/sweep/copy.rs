@@ -302,8 +302,8 @@ fn end(
             let peer = k.xor(Type::B32, rank, 1);
             k.mapa(here, peer).into()
         }
-        // The area is aligned beyond its size, so `or` adds. A sum would do as well, but for an error of ptxas (12.9 and
-        // 13.0): of `cp.async` with a cache policy, at a constant address plus a register, it makes an illegal instruction.
+        // The area is aligned beyond its size, so `or` adds. A sum would do as well, but for an error of ptxas
+        // (CUDA 13.0): of `cp.async` with a cache policy, at a constant address plus a register, it makes an illegal one.
         Some(area) => k.or(Type::B32, area.at, offset).into(),
         None => {
             let base = if is_source { frame.input } else { frame.output };

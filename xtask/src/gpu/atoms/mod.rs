@@ -103,7 +103,7 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     };
     let head = Head::of(&device, seed, options.repeats);
     drop(device);
-    println!("{} atoms on {}, seed {seed}", subjects.len(), head.device);
+    println!("{} cases on {}, seed {seed}", subjects.len(), head.device);
     let progress = Progress::new(subjects.len());
     let records = match options.simulator {
         true => on_simulator(&subjects, seed, options.repeats, &|record| {

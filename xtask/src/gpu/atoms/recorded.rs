@@ -68,7 +68,7 @@ pub(crate) fn against_recorded(root: &Path) -> Result<Comparison> {
     });
     Ok(Comparison {
         covered: format!(
-            "{} of {} atoms on the simulator, {} bit for bit as {}",
+            "{} of {} cases on the simulator, {} bit for bit as {}",
             sample.len(),
             recorded.len(),
             same.count(),
