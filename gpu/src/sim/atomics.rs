@@ -111,6 +111,9 @@ impl Update {
     /// The new value; `None` if there is no such operation of the type.
     fn apply(self, old: u64, s: u64, t: u64) -> Option<u64> {
         let reduction = match self.op {
+            AtomicOp::Exch | AtomicOp::Cas if !matches!(self.ty.bits(), 16 | 32 | 64) => {
+                return None;
+            }
             AtomicOp::Exch => return Some(s),
             AtomicOp::Cas => return Some(if old == s { t } else { old }),
             AtomicOp::Add => Reduction::Add,

@@ -23,7 +23,11 @@ impl Exec<'_, '_, '_> {
                     return Err(self.fault_warp(FaultKind::Barrier, what));
                 }
                 self.w.cluster_phase = Some(self.g.barrier.phase);
-                let view = (*order == ClusterOrder::Release).then_some(&self.w.view);
+                let view = match order {
+                    ClusterOrder::Release => Some(&self.w.view),
+                    // A fence before a relaxed arrival makes it one that passes on what came before the fence.
+                    ClusterOrder::Relaxed => self.w.released.as_ref(),
+                };
                 self.g.arrive_cluster(view);
                 tick(&mut self.w.view.seen, self.w.index);
             }

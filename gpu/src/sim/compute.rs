@@ -30,6 +30,9 @@ impl Exec<'_, '_, '_> {
                 start,
                 length,
             } => {
+                if !matches!(ty.bits(), 32 | 64) {
+                    return Err(self.unsupported(format_args!("bfi of {ty}")));
+                }
                 let [a, b] = self.values([*a, *b], *ty, mask)?;
                 let [start, length] = self.values([*start, *length], Type::U32, mask)?;
                 let f = |l: usize| integer::insert(ty.bits(), a[l], b[l], start[l], length[l]);

@@ -189,7 +189,7 @@ impl Exec<'_, '_, '_> {
             self.barrier_touched(block, at, lane)?;
             let who = Who::lane(self.w, lane, Proxy::Generic);
             self.m
-                .arrive(self.g, &who, block, at, counts[lane] as i64)?;
+                .arrive(self.g, &who, block, at, i64::from(counts[lane] as u32))?;
         }
         tick(&mut self.w.view.seen, self.w.index);
         Ok(())
@@ -200,7 +200,7 @@ impl Exec<'_, '_, '_> {
         self.barrier_touched(block, at, lane)?;
         let who = Who::lane(self.w, lane, Proxy::Generic);
         let barrier = self.m.barrier(self.g, &who, block, at)?;
-        barrier.expect(bytes as i64);
+        barrier.expect(i64::from(bytes as u32));
         let total = barrier.bytes;
         if total > LIMIT as i64 {
             let what = format!("a phase counts at most {LIMIT} bytes, and {total} are announced");
@@ -260,8 +260,20 @@ impl Exec<'_, '_, '_> {
                 self.w.view.fence();
                 initialised(self.g);
             }
-            FenceKind::MbarrierInit => initialised(self.g),
-            _ => {}
+            FenceKind::MbarrierInit => {
+                initialised(self.g);
+                self.release();
+            }
+            FenceKind::AcqRelCluster | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => {
+                self.release()
+            }
+            FenceKind::ProxyAsyncGlobal | FenceKind::AcqRelCta => {}
         }
+    }
+
+    /// What the warp knows now may be passed on by a relaxed arrival.
+    fn release(&mut self) {
+        self.w.released = Some(self.w.view.clone());
+        tick(&mut self.w.view.seen, self.w.index);
     }
 }

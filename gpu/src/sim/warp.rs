@@ -51,8 +51,9 @@ pub(super) struct InFlight {
     pub(super) number: u64,
     /// The engine that does it, and that engine's clock.
     pub(super) engine: (usize, u32),
-    /// The registers it reads or writes.
+    /// The registers it writes, and those of A that it reads.
     pub(super) slots: Vec<usize>,
+    pub(super) sources: Vec<usize>,
 }
 
 /// The products of a warp.
@@ -135,6 +136,10 @@ pub(super) struct Warp {
     pub(super) idle: Option<(usize, usize, u64)>,
     /// How many products under way hold each register.
     pub(super) busy: Vec<u32>,
+    /// How many of those only read it.
+    pub(super) lent: Vec<u32>,
+    /// What it knew at its last fence.
+    pub(super) released: Option<View>,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
     pub(super) touched: Vec<u32>,
     /// How many there have been, plus one.
@@ -181,6 +186,8 @@ impl Warp {
             view,
             idle: None,
             busy: vec![0; registers],
+            lent: vec![0; registers],
+            released: None,
             touched: vec![0; registers],
             fences: 1,
             products: Products::default(),

@@ -74,7 +74,7 @@ impl Exec<'_, '_, '_> {
         };
         let b = descriptor(self, b, "the descriptor of B")?;
         let (a_descriptor, a_words) = match in_registers {
-            true => (0, self.words(a, mask)?),
+            true => (0, self.lent_words(a, mask)?),
             false => (descriptor(self, a, "the descriptor of A")?, Vec::new()),
         };
         let metadata = match e.first() {
@@ -82,8 +82,10 @@ impl Exec<'_, '_, '_> {
             None => Vec::new(),
         };
         let held = if in_registers { a } else { &[][..] };
-        let slots = d.iter().chain(held).map(|reg| self.slot(*reg));
-        let slots: Vec<usize> = slots.collect::<Result<_, Fault>>()?;
+        let places = |regs: &[Reg]| -> Result<Vec<usize>, Fault> {
+            regs.iter().map(|reg| self.slot(*reg)).collect()
+        };
+        let (slots, sources) = (places(d)?, places(held)?);
         self.check_fenced(d, held)?;
         if scale_d {
             for reg in d {
@@ -97,15 +99,37 @@ impl Exec<'_, '_, '_> {
             view: Rc::new(self.w.view.clone()),
         };
         let (number, engine) = self.join_product(&plan, d, [a_descriptor, b], part)?;
-        slots.iter().for_each(|slot| self.w.busy[*slot] += 1);
+        for slot in slots.iter().chain(&sources) {
+            self.w.busy[*slot] += 1;
+        }
+        sources.iter().for_each(|slot| self.w.lent[*slot] += 1);
         self.w.products.open.push(super::warp::InFlight {
             number,
             engine,
             slots,
+            sources,
         });
         self.w.products.issued += 1;
         tick(&mut self.w.view.seen, self.w.index);
         Ok(Flow::Yield)
+    }
+
+    /// The registers of A, which other products under way may read as well.
+    fn lent_words(&mut self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
+        let mut set_aside = Vec::new();
+        for reg in regs {
+            let slot = self.slot(*reg)?;
+            if self.w.busy[slot] == self.w.lent[slot] {
+                set_aside.push((slot, std::mem::take(&mut self.w.busy[slot])));
+            }
+        }
+        let words = self.words(regs, mask);
+        // In reverse, for a register that is named twice.
+        set_aside
+            .into_iter()
+            .rev()
+            .for_each(|(slot, busy)| self.w.busy[slot] = busy);
+        words
     }
 
     fn scale_d(&self, scale_d: ScaleD, mask: u32) -> Result<bool, Fault> {
@@ -254,7 +278,15 @@ impl Warp {
             for product in group {
                 let (agent, clock) = product.engine;
                 self.view.seen.raise(agent, clock);
-                product.slots.iter().for_each(|slot| self.busy[*slot] -= 1);
+                product
+                    .slots
+                    .iter()
+                    .chain(&product.sources)
+                    .for_each(|slot| self.busy[*slot] -= 1);
+                product
+                    .sources
+                    .iter()
+                    .for_each(|slot| self.lent[*slot] -= 1);
             }
         }
     }

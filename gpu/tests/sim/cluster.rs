@@ -3,8 +3,8 @@
 use colex_atom::copy;
 use colex_gpu::Launch;
 use colex_gpu::ir::{
-    Access, AtomicOp, BinaryOp, Compare, CopyArgs, End, KernelBuilder, Op, Order, Scope, Space,
-    Special, Type,
+    Access, AtomicOp, Base, BinaryOp, ClusterOrder, Compare, CopyArgs, End, FenceKind,
+    KernelBuilder, Op, Order, RegType, ScaleD, Scope, Space, Special, Type,
 };
 use colex_gpu::sim::{FaultKind, SimOptions};
 
@@ -358,4 +358,83 @@ fn operands_out_of_range() {
         fault.to_string(),
         "`sized` takes arguments for 1 parameter, and 0 were given"
     );
+}
+
+#[test]
+fn a_fence_makes_a_relaxed_arrival_pass_on_what_came_before() {
+    let build = |fenced: bool| {
+        let mut k = kernel("relaxed");
+        let bar = k.shared("bar", 8, 8);
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let first = k.setp(Compare::Eq, Type::U32, thread, 0);
+        k.if_(first, |k| {
+            k.mbarrier_init(bar, 64);
+            if fenced {
+                k.fence(FenceKind::MbarrierInit);
+            }
+        });
+        k.push(Op::ClusterArrive {
+            order: ClusterOrder::Relaxed,
+        });
+        k.push(Op::ClusterWait);
+        k.mbarrier_arrive(bar);
+        k.mbarrier_wait(bar, 0);
+        k.finish()
+    };
+    let launch = Launch::new(2, 64).cluster(2);
+    Host::default().run(&build(true), launch).unwrap();
+    let fault = Host::default().run(&build(false), launch).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::Race);
+}
+
+#[test]
+fn two_products_under_way_read_the_same_registers() {
+    let atom = colex_atom::mma("SM90_64x8x16_F32F16F16_RS").unwrap();
+    let build = |touch: bool| {
+        let mut k = kernel("shared_a");
+        let out = k.pointer("out");
+        k.dynamic_shared(1024);
+        let base = k.address_of(Base::DynamicShared);
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let mine = k.mad(Type::U32, thread, 4, base);
+        // B is all ones: 8 by 16 halves.
+        let ones = k.mov(Type::U32, 0x3c00_3c00);
+        k.store(shared(Type::U32), mine, ones);
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.sync();
+        let rows = colex_atom::GmmaDescriptor {
+            leading: 128,
+            stride: 256,
+            ..Default::default()
+        };
+        let start = k.shr(Type::U32, base, 4);
+        let start = k.cvt(Type::U64, Type::U32, start);
+        let b = k.add(Type::U64, start, rows.encode().unwrap() as i64);
+        let a: Vec<_> = (0..4).map(|_| k.mov(Type::B32, 0x3c00_3c00)).collect();
+        let [d, e] = [0, 1].map(|_| k.regs(RegType::F32, 4));
+        k.wgmma_fence();
+        k.wgmma(&atom, &d, &a, b, ScaleD::Zero);
+        k.wgmma(&atom, &e, &a, b, ScaleD::Zero);
+        k.wgmma_commit();
+        if touch {
+            k.mov_to(a[0], 0);
+        }
+        k.wgmma_wait(0);
+        let sum = k.add(Type::F32, d[0], e[3]);
+        let to = element(&mut k, out, thread, 4);
+        k.store(global(Type::F32), to, sum);
+        k.finish()
+    };
+    let launch = Launch::new(1, 128).dynamic_shared(512);
+    for seed in 0..6 {
+        let mut host = Host::default();
+        let out = host.empty(512);
+        let options = SimOptions::default().seed(seed);
+        host.run_with(&build(false), launch, &options).unwrap();
+        assert_eq!(host.read(out, 128), [32f32.to_bits(); 128]);
+    }
+    let mut host = Host::default();
+    host.empty(512);
+    let fault = host.run(&build(true), launch).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::InFlight);
 }

@@ -9,4 +9,5 @@ mod faults;
 mod floats;
 mod helpers;
 mod mma;
+mod noise;
 mod order;
