@@ -50,6 +50,8 @@ pub(super) struct Scope {
     pub(super) values: HashMap<(Index, bool), Reg>,
     pub(super) tests: HashMap<(Index, i64, Compare), Reg>,
 
+    /// Bytes that zero-filling copies read, by what is left of an extent, the bytes of a vector and of an element.
+    pub(super) sizes: HashMap<(Index, [i64; 2]), Reg>,
     /// Variables whose value from before the body was used in it.
     pub(super) used: HashSet<Reg>,
 }
@@ -61,6 +63,7 @@ impl Scope {
             began,
             values: HashMap::new(),
             tests: HashMap::new(),
+            sizes: HashMap::new(),
 
             used: HashSet::new(),
         }

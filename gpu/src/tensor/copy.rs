@@ -206,7 +206,6 @@ impl Builder {
             counts,
             hints,
             halves: HashMap::new(),
-            sizes: HashMap::new(),
             addresses: [Vec::new(), Vec::new()],
         };
         for i in 0..n {
@@ -214,6 +213,9 @@ impl Builder {
         }
         let ends = run.ends(copy);
         self.note(run.atom.name(), n, String::new(), ends);
+        if let Some(line) = self.reports.lines.last_mut() {
+            line.predicated = !matches!(mask, Mask::All);
+        }
         run.join(self);
         Ok(())
     }

@@ -22,7 +22,6 @@ pub(super) struct Run<'a> {
     pub(super) counts: [i64; 2],
     pub(super) hints: Hints,
     pub(super) halves: HashMap<Reg, Vec<Reg>>,
-    pub(super) sizes: HashMap<Index, Reg>,
     /// Where the instructions so far begin, in the source and in the destination.
     pub(super) addresses: [Vec<Index>; 2],
 }
@@ -94,17 +93,21 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes of the vector that are read: from none to all of them.
-    pub(super) fn size(&mut self, k: &mut Builder, left: Index, bytes: i64) -> Reg {
-        if let Some(reg) = self.sizes.get(&left) {
+    /// Bytes of the vector that are read: from none to all of them. Computed once, outside of loops that do not change it.
+    pub(super) fn size(&self, k: &mut Builder, left: &Index, bytes: i64) -> Reg {
+        let element = bytes / self.counts[0];
+        let key = (left.clone(), [bytes, element]);
+        if let Some(reg) = k.scopes.iter().rev().find_map(|s| s.sizes.get(&key)) {
             return *reg;
         }
-        let element = bytes / self.counts[0];
-        let value = k.value(&left);
-        let most = k.ir.min(Type::S32, value, self.counts[0]);
-        let some = k.ir.max(Type::S32, most, 0);
-        let reg = k.ir.mul(Type::U32, some, element);
-        self.sizes.insert(left, reg);
+        let value = k.value(left);
+        let home = k.home(left.0.depth);
+        let reg = k.ir.hoisted(home, |k| {
+            let most = k.min(Type::S32, value, self.counts[0]);
+            let some = k.max(Type::S32, most, 0);
+            k.mul(Type::U32, some, element)
+        });
+        k.scopes[home].sizes.insert(key, reg);
         reg
     }
 
@@ -145,7 +148,7 @@ impl Builder {
         // What is not read is filled with zeros: the copy itself is executed by everybody.
         let whole: Operand = match partial {
             None => bytes.into(),
-            Some(left) => run.size(self, left, bytes).into(),
+            Some(left) => run.size(self, &left, bytes).into(),
         };
         args.source_bytes = Some(match cond {
             Cond::Known(true) => whole,

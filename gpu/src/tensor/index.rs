@@ -113,7 +113,8 @@ impl Hash for Index {
 }
 
 impl Index {
-    /// What a register holds, known to lie in a range (ends excluded), never written again.
+    /// What a register holds, known to lie in a range (ends excluded), never written again. Of a register written inside of
+    /// a loop or branch, [`Builder::index_of`](super::Builder::index_of) makes one that stays there.
     pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
         Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
     }

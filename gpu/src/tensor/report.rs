@@ -38,6 +38,8 @@ pub struct Line {
     pub instructions: i64,
     /// The call of the author.
     pub at: &'static Location<'static>,
+    /// Whether only some threads or coordinates take part: by a predicate, or by bytes that are not read.
+    pub predicated: bool,
     /// What else there is to say.
     pub(super) note: String,
     pub(super) ends: Vec<End>,
@@ -190,6 +192,7 @@ impl Builder {
         let site = self.ir.ascribe(None);
         self.ir.ascribe(site);
         self.reports.lines.push(Line {
+            predicated: false,
             atom,
             instructions,
             at: site.unwrap_or(Location::caller()),

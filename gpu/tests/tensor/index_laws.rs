@@ -177,6 +177,51 @@ fn law_index_swizzled() {
     println!("law index.swizzled: {cases} coordinates");
 }
 
+/// A schedule's formula over registers is the formula: by its tree, and by its text over [`Index`] itself.
+#[test]
+fn law_index_formulas() {
+    use colex_sched::{Expr, Int, formula};
+    fn both<T: Int>(id: T) -> Vec<T> {
+        let five = || T::from(5);
+        let [a, b] = formula::identity(id.clone(), T::from(3), T::from(4));
+        let [c, d] = formula::sm90_cluster(id.clone(), five(), T::from(2));
+        let e = T::select_lt(
+            id.clone(),
+            T::from(9),
+            id.clone() / five(),
+            id.clone() % five(),
+        );
+        vec![a, b, c, d, e, id.least(T::from(17))]
+    }
+    let mut cases = 0;
+    let trees = both(Expr::var("t"));
+    let lowered = trees
+        .iter()
+        .map(|tree| Index::from_formula(tree, &|_| Some(thread())));
+    let lowered: Vec<Index> = lowered
+        .map(|index| index.expect("the variable is given"))
+        .collect();
+    let direct = both(thread());
+    for t in 0..THREADS {
+        for (i, expected) in both(t).into_iter().enumerate() {
+            assert_eq!(
+                lowered[i].eval(&|_| Some(t)),
+                Some(expected),
+                "{} at {t}",
+                trees[i]
+            );
+            assert_eq!(
+                direct[i].eval(&|_| Some(t)),
+                Some(expected),
+                "{} at {t}",
+                trees[i]
+            );
+            cases += 2;
+        }
+    }
+    println!("law index.formulas: {cases} values");
+}
+
 /// What the instructions compute is what the expression evaluates to: in 32 and in 64 bits, in and out of a loop.
 #[test]
 fn law_index_lowers() {
