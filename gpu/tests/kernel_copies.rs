@@ -2,13 +2,16 @@
 
 use colex_atom::Arch;
 use colex_gpu::kernels::CopyMethod;
-use colex_gpu::kernels::check::{CopyCase, copy_cases};
+use colex_gpu::kernels::check::{CopyCase, bulk_cases, copy_cases};
 use colex_gpu::{Device, Element};
 
 /// Runs every case with a type, on an architecture.
 fn every<T: Element>(arch: Arch) {
     let device = Device::simulator(arch);
-    let cases = copy_cases(T::BYTES as i64);
+    let mut cases = copy_cases(T::BYTES as i64);
+    if arch == Arch::Sm90a {
+        cases.extend(bulk_cases(T::BYTES as i64));
+    }
     for case in &cases {
         if let Err(failure) = case.run::<T>(&device) {
             panic!("{case} of {}: {failure}", T::NAME);
@@ -68,5 +71,47 @@ fn the_sentences_of_kernels_that_do_not_fit() {
     assert_eq!(
         said(CopyCase::new("48:1", "48:1").by(CopyMethod::Padded)),
         "the padded kernel does not copy 48:1 -> 48:1: the source and the destination run fastest along one mode, or along none"
+    );
+}
+
+/// What the builder says of bulk copies that the copy engine would not do.
+#[test]
+fn the_sentences_of_bulk_copies() {
+    use colex_atom::Ty;
+    use colex_gpu::tensor::Builder;
+    let said = |global: &str, tile: i64, shared: &str| {
+        let mut k = Builder::new("bulk", Arch::Sm90a, 32);
+        let from = k
+            .tensor("from", Ty::F32, &global.parse().expect("a layout"))
+            .expect("a tensor");
+        let block = k.block_index(0).within(0..1000);
+        let from = from.local_tile(&[tile], &[block]).expect("a tile");
+        let shared: colex_layout::ComposedLayout = shared.parse().expect("a layout");
+        let to = k.shared_tensor(Ty::F32, shared).expect("shared memory");
+        let landed = k.barriers(1);
+        let refused = k
+            .bulk_load(&from, &to, &landed.at(0))
+            .expect_err("it is refused");
+        refused.kind.to_string()
+    };
+    assert_eq!(
+        said("1024:_1", 64, "32:1"),
+        "bulk: 256 bytes and 128; both are the same multiple of 16"
+    );
+    assert_eq!(
+        said("1024:_1", 3, "3:1"),
+        "bulk: 12 bytes and 12; both are the same multiple of 16"
+    );
+    assert_eq!(
+        said("1024:_2", 64, "64:1"),
+        "bulk: _64:_1@0 is not one run of neighbours"
+    );
+    assert_eq!(
+        said("1024:_1", 64, "64:2"),
+        "bulk: _64:_2 is not one run of neighbours"
+    );
+    assert_eq!(
+        said("1024:_1", 64, "Sw<2,1,3> o 0 o 64:1"),
+        "bulk: _64:_1 is swizzled by Sw<2,1,3>"
     );
 }

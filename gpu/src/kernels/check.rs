@@ -140,8 +140,13 @@ pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
         let run = format!("{length}:1");
         cases.push(CopyCase::new(&run, &run));
     }
-    for [source, destination] in [[1, 0], [0, 1], [2, 2], [3, 1], [4, 8]] {
+    for [source, destination] in [[1, 0], [0, 1], [2, 2], [3, 1], [4, 8], [5, 5]] {
         cases.push(CopyCase::new("3001:1", "3001:1").shifted(source, destination));
+    }
+    for length in [16 << 10, (40 << 10) + 7] {
+        let run = format!("{}:1", length / bytes);
+        cases.push(CopyCase::new(&run, &run));
+        cases.push(CopyCase::new(&run, &run).shifted(1, 1));
     }
     for (source, destination) in STRIDED {
         cases.push(CopyCase::new(source, destination));
@@ -157,6 +162,16 @@ pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
         cases.extend(MAPPED.map(|(source, destination)| CopyCase::new(source, destination)));
     }
     cases
+}
+
+/// The copies of [`copy_cases`] of one run that bulk copies do.
+pub fn bulk_cases(bytes: i64) -> Vec<CopyCase> {
+    let lengths = [16 << 10, (40 << 10) + 7].map(|length| format!("{}:1", length / bytes));
+    let cases = lengths.iter().flat_map(|run| {
+        let case = CopyCase::new(run, run).by(CopyMethod::Bulk);
+        [case.clone(), case.shifted(1, 1)]
+    });
+    cases.collect()
 }
 
 /// No run on both sides, or a short one.

@@ -10,63 +10,132 @@ use super::pieces::dynamic;
 use super::plan::{CopyMethod, CopyPlan};
 use super::transpose_tma::Squares;
 use super::walk::Step;
-use super::{copy_flat, copy_strided, transpose_tile, transpose_tma};
+use super::{copy_bulk, copy_flat, copy_strided, transpose_tile, transpose_tma};
 use crate::argument::Argument;
 use crate::device::Device;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::tensor::{Built, Given};
 
-/// A launch and its arguments.
-pub(super) type Prepared = (Launch, Vec<Argument>);
+/// A kernel, its launch and its arguments.
+pub(super) struct Prepared {
+    pub(super) built: Arc<Built>,
+    pub(super) launch: Launch,
+    pub(super) arguments: Vec<Argument>,
+}
 
-/// The kernel of a plan, and its launches on a device.
+/// What a plan launches on a device.
 pub(super) fn of(
     plan: &CopyPlan,
     device: &Device,
     addresses: [u64; 2],
-) -> Result<(Arc<Built>, Vec<Prepared>), Error> {
+) -> Result<Vec<Prepared>, Error> {
     let steps = plan.ordered();
-    let built = built(plan, &steps, device.arch())?;
+    let arch = device.arch();
     match plan.method() {
-        CopyMethod::Flat => flat(plan, &built, addresses).map(|launches| (built, launches)),
-        CopyMethod::Strided => {
-            strided(plan, &steps, &built, addresses).map(|one| (built, vec![one]))
-        }
-        CopyMethod::Tma => mapped(plan, &steps, built, device, addresses),
-        _ => tiles(plan, &steps, &built, addresses).map(|one| (built, vec![one])),
+        CopyMethod::Flat | CopyMethod::Bulk => flat(plan, arch, addresses),
+        CopyMethod::Strided => Ok(vec![strided(plan, &steps, arch, addresses)?]),
+        CopyMethod::Tma => Ok(vec![mapped(plan, &steps, device, addresses)?]),
+        _ => Ok(vec![tiles(plan, &steps, arch, addresses)?]),
     }
 }
 
-/// Pieces of one run, each as long as a kernel can count.
-fn flat(plan: &CopyPlan, built: &Built, addresses: [u64; 2]) -> Result<Vec<Prepared>, Error> {
-    let (size, mut first) = (plan.walk().size(), 0);
-    let mut launches = Vec::new();
-    while first < size {
-        let elements = (size - first).min(copy_flat::PIECE);
-        let layout = copy_flat::run(elements);
-        let at = addresses.map(|address| address + (first * plan.bytes()) as u64);
-        let blocks = copy_flat::blocks(elements, plan.vector());
-        let layouts = [layout.clone(), layout];
-        launches.push(launch(
-            built,
-            [blocks, 1, 1],
-            copy_flat::THREADS,
-            at,
-            &layouts,
-        )?);
-        first += elements;
+/// One run: elements up to the first vector, bulk copies of whole chunks, and vectors for the rest.
+fn flat(plan: &CopyPlan, arch: Arch, addresses: [u64; 2]) -> Result<Vec<Prepared>, Error> {
+    let (size, bytes) = (plan.walk().size(), plan.bytes());
+    let vector = plan.vector() * bytes;
+    let head = (vector - (addresses[0] % vector as u64) as i64) % vector / bytes;
+    let mut run = Run {
+        arch,
+        bytes,
+        addresses,
+        done: 0,
+        launches: Vec::new(),
+    };
+    run.by_vectors(1, head.min(size))?;
+    if plan.method() == CopyMethod::Bulk {
+        let chunk = copy_bulk::CHUNK / bytes;
+        run.by_chunks((size - run.done) / chunk * chunk)?;
     }
-    Ok(launches)
+    run.by_vectors(plan.vector(), size - run.done)?;
+    Ok(run.launches)
+}
+
+/// The launches of one run, as far as they are made.
+struct Run {
+    arch: Arch,
+    bytes: i64,
+    addresses: [u64; 2],
+    /// Elements from the first on that have their launch.
+    done: i64,
+    launches: Vec<Prepared>,
+}
+
+impl Run {
+    /// So many elements more, so many an access.
+    fn by_vectors(&mut self, vector: i64, elements: i64) -> Result<(), Error> {
+        let kind = self.kind(CopyMethod::Flat, vector);
+        self.pieces(&kind, elements, copy_flat::THREADS, |piece| {
+            copy_flat::blocks(piece, vector)
+        })
+    }
+
+    /// So many elements more, which are whole chunks.
+    fn by_chunks(&mut self, elements: i64) -> Result<(), Error> {
+        let kind = self.kind(CopyMethod::Bulk, 1);
+        let chunk = copy_bulk::CHUNK / self.bytes;
+        self.pieces(&kind, elements, copy_bulk::THREADS, |piece| piece / chunk)
+    }
+
+    fn kind(&self, method: CopyMethod, vector: i64) -> Kind {
+        Kind {
+            arch: self.arch,
+            method,
+            rank: 1,
+            bytes: self.bytes,
+            vector,
+            squares: transpose_tma::SQUARES,
+        }
+    }
+
+    /// Pieces, each as long as a kernel can count.
+    fn pieces(
+        &mut self,
+        kind: &Kind,
+        elements: i64,
+        threads: i64,
+        blocks: impl Fn(i64) -> i64,
+    ) -> Result<(), Error> {
+        let end = self.done + elements;
+        while self.done < end {
+            let piece = (end - self.done).min(copy_flat::PIECE);
+            let layout = copy_flat::run(piece);
+            let at = self
+                .addresses
+                .map(|address| address + (self.done * self.bytes) as u64);
+            let built = kernel(kind, &[])?;
+            let layouts = [layout.clone(), layout];
+            self.launches.push(launch(
+                &built,
+                [blocks(piece), 1, 1],
+                threads,
+                at,
+                &layouts,
+            )?);
+            self.done += piece;
+        }
+        Ok(())
+    }
 }
 
 /// A vector a thread.
 fn strided(
     plan: &CopyPlan,
     steps: &[Step],
-    built: &Built,
+    arch: Arch,
     addresses: [u64; 2],
 ) -> Result<Prepared, Error> {
+    let built = built(plan, steps, arch)?;
     let fastest = copy_strided::fastest(plan.vector());
     let layouts = [
         dynamic(steps, |step| step.source, fastest),
@@ -75,7 +144,7 @@ fn strided(
     let vectors = plan.walk().size() / plan.vector();
     let blocks = (vectors - 1) / copy_strided::THREADS + 1;
     launch(
-        built,
+        &built,
         [blocks, 1, 1],
         copy_strided::THREADS,
         addresses,
@@ -87,11 +156,12 @@ fn strided(
 fn tiles(
     plan: &CopyPlan,
     steps: &[Step],
-    built: &Built,
+    arch: Arch,
     addresses: [u64; 2],
 ) -> Result<Prepared, Error> {
+    let built = built(plan, steps, arch)?;
     let threads = transpose_tile::THREADS[0] * transpose_tile::THREADS[1];
-    launch(built, plan.grid(), threads, addresses, &crossed(steps))
+    launch(&built, plan.grid(), threads, addresses, &crossed(steps))
 }
 
 /// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
@@ -107,10 +177,10 @@ fn crossed(steps: &[Step]) -> [Layout; 2] {
 fn mapped(
     plan: &CopyPlan,
     steps: &[Step],
-    known: Arc<Built>,
     device: &Device,
     addresses: [u64; 2],
-) -> Result<(Arc<Built>, Vec<Prepared>), Error> {
+) -> Result<Prepared, Error> {
+    let known = built(plan, steps, device.arch())?;
     let layouts = crossed(steps);
     let maps = |built: &Built| {
         let [source, destination] = &layouts;
@@ -139,7 +209,11 @@ fn mapped(
     let arguments = built.arguments(&given)?;
     let threads = plan.squares().threads(plan.bytes());
     let launch = shape(&built, plan.grid(), threads);
-    Ok((built, vec![(launch, arguments)]))
+    Ok(Prepared {
+        built,
+        launch,
+        arguments,
+    })
 }
 
 fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
@@ -149,7 +223,7 @@ fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
 }
 
 fn launch(
-    built: &Built,
+    built: &Arc<Built>,
     grid: [i64; 3],
     threads: i64,
     addresses: [u64; 2],
@@ -159,7 +233,11 @@ fn launch(
         Given::Tensor(addresses[0], &layouts[0]),
         Given::Tensor(addresses[1], &layouts[1]),
     ];
-    Ok((shape(built, grid, threads), built.arguments(&given)?))
+    Ok(Prepared {
+        built: Arc::clone(built),
+        launch: shape(built, grid, threads),
+        arguments: built.arguments(&given)?,
+    })
 }
 
 /// What a kernel is built for.
@@ -186,19 +264,26 @@ pub(super) fn built(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Result<Arc<B
         vector: plan.vector(),
         squares: plan.squares(),
     };
+    kernel(&kind, steps)
+}
+
+/// The kernel of a kind, built for these loops if it was not built yet.
+fn kernel(kind: &Kind, steps: &[Step]) -> Result<Arc<Built>, Error> {
     let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
-    if let Some(built) = known.get(&kind) {
+    if let Some(built) = known.get(kind) {
         return Ok(Arc::clone(built));
     }
-    let built = match plan.method() {
-        CopyMethod::Flat => copy_flat::build(arch, kind.bytes, kind.vector),
-        CopyMethod::Strided => copy_strided::build(arch, steps, kind.bytes, kind.vector),
-        CopyMethod::Tma => transpose_tma::build(arch, steps, kind.bytes, kind.squares),
-        method => transpose_tile::build(arch, steps, kind.bytes, method),
+    let (arch, bytes) = (kind.arch, kind.bytes);
+    let built = match kind.method {
+        CopyMethod::Flat => copy_flat::build(arch, bytes, kind.vector),
+        CopyMethod::Bulk => copy_bulk::build(arch, bytes),
+        CopyMethod::Strided => copy_strided::build(arch, steps, bytes, kind.vector),
+        CopyMethod::Tma => transpose_tma::build(arch, steps, bytes, kind.squares),
+        method => transpose_tile::build(arch, steps, bytes, method),
     };
     let built = Arc::new(built?);
-    known.insert(kind, Arc::clone(&built));
+    known.insert(kind.clone(), Arc::clone(&built));
     Ok(built)
 }
 
@@ -220,6 +305,7 @@ mod tests {
         let strided = walk("(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)");
         let cases = [
             (&flat, CopyMethod::Flat),
+            (&flat, CopyMethod::Bulk),
             (&strided, CopyMethod::Strided),
             (&crossed, CopyMethod::Naive),
             (&crossed, CopyMethod::Padded),

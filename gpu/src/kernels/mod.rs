@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod check_gemm;
+mod copy_bulk;
 mod copy_flat;
 mod copy_strided;
 mod error;

@@ -14,6 +14,8 @@ use super::walk::{Step, Walk};
 pub enum CopyMethod {
     /// One run of elements: a vector a thread, the last tile by element.
     Flat,
+    /// One run of elements through shared memory, by the copy engine's bulk copies (sm_90).
+    Bulk,
     /// Any layouts: a thread a vector, its coordinates by division.
     Strided,
     /// A tile of the two contiguous modes through registers: one side of it is not coalesced.
@@ -31,6 +33,7 @@ impl fmt::Display for CopyMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CopyMethod::Flat => "flat",
+            CopyMethod::Bulk => "bulk",
             CopyMethod::Strided => "strided",
             CopyMethod::Naive => "naive",
             CopyMethod::Padded => "padded",
@@ -103,8 +106,8 @@ impl CopyPlan {
         method: CopyMethod,
     ) -> Result<CopyPlan, KernelError> {
         let vector = match method {
-            // The last tile goes by element, so that only the addresses narrow a vector.
-            CopyMethod::Flat => widest(bytes, addresses),
+            // First and last elements go one by one, so that only the addresses' distance narrows a vector.
+            CopyMethod::Flat | CopyMethod::Bulk => widest(bytes, addresses),
             _ => walk.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
         };
         let plan = CopyPlan {
@@ -128,8 +131,16 @@ impl CopyPlan {
     fn refusal(&self, addresses: [u64; 2], arch: Arch) -> Option<String> {
         let flat = self.walk.steps().len() == 1 && self.vector_run() == self.walk.size();
         match self.method {
-            CopyMethod::Flat if !flat => Some("the elements are not one run on both sides".into()),
-            CopyMethod::Flat | CopyMethod::Strided => None,
+            CopyMethod::Flat | CopyMethod::Bulk if !flat => {
+                Some("the elements are not one run on both sides".into())
+            }
+            CopyMethod::Bulk if !Arch::Sm90.runs_on(arch) => {
+                Some(format!("{arch} has no bulk copies"))
+            }
+            CopyMethod::Bulk if self.vector * self.bytes < MAP => Some(format!(
+                "bulk copies go from and to multiples of {MAP} bytes, and the addresses do not meet there"
+            )),
+            CopyMethod::Flat | CopyMethod::Bulk | CopyMethod::Strided => None,
             _ if self.crossed().is_none() => Some(
                 "the source and the destination run fastest along one mode, or along none".into(),
             ),
@@ -245,7 +256,10 @@ impl CopyPlan {
     /// first, where they are two.
     pub(super) fn ordered(&self) -> Vec<Step> {
         let mut steps = self.walk.steps().to_vec();
-        let tiled = !matches!(self.method, CopyMethod::Flat | CopyMethod::Strided);
+        let tiled = !matches!(
+            self.method,
+            CopyMethod::Flat | CopyMethod::Bulk | CopyMethod::Strided
+        );
         if let (true, Some((source, destination))) = (tiled, self.crossed()) {
             let first = [steps[source], steps[destination]];
             let mut at = 0..;
@@ -265,15 +279,13 @@ impl CopyPlan {
     }
 }
 
-/// The widest vector, in elements, that both addresses are multiples of.
+/// The widest vector, in elements, of which both sides reach a multiple at the same element.
 fn widest(bytes: i64, addresses: [u64; 2]) -> i64 {
-    let fits = |vector: &i64| {
-        let mut both = addresses.iter();
-        both.all(|at| at.is_multiple_of((vector * bytes) as u64))
-    };
+    let apart = addresses[0].abs_diff(addresses[1]);
     let vectors = (0..).map(|log| (WIDEST / bytes) >> log);
     let mut vectors = vectors.take_while(|vector| *vector > 1);
-    vectors.find(fits).unwrap_or(1)
+    let widest = vectors.find(|vector| apart.is_multiple_of((vector * bytes) as u64));
+    widest.unwrap_or(1)
 }
 
 /// `source -> destination of 2 bytes: tma`.

@@ -63,8 +63,7 @@ pub fn transpose<T: Element>(
 #[derive(Clone, Debug)]
 pub struct CopyCall {
     plan: CopyPlan,
-    function: Function,
-    launches: Vec<(Launch, Vec<Argument>)>,
+    launches: Vec<(Function, Launch, Vec<Argument>)>,
 }
 
 impl CopyCall {
@@ -109,12 +108,13 @@ impl CopyCall {
         device: &Device,
         addresses: [u64; 2],
     ) -> Result<CopyCall, Error> {
-        let (kernel, launches) = launches::of(&plan, device, addresses)?;
-        Ok(CopyCall {
-            function: device.load(&kernel.kernel)?,
-            plan,
-            launches,
-        })
+        let prepared = launches::of(&plan, device, addresses)?;
+        let load = |one: launches::Prepared| {
+            let function = device.load(&one.built.kernel)?;
+            Ok::<_, Error>((function, one.launch, one.arguments))
+        };
+        let launches = prepared.into_iter().map(load).collect::<Result<_, _>>()?;
+        Ok(CopyCall { plan, launches })
     }
 
     /// The same copy with another tile: see [`CopyPlan::with_squares`].
@@ -137,9 +137,9 @@ impl CopyCall {
         &self.plan
     }
 
-    /// The kernel on its device.
-    pub fn function(&self) -> &Function {
-        &self.function
+    /// The kernels on their device, in the order of their launches.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.launches.iter().map(|(function, ..)| function)
     }
 
     /// Runs the copy on the simulator, and says what each of its launches counted.
@@ -150,7 +150,7 @@ impl CopyCall {
     pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let launches = self.launches.iter();
         launches
-            .map(|(launch, arguments)| device.count(&self.function, *launch, arguments))
+            .map(|(function, launch, arguments)| device.count(function, *launch, arguments))
             .collect()
     }
 
@@ -162,6 +162,8 @@ impl CopyCall {
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         self.launches
             .iter()
-            .try_for_each(|(launch, arguments)| device.launch(&self.function, *launch, arguments))
+            .try_for_each(|(function, launch, arguments)| {
+                device.launch(function, *launch, arguments)
+            })
     }
 }

@@ -23,6 +23,7 @@ fn copies() -> Result<Vec<Sample>, Error> {
     let strided = ["(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)"];
     let cases = [
         (CopyMethod::Flat, ["1000:1", "1000:1"]),
+        (CopyMethod::Bulk, ["16384:1", "16384:1"]),
         (CopyMethod::Strided, strided),
         (CopyMethod::Naive, crossed),
         (CopyMethod::Padded, crossed),

@@ -52,6 +52,7 @@
 
 mod barrier;
 mod builder;
+mod bulk;
 mod convert;
 mod copy;
 mod copy_check;

@@ -29,21 +29,35 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
     let layout = |length: usize| format!("{length}:1").parse::<colex_layout::Layout>();
     let view = |buffer, length| Ok::<_, anyhow::Error>(View::new(buffer, layout(length)?)?);
     let ours = CopyCall::new(&view(&source, length)?, &view(&destination, length)?, None)?;
-    // One element later on both sides: no vector is wider than an element.
-    let later = (source.slice(1..)?, destination.slice(1..)?);
-    let narrow = CopyCall::new(
-        &view(&later.0, length - 1)?,
-        &view(&later.1, length - 1)?,
-        Some(CopyMethod::Flat),
+    let bulk = CopyCall::new(
+        &view(&source, length)?,
+        &view(&destination, length)?,
+        Some(CopyMethod::Bulk),
     )?;
+    // The source one element later: no vector is wider than an element.
+    let later = source.slice(1..)?;
+    let narrow = CopyCall::new(
+        &view(&later, length - 1)?,
+        &view(&destination, length - 1)?,
+        None,
+    )?;
+    // Both one element later: a few elements first, then vectors.
+    let after = destination.slice(1..)?;
+    let both = CopyCall::new(&view(&later, length - 1)?, &view(&after, length - 1)?, None)?;
     let contenders = [
         Contender::new("cuMemcpyDtoDAsync", |_| destination.copy_from(&source)),
         Contender::new(format!("copy, {}", vector::<T>(&ours)), |device| {
             ours.run(device)
         }),
-        Contender::new(format!("copy, {}", vector::<T>(&narrow)), |device| {
-            narrow.run(device)
-        }),
+        Contender::new("copy, bulk, 16 KiB a block", |device| bulk.run(device)),
+        Contender::new(
+            format!("both sides later, {}", vector::<T>(&both)),
+            |device| both.run(device),
+        ),
+        Contender::new(
+            format!("one side later, {}", vector::<T>(&narrow)),
+            |device| narrow.run(device),
+        ),
     ];
     let times = take_turns(device, &contenders, 15, 1)?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();

@@ -1,14 +1,20 @@
 //! Copies and transposes.
 
-use anyhow::Result;
-use colex_gpu::kernels::check::{CopyCase, copy_cases};
-use colex_gpu::{Device, Element};
+use anyhow::{Result, bail};
+use colex_atom::Arch;
+use colex_gpu::kernels::View;
+use colex_gpu::kernels::check::{CopyCase, bulk_cases, copy_cases};
+use colex_gpu::{Device, Element, transpose};
 
 use super::{is_fast, tally};
 
 /// Every small case with elements of a type.
 pub(super) fn every<T: Element>(device: &Device) -> Result<String> {
-    run::<T>(device, copy_cases(T::BYTES as i64))
+    let mut cases = copy_cases(T::BYTES as i64);
+    if Arch::Sm90.runs_on(device.arch()) {
+        cases.extend(bulk_cases(T::BYTES as i64));
+    }
+    run::<T>(device, cases)
 }
 
 /// Sizes of many blocks, even and odd, on a GPU.
@@ -33,6 +39,36 @@ pub(super) fn large(device: &Device) -> Result<String> {
     let small = run::<half::bf16>(device, cases())?;
     let wide = run::<f32>(device, cases())?;
     Ok(format!("bf16 {small}; f32 {wide}"))
+}
+
+/// A transpose of slices of `cudarc`, in a context and a stream of the program's.
+pub(super) fn own_slices(device: &Device) -> Result<String> {
+    let Some((context, _)) = device.cuda() else {
+        return Ok("none on the simulator".to_string());
+    };
+    let stream = context.new_stream()?;
+    let beside = Device::from_cuda(context.clone(), stream.clone())?;
+    let elements: Vec<f32> = (0..128 * 256).map(|i| i as f32).collect();
+    let from = stream.clone_htod(&elements)?;
+    let mut to = stream.alloc_zeros::<f32>(elements.len())?;
+    {
+        let (source, destination) = (beside.lend(&from)?, beside.lend_mut(&mut to)?);
+        let view = |lent, layout: &str| {
+            let layout = layout.parse()?;
+            Ok::<_, anyhow::Error>(View::<f32>::of_lent(&beside, lent, 128 * 256, layout)?)
+        };
+        let (rows, turned) = (
+            view(&source, "(128,256):(256,1)")?,
+            view(&destination, "(256,128):(128,1)")?,
+        );
+        transpose(&rows, &turned, &[1, 0])?;
+    }
+    let found = stream.clone_dtoh(&to)?;
+    let at = |i: usize| elements[i % 128 * 256 + i / 128];
+    match (0..found.len()).find(|&i| found[i] != at(i)) {
+        None => Ok("transposed in its context and stream".to_string()),
+        Some(i) => bail!("element {i} is {} instead of {}", found[i], at(i)),
+    }
 }
 
 fn run<T: Element>(device: &Device, cases: Vec<CopyCase>) -> Result<String> {

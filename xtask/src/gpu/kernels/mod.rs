@@ -25,6 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "products of i8", run: products::every::<i8, i32> },
     Check { name: "products of i32", run: products::every::<i32, i32> },
     Check { name: "large products", run: products::large },
+    Check { name: "a program's own slices", run: copies::own_slices },
 ];
 
 /// Passes if no case of a list failed; says how many each kernel took.
