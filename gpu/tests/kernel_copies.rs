@@ -104,7 +104,7 @@ fn the_sentences_of_bulk_copies() {
     );
     assert_eq!(
         said("1024:_2", 64, "64:1"),
-        "bulk: _64:_1@0 is not one run of neighbours"
+        "bulk: (_64):(_1@0) is not one run of neighbours"
     );
     assert_eq!(
         said("1024:_1", 64, "64:2"),

@@ -97,6 +97,14 @@ impl Builder {
 
     /// Refuses a tensor that is not one run of neighbours from a multiple of 16 bytes on.
     fn check_run(&mut self, tensor: &Tensor) -> Result<(), ErrorKind> {
+        match &tensor.view {
+            View::Coords { of, .. } => self.launch.require(of.slot, None, UNIT),
+            View::Offsets { swizzle, .. } if !swizzle.is_identity() => {
+                let why = format!("{} is swizzled by {swizzle}", tensor.layout());
+                return Err(ErrorKind::operands("bulk", why));
+            }
+            View::Offsets { .. } => {}
+        }
         let bytes = i64::from(tensor.ty.bits()) / 8;
         let (first, last) = (tensor.bytes_at(0)?, tensor.layout().size() - 1);
         let steps = [(1.min(last)), last].map(|i| (i, tensor.bytes_at(i)));
@@ -107,14 +115,6 @@ impl Builder {
                 let why = format!("{} is not one run of neighbours", tensor.layout());
                 return Err(ErrorKind::operands("bulk", why));
             }
-        }
-        match &tensor.view {
-            View::Coords { of, .. } => self.launch.require(of.slot, None, UNIT),
-            View::Offsets { swizzle, .. } if !swizzle.is_identity() => {
-                let why = format!("{} is swizzled by {swizzle}", tensor.layout());
-                return Err(ErrorKind::operands("bulk", why));
-            }
-            View::Offsets { .. } => {}
         }
         if (&first - &tensor.base).alignment() % UNIT != 0 {
             let why = format!("the run begins at {first}, which need not be a multiple of {UNIT}");
