@@ -71,6 +71,10 @@ pub(super) const ALL: &[Step] = &[
         name: "gpu",
         check: gpu,
     },
+    Step {
+        name: "gpu, atoms",
+        check: gpu_atoms,
+    },
 ];
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -231,6 +235,18 @@ fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     Ok(match report.failures.as_slice() {
         [] => Outcome::ok(covered),
         failures => Outcome::failed(covered, failures.join("\n")),
+    })
+}
+
+/// Every atom on the device.
+fn gpu_atoms(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    if let Err(why) = gpu::device() {
+        return Ok(without_gpu(run.gpu, &why.to_string()));
+    }
+    let swept = gpu::atoms_on_gpu(&run.root)?;
+    Ok(match swept.complaints.as_slice() {
+        [] => Outcome::ok(swept.covered),
+        complaints => Outcome::failed(swept.covered, complaints.join("\n")),
     })
 }
 

@@ -24,7 +24,7 @@ pub(crate) use recorded::against_recorded;
 use table::Table;
 
 /// What to sweep, and how.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
     /// On the simulator of an sm_90a instead of the GPU.
     #[arg(long)]
@@ -118,6 +118,26 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
         recorded::keep(path, &head, &records)?;
     }
     Ok(report(&records, started))
+}
+
+/// The whole sweep on the GPU with fresh data.
+///
+/// It complains of what is wrong, and of what is refused that was not when the record was made.
+#[cfg(feature = "book")]
+pub(crate) fn on_gpu(root: &std::path::Path) -> Result<recorded::Comparison> {
+    let options = Options {
+        every: 1,
+        repeats: 1,
+        ..Options::default()
+    };
+    let seed = from_the_clock();
+    let records = processes::run(&options, seed, &subjects(), &|_| {})?;
+    let mut table = Table::default();
+    records.iter().for_each(|record| table.add(record));
+    Ok(recorded::Comparison {
+        covered: format!("{}, seed {seed}", table.summary()),
+        complaints: recorded::fallen(root, &records)?,
+    })
 }
 
 /// Compares the simulator with the record.

@@ -78,6 +78,24 @@ pub(crate) fn against_recorded(root: &Path) -> Result<Comparison> {
     })
 }
 
+/// What agreed when the record was made, and does not now.
+#[cfg(feature = "book")]
+pub(super) fn fallen(root: &Path, found: &[Record]) -> Result<Vec<String>> {
+    let (_, recorded) = read(&root.join(FILE))?;
+    let agreed: HashSet<&str> = recorded
+        .iter()
+        .filter(|r| r.verdict.agrees())
+        .map(|r| r.name.as_str())
+        .collect();
+    let bad = |record: &&Record| match &record.verdict {
+        Verdict::Wrong(_) => true,
+        Verdict::Refused { .. } => agreed.contains(record.name.as_str()),
+        _ => false,
+    };
+    let said = |record: &Record| format!("{}: {:?}", record.name, record.verdict);
+    Ok(found.iter().filter(bad).map(said).collect())
+}
+
 fn sample(all: &[Subject]) -> Vec<Subject> {
     let mut rows = HashSet::new();
     let chosen = all
