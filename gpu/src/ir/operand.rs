@@ -192,7 +192,8 @@ impl Address {
     /// The address `bytes` further on.
     pub fn at(self, bytes: i64) -> Self {
         Address {
-            offset: self.offset + bytes,
+            // An offset that is too large for 64 bits is too large for the verifier as well.
+            offset: self.offset.saturating_add(bytes),
             ..self
         }
     }

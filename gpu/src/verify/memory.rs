@@ -139,6 +139,9 @@ pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut 
     let Some((align, size)) = extent(kernel, address.base, found) else {
         return;
     };
+    if i32::try_from(address.offset).is_err() {
+        return found.range(address.offset, "offsets of 32 bits with their sign");
+    }
     let misaligned = address.offset % i64::from(bytes.max(1)) != 0;
     if bytes.is_power_of_two() && (misaligned || align.is_some_and(|align| align < bytes)) {
         found.add(Problem::Misaligned {

@@ -322,6 +322,7 @@ fn fits(value: Operand, ty: Type) -> Result<(), String> {
             0 | 1 => Ok(()),
             _ => Err("a predicate is 0 or 1".into()),
         },
+        Operand::Int(_) if ty == Type::B128 => Err("no instruction holds 128 bits".into()),
         Operand::Int(value) => {
             let (low, high) = range(ty);
             match i128::from(value) >= low && i128::from(value) <= high {

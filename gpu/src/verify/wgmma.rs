@@ -183,7 +183,10 @@ impl Walk {
         let touched = d.iter().chain(a).find(|reg| state.touched.contains(reg));
         if !state.fenced || touched.is_some() {
             let reg = touched.copied().filter(|_| state.fenced);
-            self.report(stmt, d[0], |word| Problem::WgmmaFence { word, reg });
+            let first = d.iter().chain(a).next().copied();
+            if let Some(first) = first {
+                self.report(stmt, first, |word| Problem::WgmmaFence { word, reg });
+            }
         }
         for (regs, writes) in [(a, false), (d, true)] {
             let issued = stmt.at;

@@ -1,7 +1,7 @@
 //! Operands of matrix and copy instructions.
 
 use colex_atom::{Arch, copy, mma};
-use colex_gpu::ir::{CopyArgs, End, RegType, Type};
+use colex_gpu::ir::{CopyArgs, End, Op, RegType, ScaleD, Type};
 
 use super::{accepted, refused};
 
@@ -32,6 +32,36 @@ fn counts_and_classes_of_a_product() {
             k.mma_atom(&atom, &[f; 4], &[x; 4], &[x; 2], &[f; 4]);
         },
     );
+}
+
+/// Every row of both tables, without any operand: refused, and no panic in the printer either.
+#[test]
+fn instructions_without_operands() {
+    let mut seen = 0;
+    let mut check = |op: Op| {
+        let kernel = super::kernel(Arch::Sm90a, |k| k.push(op));
+        assert!(kernel.verify().is_err(), "{kernel}");
+        let _ = (kernel.ptx_unverified(), kernel.to_string());
+        seen += 1;
+    };
+    for atom in colex_atom::mma_atoms() {
+        check(Op::Mma {
+            atom: Box::new(atom),
+            d: Vec::new(),
+            a: Vec::new(),
+            b: Vec::new(),
+            c: Vec::new(),
+            e: Vec::new(),
+            scale_d: ScaleD::One,
+        });
+    }
+    for atom in colex_atom::copy_atoms() {
+        check(Op::Copy {
+            atom: Box::new(atom),
+            args: Box::new(CopyArgs::default()),
+        });
+    }
+    println!("law instructions_without_operands: {seen} rows");
 }
 
 #[test]

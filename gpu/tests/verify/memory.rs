@@ -92,6 +92,52 @@ fn alignment_and_bounds() {
 }
 
 #[test]
+fn offsets() {
+    let far = |offset: i64, said: &str| {
+        let sentence = format!(
+            "`ld.shared.f32` cannot have {said}: it takes offsets of 32 bits with their sign"
+        );
+        refused(Arch::Sm80, &sentence, |k| {
+            let tile = k.shared("tile", 64, 16);
+            let base = k.address_of(tile);
+            k.load(SHARED, Address::from(base).at(offset));
+        });
+    };
+    far(1 << 31, "2147483648");
+    far(-(1 << 31) - 4, "-2147483652");
+    refused(
+        Arch::Sm80,
+        "`ld.shared.f32` cannot have 9223372036854775807: it takes offsets of 32 bits with their sign",
+        |k| {
+            let tile = k.shared("tile", 64, 16);
+            k.load(SHARED, Address::from(tile).at(i64::MAX).at(4));
+        },
+    );
+}
+
+#[test]
+fn nothing_holds_128_bits() {
+    let kernel = super::kernel(Arch::Sm80, |k| {
+        let tile = k.shared("tile", 64, 16);
+        k.store(
+            Access {
+                ty: Type::B128,
+                ..SHARED
+            },
+            tile,
+            1,
+        );
+    });
+    assert_eq!(
+        super::sentences(&kernel),
+        [
+            "`st.shared.b128` cannot take the constant 1: no instruction holds 128 bits",
+            "`st.shared.b128` has 1 elements of 16 bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
+        ]
+    );
+}
+
+#[test]
 fn variables_of_another_kernel() {
     refused(
         Arch::Sm80,
