@@ -6,6 +6,7 @@ mod cluster;
 mod control;
 mod copy;
 mod faults;
+mod faults_async;
 mod floats;
 mod helpers;
 mod mma;
