@@ -12,7 +12,7 @@ use clap::Subcommand;
 use colex_gpu::Device;
 
 #[cfg(feature = "book")]
-pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu};
+pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu, sampled as sampled_atoms};
 pub(crate) use check::Report;
 
 /// What to run on a device.

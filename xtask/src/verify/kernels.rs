@@ -45,7 +45,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 }
 
 /// The registers that a kernel takes, or what is wrong with what the assembler said of it.
-fn judge(sample: &Sample, said: &str) -> Result<u32, String> {
+pub(super) fn judge(sample: &Sample, said: &str) -> Result<u32, String> {
     let remark = said
         .lines()
         .find(|line| line.contains("warning") || line.contains("(C75"));

@@ -11,6 +11,7 @@ mod progress;
 mod ptxas;
 mod snapshots;
 mod steps;
+mod swept;
 
 use std::process::ExitCode;
 use std::time::Instant;

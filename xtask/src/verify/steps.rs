@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, forms, kernels, snapshots};
+use super::{Run, Step, assemble, forms, kernels, snapshots, swept};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -62,6 +62,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "ptxas, kernels",
         check: kernels::check,
+    },
+    Step {
+        name: "ptxas, atom sweep",
+        check: swept::check,
     },
     Step {
         name: "atom sweep",

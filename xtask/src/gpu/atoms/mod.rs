@@ -120,6 +120,13 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     Ok(report(&records, started))
 }
 
+/// The sample that is run on the simulator, and how many there are in all.
+#[cfg(feature = "book")]
+pub(crate) fn sampled() -> (Vec<Subject>, usize) {
+    let all = subjects();
+    (recorded::sample(&all), all.len())
+}
+
 /// The whole sweep on the GPU with fresh data.
 ///
 /// It complains of what is wrong, and of what is refused that was not when the record was made.

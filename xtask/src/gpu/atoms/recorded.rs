@@ -96,7 +96,8 @@ pub(super) fn fallen(root: &Path, found: &[Record]) -> Result<Vec<String>> {
     Ok(found.iter().filter(bad).map(said).collect())
 }
 
-fn sample(all: &[Subject]) -> Vec<Subject> {
+/// The first of each row, and every so-many-th of the rest.
+pub(super) fn sample(all: &[Subject]) -> Vec<Subject> {
     let mut rows = HashSet::new();
     let chosen = all
         .iter()
