@@ -74,6 +74,26 @@ fn the_sentences_of_kernels_that_do_not_fit() {
     );
 }
 
+/// A store by tensor map would write into the gap behind each row.
+#[test]
+fn rows_of_a_part_of_16_bytes_have_no_tensor_map() {
+    let device = Device::simulator(Arch::Sm90a);
+    let part = CopyCase::new("(66,130):(136,1)", "(66,130):(1,72)");
+    let whole = CopyCase::new("(64,130):(136,1)", "(64,130):(1,72)");
+    let takes = |case: &CopyCase| case.run::<half::bf16>(&device).expect("it runs");
+    assert_eq!(
+        (takes(&part), takes(&whole)),
+        (CopyMethod::Swizzled, CopyMethod::Tma)
+    );
+    assert_eq!(
+        part.by(CopyMethod::Tma)
+            .run::<half::bf16>(&device)
+            .expect_err("it is refused")
+            .to_string(),
+        "the tma kernel does not copy (66,130):(136,1) -> (66,130):(1,72): a row of 66 elements is no multiple of 16 bytes, and stores would go beyond it"
+    );
+}
+
 /// What the builder says of bulk copies that the copy engine would not do.
 #[test]
 fn the_sentences_of_bulk_copies() {

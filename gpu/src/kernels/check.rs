@@ -191,7 +191,8 @@ const STRIDED: [(&str, &str); 6] = [
 ];
 
 /// One mode runs fastest in the source, another in the destination.
-const CROSSED: [(&str, &str); 7] = [
+const CROSSED: [(&str, &str); 8] = [
+    ("(66,130):(136,1)", "(66,130):(1,72)"),
     ("(32,32):(32,1)", "(32,32):(1,32)"),
     ("(64,96):(96,1)", "(64,96):(1,64)"),
     ("(33,31):(31,1)", "(33,31):(1,33)"),
