@@ -2,58 +2,73 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
-use colex_gpu::kernels::check_gemm::{GemmCase, gemm_cases};
+use colex_gpu::kernels::check_gemm::{GemmCase, gemm_cases, orders};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
 use half::{bf16, f16};
 
+/// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
+const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 16] = [
+    (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F32, [4, 4, 4]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F16, [1, 1, 1]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::F64, Ty::F64, [2, 1, 2]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::Bf16, Ty::Bf16, [8, 1, 8]),
+    (GemmMethod::Simt, Arch::Sm90a, Ty::Bf16, Ty::Bf16, [1, 1, 1]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::S8, Ty::S32, [16, 1, 4]),
+    (GemmMethod::Volta, Arch::Sm70, Ty::F16, Ty::F16, [8, 8, 8]),
+    (GemmMethod::Volta, Arch::Sm90a, Ty::F16, Ty::F32, [1, 2, 1]),
+    (
+        GemmMethod::Ampere,
+        Arch::Sm80,
+        Ty::Bf16,
+        Ty::Bf16,
+        [8, 8, 8],
+    ),
+    (GemmMethod::Ampere, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
+    (
+        GemmMethod::Ampere,
+        Arch::Sm80,
+        Ty::Bf16,
+        Ty::Bf16,
+        [2, 1, 1],
+    ),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::Tf32, Ty::F32, [4, 1, 4]),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::F64, Ty::F64, [2, 1, 2]),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::S8, Ty::S32, [16, 2, 4]),
+    (
+        GemmMethod::Hopper,
+        Arch::Sm90a,
+        Ty::Bf16,
+        Ty::Bf16,
+        [8, 8, 8],
+    ),
+    (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
+];
+
 /// Every plan's kernel is one that the verifier passes and the printer prints.
 #[test]
 fn every_plan_prints() {
-    let orders = [Major::First, Major::Second];
     let mut cases = 0;
-    for (method, arch) in [
-        (GemmMethod::Ampere, Arch::Sm80),
-        (GemmMethod::Hopper, Arch::Sm90a),
-    ] {
-        for a in orders {
-            for b in orders {
-                for c in orders {
-                    for (vectors, beta, out) in [
-                        ([8, 8, 8], false, Ty::Bf16),
-                        ([8, 8, 1], true, Ty::F32),
-                        ([2, 1, 1], true, Ty::Bf16),
-                    ] {
-                        let operands = Operands {
-                            ab: Ty::Bf16,
-                            c: out,
-                            majors: [a, b, c],
-                            vectors,
-                            beta,
-                        };
-                        if method == GemmMethod::Hopper && vectors[0] < 8 {
-                            continue;
-                        }
-                        let plan = GemmPlan::new(method, operands);
-                        let built = plan.build(arch).unwrap_or_else(|e| panic!("{plan}: {e}"));
-                        if let Err(problems) = built.kernel.verify() {
-                            panic!("{plan} {operands:?}: {problems}");
-                        }
-                        let text = built.kernel.ptx().unwrap_or_else(|e| panic!("{plan}: {e}"));
-                        if let Ok(folder) = std::env::var("COLEX_PTX") {
-                            std::fs::write(
-                                format!(
-                                    "{folder}/{method}_{a:?}{b:?}{c:?}_{}_{beta}.ptx",
-                                    vectors[0]
-                                ),
-                                text,
-                            )
-                            .expect("it is written");
-                        }
-                        cases += 1;
-                    }
-                }
+    for (i, (method, arch, ab, c, vectors)) in PLANS.into_iter().enumerate() {
+        for (j, majors) in orders().into_iter().enumerate() {
+            let operands = Operands {
+                ab,
+                c,
+                majors,
+                vectors,
+                beta: j % 2 == 1,
+            };
+            let plan = GemmPlan::new(method, operands);
+            let built = plan.build(arch).unwrap_or_else(|e| panic!("{plan}: {e}"));
+            if let Err(problems) = built.kernel.verify() {
+                panic!("{plan} {operands:?}: {problems}");
             }
+            let text = built.kernel.ptx().unwrap_or_else(|e| panic!("{plan}: {e}"));
+            if let Ok(folder) = std::env::var("COLEX_PTX") {
+                let file = format!("{folder}/{arch}_{method}_{i}_{j}.ptx");
+                std::fs::write(file, text).expect("it is written");
+            }
+            cases += 1;
         }
     }
     println!("law gemm.plans_print: {cases} cases");

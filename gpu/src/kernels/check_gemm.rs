@@ -201,6 +201,11 @@ pub fn gemm_cases(method: Option<GemmMethod>, whole: i64) -> Vec<GemmCase> {
             }
             .shifted([1, 2, 3]),
         );
+        // Rows of whole pairs, and of no more.
+        cases.push(GemmCase {
+            method,
+            ..GemmCase::new(GemmProblem::new(34, 50, 22))
+        });
         cases.push(GemmCase {
             method,
             ..GemmCase::new(GemmProblem::new(1, 1, 1))

@@ -171,6 +171,7 @@ impl Builder {
         };
         let access = run.access(run.atom.from(), to, run.counts[1]);
         if access.ty.bits() < to.regs[0].ty.bits() {
+            alone(run.counts[1], to)?;
             let (reg, part) = to.element(d)?;
             let half = self.ir.reg(RegType::B16);
             if cond != Cond::Known(true) {
@@ -208,6 +209,7 @@ impl Builder {
         };
         let access = run.access(run.atom.to(), from, run.counts[0]);
         if access.ty.bits() < from.regs[0].ty.bits() {
+            alone(run.counts[0], from)?;
             let (reg, part) = from.element(s)?;
             let known = run.halves.get(&reg).cloned();
             let parts = known.unwrap_or_else(|| self.parts(reg, from.packed()));
@@ -259,4 +261,17 @@ impl Builder {
         }
         self.ir.push(Op::Pack { d: reg, parts });
     }
+}
+
+/// What is narrower than a register goes element by element.
+fn alone(count: i64, fragment: &Fragment) -> Result<(), ErrorKind> {
+    if count == 1 {
+        return Ok(());
+    }
+    let why = format!(
+        "{count} elements of {} do not fill a register: one goes at a time, or {}",
+        fragment.ty,
+        fragment.packed()
+    );
+    Err(ErrorKind::operands("copy", why))
 }

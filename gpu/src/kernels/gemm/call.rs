@@ -18,6 +18,7 @@ use crate::function::Function;
 use crate::ir::Type;
 use crate::kernels::{Compute, GemmElement, GemmProblem, KernelError, MatrixName};
 use crate::launch::Launch;
+use crate::sim::Report;
 use crate::tensor::{Built, Given};
 
 /// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
@@ -122,6 +123,15 @@ impl GemmCall {
     /// The kernel on its device.
     pub fn function(&self) -> &Function {
         &self.function
+    }
+
+    /// Runs the product on the simulator, and says what it counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::count`].
+    pub fn count(&self, device: &Device) -> Result<Report, Error> {
+        device.count(&self.function, self.launch, &self.arguments)
     }
 
     /// Gives the product to a stream of its device.

@@ -94,7 +94,14 @@ pub struct GemmPlan {
 
 impl GemmPlan {
     /// The plan of a method with its usual numbers.
-    pub fn new(method: GemmMethod, operands: Operands) -> GemmPlan {
+    pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
+        // Bytes go one by one, or four or more at once: two have no place in a register.
+        let bits = i64::from(operands.ab.bits());
+        for vector in &mut operands.vectors[..2] {
+            if *vector * bits < 32 {
+                *vector = 1;
+            }
+        }
         let (tile, stages, warps) = match method {
             GemmMethod::Simt if super::numbers::sum_type(operands.ab) == Ty::F64 => {
                 ([64, 64, 16], 2, [16, 16])
