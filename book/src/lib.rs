@@ -52,6 +52,10 @@ chapters! {
     kernel_simulator = "kernel/simulator.md";
     kernel_copy = "kernel/copy.md";
     kernel_transpose = "kernel/transpose.md";
+    kernel_simt = "kernel/simt.md";
+    kernel_volta = "kernel/volta.md";
+    kernel_ampere = "kernel/ampere.md";
+    kernel_hopper = "kernel/hopper.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
