@@ -54,8 +54,8 @@ fn products() -> Result<Vec<Sample>, Error> {
         (Simt, Arch::Sm90a, [Ty::F64, Ty::F64], 80),
         (Simt, Arch::Sm70, [Ty::F16, Ty::F32], 140),
         (Volta, Arch::Sm70, [Ty::F16, Ty::F32], 132),
-        (Ampere, Arch::Sm80, [Ty::F16, Ty::F16], 160),
-        (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32], 160),
+        (Ampere, Arch::Sm80, [Ty::F16, Ty::F16], 246),
+        (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32], 246),
         (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16], 168),
         (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32], 168),
     ];
