@@ -116,6 +116,27 @@ fn ends_that_the_atom_does_not_connect() {
     );
 }
 
+/// A register of four bytes is filled byte by byte or at once.
+#[test]
+fn two_bytes_have_no_place_of_their_own_in_a_register() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let bytes = k
+        .tensor("bytes", Ty::S8, &layout("(64,64):(64,_1)"))
+        .expect("a tensor");
+    let tid = k.thread();
+    let atom = colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 8, &layout("(8,4):(4,1)"), &layout("(1,2):(0,1)"))
+        .expect("a tiled copy");
+    let tile = bytes
+        .local_tile(&[8, 16], &[0.into(), 0.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_src(&tile).expect("a part");
+    let regs = k.fragment_like(&part).expect("registers");
+    let sentence = "copy: 2 elements of s8 do not fill a register: one goes at a time, or 4";
+    assert_eq!(said(k.copy(&copy, &part, &regs)), sentence);
+    assert_eq!(said(k.copy(&copy, &regs, &part)), sentence);
+}
+
 /// A value read before a variable changes is not the variable's value afterwards.
 #[test]
 fn a_stale_value_is_refused_at_the_line_that_uses_it() {
