@@ -182,10 +182,11 @@ impl GemmPlan {
         if self.method == GemmMethod::Simt && self.operands.ab == Ty::Tf32 {
             self.operands.ab = Ty::F32;
         }
-        // `cp.async`, which takes 4 bytes or more, and TMA take the part of a vector that there is.
+        // `cp.async`, which takes 4 bytes or more, and loads by TMA take the part of a vector that there is. A store by TMA
+        // does not: on an H200 it wrote the rest of the 16 bytes too.
         let bits = i64::from(self.operands.ab.bits());
         let parts = |name, vector: i64| match (name, self.method) {
-            (MatrixName::C, _) => self.stages_c(),
+            (MatrixName::C, _) => false,
             (_, GemmMethod::Ampere) => vector * bits >= 32,
             (_, method) => method == GemmMethod::Hopper,
         };
