@@ -171,8 +171,8 @@ impl Builder {
         };
         let access = run.access(run.atom.from(), to, run.counts[1]);
         if access.ty.bits() < to.regs[0].ty.bits() {
-            alone(run.counts[1], to)?;
             let (reg, part) = to.element(d)?;
+            alone(run.counts[1], part, to)?;
             let half = self.ir.reg(RegType::B16);
             if cond != Cond::Known(true) {
                 self.ir.mov_to(half, 0);
@@ -209,8 +209,8 @@ impl Builder {
         };
         let access = run.access(run.atom.to(), from, run.counts[0]);
         if access.ty.bits() < from.regs[0].ty.bits() {
-            alone(run.counts[0], from)?;
             let (reg, part) = from.element(s)?;
+            alone(run.counts[0], part, from)?;
             let known = run.halves.get(&reg).cloned();
             let parts = known.unwrap_or_else(|| self.parts(reg, from.packed()));
             run.halves.insert(reg, parts.clone());
@@ -263,9 +263,9 @@ impl Builder {
     }
 }
 
-/// What is narrower than a register goes element by element.
-fn alone(count: i64, fragment: &Fragment) -> Result<(), ErrorKind> {
-    if count == 1 {
+/// What is narrower than a register goes element by element, but for the one vector at its beginning.
+fn alone(count: i64, part: i64, fragment: &Fragment) -> Result<(), ErrorKind> {
+    if count == 1 || part == 0 {
         return Ok(());
     }
     let why = format!(
