@@ -110,6 +110,8 @@ impl CopyPlan {
             CopyMethod::Flat | CopyMethod::Bulk => widest(bytes, addresses),
             _ => walk.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
         };
+        // Two bytes have no place of their own in a register: one goes at a time, or four.
+        let vector = if bytes * vector == 2 { 1 } else { vector };
         let plan = CopyPlan {
             walk: walk.clone(),
             bytes,
