@@ -111,59 +111,36 @@ fn check<C: GemmElement>(arch: Arch, method: GemmMethod, problem: GemmProblem) {
     assert!(error < 4e-3, "{problem} by {}: {error}", call.plan());
 }
 
-#[test]
-fn ampere_is_right_at_odd_sizes_and_in_every_order() {
-    let mut cases = 0;
-    for (m, n, k) in [(128, 128, 64), (130, 70, 40), (17, 150, 100)] {
+/// Products of these extents in all eight orders, into bf16 and, with alpha and beta, into f32: how many.
+fn in_every_order(arch: Arch, method: GemmMethod, extents: &[[i64; 3]]) -> usize {
+    for [m, n, k] in extents {
         for majors in 0..8 {
-            let major = |bit: i32| {
-                if majors >> bit & 1 == 1 {
-                    Major::First
-                } else {
-                    Major::Second
-                }
+            let major = |bit: i32| match majors >> bit & 1 {
+                1 => Major::First,
+                _ => Major::Second,
             };
-            let problem = GemmProblem::new(m, n, k)
+            let problem = GemmProblem::new(*m, *n, *k)
                 .major(MatrixName::A, major(0))
                 .major(MatrixName::B, major(1))
                 .major(MatrixName::C, major(2));
-            check::<half::bf16>(Arch::Sm80, GemmMethod::Ampere, problem);
-            check::<f32>(
-                Arch::Sm80,
-                GemmMethod::Ampere,
-                problem.alpha(0.5).beta(-2.0),
-            );
-            cases += 2;
+            check::<half::bf16>(arch, method, problem);
+            check::<f32>(arch, method, problem.alpha(0.5).beta(-2.0));
         }
     }
+    extents.len() * 16
+}
+
+#[test]
+fn ampere_is_right_at_odd_sizes_and_in_every_order() {
+    let extents = [[128, 128, 64], [130, 70, 40], [17, 150, 100]];
+    let cases = in_every_order(Arch::Sm80, GemmMethod::Ampere, &extents);
     println!("law gemm.ampere: {cases} cases");
 }
 
 #[test]
 fn hopper_is_right_at_odd_sizes_and_in_every_order() {
-    let mut cases = 0;
-    for (m, n, k) in [(256, 256, 128), (136, 264, 72)] {
-        for majors in 0..8 {
-            let major = |bit: i32| {
-                if majors >> bit & 1 == 1 {
-                    Major::First
-                } else {
-                    Major::Second
-                }
-            };
-            let problem = GemmProblem::new(m, n, k)
-                .major(MatrixName::A, major(0))
-                .major(MatrixName::B, major(1))
-                .major(MatrixName::C, major(2));
-            check::<half::bf16>(Arch::Sm90a, GemmMethod::Hopper, problem);
-            check::<f32>(
-                Arch::Sm90a,
-                GemmMethod::Hopper,
-                problem.alpha(0.5).beta(-2.0),
-            );
-            cases += 2;
-        }
-    }
+    let extents = [[256, 256, 128], [136, 264, 72]];
+    let cases = in_every_order(Arch::Sm90a, GemmMethod::Hopper, &extents);
     println!("law gemm.hopper: {cases} cases");
 }
 
