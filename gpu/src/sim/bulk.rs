@@ -152,6 +152,7 @@ impl Exec<'_, '_, '_> {
             reduce: atom.reduction(),
             tell,
             two_steps: true,
+            rounds: false,
         })
     }
 
@@ -273,6 +274,7 @@ impl Exec<'_, '_, '_> {
             reduce: self.reduction(atom, map.element, lane)?,
             tell,
             two_steps: !loads,
+            rounds: loads && map.element == TmaElement::Tf32,
         })
     }
 

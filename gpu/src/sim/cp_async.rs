@@ -67,6 +67,7 @@ impl Exec<'_, '_, '_> {
             reduce: None,
             tell: Vec::new(),
             two_steps: false,
+            rounds: false,
         };
         let spot = Spot::of(self.w, members.trailing_zeros() as usize);
         let number = self.issue(spot, (agent, clock), Proxy::Generic, Work::Move(transfer));

@@ -71,6 +71,8 @@ pub(super) struct Transfer {
     pub(super) tell: Vec<(usize, usize, i64)>,
     /// Whether reading and writing are two events.
     pub(super) two_steps: bool,
+    /// Whether words of binary32 are rounded to tf32 between the two.
+    pub(super) rounds: bool,
 }
 
 impl Machine<'_, '_> {
@@ -121,6 +123,9 @@ impl Machine<'_, '_> {
             let mut bytes = vec![0; piece.bytes];
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
                 self.read(g, who, from, &mut bytes[..piece.read])?;
+            }
+            if transfer.rounds {
+                bytes.chunks_exact_mut(4).for_each(to_tf32);
             }
             data.push(bytes);
         }
@@ -173,6 +178,18 @@ impl Machine<'_, '_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A binary32 to the nearest tf32, to even between two; infinities and NaNs keep their bits. No manual says so: it is
+/// what TMA was seen to do with tensors of that type (Triton 2026, test of host descriptors that round, on an RTX PRO
+/// 6000).
+fn to_tf32(word: &mut [u8]) {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let bits = super::access::word(word, 4) as u32;
+    if bits & EXPONENT != EXPONENT {
+        let rounded = (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff;
+        word.copy_from_slice(&rounded.to_le_bytes());
     }
 }
 

@@ -8,7 +8,7 @@ use colex_gpu::ir::{
     Address, Base, Compare, CopyArgs, End, FenceKind, Kernel, KernelBuilder, Operand, Reg, Space,
     Special, Type,
 };
-use colex_gpu::sim::SimOptions;
+use colex_gpu::sim::{FaultKind, SimOptions};
 use colex_gpu::{Argument, Launch, TensorMapArgument};
 
 use super::helpers::*;
@@ -271,6 +271,113 @@ fn boxes_are_stored_and_reduced() {
     }
     println!("law sim.tma_store: {cases} cases");
     assert!(cases >= 80);
+}
+
+/// A store writes whole units of 16 bytes, as an H200 does: what lies behind the end of a row changes with it, what lies
+/// behind the unit does not; and where the tensor is the end of its allocation, that is named.
+#[test]
+fn a_store_goes_on_to_the_end_of_16_bytes() {
+    let atom = copy("SM90_TMA_STORE_2D").unwrap();
+    let mut cases = 0;
+    for (element, each) in [
+        (TmaElement::U8, 1),
+        (TmaElement::F16, 2),
+        (TmaElement::F32, 4),
+    ] {
+        for columns in 32 / each..=48 / each {
+            let map = TensorMap {
+                dims: vec![columns, 3],
+                strides: vec![80],
+                extents: vec![64 / each, 4],
+                ..tensor(2, TmaSwizzle::None, element)
+            };
+            let before = vec![0xcc; 240];
+            let boxed: Vec<u8> = (0..=255).collect();
+            let mut host = Host::default();
+            let address = host.bytes(&before);
+            host.arguments = vec![argument(&map, address)];
+            host.bytes(&boxed);
+            let launch = Launch::new(1, 32).dynamic_shared(256);
+            host.run(&store_kernel(&atom, &[0, 0], 256), launch)
+                .unwrap();
+            let mut expected = before;
+            let end = ((columns * each) as usize).next_multiple_of(16);
+            for row in 0..3 {
+                expected[80 * row..][..end].copy_from_slice(&boxed[64 * row..][..end]);
+            }
+            assert_eq!(host.memory.read(address, 240).unwrap(), expected);
+            cases += 1;
+        }
+    }
+    println!("law sim.tma_store_units: {cases} cases");
+}
+
+#[test]
+fn a_store_beyond_the_end_of_a_row_is_a_store_beyond_the_buffer() {
+    let map = TensorMap {
+        dims: vec![30],
+        strides: vec![],
+        extents: vec![32],
+        element_strides: vec![1],
+        ..tensor(1, TmaSwizzle::None, TmaElement::F32)
+    };
+    let mut host = Host::default();
+    let address = host.bytes(&[1; 120]);
+    host.arguments = vec![argument(&map, address)];
+    host.bytes(&data(128));
+    let atom = copy("SM90_TMA_STORE_1D").unwrap();
+    let launch = Launch::new(1, 32).dynamic_shared(128);
+    let fault = host
+        .run(&store_kernel(&atom, &[0], 128), launch)
+        .unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::OutOfBounds);
+    assert_eq!(
+        fault.what(),
+        "16 bytes at byte 112 of `map`, which has 120 bytes"
+    );
+}
+
+/// A tensor of `Tf32` is rounded on its way to shared memory, to the nearest and to even between two; infinities and
+/// NaNs stay, and so does everything on the way back.
+#[test]
+fn a_load_of_tf32_rounds_and_a_store_does_not() {
+    let words = [
+        (0x3f80_0fff, 0x3f80_0000),
+        (0x3f80_1000, 0x3f80_0000),
+        (0x3f80_1001, 0x3f80_2000),
+        (0x3f80_3000, 0x3f80_4000),
+        (0xbf80_3000, 0xbf80_4000),
+        (0x3fff_ffff, 0x4000_0000),
+        (0x7f7f_ffff, 0x7f80_0000),
+        (0x0000_1000, 0x0000_0000),
+        (0x0000_1001, 0x0000_2000),
+        (0x7f80_0000, 0x7f80_0000),
+        (0xff80_0001, 0xff80_0001),
+        (0x7fff_ffff, 0x7fff_ffff),
+    ];
+    let map = TensorMap {
+        dims: vec![12],
+        strides: vec![],
+        extents: vec![12],
+        element_strides: vec![1],
+        ..tensor(1, TmaSwizzle::None, TmaElement::Tf32)
+    };
+    let mut host = Host::default();
+    let input = host.words(&words.map(|(from, _)| from));
+    host.arguments = vec![argument(&map, input)];
+    let out = host.empty(48);
+    let load = load_kernel(&copy("SM90_TMA_LOAD_1D").unwrap(), &[0], 48);
+    let launch = Launch::new(1, 32).dynamic_shared(48);
+    host.run(&load, launch).unwrap();
+    assert_eq!(host.read(out, 12), words.map(|(_, to)| to));
+
+    let mut host = Host::default();
+    let out = host.words(&[0; 12]);
+    host.arguments = vec![argument(&map, out)];
+    host.words(&words.map(|(from, _)| from));
+    let store = store_kernel(&copy("SM90_TMA_STORE_1D").unwrap(), &[0], 48);
+    host.run(&store, launch).unwrap();
+    assert_eq!(host.read(out, 12), words.map(|(from, _)| from));
 }
 
 /// What 32 unsigned bits become.

@@ -28,7 +28,7 @@ pub enum TmaElement {
     F64,
     /// The upper half of a binary32.
     Bf16,
-    /// A binary32 that is rounded to `tf32` on its way.
+    /// A binary32 that is rounded to `tf32` on its way to shared memory, to the nearest and to even between two.
     Tf32,
 }
 
