@@ -56,6 +56,9 @@ enum Task {
     Golden {
         /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
         files: Vec<PathBuf>,
+        /// Keep how the repository's cases end as what is known of them.
+        #[arg(long, conflicts_with = "files")]
+        keep: bool,
     },
     /// Check on a GPU what only a GPU can show.
     Gpu {
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
         Task::Verify { gpu, only } => verify::task(gpu, only.as_deref()),
         #[cfg(feature = "book")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
-        Task::Golden { files } => golden::task(&files),
+        Task::Golden { files, keep } => golden::task(&files, keep),
         Task::Gpu { what } => gpu::task(&what),
         Task::Bench { name, json } => bench::task(name.as_deref(), json.as_deref()),
     };

@@ -22,15 +22,24 @@ fn traits(case: &Case) -> Verdict {
         return Verdict::Failed("the result is not a record".into());
     };
     let ours = fields_of(&atom);
+    let mut verdicts = Vec::new();
     for (name, theirs) in fields {
         let Some((_, ours)) = ours.iter().find(|(field, _)| field == name) else {
             return Verdict::Failed(format!("our row has no {name}"));
         };
         if !agrees(&atom, name, theirs, ours) {
-            return differing(&atom, name, theirs, ours);
+            verdicts.push(differing(&atom, name, theirs, ours));
         }
     }
-    Verdict::Equal
+    worst(verdicts)
+}
+
+/// Of the verdicts on the fields that differ, a failure before a refutation: one mistake of CuTe's hides none of ours.
+fn worst(verdicts: Vec<Verdict>) -> Verdict {
+    let is_failure = |verdict: &Verdict| matches!(verdict, Verdict::Failed(_));
+    let failed = verdicts.iter().find(|verdict| is_failure(verdict)).cloned();
+    let first = || verdicts.into_iter().next();
+    failed.or_else(first).unwrap_or(Verdict::Equal)
 }
 
 /// What our row says, by the names of the file.
@@ -118,8 +127,9 @@ fn differing(atom: &MmaAtom, field: &str, theirs: &Json, ours: &Json) -> Verdict
         ));
     }
     if name == "SM61_DP2A" && (field == "ValTypeB" || field == "bits") {
-        let why = "dp2a multiplies 16-bit by 8-bit numbers and needs .lo or .hi (PTX ISA 9.7.1)";
-        return Verdict::Refuted(why.into());
+        return Verdict::Refuted(format!(
+            "dp2a multiplies 16-bit by 8-bit numbers and needs .lo or .hi (PTX ISA 9.7.1); {field}: ours is {ours}"
+        ));
     }
     Verdict::Failed(format!("{field}: ours is {ours}, CuTe's {theirs}"))
 }
@@ -163,11 +173,22 @@ fn same_table(theirs: &Json, layout: &Layout, rows: i64) -> Result<(), String> {
         return Err(format!("{layout} has not two modes"));
     };
     let offsets = layout.table().map_err(|error| error.to_string())?;
+    let every = theirs.get("all_threads");
+    let rows_of = |json: &Json| json.as_array().map_or(0, Vec::len) as i64;
+    if every.is_none() && rows_of(theirs) != threads {
+        return Err(format!(
+            "ours has {threads} threads, CuTe's {}",
+            rows_of(theirs)
+        ));
+    }
     for thread in 0..threads {
-        let theirs = match theirs.get("all_threads") {
-            Some(every) => every,
-            None => &theirs[thread as usize],
-        };
+        let theirs = every.unwrap_or(&theirs[thread as usize]);
+        if rows_of(theirs) != values {
+            return Err(format!(
+                "thread {thread}: ours has {values} values, CuTe's {}",
+                rows_of(theirs)
+            ));
+        }
         for value in 0..values {
             let at = offsets[(thread + threads * value) as usize];
             let (ours, theirs) = (
@@ -203,11 +224,12 @@ fn printed(case: &Case) -> Verdict {
         ("CLayout", t.c.to_string()),
         ("bits", bits),
     ];
+    let mut verdicts = Vec::new();
     for (i, (name, ours)) in columns.into_iter().enumerate() {
         let (theirs, ours) = (&case.result[i], Json::from(ours));
         if *theirs != ours {
-            return differing(&atom, name, theirs, &ours);
+            verdicts.push(differing(&atom, name, theirs, &ours));
         }
     }
-    Verdict::Equal
+    worst(verdicts)
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use flate2::Crc;
 use flate2::read::MultiGzDecoder;
 use serde_json::{Value as Json, json};
 
@@ -79,8 +80,18 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// The cases of a file: `.jsonl` or `.tsv`, with or without `.gz`.
-pub(crate) fn read(path: &Path) -> Result<Vec<Case>> {
+/// A file with its cases.
+pub(crate) struct CaseFile {
+    /// Its name, without the folder.
+    pub(crate) name: String,
+    /// The check sum of its lines.
+    pub(crate) sum: u32,
+    /// At least one.
+    pub(crate) cases: Vec<Case>,
+}
+
+/// Reads a file: `.jsonl` or `.tsv`, with or without `.gz`.
+pub(crate) fn read(path: &Path) -> Result<CaseFile> {
     let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
     let name = path
         .file_name()
@@ -93,10 +104,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Case>> {
     } else {
         Box::new(MultiGzDecoder::new(file))
     };
-    let mut cases = Vec::new();
+    let (mut cases, mut sum) = (Vec::new(), Crc::new());
     for (at, line) in BufReader::new(bytes).lines().enumerate() {
         let place = format!("{name}:{}", at + 1);
         let line = line.with_context(|| format!("{place} cannot be read"))?;
+        sum.update(line.as_bytes());
         if line.trim().is_empty() {
             continue;
         }
@@ -109,7 +121,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Case>> {
     if cases.is_empty() {
         bail!("{} holds no cases", path.display());
     }
-    Ok(cases)
+    Ok(CaseFile {
+        name,
+        sum: sum.sum(),
+        cases,
+    })
 }
 
 /// A line of JSON: `{"op":..., "args":[...], "result":...}`.

@@ -125,23 +125,25 @@ fn compared<'a>(
             fields.len()
         ));
     }
-    let mut refuted = None;
+    let mut refuted = Vec::new();
     for (name, ours) in fields {
         let theirs = theirs(name);
         if ours.as_ref().is_ok_and(|ours| theirs == ours) {
             continue;
         }
         match atom.defect() {
-            Some(defect) if name.contains("Dst") => refuted = Some(defect.why),
+            Some(_) if name.contains("Dst") => refuted.push(format!("{name} is {ours:?}")),
             _ => return Verdict::Failed(format!("{name}: ours is {ours:?}, CuTe's {theirs}")),
         }
     }
-    match (refuted, atom.defect()) {
-        (Some(why), _) => Verdict::Refuted(why.into()),
-        (None, Some(_)) => {
+    match (refuted.is_empty(), atom.defect()) {
+        (false, Some(defect)) => {
+            Verdict::Refuted(format!("{}; ours: {}", defect.why, refuted.join("; ")))
+        }
+        (true, Some(_)) => {
             Verdict::Failed("the defect that our row states is not in CuTe's layouts".into())
         }
-        (None, None) => Verdict::Equal,
+        (_, None) => Verdict::Equal,
     }
 }
 

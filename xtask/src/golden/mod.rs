@@ -18,6 +18,7 @@ mod copy_atoms;
 mod function;
 mod gmma;
 mod judge;
+mod kept;
 mod law;
 mod layout;
 mod print;
@@ -81,20 +82,42 @@ const FAMILIES: &[&[&[Op]]] = &[
     print::FAMILIES,
 ];
 
-/// Compares the cases of `files`, or of the repository's files, and prints the report.
-pub(crate) fn task(files: &[PathBuf]) -> Result<ExitCode> {
-    let own = if files.is_empty() {
-        repository_files(&workspace::root()?)?
-    } else {
-        Vec::new()
-    };
-    let report = compare(if files.is_empty() { &own } else { files }, |_| {})?;
+/// Compares the cases of `files`, or of the repository's files, and prints the report. Those of the repository must end
+/// as they are known to; `keep` makes how they end now what is known.
+pub(crate) fn task(files: &[PathBuf], keep: bool) -> Result<ExitCode> {
+    if files.is_empty() {
+        return own(&workspace::root()?, keep);
+    }
+    let report = compare(files, |_| {})?;
     show(&report)?;
-    Ok(if report.failures().is_empty() {
+    Ok(code(report.failures().is_empty()))
+}
+
+fn own(root: &Path, keep: bool) -> Result<ExitCode> {
+    let report = compare(&repository_files(root)?, |_| {})?;
+    show(&report)?;
+    if keep {
+        println!("{}", kept::keep(root, &report)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let complaints = complaints(root, &report)?;
+    complaints.iter().for_each(|what| println!("{what}"));
+    Ok(code(complaints.is_empty()))
+}
+
+fn code(fine: bool) -> ExitCode {
+    if fine {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
+}
+
+/// What is wrong with a run over the repository's files: the cases that failed, and those that end otherwise than is known.
+pub(crate) fn complaints(root: &Path, report: &Report) -> Result<Vec<String>> {
+    let mut complaints = report.failures();
+    complaints.extend(kept::complaints(root, report)?);
+    Ok(complaints)
 }
 
 /// Prints the report; a reader who has seen enough and closed the pipe is no error.
@@ -115,8 +138,10 @@ pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<Report> {
     let mut report = Report::default();
     for file in files {
         at(&file.display().to_string());
-        for case in case::read(file)? {
-            report.add(&case, &verdict(&case));
+        let file = case::read(file)?;
+        report.add_file(&file);
+        for case in &file.cases {
+            report.add(case, &verdict(case));
         }
     }
     Ok(report)

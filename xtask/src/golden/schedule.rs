@@ -134,7 +134,8 @@ fn grids(case: &Case, s: &Persistent, [cm, cn]: [i64; 2]) -> Compared {
                 let same = s.grid_shape_unchecked(count, None).map(row);
                 let is_whole = |grid: Dim3| grid.x % cm == 0 && grid.y % cn == 0;
                 let unlaunchable = s.grid_shape_unchecked(count, None).map(is_whole) == Ok(false);
-                if same.as_ref() != Ok(theirs) || !unlaunchable {
+                let ours_is_whole = ours.as_ref().ok().is_none_or(|grid| is_whole(*grid));
+                if same.as_ref() != Ok(theirs) || !unlaunchable || !ours_is_whole {
                     return Err(format!("the grid on {sms} is {theirs}, ours is {ours:?}"));
                 }
                 refuted = Some(format!(

@@ -22,9 +22,7 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("tiled_mma_partition", |case| {
         verdict(case, tiled_mma_partition(case))
     }),
-    Op::own("mma_fragment_C", |case| {
-        verdict(case, Err(wrong_fragment(case)))
-    }),
+    Op::own("mma_fragment_C", fragment_of_half),
     Op::own("make_tiled_copy_A", |case| {
         verdict(case, for_operand(case, Operand::A))
     }),
@@ -57,51 +55,59 @@ type Fields = Result<Vec<(&'static str, Json)>, String>;
 
 /// Compares field by field; a refusal passes where CuTe refuses.
 fn verdict(case: &Case, ours: Fields) -> Verdict {
-    let ours = match ours {
+    let broken = broken(|name| case.result[name].as_str());
+    match ours {
         Ok(_) if case.is_reject() => {
-            return Verdict::Failed("CuTe refuses, and ours gives an answer".into());
+            Verdict::Failed("CuTe refuses, and ours gives an answer".into())
         }
-        Ok(ours) => ours,
-        Err(why) if case.is_reject() => return Verdict::Error(why),
-        Err(why) => match broken(case) {
-            Some(what) => {
-                return Verdict::Refuted(format!("{what}; ours refuses: {why}"));
-            }
-            None => return Verdict::Failed(format!("ours refuses: {why}")),
+        Ok(ours) => compared(case, &ours, broken),
+        Err(why) if case.is_reject() => Verdict::Error(why),
+        Err(why) => match broken {
+            Some(what) => Verdict::Refuted(format!("CuTe's {what}; ours refuses: {why}")),
+            None => Verdict::Failed(format!("ours refuses: {why}")),
         },
-    };
+    }
+}
+
+/// Every field of CuTe's. Where its result is broken, ours may differ, if it is not broken too.
+fn compared(case: &Case, ours: &[(&'static str, Json)], theirs_broken: Option<String>) -> Verdict {
     let Some(theirs) = case.result.as_object() else {
         return Verdict::Failed("the result is not a record".into());
     };
-    let mut regrouped = Vec::new();
+    let find = |name: &str| ours.iter().find(|(field, _)| *field == name);
+    let (mut regrouped, mut different) = (Vec::new(), Vec::new());
     for (name, theirs) in theirs {
-        let Some((_, ours)) = ours.iter().find(|(field, _)| field == name) else {
+        let Some((_, ours)) = find(name) else {
             return Verdict::Failed(format!("ours has no {name}"));
         };
         match compare(theirs, ours) {
             Compared::Equal => {}
             Compared::SameFunction => regrouped.push(format!("{name} {ours}, CuTe's {theirs}")),
-            Compared::Different => {
-                return match broken(case) {
-                    Some(what) => Verdict::Refuted(format!("{what}; ours is {ours}")),
-                    None => Verdict::Failed(format!("{name} is {theirs}, ours is {ours}")),
-                };
-            }
+            Compared::Different => different.push(format!("{name} is {ours}, CuTe's {theirs}")),
         }
     }
-    match regrouped.is_empty() {
-        true => Verdict::Equal,
-        false => Verdict::SameFunction(format!("ours is {}", regrouped.join("; "))),
+    if different.is_empty() {
+        return match regrouped.is_empty() {
+            true => Verdict::Equal,
+            false => Verdict::SameFunction(format!("ours is {}", regrouped.join("; "))),
+        };
+    }
+    let different = format!("ours: {}", different.join("; "));
+    let ours_broken = broken(|name| find(name).and_then(|(_, field)| field.as_str()));
+    match (theirs_broken, ours_broken) {
+        (Some(what), None) => Verdict::Refuted(format!("CuTe's {what}; {different}")),
+        (Some(_), Some(what)) => Verdict::Failed(format!("our {what}; {different}")),
+        (None, _) => Verdict::Failed(different),
     }
 }
 
-/// What is wrong with CuTe's result, where ours refuses or differs.
-fn broken(case: &Case) -> Option<String> {
-    threads_that_coincide(case).or_else(|| beyond_the_tile(case))
+/// What is wrong with a result, whoever gave it: its fields by name.
+fn broken<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    threads_that_coincide(&field).or_else(|| beyond_the_tile(&field))
 }
 
-/// A thread-value layout of CuTe's that names an index beyond the tile: of an operand, or of a copy.
-fn beyond_the_tile(case: &Case) -> Option<String> {
+/// A thread-value layout that names an index beyond the tile: of an operand, or of a copy.
+fn beyond_the_tile<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let layouts = [
         ("layoutA_TV", "tile_shape", vec![0, 2]),
         ("layoutB_TV", "tile_shape", vec![1, 2]),
@@ -109,27 +115,26 @@ fn beyond_the_tile(case: &Case) -> Option<String> {
         ("TiledLayout_TV", "Tiler_MN", vec![0, 1]),
     ];
     layouts.into_iter().find_map(|(name, tile, modes)| {
-        let tile = case.result[tile].as_str()?.parse::<IntTuple>().ok()?;
+        let tile = field(tile)?.parse::<IntTuple>().ok()?;
         let extents = modes
             .into_iter()
             .map(|i| tile.leaves().get(i).map(|n| n.value()));
         let size: i64 = extents.collect::<Option<Vec<i64>>>()?.into_iter().product();
-        let table = Map::parse(case.result[name].as_str()?)?.table();
+        let table = Map::parse(field(name)?)?.table();
         let largest = table.into_iter().max()?;
-        (largest >= size)
-            .then(|| format!("CuTe's {name} reaches index {largest} of a tile of {size}"))
+        (largest >= size).then(|| format!("{name} reaches index {largest} of a tile of {size}"))
     })
 }
 
-/// Two places of CuTe's thread layout that are one thread, which no tiled MMA may have.
-fn threads_that_coincide(case: &Case) -> Option<String> {
+/// Two places of a thread layout that are one thread, which no tiled MMA may have.
+fn threads_that_coincide<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let names = ["ThrLayoutVMNK", "thr_layout_vmnk"];
-    let text = names.iter().find_map(|name| case.result[name].as_str())?;
+    let text = names.iter().find_map(|name| field(name))?;
     let threads = Map::parse(text)?.table();
     let second = (0..threads.len()).find(|&i| threads[..i].contains(&threads[i]))?;
     let first = threads.iter().position(|t| *t == threads[second])?;
     Some(format!(
-        "places {first} and {second} of CuTe's {text} are one thread, {}",
+        "{text} has one thread, {}, at the places {first} and {second}",
         threads[second]
     ))
 }
@@ -389,12 +394,31 @@ fn tiled_mma_partition(case: &Case) -> Fields {
     ])
 }
 
-/// The case of a fragment whose value mode has the wrong size; here fragments are made from partitions only.
-fn wrong_fragment(case: &Case) -> String {
-    format!(
-        "a fragment of {} is made from its partition, so its value mode cannot have another size",
-        case.text(0).unwrap_or_default()
-    )
+/// `[mma_op]`: CuTe refuses to make a fragment whose first mode is not what a thread holds. Ours is made of a tile, never
+/// of such a mode, so it answers, and its first mode has to be what a thread holds: for half a tile of C too.
+fn fragment_of_half(case: &Case) -> Verdict {
+    let made = || -> Result<_, String> {
+        let atom = colex_atom::mma(&case.text(0)?).map_err(sentence)?;
+        let [m, n, _] = atom.traits().mnk;
+        let held = atom.traits().c.mode(1).map_or(0, |values| values.size());
+        let mma =
+            TiledMma::new(atom, &Layout::unit(), &Tiler::Modes(Vec::new())).map_err(sentence)?;
+        let half = Layout::column_major([m / 2, n]).map_err(sentence)?;
+        let thread = mma.slice(0).map_err(sentence)?;
+        let fragment = thread.fragment(&half, Operand::C).map_err(sentence)?;
+        Ok((held, fragment))
+    };
+    match made() {
+        Ok((held, made)) if made.mode(0).is_some_and(|first| first.size() == held) => {
+            Verdict::Answered(format!(
+                "ours is {made}, whose first mode holds {held} values"
+            ))
+        }
+        Ok((held, made)) => {
+            Verdict::Failed(format!("ours is {made}, and a thread holds {held} values"))
+        }
+        Err(why) => Verdict::Failed(why),
+    }
 }
 
 /// `[copy_op, bits, mma_op, AtomLayout, Perm, tensor]`.

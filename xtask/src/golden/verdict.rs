@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::case::{Case, shortened};
+use super::case::{Case, CaseFile, shortened};
 
 /// How one case ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +52,9 @@ impl Verdict {
     /// What a list of the cases that are not equal says of this one.
     fn remark(&self) -> Option<&str> {
         match self {
-            Verdict::Equal | Verdict::NotYet(_) => None,
-            Verdict::SameFunction(why)
+            Verdict::Equal => None,
+            Verdict::NotYet(why)
+            | Verdict::SameFunction(why)
             | Verdict::Refuted(why)
             | Verdict::Error(why)
             | Verdict::Answered(why)
@@ -62,37 +63,68 @@ impl Verdict {
     }
 }
 
+/// A case that is not equal.
+struct Remark {
+    column: usize,
+    place: String,
+    /// What was called, and what CuTe gave.
+    call: String,
+    why: String,
+}
+
+impl Remark {
+    fn line(&self) -> String {
+        let why = shortened(&self.why);
+        format!("{:<13} {}; {why}", COLUMNS[self.column], self.call)
+    }
+
+    /// Its line in the list of known endings: place, verdict, words.
+    fn ending(&self) -> String {
+        let why = self.why.replace(['\t', '\n'], " ");
+        format!("{}\t{}\t{why}", self.place, COLUMNS[self.column])
+    }
+}
+
 /// All verdicts of a run.
 #[derive(Default)]
 pub(crate) struct Report {
+    /// Name, number of cases and check sum of each file.
+    files: Vec<String>,
     counts: BTreeMap<String, [usize; COLUMNS.len()]>,
-    /// A line for each case that is neither equal nor not yet, with its column.
-    remarks: Vec<(usize, String)>,
+    remarks: Vec<Remark>,
 }
 
 impl Report {
+    pub(crate) fn add_file(&mut self, file: &CaseFile) {
+        let cases = file.cases.len();
+        self.files
+            .push(format!("{}\t{cases} cases\t{:08x}", file.name, file.sum));
+    }
+
     pub(crate) fn add(&mut self, case: &Case, verdict: &Verdict) {
         let column = verdict.column();
         self.counts.entry(case.op.clone()).or_default()[column] += 1;
         if let Some(why) = verdict.remark() {
-            let line = format!(
-                "{:<13} {}; {}",
-                COLUMNS[column],
-                case.shown(),
-                shortened(why)
-            );
-            self.remarks.push((column, line));
+            self.remarks.push(Remark {
+                column,
+                place: case.place.clone(),
+                call: case.shown(),
+                why: why.to_string(),
+            });
         }
     }
 
     /// The cases that failed.
     pub(crate) fn failures(&self) -> Vec<String> {
         let failed = COLUMNS.len() - 1;
-        self.remarks
-            .iter()
-            .filter(|(column, _)| *column == failed)
-            .map(|(_, line)| line.clone())
-            .collect()
+        let failures = self.remarks.iter().filter(|r| r.column == failed);
+        failures.map(Remark::line).collect()
+    }
+
+    /// The files, then every case that is not equal, as [`super::kept`] keeps them.
+    pub(crate) fn endings(&self) -> Vec<String> {
+        let cases = self.remarks.iter().map(Remark::ending);
+        self.files.iter().cloned().chain(cases).collect()
     }
 
     /// The counts as one phrase: `17656 cases of 118 ops: 9000 equal, ...`.
@@ -140,11 +172,11 @@ impl fmt::Display for Report {
         if !self.remarks.is_empty() {
             writeln!(f, "\nwhat is not equal:")?;
         }
-        let mut remarks: Vec<&(usize, String)> = self.remarks.iter().collect();
-        remarks.sort_by_key(|(column, _)| *column);
+        let mut remarks: Vec<&Remark> = self.remarks.iter().collect();
+        remarks.sort_by_key(|remark| remark.column);
         remarks
             .iter()
-            .try_for_each(|(_, line)| writeln!(f, "{line}"))?;
+            .try_for_each(|remark| writeln!(f, "{}", remark.line()))?;
         write!(f, "\n{}", self.summary())
     }
 }
@@ -169,5 +201,6 @@ mod tests {
         let line = "FAILED        a.jsonl:1: rank((4,8):(1,4)), CuTe: 2; ours is 3";
         assert_eq!(report.failures(), [line]);
         assert!(report.to_string().contains(line));
+        assert_eq!(report.endings(), ["a.jsonl:1\tFAILED\tours is 3"]);
     }
 }

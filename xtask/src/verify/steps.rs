@@ -214,9 +214,9 @@ fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
 fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let files = golden::repository_files(&run.root)?;
     let report = golden::compare(&files, |file| progress.at(file))?;
-    Ok(match report.failures().as_slice() {
+    Ok(match golden::complaints(&run.root, &report)?.as_slice() {
         [] => Outcome::ok(report.summary()),
-        failures => Outcome::failed(report.summary(), failures.join("\n")),
+        complaints => Outcome::failed(report.summary(), complaints.join("\n")),
     })
 }
 
