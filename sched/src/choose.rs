@@ -209,3 +209,22 @@ impl fmt::Display for Choice {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Device;
+
+    #[test]
+    fn devices_are_those_of_their_data_sheets() {
+        let mebibyte = 1024 * 1024;
+        let of = |device: Device| {
+            (
+                device.sms,
+                device.l2_bytes / mebibyte,
+                device.l2_bytes % mebibyte,
+            )
+        };
+        assert_eq!(of(Device::H200), (132, 50, 0));
+        assert_eq!(of(Device::A100), (108, 40, 0));
+    }
+}

@@ -207,3 +207,16 @@ fn print(e: &Expr, f: &mut fmt::Formatter<'_>, rank: u8) -> fmt::Result {
     print(b, f, own + u8::from(sign != "+"))?;
     if own < rank { f.write_str(")") } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_between_constants_is_made_at_once() {
+        let chosen = |a: i64, b: i64| Expr::select_lt(a.into(), b.into(), 10.into(), 20.into());
+        assert_eq!(chosen(1, 2), Expr::Const(10));
+        assert_eq!(chosen(2, 2), Expr::Const(20));
+        assert_eq!(chosen(3, 2), Expr::Const(20));
+    }
+}

@@ -77,6 +77,18 @@ fn check_stream_k(s: &StreamK) {
         }
     }
     cover.check(s);
+    for x in [i64::MIN, -1, grid.x, grid.x + 1, i64::MAX] {
+        assert_eq!(
+            s.role(x),
+            StreamKRole::Idle,
+            "{s}: block {x} is not launched"
+        );
+        assert_eq!(
+            s.work(x).into_iter().count(),
+            0,
+            "{s}: block {x} is not launched"
+        );
+    }
     check_peers(s, computed);
     let reduction = roles
         .iter()
