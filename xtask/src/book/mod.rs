@@ -25,6 +25,8 @@ use chapters::Chapters;
 pub(crate) struct Report {
     /// The counts, as a phrase.
     pub(crate) covered: String,
+    /// How many chapters or pages there are.
+    pub(crate) count: usize,
     /// A sentence for each thing that is wrong, with its file and line.
     pub(crate) complaints: Vec<String>,
 }
@@ -104,6 +106,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
     );
     Ok(Report {
         covered,
+        count: chapters.files.len(),
         complaints,
     })
 }

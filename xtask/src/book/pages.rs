@@ -37,6 +37,7 @@ pub(super) fn check(folder: &Path) -> Result<Report> {
     let covered = format!("{}, {:.1} MB", counts.join(", "), bytes as f64 / 1e6);
     Ok(Report {
         covered,
+        count,
         complaints,
     })
 }

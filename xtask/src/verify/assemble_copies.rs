@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use colex_atom::{CopyAtom, CopyModule, copy_modules};
 
-use super::assemble::{before_arch, before_version, rewritten};
+use super::assemble::{before_arch, before_version, early_complaint, rewritten};
 use super::progress::Progress;
 use super::ptxas::Ptxas;
 
@@ -62,10 +62,11 @@ fn try_early(
         before_version(module.arch, module.version),
     ];
     for (arch, version) in earlier.into_iter().flatten() {
-        match ptxas.assemble(&rewritten(&text, arch, version), arch.target(), folder)? {
-            Err(_) => seen.refused += 1,
-            Ok(()) => seen.complaints.push(format!(
-                "{} from {} to {} assembles for {arch} with PTX {version} already",
+        let said = ptxas.assemble(&rewritten(&text, arch, version), arch.target(), folder)?;
+        match early_complaint(said.err().as_deref()) {
+            None => seen.refused += 1,
+            Some(what) => seen.complaints.push(format!(
+                "{} from {} to {} {what} {arch}, PTX {version}",
                 atom.name(),
                 atom.from(),
                 atom.to()

@@ -47,10 +47,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         right.len(),
         wrong.len()
     );
-    Ok(match complaints.is_empty() {
-        true => Outcome::ok(covered),
-        false => Outcome::failed(covered, complaints.join("\n")),
-    })
+    Ok(Outcome::of(right.len(), covered, &complaints))
 }
 
 struct Judge<'a> {
@@ -84,12 +81,11 @@ impl Judge<'_> {
                 .filter(|_| version > PtxVersion(6, 0));
             for (arch, version) in [arch_before, version_before].into_iter().flatten() {
                 for (case, verdict) in cases.iter().zip(self.verdicts(&cases, arch, version)?) {
-                    match verdict {
-                        Some(_) => refused += 1,
-                        None => complaints.push(format!(
-                            "`{}` assembles for {arch} with PTX {version} already",
-                            case.word
-                        )),
+                    match super::assemble::early_complaint(verdict.as_deref()) {
+                        None => refused += 1,
+                        Some(what) => {
+                            complaints.push(format!("`{}` {what} {arch}, PTX {version}", case.word))
+                        }
                     }
                 }
             }

@@ -38,10 +38,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "{} kernels assembled, no warning, at most {most} registers, {spilling} spill as known",
         samples.len()
     );
-    Ok(match complaints.is_empty() {
-        true => Outcome::ok(covered),
-        false => Outcome::failed(covered, complaints.join("\n")),
-    })
+    Ok(Outcome::of(samples.len(), covered, &complaints))
 }
 
 /// The registers that a kernel takes, or what is wrong with what the assembler said of it.

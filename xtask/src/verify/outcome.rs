@@ -39,6 +39,20 @@ impl Outcome {
         }
     }
 
+    /// The outcome of a check that found `complaints` in `count` things. Nothing found in nothing is no success.
+    pub(crate) fn of(
+        count: usize,
+        covered: impl Into<String>,
+        complaints: &[impl AsRef<str>],
+    ) -> Outcome {
+        let lines: Vec<&str> = complaints.iter().map(AsRef::as_ref).collect();
+        match (count, lines.as_slice()) {
+            (0, []) => Outcome::failed(covered, "there was nothing to check"),
+            (_, []) => Outcome::ok(covered),
+            (_, lines) => Outcome::failed(covered, lines.join("\n")),
+        }
+    }
+
     pub(crate) fn skipped(why: impl Into<String>) -> Outcome {
         Outcome::Skipped { why: why.into() }
     }
@@ -110,6 +124,20 @@ mod tests {
             tally.add(&outcome);
         }
         assert_eq!(tally.to_string(), "2 passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn nothing_found_in_nothing_is_no_success() {
+        let none: [&str; 0] = [];
+        assert_eq!(Outcome::of(2, "2 files", &none), Outcome::ok("2 files"));
+        assert_eq!(
+            Outcome::of(0, "0 files", &none),
+            Outcome::failed("0 files", "there was nothing to check")
+        );
+        assert_eq!(
+            Outcome::of(2, "2 files", &["a", "b"]),
+            Outcome::failed("2 files", "a\nb")
+        );
     }
 
     #[test]

@@ -80,3 +80,39 @@ impl Ptxas {
         })
     }
 }
+
+/// Whether a refusal is for the target or the version of PTX. Any other reason says that the text itself is wrong, and
+/// then it proves nothing about what an instruction needs.
+pub(super) fn is_too_early(said: &str) -> bool {
+    const REASONS: [&str; 5] = [
+        "requires .target",
+        "requires PTX ISA",
+        "not supported on .target",
+        // What a later target no longer asks for, or first allows.
+        "modifier required for instruction",
+        "Result discard mode is not allowed",
+    ];
+    REASONS.iter().any(|reason| said.contains(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_text_is_not_one_of_its_time() {
+        assert!(is_too_early(
+            "error   : Feature '.m16n8k16' requires .target sm_80 or higher"
+        ));
+        assert!(is_too_early(
+            "error   : Instruction 'wgmma.fence' not supported on .target 'sm_89'"
+        ));
+        assert!(!is_too_early("error   : Unknown modifier '.m16n8k17'"));
+        assert!(!is_too_early(
+            "fatal   : Unsupported .version 9.9; current version is '8.8'"
+        ));
+        assert!(!is_too_early(
+            "fatal   : Missing .version directive at start of file 'a.ptx'"
+        ));
+    }
+}

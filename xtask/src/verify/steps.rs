@@ -197,36 +197,33 @@ fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 
 fn chapters(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let report = book::check(&run.root)?;
-    Ok(match report.complaints.is_empty() {
-        true => Outcome::ok(report.covered),
-        false => Outcome::failed(report.covered, report.complaints.join("\n")),
-    })
+    Ok(Outcome::of(
+        report.count,
+        report.covered,
+        &report.complaints,
+    ))
 }
 
 fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let built = book::build(&run.root)?;
-    Ok(match built.complaints.is_empty() {
-        true => Outcome::ok(built.covered),
-        false => Outcome::failed(built.covered, built.complaints.join("\n")),
-    })
+    Ok(Outcome::of(built.count, built.covered, &built.complaints))
 }
 
 fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let files = golden::repository_files(&run.root)?;
     let report = golden::compare(&files, |file| progress.at(file))?;
-    Ok(match golden::complaints(&run.root, &report)?.as_slice() {
-        [] => Outcome::ok(report.summary()),
-        complaints => Outcome::failed(report.summary(), complaints.join("\n")),
-    })
+    let complaints = golden::complaints(&run.root, &report)?;
+    Ok(Outcome::of(files.len(), report.summary(), &complaints))
 }
 
 /// The atoms on the simulator, compared with what the hardware said of them.
 fn atom_sweep(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let compared = gpu::against_recorded(&run.root)?;
-    Ok(match compared.complaints.as_slice() {
-        [] => Outcome::ok(compared.covered),
-        complaints => Outcome::failed(compared.covered, complaints.join("\n")),
-    })
+    Ok(Outcome::of(
+        compared.count,
+        compared.covered,
+        &compared.complaints,
+    ))
 }
 
 /// On a machine without a GPU the step is skipped, and with `--gpu` that is a failure.
@@ -236,10 +233,7 @@ fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     }
     let report = gpu::executor_report(|line| progress.at(line))?;
     let covered = format!("{} checks of the executor on {}", report.ran, report.device);
-    Ok(match report.failures.as_slice() {
-        [] => Outcome::ok(covered),
-        failures => Outcome::failed(covered, failures.join("\n")),
-    })
+    Ok(Outcome::of(report.ran, covered, &report.failures))
 }
 
 /// Every atom on the device.
@@ -248,10 +242,7 @@ fn gpu_atoms(run: &mut Run, _: &Progress) -> Result<Outcome> {
         return Ok(without_gpu(run.gpu, &why.to_string()));
     }
     let swept = gpu::atoms_on_gpu(&run.root)?;
-    Ok(match swept.complaints.as_slice() {
-        [] => Outcome::ok(swept.covered),
-        complaints => Outcome::failed(swept.covered, complaints.join("\n")),
-    })
+    Ok(Outcome::of(swept.count, swept.covered, &swept.complaints))
 }
 
 /// The outcome on a machine without a GPU.

@@ -37,8 +37,5 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "{} of {all} kernels of the sweep assembled, no warning, no spill",
         sample.len()
     );
-    Ok(match complaints.is_empty() {
-        true => Outcome::ok(covered),
-        false => Outcome::failed(covered, complaints.join("\n")),
-    })
+    Ok(Outcome::of(sample.len(), covered, &complaints))
 }

@@ -143,6 +143,7 @@ pub(crate) fn on_gpu(root: &std::path::Path) -> Result<recorded::Comparison> {
     records.iter().for_each(|record| table.add(record));
     Ok(recorded::Comparison {
         covered: format!("{}, seed {seed}", table.summary()),
+        count: records.len(),
         complaints: recorded::fallen(root, &records)?,
     })
 }

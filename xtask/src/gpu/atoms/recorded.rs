@@ -45,6 +45,8 @@ const SPARSE: usize = 16;
 pub(crate) struct Comparison {
     /// How many of how many, and who said what.
     pub(crate) covered: String,
+    /// How many cases were compared.
+    pub(crate) count: usize,
     /// Each difference.
     pub(crate) complaints: Vec<String>,
 }
@@ -58,9 +60,10 @@ pub(crate) fn against_recorded(root: &Path) -> Result<Comparison> {
     let sample = sample(&all);
     let found = super::on_simulator(&sample, head.seed, head.repeats, &|_| {});
     let known: HashMap<&str, &Record> = recorded.iter().map(|r| (r.name.as_str(), r)).collect();
-    let complaints = found
+    let differing = found
         .iter()
         .filter_map(|found| differs(found, known.get(found.name.as_str())));
+    let complaints = unlisted(&all, &recorded).into_iter().chain(differing);
     let same = found.iter().filter(|found| {
         known
             .get(found.name.as_str())
@@ -74,8 +77,28 @@ pub(crate) fn against_recorded(root: &Path) -> Result<Comparison> {
             same.count(),
             head.device
         ),
+        count: found.len(),
         complaints: complaints.collect(),
     })
+}
+
+/// Where the record and the sweep's list of today part: a row that was dropped, or one that no hardware has seen. Both
+/// are in one order, and a case is named after its atom.
+fn unlisted(all: &[Subject], recorded: &[Record]) -> Option<String> {
+    let is_same = |(subject, record): (&Subject, &Record)| record.name.starts_with(&subject.atom());
+    let same = all.iter().zip(recorded).take_while(|pair| is_same(*pair));
+    let at = same.count();
+    let (listed, known) = (all.get(at).map(Subject::atom), recorded.get(at));
+    if listed.is_none() && known.is_none() {
+        return None;
+    }
+    Some(format!(
+        "the sweep has {} cases and the record {}: case {at} is {} in the sweep, and {} on record",
+        all.len(),
+        recorded.len(),
+        listed.as_deref().unwrap_or("none"),
+        known.map_or("none", |record| &record.name)
+    ))
 }
 
 /// What agreed when the record was made, and does not now.
@@ -133,4 +156,30 @@ fn differs(found: &Record, known: Option<&&Record>) -> Option<String> {
             found.name, found.verdict, known.verdict
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_is_dropped_or_was_never_run_is_told() {
+        let all = subjects();
+        let root = crate::workspace::root().expect("the test runs in the repository");
+        let (_, mut recorded) = read(&root.join(FILE)).expect("the record is well formed");
+        assert_eq!(unlisted(&all, &recorded), None);
+        let (count, first) = (all.len(), &recorded[0].name);
+        assert_eq!(
+            unlisted(&[], &recorded),
+            Some(format!(
+                "the sweep has 0 cases and the record {count}: case 0 is none in the sweep, and {first} on record"
+            ))
+        );
+        let last = recorded.pop().expect("the record has cases").name;
+        let told = unlisted(&all, &recorded).expect("one is not on record");
+        assert!(
+            told.ends_with("in the sweep, and none on record"),
+            "{told}, {last}"
+        );
+    }
 }
