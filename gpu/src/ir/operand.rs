@@ -55,6 +55,21 @@ pub enum Special {
 }
 
 impl Special {
+    /// The axis, of those that have one: 0, 1, 2 for x, y, z, and no other.
+    pub fn axis(self) -> Option<u8> {
+        match self {
+            Special::Tid(axis)
+            | Special::NTid(axis)
+            | Special::Ctaid(axis)
+            | Special::NCtaid(axis)
+            | Special::ClusterCtaid(axis)
+            | Special::ClusterNCtaid(axis)
+            | Special::ClusterId(axis)
+            | Special::NClusterId(axis) => Some(axis),
+            _ => None,
+        }
+    }
+
     /// The class of register that it is read into.
     pub fn register(self) -> RegType {
         match self {
@@ -85,7 +100,10 @@ impl fmt::Display for Special {
         };
         match axis {
             None => write!(f, "%{name}"),
-            Some(axis) => write!(f, "%{name}.{}", ["x", "y", "z"][usize::from(axis.min(2))]),
+            Some(axis) => match ["x", "y", "z"].get(usize::from(axis)) {
+                Some(letter) => write!(f, "%{name}.{letter}"),
+                None => write!(f, "%{name}.{axis}"),
+            },
         }
     }
 }

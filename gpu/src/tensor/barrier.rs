@@ -7,7 +7,7 @@ use super::error::{At, Error, ErrorKind};
 use super::flow::Cond;
 use super::index::Index;
 use super::variable::Var;
-use crate::ir::{Compare, FenceKind, Type};
+use crate::ir::{BinaryOp, Compare, FenceKind, Type};
 
 /// An array of mbarriers in the block's shared memory.
 #[derive(Clone, Debug)]
@@ -48,9 +48,9 @@ pub struct PipelineState {
 }
 
 impl Barriers {
-    /// The address of one of them.
+    /// The address of one of them. A place that no barrier has is refused where the address is used.
     pub fn at(&self, place: impl Into<Index>) -> Index {
-        &self.base + place.into() * 8
+        &self.base + place.into().within(0..self.count) * 8
     }
 
     /// How many there are.
@@ -72,11 +72,22 @@ impl Pipeline {
 }
 
 impl Builder {
-    /// Room for mbarriers in shared memory, not initialised.
+    /// Room for mbarriers in shared memory, not initialised. Fewer than one is an error, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn barriers(&mut self, count: i64) -> Barriers {
+        let at = Location::caller();
+        let bytes = u32::try_from(count).ok().and_then(|n| n.checked_mul(8));
+        let Some(bytes) = bytes.filter(|n| *n > 0) else {
+            let why = format!("{count} barriers; there are from 1 to {}", u32::MAX / 8);
+            self.fail(ErrorKind::operands("barriers", why), at);
+            return Barriers {
+                base: 0.into(),
+                count: 1,
+            };
+        };
         Barriers {
-            base: self.shared_bytes(8 * count as u32, 8),
+            base: self.shared_bytes(bytes, 8),
             count,
         }
     }
@@ -84,10 +95,12 @@ impl Builder {
     /// Initialises barriers: for one thread of the block, before a fence and a barrier of all who use them.
     #[track_caller]
     pub fn init_barriers(&mut self, barriers: &Barriers, arrivals: u32) {
-        for i in 0..barriers.count {
-            let address = self.address(&barriers.at(i), false);
-            self.ir.mbarrier_init(address, arrivals);
-        }
+        self.site(Location::caller(), |k| {
+            for i in 0..barriers.count {
+                let address = k.address(&barriers.at(i), false);
+                k.ir.mbarrier_init(address, arrivals);
+            }
+        });
     }
 
     /// A ring of stages whose full barriers take so many arrivals of producers, and the empty ones of consumers.
@@ -139,21 +152,26 @@ impl Builder {
     /// None today.
     #[track_caller]
     pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) -> Result<(), Error> {
-        let tid = self.thread();
-        let first = self.equal(&tid, &0.into());
-        self.if_(first, |k| {
-            for ring in rings {
-                k.init_barriers(&ring.full, ring.arrivals[0]);
-                k.init_barriers(&ring.empty, ring.arrivals[1]);
+        let at = Location::caller();
+        self.site(at, |k| {
+            let tid = k.thread();
+            let first = k.equal(&tid, &0.into());
+            k.if_(first, |k| {
+                k.site(at, |k| {
+                    for ring in rings {
+                        k.init_barriers(&ring.full, ring.arrivals[0]);
+                        k.init_barriers(&ring.empty, ring.arrivals[1]);
+                    }
+                    k.ir.fence(FenceKind::MbarrierInit);
+                });
+                Ok(())
+            })?;
+            match cluster {
+                true => k.ir.cluster_sync(),
+                false => k.ir.sync(),
             }
-            k.ir.fence(FenceKind::MbarrierInit);
             Ok(())
-        })?;
-        match cluster {
-            true => self.ir.cluster_sync(),
-            false => self.ir.sync(),
-        }
-        Ok(())
+        })
     }
 
     /// Where a consumer begins: stage 0, waiting for the first phase of the full barriers.
@@ -191,9 +209,9 @@ impl Builder {
     #[track_caller]
     pub fn advance(&mut self, state: &PipelineState) {
         self.site(Location::caller(), |k| {
-            let (stage, parity) = (k.get(&state.stage), k.get(&state.parity));
-            k.set(&state.stage, stage.within(0..state.stages) + 1);
+            let parity = k.get(&state.parity);
             let reg = k.variable(&state.stage);
+            k.ir.binary_to(BinaryOp::Add, Type::U32, reg, reg, 1);
             let last = k.ir.setp(Compare::Eq, Type::U32, reg, state.stages);
             let wrapped = k.ir.selp(Type::B32, 0, reg, last);
             k.ir.mov_to(reg, wrapped);

@@ -85,6 +85,7 @@ impl DerefMut for Builder {
 
 impl Builder {
     /// A kernel of that name for that architecture, in blocks of so many threads.
+    #[track_caller]
     pub fn new(name: &str, target: Arch, threads: u32) -> Self {
         let mut ir = KernelBuilder::new(name, target);
         ir.block([threads, 1, 1]);
@@ -138,22 +139,33 @@ impl Builder {
     }
 
     /// The thread's place in its block, along x.
+    #[track_caller]
     pub fn thread(&mut self) -> Index {
-        let threads = i64::from(self.threads);
+        // The verifier speaks of a block without threads.
+        let threads = i64::from(self.threads.max(1));
         let thread = self.special(Special::Tid(0), 0..threads);
         self.reports.values.thread = self.specials.get(&Special::Tid(0)).copied();
         thread
     }
 
     /// The thread's place in its warp.
+    #[track_caller]
     pub fn lane(&mut self) -> Index {
         self.thread() % 32
     }
 
     /// The number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that branches on
     /// it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a warpgroup.
+    ///
+    /// Threads that are no whole warps are an error, [`ErrorKind::Operands`], that [`Builder::finish`] answers with.
     #[track_caller]
     pub fn uniform(&mut self, threads: u32) -> Index {
+        if threads == 0 || !threads.is_multiple_of(32) {
+            let why =
+                format!("{threads} threads are no whole warps: a multiple of 32 shares a number");
+            self.fail(ErrorKind::operands("uniform", why), Location::caller());
+            return 0.into();
+        }
         let count = i64::from(self.threads.div_ceil(threads));
         let at = Location::caller();
         self.site(at, |k| {
@@ -175,48 +187,74 @@ impl Builder {
     }
 
     /// The block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
+    #[track_caller]
     pub fn block_index(&mut self, axis: u8) -> Index {
         let limit = if axis == 0 { (1 << 31) - 1 } else { 1 << 16 };
         self.special(Special::Ctaid(axis), 0..limit)
     }
 
     /// The grid's extent along an axis.
+    #[track_caller]
     pub fn grid_extent(&mut self, axis: u8) -> Index {
         self.special(Special::NCtaid(axis), 1..1 << 31)
     }
 
     /// The block's rank in its cluster of `blocks` blocks.
+    #[track_caller]
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
         self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
     }
 
-    /// A special register, read once at the beginning.
+    /// A special register of 32 bits, read once at the beginning.
+    #[track_caller]
     pub fn special(&mut self, special: Special, range: Range<i64>) -> Index {
+        let at = Location::caller();
+        let range = self.ends("special", range, at);
         let reg = match self.specials.get(&special) {
             Some(reg) => *reg,
             None => {
-                let reg = self.ir.hoisted(0, |k| k.mov(Type::U32, special));
+                let reg = self.site(at, |k| k.ir.hoisted(0, |k| k.mov(Type::U32, special)));
                 self.specials.insert(special, reg);
                 reg
             }
         };
-        Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
+        Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0)
+    }
+
+    /// The first and the last number of a range, which must have one.
+    pub(super) fn ends(
+        &mut self,
+        operation: &'static str,
+        range: Range<i64>,
+        at: &'static Location<'static>,
+    ) -> (i64, i64) {
+        if range.is_empty() {
+            let why = format!("no integer lies in {}..{}", range.start, range.end);
+            self.fail(ErrorKind::operands(operation, why), at);
+            return (range.start, range.start);
+        }
+        (range.start, range.end - 1)
     }
 
     /// A register that is written here and never again, as an integer of that range (ends excluded).
+    #[track_caller]
     pub fn index_of(&mut self, reg: Reg, range: Range<i64>) -> Index {
         self.index_with(reg, range, 1)
     }
 
     /// The same, known to be a multiple of a power of two.
+    ///
+    /// A range without an integer, and what is no power of two, are errors that [`Builder::finish`] answers with.
+    #[track_caller]
     pub fn index_with(&mut self, reg: Reg, range: Range<i64>, multiple: i64) -> Index {
-        let depth = self.depth();
-        Index::leaf(
-            Leaf { reg, stamp: 0 },
-            (range.start, range.end - 1),
-            multiple,
-            depth,
-        )
+        let at = Location::caller();
+        let range = self.ends("index_of", range, at);
+        if multiple < 1 || multiple.count_ones() != 1 {
+            let why = format!("a multiple of {multiple}, which is no power of two");
+            self.fail(ErrorKind::operands("index_with", why), at);
+            return 0.into();
+        }
+        Index::leaf(Leaf { reg, stamp: 0 }, range, multiple, self.depth())
     }
 
     pub(super) fn depth(&self) -> u32 {

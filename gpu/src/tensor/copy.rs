@@ -44,6 +44,13 @@ impl Piece<'_> {
         }
     }
 
+    fn bits(&self) -> u32 {
+        match self {
+            Piece::Memory(tensor) => tensor.ty.bits(),
+            Piece::Registers(fragment) => fragment.ty.bits(),
+        }
+    }
+
     fn space(&self) -> Space {
         match self {
             Piece::Memory(tensor) => tensor.space,
@@ -183,6 +190,17 @@ impl Builder {
                 atom.to(),
                 src.space(),
                 dst.space()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        let widths = [src.bits(), dst.bits()].map(i64::from);
+        if widths != [copy.value_bits(); 2] {
+            let why = format!(
+                "elements of {} bits into elements of {}, by a tiled copy of {}: all three are the same (`convert` makes other \
+                 elements)",
+                widths[0],
+                widths[1],
+                copy.value_bits()
             );
             return Err(ErrorKind::operands("copy", why));
         }

@@ -45,6 +45,11 @@ pub enum ErrorKind {
         /// Its register.
         reg: Reg,
     },
+    /// An expression that has no value, whatever the registers hold.
+    NoInteger {
+        /// What is wrong in it, and what would be right.
+        why: String,
+    },
     /// A value that a register of 32 bits does not hold.
     Wide {
         /// The expression.
@@ -102,6 +107,7 @@ impl fmt::Display for ErrorKind {
                 f,
                 "the variable in {reg} is written between where its value is read and where it is used; read it again"
             ),
+            ErrorKind::NoInteger { why } => f.write_str(why),
             ErrorKind::Wide {
                 index,
                 range: (low, high),

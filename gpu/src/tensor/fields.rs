@@ -2,9 +2,11 @@
 
 use super::index::{Index, Node, align, moved, sum, term_bits};
 
-/// Adds `x * c` to terms: equal terms and fields of the same integer under the same shift become one.
-pub(super) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) {
+/// Adds `x * c` to terms: equal terms and fields of the same integer under the same shift become one. None if a number
+/// does not fit 64 bits.
+pub(super) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Option<()> {
     let (x, c) = match (&x.0.node, c.count_ones() == 1 && c > 0) {
+        (Node::Bits(_, _, shift), true) if shift + c.trailing_zeros() as i32 > 62 => return None,
         (Node::Bits(of, mask, shift), true) if c > 1 => {
             (bits(of, *mask, shift + c.trailing_zeros() as i32), 1)
         }
@@ -23,23 +25,19 @@ pub(super) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) {
             let joined = bits(of, mask | m, *s);
             let (inner, constant) = joined.terms();
             debug_assert_eq!(constant, 0, "a field has no constant of its own");
-            inner.into_iter().for_each(|(y, d)| add_term(terms, y, d));
-            return;
+            return (inner.into_iter()).try_for_each(|(y, d)| add_term(terms, y, d));
         }
     }
     if let Some((partner, whole)) = divided(terms, &x, c) {
         terms.remove(partner);
-        return whole
-            .0
-            .terms()
-            .0
-            .into_iter()
-            .for_each(|(y, d)| add_term(terms, y, d * whole.1));
+        let inner = whole.0.terms().0.into_iter();
+        return { inner }.try_for_each(|(y, d)| add_term(terms, y, d.checked_mul(whole.1)?));
     }
     match terms.iter_mut().find(|(y, _)| *y == x) {
-        Some((_, d)) => *d += c,
+        Some((_, d)) => *d = d.checked_add(c)?,
         None => terms.push((x, c)),
     }
+    Some(())
 }
 
 /// A quotient times its divisor, beside the remainder, is the dividend: the place of the other term, and what both are.
@@ -56,7 +54,7 @@ fn divided(terms: &[(Index, i64)], x: &Index, c: i64) -> Option<(usize, (Index, 
     };
     match &x.0.node {
         Node::Quotient(of, by) => {
-            let d = by.as_constant().filter(|d| c % d == 0)?;
+            let d = by.as_constant().filter(|d| *d > 0 && c % d == 0)?;
             let at = find(of, by, true, c / d)?;
             Some((at, (of.clone(), c / d))).filter(|_| of.terms().1 == 0)
         }

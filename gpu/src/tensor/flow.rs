@@ -3,8 +3,9 @@
 use std::panic::Location;
 
 use super::builder::{Builder, Scope};
-use super::error::Error;
+use super::error::{At, Error, ErrorKind};
 use super::index::Index;
+use super::lower::narrow_type;
 use crate::ir::{BinaryOp, Guard, KernelBuilder, Op, Operand, Reg, RegType};
 
 /// Whether something holds: known, or in a predicate register.
@@ -82,7 +83,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of `body`.
+    /// Those of `body`; [`ErrorKind::Operands`] for a step below 1, [`ErrorKind::Wide`] for ends beyond 32 bits.
     #[track_caller]
     pub fn for_(
         &mut self,
@@ -93,6 +94,7 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let (start, end, step): (Index, Index, Index) = (start.into(), end.into(), step.into());
+        for_ends(&start, &end, &step).at(at)?;
         let range = start.range().0..(end.range().1).max(start.range().0 + 1);
         self.site(at, |k| {
             // Counters are numbers of 32 bits, the one after the last too.
@@ -182,6 +184,25 @@ impl Builder {
         self.ir.ascribe(site);
         Ok((result?, stmts))
     }
+}
+
+/// A loop goes up, and counts in 32 bits.
+fn for_ends(start: &Index, end: &Index, step: &Index) -> Result<(), ErrorKind> {
+    for index in [start, end, step] {
+        if let Some(broken) = index.broken() {
+            return Err(broken.kind());
+        }
+        if narrow_type(index.range()).is_none() {
+            let (index, range) = (index.to_string(), index.range());
+            return Err(ErrorKind::Wide { index, range });
+        }
+    }
+    let (low, high) = step.range();
+    if low < 0 || high < 1 {
+        let why = format!("the step {step} lies from {low} to {high}: a loop goes up");
+        return Err(ErrorKind::operands("for_", why));
+    }
+    Ok(())
 }
 
 /// The constant zero as an operand of a class.

@@ -22,6 +22,9 @@ pub struct Fragment {
     pub(super) regs: Vec<Reg>,
 }
 
+/// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
+pub const MAX_REGISTERS: i64 = 1024;
+
 /// The class of register that values of a type live in.
 pub(super) fn class(ty: Ty) -> RegType {
     match ty {
@@ -138,7 +141,31 @@ impl Fragment {
     pub(super) fn element(&self, index: i64) -> Result<(Reg, i64), ErrorKind> {
         let offset = self.start + self.layout.at(index)?;
         let packed = self.packed();
-        Ok((self.regs[(offset / packed) as usize], offset % packed))
+        let place = usize::try_from(offset.div_euclid(packed)).ok();
+        match place.and_then(|place| self.regs.get(place)) {
+            Some(reg) => Ok((*reg, offset % packed)),
+            None => {
+                let why = format!(
+                    "element {index} of {} has offset {offset}, and there are {} registers of {packed}",
+                    self.layout,
+                    self.regs.len()
+                );
+                Err(ErrorKind::operands("registers", why))
+            }
+        }
+    }
+
+    /// The registers of the elements that the layout names, each once, in the order of the layout.
+    pub(super) fn named(&self) -> Result<Vec<Reg>, ErrorKind> {
+        let mut seen = std::collections::HashSet::new();
+        let mut regs = Vec::new();
+        for i in 0..self.layout.size() {
+            let (reg, _) = self.element(i)?;
+            if seen.insert(reg) {
+                regs.push(reg);
+            }
+        }
+        Ok(regs)
     }
 
     /// The registers of `count` elements from an index of the layout on, which must fill them in order.
@@ -174,7 +201,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`], [`ErrorKind::Dynamic`].
+    /// [`ErrorKind::Layout`], [`ErrorKind::Dynamic`]; [`ErrorKind::Operands`] for more than [`MAX_REGISTERS`] registers.
     #[doc(alias = "make_rmem_tensor")]
     #[track_caller]
     pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, Error> {
@@ -182,9 +209,15 @@ impl Builder {
         super::partition::fixed("fragment", layout).at(at)?;
         let elements = layout.cosize()?;
         let class = class(ty);
-        let count = (elements * i64::from(ty.bits())).div_euclid(class.bits().into());
-        let left = (elements * i64::from(ty.bits())) % i64::from(class.bits());
-        let regs = self.ir.regs(class, (count + i64::from(left > 0)) as usize);
+        let packed = i64::from((class.bits() / ty.bits()).max(1));
+        let count = (elements - 1).div_euclid(packed) + 1;
+        if count > MAX_REGISTERS {
+            let why = format!(
+                "{layout} of {ty} takes {count} registers; a thread has 255, and a fragment {MAX_REGISTERS} at most"
+            );
+            return Err(ErrorKind::operands("fragment", why)).at(at);
+        }
+        let regs = self.ir.regs(class, count as usize);
         Ok(Fragment {
             ty,
             layout: layout.clone(),
@@ -233,17 +266,25 @@ impl Builder {
         })
     }
 
-    /// Every register of the fragment becomes zero.
+    /// Every register that the fragment's layout names becomes zero.
+    ///
+    /// A layout of other elements than there are registers for is an error, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn clear(&mut self, fragment: &Fragment) {
-        self.site(Location::caller(), |k| {
-            for reg in &fragment.regs {
-                k.ir.mov_to(*reg, zero_of(reg.ty));
+        let at = Location::caller();
+        let regs = match fragment.named() {
+            Ok(regs) => regs,
+            Err(kind) => return self.fail(kind, at),
+        };
+        self.site(at, |k| {
+            for reg in regs {
+                k.ir.mov_to(reg, zero_of(reg.ty));
             }
         });
     }
 
-    /// `d = alpha x + beta d`, in `f32` or `f64`, register by register; without `beta`, `d = alpha x`.
+    /// `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
     ///
     /// # Errors
     ///
@@ -268,24 +309,25 @@ impl Builder {
                 .at(at);
             }
         };
-        if (x.ty, x.regs.len()) != (d.ty, d.regs.len()) {
-            let why = format!(
-                "{} of {} and {} of {}",
-                x.regs.len(),
-                x.ty,
-                d.regs.len(),
-                d.ty
-            );
+        let sizes = [x.layout.size(), d.layout.size()];
+        if x.ty != d.ty || sizes[0] != sizes[1] {
+            let why = format!("{} of {} and {} of {}", sizes[0], x.ty, sizes[1], d.ty);
             return Err(ErrorKind::operands("axpby", why)).at(at);
         }
+        let elements = |f: &Fragment| {
+            (0..sizes[0])
+                .map(|i| f.element(i))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let (x, d) = (elements(x).at(at)?, elements(d).at(at)?);
         let alpha = alpha.into();
         self.site(at, |k| {
-            for (x, d) in x.regs.iter().zip(&d.regs) {
+            for ((x, _), (d, _)) in x.into_iter().zip(d) {
                 match beta {
-                    None => k.ir.binary_to(crate::ir::BinaryOp::Mul, ty, *d, *x, alpha),
+                    None => k.ir.binary_to(crate::ir::BinaryOp::Mul, ty, d, x, alpha),
                     Some(beta) => {
-                        let old = k.ir.mul(ty, *d, beta);
-                        k.ir.ternary_to(crate::ir::TernaryOp::Fma, ty, *d, *x, alpha, old);
+                        let old = k.ir.mul(ty, d, beta);
+                        k.ir.ternary_to(crate::ir::TernaryOp::Fma, ty, d, x, alpha, old);
                     }
                 }
             }

@@ -3,10 +3,11 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::broken::Broken;
 use crate::ir::Reg;
 
 /// Bounds beyond which a range is not followed: no register holds more.
-const LIMIT: i64 = 1 << 62;
+pub(super) const LIMIT: i64 = 1 << 62;
 
 /// An integer that a thread computes when the kernel runs: an expression over registers whose ranges are known.
 ///
@@ -64,10 +65,12 @@ pub(super) enum Node {
     Select(Box<[Index; 4]>),
     /// A sum that stays together, so that others can be built upon its register.
     Unit(Index),
+    /// No integer at all, and why.
+    Broken(Broken),
 }
 
 impl Data {
-    fn build(node: Node, range: (i64, i64), bits: u64, depth: u32) -> Index {
+    pub(super) fn build(node: Node, range: (i64, i64), bits: u64, depth: u32) -> Index {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         node.hash(&mut hasher);
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
@@ -188,11 +191,18 @@ impl Index {
         }
     }
 
-    /// The same value, known to lie in a range (ends excluded): what the author knows and no rule finds.
+    /// The same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A range that none
+    /// of its values lies in is refused where the integer is used.
     pub fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
         if low >= range.start && high < range.end {
             return self.clone();
+        }
+        if (low >= range.end || high < range.start) && self.broken().is_none() {
+            return Index::no_integer(format!(
+                "{self} lies from {low} to {high}, and never in {}..{}",
+                range.start, range.end
+            ));
         }
         let range = (low.max(range.start), high.min(range.end - 1));
         let bits = self.0.bits & below(range.1);
@@ -206,6 +216,9 @@ impl Index {
 
     /// The smaller of the two.
     pub fn min(&self, other: &Index) -> Index {
+        if let Some(broken) = self.either_broken(other) {
+            return broken;
+        }
         let (a, b) = (self.0.range, other.0.range);
         if a.1 <= b.0 {
             return self.clone();
@@ -225,6 +238,9 @@ impl Index {
 
     /// `then` where `a < b`, else `other`.
     pub fn select_less(a: &Index, b: &Index, then: &Index, other: &Index) -> Index {
+        if let Some(broken) = a.either_broken(b).or_else(|| then.either_broken(other)) {
+            return broken;
+        }
         if a.0.range.1 < b.0.range.0 || then == other {
             return then.clone();
         }
@@ -245,10 +261,17 @@ impl Index {
 
     /// Bit by bit, one or the other but not both. Neither may be negative.
     pub fn xor(&self, other: &Index) -> Index {
+        if let Some(broken) = self.either_broken(other) {
+            return broken;
+        }
         match (self.as_constant(), other.as_constant()) {
             (Some(a), Some(b)) => return Index::constant(a ^ b),
             (Some(0), _) => return other.clone(),
             (_, Some(0)) => return self.clone(),
+            (None, None) => {}
+            (Some(c), _) | (_, Some(c)) if c < 0 => {
+                return Index::no_integer(format!("{self} ^ {other}: neither may be negative"));
+            }
             _ => {}
         }
         if self.0.bits & other.0.bits == 0 {
@@ -299,11 +322,12 @@ impl Index {
 
 /// `bits` moved left, or right if `shift` is negative.
 pub(super) fn moved(bits: u64, shift: i32) -> u64 {
-    if shift >= 0 {
-        bits << shift
+    let moved = if shift >= 0 {
+        bits.checked_shl(shift.unsigned_abs())
     } else {
-        bits >> -shift
-    }
+        bits.checked_shr(shift.unsigned_abs())
+    };
+    moved.unwrap_or(0)
 }
 
 /// The bits that a number from 0 to `high` may have.
@@ -316,7 +340,12 @@ pub(super) fn below(high: i64) -> u64 {
 
 /// The largest power of two that divides `n`; `1 << 62` for 0.
 pub(super) fn align(n: i64) -> i64 {
-    if n == 0 { LIMIT } else { n & n.wrapping_neg() }.abs()
+    let n = n as u64;
+    if n == 0 {
+        LIMIT
+    } else {
+        (n & n.wrapping_neg()).min(LIMIT as u64) as i64
+    }
 }
 
 /// The bits that `x * coefficient` may have, if it cannot be negative.
@@ -334,16 +363,34 @@ pub(super) fn term_bits(x: &Index, coefficient: i64) -> u64 {
 
 /// The sum of terms and a constant, in normal form.
 pub(super) fn sum(terms: Vec<(Index, i64)>, constant: i64) -> Index {
+    match gathered(&terms, constant) {
+        Some((flat, total)) => of_flat(flat, total),
+        None => {
+            let parts: Vec<String> = terms.iter().map(|(x, c)| format!("({x}) * {c}")).collect();
+            let parts = parts.join(" + ");
+            Index::no_integer(format!(
+                "{parts} + {constant}: a factor or a constant of it does not fit 64 bits"
+            ))
+        }
+    }
+}
+
+/// The terms of a sum, none twice and none a sum, and its constant; none if one of the numbers does not fit 64 bits.
+fn gathered(terms: &[(Index, i64)], constant: i64) -> Option<(Vec<(Index, i64)>, i64)> {
     let mut flat: Vec<(Index, i64)> = Vec::new();
     let mut total = constant;
     for (x, c) in terms {
         let (inner, k) = x.terms();
-        total += k * c;
+        total = total.checked_add(k.checked_mul(*c)?)?;
         for (y, d) in inner {
-            super::fields::add_term(&mut flat, y, c * d);
+            super::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
         }
     }
     flat.retain(|(_, c)| *c != 0);
+    Some((flat, total))
+}
+
+fn of_flat(flat: Vec<(Index, i64)>, total: i64) -> Index {
     if let ([(x, 1)], 0) = (&flat[..], total) {
         return x.clone();
     }

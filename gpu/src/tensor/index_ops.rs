@@ -31,6 +31,9 @@ macro_rules! operator {
             type Output = Index;
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self, other.into());
+                if let Some(broken) = $a.either_broken(&$b) {
+                    return broken;
+                }
                 $body
             }
         }
@@ -39,6 +42,9 @@ macro_rules! operator {
             type Output = Index;
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self.clone(), other.into());
+                if let Some(broken) = $a.either_broken(&$b) {
+                    return broken;
+                }
                 $body
             }
         }
@@ -52,11 +58,11 @@ operator! {
     BitXor bitxor |a, b| a.xor(&b);
     Div div |a, b| match b.as_constant() {
         Some(d) if d > 0 => quotient(&a, d),
-        _ => by_register(Node::Quotient, &a, &b),
+        _ => by_register(Node::Quotient, "/", &a, &b),
     };
     Rem rem |a, b| match b.as_constant() {
         Some(d) if d > 0 => remainder(&a, d),
-        _ => by_register(Node::Remainder, &a, &b),
+        _ => by_register(Node::Remainder, "%", &a, &b),
     };
 }
 
@@ -68,7 +74,15 @@ impl Neg for Index {
 }
 
 /// A quotient or remainder by what only the kernel knows.
-fn by_register(node: fn(Index, Index) -> Node, a: &Index, b: &Index) -> Index {
+fn by_register(node: fn(Index, Index) -> Node, sign: &str, a: &Index, b: &Index) -> Index {
+    let (low, high) = b.range();
+    if low < 0 || high < 1 {
+        return Index::no_integer(format!(
+            "{} {sign} {}: the divisor lies from {low} to {high}, and a divisor is above 0",
+            Inner(a),
+            Inner(b)
+        ));
+    }
     let (low, high) = a.range();
     let divisor = b.range().1.max(1);
     let range = match node(a.clone(), b.clone()) {
@@ -154,6 +168,7 @@ impl Index {
     pub fn eval(&self, value: &dyn Fn(Reg) -> Option<i64>) -> Option<i64> {
         match &self.0.node {
             Node::Leaf(leaf) => value(leaf.reg),
+            Node::Broken(_) => None,
             Node::Sum(terms, constant) => terms.iter().try_fold(*constant, |total, (x, c)| {
                 total.checked_add(x.eval(value)?.checked_mul(*c)?)
             }),
@@ -204,6 +219,7 @@ impl fmt::Display for Index {
                 )
             }
             Node::Unit(x) => fmt::Display::fmt(x, f),
+            Node::Broken(broken) => write!(f, "no integer ({})", broken.why),
         }
     }
 }
@@ -237,7 +253,7 @@ fn print_sum(f: &mut fmt::Formatter<'_>, terms: &[(Index, i64)], constant: i64) 
             (_, true) => " - ",
         };
         f.write_str(sign)?;
-        match c.abs() {
+        match c.unsigned_abs() {
             1 => write!(f, "{}", Inner(x))?,
             c => write!(f, "{} * {c}", Inner(x))?,
         }
@@ -245,7 +261,7 @@ fn print_sum(f: &mut fmt::Formatter<'_>, terms: &[(Index, i64)], constant: i64) 
     match (terms.is_empty(), constant) {
         (true, c) => write!(f, "{c}"),
         (_, 0) => Ok(()),
-        (_, c) if c < 0 => write!(f, " - {}", -c),
+        (_, c) if c < 0 => write!(f, " - {}", c.unsigned_abs()),
         (_, c) => write!(f, " + {c}"),
     }
 }

@@ -6,7 +6,7 @@ use super::builder::Builder;
 use super::error::ErrorKind;
 use super::flow::Cond;
 use super::index::{Index, Node};
-use crate::ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, Type};
+use crate::ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, RegType, Type};
 
 /// How a number of 32 bits is read.
 pub(super) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
@@ -27,8 +27,14 @@ impl Builder {
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();
         if narrow_type(index.range()).is_none() {
-            let (index, range) = (index.to_string(), index.range());
-            self.fail(ErrorKind::Wide { index, range }, at);
+            let kind = match index.broken() {
+                Some(broken) => broken.kind(),
+                None => ErrorKind::Wide {
+                    index: index.to_string(),
+                    range: index.range(),
+                },
+            };
+            self.fail(kind, at);
         }
         self.site(at, |k| k.lower(index, false))
     }
@@ -86,7 +92,7 @@ impl Builder {
     /// `difference > 0` or `== 0`, its constant on the other side: places that differ by constants share a register.
     fn compare(&mut self, cmp: Compare, difference: Index) -> Cond {
         let (rest, constant) = difference.split();
-        let (low, high) = (rest.range().0 + constant, rest.range().1 + constant);
+        let [low, high] = [rest.range().0, rest.range().1].map(|end| end.saturating_add(constant));
         match cmp {
             Compare::Gt if low > 0 => return Cond::Known(true),
             Compare::Gt if high <= 0 => return Cond::Known(false),
@@ -96,7 +102,7 @@ impl Builder {
         let (rest, cmp, bound) = match &rest.terms().0[..] {
             [(x, -1)] if cmp == Compare::Gt => (x.clone(), Compare::Lt, constant),
             [(x, -1)] => (x.clone(), cmp, constant),
-            _ => (rest, cmp, -constant),
+            _ => (rest, cmp, constant.saturating_neg()),
         };
         let key = (rest.clone(), bound, cmp);
         if let Some(p) = self.scopes.iter().rev().find_map(|s| s.tests.get(&key)) {
@@ -158,6 +164,10 @@ impl Builder {
                     (false, 64) => self.emit(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
                     _ => leaf.reg,
                 }
+            }
+            Node::Broken(broken) => {
+                self.fail(broken.kind(), Location::caller());
+                self.ir.reg(if wide { RegType::B64 } else { RegType::B32 })
             }
             Node::Unit(x) => self.lower(x, wide),
             Node::Sum(terms, constant) => self.lower_sum(terms, *constant, wide, home),

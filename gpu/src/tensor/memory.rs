@@ -89,10 +89,10 @@ impl Tensor {
         }
     }
 
-    /// The extent of a mode of a parameter.
+    /// The extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
     pub fn extent(&self, mode: usize) -> Index {
         match &self.view {
-            View::Coords { of, .. } => of.extents[mode].clone(),
+            View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
             View::Offsets { layout, .. } => layout.mode(mode).map_or(1, |m| m.size()).into(),
         }
     }
@@ -114,7 +114,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes.
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, and for a tile that lies outside whatever
+    /// the coordinates are.
     #[track_caller]
     pub fn local_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, Error> {
         let here = Location::caller();
@@ -135,7 +136,18 @@ impl Tensor {
             );
             return Err(ErrorKind::operands("local_tile", why));
         }
-        let step = |i: usize| tile.get(i).copied().unwrap_or(1);
+        let step = |i: usize| tile.get(i).copied().unwrap_or(1).max(1);
+        for (i, c) in at.iter().enumerate() {
+            let (low, high) = c.range();
+            let beyond = (of.extents[i].range().1 + FARTHEST) / step(i);
+            if high < 0 || low > beyond {
+                let why = format!(
+                    "the tile's number along mode {i} of {} is {c}, and lies from 0 to {beyond}",
+                    of.name
+                );
+                return Err(ErrorKind::operands("local_tile", why));
+            }
+        }
         let begin = |i: usize, c: &Index| {
             let end = of.extents[i].range().1 + FARTHEST;
             c.within(0..end / step(i) + 1) * step(i)
@@ -169,18 +181,67 @@ impl Tensor {
             .zip(at)
             .map(|(i, c)| Ok((cut.get(&[1, i])?, c.clone())));
         let places = rest.collect::<Result<Vec<_>, ErrorKind>>()?;
+        for (mode, place) in &places {
+            self::places("local_tile", &mode.to_static(), place)?;
+        }
         self.cut(&cut, &Coord::concat(&[all(tile.len()), fixed]), &places)
     }
 
-    /// The same tensor, so many elements further along each mode: its coordinates are those of the parameter still.
-    pub fn offset_by(&self, coordinates: &[Index]) -> Tensor {
+    /// The same tile of a tensor in global memory, so many elements further along each mode of the parameter (or back):
+    /// its coordinates are those of the parameter still, and [`Builder::copy_inside`](super::Builder::copy_inside) and
+    /// `copy_if` see where it leaves it.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_gpu::tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.tensor("a", Ty::F32, &"(100,100):(100,_1)".parse()?)?;
+    /// let tile = a.local_tile(&[8, 8], &[2.into(), 3.into()])?;
+    /// let below = tile.offset_by(&[1.into(), 0.into()])?;
+    /// let coordinates: Vec<String> = below.coordinates(9)?.iter().map(|c| c.to_string()).collect();
+    /// assert_eq!(coordinates, ["18", "25"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a tensor in shared memory, and when there are not as many numbers as modes.
+    #[track_caller]
+    pub fn offset_by(&self, by: &[Index]) -> Result<Tensor, Error> {
         let mut moved = self.clone();
-        if let View::Coords { start, .. } = &mut moved.view {
-            for (s, c) in start.iter_mut().zip(coordinates) {
-                *s = &*s + c;
-            }
+        let at = Location::caller();
+        let refuse = |why: &str| Error {
+            kind: ErrorKind::operands("offset_by", why),
+            at,
+        };
+        let View::Coords { start, of, .. } = &mut moved.view else {
+            return Err(refuse(
+                "a tensor in shared memory has no coordinates: take a `local_tile` of it",
+            ));
+        };
+        if by.len() != start.len() {
+            let why = format!(
+                "{} numbers for {} of {} modes",
+                by.len(),
+                of.name,
+                start.len()
+            );
+            return Err(refuse(&why));
         }
-        moved
+        for (s, c) in start.iter_mut().zip(by) {
+            *s = &*s + c;
+        }
+        Ok(moved)
+    }
+
+    /// The coordinates, in the parameter, of the element at an index of the layout.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a tensor in shared memory, [`ErrorKind::Layout`] for an index beyond the last.
+    #[track_caller]
+    pub fn coordinates(&self, index: i64) -> Result<Vec<Index>, Error> {
+        self.coordinates_at(index).at(Location::caller())
     }
 
     /// The part that a coordinate with `_` keeps.
@@ -198,10 +259,12 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when there is no such mode.
+    /// [`ErrorKind::Layout`] when there is no such mode; [`ErrorKind::Operands`] for a place that it does not have,
+    /// whatever the registers hold.
     #[track_caller]
     pub fn at(&self, mode: usize, place: impl Into<Index>) -> Result<Tensor, Error> {
         let here = Location::caller();
+        let place = place.into();
         let slot = |i| {
             if i == mode {
                 Coord::from(0)
@@ -211,8 +274,8 @@ impl Tensor {
         };
         let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
         let fixed = self.layout().get(&[mode]).at(here)?;
-        self.cut(self.layout(), &coord, &[(fixed, place.into())])
-            .at(here)
+        places("at", &fixed, &place).at(here)?;
+        self.cut(self.layout(), &coord, &[(fixed, place)]).at(here)
     }
 
     /// The part of `all`, a cut of the layout, that `coord` keeps, started where the given modes are at their places.
@@ -300,6 +363,16 @@ impl Tensor {
         step.resize(start.len(), 0);
         Ok(start.iter().zip(step).map(|(s, c)| s + c).collect())
     }
+}
+
+/// Refuses a place that a static mode does not have, whatever the registers hold.
+fn places(operation: &'static str, mode: &Layout, place: &Index) -> Result<(), ErrorKind> {
+    let ((low, high), last) = (place.range(), mode.size() - 1);
+    if !mode.is_static() || low <= last && high >= 0 {
+        return Ok(());
+    }
+    let why = format!("the place {place} of the mode {mode}, whose places are 0 to {last}");
+    Err(ErrorKind::operands(operation, why))
 }
 
 /// A value of a layout of coordinates, mode by mode.

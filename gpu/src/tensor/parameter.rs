@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::{ComposedLayout, Layout, LeafMode};
 
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
@@ -109,6 +109,7 @@ impl Builder {
     }
 
     /// The value of a parameter, loaded once at the beginning.
+    #[track_caller]
     fn parameter_value(
         &mut self,
         id: ParamId,
@@ -125,15 +126,17 @@ impl Builder {
     pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
         self.launch.slots.push(Slot::Value(name.to_string()));
         let id = self.ir.parameter(name, ParamType::Scalar(ty));
-        self.ir.hoisted(0, |k| k.param(id))
+        let at = Location::caller();
+        self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)))
     }
 
     /// An integer of 32 bits that the launch passes, within a range (ends excluded).
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
+        let range = self.ends("index_argument", range, Location::caller());
         let reg = self.scalar_argument(name, Type::U32);
-        let index = Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0);
-        self.example(&index, range.start);
+        let index = Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0);
+        self.example(&index, range.0);
         index
     }
 
@@ -142,7 +145,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when the layout has no size in memory.
+    /// [`ErrorKind::Layout`] when the layout has no size in memory; [`ErrorKind::Operands`] for elements narrower than a
+    /// byte, offsets below 0 and more bytes than a block has.
     #[track_caller]
     pub fn shared_tensor(
         &mut self,
@@ -157,9 +161,38 @@ impl Builder {
     fn new_shared(&mut self, ty: Ty, layout: &ComposedLayout) -> Result<Tensor, ErrorKind> {
         let swizzle = layout.swizzle();
         let inner = layout.inner().to_static();
-        let bytes = (inner.cosize()? * i64::from(ty.bits())).div_euclid(8);
+        let refuse = |why: String| ErrorKind::operands("shared_tensor", why);
+        if !ty.bits().is_multiple_of(8) {
+            return Err(refuse(format!(
+                "{ty} is no whole number of bytes; u8 holds several"
+            )));
+        }
+        let elements = (layout.base_offset()).checked_add(inner.cosize()?);
+        // A swizzle that mixes into higher bits reaches to the end of its period.
+        let elements = match swizzle.into_mask() > swizzle.from_mask() {
+            true => elements.and_then(|n| {
+                let period = period(swizzle);
+                ((n - 1) / period + 1).checked_mul(period)
+            }),
+            false => elements,
+        };
+        let down = |l: &LeafMode| {
+            let stride = l.stride.coefficient().value();
+            stride.min(0).saturating_mul(l.extent.value() - 1)
+        };
+        let lowest = (inner.leaves().iter())
+            .map(down)
+            .fold(0, i64::saturating_add);
+        if layout.base_offset().saturating_add(lowest) < 0 {
+            return Err(refuse(format!("{layout} has offsets below 0")));
+        }
+        let bytes = elements.and_then(|n| n.checked_mul(i64::from(ty.bits()) / 8));
+        let bytes = bytes.and_then(|n| u32::try_from(n).ok());
+        let Some(bytes) = bytes else {
+            return Err(refuse(format!("{layout} of {ty} takes 4 GiB and more")));
+        };
         let period = period(swizzle) * i64::from(ty.bits()) / 8;
-        let base = self.shared_bytes(bytes as u32, period.max(128) as u32);
+        let base = self.shared_bytes(bytes, period.max(128) as u32);
         Ok(Tensor {
             space: Space::Shared,
             ty,
@@ -174,9 +207,31 @@ impl Builder {
     }
 
     /// So many bytes of the block's shared memory, aligned to a power of two: their address.
+    ///
+    /// More than a block has, and an alignment that is no power of two, are errors, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {
+        let at = Location::caller();
         let align = align.max(16);
+        if !align.is_power_of_two() {
+            let why = format!("an alignment of {align} bytes; powers of two are");
+            self.fail(ErrorKind::operands("shared_bytes", why), at);
+            return 0.into();
+        }
+        let offset = self.launch.shared.next_multiple_of(align);
+        let most = super::super::Limits::of(self.ir.target()).shared;
+        match offset.checked_add(bytes).filter(|end| *end <= most) {
+            Some(end) => self.launch.shared = end,
+            None => {
+                let why = format!(
+                    "{bytes} bytes after {offset} others, and a block of {} has {most}",
+                    self.ir.target()
+                );
+                self.fail(ErrorKind::operands("shared memory", why), at);
+                return 0.into();
+            }
+        }
         self.ir.dynamic_shared(align.max(1024));
         let known = self
             .launch
@@ -186,13 +241,13 @@ impl Builder {
         let reg = match known {
             Some((reg, _)) => *reg,
             None => {
-                let reg = self.ir.hoisted(0, |k| k.address_of(Base::DynamicShared));
+                let reg = self.site(at, |k| {
+                    k.ir.hoisted(0, |k| k.address_of(Base::DynamicShared))
+                });
                 self.launch.bases.insert(reg, Base::DynamicShared);
                 reg
             }
         };
-        let offset = self.launch.shared.next_multiple_of(align);
-        self.launch.shared = offset + bytes;
         let leaf = Leaf { reg, stamp: 0 };
         Index::leaf(leaf, (0, (1 << 30) - 1), 1024, 0) + i64::from(offset)
     }

@@ -17,19 +17,20 @@ pub struct Var {
 
 impl Builder {
     /// A variable of 32 bits with its first value, always within a range (ends excluded).
+    ///
+    /// A range without an integer and a value that cannot lie in it are errors that [`Builder::finish`] answers with, also
+    /// of [`Builder::set`].
     #[track_caller]
     pub fn var(&mut self, first: impl Into<Index>, range: Range<i64>) -> Var {
         let at = Location::caller();
-        let first = first.into();
+        let range = self.ends("var", range, at);
+        let first = first.into().within(range.0..range.1 + 1);
         self.site(at, |k| {
             let value = k.operand(&first);
             let reg = k.ir.mov(Type::U32, value);
             k.stamp += 1;
             k.written.insert(reg, k.stamp);
-            Var {
-                reg,
-                range: (range.start, range.end - 1),
-            }
+            Var { reg, range }
         })
     }
 

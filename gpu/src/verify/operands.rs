@@ -264,6 +264,12 @@ fn check_slot(slot: &Slot, found: &mut Found<'_>) {
             reg,
             takes: classes(ty),
         }),
+        Operand::Special(special) if special.axis().is_some_and(|axis| axis > 2) => {
+            found.add(Problem::Axis {
+                word: found.word(),
+                special: slot.operand,
+            });
+        }
         Operand::Special(special) if !holds(special.register(), ty) => {
             found.add(Problem::SpecialWidth {
                 word: found.word(),

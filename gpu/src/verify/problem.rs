@@ -112,6 +112,13 @@ pub enum Problem {
         /// What would be right.
         right: String,
     },
+    /// A special register of an axis beyond z.
+    Axis {
+        /// The instruction.
+        word: String,
+        /// The register.
+        special: Operand,
+    },
     /// A special register of another width.
     SpecialWidth {
         /// The instruction.
@@ -355,6 +362,11 @@ impl fmt::Display for Problem {
                     constant(value)
                 )
             }
+            Problem::Axis { word, special } => write!(
+                f,
+                "`{word}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
+                constant(special)
+            ),
             Problem::SpecialWidth { word, special, is } => write!(
                 f,
                 "`{word}` cannot read {}, which has class {is}: move it into a register first",

@@ -127,6 +127,14 @@ fn a_built_kernel_is_shared_by_threads() {
     shared(&gemm().unwrap_or_else(|e| panic!("{e}")));
 }
 
+/// Whatever the library adds between, every instruction is the author's.
+#[test]
+fn every_instruction_names_a_line_of_its_author() {
+    let kernel = gemm().unwrap_or_else(|e| panic!("{e}")).kernel;
+    assert_eq!(kernel.at.file(), file!());
+    kernel.walk(&mut |stmt| assert_eq!(stmt.at.file(), file!(), "{:?} at {}", stmt.op, stmt.at));
+}
+
 fn number(i: usize) -> f16 {
     f16::from_f32(((i * 7919 + 13) % 17) as f32 / 8.0 - 1.0)
 }

@@ -181,6 +181,14 @@ fn its_text() {
     insta::assert_snapshot!(text);
 }
 
+/// Whatever the library adds between, every instruction is the author's.
+#[test]
+fn every_instruction_names_a_line_of_its_author() {
+    let kernel = gemm().unwrap_or_else(|e| panic!("{e}")).kernel;
+    assert_eq!(kernel.at.file(), file!());
+    kernel.walk(&mut |stmt| assert_eq!(stmt.at.file(), file!(), "{:?} at {}", stmt.op, stmt.at));
+}
+
 fn number(i: usize) -> bf16 {
     bf16::from_f32(((i * 7919 + 13) % 17) as f32 / 8.0 - 1.0)
 }

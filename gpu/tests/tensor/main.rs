@@ -5,5 +5,6 @@ mod copies;
 mod gemm_sm80;
 mod gemm_sm90;
 mod index_laws;
+mod no_integer;
 mod parts;
 mod refusals;
