@@ -60,6 +60,7 @@ chapters! {
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
     appendix_names = "appendix/names.md";
+    appendix_terms = "appendix/terms.md";
 }
 
 #[doc = include_str!("../../README.md")]

@@ -8,6 +8,7 @@ mod names;
 mod pages;
 mod preprocess;
 mod serve;
+mod terms;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -91,6 +92,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
     let links = links::check(root, &chapters, &mut complaints)?;
     let examples = examples::check(root, &chapters, &mut complaints)?;
     let names = names::check(root, &chapters, &mut complaints)?;
+    let terms = terms::check(&chapters, &mut complaints)?;
     let counts = [
         counted(blocks, "code block"),
         counted(figures, "figure"),
@@ -98,6 +100,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
         counted(links, "link"),
         counted(examples, "marked example"),
         counted(names, "name"),
+        counted(terms, "term"),
     ];
     let covered = format!(
         "{}: {}",

@@ -18,6 +18,10 @@ pub(super) fn check(folder: &Path) -> Result<Report> {
     }
     let mut complaints = Vec::new();
     let (mut links, mut figures) = (0, 0);
+    for (name, page) in &pages {
+        let fetched = page.fetched.iter();
+        complaints.extend(fetched.map(|what| format!("page {name}: {what}")));
+    }
     for (name, page) in pages.iter().filter(|(name, _)| is_chapter(name)) {
         figures += page.figures;
         for link in &page.links {
@@ -47,6 +51,8 @@ struct Page {
     headings: BTreeSet<String>,
     links: Vec<String>,
     figures: usize,
+    /// What the browser would fetch from a network.
+    fetched: Vec<String>,
 }
 
 impl Page {
@@ -62,8 +68,29 @@ impl Page {
                 .map(str::to_string)
                 .collect(),
             figures: content.matches("<figure").count(),
+            fetched: fetched(html),
         }
     }
+}
+
+/// What the tags of a page make a browser fetch from elsewhere.
+fn fetched(html: &str) -> Vec<String> {
+    let tags = html.split('<').filter_map(|rest| rest.split('>').next());
+    tags.filter_map(fetched_by).collect()
+}
+
+/// What one tag makes a browser fetch; for a playground, mdBook's script asks a server.
+fn fetched_by(tag: &str) -> Option<String> {
+    if tag.contains(" class=\"playground\"") {
+        return Some("a block with a playground asks a server when the page opens".to_string());
+    }
+    let start = if tag.starts_with("link ") {
+        " href=\""
+    } else {
+        " src=\""
+    };
+    let at = attributes(tag, start).find(|at| at.contains("//") && !at.starts_with("data:"))?;
+    Some(format!("it loads `{at}`: a page works without a network"))
 }
 
 /// The values of an attribute, in order.
@@ -128,6 +155,28 @@ mod tests {
     #[test]
     fn only_the_content_is_searched_for_links() {
         assert_eq!(pages()["a.html"].links, ["b.html#top"]);
+    }
+
+    #[test]
+    fn nothing_comes_from_a_network() {
+        let here = "<script src=\"book.js\"></script><a href=\"https://example.org\">x</a>";
+        assert_eq!(Page::of(here).fetched, Vec::<String>::new());
+        let remote = "<link rel=\"stylesheet\" href=\"https://example.org/x.css\">";
+        assert_eq!(
+            Page::of(remote).fetched,
+            ["it loads `https://example.org/x.css`: a page works without a network"]
+        );
+        assert_eq!(
+            Page::of("<img alt=\"\" src=\"//example.org/x.png\">")
+                .fetched
+                .len(),
+            1
+        );
+        let block = "<pre><pre class=\"playground\"><code>x</code></pre></pre>";
+        assert_eq!(
+            Page::of(block).fetched,
+            ["a block with a playground asks a server when the page opens"]
+        );
     }
 
     #[test]
