@@ -6,6 +6,7 @@ use colex_atom::{CopyAtom, ValLayouts};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
+use crate::copy_check::{check_compact, check_consecutive, check_thread_value};
 use crate::partition::Partitionable;
 use crate::thr_copy::ThrCopy;
 
@@ -82,10 +83,12 @@ impl TiledCopy {
     /// # Errors
     ///
     /// [`Error::Count`] when the atom takes more threads or values, [`Error::Atom`] for a width it cannot move,
-    /// [`Error::Assumption`] for an atom whose threads do not follow each other (CuTe assumes that they do).
+    /// [`Error::Assumption`] for a `tv` that is not of threads and values, or names an index that the tile does not
+    /// have, and for an atom whose threads do not follow each other (CuTe checks none of these).
     #[doc(alias = "make_tiled_copy_impl")]
     pub fn from_tv(atom: CopyAtom, bits: i64, tv: Layout, tiler: Tiler) -> Result<Self, Error> {
         let values = atom.val_layouts(bits)?;
+        check_thread_value(&tv, &tiler)?;
         let copy = Self {
             atom,
             bits,
@@ -226,44 +229,13 @@ impl TiledCopy {
     }
 }
 
-/// Whether a layout of threads or of values numbers them 0, 1, 2 and so on, each once.
-fn check_compact(what: &'static str, layout: &Layout) -> Result<(), Error> {
-    if layout.is_bijective() {
-        return Ok(());
-    }
-    Err(Error::Assumption {
-        operation: "TiledCopy::new",
-        why: format!(
-            "{layout} does not number its {} {what} from 0 to {}, each once",
-            layout.size(),
-            layout.size() - 1
-        ),
-    })
-}
-
-/// Refuses an atom whose threads are not consecutive indices: cutting the thread-value layout by their number would
-/// give an instruction threads that it does not have.
-fn check_consecutive(atom: &str, threads: &Layout) -> Result<(), Error> {
-    let table = threads.table()?;
-    let Some((logical, index)) = (0..).zip(table).find(|(logical, index)| logical != index) else {
-        return Ok(());
-    };
-    Err(Error::Assumption {
-        operation: "TiledCopy",
-        why: format!(
-            "thread {logical} of {atom} is thread {index} by {threads}, and a tiled copy gives an instruction \
-             consecutive threads"
-        ),
-    })
-}
-
 /// The size of mode `i`; 1 beyond the rank.
 pub(crate) fn size(layout: &Layout, i: usize) -> i64 {
     layout.mode(i).map_or(1, |m| m.size())
 }
 
 /// The extents that a tiler cuts, if it says.
-fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
+pub(crate) fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
     match tiler {
         Tiler::All => None,
         Tiler::Int(n) => Some(IntTuple::leaf(*n)),
@@ -285,29 +257,4 @@ pub(crate) fn fixed_layout(modes: &[(i64, i64)]) -> Result<Layout, Error> {
     let shape = IntTuple::flat(modes.iter().map(|m| fixed(m.0)));
     let stride = Tuple::flat(modes.iter().map(|m| Stride::constant(m.1)));
     Ok(Layout::new(shape, stride)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// No copy of the table has such threads; a quad-pair of Volta's MMA does.
-    #[test]
-    fn an_atom_of_threads_that_do_not_follow_each_other_is_refused() {
-        let quad_pair: Layout = "(4,2):(1,16)".parse().expect("a layout");
-        let refused = check_consecutive("QUAD", &quad_pair).expect_err("a gap");
-        assert_eq!(
-            refused.to_string(),
-            "TiledCopy: thread 4 of QUAD is thread 16 by (4,2):(1,16), and a tiled copy gives an instruction \
-             consecutive threads"
-        );
-        let backwards = "4:-1".parse().expect("a layout");
-        assert!(check_consecutive("QUAD", &backwards).is_err());
-        for atom in colex_atom::copy_atoms() {
-            assert_eq!(
-                check_consecutive(&atom.name(), &atom.traits().thread),
-                Ok(())
-            );
-        }
-    }
 }

@@ -70,22 +70,34 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when `tv` names an offset that `data` does not have; those of [`TiledCopy::from_tv`].
+    /// [`Error::Assumption`] when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
+    /// thread only); those of [`TiledCopy::from_tv`].
     #[doc(alias = "make_cotiled_copy")]
     pub fn cotiled(atom: CopyAtom, bits: i64, tv: &Layout, data: &Layout) -> Result<Self, Error> {
+        check_named(tv, data)?;
         let inverse = Layout::concat([&data.left_inverse()?, &Layout::unit()])?;
         let tv_data = inverse.composition(tv)?;
-        let values = tv_data.get(&[1])?;
-        let reached = Layout::concat([data, &Layout::unit()])?.composition(&values)?;
-        if reached.coalesce() != tv.get(&[1])?.coalesce() {
-            return Err(Error::Assumption {
-                operation: "cotiled",
-                why: format!("the values {tv} name offsets that the data {data} does not have"),
-            });
-        }
         let (tiler, tv) = covered(&data.shape().product_each()?, &tv_data)?;
         Self::from_tv(atom, bits, tv, tiler)
     }
+}
+
+/// Refuses threads and values that name an offset where the data has nothing.
+fn check_named(tv: &Layout, data: &Layout) -> Result<(), Error> {
+    let threads = size(tv, 0);
+    for (index, offset) in (0..).zip(tv.table()?) {
+        if data.coord_of(offset).is_err() {
+            let (thread, value) = (index % threads, index / threads);
+            return Err(Error::Assumption {
+                operation: "cotiled",
+                why: format!(
+                    "thread {thread} names by its value {value} the offset {offset} ({tv}), which the data {data} \
+                     does not have"
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The part of a tile of extents `tile` that `tv` reaches, as a tiler, and `tv` as indices of that part.

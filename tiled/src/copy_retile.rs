@@ -21,12 +21,14 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tile does not divide what the fragment is of (CuTe names other registers then);
+    /// [`Error::Rank`] for a fragment of fewer modes than the values and the tiler's modes; [`Error::Assumption`] when its
+    /// values do not divide those of a thread, or the tile not what the fragment is of (CuTe names other registers then);
     /// [`Error::Layout`].
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
         let values = size(fragment, 0);
+        self.check_fragment(fragment, values)?;
         let order = self.tv().right_inverse()?.with_shape(self.tile_shape()?)?;
         let order = order.upcast(self.threads() * values)?;
         let first = Layout::column_major(values)?;
@@ -47,6 +49,29 @@ impl TiledCopy {
                 self.tiler()
             ),
         })
+    }
+
+    fn check_fragment(&self, fragment: &Layout, values: i64) -> Result<(), Error> {
+        let (have, need) = (fragment.rank(), self.tiler().rank() + 1);
+        if have < need {
+            return Err(Error::Rank {
+                operation: "retile",
+                tensor: fragment.to_string(),
+                have,
+                need,
+            });
+        }
+        let of_thread = size(self.tv(), 1);
+        match of_thread % values == 0 || values % of_thread == 0 {
+            true => Ok(()),
+            false => Err(Error::Assumption {
+                operation: "retile",
+                why: format!(
+                    "neither do the {values} values in the first mode of {fragment} divide the {of_thread} values of a \
+                     thread of the copy, nor these them"
+                ),
+            }),
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl fmt::Display for Error {
             } => {
                 write!(
                     f,
-                    "{operation} of {tensor}: it has rank {have}, and the tiler has {need} modes"
+                    "{operation} of {tensor}: it has rank {have}, and at least {need} modes are needed"
                 )
             }
             Self::Thread { thread, threads } => {

@@ -34,6 +34,7 @@
 
 mod coordinates;
 mod copy;
+mod copy_check;
 mod copy_host;
 mod copy_make;
 mod copy_report;

@@ -4,10 +4,11 @@ use core::fmt;
 use std::collections::HashMap;
 
 use colex_atom::MmaAtom;
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{Int, IntTuple, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::{fixed, fixed_layout, size};
+use crate::copy_check::reach;
 use crate::mma_steps::check_rank;
 use crate::partition::Partitionable;
 use crate::thr_mma::ThrMma;
@@ -67,15 +68,12 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when either has more than three modes; [`Error::Assumption`] for an extent that the atoms do not
-    /// divide, where two atoms would compute the same elements, and for atoms that share threads; [`Error::Layout`].
+    /// [`Error::Assumption`] when either has more than three modes, for an extent that the atoms do not divide, where two
+    /// atoms would compute the same elements, for atoms that share threads, and for threads below 0; [`Error::Layout`].
     #[doc(alias = "make_tiled_mma")]
     pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
-        let too_many = |what: &dyn fmt::Display, have| Error::Rank {
-            operation: "TiledMma: M, N and K",
-            tensor: what.to_string(),
-            have,
-            need: 3,
+        let too_many = |what: &dyn fmt::Display, have| {
+            refused(format!("{what} has {have} modes, more than M, N and K"))
         };
         let atoms = atoms
             .append_to_rank(3, &Layout::unit())
@@ -102,6 +100,12 @@ impl TiledMma {
 
     /// Whether every place in the atoms has a thread of its own.
     fn check_threads(&self) -> Result<(), Error> {
+        if let Some([below @ ..0, _]) = reach(&self.threads)? {
+            let threads = &self.threads;
+            return Err(refused(format!(
+                "the threads {threads:#} go down to {below}, and there is none below 0"
+            )));
+        }
         if self.threads.is_injective() {
             return Ok(());
         }
@@ -112,29 +116,25 @@ impl TiledMma {
             Some((first, place, *thread))
         });
         let (first, place, thread) = twice.expect("a layout that is not injective repeats a value");
-        Err(Error::Assumption {
-            operation: "TiledMma::new",
-            why: format!(
-                "places {first} and {place} of the threads {:#} are one thread, {thread}: the atoms overlap",
-                self.threads
-            ),
-        })
+        Err(refused(format!(
+            "places {first} and {place} of the threads {:#} are one thread, {thread}: the atoms overlap",
+            self.threads
+        )))
     }
 
     /// Whether the atoms along mode `i` divide the tile.
     fn check_extent(&self, i: usize) -> Result<(), Error> {
-        let covered = self.atom.mnk()[i] * size(&self.threads, i + 1);
-        let tile = self.tile_shape()[i];
-        if tile % covered == 0 {
+        let covered = Int::Dynamic(self.atom.mnk()[i]);
+        let covered = IntTuple::flat([covered, size(&self.threads, i + 1).into()]);
+        let covered = covered.product()?.value();
+        let tile = tiler_extents(&self.permutation(i)).product()?.value();
+        if tile > 0 && tile % covered == 0 {
             return Ok(());
         }
-        Err(Error::Assumption {
-            operation: "TiledMma::new",
-            why: format!(
-                "the tile of {tile} along {} is not a multiple of the {covered} that the atoms along it cover",
-                ["M", "N", "K"][i]
-            ),
-        })
+        Err(refused(format!(
+            "the tile of {tile} along {} is not a multiple of the {covered} that the atoms along it cover",
+            ["M", "N", "K"][i]
+        )))
     }
 
     /// The atom.
@@ -298,12 +298,28 @@ fn place(mode: &Layout, thread: i64) -> i64 {
     })
 }
 
-/// The size of a tiler that says one.
+/// The size of a tiler that says one, which was checked to fit.
 fn tiler_size(tiler: &Tiler) -> i64 {
+    let size = tiler_extents(tiler).product();
+    size.expect("a tile's extents were multiplied before")
+        .value()
+}
+
+/// The extents of a tiler, one for each of its parts.
+fn tiler_extents(tiler: &Tiler) -> IntTuple {
     match tiler {
-        Tiler::Int(n) => n.value(),
-        Tiler::Layout(l) => l.size(),
-        Tiler::Modes(modes) => modes.iter().map(tiler_size).product(),
-        Tiler::All => 1,
+        Tiler::Int(n) => IntTuple::leaf(*n),
+        Tiler::Layout(l) => l.shape(),
+        Tiler::Modes(modes) => {
+            IntTuple::concat(&modes.iter().map(tiler_extents).collect::<Vec<_>>())
+        }
+        Tiler::All => 1.into(),
+    }
+}
+
+fn refused(why: String) -> Error {
+    Error::Assumption {
+        operation: "TiledMma::new",
+        why,
     }
 }

@@ -259,7 +259,7 @@ fn errors_are_sentences() -> Outcome {
         copy.partitions(&"64:1".parse::<Layout>()?, Side::Source)
             .unwrap_err()
             .to_string(),
-        "partitions of 64:1: it has rank 1, and the tiler has 2 modes"
+        "partitions of 64:1: it has rank 1, and at least 2 modes are needed"
     );
     let mma = TiledMma::new(
         colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
@@ -274,7 +274,7 @@ fn errors_are_sentences() -> Outcome {
         mma.fragments(&"64:1".parse::<Layout>()?, Operand::A)
             .unwrap_err()
             .to_string(),
-        "fragments of 64:1: it has rank 1, and the tiler has 2 modes"
+        "fragments of 64:1: it has rank 1, and at least 2 modes are needed"
     );
     Ok(())
 }

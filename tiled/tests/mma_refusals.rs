@@ -79,6 +79,55 @@ fn atoms_that_share_threads() {
     );
 }
 
+#[test]
+fn what_is_no_tile_and_no_thread() {
+    let ampere = "SM80_16x8x16_F32F16F16F32_TN";
+    for (atoms, tile, why) in [
+        (
+            "(2,2,1):(-1,2,0)",
+            "_",
+            "the threads (32,2,2,1):(1,-32,64,0) go down to -32, and there is none below 0",
+        ),
+        (
+            "1:0",
+            "(0,_,_)",
+            "the tile of 0 along M is not a multiple of the 16 that the atoms along it cover",
+        ),
+        (
+            "1:0",
+            "(_,-8,_)",
+            "the tile of -8 along N is not a multiple of the 8 that the atoms along it cover",
+        ),
+        (
+            "1:0",
+            "(_,_,_,_)",
+            "(_,_,_,_) has 4 modes, more than M, N and K",
+        ),
+        (
+            "(1,1,1,1):(0,0,0,0)",
+            "_",
+            "(1,1,1,1):(0,0,0,0) has 4 modes, more than M, N and K",
+        ),
+    ] {
+        assert_eq!(
+            refused(mma(ampere, atoms, tile)),
+            Some(format!("TiledMma::new: {why}"))
+        );
+    }
+    for (tile, why) in [
+        (
+            "((4611686018427387904,4),_,_)",
+            "4611686018427387904 * 4 does not fit 64 bits",
+        ),
+        (
+            "(_,_,((4,4):(1,4),4611686018427387904))",
+            "16 * 4611686018427387904 does not fit 64 bits",
+        ),
+    ] {
+        assert_eq!(refused(mma(ampere, "1:0", tile)).as_deref(), Some(why));
+    }
+}
+
 /// Over every extent of M up to six atoms: built exactly where the atoms divide it, and then onto the tile.
 #[test]
 fn what_is_built_covers_its_tile() -> Outcome {

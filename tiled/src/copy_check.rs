@@ -1,0 +1,110 @@
+//! What the layouts of a tiled copy must satisfy.
+
+use colex_layout::{Layout, Stride, Tiler};
+
+use crate::Error;
+use crate::copy::shape_of;
+
+/// Whether a layout of threads or of values numbers them 0, 1, 2 and so on, each once.
+pub(crate) fn check_compact(what: &'static str, layout: &Layout) -> Result<(), Error> {
+    if layout.is_bijective() {
+        return Ok(());
+    }
+    Err(Error::Assumption {
+        operation: "TiledCopy::new",
+        why: format!(
+            "{layout} does not number its {} {what} from 0 to {}, each once",
+            layout.size(),
+            layout.size() - 1
+        ),
+    })
+}
+
+/// Refuses an atom whose threads are not consecutive indices: cutting the thread-value layout by their number would
+/// give an instruction threads that it does not have.
+pub(crate) fn check_consecutive(atom: &str, threads: &Layout) -> Result<(), Error> {
+    let table = threads.table()?;
+    let Some((logical, index)) = (0..).zip(table).find(|(logical, index)| logical != index) else {
+        return Ok(());
+    };
+    Err(Error::Assumption {
+        operation: "TiledCopy",
+        why: format!(
+            "thread {logical} of {atom} is thread {index} by {threads}, and a tiled copy gives an instruction \
+             consecutive threads"
+        ),
+    })
+}
+
+/// Refuses a thread-value layout that has not two modes, or that leaves the tile.
+pub(crate) fn check_thread_value(tv: &Layout, tiler: &Tiler) -> Result<(), Error> {
+    let refuse = |why| Error::Assumption {
+        operation: "TiledCopy::from_tv",
+        why,
+    };
+    if tv.rank() != 2 || tv.is_leaf() {
+        let rank = tv.rank();
+        return Err(refuse(format!(
+            "{tv} has rank {rank}, not the two modes of threads and of values"
+        )));
+    }
+    let (Some(tile), Some([low, high])) = (shape_of(tiler), reach(tv)?) else {
+        return Ok(());
+    };
+    let size = tile.product()?.value();
+    let beyond = if low < 0 { low } else { high };
+    if (0..size).contains(&beyond) {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "{tv} names the index {beyond}, and the tile {tiler} has 0 to {}",
+        size - 1
+    )))
+}
+
+/// The least and the greatest value of a layout of integers.
+pub(crate) fn reach(layout: &Layout) -> Result<Option<[i64; 2]>, Error> {
+    let overflow = |left: i64, operator, right: i64| colex_layout::Error::Overflow {
+        left,
+        operator,
+        right,
+    };
+    let mut ends = [0_i64, 0];
+    for leaf in layout.leaves() {
+        let (steps, stride) = (leaf.extent.value() - 1, leaf.stride);
+        let d = match stride {
+            Stride::Int(d) => d.value(),
+            other if other.is_zero() => 0,
+            _ => return Ok(None),
+        };
+        let far = steps.checked_mul(d).ok_or(overflow(steps, '*', d))?;
+        let end = &mut ends[usize::from(far > 0)];
+        *end = end.checked_add(far).ok_or(overflow(*end, '+', far))?;
+    }
+    Ok(Some(ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No copy of the table has such threads; a quad-pair of Volta's MMA does.
+    #[test]
+    fn an_atom_of_threads_that_do_not_follow_each_other_is_refused() {
+        let quad_pair: Layout = "(4,2):(1,16)".parse().expect("a layout");
+        let refused = check_consecutive("QUAD", &quad_pair).expect_err("a gap");
+        assert_eq!(
+            refused.to_string(),
+            "TiledCopy: thread 4 of QUAD is thread 16 by (4,2):(1,16), and a tiled copy gives an instruction \
+             consecutive threads"
+        );
+        let backwards = "4:-1".parse().expect("a layout");
+        assert!(check_consecutive("QUAD", &backwards).is_err());
+        for atom in colex_atom::copy_atoms() {
+            assert_eq!(
+                check_consecutive(&atom.name(), &atom.traits().thread),
+                Ok(())
+            );
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Tiled copies that would name what is not there, and how they are refused.
+
+use std::collections::HashSet;
+use std::error::Error;
+
+use colex_layout::{Layout, Tiler};
+use colex_tiled::{Side, TiledCopy};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn from_tv(tv: &str, tiler: &str) -> Result<TiledCopy, Box<dyn Error>> {
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let tiler: Tiler = tiler.parse()?;
+    Ok(TiledCopy::from_tv(atom, 32, tv.parse()?, tiler)?)
+}
+
+fn cotiled(tv: &str, data: &str) -> Result<TiledCopy, Box<dyn Error>> {
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    Ok(TiledCopy::cotiled(atom, 32, &tv.parse()?, &data.parse()?)?)
+}
+
+fn refused<T>(answer: Result<T, impl ToString>) -> Option<String> {
+    answer.err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_thread_value_layout_that_leaves_its_tile() {
+    for (tv, why) in [
+        (
+            "32:1",
+            "32:1 has rank 1, not the two modes of threads and of values",
+        ),
+        (
+            "(4,2,1):(1,4,0)",
+            "(4,2,1):(1,4,0) has rank 3, not the two modes of threads and of values",
+        ),
+        (
+            "(4,4):(1,4)",
+            "(4,4):(1,4) names the index 15, and the tile (4,2) has 0 to 7",
+        ),
+        (
+            "(4,2):(-1,4)",
+            "(4,2):(-1,4) names the index -3, and the tile (4,2) has 0 to 7",
+        ),
+    ] {
+        assert_eq!(
+            refused(from_tv(tv, "(4,2)")),
+            Some(format!("TiledCopy::from_tv: {why}"))
+        );
+    }
+    assert_eq!(
+        refused(from_tv("(2,3):(1,4611686018427387904)", "(4,2)")).as_deref(),
+        Some("2 * 4611686018427387904 does not fit 64 bits")
+    );
+}
+
+/// Over all small layouts of threads and values: built exactly where every index is one of the tile, and then every
+/// partition stays within it.
+#[test]
+fn what_is_built_stays_within_its_tile() -> Outcome {
+    let mut cases = 0;
+    for (threads, values) in [(1, 1), (2, 3), (4, 2), (3, 4)] {
+        for (d, e) in (-2..8).flat_map(|d| (-2..8).map(move |e| (d, e))) {
+            let tv: Layout = format!("({threads},{values}):({d},{e})").parse()?;
+            let inside = tv.table()?.iter().all(|index| (0..8).contains(index));
+            let copy = from_tv(&tv.to_string(), "(4,2)");
+            assert_eq!(copy.is_ok(), inside, "{tv}");
+            let Ok(copy) = copy else { continue };
+            let tile: Layout = "(4,2):(1,4)".parse()?;
+            let named = copy.partitions(&tile, Side::Source)?.table()?;
+            assert_eq!(named, tv.table()?, "{tv}");
+            cases += named.len();
+        }
+    }
+    println!("law tiled_copy.what_is_built_stays_within_its_tile: {cases} elements");
+    Ok(())
+}
+
+#[test]
+fn addresses_that_the_data_does_not_have() {
+    for (tv, data, why) in [
+        (
+            "(32,8):(8,1)",
+            "(16,8):(1,16)",
+            "thread 16 names by its value 0 the offset 128",
+        ),
+        (
+            "(32,4):(4,1)",
+            "(16,8):(1,20)",
+            "thread 4 names by its value 0 the offset 16",
+        ),
+        (
+            "(32,4):(4,1)",
+            "(16,8):(1,0)",
+            "thread 4 names by its value 0 the offset 16",
+        ),
+        (
+            "(2,3):(3,5)",
+            "(8,1):(1,0)",
+            "thread 1 names by its value 1 the offset 8",
+        ),
+    ] {
+        assert_eq!(
+            refused(cotiled(tv, data)),
+            Some(format!(
+                "cotiled: {why} ({tv}), which the data {data} does not have"
+            ))
+        );
+    }
+}
+
+/// Over all small pairs: what is built names by its threads and values the offsets that were asked for, in that order,
+/// and where an offset is missing nothing is built.
+#[test]
+fn a_cotiled_copy_names_the_addresses_it_was_given() -> Outcome {
+    let (mut cases, mut refusals) = (0, 0);
+    let data = [
+        "(4,4):(1,4)",
+        "(4,4):(4,1)",
+        "(4,2):(1,6)",
+        "(2,(2,2)):(1,(2,8))",
+        "8:2",
+    ];
+    for data in data {
+        let data: Layout = data.parse()?;
+        let offsets: HashSet<i64> = data.table()?.into_iter().collect();
+        for (threads, values) in [(2, 2), (4, 2), (2, 4), (4, 4)] {
+            for (d, e) in (0..9).flat_map(|d| (0..9).map(move |e| (d, e))) {
+                let tv = format!("({threads},{values}):({d},{e})");
+                let asked = tv.parse::<Layout>()?.table()?;
+                let there = asked.iter().all(|offset| offsets.contains(offset));
+                let Ok(copy) = cotiled(&tv, &data.to_string()) else {
+                    refusals += usize::from(!there);
+                    continue;
+                };
+                assert!(there, "{tv} of {data}");
+                let named = copy.partitions(&data, Side::Source)?;
+                let first = named.table()?;
+                assert_eq!(first[..asked.len()], asked, "{tv} of {data}\n{copy}");
+                cases += asked.len();
+            }
+        }
+    }
+    assert!(
+        cases > 500 && refusals > 500,
+        "{cases} built, {refusals} refused"
+    );
+    println!("law tiled_copy.a_cotiled_copy_names_the_addresses_it_was_given: {cases} elements");
+    Ok(())
+}
+
+#[test]
+fn a_fragment_that_does_not_fit_a_copy() -> Outcome {
+    let copy = from_tv("(4,8):(8,1)", "(8,4)")?;
+    assert_eq!(
+        refused(copy.retile(&"8:1".parse()?)).as_deref(),
+        Some("retile of 8:1: it has rank 1, and at least 3 modes are needed")
+    );
+    assert_eq!(
+        refused(copy.retile(&"(3,1,1):(1,0,0)".parse()?)).as_deref(),
+        Some(
+            "retile: neither do the 3 values in the first mode of (3,1,1):(1,0,0) divide the 8 values of a thread of the \
+             copy, nor these them"
+        )
+    );
+    Ok(())
+}
