@@ -9,6 +9,7 @@ use crate::Error;
 use crate::copy::{Side, TiledCopy, size};
 use crate::copy_host::Named;
 use crate::coverage::{Coverage, Place};
+use crate::mma_sentences::{are, number, verb};
 use crate::traffic::{Engine, Requests, Traffic};
 use crate::traffic_sentences::sentence;
 use crate::vector::{Narrow, widest};
@@ -139,36 +140,43 @@ impl fmt::Display for CopyReport {
         let [given, got] = self.bits;
         writeln!(
             f,
-            "{} threads issue {} instructions each; a thread gives {given} bits and gets {got}.",
-            self.threads, self.instructions
+            "{} {} {} each; a thread gives {given} bits and gets {got}.",
+            number(self.threads as usize, "thread"),
+            verb(self.threads as usize, "issue"),
+            number(self.instructions, "instruction")
         )?;
         if self.registers > 0 {
-            writeln!(f, "A thread needs {} registers for all.", self.registers)?;
+            let registers = number(self.registers, "register");
+            writeln!(f, "A thread needs {registers} for all.")?;
         }
         match &self.missing {
             (0, _) => writeln!(f, "Every element is written.")?,
-            (n, first) => writeln!(
-                f,
-                "{n} elements are not written, {} the first.",
-                or_none(first)
-            )?,
-        }
-        for (what, (count, first)) in [
-            ("elements are written again", &self.repeated),
-            ("coordinates lie outside of the tensor", &self.outside),
-        ] {
-            if let Some((thread, coord)) = first {
-                writeln!(f, "{count} {what}, first {coord} by thread {thread}.")?;
+            (n, first) => {
+                let (n, are) = (number(*n, "element"), are(*n));
+                writeln!(f, "{n} {are} not written, {} the first.", or_none(first))?;
             }
         }
-        if let Some(first) = self.idle.first() {
+        if let (n, Some((thread, coord))) = &self.repeated {
+            let (n, are) = (number(*n, "element"), are(*n));
             writeln!(
                 f,
-                "{} threads are idle, thread {first} the first.",
-                self.idle.len()
+                "{n} {are} written again, first {coord} by thread {thread}."
             )?;
         }
-        writeln!(f, "The widest legal vector is {} values.", self.widest)?;
+        if let (n, Some((thread, coord))) = &self.outside {
+            let (n, lie) = (number(*n, "coordinate"), verb(*n, "lie"));
+            writeln!(
+                f,
+                "{n} {lie} outside of the tensor, first {coord} by thread {thread}."
+            )?;
+        }
+        if let Some(first) = self.idle.first() {
+            let n = self.idle.len();
+            let (n, are) = (number(n, "thread"), are(n));
+            writeln!(f, "{n} {are} idle, thread {first} the first.")?;
+        }
+        let widest = number(self.widest as usize, "value");
+        writeln!(f, "The widest legal vector is {widest}.")?;
         if let Some(narrow) = &self.narrow {
             writeln!(f, "{narrow}")?;
         }

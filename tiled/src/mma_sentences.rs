@@ -10,8 +10,9 @@ impl fmt::Display for MmaReport {
         let [m, n, k] = self.tile;
         writeln!(
             f,
-            "{} issue {} each, {} over a tile of {m} by {n} by {k}.",
+            "{} {} {} each, {} over a tile of {m} by {n} by {k}.",
             number(self.threads as usize, "thread"),
+            verb(self.threads as usize, "issue"),
             number(self.instructions, "instruction"),
             self.atom
         )?;
@@ -33,14 +34,15 @@ impl MmaReport {
             ((0, _), (0, _)) => writeln!(f, "Every element of C has one owner.")?,
             (missing, repeated) => {
                 if let Some(first) = &missing.1 {
+                    let have = if missing.0 == 1 { "has" } else { "have" };
                     let n = number(missing.0, "element");
-                    writeln!(f, "{n} of C have no owner, {first} the first.")?;
+                    writeln!(f, "{n} of C {have} no owner, {first} the first.")?;
                 }
                 if let Some((thread, coord)) = &repeated.1 {
-                    let n = number(repeated.0, "element");
+                    let (n, are) = (number(repeated.0, "element"), are(repeated.0));
                     writeln!(
                         f,
-                        "{n} of C are owned again, first {coord} by thread {thread}."
+                        "{n} of C {are} owned again, first {coord} by thread {thread}."
                     )?;
                 }
             }
@@ -62,17 +64,19 @@ impl MmaReport {
                 self.sums
             )?;
         }
-        for (what, threads) in [
-            ("own nothing of C", &self.idle),
-            (
-                "are no threads of the MMA and repeat others",
-                &self.repeating,
-            ),
-        ] {
-            if let Some(first) = threads.first() {
-                let n = number(threads.len(), "thread");
-                writeln!(f, "{n} {what}, thread {first} the first.")?;
-            }
+        if let Some(first) = self.idle.first() {
+            let (n, own) = (
+                number(self.idle.len(), "thread"),
+                verb(self.idle.len(), "own"),
+            );
+            writeln!(f, "{n} {own} nothing of C, thread {first} the first.")?;
+        }
+        if let Some(first) = self.repeating.first() {
+            let others = match self.repeating.len() {
+                1 => "1 thread is none of the MMA and repeats another".into(),
+                n => format!("{n} threads are none of the MMA and repeat others"),
+            };
+            writeln!(f, "{others}, thread {first} the first.")?;
         }
         Ok(())
     }
@@ -82,17 +86,21 @@ impl OperandReport {
     /// Copies, registers, and what lies outside.
     fn held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.operand.name();
-        let (verb, who) = match self.by_descriptor {
+        let (is_held, who) = match self.by_descriptor {
             true => ("read", "atom"),
             false => ("held", "thread"),
         };
         match (self.held, &self.uneven) {
             ([least, most], Some(first)) => write!(
                 f,
-                "{name}: an element is {verb} by {least} to {most} {who}s, {first} the first by another number of them"
+                "{name}: an element is {is_held} by {least} to {most} {who}s, {first} the first by another number of them"
             )?,
             ([_, most], None) => {
-                write!(f, "{name}: each element is {verb} by {}", number(most, who))?;
+                write!(
+                    f,
+                    "{name}: each element is {is_held} by {}",
+                    number(most, who)
+                )?;
             }
         }
         match self.by_descriptor {
@@ -108,10 +116,11 @@ impl OperandReport {
         }
         writeln!(f, ".")?;
         if let Some((thread, coord)) = &self.outside.1 {
+            let lie = verb(self.outside.0, "lie");
             let n = number(self.outside.0, "coordinate");
             writeln!(
                 f,
-                "{n} of {name} lie outside of the tensor, first {coord} by thread {thread}."
+                "{n} of {name} {lie} outside of the tensor, first {coord} by thread {thread}."
             )?;
         }
         Ok(())
@@ -139,9 +148,24 @@ impl OperandReport {
 }
 
 /// So many of something.
-fn number(n: usize, what: &str) -> String {
+pub(crate) fn number(n: usize, what: &str) -> String {
     match n {
         1 => format!("1 {what}"),
         _ => format!("{n} {what}s"),
+    }
+}
+
+/// The verb for so many: of one thread `issues`, of two `issue`.
+pub(crate) fn verb(n: usize, plural: &str) -> String {
+    match n {
+        1 => format!("{plural}s"),
+        _ => plural.into(),
+    }
+}
+
+pub(crate) const fn are(n: usize) -> &'static str {
+    match n {
+        1 => "is",
+        _ => "are",
     }
 }

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::coverage::Place;
+use crate::mma_sentences::{number, verb};
 use crate::traffic::Traffic;
 
 /// One line; `whose` is `The source's`, `A's` and so on.
@@ -15,7 +16,11 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
             first,
             ..
         } => {
-            write!(f, "{whose} accesses take {passes} passes")?;
+            let passes = match passes {
+                1 => "1 pass".into(),
+                n => format!("{n} passes"),
+            };
+            write!(f, "{whose} accesses take {passes}")?;
             banks(f, *least, *degree, first)
         }
         Traffic::Global {
@@ -25,7 +30,8 @@ pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffi
         } => {
             write!(
                 f,
-                "{whose} requests touch {sectors} sectors of 32 bytes, and {least} would do."
+                "{whose} requests touch {} of 32 bytes, and {least} would do.",
+                number(*sectors, "sector")
             )?;
             wasteful(f, first)
         }
@@ -69,11 +75,17 @@ fn bulk(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Resu
     else {
         return Ok(());
     };
-    let what = if *unit == 32 { "sectors" } else { "rows" };
+    let units = number(*units, if *unit == 32 { "sector" } else { "row" });
+    let stretches = match stretches {
+        1 => "1 stretch".into(),
+        n => format!("{n} stretches"),
+    };
     write!(
         f,
-        "{whose} {requests} requests of {bytes} bytes fall into {stretches} stretches, the shortest of {shortest} \
-         bytes; they touch {units} {what} of {unit} bytes, and {least} would do."
+        "{whose} {} of {bytes} bytes {} into {stretches}, the shortest of {shortest} bytes; they touch {units} of \
+         {unit} bytes, and {least} would do.",
+        number(*requests, "request"),
+        verb(*requests, "fall"),
     )?;
     wasteful(f, first)
 }

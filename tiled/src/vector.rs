@@ -1,6 +1,7 @@
 //! How many values one instruction may move at once, and why not more.
 
 use core::fmt;
+use std::collections::HashMap;
 
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
@@ -81,10 +82,10 @@ impl Vectorization {
     /// # Errors
     ///
     /// [`Error::Assumption`] when the two differ in their size, or a width is not a power of two;
-    /// [`Error::Layout`] for strides that are not integers.
+    /// [`Error::Layout`] for strides that are coordinates.
     pub fn new(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<Self, Error> {
         check(src, dst, bits, alignment)?;
-        let common = src.max_common_vector(dst)?;
+        let common = common_run(src, dst)?;
         let most = (alignment / bits).max(1);
         let mut values = 1;
         let limit = loop {
@@ -131,13 +132,35 @@ fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Er
     Ok(())
 }
 
+/// How many values from the first on are contiguous in both: of a swizzled side counted, as its inverse need not exist.
+fn common_run(src: &Layout, dst: &Layout) -> Result<i64, Error> {
+    if !src.is_xor() && !dst.is_xor() {
+        return Ok(src.max_common_vector(dst)?);
+    }
+    let pairs = dst.table()?.into_iter().zip(src.table()?);
+    let source: HashMap<i64, i64> = pairs.collect();
+    let mut offsets = 0..dst.size();
+    Ok(offsets
+        .find(|x| source.get(x) != Some(x))
+        .unwrap_or(dst.size()))
+}
+
+/// The index of what a layout has at an offset.
+fn index_at(layout: &Layout, offset: i64) -> Result<Option<i64>, Error> {
+    if layout.is_xor() {
+        let index = layout.table()?.iter().position(|x| *x == offset);
+        return Ok(index.map(|index| index as i64));
+    }
+    let inverse = layout.right_inverse()?;
+    let there = offset < inverse.size();
+    Ok(there.then(|| inverse.at(offset)).transpose()?)
+}
+
 /// Where what is contiguous in the destination stops to be so in the source.
 fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<Limit, Error> {
-    let inverse = dst.right_inverse()?;
-    if common >= inverse.size() {
+    let Some(index) = index_at(dst, common)? else {
         return Ok(Limit::End { offset: common });
-    }
-    let index = inverse.at(common)?;
+    };
     Ok(Limit::Order {
         offset: common,
         coord: Box::new(dst.shape().coord(index)?),
@@ -166,7 +189,9 @@ fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<Limit> {
 /// The stride and the extent of a mode that has a second element.
 fn step(leaf: &LeafMode) -> Option<(i64, i64)> {
     match leaf.stride {
-        Stride::Int(d) if leaf.extent.value() > 1 => Some((d.value(), leaf.extent.value())),
+        Stride::Int(d) | Stride::Xor(d) if leaf.extent.value() > 1 => {
+            Some((d.value(), leaf.extent.value()))
+        }
         _ => None,
     }
 }
@@ -222,8 +247,10 @@ pub struct Narrow {
     pub coord: IntTuple,
     /// The offset of that coordinate in the tensor.
     pub offset: i64,
-    /// What would be right: the offset after the one before, or a multiple of `values`.
+    /// Where a vector would have it: after the value before. Nothing where it is the first of a vector.
     pub after: Option<i64>,
+    /// How many values the thread has from there on, where they are too few.
+    pub left: Option<usize>,
 }
 
 impl fmt::Display for Narrow {
@@ -235,14 +262,16 @@ impl fmt::Display for Narrow {
             coord,
             offset,
             after,
+            left,
         } = self;
-        write!(
-            f,
-            "Not {values}: {coord} of {tensor}, of thread {thread}, is at offset {offset}, not at "
-        )?;
-        match after {
-            Some(after) => write!(f, "{after}."),
-            None => write!(f, "a multiple of {values}."),
+        let there = format!("{coord} of {tensor}, of thread {thread}, is at offset {offset}");
+        match (left, after) {
+            (Some(left), _) => write!(
+                f,
+                "Not {values}: from {coord} of {tensor} on, thread {thread} has {left} values."
+            ),
+            (None, Some(after)) => write!(f, "Not {values}: {there}, not at {after}."),
+            (None, None) => write!(f, "Not {values}: {there}, not at a multiple of {values}."),
         }
     }
 }
@@ -256,22 +285,23 @@ pub(crate) fn widest(
     sides: &[(&'static str, &Layout, &Lanes<'_>)],
     bits: i64,
 ) -> Result<(i64, Option<Narrow>), Error> {
-    let mut width = (128 / bits).max(1);
+    let mut width = 1 << (128 / bits).max(1).ilog2();
     let mut narrow = None;
     for (tensor, layout, named) in sides {
         for (thread, coords) in named.iter() {
             let at = placed(layout, coords)?;
             while width > 1 {
-                let Some((coord, offset, after)) = off(&at, width) else {
+                let Some(misfit) = off(&at, width) else {
                     break;
                 };
                 narrow = Some(Narrow {
                     values: width,
                     tensor,
                     thread: *thread,
-                    coord: coord.clone(),
-                    offset,
-                    after,
+                    coord: misfit.coord.clone(),
+                    offset: misfit.offset,
+                    after: misfit.after,
+                    left: misfit.left,
                 });
                 width /= 2;
             }
@@ -289,21 +319,34 @@ pub(crate) fn placed<'a>(
     inside.map(|c| Ok((c, tensor.offset(c)?))).collect()
 }
 
-/// The first coordinate that is not where a vector of `width` values would have it, its offset, and the right one
-/// where there is only one.
-pub(crate) fn off<'a>(
-    at: &[(&'a IntTuple, i64)],
-    width: i64,
-) -> Option<(&'a IntTuple, i64, Option<i64>)> {
+/// A coordinate that is not where a vector would have it.
+pub(crate) struct Misfit<'a> {
+    coord: &'a IntTuple,
+    offset: i64,
+    after: Option<i64>,
+    left: Option<usize>,
+}
+
+/// The first coordinate that is not where a vector of `width` values would have it.
+pub(crate) fn off<'a>(at: &[(&'a IntTuple, i64)], width: i64) -> Option<Misfit<'a>> {
+    let misfit = |(coord, offset), after, left| {
+        Some(Misfit {
+            coord,
+            offset,
+            after,
+            left,
+        })
+    };
     for run in at.chunks(width as usize) {
-        let (first, start) = run[0];
-        if start % width != 0 || (run.len() as i64) < width {
-            return Some((first, start, None));
+        let start = run[0].1;
+        if start % width != 0 {
+            return misfit(run[0], None, None);
         }
-        for (expected, (coord, offset)) in (start..).zip(run) {
-            if expected != *offset {
-                return Some((coord, *offset, Some(expected)));
-            }
+        if let Some((expected, other)) = (start..).zip(run).find(|(at, value)| *at != value.1) {
+            return misfit(*other, Some(expected), None);
+        }
+        if (run.len() as i64) < width {
+            return misfit(run[0], None, Some(run.len()));
         }
     }
     None

@@ -170,7 +170,7 @@ fn boxes_of_the_copy_engine() -> Outcome {
     let even = report(&load, "(128,128):(128,1)", shared)?;
     assert_eq!(
         even.to_string(),
-        "1 threads issue 4 instructions each; a thread gives 65536 bits and gets 65536.\n\
+        "1 thread issues 4 instructions each; a thread gives 65536 bits and gets 65536.\n\
          Every element is written.\n\
          The widest legal vector is 8 values.\n\
          The source's 4 requests of 8192 bytes fall into 256 stretches, the shortest of 128 bytes; they touch 1024 \
@@ -282,7 +282,7 @@ fn a_vector_that_is_not_contiguous_is_no_vector() -> Outcome {
         "{text}"
     );
     assert!(
-        text.contains("The widest legal vector is 1 values.\nNot 2: (1,0) of the source, of thread 0, is at offset 4, not at 1.\n"),
+        text.contains("The widest legal vector is 1 value.\nNot 2: (1,0) of the source, of thread 0, is at offset 4, not at 1.\n"),
         "{text}"
     );
     Ok(())

@@ -207,9 +207,7 @@ fn lanes_that_repeat_are_named() -> Outcome {
     assert_eq!((report.threads, report.repeating.len()), (8, 24));
     let text = report.to_string();
     assert!(
-        text.contains(
-            "24 threads are no threads of the MMA and repeat others, thread 4 the first.\n"
-        ),
+        text.contains("24 threads are none of the MMA and repeat others, thread 4 the first.\n"),
         "{text}"
     );
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 
-use colex_layout::Layout;
+use colex_layout::{ComposedLayout, Layout, Swizzle};
 use colex_tiled::{Limit, Vectorization};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -109,6 +109,56 @@ fn the_widest_vector_of_random_orders() -> Outcome {
         cases += 1;
     }
     println!("law vectorization.the_widest_vector_of_random_orders: {cases} pairs");
+    Ok(())
+}
+
+/// Swizzled rows, to plain rows, plain columns and themselves: what the swizzle leaves in one piece is a vector.
+#[test]
+fn the_widest_vector_of_swizzled_layouts() -> Outcome {
+    let mut cases = 0;
+    let inner = ["(8,16):(16,1)", "(16,8):(1,16)", "(4,32):(32,1)"];
+    for (bits, base, shift) in
+        (0..3).flat_map(|b| (0..4).flat_map(move |m| (1..4).map(move |s| (b, m, s))))
+    {
+        let Ok(swizzle) = Swizzle::new(bits, base, shift) else {
+            continue;
+        };
+        for inner in inner {
+            let plain: Layout = inner.parse()?;
+            let swizzled = ComposedLayout::new(swizzle, 0, plain.clone());
+            let Ok((xor, 0)) = swizzled.to_xor() else {
+                continue;
+            };
+            let turned = Layout::column_major(plain.shape())?;
+            for (src, dst) in [
+                (&xor, &plain),
+                (&plain, &xor),
+                (&xor, &xor),
+                (&xor, &turned),
+                (&turned, &xor),
+            ] {
+                let found = Vectorization::new(src, dst, 8, 128)?;
+                let text = format!("{src} to {dst}: {found}");
+                assert!(is_vector(src, dst, found.values)?, "{text}");
+                // A swizzle that permutes the values of a vector leaves none, though both sides may do the same.
+                let within = 2 * found.values > 1 << base;
+                assert!(
+                    found.values == 16 || within || !is_vector(src, dst, 2 * found.values)?,
+                    "{text}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    let (xor, _) = "Sw<3,3,3> o 0 o (8,64):(64,1)"
+        .parse::<ComposedLayout>()?
+        .to_xor()?;
+    assert_eq!(
+        Vectorization::new(&xor, &"(8,64):(64,1)".parse()?, 16, 256)?.to_string(),
+        "8 values of 16 bits at once. Not 16: the stride 72 of the source is not a multiple of 16."
+    );
+    assert!(cases > 300, "only {cases} pairs");
+    println!("law vectorization.the_widest_vector_of_swizzled_layouts: {cases} pairs");
     Ok(())
 }
 
