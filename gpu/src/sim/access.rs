@@ -3,6 +3,7 @@
 use super::clock::Proxy;
 use super::exec::{Exec, low};
 use super::fault::{Fault, FaultKind};
+use super::message::{Message, Ordering, Reach};
 use super::place::Target;
 use super::port::{Who, tick};
 use super::warp::lanes;
@@ -29,8 +30,8 @@ impl Exec<'_, '_, '_> {
         for lane in lanes(mask) {
             let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
             let mut buffer = [0u8; WIDEST];
-            if access.order != Order::Weak {
-                self.synchronise(target);
+            if let Some(ordering) = Ordering::of(access.order) {
+                self.receive(target, ordering, lane);
             }
             let who = Who::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &who, target)?;
@@ -77,9 +78,12 @@ impl Exec<'_, '_, '_> {
             let who = Who::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &who, target)?;
             self.m.write(self.g, &who, target, &buffer[..bytes])?;
-            if access.order != Order::Weak {
-                self.synchronise(target);
+            if let Some(ordering) = Ordering::of(access.order) {
+                self.pass_on(target, ordering, false);
             }
+        }
+        if access.order != Order::Weak {
+            tick(&mut self.w.view.seen, self.w.index);
         }
         Ok(())
     }
@@ -95,23 +99,46 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// An ordered access: it passes on what the warp knows, and learns what was known at the last one.
-    ///
-    /// The order that the access asks for is taken to be the strongest: nothing that it orders is called a race.
-    pub(super) fn synchronise(&mut self, target: Target) {
-        let key = match target {
-            Target::Global(address) => address,
-            Target::Shared { block, at } => (1 << 63) | (block as u64) << 32 | at as u64,
-            Target::Param(_) => return,
-        };
-        if !self.m.options.races {
+    /// What lies at an address that ordered accesses use.
+    fn message(&mut self, target: Target) -> Option<&mut Message> {
+        match target {
+            _ if !self.m.options.races => None,
+            Target::Global(address) => Some(self.m.ordered.entry(address).or_default()),
+            Target::Shared { block, at } => Some(self.g.ordered.entry((block, at)).or_default()),
+            Target::Param(_) => None,
+        }
+    }
+
+    /// An ordered read: it learns what was passed on there, at once or at the next fence.
+    pub(super) fn receive(&mut self, target: Target, ordering: Ordering, lane: usize) {
+        let home = self.w.home(self.g.number);
+        let known = self.message(target).filter(|message| !message.is_empty());
+        let Some(message) = known.map(|message| message.clone()) else {
             return;
+        };
+        match ordering.acquires {
+            true => {
+                message.acquire(ordering.reach, home, &mut self.w.view);
+                let own = message.own(ordering.reach, home, self.w.index);
+                self.w.learnt(1 << lane, own);
+            }
+            false => self.w.unacquired.merge(&message, ordering.reach),
         }
-        if let Some(known) = self.g.ordered.get(&key) {
-            self.w.view.join(known);
+    }
+
+    /// An ordered write: it leaves what the warp knows, or knew at its last fence. With `adds`, to what is there.
+    pub(super) fn pass_on(&mut self, target: Target, ordering: Ordering, adds: bool) {
+        let home = self.w.home(self.g.number);
+        let mut new = Message::default();
+        new.merge(&self.w.released, ordering.reach);
+        if ordering.releases {
+            new.add(ordering.reach, home, &self.w.view);
         }
-        self.g.ordered.insert(key, self.w.view.clone());
-        tick(&mut self.w.view.seen, self.w.index);
+        match self.message(target) {
+            Some(message) if adds => message.merge(&new, Reach::Device),
+            Some(message) => *message = new,
+            None => {}
+        }
     }
 
     /// Counts bank conflicts and sectors.

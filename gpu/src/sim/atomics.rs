@@ -6,7 +6,8 @@ use super::access::word;
 use super::clock::Proxy;
 use super::exec::Exec;
 use super::fault::Fault;
-use super::port::Who;
+use super::message::Ordering;
+use super::port::{Who, tick};
 use super::warp::lanes;
 use crate::ir::{Address, AtomicOp, Op, Operand, Space, Type};
 
@@ -18,16 +19,17 @@ impl Exec<'_, '_, '_> {
                 op,
                 space,
                 ty,
+                order,
                 d,
                 a,
                 s,
                 t,
-                ..
             } => {
                 let update = Update {
                     op: *op,
                     space: *space,
                     ty: *ty,
+                    ordering: Ordering::of_atomic(*order),
                 };
                 let old = self.update(update, a, 0, 1, [Some(*s), *t], mask)?;
                 self.set(*d, mask, &old)
@@ -36,14 +38,15 @@ impl Exec<'_, '_, '_> {
                 op,
                 space,
                 ty,
+                order,
                 a,
                 s,
-                ..
             } => {
                 let update = Update {
                     op: *op,
                     space: *space,
                     ty: *ty,
+                    ordering: Ordering::of_atomic(*order),
                 };
                 for (i, source) in s.iter().enumerate() {
                     self.update(update, a, i, s.len(), [Some(*source), None], mask)?;
@@ -86,7 +89,7 @@ impl Exec<'_, '_, '_> {
             )?;
             let target = target.after(i * bytes);
             let mut buffer = [0; 8];
-            self.synchronise(target);
+            self.receive(target, update.ordering, lane);
             let who = Who::lane(self.w, lane, Proxy::Atomic);
             self.m.check_alive(self.g, &who, target)?;
             self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
@@ -94,7 +97,9 @@ impl Exec<'_, '_, '_> {
             let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
             self.m
                 .write(self.g, &who, target, &new.to_le_bytes()[..bytes])?;
+            self.pass_on(target, update.ordering, true);
         }
+        tick(&mut self.w.view.seen, self.w.index);
         Ok(old)
     }
 }
@@ -105,6 +110,7 @@ struct Update {
     op: AtomicOp,
     space: Space,
     ty: Type,
+    ordering: Ordering,
 }
 
 impl Update {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::clock::{ENGINES, Epoch, View};
+use super::lockstep::SEVERAL;
 use super::mbarrier::Mbarrier;
+use super::message::Message;
 use super::named::Named;
 use super::pending::Pending;
 use super::port::Who;
@@ -64,6 +66,8 @@ pub(super) struct ClusterBarrier {
 /// The blocks of a cluster and what they share.
 #[derive(Debug)]
 pub(super) struct Group {
+    /// Its number among the clusters of the launch.
+    pub(super) number: u32,
     pub(super) blocks: Vec<Block>,
     /// How many warps there are.
     pub(super) warps: usize,
@@ -79,14 +83,17 @@ pub(super) struct Group {
     engines: Vec<u32>,
     next_engine: usize,
     pub(super) barrier: ClusterBarrier,
-    /// What was known at the last ordered access to an address.
-    pub(super) ordered: HashMap<u64, View>,
+    /// What ordered accesses have left in shared memory, by block and place.
+    pub(super) ordered: HashMap<(usize, usize), Message>,
+    /// How many instructions there were that others may wait for.
+    pub(super) served: u64,
 }
 
 impl Group {
-    pub(super) fn new(blocks: Vec<Block>, warps: usize) -> Self {
+    pub(super) fn new(number: u32, blocks: Vec<Block>, warps: usize) -> Self {
         let agents = warps + ENGINES;
         Group {
+            number,
             blocks,
             warps,
             live: warps,
@@ -101,6 +108,7 @@ impl Group {
                 ..ClusterBarrier::default()
             },
             ordered: HashMap::new(),
+            served: 0,
         }
     }
 
@@ -122,7 +130,7 @@ impl Group {
 
     /// Someone was in the shared memory of a block that is not his.
     pub(super) fn remember_visit(&mut self, block: usize, who: &Who<'_>) {
-        let epoch = Epoch::new(who.agent, who.clock, who.spot.pc, who.proxy);
+        let epoch = Epoch::new(who.agent, who.clock, who.spot.pc, SEVERAL, who.proxy);
         self.blocks[block].visits.insert(who.agent, epoch);
     }
 }

@@ -144,6 +144,7 @@ impl Exec<'_, '_, '_> {
         let piece = |to: Target| Piece {
             from: Some(from),
             to,
+            lane,
             read: bytes,
             bytes,
         };
@@ -252,12 +253,14 @@ impl Exec<'_, '_, '_> {
                 true => Some(Piece {
                     from: far,
                     to: near,
+                    lane,
                     read: bytes,
                     bytes,
                 }),
                 false => far.map(|to| Piece {
                     from: Some(near),
                     to,
+                    lane,
                     read: bytes,
                     bytes,
                 }),

@@ -4,6 +4,7 @@ use super::block::Group;
 use super::exec::{Exec, Flow};
 use super::fault::{Fault, FaultKind};
 use super::machine::Machine;
+use super::message::Reach;
 use super::pending::{Pending, Work};
 use super::place::Target;
 use super::port::{Spot, tick};
@@ -23,10 +24,15 @@ impl Exec<'_, '_, '_> {
                     return Err(self.fault_warp(FaultKind::Barrier, what));
                 }
                 self.w.cluster_phase = Some(self.g.barrier.phase);
-                let view = match order {
-                    ClusterOrder::Release => Some(&self.w.view),
-                    // A fence before a relaxed arrival makes it one that passes on what came before the fence.
-                    ClusterOrder::Relaxed => self.w.released.as_ref(),
+                let own = self.w.home(self.g.number);
+                // A fence before a relaxed arrival makes it one that passes on what came before the fence.
+                let fenced = match order {
+                    ClusterOrder::Release => None,
+                    ClusterOrder::Relaxed => Some(self.w.released.view_for(Reach::Cluster, own)),
+                };
+                let view = match &fenced {
+                    None => Some(&self.w.view),
+                    Some(fenced) => fenced.as_ref(),
                 };
                 self.g.arrive_cluster(view);
                 tick(&mut self.w.view.seen, self.w.index);
@@ -124,6 +130,7 @@ impl Machine<'_, '_> {
     fn end_block(&self, g: &Group, warp: &Warp, index: usize) -> Result<(), Fault> {
         let spot = Spot {
             whole: true,
+            pc: warp.left_at.unwrap_or(warp.pc),
             ..Spot::of(warp, 0)
         };
         let uses = |operation: &Pending| match &operation.work {

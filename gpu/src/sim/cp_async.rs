@@ -47,6 +47,7 @@ impl Exec<'_, '_, '_> {
                 pieces.push(Piece {
                     from: Some(self.target(Space::Global, from[lane], bytes, bytes, lane)?),
                     to: self.target(Space::Shared, to[lane], bytes, bytes, lane)?,
+                    lane,
                     read: read[lane] as usize,
                     bytes,
                 });
@@ -96,6 +97,8 @@ impl Exec<'_, '_, '_> {
             clock,
             proxy,
             view: Rc::new(self.w.view.clone()),
+            warp: self.w.index,
+            lockstep: self.w.lockstep.clone(),
             work,
         });
         number
@@ -160,6 +163,8 @@ impl Exec<'_, '_, '_> {
                 clock: self.w.view.seen.get(self.w.index),
                 proxy: Proxy::Generic,
                 view: Rc::new(view),
+                warp: self.w.index,
+                lockstep: self.w.lockstep.clone(),
                 work: Work::Arrive {
                     after,
                     block,

@@ -97,6 +97,7 @@ impl<'k> Exec<'_, '_, 'k> {
             op => {
                 if serves_others(op) {
                     self.w.idle = None;
+                    self.g.served += 1;
                 }
                 self.instruction(op, mask)
             }

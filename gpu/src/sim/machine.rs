@@ -6,8 +6,10 @@ use std::rc::Rc;
 use super::block::SHARED_BASE;
 use super::fault::{Fault, FaultKind};
 use super::flat::Program;
+use super::global::Global;
 use super::matrix::Routes;
 use super::memory::Memory;
+use super::message::Message;
 use super::options::{Dice, SimOptions};
 use super::plan::Plan;
 use super::product::Places;
@@ -22,6 +24,9 @@ pub(super) struct Machine<'a, 'k> {
     pub(super) program: &'a Program<'k>,
     pub(super) launch: Launch,
     pub(super) memory: &'a mut Memory,
+    /// Who touched global memory, and what ordered accesses have left there.
+    pub(super) global: Global,
+    pub(super) ordered: HashMap<u64, Message>,
     pub(super) params: Vec<u8>,
     pub(super) arguments: &'a [Argument],
     pub(super) options: SimOptions,
@@ -53,6 +58,8 @@ impl<'a, 'k> Machine<'a, 'k> {
             program,
             launch: *launch,
             memory,
+            global: Global::default(),
+            ordered: HashMap::new(),
             params: parameters(program, arguments),
             arguments,
             options: *options,

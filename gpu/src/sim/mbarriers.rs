@@ -6,10 +6,12 @@ use super::exec::{Exec, Flow};
 use super::fault::{Fault, FaultKind};
 use super::machine::Machine;
 use super::mbarrier::Mbarrier;
+use super::message::Reach;
 use super::place::Target;
 use super::port::{Who, tick};
+use super::shadow::Does;
 use super::wait::Wait;
-use super::warp::lanes;
+use super::warp::{Warp, lanes};
 use crate::ir::{Address, FenceKind, Op, Operand, Space, Type};
 
 /// The bytes of a barrier.
@@ -167,7 +169,7 @@ impl Exec<'_, '_, '_> {
     /// Using a barrier is ordered after its initialisation, or a race.
     fn barrier_touched(&mut self, block: usize, at: usize, lane: usize) -> Result<(), Fault> {
         let who = Who::lane(self.w, lane, Proxy::Atomic);
-        self.m.touch(self.g, &who, block, at, BYTES, false)
+        self.m.touch(self.g, &who, block, at, BYTES, Does::Read)
     }
 
     fn mbarrier_arrive(
@@ -221,7 +223,7 @@ impl Exec<'_, '_, '_> {
         let known = self.m.barrier(self.g, &who, block, at)?.passed(parity);
         match known {
             Some(known) => {
-                self.w.view.join(known);
+                self.w.learn(1 << lane, known);
                 Ok(true)
             }
             None => Ok(false),
@@ -241,7 +243,7 @@ impl Exec<'_, '_, '_> {
             self.try_wait(block, at, parity[lane], lane)?;
             waits.push(wait);
         }
-        Ok(Flow::Wait(Wait::Mbarriers(waits)))
+        Ok(Flow::Wait(Wait::Mbarriers(waits, mask)))
     }
 
     fn fence(&mut self, kind: FenceKind) {
@@ -255,25 +257,33 @@ impl Exec<'_, '_, '_> {
                 .filter(|b| b.owner == own)
                 .for_each(|b| b.fenced = true);
         };
+        let home = self.w.home(self.g.number);
+        if let Some(reach) = Reach::of(kind) {
+            let Warp {
+                view, unacquired, ..
+            } = self.w;
+            unacquired.acquire(reach, home, view);
+            return self.release(reach);
+        }
         match kind {
             FenceKind::ProxyAsync | FenceKind::ProxyAsyncShared => {
-                self.w.view.fence();
+                self.w.view.fence(true, kind == FenceKind::ProxyAsync);
                 initialised(self.g);
             }
+            FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),
             FenceKind::MbarrierInit => {
                 initialised(self.g);
-                self.release();
+                self.release(Reach::Cluster);
             }
-            FenceKind::AcqRelCluster | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => {
-                self.release()
-            }
-            FenceKind::ProxyAsyncGlobal | FenceKind::AcqRelCta => {}
+            _ => {}
         }
     }
 
-    /// What the warp knows now may be passed on by a relaxed arrival.
-    fn release(&mut self) {
-        self.w.released = Some(self.w.view.clone());
+    /// What the warp knows now may be passed on by a relaxed access or arrival.
+    fn release(&mut self, reach: Reach) {
+        let home = self.w.home(self.g.number);
+        let Warp { view, released, .. } = self.w;
+        released.add(reach, home, view);
         tick(&mut self.w.view.seen, self.w.index);
     }
 }

@@ -132,6 +132,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Where the allocation that holds an address begins.
+    pub(super) fn beginning(&self, address: u64) -> Option<u64> {
+        self.find(address, 1).ok().map(|(start, _)| start)
+    }
+
     /// Whether the allocation that begins there holds an address.
     pub(super) fn holds(&self, allocation: u64, address: u64) -> bool {
         let held = self.allocations.get(&allocation);

@@ -1,6 +1,7 @@
 //! The simulator: a device in the host's memory that reports what a GPU would not.
 
 mod access;
+mod accuse;
 mod atomics;
 mod banks;
 mod block;
@@ -15,12 +16,15 @@ mod exec;
 mod fault;
 mod flat;
 mod float;
+mod global;
 mod integer;
+mod lockstep;
 mod machine;
 mod matrix;
 mod mbarrier;
 mod mbarriers;
 mod memory;
+mod message;
 mod mma;
 mod named;
 mod names;

@@ -81,6 +81,16 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// ``byte 4 of `data` ``
+    pub(super) fn global_name(&self, address: u64) -> String {
+        let allocation = self.memory.beginning(address).unwrap_or(address);
+        format!(
+            "byte {} of {}",
+            address - allocation,
+            self.buffer_name(allocation)
+        )
+    }
+
     /// What was counted.
     pub(super) fn report(&self) -> Report {
         let kernel = self.program.kernel;

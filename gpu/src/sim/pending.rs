@@ -7,6 +7,7 @@ use colex_atom::{Reduction, Scalar};
 use super::block::Group;
 use super::clock::{Proxy, View};
 use super::fault::{Fault, FaultKind};
+use super::lockstep::Lockstep;
 use super::machine::Machine;
 use super::place::Target;
 use super::port::{Spot, Who};
@@ -23,8 +24,10 @@ pub(super) struct Pending {
     pub(super) agent: usize,
     pub(super) clock: u32,
     pub(super) proxy: Proxy,
-    /// What was known where it was issued.
+    /// What was known where it was issued: by which warp, and what its lanes knew of each other.
     pub(super) view: Rc<View>,
+    pub(super) warp: usize,
+    pub(super) lockstep: Lockstep,
     /// What it does.
     pub(super) work: Work,
 }
@@ -56,6 +59,8 @@ pub(super) struct Piece {
     /// Where they come from; zeros from nowhere.
     pub(super) from: Option<Target>,
     pub(super) to: Target,
+    /// The lane that asked for it.
+    pub(super) lane: usize,
     /// Bytes read, and bytes written: zeros follow.
     pub(super) read: usize,
     pub(super) bytes: usize,
@@ -93,6 +98,8 @@ impl Machine<'_, '_> {
             clock: operation.clock,
             proxy: operation.proxy,
             view: &view,
+            warp: operation.warp,
+            lockstep: &operation.lockstep.clone(),
         };
         match operation.work {
             Work::Move(transfer) => {
@@ -122,7 +129,7 @@ impl Machine<'_, '_> {
         for piece in &transfer.pieces {
             let mut bytes = vec![0; piece.bytes];
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
-                self.read(g, who, from, &mut bytes[..piece.read])?;
+                self.read(g, &who.for_lane(piece.lane), from, &mut bytes[..piece.read])?;
             }
             if transfer.rounds {
                 bytes.chunks_exact_mut(4).for_each(to_tf32);
@@ -140,6 +147,7 @@ impl Machine<'_, '_> {
         data: Vec<Vec<u8>>,
     ) -> Result<(), Fault> {
         for (piece, mut bytes) in transfer.pieces.iter().zip(data) {
+            let who = &who.for_lane(piece.lane);
             self.check_alive(g, who, piece.to)?;
             if let Some((reduction, scalar)) = transfer.reduce {
                 let mut old = vec![0; bytes.len()];

@@ -3,10 +3,11 @@
 use super::block::Group;
 use super::clock::{Clock, Epoch, Proxy, View};
 use super::fault::{Fault, FaultKind, Place};
+use super::lockstep::{Lockstep, SEVERAL};
 use super::machine::Machine;
 use super::memory::MemoryFault;
 use super::place::Target;
-use super::shadow::{Clash, Touch, touch};
+use super::shadow::{Does, Touch, touch};
 use super::warp::Warp;
 
 /// Where in a kernel something is: the block of the cluster, the thread, the step.
@@ -40,6 +41,9 @@ pub(super) struct Who<'v> {
     pub(super) clock: u32,
     pub(super) proxy: Proxy,
     pub(super) view: &'v View,
+    /// The warp, or the one that the engine does it for, and what its lanes know of each other.
+    pub(super) warp: usize,
+    pub(super) lockstep: &'v Lockstep,
 }
 
 impl<'v> Who<'v> {
@@ -51,6 +55,29 @@ impl<'v> Who<'v> {
             clock: warp.view.seen.get(warp.index),
             proxy,
             view: &warp.view,
+            warp: warp.index,
+            lockstep: &warp.lockstep,
+        }
+    }
+
+    /// The same on behalf of another lane of the warp.
+    pub(super) fn for_lane(&self, lane: usize) -> Self {
+        let spot = Spot { lane, ..self.spot };
+        Who { spot, ..*self }
+    }
+
+    fn access(&self, does: Does) -> Touch<'v> {
+        let lane = match self.spot.whole {
+            true => SEVERAL,
+            false => self.spot.lane,
+        };
+        Touch {
+            epoch: Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy),
+            view: self.view,
+            does,
+            warp: self.warp,
+            lane,
+            lockstep: self.lockstep,
         }
     }
 }
@@ -90,6 +117,7 @@ impl Machine<'_, '_> {
         let count = buffer.len();
         match target {
             Target::Global(address) => {
+                self.touch_global(g, who, address, count, Does::Read)?;
                 match self.memory.get(address, count as u64) {
                     Ok((bytes, written)) => {
                         buffer.copy_from_slice(bytes);
@@ -106,7 +134,7 @@ impl Machine<'_, '_> {
                 }
             }
             Target::Shared { block, at } => {
-                self.touch(g, who, block, at, count, false)?;
+                self.touch(g, who, block, at, count, Does::Read)?;
                 let held = &g.blocks[block];
                 buffer.copy_from_slice(&held.shared[at..at + count]);
                 let unwritten = held.written[at..at + count].iter().position(|w| !w);
@@ -139,19 +167,33 @@ impl Machine<'_, '_> {
         data: &[u8],
     ) -> Result<(), Fault> {
         match target {
-            Target::Global(address) => match self.memory.get(address, data.len() as u64) {
-                Ok((bytes, written)) => {
-                    bytes.copy_from_slice(data);
-                    written.fill(true);
-                    Ok(())
+            Target::Global(address) => {
+                let same = self.memory.get(address, data.len() as u64);
+                let same = same.is_ok_and(|(bytes, written)| holds(bytes, written, data));
+                let does = if same { Does::Rewrite } else { Does::Write };
+                self.touch_global(g, who, address, data.len(), does)?;
+                match self.memory.get(address, data.len() as u64) {
+                    Ok((bytes, written)) => {
+                        bytes.copy_from_slice(data);
+                        written.fill(true);
+                        Ok(())
+                    }
+                    Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
                 }
-                Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
-            },
+            }
             Target::Shared { block, at } => {
-                self.touch(g, who, block, at, data.len(), true)?;
+                let here = at..at + data.len();
+                let held = &g.blocks[block];
+                let same = holds(
+                    &held.shared[here.clone()],
+                    &held.written[here.clone()],
+                    data,
+                );
+                let does = if same { Does::Rewrite } else { Does::Write };
+                self.touch(g, who, block, at, data.len(), does)?;
                 let held = &mut g.blocks[block];
-                held.shared[at..at + data.len()].copy_from_slice(data);
-                held.written[at..at + data.len()].fill(true);
+                held.shared[here.clone()].copy_from_slice(data);
+                held.written[here].fill(true);
                 Ok(())
             }
             Target::Param(_) => Err(self.fault(
@@ -171,7 +213,7 @@ impl Machine<'_, '_> {
         block: usize,
         at: usize,
         count: usize,
-        writes: bool,
+        does: Does,
     ) -> Result<(), Fault> {
         if !self.options.races {
             return Ok(());
@@ -179,72 +221,37 @@ impl Machine<'_, '_> {
         if block != who.spot.block || who.agent >= g.warps {
             g.remember_visit(block, who);
         }
-        let access = Touch {
-            epoch: Epoch::new(who.agent, who.clock, who.spot.pc, who.proxy),
-            view: who.view,
-            writes,
-        };
+        let access = who.access(does);
         let Group { blocks, reads, .. } = g;
         let cells = &mut blocks[block].cells[at..at + count];
         match touch(cells, reads, &access) {
             Ok(()) => Ok(()),
-            Err((i, clash)) => Err(self.clash(g, who, at + i, clash, writes)),
-        }
-    }
-
-    fn clash(&self, g: &Group, who: &Who<'_>, at: usize, clash: Clash, writes: bool) -> Fault {
-        let byte = self.shared_name(at);
-        let verb = |writes: bool| if writes { "writes" } else { "reads" };
-        match clash {
-            Clash::Race {
-                other,
-                other_writes,
-            } => {
-                let what = format!(
-                    "this {} {byte}, and {} {} it, and nothing orders the two: a barrier between them is missing",
-                    verb(writes),
-                    self.other(g, other),
-                    verb(other_writes),
-                );
-                self.fault(g, &who.spot, FaultKind::Race, what)
-            }
-            Clash::Fence { other } => {
-                let what = format!(
-                    "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
-                     `fence.proxy.async` is missing after the write",
-                    verb(writes),
-                    self.other(g, other),
-                );
-                self.fault(g, &who.spot, FaultKind::MissingFence, what)
+            Err((i, clash)) => {
+                let byte = self.shared_name(at + i);
+                Err(self.clash(g, who, &byte, clash, g.number, does))
             }
         }
     }
 
-    /// `` `st.shared.u32 ..` of warp 3 (file.rs:12) ``
-    pub(super) fn other(&self, g: &Group, other: Epoch) -> String {
-        let stmt = self.program.stmts.get(other.pc()).copied().flatten();
-        let owner = match other.agent() < g.warps {
-            true => format!(" of warp {}", other.agent() % g.warps_per_block()),
-            false => String::new(),
-        };
-        let block = match g.blocks.len() {
-            1 => String::new(),
-            _ if other.agent() < g.warps => {
-                format!(
-                    " of block {} of the cluster",
-                    other.agent() / g.warps_per_block()
-                )
+    /// Compares an access to global memory with those before it, of all clusters.
+    fn touch_global(
+        &mut self,
+        g: &Group,
+        who: &Who<'_>,
+        address: u64,
+        count: usize,
+        does: Does,
+    ) -> Result<(), Fault> {
+        if !self.options.races || count == 0 || self.memory.get(address, count as u64).is_err() {
+            return Ok(());
+        }
+        let access = who.access(does);
+        match self.global.touch(g.number, address, count, &access) {
+            Ok(()) => Ok(()),
+            Err((i, clash, cluster)) => {
+                let byte = self.global_name(address + i as u64);
+                Err(self.clash(g, who, &byte, clash, cluster, does))
             }
-            _ => String::new(),
-        };
-        match stmt {
-            Some(stmt) => format!(
-                "`{}`{owner}{block} ({}:{})",
-                self.instruction(stmt),
-                stmt.at.file(),
-                stmt.at.line()
-            ),
-            None => format!("something{owner}{block}"),
         }
     }
 
@@ -303,6 +310,11 @@ impl Machine<'_, '_> {
             "{bytes} bytes at byte {at} of the block's shared memory, which has {size} bytes{nearest}"
         )
     }
+}
+
+/// Whether some bytes were written, and are these.
+fn holds(bytes: &[u8], written: &[bool], data: &[u8]) -> bool {
+    bytes == data && written.iter().all(|written| *written)
 }
 
 /// What an agent of a fresh cluster knows: its own beginning.

@@ -36,7 +36,7 @@ impl Machine<'_, '_> {
                 "the cluster's barrier, at which {} of {} warps have arrived",
                 g.barrier.arrived, g.live
             ),
-            Some(Wait::Mbarriers(waits)) => {
+            Some(Wait::Mbarriers(waits, _)) => {
                 let reasons: Vec<String> = waits.iter().map(|wait| self.missing(g, wait)).collect();
                 reasons.join(" and ")
             }

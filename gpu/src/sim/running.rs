@@ -17,6 +17,9 @@ const TURN: usize = 256;
 /// How many turns a cluster takes before another one starts beside it.
 const PATIENCE: usize = 4096;
 
+/// How many turns in which nobody does anything for others are enough for that.
+const IMPATIENCE: usize = 64;
+
 /// How often in a row warps may look at barriers in vain while nothing else happens.
 const IDLE_TURNS: usize = 10_000;
 
@@ -74,7 +77,7 @@ impl Machine<'_, '_> {
                 free_registers: REGISTER_FILE - held * i64::from(per_block * 32),
             }
         });
-        let group = Group::new(blocks.collect(), count);
+        let group = Group::new(number as u32, blocks.collect(), count);
         let preds = program.kernel.count(RegType::Pred) as usize;
         let warps = (0..count as u32).map(|w| {
             let (block, first) = ((w / per_block) as usize, w % per_block * 32);
@@ -99,7 +102,14 @@ impl Machine<'_, '_> {
 
     /// Lets the warps of a cluster take turns, for a while.
     pub(super) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
-        for _ in 0..PATIENCE {
+        let mut served = cluster.group.served;
+        for turn in 1..=PATIENCE {
+            // Nobody does anything for anybody: they may wait for a cluster that has not started.
+            if turn % IMPATIENCE == 0
+                && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
+            {
+                return Ok(Progress::More);
+            }
             match self.choose(cluster) {
                 Some(w) if cluster.warps[w].idle.is_none() => self.turn(cluster, w)?,
                 idle => {
@@ -184,15 +194,15 @@ impl Machine<'_, '_> {
         match wait {
             Wait::Named { id, .. } => {
                 if let Some(known) = &block.named[id].complete {
-                    warp.view.join(known);
+                    warp.learn(warp.alive(), known);
                 }
             }
-            Wait::Cluster { .. } => warp.view.join(&group.barrier.complete),
-            Wait::Mbarriers(waits) => {
+            Wait::Cluster { .. } => warp.learn(warp.alive(), &group.barrier.complete),
+            Wait::Mbarriers(waits, mask) => {
                 for (block, at, parity) in waits {
                     let barrier = group.blocks[block].mbarriers.get(&at);
                     if let Some(known) = barrier.and_then(|barrier| barrier.passed(parity)) {
-                        warp.view.join(known);
+                        warp.learn(mask, known);
                     }
                 }
             }
@@ -202,14 +212,20 @@ impl Machine<'_, '_> {
                 {
                     warp.release_products(*pending);
                 }
+                let now = warp.view.seen.get(warp.index);
                 let Warp {
-                    copies, bulk, view, ..
+                    copies,
+                    bulk,
+                    view,
+                    lockstep,
+                    ..
                 } = warp;
                 for groups in [copies, bulk] {
                     groups.flying.retain(|copy: &Flying| {
                         let waited = numbers.contains(&copy.number);
                         if waited {
                             view.seen.raise(copy.engine.0, copy.engine.1);
+                            lockstep.waited(copy.engine, now);
                         }
                         !waited || group.under_way(copy.number, false)
                     });
@@ -298,7 +314,7 @@ fn ready(warp: &Warp, group: &Group) -> bool {
             None => true,
             Some(Wait::Named { id, round }) => block.named[*id].rounds > *round,
             Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
-            Some(Wait::Mbarriers(waits)) => waits.iter().all(|(block, at, parity)| {
+            Some(Wait::Mbarriers(waits, _)) => waits.iter().all(|(block, at, parity)| {
                 let barrier = group.blocks[*block].mbarriers.get(at);
                 barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
             }),

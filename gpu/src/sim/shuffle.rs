@@ -2,6 +2,7 @@
 
 use super::exec::{Exec, map};
 use super::fault::{Fault, FaultKind};
+use super::port::tick;
 use super::warp::lanes;
 use crate::ir::{BinaryOp, Guard, Op, Operand, Reg, ShuffleMode, Type, VoteMode};
 
@@ -30,7 +31,10 @@ impl Exec<'_, '_, '_> {
             }
             Op::ActiveMask { d } => self.set(*d, mask, &[u64::from(mask); 32])?,
             Op::WarpSync { mask: members } => {
-                self.members(*members, mask)?;
+                let members = self.members(*members, mask)?;
+                let (alive, now) = (self.w.alive(), self.w.view.seen.get(self.w.index));
+                self.w.lockstep.meet(members, alive, now);
+                tick(&mut self.w.view.seen, self.w.index);
             }
             _ => return Ok(false),
         }

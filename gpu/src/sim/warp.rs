@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use super::clock::View;
 use super::flat::Step;
+use super::lockstep::Lockstep;
+use super::message::{Home, Message};
 use super::wait::Wait;
 
 /// All lanes.
@@ -113,8 +115,9 @@ pub(super) struct Warp {
     pub(super) exists: u32,
     /// The lanes that execute.
     pub(super) active: u32,
-    /// The lanes whose thread has ended.
+    /// The lanes whose thread has ended, and the step of the last `exit`.
     pub(super) exited: u32,
+    pub(super) left_at: Option<usize>,
     /// The lanes that have left this round of the innermost loop.
     gone: u32,
     frames: Vec<Frame>,
@@ -130,16 +133,18 @@ pub(super) struct Warp {
     /// Predicates, a bit a lane, and the lanes in which each was written.
     pub(super) preds: Vec<u32>,
     pub(super) preds_written: Vec<u32>,
-    /// What it knows to have happened.
+    /// What it knows to have happened, and what its lanes know of each other.
     pub(super) view: View,
+    pub(super) lockstep: Lockstep,
     /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
     pub(super) idle: Option<(usize, usize, u64)>,
     /// How many products under way hold each register.
     pub(super) busy: Vec<u32>,
     /// How many of those only read it.
     pub(super) lent: Vec<u32>,
-    /// What it knew at its last fence.
-    pub(super) released: Option<View>,
+    /// What it knew at its last fences, and what it has read and not acquired.
+    pub(super) released: Message,
+    pub(super) unacquired: Message,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
     pub(super) touched: Vec<u32>,
     /// How many there have been, plus one.
@@ -174,6 +179,7 @@ impl Warp {
             exists,
             active: exists,
             exited: 0,
+            left_at: None,
             gone: 0,
             frames: Vec::new(),
             pc: 0,
@@ -184,10 +190,12 @@ impl Warp {
             preds: vec![0; preds],
             preds_written: vec![0; preds],
             view,
+            lockstep: Lockstep::default(),
             idle: None,
             busy: vec![0; registers],
             lent: vec![0; registers],
-            released: None,
+            released: Message::default(),
+            unacquired: Message::default(),
             touched: vec![0; registers],
             fences: 1,
             products: Products::default(),
@@ -196,6 +204,23 @@ impl Warp {
             cluster_phase: None,
             registers: 0,
         }
+    }
+
+    /// Where it is: the number of a cluster is not its own to know.
+    pub(super) fn home(&self, cluster: u32) -> Home {
+        (cluster, self.block)
+    }
+
+    /// Some lanes learn what is known at a barrier or an address, and with it what their own warp had passed on.
+    pub(super) fn learn(&mut self, mask: u32, known: &View) {
+        self.view.join(known);
+        self.learnt(mask, known.seen.get(self.index));
+    }
+
+    /// Some lanes know what all have done up to this time.
+    pub(super) fn learnt(&mut self, mask: u32, own: u32) {
+        let alive = self.alive();
+        self.lockstep.some(mask & alive, alive, own);
     }
 
     /// The lanes whose threads have not ended.
@@ -312,6 +337,7 @@ impl Warp {
     pub(super) fn exit(&mut self, mask: u32, steps: &[Step<'_>]) {
         self.exited |= mask;
         self.active &= !mask;
+        self.left_at = Some(self.pc);
         self.pc = match self.alive() {
             0 => steps.len() - 1,
             _ => self.pc + 1,

@@ -212,6 +212,8 @@ impl Exec<'_, '_, '_> {
             clock,
             proxy: Proxy::Async,
             view,
+            warp: self.w.index,
+            lockstep: self.w.lockstep.clone(),
             work: Work::Product(Box::new(product)),
         });
         Ok((number, (agent, clock)))

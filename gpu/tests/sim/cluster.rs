@@ -287,6 +287,7 @@ fn barriers_that_are_not_used_as_such() {
             let lane = k.mov(Type::U32, Special::LaneId);
             let first = k.setp(Compare::Eq, Type::U32, lane, 0);
             k.when(first, |k| k.mbarrier_init(bar, 20));
+            k.warp_sync();
             k.when(first, |k| k.mbarrier_arrive_expect(bar, 16));
             k.mbarrier_arrive(bar);
         }),

@@ -1,7 +1,7 @@
 //! Threads, branches, loops and barriers.
 
 use colex_gpu::Launch;
-use colex_gpu::ir::{BinaryOp, Compare, ShuffleMode, Special, Type};
+use colex_gpu::ir::{BinaryOp, Compare, Order, ShuffleMode, Special, Type};
 
 use super::helpers::*;
 
@@ -169,10 +169,10 @@ fn blocks_that_wait_for_each_other_all_run() {
     let last = k.setp(Compare::Eq, Type::U32, block, 3);
     k.if_else(
         last,
-        |k| k.store(global(Type::U32), address, 1),
+        |k| k.store(global(Type::U32).order(Order::Volatile), address, 1),
         |k| {
             k.loop_(|k| {
-                let x = k.load(global(Type::U32), address);
+                let x = k.load(global(Type::U32).order(Order::Volatile), address);
                 let set = k.setp(Compare::Ne, Type::U32, x, 0);
                 k.break_if(set);
             });

@@ -196,6 +196,7 @@ fn a_barrier_is_missing() {
             k.sync();
             let base = k.address_of(tile);
             k.load(shared(Type::U32), base);
+            k.warp_sync();
             let one = k.setp(Compare::Eq, Type::U32, at, base);
             k.when(one, |k| k.store(shared(Type::U32), tile, 2));
         },
