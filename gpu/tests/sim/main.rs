@@ -12,3 +12,4 @@ mod helpers;
 mod mma;
 mod noise;
 mod order;
+mod random;
