@@ -54,7 +54,9 @@ impl Machine<'_, '_> {
             _ if cluster != g.number => {
                 "a release after the one and an acquire before the other are missing"
             }
-            true if other.agent() == who.warp => "`bar.warp.sync` between them is missing",
+            true if other.agent() == who.warp => {
+                "`bar.warp.sync` or a barrier between them is missing"
+            }
             true if block(other.agent()) != who.spot.block => {
                 "a barrier of the cluster between them is missing"
             }
