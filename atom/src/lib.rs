@@ -31,7 +31,7 @@
 //! ```
 //!
 //! What the tensor memory accelerator is told, a [`TensorMap`], and the boxes that make up a tile, are derived from
-//! two layouts by a [`TmaPlan`].
+//! two layouts by a [`TmaPlan`]; for a convolution, whose tiles are columns of pixels, by an [`Im2colPlan`].
 //!
 //! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both (and so [`CopyOp`], [`CopyTraits`], [`CopyAtom`]), with the
 //! arithmetic ([`MmaAtom::execute`]) that host execution, the simulator and the hardware check share.
@@ -54,10 +54,11 @@ pub use arch::{Arch, PtxVersion};
 pub use arith::{Exactness, FloatFormat, Operand, Rounding, Value};
 pub use copy::{
     Argument, BoxElement, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand,
-    CopyOperands, CopyRow, CopySearch, CopyTraits, Defect, Interleave, L2Promotion,
-    MAX_TRANSACTION_BYTES, OobFill, OperandKind, Reduction, Route, Scalar, Side, Sizes, Space,
-    TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile, ValLayouts,
-    copy_atoms, copy_modules, copy_rows,
+    CopyOperands, CopyRow, CopySearch, CopyTraits, Defect, Im2colError, Im2colInstruction,
+    Im2colPlan, Im2colStart, Im2colTile, Interleave, L2Promotion, MAX_TRANSACTION_BYTES, OobFill,
+    OperandKind, PixelBox, Reduction, Route, Scalar, Side, Sizes, Space, Taps, TensorMap,
+    TmaElement, TmaError, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile, ValLayouts, copy_atoms,
+    copy_modules, copy_rows,
 };
 pub use error::Error;
 pub use fragment::Fragment;

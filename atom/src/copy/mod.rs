@@ -31,7 +31,8 @@ pub use reduction::{Reduction, Scalar};
 pub use row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
 pub use search::{CopySearch, copy_atoms};
 pub use tma::{
-    BoxElement, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaError, TmaInstruction,
-    TmaPlan, TmaSwizzle, TmaTile,
+    BoxElement, Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Interleave,
+    L2Promotion, OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan,
+    TmaSwizzle, TmaTile,
 };
 pub use traits::{CopyTraits, ValLayouts};

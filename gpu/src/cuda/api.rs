@@ -93,4 +93,5 @@ table! {
     func_set_attribute: "cuFuncSetAttribute"(Handle, c_uint, c_int);
     launch_kernel: "cuLaunchKernelEx"(*const sys::CUlaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     tensor_map_encode: "cuTensorMapEncodeTiled"(*mut [u64; 16], c_uint, c_uint, u64, *const u64, *const u64, *const u32, *const u32, c_uint, c_uint, c_uint, c_uint);
+    tensor_map_encode_im2col: "cuTensorMapEncodeIm2col"(*mut [u64; 16], c_uint, c_uint, u64, *const u64, *const u64, *const c_int, *const c_int, c_uint, c_uint, *const u32, c_uint, c_uint, c_uint, c_uint);
 }

@@ -1,6 +1,6 @@
 //! Tensor maps as the hardware reads them.
 
-use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
+use colex_atom::{Interleave, L2Promotion, OobFill, PixelBox, TensorMap, TmaElement, TmaSwizzle};
 use cudarc::driver::sys;
 
 use super::gpu::Gpu;
@@ -19,11 +19,25 @@ impl Gpu {
     pub(crate) fn encode(&self, map: &TensorMap, address: u64) -> Result<[u64; 16], Error> {
         map.check()?;
         map.check_address(address)?;
-        let unsigned = |list: &[i64]| list.iter().map(|&x| x as u64).collect::<Vec<u64>>();
-        let short = |list: &[i64]| list.iter().map(|&x| x as u32).collect::<Vec<u32>>();
-        let (dims, strides) = (unsigned(&map.dims), unsigned(&map.strides));
-        let (extents, steps) = (short(&map.extents), short(&map.element_strides));
+        let lists = Lists::of(map);
         let mut encoded = Encoded([0; 16]);
+        match &map.im2col {
+            None => self.encode_tiled(map, address, &lists, &mut encoded)?,
+            Some(pixels) => self.encode_im2col(map, pixels, address, &lists, &mut encoded)?,
+        }
+        if map.needs_small_tensor_fix(self.driver_version()) {
+            encoded.0[1] &= !(1 << 21);
+        }
+        Ok(encoded.0)
+    }
+
+    fn encode_tiled(
+        &self,
+        map: &TensorMap,
+        address: u64,
+        lists: &Lists,
+        encoded: &mut Encoded,
+    ) -> Result<(), Error> {
         self.call("cuTensorMapEncodeTiled", |api| {
             // SAFETY: stores 128 bytes; the lists have `rank` entries each (the strides one less), as `check` saw.
             unsafe {
@@ -32,21 +46,73 @@ impl Gpu {
                     element(map.element),
                     map.rank() as u32,
                     address,
-                    dims.as_ptr(),
-                    strides.as_ptr(),
-                    extents.as_ptr(),
-                    steps.as_ptr(),
+                    lists.dims.as_ptr(),
+                    lists.strides.as_ptr(),
+                    lists.extents.as_ptr(),
+                    lists.steps.as_ptr(),
                     interleave(map.interleave),
                     swizzle(map.swizzle),
                     promotion(map.l2),
                     fill(map.fill),
                 )
             }
-        })?;
-        if map.needs_small_tensor_fix(self.driver_version()) {
-            encoded.0[1] &= !(1 << 21);
+        })
+    }
+
+    fn encode_im2col(
+        &self,
+        map: &TensorMap,
+        pixels: &PixelBox,
+        address: u64,
+        lists: &Lists,
+        encoded: &mut Encoded,
+    ) -> Result<(), Error> {
+        let [lower, upper] = [&pixels.lower, &pixels.upper]
+            .map(|corner| corner.iter().map(|&x| x as i32).collect::<Vec<i32>>());
+        self.call("cuTensorMapEncodeIm2col", |api| {
+            // SAFETY: stores 128 bytes; the lists have `rank` entries each (the strides one less, the corners two less),
+            // and there are two extents, as `check` saw.
+            unsafe {
+                (api.tensor_map_encode_im2col)(
+                    &mut encoded.0,
+                    element(map.element),
+                    map.rank() as u32,
+                    address,
+                    lists.dims.as_ptr(),
+                    lists.strides.as_ptr(),
+                    lower.as_ptr(),
+                    upper.as_ptr(),
+                    lists.extents[0],
+                    lists.extents[1],
+                    lists.steps.as_ptr(),
+                    interleave(map.interleave),
+                    swizzle(map.swizzle),
+                    promotion(map.l2),
+                    fill(map.fill),
+                )
+            }
+        })
+    }
+}
+
+/// The lists of a map in the driver's types.
+struct Lists {
+    dims: Vec<u64>,
+    strides: Vec<u64>,
+    extents: Vec<u32>,
+    steps: Vec<u32>,
+}
+
+impl Lists {
+    fn of(map: &TensorMap) -> Lists {
+        let long = |list: &[i64]| list.iter().map(|&x| x as u64).collect();
+        let short = |list: &[i64]| list.iter().map(|&x| x as u32).collect();
+        Lists {
+            dims: long(&map.dims),
+            strides: long(&map.strides),
+            extents: short(&map.extents),
+            steps: short(&map.element_strides),
         }
-        Ok(encoded.0)
     }
 }
 

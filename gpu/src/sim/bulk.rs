@@ -2,7 +2,7 @@
 
 use colex_atom::{
     Argument as Row, CopyAtom, OobFill, OperandKind, Reduction, Scalar, Space as At, TensorMap,
-    TmaElement,
+    TmaElement, TmaError,
 };
 
 use super::clock::Proxy;
@@ -193,7 +193,7 @@ impl Exec<'_, '_, '_> {
         };
         let name = atom.op().map(|op| op.ptx.clone()).unwrap_or_default();
         let (map, base) = self.map(address, lane)?;
-        if name.contains("im2col") || map.fill != OobFill::Zero {
+        if map.fill != OobFill::Zero {
             return Err(self.unsupported(format_args!("`{name}` with this tensor map")));
         }
         let sound = map.check().and_then(|()| map.check_address(base));
@@ -204,10 +204,16 @@ impl Exec<'_, '_, '_> {
             at.push(i64::from(value as u32 as i32));
         }
         let loads = atom.from() == At::Global;
-        let elements = if loads {
-            map.loaded(&at)
-        } else {
-            map.stored(&at)
+        let mut offsets = Vec::new();
+        for offset in &args.offsets {
+            offsets.push(i64::from(self.reg(*offset, 1 << lane)?[lane] as u16));
+        }
+        let im2col = name.contains(".im2col");
+        let elements = match (loads, im2col) {
+            _ if map.im2col.is_some() != im2col => Err(TmaError::Mode { im2col: !im2col }),
+            (true, true) => map.loaded_at(&at, &offsets),
+            (true, false) => map.loaded(&at),
+            (false, _) => map.stored(&at),
         };
         let elements =
             elements.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;

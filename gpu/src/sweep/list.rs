@@ -25,15 +25,6 @@ pub enum Subject {
     Tma(Box<CopyAtom>, TmaSwizzle, Option<TmaElement>, bool),
 }
 
-/// What the sweep cannot run, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotRun {
-    /// The atom's name.
-    pub name: String,
-    /// The reason.
-    pub why: &'static str,
-}
-
 impl Subject {
     /// The case: kernel, data and judge, from a seed.
     ///
@@ -94,22 +85,6 @@ pub fn subjects() -> Vec<Subject> {
         .collect()
 }
 
-/// The executable atoms that the sweep leaves out.
-pub fn not_run() -> Vec<NotRun> {
-    let left_out = copy_atoms().filter(|atom| atom.is_executable() && is_im2col(atom));
-    let why = "it needs a tensor map for im2col, which this library does not make";
-    left_out
-        .map(|atom| NotRun {
-            name: atom.name(),
-            why,
-        })
-        .collect()
-}
-
-fn is_im2col(atom: &CopyAtom) -> bool {
-    atom.name().contains("IM2COL")
-}
-
 fn with_options(atom: MmaAtom) -> Vec<MmaAtom> {
     let every = [8, 64, 256].contains(&atom.mnk()[1]);
     let plain = |options: &GmmaOptions| {
@@ -129,9 +104,6 @@ fn of_copy(atom: CopyAtom) -> Vec<Subject> {
     let hinted = atom.op().is_ok_and(|op| op.ptx_hinted.is_some());
     let hints: &[bool] = if hinted { &[false, true] } else { &[false] };
     let each = |f: &dyn Fn(bool) -> Vec<Subject>| hints.iter().flat_map(|hint| f(*hint)).collect();
-    if is_im2col(&atom) {
-        return Vec::new();
-    }
     match (atom.row().form, atom.tensor_rank()) {
         (CopyForm::Universal, _) => all_ends(&atom)
             .into_iter()
@@ -192,13 +164,11 @@ mod tests {
 
     use super::*;
 
-    /// Every executable row of both tables is swept or named among those that are not.
+    /// Every executable row of both tables is swept.
     #[test]
     fn nothing_executable_is_left_out_in_silence() {
         let swept: std::collections::HashSet<String> =
             subjects().iter().map(Subject::atom).collect();
-        let named: std::collections::HashSet<String> =
-            not_run().into_iter().map(|left| left.name).collect();
         let mut atoms = 0;
         let names = mma_atoms()
             .filter(MmaAtom::is_executable)
@@ -207,7 +177,7 @@ mod tests {
             .filter(CopyAtom::is_executable)
             .map(|atom| atom.name());
         for name in names.chain(copies) {
-            assert!(swept.contains(&name) != named.contains(&name), "{name}");
+            assert!(swept.contains(&name), "{name}");
             atoms += 1;
         }
         println!("law sweep.complete: {atoms} atoms");

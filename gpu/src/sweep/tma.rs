@@ -1,8 +1,9 @@
-//! Tensor copies: boxes of tensors of one to five dimensions, every swizzle and element type, inside and across the edges.
+//! Tensor copies: boxes of tensors of one to five dimensions and columns of pixels, every swizzle and element type, inside
+//! and across the edges.
 
 use colex_atom::{
-    Arch, CopyAtom, Error, FloatFormat, Interleave, L2Promotion, OobFill, Reduction, Rounding,
-    Space, TensorMap, TmaElement, TmaSwizzle,
+    Arch, Argument, BoxElement, CopyAtom, Error, FloatFormat, Interleave, L2Promotion, OobFill,
+    Reduction, Rounding, Space, TensorMap, TmaElement, TmaError, TmaSwizzle,
 };
 
 use super::bulk::combine;
@@ -10,6 +11,7 @@ use super::case::{Bytes, Case, POISON, Shot, Side, entry};
 use super::copy::policy;
 use super::engine::{Before, Engine, THREADS, from_shared, memory};
 use super::frame::Frame;
+use super::im2col;
 use super::random::Random;
 use crate::ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
 use crate::launch::Launch;
@@ -38,13 +40,28 @@ const ELEMENTS: [TmaElement; 11] = [
 
 /// Blocks that a multicast may reach.
 const BLOCKS: u32 = 2;
-/// Where the coordinates and the mask lie in the input, after the tensor or the box.
+/// Where the coordinates, the mask and the offsets lie in the input, after the tensor or the box.
 const HEADER: u32 = 32;
+/// Where the mask lies in the header.
+const MASK: u32 = 20;
+/// Where the offsets of a filter lie in the header.
+const OFFSETS: u32 = 24;
 
-/// One launch of a case.
-struct Box_ {
-    map: TensorMap,
-    coordinates: Vec<i64>,
+/// What one launch of a case moves: a box, or a column.
+pub(super) struct Place {
+    pub(super) map: TensorMap,
+    pub(super) coordinates: Vec<i64>,
+    /// Of a filter's tap, for `im2col`.
+    pub(super) offsets: Vec<i64>,
+}
+
+impl Place {
+    fn loaded(&self) -> Result<Vec<BoxElement>, TmaError> {
+        match self.map.im2col {
+            None => self.map.loaded(&self.coordinates),
+            Some(_) => self.map.loaded_at(&self.coordinates, &self.offsets),
+        }
+    }
 }
 
 /// The case of a tensor copy with one swizzle: a launch for each element type, or for the one named, and for each place
@@ -61,7 +78,10 @@ pub fn tma_case(
     seed: u64,
 ) -> Result<Case, Error> {
     let rank = atom.tensor_rank().unwrap_or(1);
-    let extents = extents(rank, swizzle);
+    let extents = match is_im2col(atom) {
+        true => im2col::extents(row_bytes(swizzle)),
+        false => extents(rank, swizzle),
+    };
     let bytes = extents.iter().product::<i64>();
     let atom = atom.with_bits(8 * bytes)?;
     let stem = atom.name();
@@ -70,7 +90,7 @@ pub fn tma_case(
     let policy = if hinted { " with a cache policy" } else { "" };
     let name = format!("{stem}{of}, swizzle {swizzle:?}{policy}");
     let mut random = Random::of(seed, &name);
-    let boxes = boxes(&atom, &extents, swizzle, element);
+    let boxes = places(&atom, &extents, swizzle, element);
     let tensor = boxes
         .iter()
         .map(|b| b.map.tensor_bytes() + b.map.store_tail())
@@ -115,6 +135,10 @@ struct Plan {
 fn family(atom: &CopyAtom) -> &'static str {
     match (atom.to(), from_shared(atom)) {
         (Space::L2, _) => "prefetches",
+        _ if is_im2col(atom) && is_multicast(atom) => "im2col loads, multicast",
+        (_, false) if is_im2col(atom) => "im2col loads",
+        _ if is_im2col(atom) && reduction(atom).is_some() => "im2col reductions",
+        _ if is_im2col(atom) => "im2col stores",
         _ if is_multicast(atom) => "tensor loads, multicast",
         (_, false) => "tensor loads",
         _ if reduction(atom).is_some() => "tensor reductions",
@@ -126,48 +150,65 @@ fn is_multicast(atom: &CopyAtom) -> bool {
     atom.name().contains("MULTICAST")
 }
 
+pub(super) fn is_im2col(atom: &CopyAtom) -> bool {
+    atom.name().contains("IM2COL")
+}
+
 fn reduction(atom: &CopyAtom) -> Option<Reduction> {
     atom.reduction().map(|(reduction, _)| reduction)
 }
 
-/// The box: its first dimension in bytes, as long as the swizzle allows, the others in elements.
+/// The bytes of a row of a box: as many as the swizzle allows.
+fn row_bytes(swizzle: TmaSwizzle) -> i64 {
+    swizzle.span().unwrap_or(96)
+}
+
+/// The box: its first dimension in bytes, the others in elements.
 fn extents(rank: usize, swizzle: TmaSwizzle) -> Vec<i64> {
     let outer = [8, 3, 2, 2];
-    let mut extents = vec![swizzle.span().unwrap_or(96)];
+    let mut extents = vec![row_bytes(swizzle)];
     extents.extend(&outer[..rank - 1]);
     extents
 }
 
-/// The boxes of all launches: for each element type one inside the tensor, one across its end, and for loads one
-/// before its beginning.
-fn boxes(
+/// What all launches move, for each element type.
+fn places(
     atom: &CopyAtom,
     extents: &[i64],
     swizzle: TmaSwizzle,
     only: Option<TmaElement>,
-) -> Vec<Box_> {
-    let of_type = |element: TmaElement| {
-        let map = map(element, extents, swizzle);
-        let unit = 16 / element.bytes();
-        let place = |first: i64, others: i64| {
-            let mut at = vec![others; extents.len()];
-            at[0] = first * unit;
-            at
-        };
-        let last = (map.extents[0] / unit - 1).max(1);
-        let mut places = vec![place(0, 0), place(1, 1), place(last + 1, 2)];
-        if !from_shared(atom) {
-            places.push(place(-1, -1));
-        }
-        places.into_iter().map(move |coordinates| Box_ {
-            map: map.clone(),
-            coordinates,
-        })
-    };
+) -> Vec<Place> {
     let types = ELEMENTS
         .into_iter()
         .filter(|element| only.is_none_or(|only| only == *element));
+    let rank = atom.tensor_rank().unwrap_or(1);
+    let of_type = |element| match is_im2col(atom) {
+        true => im2col::places(element, rank, extents[0], swizzle, !from_shared(atom)),
+        false => boxes(atom, element, extents, swizzle),
+    };
     types.flat_map(of_type).collect()
+}
+
+/// The boxes of one element type: two inside the tensor, one across its end, and for loads one before its beginning.
+fn boxes(atom: &CopyAtom, element: TmaElement, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Place> {
+    let map = map(element, extents, swizzle);
+    let unit = 16 / element.bytes();
+    let place = |first: i64, others: i64| {
+        let mut at = vec![others; extents.len()];
+        at[0] = first * unit;
+        at
+    };
+    let last = (map.extents[0] / unit - 1).max(1);
+    let mut places = vec![place(0, 0), place(1, 1), place(last + 1, 2)];
+    if !from_shared(atom) {
+        places.push(place(-1, -1));
+    }
+    let place = |coordinates| Place {
+        map: map.clone(),
+        coordinates,
+        offsets: Vec::new(),
+    };
+    places.into_iter().map(place).collect()
 }
 
 /// A tensor a little larger than the box, its rows an odd number of elements, more bytes apart than they are long.
@@ -175,25 +216,31 @@ fn map(element: TmaElement, extents: &[i64], swizzle: TmaSwizzle) -> TensorMap {
     let inner = extents[0] / element.bytes();
     let mut dims = vec![2 * inner - 1];
     dims.extend(extents[1..].iter().map(|extent| extent + 1));
-    let mut strides = Vec::new();
-    let mut stride = 2 * extents[0] + 16;
-    for extent in &dims[1..] {
-        strides.push(stride);
-        stride *= extent;
-    }
     let mut in_elements = extents.to_vec();
     in_elements[0] = inner;
     TensorMap {
         element,
         element_strides: vec![1; dims.len()],
+        strides: rows(&dims, extents[0]),
         dims,
-        strides,
         extents: in_elements,
+        im2col: None,
         swizzle,
         interleave: Interleave::default(),
         l2: L2Promotion::default(),
         fill: OobFill::default(),
     }
+}
+
+/// The strides of a tensor whose rows are 16 bytes longer than two rows of its box.
+pub(super) fn rows(dims: &[i64], row: i64) -> Vec<i64> {
+    let mut stride = 2 * row + 16;
+    let each = dims[1..].iter().map(|extent| {
+        let this = stride;
+        stride *= extent;
+        this
+    });
+    each.collect()
 }
 
 /// The element types that a copy is swept with one by one: those a reduction has; none for what only moves.
@@ -217,7 +264,7 @@ pub(super) fn types(atom: &CopyAtom, refused: bool) -> Vec<Option<TmaElement>> {
     }
 }
 
-fn shot(atom: &CopyAtom, of: &Box_, plan: &Plan, random: &mut Random) -> Shot {
+fn shot(atom: &CopyAtom, of: &Place, plan: &Plan, random: &mut Random) -> Shot {
     let mut input = random.bytes((plan.input * plan.cluster) as usize);
     if of.map.element == TmaElement::Tf32 {
         to_tf32(&mut input);
@@ -226,9 +273,13 @@ fn shot(atom: &CopyAtom, of: &Box_, plan: &Plan, random: &mut Random) -> Shot {
     for (d, coordinate) in of.coordinates.iter().enumerate() {
         input[header + 4 * d..][..4].copy_from_slice(&(*coordinate as i32).to_le_bytes());
     }
+    for (d, offset) in of.offsets.iter().enumerate() {
+        input[header + OFFSETS as usize + 2 * d..][..2]
+            .copy_from_slice(&(*offset as u16).to_le_bytes());
+    }
     let mask = 1 + random.below((1 << BLOCKS) - 1) as u32;
     for block in 0..plan.cluster as usize {
-        let at = block * plan.input as usize + header + 20;
+        let at = block * plan.input as usize + header + MASK as usize;
         input[at..][..4].copy_from_slice(&mask.to_le_bytes());
     }
     let stores = atom.to() == Space::Global;
@@ -263,7 +314,7 @@ fn to_tf32(bytes: &mut [u8]) {
     }
 }
 
-fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<u8>, Error> {
+fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec<u8>, Error> {
     let size = of.map.element.bytes() as usize;
     let place = |byte: i64| of.map.swizzle.on_bytes().apply(byte) as usize;
     let mut out = shot.output.clone();
@@ -284,7 +335,7 @@ fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<
     if atom.to() == Space::L2 {
         return Ok(shot.input[..out.len()].to_vec());
     }
-    let at = (plan.input - HEADER) as usize + 20;
+    let at = (plan.input - HEADER + MASK) as usize;
     let mask = if is_multicast(atom) {
         shot.input[at]
     } else {
@@ -292,7 +343,7 @@ fn expected(atom: &CopyAtom, of: &Box_, shot: &Shot, plan: &Plan) -> Result<Vec<
     };
     let blocks = out.chunks_exact_mut(plan.bytes as usize).enumerate();
     for (_, block) in blocks.filter(|(block, _)| mask >> block & 1 == 1) {
-        for element in of.map.loaded(&of.coordinates)? {
+        for element in of.loaded()? {
             let to = &mut block[place(element.shared)..][..size];
             match element.global {
                 Some(global) => to.copy_from_slice(&shot.input[global as usize..][..size]),
@@ -324,8 +375,19 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
             .into()
         })
         .collect();
+    let has_offsets = atom.op()?.operands.iter();
+    let has_offsets = has_offsets
+        .filter(|operand| operand.argument == Argument::Offsets)
+        .count()
+        > 0;
+    let offsets = (0..if has_offsets { rank - 2 } else { 0 }).map(|d| {
+        let at = header.at(i64::from(OFFSETS) + 2 * d);
+        k.load(Access::new(crate::ir::Space::Global, Type::B16), at)
+    });
+    let offsets = offsets.collect();
     let args = CopyArgs {
         tensor: Some((map.into(), coordinates)),
+        offsets,
         policy: hinted.then(|| policy(&mut k)),
         ..CopyArgs::default()
     };
@@ -347,10 +409,12 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
                 ..args
             };
             match multicast {
-                true => engine.multicast(&mut k, header.at(20), plan.bytes, |k, mask| {
-                    let mask = Some(mask);
-                    k.copy_atom(atom, CopyArgs { mask, ..args });
-                }),
+                true => {
+                    engine.multicast(&mut k, header.at(i64::from(MASK)), plan.bytes, |k, mask| {
+                        let mask = Some(mask);
+                        k.copy_atom(atom, CopyArgs { mask, ..args });
+                    })
+                }
                 false => engine.load(&mut k, plan.bytes, |k| k.copy_atom(atom, args)),
             }
         }

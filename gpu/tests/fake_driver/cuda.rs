@@ -249,4 +249,5 @@ succeeds! {
 #[cfg(not(without_tensor_maps))]
 succeeds! {
     cuTensorMapEncodeTiled();
+    cuTensorMapEncodeIm2col();
 }

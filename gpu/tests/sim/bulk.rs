@@ -72,6 +72,7 @@ fn tensor(rank: usize, swizzle: TmaSwizzle, element: TmaElement) -> TensorMap {
         strides,
         extents: [inner, 4, 2, 2, 2][..rank].to_vec(),
         element_strides: vec![1; rank],
+        im2col: None,
         dims,
         swizzle,
         interleave: Interleave::None,

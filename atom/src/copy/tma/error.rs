@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use super::im2col::Im2colError;
+
 /// Why layouts have no tensor map.
 ///
 /// Source: the assertions of `copy_traits_sm90_tma.hpp`, and the requirements of `cuTensorMapEncodeTiled`.
@@ -132,6 +134,25 @@ pub enum TmaError {
         /// The mode.
         mode: String,
     },
+    /// A tensor whose last byte has no 63-bit offset.
+    Long {
+        /// Its extents.
+        dims: Vec<i64>,
+    },
+    /// A coordinate that no register of 32 bits holds.
+    Wide {
+        /// The dimension.
+        dimension: usize,
+        /// The coordinate.
+        coordinate: i64,
+    },
+    /// A tiled copy through a map for `im2col`, or the other way round.
+    Mode {
+        /// Whether the map is one for `im2col`.
+        im2col: bool,
+    },
+    /// What is special to `im2col`.
+    Im2col(Im2colError),
     /// The layout algebra refused a step.
     Layout(colex_layout::Error),
 }
@@ -238,12 +259,38 @@ impl fmt::Display for TmaError {
                 )
             }
             TmaError::Coordinate { coord, mode } => write!(f, "{coord} has no integer at {mode}"),
+            TmaError::Long { dims } => {
+                write!(
+                    f,
+                    "a tensor of {dims:?} with these strides ends beyond 2^63 bytes"
+                )
+            }
+            TmaError::Wide {
+                dimension,
+                coordinate,
+            } => write!(
+                f,
+                "the coordinate {coordinate} along dimension {dimension} does not fit 32 bits"
+            ),
+            TmaError::Mode { im2col: true } => {
+                f.write_str("the tensor map is one for im2col, and the copy is tiled")
+            }
+            TmaError::Mode { im2col: false } => {
+                f.write_str("the tensor map is tiled, and the copy is one of im2col")
+            }
+            TmaError::Im2col(error) => error.fmt(f),
             TmaError::Layout(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for TmaError {}
+
+impl From<Im2colError> for TmaError {
+    fn from(error: Im2colError) -> Self {
+        TmaError::Im2col(error)
+    }
+}
 
 impl From<colex_layout::Error> for TmaError {
     fn from(error: colex_layout::Error) -> Self {

@@ -1,7 +1,8 @@
-//! `TensorMap`: the arguments of `cuTensorMapEncodeTiled` as a value.
+//! `TensorMap`: the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` as a value.
 
 use super::super::reduction::{Reduction, Scalar};
 use super::error::TmaError;
+use super::im2col::PixelBox;
 use super::swizzle::TmaSwizzle;
 use crate::ty::Ty;
 
@@ -158,7 +159,8 @@ pub enum OobFill {
 }
 
 /// A tensor in global memory as the copy engine sees it, and the box that one instruction moves: the arguments of
-/// `cuTensorMapEncodeTiled`. All lists run from the innermost dimension outwards.
+/// `cuTensorMapEncodeTiled`, or of `cuTensorMapEncodeIm2col` if there is a pixel box. All lists run from the innermost
+/// dimension outwards.
 #[doc(alias = "CUtensorMap")]
 #[doc(alias = "TmaDescriptor")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -169,10 +171,14 @@ pub struct TensorMap {
     pub dims: Vec<i64>,
     /// The strides of dimensions 1, 2, ... in bytes (`globalStrides`); that of dimension 0 is one element.
     pub strides: Vec<i64>,
-    /// The extents of the box (`boxDim`), in elements of the tensor before element strides.
+    /// The extents of the box (`boxDim`), in elements of the tensor before element strides. With a pixel box there are
+    /// two: the channels of a pixel and the pixels of a column (`channelsPerPixel`, `pixelsPerColumn`).
     pub extents: Vec<i64>,
-    /// Which elements of the box are taken: every so-many-th (`elementStrides`).
+    /// Which elements of the box are taken: every so-many-th (`elementStrides`). With a pixel box, how far apart the
+    /// positions of the filter are.
     pub element_strides: Vec<i64>,
+    /// The positions that a column walks over; none if the map is tiled.
+    pub im2col: Option<PixelBox>,
     /// How shared memory is permuted.
     pub swizzle: TmaSwizzle,
     /// How channels are interleaved.
@@ -184,15 +190,40 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
+    /// An `im2col` map without swizzle, whose columns take every position: extents and byte strides of the tensor,
+    /// channels of a pixel and pixels of a column.
+    pub fn im2col(
+        element: TmaElement,
+        [dims, strides]: [Vec<i64>; 2],
+        column: [i64; 2],
+        pixels: PixelBox,
+    ) -> Self {
+        TensorMap {
+            element,
+            element_strides: vec![1; dims.len()],
+            dims,
+            strides,
+            extents: column.to_vec(),
+            im2col: Some(pixels),
+            swizzle: TmaSwizzle::None,
+            interleave: Interleave::default(),
+            l2: L2Promotion::default(),
+            fill: OobFill::default(),
+        }
+    }
+
     /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// How many elements a box takes along each dimension.
+    /// How many elements a box takes along each dimension, or along channels and pixels.
     pub(super) fn steps(&self) -> impl Iterator<Item = i64> + '_ {
         let pairs = self.extents.iter().zip(&self.element_strides);
-        pairs.map(|(extent, step)| (extent + step - 1) / step)
+        pairs.map(|(extent, step)| match self.im2col {
+            Some(_) => *extent,
+            None => (extent + step - 1) / step,
+        })
     }
 
     /// The elements that one instruction moves.
@@ -221,83 +252,5 @@ impl TensorMap {
     /// word, for tensors of less than 128 KiB, up to version 13010 (`copy_traits_sm90_tma.hpp`).
     pub fn needs_small_tensor_fix(&self, driver_version: i32) -> bool {
         driver_version <= 13010 && self.tensor_bytes() < 131_072
-    }
-
-    /// Whether the hardware takes it.
-    ///
-    /// # Errors
-    ///
-    /// The first [`TmaError`] found, from the innermost dimension outwards.
-    pub fn check(&self) -> Result<(), TmaError> {
-        if !(1..=5).contains(&self.rank()) {
-            return Err(TmaError::Rank {
-                box_layout: format!("{:?}", self.extents),
-            });
-        }
-        for found in [
-            self.strides.len() + 1,
-            self.extents.len(),
-            self.element_strides.len(),
-        ] {
-            if found != self.rank() {
-                return Err(TmaError::Coordinates {
-                    expected: self.rank(),
-                    found,
-                });
-            }
-        }
-        let outside = |list: &[i64], most: i64| list.iter().position(|x| !(1..=most).contains(x));
-        if let Some(dimension) = outside(&self.dims, 1 << 32) {
-            return Err(TmaError::Extent {
-                dimension,
-                extent: self.dims[dimension],
-            });
-        }
-        if let Some(at) = self
-            .strides
-            .iter()
-            .position(|bytes| !(0..1 << 40).contains(bytes) || bytes % 16 != 0)
-        {
-            return Err(TmaError::Stride {
-                dimension: at + 1,
-                bytes: self.strides[at],
-            });
-        }
-        if let Some(dimension) = outside(&self.extents, 256) {
-            return Err(TmaError::Box {
-                dimension,
-                extent: self.extents[dimension],
-            });
-        }
-        if let Some(dimension) = outside(&self.element_strides, 8) {
-            return Err(TmaError::ElementStride {
-                dimension,
-                stride: self.element_strides[dimension],
-            });
-        }
-        self.check_row()
-    }
-
-    /// The innermost extent of the box, in bytes.
-    fn check_row(&self) -> Result<(), TmaError> {
-        let bytes = self.extents[0] * self.element.bytes();
-        match self.swizzle.span() {
-            _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }),
-            Some(span) if bytes > span => Err(TmaError::Span { bytes, span }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a tensor may begin there.
-    ///
-    /// # Errors
-    ///
-    /// [`TmaError::Address`] if 16 does not divide the address.
-    pub fn check_address(&self, address: u64) -> Result<(), TmaError> {
-        if address.is_multiple_of(16) {
-            Ok(())
-        } else {
-            Err(TmaError::Address { address })
-        }
     }
 }

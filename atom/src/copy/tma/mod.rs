@@ -1,13 +1,18 @@
 //! Tensor maps: what `cp.async.bulk.tensor` needs to know, derived from layouts.
 
+mod check;
 mod derive;
 mod error;
+mod im2col;
 mod map;
 mod moves;
 mod plan;
 mod swizzle;
 
 pub use error::TmaError;
+pub use im2col::{
+    Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, PixelBox, Taps,
+};
 pub use map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
 pub use moves::BoxElement;
 pub use plan::{TmaInstruction, TmaPlan, TmaTile};

@@ -1,4 +1,4 @@
-//! What one tiled instruction moves, element by element.
+//! What one instruction moves, element by element.
 //!
 //! Three of its rules are in no manual; they were seen on an H200 (driver API 13.0), for every shape tried: the innermost
 //! coordinate is a multiple of 16 bytes, or the kernel ends in an illegal instruction; so it does when a store
@@ -6,6 +6,7 @@
 //! whole units of 16 bytes.
 
 use super::error::TmaError;
+use super::im2col::PixelBox;
 use super::map::TensorMap;
 
 /// What a bound, an address or a coordinate of TMA is a multiple of, in bytes.
@@ -22,7 +23,7 @@ pub struct BoxElement {
 }
 
 impl TensorMap {
-    /// The elements that a load brings from these coordinates, in the order of shared memory.
+    /// The elements that a tiled load brings from these coordinates, in the order of shared memory.
     ///
     /// The swizzle permutes *addresses*: element `e` of a box at shared address `a` lies at
     /// `swizzle.on_bytes().apply(a + e.shared)`.
@@ -30,19 +31,44 @@ impl TensorMap {
     /// # Errors
     ///
     /// [`TmaError::Coordinates`] if there are not as many as dimensions; [`TmaError::Offset`] if the innermost is
-    /// not a multiple of 16 bytes.
+    /// not a multiple of 16 bytes; [`TmaError::Mode`] if the map is one for `im2col`.
     pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, TmaError> {
+        if self.im2col.is_some() {
+            return Err(TmaError::Mode { im2col: true });
+        }
         self.check_coordinates(coordinates)?;
-        Ok(self.elements(coordinates, self.dims[0]))
+        Ok(self.elements(coordinates, &[], self.dims[0]))
     }
 
-    /// The elements that a store takes to these coordinates, in the order of shared memory.
+    /// The elements that an `im2col` load brings: of the column that begins at these coordinates, each pixel moved by
+    /// these offsets of the filter along W, H, D. Channels come first, then pixels.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`loaded`](Self::loaded); [`TmaError::Mode`] if the map is tiled; [`TmaError::Im2col`] for a column
+    /// that begins outside of the pixel box, and for wrong offsets.
+    pub fn loaded_at(
+        &self,
+        coordinates: &[i64],
+        offsets: &[i64],
+    ) -> Result<Vec<BoxElement>, TmaError> {
+        let Some(pixels) = &self.im2col else {
+            return Err(TmaError::Mode { im2col: false });
+        };
+        self.check_coordinates(coordinates)?;
+        pixels.check_start(self, coordinates, offsets)?;
+        Ok(self.elements(coordinates, offsets, self.dims[0]))
+    }
+
+    /// The elements that a store takes to these coordinates, in the order of shared memory: to a box, or to the
+    /// pixels of a column.
     ///
     /// A row that is no multiple of 16 bytes has [`store_tail`](Self::store_tail): what follows it is overwritten.
     ///
     /// # Errors
     ///
-    /// Those of [`loaded`](Self::loaded); [`TmaError::Before`] if a coordinate is negative.
+    /// Those of [`loaded`](Self::loaded); [`TmaError::Before`] if a coordinate is negative; [`TmaError::Im2col`] for a
+    /// column that begins outside of the pixel box.
     pub fn stored(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, TmaError> {
         self.check_coordinates(coordinates)?;
         if let Some(dimension) = coordinates.iter().position(|x| *x < 0) {
@@ -51,10 +77,12 @@ impl TensorMap {
                 coordinate: coordinates[dimension],
             });
         }
-        Ok(self.elements(
-            coordinates,
-            self.dims[0] + self.store_tail() / self.element.bytes(),
-        ))
+        let offsets = vec![0; self.im2col.as_ref().map_or(0, |pixels| pixels.lower.len())];
+        if let Some(pixels) = &self.im2col {
+            pixels.check_start(self, coordinates, &offsets)?;
+        }
+        let row = self.dims[0] + self.store_tail() / self.element.bytes();
+        Ok(self.elements(coordinates, &offsets, row))
     }
 
     /// The bytes after the end of each row that a store writes too, if its box reaches there.
@@ -79,6 +107,13 @@ impl TensorMap {
                 found: coordinates.len(),
             });
         }
+        let wide = |x: &i64| i32::try_from(*x).is_err();
+        if let Some(dimension) = coordinates.iter().position(wide) {
+            return Err(TmaError::Wide {
+                dimension,
+                coordinate: coordinates[dimension],
+            });
+        }
         let bytes = coordinates[0] * self.element.bytes();
         if bytes % UNIT == 0 {
             Ok(())
@@ -87,22 +122,56 @@ impl TensorMap {
         }
     }
 
-    /// The elements of a box in a tensor whose rows end at `row`.
-    fn elements(&self, coordinates: &[i64], row: i64) -> Vec<BoxElement> {
-        let size = self.element.bytes();
-        let element = |i| BoxElement {
-            global: self.global(i, coordinates, row),
-            shared: i * size,
+    /// The elements of a box or a column in a tensor whose rows end at `row`.
+    fn elements(&self, coordinates: &[i64], offsets: &[i64], row: i64) -> Vec<BoxElement> {
+        let places: Vec<Option<i64>> = match &self.im2col {
+            None => self.in_box(coordinates, row),
+            Some(pixels) => self.in_column(pixels, coordinates, offsets, row),
         };
-        (0..self.box_elements()).map(element).collect()
+        let numbered = places.into_iter().zip(0..);
+        let element = |(global, i): (Option<i64>, i64)| BoxElement {
+            global,
+            shared: i * self.element.bytes(),
+        };
+        numbered.map(element).collect()
     }
 
-    /// The byte of element `i` of a box in the tensor.
-    fn global(&self, i: i64, coordinates: &[i64], row: i64) -> Option<i64> {
-        let (mut rest, mut at) = (i, 0);
-        for (d, steps) in self.steps().enumerate() {
-            let x = coordinates[d] + rest % steps * self.element_strides[d];
-            rest /= steps;
+    /// The byte of each element of a box.
+    fn in_box(&self, coordinates: &[i64], row: i64) -> Vec<Option<i64>> {
+        let mut at = coordinates.to_vec();
+        let place = |i: i64| {
+            let mut rest = i;
+            for (d, steps) in self.steps().enumerate() {
+                at[d] = coordinates[d] + rest % steps * self.element_strides[d];
+                rest /= steps;
+            }
+            self.byte(&at, row)
+        };
+        (0..self.box_elements()).map(place).collect()
+    }
+
+    /// The byte of each channel of each pixel of a column.
+    fn in_column(
+        &self,
+        pixels: &PixelBox,
+        coordinates: &[i64],
+        offsets: &[i64],
+        row: i64,
+    ) -> Vec<Option<i64>> {
+        let mut places = Vec::new();
+        for mut pixel in pixels.walk(self, coordinates, offsets) {
+            for channel in 0..self.extents[0] {
+                pixel[0] = coordinates[0] + channel;
+                places.push(self.byte(&pixel, row));
+            }
+        }
+        places
+    }
+
+    /// The byte of an element of the tensor.
+    fn byte(&self, coordinates: &[i64], row: i64) -> Option<i64> {
+        let mut at = 0;
+        for (d, &x) in coordinates.iter().enumerate() {
             let (end, stride) = match d {
                 0 => (row, self.element.bytes()),
                 _ => (self.dims[d], self.strides[d - 1]),

@@ -319,7 +319,10 @@ impl TmaPlan {
                     });
                 }
                 0 => {}
-                _ => self.map.strides.push(stride * self.map.element.bytes()),
+                _ => {
+                    let bytes = self.map.element.bytes();
+                    self.map.strides.push(stride.saturating_mul(bytes));
+                }
             }
         }
         cut(&mut self.map.extents, self.blocks)
@@ -342,6 +345,7 @@ fn empty(element: TmaElement, swizzle: TmaSwizzle) -> TensorMap {
         strides: Vec::new(),
         extents: Vec::new(),
         element_strides: Vec::new(),
+        im2col: None,
         swizzle,
         interleave: Interleave::default(),
         l2: L2Promotion::default(),

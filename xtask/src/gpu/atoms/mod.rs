@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use colex_atom::Arch;
 use colex_gpu::Device;
-use colex_gpu::sweep::{Record, Subject, Verdict, not_run, subjects};
+use colex_gpu::sweep::{Record, Subject, Verdict, subjects};
 
 use record::Head;
 pub(crate) use recorded::against_recorded;
@@ -173,15 +173,6 @@ fn report(records: &[Record], started: Instant) -> ExitCode {
     records.iter().for_each(|record| table.add(record));
     println!("{table}");
     table.remarks.iter().for_each(|remark| println!("{remark}"));
-    let left = not_run();
-    if let Some(first) = left.first() {
-        println!(
-            "not run: {} atoms such as {}: {}",
-            left.len(),
-            first.name,
-            first.why
-        );
-    }
     times(records);
     println!(
         "{} in {:.1} s",

@@ -39,6 +39,7 @@ impl Tensor {
             strides: vec![self.stride * 2],
             extents: vec![width, WORDS / width],
             element_strides: vec![1, 1],
+            im2col: None,
             swizzle,
             interleave: Interleave::None,
             l2: L2Promotion::B128,
