@@ -118,7 +118,7 @@ fn coordinates(at: &[i64]) -> Vec<Operand> {
     at.iter().map(|x| Operand::Int(*x)).collect()
 }
 
-fn argument(map: &TensorMap, address: u64) -> Argument {
+pub(super) fn argument(map: &TensorMap, address: u64) -> Argument {
     Argument::TensorMap(Box::new(TensorMapArgument {
         map: map.clone(),
         address,
@@ -127,6 +127,11 @@ fn argument(map: &TensorMap, address: u64) -> Argument {
 }
 
 fn load_kernel(atom: &CopyAtom, at: &[i64], bytes: i64) -> Kernel {
+    load_kernel_at(atom, at, &[], bytes)
+}
+
+/// A load from these coordinates, and these offsets of a filter, to the beginning of shared memory, and out.
+pub(super) fn load_kernel_at(atom: &CopyAtom, at: &[i64], offsets: &[i64], bytes: i64) -> Kernel {
     let mut k = kernel("load");
     let map = k.tensor_map("map");
     let out = k.pointer("out");
@@ -137,12 +142,15 @@ fn load_kernel(atom: &CopyAtom, at: &[i64], bytes: i64) -> Kernel {
     one_thread(&mut k, false, |k, at_barrier| {
         k.mbarrier_arrive_expect(at_barrier, bytes);
         let here = k.address_of(Base::DynamicShared);
+        let offsets = offsets.iter().map(|offset| k.mov(Type::U16, *offset));
+        let offsets = offsets.collect();
         k.copy_atom(
             atom,
             CopyArgs {
                 dst: End::Memory(here.into()),
                 tensor: Some((map.into(), coordinates(at))),
                 barrier: Some(at_barrier),
+                offsets,
                 ..CopyArgs::default()
             },
         );
@@ -153,7 +161,7 @@ fn load_kernel(atom: &CopyAtom, at: &[i64], bytes: i64) -> Kernel {
     k.finish()
 }
 
-fn data(bytes: usize) -> Vec<u8> {
+pub(super) fn data(bytes: usize) -> Vec<u8> {
     (0..bytes / 4)
         .flat_map(|i| (i as u32 % 1000 + 1).to_le_bytes())
         .collect()
@@ -203,7 +211,7 @@ fn boxes_of_every_rank_and_swizzle_arrive() {
 }
 
 /// Shared memory from `data`, a fence, and a store or reduction of a box.
-fn store_kernel(atom: &CopyAtom, at: &[i64], bytes: i64) -> Kernel {
+pub(super) fn store_kernel(atom: &CopyAtom, at: &[i64], bytes: i64) -> Kernel {
     let mut k = kernel("store");
     let map = k.tensor_map("map");
     let data = k.pointer("data");

@@ -9,6 +9,7 @@ mod faults;
 mod faults_async;
 mod floats;
 mod helpers;
+mod im2col;
 mod mma;
 mod noise;
 mod order;

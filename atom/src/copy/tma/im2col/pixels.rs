@@ -159,10 +159,10 @@ impl PixelBox {
 
     /// One position further.
     fn advance(&self, map: &TensorMap, at: &mut [i64]) {
-        for dimension in 1..at.len() {
-            at[dimension] += map.element_strides[dimension];
+        for (dimension, x) in at.iter_mut().enumerate().skip(1) {
+            *x += map.element_strides[dimension];
             match self.range(map, dimension) {
-                Some((first, last)) if at[dimension] > last => at[dimension] = first,
+                Some((first, last)) if *x > last => *x = first,
                 _ => return,
             }
         }
