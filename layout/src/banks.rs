@@ -10,16 +10,44 @@ use crate::{Error, Layout};
 /// The banks of a memory: word `w` lies in bank `w mod count`, and one pass moves one word of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Banks {
-    /// How many banks there are; a power of two.
-    pub count: i64,
-    /// The bytes of a word; a power of two.
-    pub word: i64,
+    count: i64,
+    word: i64,
 }
 
 impl Banks {
     /// 32 banks of 4 bytes: the shared memory of NVIDIA GPUs from compute capability 5.0 on
     /// (CUDA C++ Programming Guide, "Shared Memory").
     pub const SHARED: Self = Self { count: 32, word: 4 };
+
+    /// `count` banks, whose words have `word` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] when one of the two is not a power of two, or both together pass 2^31.
+    pub fn new(count: i64, word: i64) -> Result<Self, Error> {
+        let is_power = |n: i64| n > 0 && n & (n - 1) == 0;
+        let is_right = is_power(count) && is_power(word);
+        match is_right && count.checked_mul(word).is_some_and(|row| row <= 1 << 31) {
+            true => Ok(Self { count, word }),
+            false => Err(Error::Operand {
+                operation: "Banks",
+                operand: format!("{count} banks of {word} bytes").into(),
+                why: "both are powers of two, and their product is at most 2^31".into(),
+            }),
+        }
+    }
+
+    /// How many banks there are; a power of two.
+    #[must_use]
+    pub const fn count(self) -> i64 {
+        self.count
+    }
+
+    /// The bytes of a word; a power of two.
+    #[must_use]
+    pub const fn word(self) -> i64 {
+        self.word
+    }
 
     /// The bytes that one pass can move.
     #[must_use]
@@ -30,7 +58,7 @@ impl Banks {
     /// The bank of a byte address.
     #[must_use]
     pub const fn bank(self, byte: i64) -> i64 {
-        byte / self.word % self.count
+        byte.div_euclid(self.word).rem_euclid(self.count)
     }
 }
 
@@ -152,13 +180,16 @@ impl Access {
     fn phase(&self, lanes: Range<usize>, banks: Banks) -> Phase {
         let mut words: Vec<i64> = self.offsets[lanes.clone()]
             .iter()
-            .flat_map(|x| x / banks.word..=(x + self.width - 1) / banks.word)
+            .flat_map(|x| {
+                let last = x.saturating_add(self.width - 1);
+                x.div_euclid(banks.word)..=last.div_euclid(banks.word)
+            })
             .collect();
         words.sort_unstable();
         words.dedup();
         let mut counts: Vec<(i64, usize)> = Vec::new();
         for word in &words {
-            let bank = word % banks.count;
+            let bank = word.rem_euclid(banks.count);
             match counts.iter_mut().find(|(b, _)| *b == bank) {
                 Some((_, n)) => *n += 1,
                 None => counts.push((bank, 1)),

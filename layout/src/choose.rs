@@ -119,7 +119,7 @@ pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, E
             best = (passes, swizzle);
         }
     }
-    let row = usize::try_from(banks.count).unwrap_or(usize::MAX);
+    let row = usize::try_from(banks.count()).unwrap_or(usize::MAX);
     let wide = |a: &&Access| a.conflicts(banks).phases.iter().any(|p| p.words > row);
     Err(Error::NoSwizzle(Box::new(NoSwizzle {
         tried,

@@ -2,6 +2,9 @@
 #![no_main]
 
 #[allow(dead_code, reason = "each target runs one of the bodies")]
+#[path = "../../tests/laws/bytes.rs"]
+mod bytes;
+#[allow(dead_code, reason = "each target runs one of the bodies")]
 #[path = "../../tests/laws/chain.rs"]
 mod chain;
 

@@ -144,10 +144,10 @@ impl ThreadValues {
     fn outside(&self, thread: i64, value: i64) -> Error {
         let (row, col) = self.place(thread, value);
         let tile = alloc::format!("outside the tile of {} by {}", self.rows, self.cols);
-        let at = if (0..self.rows).contains(&row) {
-            alloc::format!("element {}", row + self.rows * col)
-        } else {
-            alloc::format!("({row},{col})")
+        let element = col.checked_mul(self.rows).and_then(|n| n.checked_add(row));
+        let at = match element.filter(|_| (0..self.rows).contains(&row)) {
+            Some(element) => alloc::format!("element {element}"),
+            None => alloc::format!("({row},{col})"),
         };
         operand(
             &self.heading,
@@ -296,6 +296,19 @@ mod tests {
         ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
             .expect_err("the map does not fit")
             .to_string()
+    }
+
+    #[test]
+    fn a_place_far_outside_is_named_too() {
+        let far = |_, _| (0, i64::MAX);
+        let error = ThreadValues::from_fn("far", [2, 2], [1, 1], far).expect_err("it is outside");
+        assert_eq!(
+            alloc::string::ToString::to_string(&error),
+            alloc::format!(
+                "draw of far: thread 0, value 0 falls on (0,{}), outside the tile of 2 by 2",
+                i64::MAX
+            )
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::table::operand;
+use super::table::{check_cells, operand};
 use super::{Fill, Grid, LabelBy, Picture, Table};
 use crate::{Error, Layout, Tiler};
 
@@ -141,6 +141,7 @@ fn cut(mode: &Layout, tiler: &Tiler) -> Result<Vec<Option<i64>>, Error> {
         _ => Layout::column_major(size)?,
     };
     let divided = places.zipped_divide(tiler)?;
+    check_cells(&format!("{mode} / {tiler}"), Some(divided.size()))?;
     if matches!(tiler, Tiler::Modes(_)) && divided.size() != size {
         let why = format!("the tiler {tiler} leaves a remainder in the nested mode");
         return Err(operand(&alloc::string::ToString::to_string(mode), &why));
@@ -248,6 +249,17 @@ mod tests {
         assert_eq!(
             alloc::string::ToString::to_string(&error),
             "draw of (5,2):(1,5): the tiler (2,2) leaves a remainder in the nested mode"
+        );
+    }
+
+    #[test]
+    fn a_tiler_far_beyond_the_layout_is_refused_unwalked() {
+        let layout: Layout = "8:1".parse().expect("the text is a layout");
+        let error =
+            Tiling::of(&layout, &Tiler::from(1 << 40)).expect_err("nobody walks 2^40 cells");
+        assert_eq!(
+            alloc::string::ToString::to_string(&error),
+            "draw of 8:1 / 1099511627776: it has 1099511627776 cells, and a drawing holds at most 65536"
         );
     }
 

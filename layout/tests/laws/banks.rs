@@ -6,13 +6,16 @@ use colex_layout::{Access, Banks, Error, Layout, Swizzle, choose_swizzle};
 
 use crate::law::law;
 
-/// The most distinct words in one bank over the phases, with a map of sets.
-fn degree(offsets: &[i64], width: i64) -> usize {
-    let lanes = usize::try_from(128 / width.max(4)).expect("few lanes");
+/// The most distinct words in one of `count` banks over the phases, with a map of sets.
+fn degree(offsets: &[i64], width: i64, [count, word]: [i64; 2]) -> usize {
+    let lanes = usize::try_from(count * word / width.max(word)).expect("few lanes");
     let worst = |phase: &[i64]| {
         let mut banks: HashMap<i64, HashSet<i64>> = HashMap::new();
         for byte in phase.iter().flat_map(|x| *x..*x + width) {
-            banks.entry(byte / 4 % 32).or_default().insert(byte / 4);
+            banks
+                .entry(byte / word % count)
+                .or_default()
+                .insert(byte / word);
         }
         banks.values().map(HashSet::len).max().unwrap_or(0)
     };
@@ -48,13 +51,15 @@ fn accesses() -> impl Iterator<Item = Access> {
 
 #[test]
 fn conflicts_counted() {
-    law("conflicts_counted", "accesses", 30, |count| {
-        for access in accesses() {
-            let conflicts = access.conflicts(Banks::SHARED);
+    law("conflicts_counted", "accesses", 120, |count| {
+        for (access, [banks, word]) in accesses()
+            .flat_map(|access| [[32, 4], [16, 8], [64, 4], [8, 16]].map(|b| (access.clone(), b)))
+        {
+            let conflicts = access.conflicts(Banks::new(banks, word).expect("powers of two"));
             assert_eq!(
                 conflicts.degree(),
-                degree(access.offsets(), access.width()),
-                "{}",
+                degree(access.offsets(), access.width(), [banks, word]),
+                "{} in {banks} banks of {word}",
                 access.name()
             );
             *count += 1;
@@ -76,7 +81,7 @@ fn choice_is_free_and_smallest() {
             let free = |sw: Swizzle| {
                 pair.iter().all(|x| {
                     let moved: Vec<i64> = x.offsets().iter().map(|o| sw.apply(*o)).collect();
-                    degree(&moved, x.width()) <= 1
+                    degree(&moved, x.width(), [32, 4]) <= 1
                 })
             };
             let base = i64::from(a.width().max(b.width()).trailing_zeros());
@@ -116,6 +121,20 @@ fn choice_is_free_and_smallest() {
             *count += 1;
         }
     });
+}
+
+#[test]
+fn banks_are_powers_of_two() {
+    assert_eq!(Banks::new(32, 4), Ok(Banks::SHARED));
+    for (count, word) in [(0, 4), (32, 0), (24, 4), (-1, 4), (1 << 40, 4)] {
+        let error = Banks::new(count, word).expect_err("no such banks");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "Banks of {count} banks of {word} bytes: both are powers of two, and their product is at most 2^31"
+            )
+        );
+    }
 }
 
 #[test]

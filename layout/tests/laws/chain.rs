@@ -7,66 +7,7 @@ use std::str::FromStr;
 
 use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Stride, Swizzle, Tiler, Tuple};
 
-/// Bytes as choices and numbers; past the end everything is 0.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn byte(&mut self) -> u8 {
-        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
-        self.0 = rest;
-        *first
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::from(self.byte()) % n
-    }
-
-    /// Mostly small; now and then round, huge, or at the ends of the range.
-    fn number(&mut self) -> i64 {
-        let value = i64::from(self.byte());
-        match self.byte() % 16 {
-            0..=7 => value % 13,
-            8 => -(value % 13),
-            9 | 10 => 1 << (value % 63),
-            11 => (1 << (value % 63)) - 1,
-            12 => i64::MAX - value,
-            13 => i64::MIN + value,
-            _ => value,
-        }
-    }
-
-    fn int(&mut self) -> Int {
-        let value = self.number();
-        if self.byte().is_multiple_of(2) {
-            Int::Static(value)
-        } else {
-            Int::Dynamic(value)
-        }
-    }
-
-    /// A tuple of a few numbers in random nesting.
-    fn tuple(&mut self) -> IntTuple {
-        let leaves: Vec<Int> = (0..1 + self.below(4)).map(|_| self.int()).collect();
-        let mut tuple = IntTuple::flat(leaves);
-        for _ in 0..self.below(3) {
-            let (begin, end) = (self.below(4), self.below(5));
-            tuple = tuple.group(begin..end).unwrap_or(tuple);
-        }
-        if self.byte().is_multiple_of(3) {
-            tuple.unwrap()
-        } else {
-            tuple
-        }
-    }
-
-    /// A layout, if the numbers make one.
-    fn layout(&mut self) -> Option<Layout> {
-        let shape = self.tuple();
-        let strides: Vec<Stride> = shape.leaves().iter().map(|_| self.int().into()).collect();
-        let strides = Tuple::flat(strides).unflatten(&shape).ok()?;
-        Layout::new(shape, strides).ok()
-    }
-}
+use crate::bytes::Bytes;
 
 /// Reads `text` as everything that can be read; what is accepted prints as text that reads the same.
 pub(crate) fn text(bytes: &[u8]) -> u64 {

@@ -95,6 +95,14 @@ fn swizzle_recast_at() {
                 assert_eq!(up.apply(y), sw.apply(n * y) / n, "{sw} by {n} at {y}");
                 assert_eq!(down.apply(n * y), n * sw.apply(y), "{sw} by 1/{n} at {y}");
             }
+            assert_eq!(
+                (sw.recast(1, n), sw.recast(n, 1)),
+                (Ok(up), Ok(down)),
+                "{sw} by {n}"
+            );
+            let tile = ComposedLayout::new(sw, 0, Layout::column_major(512).expect("one mode"));
+            assert_eq!(tile.recast(1, n), tile.upcast(n), "{tile} by {n}");
+            assert_eq!(tile.recast(n, 1), tile.downcast(n), "{tile} by 1/{n}");
             *count += 1;
         }
     });

@@ -1,0 +1,15 @@
+//! See `layout/tests/laws/beyond.rs`.
+#![no_main]
+
+#[path = "../../tests/laws/beyond.rs"]
+mod beyond;
+#[allow(dead_code, reason = "each target runs one of the bodies")]
+#[path = "../../tests/laws/bytes.rs"]
+mod bytes;
+#[allow(dead_code, reason = "each target runs one of the bodies")]
+#[path = "../../tests/laws/chain.rs"]
+mod chain;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    beyond::beyond(bytes);
+});
