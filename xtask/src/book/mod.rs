@@ -1,6 +1,7 @@
 //! `cargo xtask book`: the chapters, their figures and formulas, as pages that work offline.
 
 mod chapters;
+mod drawings;
 mod examples;
 mod links;
 mod math;
@@ -58,9 +59,11 @@ fn folder(root: &Path) -> PathBuf {
 /// Builds the pages and checks what became of them.
 pub(crate) fn build(root: &Path) -> Result<Report> {
     let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
-    book.with_preprocessor(preprocess::Drawn)
+    let drawings = drawings::Drawings::default();
+    book.with_preprocessor(preprocess::Drawn(drawings.clone()))
         .with_preprocessor(LinkPreprocessor::new());
     book.build()?;
+    drawings.put_back(&folder(root))?;
     pages::check(&folder(root))
 }
 

@@ -6,11 +6,12 @@ use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
+use super::drawings::Drawings;
 use super::math;
 use crate::{figure, markdown};
 
 /// Draws every figure and every formula of the book; the first that cannot be drawn fails the build.
-pub(super) struct Drawn;
+pub(super) struct Drawn(pub(super) Drawings);
 
 impl Preprocessor for Drawn {
     fn name(&self) -> &str {
@@ -23,7 +24,7 @@ impl Preprocessor for Drawn {
             let BookItem::Chapter(chapter) = item else {
                 return;
             };
-            match drawn(&chapter.content) {
+            match drawn(&chapter.content, &self.0) {
                 Ok(content) => chapter.content = content,
                 Err((line, what)) => {
                     let file = chapter
@@ -40,14 +41,14 @@ impl Preprocessor for Drawn {
 }
 
 /// `text` with its figures and formulas drawn, or the line and the reason of the first that cannot be.
-fn drawn(text: &str) -> std::result::Result<String, (usize, String)> {
+fn drawn(text: &str, drawings: &Drawings) -> std::result::Result<String, (usize, String)> {
     let parts = markdown::parts(text);
     let mut pieces: Vec<(Range<usize>, String)> = Vec::new();
     for fence in parts.fences {
         if let Some(kind) = fence.figure_kind() {
             let svg =
                 figure::draw(kind, &fence.body).map_err(|error| (fence.line, error.to_string()))?;
-            pieces.push((fence.range.clone(), svg));
+            pieces.push((fence.range.clone(), drawings.keep(&svg)));
         }
     }
     for formula in parts.formulas {
@@ -68,7 +69,8 @@ mod tests {
 
     #[test]
     fn formulas_are_replaced_where_they_stand() {
-        let text = drawn("so $a$ and `$b$` and $c$.\n").expect("both formulas are well formed");
+        let text = drawn("so $a$ and `$b$` and $c$.\n", &Drawings::default())
+            .expect("both formulas are well formed");
         assert!(
             text.starts_with("so <math") && text.contains("</math> and `$b$` and <math"),
             "{text}"
@@ -78,8 +80,11 @@ mod tests {
 
     #[test]
     fn a_figure_that_cannot_be_drawn_names_its_line() {
-        let (line, what) =
-            drawn("one\n\n```figure nonsense\n4:1\n```\n").expect_err("there is no such kind");
+        let (line, what) = drawn(
+            "one\n\n```figure nonsense\n4:1\n```\n",
+            &Drawings::default(),
+        )
+        .expect_err("there is no such kind");
         assert_eq!(line, 3);
         assert!(what.contains("`nonsense`"), "{what}");
     }

@@ -1,0 +1,99 @@
+//! Drawings wait outside of the chapters while mdBook works on them: the numbers in their cells are not words, and would
+//! fill a tenth of the search index.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace;
+
+/// The drawings of a book, by number; clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Drawings(Arc<Mutex<Vec<String>>>);
+
+impl Drawings {
+    /// `figure` with a comment in place of its drawing, which is kept.
+    pub(super) fn keep(&self, figure: &str) -> String {
+        let Some((before, drawing, after)) = parts(figure) else {
+            return figure.to_string();
+        };
+        let mut all = self.all();
+        all.push(drawing.to_string());
+        format!("{before}{}{after}", comment(all.len() - 1))
+    }
+
+    /// Puts the drawings into the pages of `folder`, each where its comment stands.
+    ///
+    /// # Errors
+    ///
+    /// If a page cannot be read or written, or a drawing's comment is in none.
+    pub(super) fn put_back(&self, folder: &Path) -> Result<()> {
+        let mut seen = vec![false; self.all().len()];
+        for path in workspace::files(folder, ".html")? {
+            let page = workspace::read(&path)?;
+            fs::write(&path, self.drawn(&page, &mut seen))
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        ensure!(!seen.contains(&false), "a drawing has no page");
+        Ok(())
+    }
+
+    fn drawn(&self, page: &str, seen: &mut [bool]) -> String {
+        let mut page = page.to_string();
+        for (number, drawing) in self.all().iter().enumerate() {
+            let comment = comment(number);
+            if page.contains(&comment) {
+                page = page.replace(&comment, drawing);
+                seen[number] = true;
+            }
+        }
+        page
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().expect("nobody panics while it is locked")
+    }
+}
+
+fn comment(number: usize) -> String {
+    format!("<!--drawing {number}-->")
+}
+
+/// What is before the drawing, the drawing, and what is after it.
+fn parts(figure: &str) -> Option<(&str, &str, &str)> {
+    let start = figure.find("<svg ")?;
+    let end = start + figure[start..].rfind("</svg>")? + "</svg>".len();
+    Some((&figure[..start], &figure[start..end], &figure[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawing_comes_back_to_its_place() {
+        let drawings = Drawings::default();
+        let first = "<figure><svg a><text>7</text></svg><figcaption>x</figcaption></figure>";
+        let second = "<figure><svg b></svg></figure>";
+        let kept = [first, second].map(|figure| drawings.clone().keep(figure));
+        assert_eq!(
+            kept[0],
+            "<figure><!--drawing 0--><figcaption>x</figcaption></figure>"
+        );
+        let mut seen = [false, false];
+        let page = drawings.drawn(&kept.join(" "), &mut seen);
+        assert_eq!(page, format!("{first} {second}"));
+        assert_eq!(seen, [true, true]);
+    }
+
+    #[test]
+    fn a_drawing_without_a_page_is_noticed() {
+        let drawings = Drawings::default();
+        drawings.keep("<figure><svg a></svg></figure>");
+        let mut seen = [false];
+        assert_eq!(drawings.drawn("<main></main>", &mut seen), "<main></main>");
+        assert_eq!(seen, [false]);
+    }
+}
