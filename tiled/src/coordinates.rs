@@ -2,7 +2,7 @@
 
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
-use crate::copy_host::{bare, inside};
+use crate::copy_host::{bare, is_inside};
 use crate::partition::beyond;
 use crate::tensor_part::{Kept, cut, project, thread_place};
 use crate::{Error, Partition, Tensor};
@@ -85,7 +85,7 @@ impl Tensor<Coordinates> {
     pub fn within(&self, shape: &IntTuple) -> Result<Tensor<Vec<bool>>, Error> {
         let tensor = Layout::column_major(shape.product_each()?)?;
         let elements = self.elements()?.into_iter();
-        let predicates = elements.map(|coord| inside(0, &bare(coord), &tensor).is_ok());
+        let predicates = elements.map(|coord| is_inside(&bare(coord), &tensor));
         let layout = Layout::column_major(self.layout().shape())?;
         Tensor::new(predicates.collect(), layout)
     }

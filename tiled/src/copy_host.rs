@@ -6,24 +6,31 @@ use colex_atom::Space;
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
-use crate::partition::{slice, thread_slice};
+use crate::named::{Coords, Named, Places, check_walk, tuple};
+use crate::partition::of_thread;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
-
-/// The coordinates that each thread names, in the order of its values.
-pub(crate) type Named = Vec<Vec<IntTuple>>;
 
 /// What one thread gives an instruction, and what it gets.
 struct Lane<'a> {
     thread: i64,
-    from: &'a [IntTuple],
-    to: &'a [IntTuple],
+    from: Coords<'a>,
+    to: Coords<'a>,
+}
+
+/// Which coordinates a copy moves; all without a predicate.
+type Kept<'a> = Option<&'a dyn Fn(&IntTuple) -> bool>;
+
+/// Where both tensors have each coordinate.
+struct Ends<'a> {
+    src: Places<'a>,
+    dst: Places<'a>,
 }
 
 impl Lane<'_> {
-    fn check(&self, tensor: &Layout) -> Result<(), Error> {
-        let mut named = self.from.iter().chain(self.to);
-        named.try_for_each(|coord| inside(self.thread, coord, tensor))
+    fn check(&self, src: &Places<'_>) -> Result<(), Error> {
+        let mut named = self.from.iter().chain(self.to.iter());
+        named.try_for_each(|coord| src.inside(self.thread, coord).map(drop))
     }
 }
 
@@ -53,7 +60,7 @@ impl TiledCopy {
         S: Deref<Target = [T]>,
         D: DerefMut<Target = [T]>,
     {
-        self.copy_if(src, dst, |_| true)
+        self.move_if(src, dst, None)
     }
 
     /// As [`TiledCopy::copy`], of the coordinates of which `predicate` says true: an instruction moves all of its
@@ -71,6 +78,20 @@ impl TiledCopy {
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
         predicate: impl Fn(&IntTuple) -> bool,
+    ) -> Result<(), Error>
+    where
+        T: Clone,
+        S: Deref<Target = [T]>,
+        D: DerefMut<Target = [T]>,
+    {
+        self.move_if(src, dst, Some(&predicate))
+    }
+
+    fn move_if<T, S, D>(
+        &self,
+        src: &Tensor<S>,
+        dst: &mut Tensor<D>,
+        predicate: Kept<'_>,
     ) -> Result<(), Error>
     where
         T: Clone,
@@ -121,12 +142,7 @@ impl TiledCopy {
         if self.atom().reduction().is_none() {
             return refuse(format!("{} does not reduce", self.atom().name()));
         }
-        self.execute(
-            src,
-            dst,
-            |_| true,
-            |there, arrives| combine(there, &arrives),
-        )
+        self.execute(src, dst, None, |there, arrives| combine(there, &arrives))
     }
 
     /// Every instruction that the predicate keeps, once it is known that nothing is refused.
@@ -134,7 +150,7 @@ impl TiledCopy {
         &self,
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
-        predicate: impl Fn(&IntTuple) -> bool,
+        predicate: Kept<'_>,
         combine: impl Fn(&T, T) -> T,
     ) -> Result<(), Error>
     where
@@ -150,18 +166,23 @@ impl TiledCopy {
         }
         let extents = self.same_extents(src.layout(), dst.layout())?;
         one_place_each("copy", dst.layout())?;
+        let to_layout = dst.layout().clone();
+        let ends = Ends {
+            src: Places::new(src.layout())?,
+            dst: Places::new(&to_layout)?,
+        };
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
         let mut active = Vec::new();
         for lanes in self.instructions(&from, &to)? {
-            if whole(&lanes, &predicate)? {
-                lanes.iter().try_for_each(|lane| lane.check(src.layout()))?;
+            if whole(&lanes, predicate)? {
+                lanes.iter().try_for_each(|lane| lane.check(&ends.src))?;
                 active.push(lanes);
             }
         }
         // Nothing is written before everything is known to lie inside.
         let mut run = active.iter();
-        run.try_for_each(|lanes| self.instruction(lanes, src, dst, &combine))
+        run.try_for_each(|lanes| self.instruction(lanes, &ends, src, dst, &combine))
     }
 
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.
@@ -174,15 +195,19 @@ impl TiledCopy {
         let chunk = |layout| usize::try_from(size(layout, 1)).expect("values are counted");
         let (given, got) = (chunk(&layouts.src), chunk(&layouts.dst));
         let group = usize::try_from(self.atom_threads()).expect("threads are counted");
+        let lanes: Vec<_> = from.lanes().zip(to.lanes()).collect();
         let mut instructions = Vec::new();
-        for first in (0..from.len()).step_by(group) {
-            for i in 0..from[first].len() / given {
-                let lane = |t: usize| Lane {
-                    thread: t as i64,
-                    from: &from[t][i * given..(i + 1) * given],
-                    to: &to[t][i * got..(i + 1) * got],
+        for lanes in lanes.chunks(group) {
+            for i in 0..from.per_thread() / given {
+                let lane = |((thread, from), (_, to)): &((i64, Coords<'a>), (i64, Coords<'a>))| {
+                    Some(Lane {
+                        thread: *thread,
+                        from: from.part(i * given, given)?,
+                        to: to.part(i * got, got)?,
+                    })
                 };
-                instructions.push((first..first + group).map(lane).collect());
+                let lanes = lanes.iter().map(lane).collect::<Option<_>>();
+                instructions.push(lanes.expect("both sides have as many instructions"));
             }
         }
         Ok(instructions)
@@ -192,6 +217,7 @@ impl TiledCopy {
     fn instruction<T, S, D>(
         &self,
         lanes: &[Lane<'_>],
+        ends: &Ends<'_>,
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
         combine: &impl Fn(&T, T) -> T,
@@ -203,14 +229,17 @@ impl TiledCopy {
     {
         let mut given = Vec::new();
         for lane in lanes {
-            let values = lane.from.iter().map(|coord| Ok(src.get(coord)?.clone()));
+            let values = lane.from.iter().map(|coord| {
+                let offset = ends.src.inside(lane.thread, coord)?;
+                Ok(src.element(offset).clone())
+            });
             given.push(values.collect::<Result<Vec<T>, Error>>()?);
         }
         let got = self.atom().execute(self.value_bits(), &given)?;
         for (lane, values) in lanes.iter().zip(got) {
             for (coord, value) in lane.to.iter().zip(values.into_iter().flatten()) {
-                let left = combine(dst.get(coord)?, value);
-                dst.set(coord, left)?;
+                let there = dst.element_mut(ends.dst.inside(lane.thread, coord)?);
+                *there = combine(there, value);
             }
         }
         Ok(())
@@ -232,12 +261,12 @@ impl TiledCopy {
     pub(crate) fn named(&self, extents: &IntTuple, side: Side) -> Result<Named, Error> {
         let identity = Layout::identity(extents)?;
         let all = self.partitions(&identity, side)?;
-        let rest = identity.rank();
-        let thread = |t| {
-            let values = slice(&identity, &all, &thread_slice(t, rest))?.values()?;
-            Ok(values.into_iter().map(bare).collect())
-        };
-        (0..self.threads()).map(thread).collect()
+        check_walk("copy", &all)?;
+        let mut named = Named::new(identity.rank());
+        for thread in 0..self.threads() {
+            named.push(thread, &of_thread(&identity, &all, thread)?)?;
+        }
+        Ok(named)
     }
 }
 
@@ -250,13 +279,20 @@ pub(crate) fn bare(coord: IntTuple) -> IntTuple {
 }
 
 /// Whether the lanes take part: all of their values, or none.
-fn whole(lanes: &[Lane<'_>], predicate: impl Fn(&IntTuple) -> bool) -> Result<bool, Error> {
-    let named = || {
-        let values = lanes.iter();
-        values.flat_map(|lane| lane.from.iter().chain(lane.to).map(|c| (lane.thread, c)))
+fn whole(lanes: &[Lane<'_>], predicate: Kept<'_>) -> Result<bool, Error> {
+    let Some(predicate) = predicate else {
+        return Ok(true);
     };
-    let kept = named().find(|(_, coord)| predicate(coord));
-    let dropped = named().find(|(_, coord)| !predicate(coord));
+    let (mut kept, mut dropped) = (None, None);
+    for lane in lanes {
+        for coord in lane.from.iter().chain(lane.to.iter()).map(tuple) {
+            let first = match predicate(&coord) {
+                true => &mut kept,
+                false => &mut dropped,
+            };
+            first.get_or_insert((lane.thread, coord));
+        }
+    }
     match (kept, dropped) {
         (Some((thread, coord)), Some((other, without))) => Err(Error::Assumption {
             operation: "copy_if",
@@ -276,36 +312,15 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     })
 }
 
-/// Refuses a coordinate, one number a mode, outside of the tensor.
-pub(crate) fn inside(thread: i64, coord: &IntTuple, tensor: &Layout) -> Result<(), Error> {
-    if is_inside(coord, tensor) {
-        return Ok(());
-    }
-    Err(Error::Outside {
-        thread,
-        coord: coord.to_string(),
-        tensor: tensor.to_string(),
-    })
-}
-
-fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
-    let (digits, leaves) = (coord.leaves(), tensor.leaves());
+/// Whether a coordinate, one number a mode or one for all, lies inside of a tensor.
+pub(crate) fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
     let below = |digit: i64, extent: i64| (0..extent).contains(&digit);
-    match digits {
+    match coord.leaves() {
         [index] => below(index.value(), tensor.size()),
-        // Of a flat tensor, which most are, the leaves are the modes.
-        _ if digits.len() == leaves.len() && tensor.rank() == leaves.len() => {
-            let pairs = digits.iter().zip(leaves);
-            pairs
-                .into_iter()
-                .all(|(digit, leaf)| below(digit.value(), leaf.extent.value()))
-        }
-        _ => {
-            let pairs = digits.iter().zip(tensor.modes());
+        digits => {
+            let mut pairs = digits.iter().zip(tensor.modes());
             digits.len() == tensor.rank()
-                && pairs
-                    .into_iter()
-                    .all(|(digit, mode)| below(digit.value(), mode.size()))
+                && pairs.all(|(digit, mode)| below(digit.value(), mode.size()))
         }
     }
 }

@@ -7,9 +7,9 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy, size};
-use crate::copy_host::Named;
 use crate::coverage::{Coverage, Place};
 use crate::mma_sentences::{are, number, verb};
+use crate::named::{Places, check_walk};
 use crate::traffic::{Engine, Requests, Traffic};
 use crate::traffic_sentences::sentence;
 use crate::vector::{Narrow, widest};
@@ -59,25 +59,28 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tensors differ in their extents; [`Error::Layout`], [`Error::Atom`].
+    /// [`Error::Assumption`] when the tensors differ in their extents, or have more than 2^26 elements, of which each is
+    /// looked at; [`Error::Layout`], [`Error::Atom`].
     pub fn report(&self, src: &Layout, dst: &Layout) -> Result<CopyReport, Error> {
         let extents = self.same_extents(src, dst)?;
+        check_walk("report", src)?;
+        check_walk("report", dst)?;
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
+        let [read, write] = [Places::new(src)?, Places::new(dst)?];
         let layouts = self.atom().val_layouts(self.value_bits())?;
         let [given, got] = [&layouts.src, &layouts.dst].map(|l| size(l, 1) as usize);
-        let (from, to) = (numbered(&from), numbered(&to));
         let looked_at = self.looked_at()?;
         let written = to
-            .iter()
+            .lanes()
             .filter(|(thread, _)| looked_at[*thread as usize % looked_at.len()]);
-        let coverage = Coverage::new(dst, written.copied());
+        let coverage = Coverage::new(dst, written);
         let sides = [
-            ("the source", src, &from[..]),
-            ("the destination", dst, &to[..]),
+            ("the source", &read, &from),
+            ("the destination", &write, &to),
         ];
-        let (widest, narrow) = widest(&sides, self.value_bits())?;
-        let instructions = to.first().map_or(0, |(_, coords)| coords.len() / got);
+        let (widest, narrow) = widest(&sides, self.value_bits());
+        let instructions = to.per_thread() / got;
         let bits = [given, got].map(|n| n as i64 * self.value_bits());
         let ends = [self.atom().from(), self.atom().to()].into_iter().zip(bits);
         let held = ends.filter(|(space, _)| *space == Space::Register);
@@ -94,9 +97,9 @@ impl TiledCopy {
             widest,
             narrow,
             source: self
-                .requests(self.atom().from(), src, given)
+                .requests(self.atom().from(), &read, given)
                 .traffic(&from)?,
-            destination: self.requests(self.atom().to(), dst, got).traffic(&to)?,
+            destination: self.requests(self.atom().to(), &write, got).traffic(&to)?,
         })
     }
 
@@ -112,7 +115,7 @@ impl TiledCopy {
     }
 
     /// How the given side's instructions reach their memory.
-    fn requests<'a>(&self, space: Space, tensor: &'a Layout, chunk: usize) -> Requests<'a> {
+    fn requests<'a>(&self, space: Space, places: &'a Places<'a>, chunk: usize) -> Requests<'a> {
         let ptx = self.atom().op().map_or("", |op| &op.ptx);
         let engine = match (ptx.contains(".bulk"), self.atom().tensor_rank()) {
             (false, _) => None,
@@ -121,18 +124,13 @@ impl TiledCopy {
         };
         Requests {
             space,
-            tensor,
+            places,
             bits: self.value_bits(),
             chunk,
             one_of_equal: self.atom_threads() > 1,
             engine,
         }
     }
-}
-
-/// Each thread with its coordinates.
-fn numbered(named: &Named) -> Vec<(i64, &[IntTuple])> {
-    (0..).zip(named.iter().map(Vec::as_slice)).collect()
 }
 
 impl fmt::Display for CopyReport {

@@ -6,7 +6,8 @@ use colex_atom::{Argument, CopyForm};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
-use crate::copy_host::{bare, inside};
+use crate::copy_host::bare;
+use crate::named::{Coords, Places, tuple};
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
@@ -48,47 +49,23 @@ impl TiledCopy {
         self.check_fills()?;
         one_place_each("copy_zero_filled", dst.layout())?;
         let extents = larger(src.layout(), dst.layout())?;
+        let (there, to) = (Places::new(src.layout())?, dst.layout().clone());
+        let to = Places::new(&to)?;
+        let vector = usize::try_from(self.atom_values()).expect("values are counted");
         let mut writes = Vec::new();
-        for (thread, coords) in (0..).zip(self.named(&extents, Side::Destination)?) {
-            let vector = usize::try_from(self.atom_values()).expect("values are counted");
+        for (thread, coords) in self.named(&extents, Side::Destination)?.lanes() {
             for coords in coords.chunks(vector) {
-                let read = self.read(src, thread, coords)?;
+                let read = read(src, &there, thread, coords)?;
                 for (coord, value) in coords.iter().zip(read) {
-                    inside(thread, coord, dst.layout())?;
-                    writes.push((coord.clone(), value));
+                    writes.push((to.inside(thread, coord)?, value));
                 }
             }
         }
         let zeros = writes.iter().filter(|(_, value)| value.is_none()).count();
-        for (coord, value) in writes {
-            dst.set(&coord, value.unwrap_or_default())?;
+        for (place, value) in writes {
+            *dst.element_mut(place) = value.unwrap_or_default();
         }
         Ok(zeros)
-    }
-
-    /// What one instruction reads: a value for each coordinate that the source has, which are the first ones.
-    fn read<T: Clone, S: Deref<Target = [T]>>(
-        &self,
-        src: &Tensor<S>,
-        thread: i64,
-        coords: &[IntTuple],
-    ) -> Result<Vec<Option<T>>, Error> {
-        let mut values: Vec<Option<T>> = Vec::new();
-        for coord in coords {
-            let there = inside(thread, coord, src.layout()).is_ok();
-            if there && values.last().is_some_and(Option::is_none) {
-                return refuse(format!(
-                    "one instruction of thread {thread} reads {coord} after what the source {} does not have, and it \
-                     can leave out the last values only",
-                    src.layout()
-                ));
-            }
-            values.push(match there {
-                true => Some(src.get(coord)?.clone()),
-                false => None,
-            });
-        }
-        Ok(values)
     }
 
     fn check_fills(&self) -> Result<(), Error> {
@@ -102,6 +79,29 @@ impl TiledCopy {
             )),
         }
     }
+}
+
+/// What one instruction reads: a value for each coordinate that the source has, which are the first ones.
+fn read<T: Clone, S: Deref<Target = [T]>>(
+    src: &Tensor<S>,
+    there: &Places<'_>,
+    thread: i64,
+    coords: Coords<'_>,
+) -> Result<Vec<Option<T>>, Error> {
+    let mut values: Vec<Option<T>> = Vec::new();
+    for coord in coords.iter() {
+        let place = there.at(coord);
+        if place.is_some() && values.last().is_some_and(Option::is_none) {
+            return refuse(format!(
+                "one instruction of thread {thread} reads {} after what the source {} does not have, and it can leave \
+                 out the last values only",
+                tuple(coord),
+                src.layout()
+            ));
+        }
+        values.push(place.map(|place| src.element(place).clone()));
+    }
+    Ok(values)
 }
 
 /// The extents of the destination, along no mode smaller than the source.

@@ -3,7 +3,8 @@
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::copy_host::{bare, inside};
+use crate::copy_host::bare;
+use crate::named::{Coords, tuple};
 
 /// A thread and the coordinate it names.
 pub type Place = (i64, IntTuple);
@@ -14,7 +15,7 @@ pub(crate) type Found<T> = (usize, Option<T>);
 /// Who names what of a tensor.
 pub(crate) struct Coverage {
     /// How often each coordinate is named, in colexicographic order.
-    counts: Vec<usize>,
+    counts: Vec<u32>,
     extents: Vec<i64>,
     pub(crate) repeated: Found<Place>,
     pub(crate) outside: Found<Place>,
@@ -24,7 +25,7 @@ pub(crate) struct Coverage {
 impl Coverage {
     pub(crate) fn new<'a>(
         tensor: &Layout,
-        named: impl IntoIterator<Item = (i64, &'a [IntTuple])>,
+        named: impl IntoIterator<Item = (i64, Coords<'a>)>,
     ) -> Self {
         let modes = || tensor.modes().map(|mode| mode.size());
         let mut coverage = Self {
@@ -36,16 +37,15 @@ impl Coverage {
         };
         for (thread, coords) in named {
             let mut active = false;
-            for coord in coords {
-                if inside(thread, coord, tensor).is_err() {
-                    note(&mut coverage.outside, || (thread, coord.clone()));
+            for coord in coords.iter() {
+                let Some(index) = coverage.index(coord) else {
+                    note(&mut coverage.outside, || (thread, tuple(coord)));
                     continue;
-                }
+                };
                 active = true;
-                let index = coverage.index(coord);
                 coverage.counts[index] += 1;
                 if coverage.counts[index] > 1 {
-                    note(&mut coverage.repeated, || (thread, coord.clone()));
+                    note(&mut coverage.repeated, || (thread, tuple(coord)));
                 }
             }
             if !active {
@@ -79,14 +79,17 @@ impl Coverage {
         let coord = change
             .map(|before| extents.coord(before as i64 + 1))
             .transpose()?;
-        Ok(([least, most], coord.map(bare)))
+        Ok(([least as usize, most as usize], coord.map(bare)))
     }
 
-    /// The index of a coordinate inside: one number a mode, or one for all.
-    fn index(&self, coord: &IntTuple) -> usize {
-        let digits = coord.leaves().iter().zip(&self.extents).rev();
-        let index = digits.fold(0, |index, (digit, extent)| index * extent + digit.value());
-        usize::try_from(index).expect("a coordinate inside has an index")
+    /// The index of a coordinate inside.
+    fn index(&self, coord: &[i64]) -> Option<usize> {
+        let mut digits = coord.iter().zip(&self.extents).rev();
+        let index = digits.try_fold(0, |index, (digit, extent)| {
+            let inside = (0..*extent).contains(digit);
+            inside.then_some(index * extent + digit)
+        });
+        usize::try_from(index?).ok()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::gemm_options::{Arithmetic, GemmOptions, Predicated};
 use crate::gemm_part::{Part, Parts, fragments, values};
 use crate::gemm_sparse::metadata;
 use crate::mma::{Operand, TiledMma};
+use crate::named::Places;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
@@ -21,6 +22,9 @@ pub(crate) struct Factors<'a, A, B> {
     pub(crate) positions: Option<Tensor<&'a [u8]>>,
     pub(crate) b: &'a Tensor<B>,
 }
+
+/// Where A, B and C have each coordinate.
+type Ends<'a> = [Places<'a>; 3];
 
 impl TiledMma {
     /// `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and every
@@ -121,6 +125,10 @@ impl TiledMma {
     {
         one_place_each("gemm", c.layout())?;
         self.atom().op()?;
+        let to_layout = c.layout().clone();
+        let stored = [factors.a.layout(), factors.b.layout(), &to_layout];
+        let [a, b, to] = stored.map(Places::new);
+        let ends = [a?, b?, to?];
         let operands = [&factors.whole_a, factors.b.layout(), c.layout()];
         let [atoms_m, atoms_n] = [1, 2].map(|i| size(self.thread_layout(), i));
         let places = (0..atoms_m).flat_map(|m| (0..atoms_n).map(move |n| [m, n]));
@@ -131,13 +139,13 @@ impl TiledMma {
         for (group, along_k) in groups.iter().enumerate() {
             let [rest_m, rest_n] = along_k[0].c[0].rest();
             for at in (0..rest_m).flat_map(|i| (0..rest_n).map(move |j| [i, j])) {
-                let sums = self.accumulate(along_k, at, factors, c, options)?;
+                let sums = self.accumulate(along_k, at, factors, c, &ends, options)?;
                 results.push((group, at, sums));
             }
         }
         // C is written when nothing can be refused any more.
         for (group, at, sums) in &results {
-            store(c, &groups[*group][0].c, *at, sums)?;
+            store(c, &ends[2], &groups[*group][0].c, *at, sums);
         }
         Ok(outside(&groups))
     }
@@ -149,6 +157,7 @@ impl TiledMma {
         [i, j]: [usize; 2],
         factors: &Factors<'_, A, B>,
         c: &Tensor<C>,
+        ends: &Ends<'_>,
         options: GemmOptions,
     ) -> Result<Vec<Fragment>, Error>
     where
@@ -160,11 +169,12 @@ impl TiledMma {
         let mut total: Vec<Fragment> = Vec::new();
         for parts in along_k {
             let mut sums = match total.is_empty() {
-                true => fragments(c, &parts.c, [i, j], ty)?,
+                true => fragments(c, &ends[2], &parts.c, [i, j], ty),
                 false => vec![Fragment::zeros(ty, parts.c[0].values()); parts.c.len()],
             };
             for k in 0..parts.a[0].rest()[1] {
-                sums = self.instruction(parts, [i, j, k], factors, &sums, options.arithmetic)?;
+                sums =
+                    self.instruction(parts, [i, j, k], factors, ends, &sums, options.arithmetic)?;
             }
             match total.is_empty() {
                 true => total = sums,
@@ -180,6 +190,7 @@ impl TiledMma {
         parts: &Parts,
         [i, j, k]: [usize; 3],
         factors: &Factors<'_, A, B>,
+        ends: &Ends<'_>,
         sums: &[Fragment],
         arithmetic: Arithmetic,
     ) -> Result<Vec<Fragment>, Error>
@@ -188,8 +199,8 @@ impl TiledMma {
         B: Deref<Target = [Value]>,
     {
         let traits = self.atom().traits();
-        let a = fragments(factors.a, &parts.a, [i, k], traits.ty_a)?;
-        let b = fragments(factors.b, &parts.b, [j, k], traits.ty_b)?;
+        let a = fragments(factors.a, &ends[0], &parts.a, [i, k], traits.ty_a);
+        let b = fragments(factors.b, &ends[1], &parts.b, [j, k], traits.ty_b);
         let metadata = match &factors.positions {
             Some(positions) => metadata(positions, &parts.e, [i, k])?,
             None => Vec::new(),
@@ -239,21 +250,20 @@ fn sum(a: Value, b: Value, saturates: bool) -> Value {
 /// Writes an instruction's C, but for what lies outside.
 fn store<C>(
     c: &mut Tensor<C>,
+    places: &Places<'_>,
     parts: &[Part],
     [i, j]: [usize; 2],
     sums: &[Fragment],
-) -> Result<(), Error>
-where
+) where
     C: DerefMut<Target = [Value]>,
 {
     for (part, fragment) in parts.iter().zip(sums) {
         for (coord, value) in part.at(i, j).iter().zip(values(fragment)) {
-            if let Some(coord) = coord {
-                c.set(coord, value)?;
+            if let Some(offset) = coord.and_then(|coord| places.at(&coord)) {
+                *c.element_mut(offset) = value;
             }
         }
     }
-    Ok(())
 }
 
 /// How many values lie outside. The C of atoms along K is one C.

@@ -6,21 +6,24 @@ use colex_atom::{Fragment, Ty, Value};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::size;
-use crate::copy_host::inside;
 use crate::gemm_options::Edge;
 use crate::mma::{Operand, TiledMma};
+use crate::named::{Named, Places, check_walk, tuple};
 use crate::{Error, Tensor};
+
+/// A row and a column.
+pub(crate) type At = [i64; 2];
 
 /// The coordinates that one thread names of an operand: so many values an instruction, and the rest of each mode.
 /// What lies outside has no coordinate.
 pub(crate) struct Part {
-    named: Vec<Option<IntTuple>>,
+    named: Vec<Option<At>>,
     values: usize,
     rest: [usize; 2],
 }
 
 impl Part {
-    pub(crate) fn new(named: Vec<Option<IntTuple>>, values: usize, rest: [usize; 2]) -> Self {
+    pub(crate) fn new(named: Vec<Option<At>>, values: usize, rest: [usize; 2]) -> Self {
         Self {
             named,
             values,
@@ -29,7 +32,7 @@ impl Part {
     }
 
     /// The values of the instruction at `(i, j)` of the rest.
-    pub(crate) fn at(&self, i: usize, j: usize) -> &[Option<IntTuple>] {
+    pub(crate) fn at(&self, i: usize, j: usize) -> &[Option<At>] {
         let first = self.values * (i + self.rest[0] * j);
         &self.named[first..first + self.values]
     }
@@ -64,8 +67,8 @@ pub(crate) struct Parts {
 }
 
 /// One thread's values of a matrix, inside or not: so many an instruction, and the rest of each mode.
-pub(crate) struct Named {
-    pub(crate) coords: Vec<IntTuple>,
+pub(crate) struct Held {
+    pub(crate) coords: Vec<At>,
     pub(crate) values: usize,
     pub(crate) rest: [usize; 2],
 }
@@ -102,9 +105,10 @@ impl TiledMma {
         tensor: &Layout,
         operand: Operand,
         [m, n, k]: [i64; 3],
-    ) -> Result<Vec<(i64, Named)>, Error> {
+    ) -> Result<Vec<(i64, Held)>, Error> {
         let identity = Layout::identity(matrix(size(tensor, 0), size(tensor, 1)))?;
         let all = self.fragments(&identity, operand)?;
+        check_walk("gemm", &all)?;
         // Of an operand in shared memory every thread names the whole tile: the first speaks for all.
         let lanes = match self.in_shared(operand) {
             true => 0..1,
@@ -114,24 +118,27 @@ impl TiledMma {
             let thread = self.thread_layout().offset((v, m, n, k))?;
             let partition = self.slice(thread)?.part_of(&identity, &all, operand)?;
             let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
-            let named = Named {
-                coords: partition.values()?,
+            let mut named = Named::new(2);
+            named.push(thread, &partition)?;
+            let coords = named.lanes().flat_map(|(_, coords)| coords.iter());
+            let held = Held {
+                coords: coords.map(|coord| [coord[0], coord[1]]).collect(),
                 values: count(0),
                 rest: [count(1), count(2)],
             };
-            Ok((thread, named))
+            Ok((thread, held))
         };
         lanes.map(named).collect()
     }
 }
 
 /// Parts without what lies outside, or a refusal.
-fn within(tensor: &Layout, lanes: Vec<(i64, Named)>, edge: Edge) -> Result<Vec<Part>, Error> {
-    let part = |(thread, named): (i64, Named)| {
-        let coords = named.coords.into_iter();
+fn within(tensor: &Layout, lanes: Vec<(i64, Held)>, edge: Edge) -> Result<Vec<Part>, Error> {
+    let part = |(thread, held): (i64, Held)| {
+        let coords = held.coords.into_iter();
         let coords = coords.map(|coord| kept(thread, coord, tensor, edge));
         let coords = coords.collect::<Result<_, _>>()?;
-        Ok(Part::new(coords, named.values, named.rest))
+        Ok(Part::new(coords, held.values, held.rest))
     };
     lanes.into_iter().map(part).collect()
 }
@@ -139,35 +146,41 @@ fn within(tensor: &Layout, lanes: Vec<(i64, Named)>, edge: Edge) -> Result<Vec<P
 /// The coordinate, nothing where it lies outside, or a refusal.
 pub(crate) fn kept(
     thread: i64,
-    coord: IntTuple,
+    coord: At,
     tensor: &Layout,
     edge: Edge,
-) -> Result<Option<IntTuple>, Error> {
-    match (inside(thread, &coord, tensor), edge) {
-        (Ok(()), _) => Ok(Some(coord)),
-        (Err(_), Edge::Predicate) => Ok(None),
-        (Err(error), Edge::Refuse) => Err(error),
+) -> Result<Option<At>, Error> {
+    let inside = (0..2).all(|i| (0..size(tensor, i)).contains(&coord[i]));
+    match (inside, edge) {
+        (true, _) => Ok(Some(coord)),
+        (false, Edge::Predicate) => Ok(None),
+        (false, Edge::Refuse) => Err(Error::Outside {
+            thread,
+            coord: tuple(&coord).to_string(),
+            tensor: tensor.to_string(),
+        }),
     }
 }
 
 /// What each thread of the atom holds for one instruction; outside of the tensor there are zeros.
 pub(crate) fn fragments<D>(
     tensor: &Tensor<D>,
+    places: &Places<'_>,
     parts: &[Part],
     [i, j]: [usize; 2],
     ty: Ty,
-) -> Result<Vec<Fragment>, Error>
+) -> Vec<Fragment>
 where
     D: Deref<Target = [Value]>,
 {
     let held = |part: &Part| {
         let mut fragment = Fragment::zeros(ty, part.values);
         for (v, coord) in part.at(i, j).iter().enumerate() {
-            if let Some(coord) = coord {
-                fragment.set(v, *tensor.get(coord)?);
+            if let Some(offset) = coord.and_then(|coord| places.at(&coord)) {
+                fragment.set(v, *tensor.element(offset));
             }
         }
-        Ok(fragment)
+        fragment
     };
     parts.iter().map(held).collect()
 }

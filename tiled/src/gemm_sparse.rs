@@ -4,12 +4,12 @@ use core::ops::{Deref, DerefMut};
 use std::collections::HashMap;
 
 use colex_atom::{Rule, Value};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::Layout;
 
 use crate::copy::size;
 use crate::gemm::{Factors, check_extents, refuse};
 use crate::gemm_options::{Edge, GemmOptions, Predicated};
-use crate::gemm_part::{Named, Part, kept, matrix};
+use crate::gemm_part::{At, Held, Part, kept, matrix};
 use crate::mma::TiledMma;
 use crate::{Error, Tensor};
 
@@ -158,7 +158,7 @@ impl TiledMma {
     pub(crate) fn sparse_parts(
         &self,
         whole: &Layout,
-        lanes: &[(i64, Named)],
+        lanes: &[(i64, Held)],
         edge: Edge,
     ) -> Result<(Vec<Part>, Vec<Part>), Error> {
         let traits = self.atom().traits();
@@ -172,8 +172,8 @@ impl TiledMma {
             let mut coords = Vec::new();
             for (at, coord) in named.coords.iter().enumerate() {
                 if is_kept(at % named.values) {
-                    let coord = kept(*thread, coord.clone(), whole, edge)?;
-                    coords.push(coord.map(|c| column_by(&c, packing)));
+                    let coord = kept(*thread, *coord, whole, edge)?;
+                    coords.push(coord.map(|c| column_by(c, packing)));
                 }
             }
             let values = (0..named.values).filter(|v| is_kept(*v)).count();
@@ -183,7 +183,7 @@ impl TiledMma {
     }
 
     /// Which groups each thread's metadata is of, four bits after four.
-    fn position_parts(&self, whole: &Layout, lanes: &[(i64, Named)]) -> Result<Vec<Part>, Error> {
+    fn position_parts(&self, whole: &Layout, lanes: &[(i64, Held)]) -> Result<Vec<Part>, Error> {
         let group = self.group()?;
         let rows = self.atom().mnk()[0];
         let layout = self.atom().traits().e.as_ref();
@@ -200,9 +200,9 @@ impl TiledMma {
             for v in firsts.clone() {
                 for (thread, named) in named.iter_mut().enumerate() {
                     let at = table[thread + threads * v];
-                    let coord = places[&(at % rows, at / rows)].clone();
+                    let coord = places[&(at % rows, at / rows)];
                     let coord = kept(0, coord, whole, Edge::Predicate)?;
-                    named.push(coord.map(|c| column_by(&c, group)));
+                    named.push(coord.map(|c| column_by(c, group)));
                 }
             }
         }
@@ -213,9 +213,9 @@ impl TiledMma {
     /// Where one instruction's elements of A are in the matrix, by their place in the atom.
     fn places(
         &self,
-        lanes: &[(i64, Named)],
+        lanes: &[(i64, Held)],
         instruction: usize,
-    ) -> Result<HashMap<(i64, i64), IntTuple>, Error> {
+    ) -> Result<HashMap<(i64, i64), At>, Error> {
         let traits = self.atom().traits();
         let (rows, threads) = (traits.mnk[0], size(&traits.a, 0) as usize);
         let table = traits.a.table()?;
@@ -224,19 +224,15 @@ impl TiledMma {
             for v in 0..named.values {
                 let at = table[lane + threads * v];
                 let coord = &named.coords[v + named.values * instruction];
-                places.insert((at % rows, at / rows), coord.clone());
+                places.insert((at % rows, at / rows), *coord);
             }
         }
         Ok(places)
     }
 
     /// Refuses groups whose elements are not neighbours in the matrix.
-    fn check_groups(
-        &self,
-        places: &HashMap<(i64, i64), IntTuple>,
-        group: i64,
-    ) -> Result<(), Error> {
-        let number = |coord: &IntTuple, i: usize| coord.leaves()[i].value();
+    fn check_groups(&self, places: &HashMap<(i64, i64), At>, group: i64) -> Result<(), Error> {
+        let number = |coord: &At, i: usize| coord[i];
         for m in 0..self.atom().mnk()[0] {
             for k in 0..self.atom().mnk()[2] {
                 let first = &places[&(m, k / group * group)];
@@ -265,8 +261,8 @@ pub(crate) fn metadata(
     parts: &[Part],
     [i, k]: [usize; 2],
 ) -> Result<Vec<u32>, Error> {
-    let nibble = |coord: &Option<IntTuple>| match coord {
-        Some(coord) => Ok(positions.get(coord)? & 0xf),
+    let nibble = |coord: &Option<At>| match coord {
+        Some([row, group]) => Ok(positions.get((*row, *group))? & 0xf),
         None => Ok(FIRST),
     };
     let word = |part: &Part| {
@@ -280,9 +276,8 @@ pub(crate) fn metadata(
 }
 
 /// The coordinate with its column divided.
-fn column_by(coord: &IntTuple, n: i64) -> IntTuple {
-    let [row, column] = [0, 1].map(|i| coord.leaves()[i].value());
-    matrix(row, column / n)
+const fn column_by([row, column]: At, n: i64) -> At {
+    [row, column / n]
 }
 
 /// Four bits for the places that are kept.

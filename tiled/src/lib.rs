@@ -52,6 +52,7 @@ mod mma;
 mod mma_report;
 mod mma_sentences;
 mod mma_steps;
+mod named;
 mod partition;
 mod print;
 mod recast;

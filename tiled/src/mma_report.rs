@@ -5,12 +5,12 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::copy::size;
-use crate::copy_host::bare;
 use crate::coverage::{Coverage, Place};
 use crate::gemm::check_extents;
 use crate::mma::{Operand, TiledMma};
+use crate::named::{Named, Places, check_walk};
 use crate::traffic::{Requests, Traffic};
-use crate::vector::{Lanes, Narrow, widest};
+use crate::vector::{Narrow, widest};
 
 /// What a tiled MMA does with three tensors; [`Display`](core::fmt::Display) says it in sentences.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ pub struct OperandReport {
 
 /// What every thread names of one operand.
 struct Held {
-    lanes: Vec<(i64, Vec<IntTuple>)>,
+    named: Named,
     values: usize,
     rest: [usize; 2],
 }
@@ -106,10 +106,14 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, or an operand is where the atom does not take it from;
+    /// [`Error::Assumption`] when the extents do not agree, an operand is where the atom does not take it from, or has more
+    /// than 2^26 elements, of which each is looked at;
     /// [`Error::Layout`].
     pub fn report(&self, operands: [(&Layout, Space); 3]) -> Result<MmaReport, Error> {
         check_extents("report", operands.map(|(tensor, _)| tensor), 1)?;
+        operands
+            .iter()
+            .try_for_each(|(tensor, _)| check_walk("report", tensor))?;
         let [a, b, c] = operands;
         let extents = [size(c.0, 0), size(c.0, 1), size(b.0, 1)];
         let held = self.held(c.0, Operand::C)?;
@@ -142,12 +146,12 @@ impl TiledMma {
 
     /// Who owns what of C: of atoms along K the first.
     fn owners(&self, c: &Layout, held: &Held) -> Coverage {
-        let first = |(thread, _): &&(i64, Vec<IntTuple>)| {
-            let thread = self.slice(*thread).expect("a thread of the MMA");
+        let first = |thread: i64| {
+            let thread = self.slice(thread).expect("a thread of the MMA");
             thread.vmnk()[3] == 0
         };
-        let lanes = held.lanes.iter().filter(first);
-        Coverage::new(c, lanes.map(|(thread, coords)| (*thread, &coords[..])))
+        let lanes = held.named.lanes().filter(|(thread, _)| first(*thread));
+        Coverage::new(c, lanes)
     }
 
     fn repeating(&self) -> Result<Vec<i64>, Error> {
@@ -161,11 +165,7 @@ impl TiledMma {
         let by_descriptor = self.in_shared(operand);
         self.check_space(operand, space, by_descriptor)?;
         let held = self.held(tensor, operand)?;
-        let lanes = held.lanes.iter();
-        let lanes: Vec<_> = lanes
-            .map(|(thread, coords)| (*thread, &coords[..]))
-            .collect();
-        let coverage = Coverage::new(tensor, lanes.iter().copied());
+        let coverage = Coverage::new(tensor, held.named.lanes());
         let (times, uneven) = coverage.times(&tensor.shape().product_each()?)?;
         let traits = self.atom().traits();
         let ty = [traits.ty_a, traits.ty_b, traits.ty_c][operand as usize];
@@ -193,7 +193,7 @@ impl TiledMma {
             traffic: None,
         };
         if space != Space::Register && !by_descriptor && !sparse {
-            report.add_memory(tensor, &lanes)?;
+            report.add_memory(tensor, &held.named)?;
         }
         Ok(report)
     }
@@ -204,8 +204,9 @@ impl TiledMma {
         let extents = tensor.shape().product_each()?;
         let identity = Layout::identity(extents)?;
         let all = self.fragments(&identity, operand)?;
+        check_walk("report", &all)?;
         let mut held = Held {
-            lanes: Vec::new(),
+            named: Named::new(identity.rank()),
             values: 0,
             rest: [0, 0],
         };
@@ -217,8 +218,7 @@ impl TiledMma {
             let partition = thread.part_of(&identity, &all, operand)?;
             let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
             (held.values, held.rest) = (count(0), [count(1), count(2)]);
-            let coords = partition.values()?.into_iter().map(bare).collect();
-            held.lanes.push((thread.thread(), coords));
+            held.named.push(thread.thread(), &partition)?;
         }
         Ok(held)
     }
@@ -252,18 +252,19 @@ fn refuse_report<T>(why: String) -> Result<T, Error> {
 
 impl OperandReport {
     /// What moving the threads' parts in the widest vectors does to the memory.
-    fn add_memory(&mut self, tensor: &Layout, lanes: &Lanes<'_>) -> Result<(), Error> {
+    fn add_memory(&mut self, tensor: &Layout, named: &Named) -> Result<(), Error> {
         let bits = i64::from(self.ty.bits());
-        let (widest, narrow) = widest(&[(self.operand.name(), tensor, lanes)], bits)?;
+        let places = Places::new(tensor)?;
+        let (widest, narrow) = widest(&[(self.operand.name(), &places, named)], bits);
         let requests = Requests {
             space: self.space,
-            tensor,
+            places: &places,
             bits,
             chunk: usize::try_from(widest).expect("a vector has a value"),
             one_of_equal: false,
             engine: None,
         };
-        self.traffic = requests.traffic(lanes)?;
+        self.traffic = requests.traffic(named)?;
         (self.widest, self.narrow) = (Some(widest), narrow);
         Ok(())
     }

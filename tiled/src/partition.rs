@@ -119,9 +119,15 @@ impl Partitionable for ComposedLayout {
     }
 }
 
+/// The part of `all`, the partitions of a tensor by a copy, that a thread has.
+pub(crate) fn of_thread(tensor: &Layout, all: &Layout, thread: i64) -> Result<Partition, Error> {
+    let rest = all.mode(2).map_or(1, |rest| rest.rank());
+    slice(tensor, all, &thread_slice(thread, rest))
+}
+
 /// The coordinate that fixes mode 0 at `thread` and keeps the modes after it, the last of them unpacked into `rest`
 /// modes.
-pub(crate) fn thread_slice(thread: impl Into<Coord>, rest: usize) -> Coord {
+fn thread_slice(thread: impl Into<Coord>, rest: usize) -> Coord {
     let all = || Coord::from(Slot::All);
     let rest = match rest {
         1 => all(),

@@ -5,6 +5,7 @@ use core::ops::{Deref, DerefMut};
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
+use crate::copy_check::reach;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
 ///
@@ -82,6 +83,11 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.reshaped(self.start, self.layout.clone())
     }
 
+    /// The element at an offset of the layout.
+    pub(crate) fn element(&self, offset: i64) -> &T {
+        &self.data[self.place(offset)]
+    }
+
     pub(crate) fn place(&self, offset: i64) -> usize {
         usize::try_from(self.beyond_start(offset)).expect("a tensor's offsets lie within its data")
     }
@@ -156,11 +162,11 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     pub(crate) fn starting_at(mut self, start: i64) -> Result<Self, Error> {
         self.start = start;
         let inside = 0..i64::try_from(self.data.len()).unwrap_or(i64::MAX);
-        let mut places = self
-            .layout
-            .table()?
-            .into_iter()
-            .map(|x| self.beyond_start(x));
+        let places = match reach(&self.layout)? {
+            Some(ends) => ends.to_vec(),
+            None => self.layout.table()?,
+        };
+        let mut places = places.into_iter().map(|x| self.beyond_start(x));
         match places.find(|x| !inside.contains(x)) {
             None => Ok(self),
             Some(offset) => Err(Error::Assumption {
@@ -212,6 +218,12 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         }
     }
 
+    /// The element at an offset of the layout, to be written to.
+    pub(crate) fn element_mut(&mut self, offset: i64) -> &mut T {
+        let place = self.place(offset);
+        &mut self.data[place]
+    }
+
     /// Replaces the element at a coordinate.
     ///
     /// # Errors
@@ -226,10 +238,12 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
 
 /// Refuses to write to a layout that has one element at several coordinates: which value stays would be a race.
 pub(crate) fn one_place_each(operation: &'static str, layout: &Layout) -> Result<(), Error> {
-    let mut places = layout.table()?;
-    places.sort_unstable();
-    if places.windows(2).all(|pair| pair[0] != pair[1]) {
-        return Ok(());
+    if has_room(layout)? {
+        let mut places = layout.table()?;
+        places.sort_unstable();
+        if places.windows(2).all(|pair| pair[0] != pair[1]) {
+            return Ok(());
+        }
     }
     Err(Error::Assumption {
         operation,
@@ -237,4 +251,9 @@ pub(crate) fn one_place_each(operation: &'static str, layout: &Layout) -> Result
             "{layout} has one element at several coordinates, and which value stays there is a race"
         ),
     })
+}
+
+/// Whether there are as many places from the least to the greatest as there are coordinates.
+fn has_room(layout: &Layout) -> Result<bool, Error> {
+    Ok(reach(layout)?.is_none_or(|[low, high]| layout.size() - 1 <= high.saturating_sub(low)))
 }

@@ -4,7 +4,7 @@ use colex_layout::Layout;
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
-use crate::partition::{Partition, slice, thread_slice};
+use crate::partition::{Partition, of_thread};
 
 /// One thread of a [`TiledCopy`].
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,6 @@ impl ThrCopy<'_> {
 
     fn partition(&self, tensor: &Layout, side: Side) -> Result<Partition, Error> {
         let all = self.copy.partitions(tensor, side)?;
-        slice(tensor, &all, &thread_slice(self.thread, tensor.rank()))
+        of_thread(tensor, &all, self.thread)
     }
 }

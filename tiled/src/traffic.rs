@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use colex_atom::Space;
-use colex_layout::{Access, Banks, IntTuple, Layout};
+use colex_layout::{Access, Banks};
 
 use crate::Error;
 use crate::coverage::Place;
-use crate::vector::{Lanes, off, placed};
+use crate::named::{Coords, Named, Places, tuple};
+use crate::vector::{off, placed};
 
 /// The bytes of a sector of global memory.
 const SECTOR: i64 = 32;
@@ -69,7 +70,7 @@ pub(crate) struct Requests<'a> {
     /// The memory.
     pub(crate) space: Space,
     /// Where each coordinate is.
-    pub(crate) tensor: &'a Layout,
+    pub(crate) places: &'a Places<'a>,
     /// The bits of a value.
     pub(crate) bits: i64,
     /// How many values a thread moves at once.
@@ -91,7 +92,7 @@ pub(crate) enum Engine {
 
 impl Requests<'_> {
     /// The requests of every warp, instruction by instruction; nothing for registers.
-    pub(crate) fn traffic(&self, named: &Lanes<'_>) -> Result<Option<Traffic>, Error> {
+    pub(crate) fn traffic(&self, named: &Named) -> Result<Option<Traffic>, Error> {
         match (self.space, self.engine) {
             (Space::Shared | Space::Cluster | Space::Global, Some(engine)) => {
                 self.bulk(named, engine).map(Some)
@@ -106,53 +107,69 @@ impl Requests<'_> {
     }
 
     /// The warps' requests: threads `32 w` to `32 w + 31` together.
-    fn warps(&self, named: &Lanes<'_>) -> Result<Traffic, Error> {
-        let mut sums = Sums::default();
-        for lanes in named.chunk_by(|a, b| a.0 / 32 == b.0 / 32) {
-            let most = lanes.iter().map(|lane| lane.1.len()).max().unwrap_or(0);
-            for i in 0..most / self.chunk {
-                let mut starts: Vec<Start<'_>> = Vec::new();
-                for (thread, coords) in lanes {
-                    let Some(coords) = coords.get(i * self.chunk..(i + 1) * self.chunk) else {
-                        continue;
-                    };
-                    let at = placed(self.tensor, coords)?;
-                    if at.len() < self.chunk {
-                        continue;
-                    }
-                    if off(&at, self.chunk as i64).is_some() || self.bytes() == 0 {
-                        let place = (*thread, coords[0].clone());
-                        return Ok(Traffic::Scattered(Box::new(place)));
-                    }
-                    let byte = at[0].1 * self.bits / 8;
-                    if !self.one_of_equal || starts.iter().all(|start| start.byte != byte) {
-                        let (thread, coord) = (*thread, &coords[0]);
-                        starts.push(Start {
-                            byte,
-                            thread,
-                            coord,
-                        });
+    fn warps(&self, named: &Named) -> Result<Traffic, Error> {
+        let mut sums = Sums {
+            shared: self.space != Space::Global,
+            ..Sums::default()
+        };
+        let lanes: Vec<_> = named.lanes().collect();
+        for lanes in lanes.chunk_by(|a, b| a.0 / 32 == b.0 / 32) {
+            for i in 0..named.per_thread() / self.chunk {
+                match self.starts(lanes, i * self.chunk) {
+                    Ok(starts) => sums.split(&starts, self.bytes())?,
+                    Err((thread, coord)) => {
+                        return Ok(Traffic::Scattered(Box::new((thread, tuple(coord)))));
                     }
                 }
-                sums.split(&starts, self.bytes())?;
             }
         }
-        Ok(sums.of(self.space))
+        Ok(sums.of())
+    }
+
+    /// Where the lanes start whose values from `first` on are all inside, or the first lane whose are no vector.
+    fn starts<'b>(
+        &self,
+        lanes: &[(i64, Coords<'b>)],
+        first: usize,
+    ) -> Result<Vec<Start<'b>>, (i64, &'b [i64])> {
+        let mut starts: Vec<Start<'_>> = Vec::new();
+        for (thread, coords) in lanes {
+            let Some(coords) = coords.part(first, self.chunk) else {
+                continue;
+            };
+            let at = placed(self.places, coords);
+            if at.len() < self.chunk {
+                continue;
+            }
+            let (coord, offset) = at[0];
+            if off(&at, self.chunk as i64).is_some() || self.bytes() == 0 {
+                return Err((*thread, coord));
+            }
+            if !self.one_of_equal || starts.iter().all(|start| start.coord != coord) {
+                starts.push(Start {
+                    byte: offset * self.bits / 8,
+                    thread: *thread,
+                    coord,
+                });
+            }
+        }
+        Ok(starts)
     }
 
     /// The copy engine's requests: each instruction of a thread is one.
-    fn bulk(&self, named: &Lanes<'_>, engine: Engine) -> Result<Traffic, Error> {
+    fn bulk(&self, named: &Named, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
             unit: if global { SECTOR } else { Banks::SHARED.row() },
             shortest: i64::MAX,
             ..BulkSums::default()
         };
-        for (thread, coords) in named {
+        for (thread, coords) in named.lanes() {
             for coords in coords.chunks(self.chunk) {
-                let at = placed(self.tensor, coords)?;
+                let at = placed(self.places, coords);
                 let broken = at.windows(2).any(|pair| pair[1].1 != pair[0].1 + 1);
-                let place = || Box::new((*thread, coords[0].clone()));
+                let first = coords.first().expect("a chunk has a coordinate");
+                let place = || Box::new((thread, tuple(first)));
                 if engine == Engine::Bulk && broken {
                     return Ok(Traffic::Scattered(place()));
                 }
@@ -187,7 +204,7 @@ impl BulkSums {
             self.stretches += 1;
             self.shortest = self.shortest.min(bytes(stretch.len()));
         }
-        let units = offsets.iter().map(|x| x * bits / 8 / self.unit);
+        let units = offsets.iter().map(|x| (x * bits).div_euclid(8 * self.unit));
         let touched = units.collect::<BTreeSet<i64>>().len();
         let fewest = (bytes(offsets.len()) as usize).div_ceil(self.unit as usize);
         self.requests += 1;
@@ -220,18 +237,19 @@ impl BulkSums {
 struct Start<'a> {
     byte: i64,
     thread: i64,
-    coord: &'a IntTuple,
+    coord: &'a [i64],
 }
 
 impl Start<'_> {
     fn place(&self) -> Option<Box<Place>> {
-        Some(Box::new((self.thread, self.coord.clone())))
+        Some(Box::new((self.thread, tuple(self.coord))))
     }
 }
 
 /// What the requests of all warps add up to.
 #[derive(Default)]
 struct Sums {
+    shared: bool,
     passes: usize,
     phases: usize,
     degree: usize,
@@ -264,39 +282,61 @@ impl Sums {
 
     /// One request of a warp: where each lane starts, and the bytes that each moves.
     fn add(&mut self, starts: &[Start<'_>], bytes: i64) -> Result<(), Error> {
-        let touched: BTreeSet<i64> = starts.iter().flat_map(|s| s.byte..s.byte + bytes).collect();
-        let sectors: BTreeSet<i64> = touched.iter().map(|byte| byte / SECTOR).collect();
-        let least = touched.len().div_ceil(SECTOR as usize);
-        if sectors.len() > least && self.wasted.is_none() {
-            self.wasted = starts[0].place();
+        if !self.shared {
+            self.request(starts, bytes);
+            return Ok(());
         }
-        self.sectors += sectors.len();
-        self.least += least;
-        // Only loads from global memory are wider than 16 bytes.
-        let bytes_of = starts.iter().map(|start| start.byte).collect();
-        let conflicts =
-            Access::from_bytes("copy", bytes_of, bytes.min(16))?.conflicts(Banks::SHARED);
-        self.passes += conflicts.passes();
-        self.phases += conflicts.phases.len();
-        for phase in conflicts.phases {
-            if phase.degree > self.degree.max(1) {
-                self.met = starts[phase.lanes.start].place();
-            }
-            self.degree = self.degree.max(phase.degree);
+        // The lanes of a phase follow each other in the warp, whether or not all of them take part.
+        let lanes = Banks::SHARED.row() / bytes.max(Banks::SHARED.word);
+        for phase in starts.chunk_by(|a, b| a.thread % 32 / lanes == b.thread % 32 / lanes) {
+            self.phase(phase, bytes)?;
         }
         Ok(())
     }
 
-    fn of(self, space: Space) -> Traffic {
-        match space {
-            Space::Shared | Space::Cluster => Traffic::Shared {
+    fn request(&mut self, starts: &[Start<'_>], bytes: i64) {
+        let distinct: BTreeSet<i64> = starts.iter().map(|start| start.byte).collect();
+        let sector = |byte: i64| byte.div_euclid(SECTOR);
+        let touched = distinct
+            .iter()
+            .flat_map(|x| sector(*x)..=sector(x + bytes - 1));
+        let sectors = touched.collect::<BTreeSet<i64>>().len();
+        let least = (distinct.len() * bytes as usize).div_ceil(SECTOR as usize);
+        if sectors > least && self.wasted.is_none() {
+            self.wasted = starts[0].place();
+        }
+        self.sectors += sectors;
+        self.least += least;
+    }
+
+    fn phase(&mut self, starts: &[Start<'_>], bytes: i64) -> Result<(), Error> {
+        // Offsets below 0 are as far below a multiple of 128 bytes.
+        let row = Banks::SHARED.row();
+        let least = starts.iter().map(|start| start.byte).min().unwrap_or(0);
+        let base = least.div_euclid(row) * row;
+        let offsets = starts.iter().map(|start| start.byte - base).collect();
+        let degree = Access::from_bytes("copy", offsets, bytes)?
+            .conflicts(Banks::SHARED)
+            .passes();
+        self.passes += degree;
+        self.phases += 1;
+        if degree > self.degree.max(1) {
+            self.met = starts[0].place();
+        }
+        self.degree = self.degree.max(degree);
+        Ok(())
+    }
+
+    fn of(self) -> Traffic {
+        match self.shared {
+            true => Traffic::Shared {
                 passes: self.passes,
                 least: self.phases,
                 degree: self.degree,
                 thread: self.met.as_ref().map_or(0, |place| place.0 / 32 * 32),
                 first: self.met,
             },
-            _ => Traffic::Global {
+            false => Traffic::Global {
                 sectors: self.sectors,
                 least: self.least,
                 first: self.wasted,

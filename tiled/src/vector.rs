@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
-use crate::copy_host::inside;
+use crate::named::{Coords, Named, Places, tuple};
 
 /// How many values a copy from one layout to another may move at once, and why not more.
 ///
@@ -276,20 +276,17 @@ impl fmt::Display for Narrow {
     }
 }
 
-/// Threads and the coordinates that they name.
-pub(crate) type Lanes<'a> = [(i64, &'a [IntTuple])];
-
 /// The most values, a power of two of at most 16 bytes, that lie contiguous and aligned for every thread, and why not
 /// twice as many.
 pub(crate) fn widest(
-    sides: &[(&'static str, &Layout, &Lanes<'_>)],
+    sides: &[(&'static str, &Places<'_>, &Named)],
     bits: i64,
-) -> Result<(i64, Option<Narrow>), Error> {
+) -> (i64, Option<Narrow>) {
     let mut width = 1 << (128 / bits).max(1).ilog2();
     let mut narrow = None;
-    for (tensor, layout, named) in sides {
-        for (thread, coords) in named.iter() {
-            let at = placed(layout, coords)?;
+    for (tensor, places, named) in sides {
+        for (thread, coords) in named.lanes() {
+            let at = placed(places, coords);
             while width > 1 {
                 let Some(misfit) = off(&at, width) else {
                     break;
@@ -297,8 +294,8 @@ pub(crate) fn widest(
                 narrow = Some(Narrow {
                     values: width,
                     tensor,
-                    thread: *thread,
-                    coord: misfit.coord.clone(),
+                    thread,
+                    coord: tuple(misfit.coord),
                     offset: misfit.offset,
                     after: misfit.after,
                     left: misfit.left,
@@ -307,29 +304,29 @@ pub(crate) fn widest(
             }
         }
     }
-    Ok((width, narrow))
+    (width, narrow)
 }
 
+/// A coordinate and its offset.
+type Placed<'a> = (&'a [i64], i64);
+
 /// The coordinates inside with their offsets.
-pub(crate) fn placed<'a>(
-    tensor: &Layout,
-    coords: &'a [IntTuple],
-) -> Result<Vec<(&'a IntTuple, i64)>, Error> {
-    let inside = coords.iter().filter(|c| inside(0, c, tensor).is_ok());
-    inside.map(|c| Ok((c, tensor.offset(c)?))).collect()
+pub(crate) fn placed<'a>(places: &Places<'_>, coords: Coords<'a>) -> Vec<Placed<'a>> {
+    let at = |coord| Some((coord, places.at(coord)?));
+    coords.iter().filter_map(at).collect()
 }
 
 /// A coordinate that is not where a vector would have it.
 pub(crate) struct Misfit<'a> {
-    coord: &'a IntTuple,
+    coord: &'a [i64],
     offset: i64,
     after: Option<i64>,
     left: Option<usize>,
 }
 
 /// The first coordinate that is not where a vector of `width` values would have it.
-pub(crate) fn off<'a>(at: &[(&'a IntTuple, i64)], width: i64) -> Option<Misfit<'a>> {
-    let misfit = |(coord, offset), after, left| {
+pub(crate) fn off<'a>(at: &[Placed<'a>], width: i64) -> Option<Misfit<'a>> {
+    let misfit = |(coord, offset): Placed<'a>, after, left| {
         Some(Misfit {
             coord,
             offset,

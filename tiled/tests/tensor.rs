@@ -196,7 +196,7 @@ fn errors_are_sentences() -> Outcome {
     let before = Tensor::new(vec![0; 4], "4:-1".parse()?).unwrap_err();
     assert_eq!(
         before.to_string(),
-        "Tensor: 4:-1 reaches offset -1, and the data has 4 elements"
+        "Tensor: 4:-1 reaches offset -3, and the data has 4 elements"
     );
     assert!(Tensor::new(vec![0; 4], Layout::identity((2, 2))?).is_err());
     Ok(())

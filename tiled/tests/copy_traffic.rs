@@ -1,0 +1,233 @@
+//! Sectors and passes of a report, counted again from the partitions of the threads.
+
+use std::collections::{BTreeSet, HashMap};
+use std::error::Error;
+
+use colex_atom::{CopyAtom, Space};
+use colex_layout::{ComposedLayout, Layout};
+use colex_tiled::{CopyReport, TiledCopy, Traffic};
+
+/// The lanes of a warp that take part, each with the byte at which it starts.
+type Request = Vec<(i64, i64)>;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn universal(bits: i64, from: Space) -> Result<CopyAtom, Box<dyn Error>> {
+    let atom = colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>"))?;
+    Ok(atom.between(from, Space::Register)?)
+}
+
+/// The requests of every warp, instruction by instruction.
+fn requests(copy: &TiledCopy, src: &Layout) -> Result<Vec<Request>, Box<dyn Error>> {
+    let shape = src.shape().product_each()?;
+    let identity = Layout::identity(&shape)?;
+    let vector = copy.atom_values();
+    let mut requests: HashMap<(i64, i64), Request> = HashMap::new();
+    for thread in 0..copy.threads() {
+        let part = copy.slice(thread)?.partition_src(&identity)?;
+        let coords = part.values()?;
+        for (i, coords) in (0..).zip(coords.chunks(vector as usize)) {
+            let offsets = coords.iter().map(|c| src.offset(c));
+            let Ok(offsets) = offsets.collect::<Result<Vec<i64>, _>>() else {
+                continue;
+            };
+            let byte = offsets[0] * copy.value_bits() / 8;
+            requests
+                .entry((thread / 32, i))
+                .or_default()
+                .push((thread % 32, byte));
+        }
+    }
+    Ok(requests.into_values().collect())
+}
+
+/// The different units of so many bytes that a request touches.
+fn touched(request: &[(i64, i64)], bytes: i64, unit: i64) -> BTreeSet<i64> {
+    let each = request.iter().flat_map(|(_, byte)| *byte..byte + bytes);
+    each.map(|byte| byte.div_euclid(unit)).collect()
+}
+
+/// Passes, phases, and the most words in a bank: lanes of one phase are those whose number times their bytes lies in one
+/// row of 128 bytes, of fewer than four bytes all.
+fn passes(request: &[(i64, i64)], bytes: i64) -> (usize, usize, usize) {
+    let mut phases: HashMap<i64, Request> = HashMap::new();
+    for lane in request {
+        phases
+            .entry(lane.0 * bytes.max(4) / 128)
+            .or_default()
+            .push(*lane);
+    }
+    let degree = |lanes: &Request| {
+        let mut banks = [0; 32];
+        for word in touched(lanes, bytes, 4) {
+            banks[word.rem_euclid(32) as usize] += 1;
+        }
+        banks.into_iter().max().unwrap_or(0)
+    };
+    let degrees: Vec<usize> = phases.values().map(degree).collect();
+    (
+        degrees.iter().sum(),
+        degrees.len(),
+        degrees.iter().copied().max().unwrap_or(0),
+    )
+}
+
+fn tensors(rows: i64, columns: i64) -> Result<Vec<Layout>, Box<dyn Error>> {
+    let texts = [
+        format!("({rows},{columns}):(1,{rows})"),
+        format!("({rows},{columns}):({columns},1)"),
+        format!("({rows},{columns}):({},1)", columns + 8),
+        format!("({rows},{columns}):({},1)", -2 * columns),
+        format!("({rows},{columns}):(0,1)"),
+    ];
+    let mut tensors: Vec<Layout> = texts
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<_, _>>()?;
+    if columns == 64 && rows % 8 == 0 {
+        let swizzled: ComposedLayout = format!("Sw<3,3,3> o 0 o ({rows},64):(64,1)").parse()?;
+        tensors.extend(swizzled.to_xor().map(|(layout, _)| layout));
+    }
+    Ok(tensors)
+}
+
+#[test]
+fn a_report_counts_what_the_partitions_name() -> Outcome {
+    let (mut cases, mut conflicts) = (0, 0);
+    let threads = ["(8,4):(4,1)", "(4,8):(1,4)", "(16,4):(4,1)"];
+    let extents = [(20, 24), (7, 13), (16, 64)];
+    for (bits, value) in [(128, 16), (64, 16), (32, 32), (8, 8)] {
+        for (threads, along) in threads.into_iter().flat_map(|t| [(t, 0), (t, 1)]) {
+            let n = bits / value;
+            let values = if along == 0 {
+                format!("({n},1):(1,0)")
+            } else {
+                format!("(1,{n}):(0,1)")
+            };
+            for (rows, columns) in extents {
+                for tensor in tensors(rows, columns)? {
+                    for space in [Space::Global, Space::Shared] {
+                        let copy = TiledCopy::new(
+                            universal(bits, space)?,
+                            value,
+                            &threads.parse()?,
+                            &values.parse()?,
+                        )?;
+                        let report =
+                            copy.report(&tensor, &Layout::column_major((rows, columns))?)?;
+                        let requests = requests(&copy, &tensor)?;
+                        let bytes = bits / 8;
+                        match report.source {
+                            Some(Traffic::Global { sectors, least, .. }) => {
+                                let count = |unit| {
+                                    requests.iter().map(move |r| touched(r, bytes, unit).len())
+                                };
+                                assert_eq!(sectors, count(32).sum(), "{tensor}\n{copy}");
+                                assert_eq!(
+                                    least,
+                                    count(1).map(|n| n.div_ceil(32)).sum(),
+                                    "{tensor}\n{copy}"
+                                );
+                            }
+                            Some(Traffic::Shared {
+                                passes: found,
+                                least,
+                                degree,
+                                ..
+                            }) => {
+                                let counted: Vec<_> =
+                                    requests.iter().map(|r| passes(r, bytes)).collect();
+                                assert_eq!(
+                                    found,
+                                    counted.iter().map(|c| c.0).sum(),
+                                    "{tensor}\n{copy}"
+                                );
+                                assert_eq!(
+                                    least,
+                                    counted.iter().map(|c| c.1).sum(),
+                                    "{tensor}\n{copy}"
+                                );
+                                assert_eq!(
+                                    degree,
+                                    counted.iter().map(|c| c.2).max().unwrap_or(0),
+                                    "{tensor}\n{copy}"
+                                );
+                                conflicts += usize::from(degree > 1);
+                            }
+                            Some(Traffic::Scattered(_)) => continue,
+                            other => panic!("{other:?} is no traffic of {space:?}"),
+                        }
+                        cases += requests.len();
+                    }
+                }
+            }
+        }
+    }
+    assert!(conflicts > 50, "only {conflicts} reports with conflicts");
+    println!("law copy_report.a_report_counts_what_the_partitions_name: {cases} requests");
+    Ok(())
+}
+
+fn report(threads: &str, src: &str) -> Result<CopyReport, Box<dyn Error>> {
+    let copy = TiledCopy::new(
+        universal(128, Space::Shared)?,
+        32,
+        &threads.parse()?,
+        &"(4,1):(1,0)".parse()?,
+    )?;
+    let src: Layout = src.parse()?;
+    Ok(copy.report(&src, &Layout::column_major(src.shape())?)?)
+}
+
+/// Of each group of four lanes two are outside: eight lanes that follow each other are a phase all the same.
+#[test]
+fn idle_lanes_are_lanes_of_their_phase() -> Outcome {
+    let half = report("(4,8):(1,4)", "(8,8):(1,32)")?;
+    assert_eq!(
+        half.source,
+        Some(Traffic::Shared {
+            passes: 8,
+            least: 4,
+            degree: 2,
+            thread: 0,
+            first: Some(Box::new((0, (0, 0).into())))
+        }),
+        "{half}"
+    );
+    Ok(())
+}
+
+/// A tensor whose columns go backwards is read like one whose columns go forwards.
+#[test]
+fn offsets_below_0() -> Outcome {
+    let forwards = report("(8,4):(1,8)", "(32,8):(1,32)")?;
+    let backwards = report("(8,4):(1,8)", "(32,8):(1,-32)")?;
+    assert_eq!(forwards.source, backwards.source);
+    assert_eq!(backwards.widest, 4);
+    Ok(())
+}
+
+/// A million elements are looked at, and more than 2^26 refused.
+#[test]
+fn tensors_of_the_size_of_a_problem() -> Outcome {
+    let atom = universal(128, Space::Global)?;
+    let copy = TiledCopy::new(atom, 16, &"(32,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?)?;
+    let large: Layout = "(1024,1024):(1024,1)".parse()?;
+    let report = copy.report(&large, &large)?;
+    let sectors = 1024 * 1024 * 2 / 32;
+    assert_eq!(
+        report.source,
+        Some(Traffic::Global {
+            sectors,
+            least: sectors,
+            first: None
+        })
+    );
+    let larger: Layout = "(65536,65536):(65536,1)".parse()?;
+    assert_eq!(
+        copy.report(&larger, &larger).unwrap_err().to_string(),
+        "report: (65536,65536):(65536,1) has 4294967296 elements, and each of at most 67108864 is looked at: take a part \
+         of whole tiles, the others are alike"
+    );
+    Ok(())
+}
