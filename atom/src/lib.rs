@@ -1,34 +1,4 @@
-//! Copy and MMA instructions, Volta to Hopper, as table rows with thread-value layouts.
-//!
-//! For any matrix-multiply instruction up to `sm_90a`: which thread holds which element, in which register, what to
-//! write in PTX, and what comes out.
-//!
-//! ```
-//! use colex_atom::{Arch, MmaSearch, Ty, mma};
-//!
-//! // By name, in any of CuTe's spellings ...
-//! let atom = mma("SM80_16x8x16_F32F16F16F32_TN")?;
-//! assert_eq!(atom.op()?.ptx, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
-//! assert_eq!(atom.traits().c.to_string(), "((_4,_8),(_2,_2)):((_32,_1),(_16,_8))");
-//!
-//! // ... or by what it does.
-//! let found = MmaSearch::default().on(Arch::Sm80).shape(16, 8, 16).types(Ty::F16, Ty::F16, Ty::F32).find();
-//! assert_eq!(found, [atom]);
-//! # Ok::<(), colex_atom::Error>(())
-//! ```
-//!
-//! Copies are the second table: which thread gives or gets which bit, what to write, and what comes out.
-//!
-//! ```
-//! use colex_atom::{CopySearch, Space, copy};
-//!
-//! let atom = copy("SM75_U32x4_LDSM_N")?;
-//! assert_eq!(atom.op()?.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
-//! assert_eq!(atom.traits().dst.to_string(), "(_32,(_32,_4)):(_32,(_1,_1024))");
-//! let from_global = CopySearch::default().from(Space::Global).to(Space::Register).bits(64).find();
-//! assert_eq!(from_global[0].op()?.ptx, "ld.global.v2.b32");
-//! # Ok::<(), colex_atom::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! What the tensor memory accelerator is told, a [`TensorMap`], and the boxes that make up a tile, are derived from
 //! two layouts by a [`TmaPlan`]; for a convolution, whose tiles are columns of pixels, by an [`Im2colPlan`].

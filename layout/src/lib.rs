@@ -1,6 +1,4 @@
-//! The CuTe layout algebra as run-time values: sound, explained, fast.
-//!
-//! With the feature `serde`, values serialise as their text: a layout is the string `"(4,2):(1,4)"`.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 

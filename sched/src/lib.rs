@@ -1,16 +1,4 @@
-//! Threadblock swizzles, tile schedulers and software pipelines as plain functions over integers.
-//!
-//! A GPU computes a matrix product one output tile a block. This crate says which block computes which tile, when,
-//! and what that order costs in memory traffic:
-//!
-//! ```
-//! use colex_sched::{GemmCoord, ThreadblockSwizzle};
-//! let swizzle = ThreadblockSwizzle::Identity { width: 4 };
-//! let tiles = swizzle.tiled_shape(GemmCoord::new(1000, 900, 512), GemmCoord::new(128, 128, 32), 1)?;
-//! let grid = swizzle.grid_shape(tiles)?;
-//! assert_eq!((tiles.to_string(), grid.to_string()), ("(8,8,1)".into(), "(32,2,1)".into()));
-//! # Ok::<(), colex_sched::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! Formulas are written once, over [`Int`]: a picture evaluates them with numbers, a kernel with [`Expr`].
 

@@ -16,6 +16,8 @@ pub(crate) struct Packages {
     pub(crate) count: usize,
     /// How many targets (libraries, binaries, tests) they have together.
     pub(crate) targets: usize,
+    /// What cargo says of those that may be published.
+    pub(crate) published: Vec<serde_json::Value>,
     /// Where cargo builds.
     pub(crate) target_folder: PathBuf,
 }
@@ -66,6 +68,12 @@ pub(crate) fn packages(root: &Path) -> Result<Packages> {
             .filter_map(|package| package["targets"].as_array())
             .map(Vec::len)
             .sum(),
+        // `publish = false` is an empty list of registries.
+        published: packages
+            .iter()
+            .filter(|p| p["publish"].is_null())
+            .cloned()
+            .collect(),
         target_folder: PathBuf::from(folder),
     })
 }

@@ -7,6 +7,7 @@ mod counts;
 mod forms;
 mod kernels;
 mod outcome;
+mod packages;
 mod progress;
 mod ptxas;
 mod snapshots;

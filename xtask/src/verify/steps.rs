@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, forms, kernels, snapshots, swept};
+use super::{Run, Step, assemble, forms, kernels, packages, snapshots, swept};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -26,6 +26,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "rustdoc",
         check: rustdoc,
+    },
+    Step {
+        name: "packages",
+        check: packages::check,
     },
     Step {
         name: "unit and law tests",
