@@ -90,7 +90,11 @@ fn compare(
     Ok(())
 }
 
-fn speed(device: &Device, problem: &GemmProblem, call: &GemmCall) -> Result<(), Box<dyn Error>> {
+fn speed(
+    device: &Device,
+    problem: &GemmProblem,
+    call: &GemmCall<'_>,
+) -> Result<(), Box<dyn Error>> {
     if device.is_simulator() {
         println!("The simulator says what a kernel does, not how fast: that takes a GPU.");
         return Ok(());

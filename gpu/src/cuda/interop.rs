@@ -1,5 +1,6 @@
 //! Side by side with a program's own use of CUDA through `cudarc`.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
@@ -11,12 +12,36 @@ use crate::error::Error;
 
 /// A slice of `cudarc` lent to launches. Keep it until the launches that use it were given to the device: on its drop,
 /// other streams learn what they have to wait for.
-pub struct Lent<'a> {
+pub struct Lent<'a, T> {
+    device: &'a Device,
     address: u64,
+    length: usize,
+    writable: bool,
+    element: PhantomData<T>,
     _until: SyncOnDrop<'a>,
 }
 
-impl Lent<'_> {
+impl<T> Lent<'_, T> {
+    /// The device that it was lent to.
+    pub fn device(&self) -> &Device {
+        self.device
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether it was lent by [`Device::lend_mut`].
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// The address of its first element.
     pub fn address(&self) -> u64 {
         self.address
@@ -55,11 +80,16 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if it is not in this device's context.
-    pub fn lend<'a, T>(&'a self, slice: &'a impl DevicePtr<T>) -> Result<Lent<'a>, Error> {
+    pub fn lend<'a, T>(&'a self, slice: &'a impl DevicePtr<T>) -> Result<Lent<'a, T>, Error> {
         let stream = self.stream_of(slice.stream(), "slice")?;
+        let length = slice.len();
         let (address, until) = slice.device_ptr(stream);
         Ok(Lent {
+            device: self,
             address,
+            length,
+            writable: false,
+            element: PhantomData,
             _until: until,
         })
     }
@@ -72,11 +102,16 @@ impl Device {
     pub fn lend_mut<'a, T>(
         &'a self,
         slice: &'a mut impl DevicePtrMut<T>,
-    ) -> Result<Lent<'a>, Error> {
+    ) -> Result<Lent<'a, T>, Error> {
         let stream = self.stream_of(slice.stream(), "slice")?;
+        let length = slice.len();
         let (address, until) = slice.device_ptr_mut(stream);
         Ok(Lent {
+            device: self,
             address,
+            length,
+            writable: true,
+            element: PhantomData,
             _until: until,
         })
     }
@@ -87,5 +122,71 @@ impl Device {
             Some((context, stream)) if other.context() == context => Ok(stream),
             _ => Err(Error::OtherContext { what }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::element::Element;
+    use crate::kernels::{GemmProblem, View};
+
+    /// A buffer as a slice of `cudarc` would be lent.
+    fn lent<T: Element>(buffer: &Buffer<T>, writable: bool) -> Lent<'_, T> {
+        Lent {
+            device: buffer.device(),
+            address: buffer.address(),
+            length: buffer.len(),
+            writable,
+            element: PhantomData,
+            _until: SyncOnDrop::Record(None),
+        }
+    }
+
+    #[test]
+    fn library_kernels_take_what_was_lent() {
+        let device = Device::simulator(colex_atom::Arch::Sm80);
+        let (a, b) = (
+            device.upload(&[1f32, 2.0, 3.0, 4.0]),
+            device.upload(&[1f32, 0.0]),
+        );
+        let (a, b, c) = (a.unwrap(), b.unwrap(), device.poisoned::<f32>(2).unwrap());
+        let problem = GemmProblem::new(2, 1, 2);
+        let read = [lent(&a, false), lent(&b, false)];
+        crate::gemm(&problem, &read[0], &read[1], &lent(&c, true)).unwrap();
+        assert_eq!(c.download().unwrap(), [1.0, 3.0]);
+        let refused = crate::gemm(&problem, &read[0], &read[1], &lent(&c, false));
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "C was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+        );
+    }
+
+    #[test]
+    fn a_copy_does_not_write_what_was_lent_to_be_read() {
+        let device = Device::simulator(colex_atom::Arch::Sm80);
+        let (from, to) = (
+            device.upload(&[7u8, 8]).unwrap(),
+            device.zeros::<u8>(2).unwrap(),
+        );
+        let copy = |source: Lent<'_, u8>, destination: Lent<'_, u8>| {
+            let [from, to] = [&source, &destination].map(|l| View::new(l, "2:1".parse().unwrap()));
+            crate::copy(&from.unwrap(), &to.unwrap())
+        };
+        copy(lent(&from, false), lent(&to, true)).unwrap();
+        assert_eq!(to.download().unwrap(), [7, 8]);
+        assert_eq!(
+            copy(lent(&from, false), lent(&to, false))
+                .unwrap_err()
+                .to_string(),
+            "the destination was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+        );
+        let two = lent(&to, false);
+        let long = View::new(&two, "3:1".parse().unwrap()).unwrap_err();
+        assert_eq!(
+            long.to_string(),
+            "3:1 reaches element 2, and the buffer has elements 0 to 1"
+        );
     }
 }

@@ -81,7 +81,8 @@ impl GemmCase {
         let [da, db] = [device.upload(&a)?, device.upload(&b)?];
         let dc = device.upload(&before)?;
         let (sa, sb) = (da.slice(self.shift[0]..)?, db.slice(self.shift[1]..)?);
-        let call = GemmCall::new(problem, &sa, &sb, &dc.slice(self.shift[2]..)?, self.method)?;
+        let sc = dc.slice(self.shift[2]..)?;
+        let call = GemmCall::new(problem, &sa, &sb, &sc, self.method)?;
         call.run(device)?;
         let expected = self.expected(&a, &b, &before);
         compare(&dc.download()?, &expected)?;
@@ -153,6 +154,29 @@ pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
         cases.extend(by(GemmMethod::Hopper, vector));
     }
     cases
+}
+
+/// A seventh of [`every_case`], some of every kernel, and for each kernel a product along K of more tiles than are on their
+/// way at once: what a tool that slows kernels down a hundredfold gets through in a minute.
+pub fn sampled_cases<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
+    let every = every_case::<T>(arch);
+    let mut methods: Vec<Option<GemmMethod>> = Vec::new();
+    for case in &every {
+        if !methods.contains(&case.method) {
+            methods.push(case.method);
+        }
+    }
+    let long = methods.into_iter().map(|method| {
+        let like = every.iter().find(|case| case.method == method);
+        let compute = like.and_then(|case| case.problem.compute);
+        let mut problem = GemmProblem::new(136, 72, 528).alpha(3.0).beta(-2.0);
+        problem.compute = compute;
+        GemmCase {
+            method,
+            ..GemmCase::new(problem)
+        }
+    });
+    every.iter().copied().step_by(7).chain(long).collect()
 }
 
 /// Products of many tiles.

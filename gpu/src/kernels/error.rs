@@ -50,6 +50,11 @@ pub enum KernelError {
         /// Its bytes.
         read: (u64, u64),
     },
+    /// An output that was lent to be read.
+    ReadOnly {
+        /// The name of the output.
+        output: &'static str,
+    },
     /// An address that is no place for its elements.
     Misaligned {
         /// Whose.
@@ -173,6 +178,10 @@ impl fmt::Display for KernelError {
                 f,
                 "{output} lies at {:#x}..{:#x} and {operand} at {:#x}..{:#x}: a kernel's output must not overlap what it reads",
                 written.0, written.1, read.0, read.1
+            ),
+            KernelError::ReadOnly { output } => write!(
+                f,
+                "{output} was lent to be read, and the kernel writes it: lend it by `lend_mut`"
             ),
             KernelError::Misaligned {
                 what,

@@ -6,8 +6,8 @@ use colex_atom::Ty;
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use half::{bf16, f16};
 
+use super::elements::Elements;
 use super::error::KernelError;
-use crate::buffer::Buffer;
 use crate::element::Element;
 
 /// Which of a matrix's two indices runs fastest in memory.
@@ -250,16 +250,20 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check), [`KernelError::Short`], [`KernelError::Misaligned`], [`KernelError::Overlap`].
+    /// Those of [`check`](Self::check), [`KernelError::Short`], [`KernelError::Misaligned`], [`KernelError::Overlap`],
+    /// [`KernelError::ReadOnly`] for a C that was lent to be read.
     pub fn check_buffers<A: Element, B: Element, C: Element>(
         &self,
-        a: &Buffer<A>,
-        b: &Buffer<B>,
-        c: &Buffer<C>,
+        a: &impl Elements<A>,
+        b: &impl Elements<B>,
+        c: &impl Elements<C>,
     ) -> Result<(), KernelError> {
         self.check()?;
         let a = self.occupied(MatrixName::A, "A", a)?;
         let b = self.occupied(MatrixName::B, "B", b)?;
+        if !c.is_writable() {
+            return Err(KernelError::ReadOnly { output: "C" });
+        }
         let c = self.occupied(MatrixName::C, "C", c)?;
         disjoint("C", c, "A", a)?;
         disjoint("C", c, "B", b)
@@ -269,15 +273,15 @@ impl GemmProblem {
         &self,
         matrix: MatrixName,
         what: &'static str,
-        buffer: &Buffer<T>,
+        buffer: &impl Elements<T>,
     ) -> Result<(u64, u64), KernelError> {
         let layout = self.layout(matrix)?;
         let need = layout.cosize().expect("offsets of 62 bits");
-        if need > buffer.len() as i64 {
+        if need > buffer.count() as i64 {
             return Err(KernelError::Short {
                 what,
                 need,
-                length: buffer.len(),
+                length: buffer.count(),
             });
         }
         let (address, need_bytes) = (buffer.address(), T::BYTES as u64);

@@ -9,6 +9,7 @@ pub mod check_gemm;
 mod copy_bulk;
 mod copy_flat;
 mod copy_strided;
+mod elements;
 mod error;
 pub mod gemm;
 mod gemm_problem;
@@ -23,6 +24,7 @@ mod transpose_tma;
 mod view;
 mod walk;
 
+pub use elements::Elements;
 pub use error::KernelError;
 pub use gemm_problem::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 pub use plan::{CopyMethod, CopyPlan};

@@ -1,5 +1,8 @@
 //! Copies and transposes as calls: checked, planned, built once for each kind, launched.
 
+use std::marker::PhantomData;
+
+use super::error::KernelError;
 use super::gemm_problem::disjoint;
 use super::launches;
 use super::plan::{CopyMethod, CopyPlan};
@@ -59,24 +62,25 @@ pub fn transpose<T: Element>(
     copy(&source.permute(order)?, destination)
 }
 
-/// A copy ready to be launched, as often as one likes.
+/// A copy ready to be launched, as often as one likes, while what it reads and writes is there.
 #[derive(Clone, Debug)]
-pub struct CopyCall {
+pub struct CopyCall<'a> {
     plan: CopyPlan,
     launches: Vec<(Function, Launch, Vec<Argument>)>,
+    views: PhantomData<&'a ()>,
 }
 
-impl CopyCall {
+impl<'a> CopyCall<'a> {
     /// The copy of what is at every coordinate of one view to the other, by the fastest kernel or the one named.
     ///
     /// # Errors
     ///
     /// Those of [`copy`], and [`KernelError::Method`](super::KernelError::Method) for a kernel that does not do it.
     pub fn new<T: Element>(
-        source: &View<'_, T>,
-        destination: &View<'_, T>,
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
         method: Option<CopyMethod>,
-    ) -> Result<CopyCall, Error> {
+    ) -> Result<CopyCall<'a>, Error> {
         let device = source.device();
         if !device.is(destination.device()) {
             return Err(Error::OtherDevice {
@@ -84,6 +88,10 @@ impl CopyCall {
                 device: device.name(),
                 holder: destination.device().name(),
             });
+        }
+        if !destination.is_writable() {
+            let output = "the destination";
+            return Err(KernelError::ReadOnly { output }.into());
         }
         disjoint(
             "the destination",
@@ -107,14 +115,18 @@ impl CopyCall {
         plan: CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<CopyCall, Error> {
+    ) -> Result<CopyCall<'a>, Error> {
         let prepared = launches::of(&plan, device, addresses)?;
         let load = |one: launches::Prepared| {
             let function = device.load(&one.built.kernel)?;
             Ok::<_, Error>((function, one.launch, one.arguments))
         };
         let launches = prepared.into_iter().map(load).collect::<Result<_, _>>()?;
-        Ok(CopyCall { plan, launches })
+        Ok(CopyCall {
+            plan,
+            launches,
+            views: PhantomData,
+        })
     }
 
     /// The same copy with another tile: see [`CopyPlan::with_squares`].
@@ -123,10 +135,10 @@ impl CopyCall {
     ///
     /// As [`CopyCall::new`].
     pub fn with_squares<T: Element>(
-        source: &View<'_, T>,
-        destination: &View<'_, T>,
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
         squares: [i64; 2],
-    ) -> Result<CopyCall, Error> {
+    ) -> Result<CopyCall<'a>, Error> {
         let call = CopyCall::new(source, destination, Some(CopyMethod::Tma))?;
         let addresses = [source.bytes().0, destination.bytes().0];
         CopyCall::planned(call.plan.with_squares(squares), source.device(), addresses)

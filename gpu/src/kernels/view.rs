@@ -4,9 +4,8 @@ use core::marker::PhantomData;
 
 use colex_layout::{Layout, Stride};
 
+use super::elements::Elements;
 use super::error::KernelError;
-use crate::buffer::Buffer;
-use crate::cuda::Lent;
 use crate::device::Device;
 use crate::element::Element;
 
@@ -31,41 +30,19 @@ pub struct View<'a, T> {
     address: u64,
     layout: Layout,
     reach: i64,
+    writable: bool,
     elements: PhantomData<&'a T>,
 }
 
 impl<'a, T: Element> View<'a, T> {
-    /// The buffer seen through that layout.
+    /// A buffer, or a slice of `cudarc` that was lent to a device, seen through that layout.
     ///
     /// # Errors
     ///
     /// [`KernelError::Strides`] for strides that are coordinates or XORs, [`KernelError::Outside`] for a layout that
     /// leaves the buffer, [`KernelError::Misaligned`] for a buffer that does not begin at an element.
-    pub fn new(buffer: &'a Buffer<T>, layout: Layout) -> Result<Self, KernelError> {
-        View::at(buffer.device(), buffer.address(), buffer.len(), layout)
-    }
-
-    /// A slice of `cudarc`, lent to that device and so many elements long, seen through a layout.
-    ///
-    /// # Errors
-    ///
-    /// As [`View::new`].
-    pub fn of_lent(
-        device: &Device,
-        lent: &'a Lent<'a>,
-        length: usize,
-        layout: Layout,
-    ) -> Result<Self, KernelError> {
-        View::at(device, lent.address(), length, layout)
-    }
-
-    fn at(
-        device: &Device,
-        address: u64,
-        length: usize,
-        layout: Layout,
-    ) -> Result<Self, KernelError> {
-        let need = T::BYTES as u64;
+    pub fn new(elements: &'a impl Elements<T>, layout: Layout) -> Result<Self, KernelError> {
+        let (address, length, need) = (elements.address(), elements.count(), T::BYTES as u64);
         if !address.is_multiple_of(need) {
             return Err(KernelError::Misaligned {
                 what: "the buffer",
@@ -86,10 +63,11 @@ impl<'a, T: Element> View<'a, T> {
             return Err(outside(reach));
         }
         Ok(View {
-            device: device.clone(),
+            device: elements.device().clone(),
             address,
             layout,
             reach,
+            writable: elements.is_writable(),
             elements: PhantomData,
         })
     }
@@ -102,6 +80,11 @@ impl<'a, T: Element> View<'a, T> {
     /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Whether a kernel may write it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// The first byte it may touch, and the one past its last.

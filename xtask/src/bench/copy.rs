@@ -71,6 +71,6 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
 }
 
 /// `16 bytes a thread`
-fn vector<T: Element>(call: &CopyCall) -> String {
+fn vector<T: Element>(call: &CopyCall<'_>) -> String {
     format!("{} bytes an access", call.plan().vector() * T::BYTES as i64)
 }

@@ -14,6 +14,7 @@ use colex_gpu::Device;
 #[cfg(feature = "book")]
 pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu, sampled as sampled_atoms};
 pub(crate) use check::Report;
+pub(crate) use kernels::Cases;
 
 /// What to run on a device.
 #[derive(Subcommand)]
@@ -31,6 +32,9 @@ pub(crate) enum Task {
         /// On the simulator instead of a GPU.
         #[arg(long)]
         simulator: bool,
+        /// A few cases of each type and kernel, those of i8, i32, f32 and bf16 first: for compute-sanitizer's racecheck.
+        #[arg(long)]
+        sample: bool,
     },
     /// Execute every matrix and copy instruction up to Hopper, and compare with its row's arithmetic.
     Atoms(atoms::Options),
@@ -42,7 +46,17 @@ pub(crate) fn task(task: &Task) -> Result<ExitCode> {
         Task::Atoms(options) => return atoms::task(options),
         Task::Executor => executor_report(|line| println!("{line}"))?,
         Task::Breaking { name } => return breaking(name),
-        Task::Kernels { simulator } => kernels_report(*simulator, |line| println!("{line}"))?,
+        Task::Kernels { simulator, sample } => {
+            let device = match simulator {
+                true => Device::simulator(colex_atom::Arch::Sm90a),
+                false => device()?,
+            };
+            let cases = match sample {
+                true => Cases::Sample,
+                false => Cases::Every,
+            };
+            kernels_report(&device, cases, |line| println!("{line}"))
+        }
     };
     println!("{report}");
     Ok(match report.failures.is_empty() {
@@ -78,16 +92,12 @@ pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
     Ok(report)
 }
 
-/// Every check of the kernel library; `say` gets the line of each when it is done.
-fn kernels_report(simulator: bool, say: impl Fn(&str)) -> Result<Report> {
-    let device = match simulator {
-        true => Device::simulator(colex_atom::Arch::Sm90a),
-        false => device()?,
-    };
-    let mut report = Report::on(&device);
+/// The checks of those cases of the kernel library; `say` gets the line of each when it is done.
+pub(crate) fn kernels_report(device: &Device, cases: Cases, say: impl Fn(&str)) -> Report {
+    let mut report = Report::on(device);
     say(&report.device);
-    for check in kernels::CHECKS {
-        report.run(check.name, || (check.run)(&device), &say);
+    for check in kernels::checks(cases) {
+        report.run(check.name, || (check.run)(device), &say);
     }
-    Ok(report)
+    report
 }

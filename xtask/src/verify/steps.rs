@@ -83,6 +83,10 @@ pub(super) const ALL: &[Step] = &[
         name: "gpu, atoms",
         check: gpu_atoms,
     },
+    Step {
+        name: "gpu, kernels",
+        check: gpu_kernels,
+    },
 ];
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -247,6 +251,20 @@ fn gpu_atoms(run: &mut Run, _: &Progress) -> Result<Outcome> {
     }
     let swept = gpu::atoms_on_gpu(&run.root)?;
     Ok(Outcome::of(swept.count, swept.covered, &swept.complaints))
+}
+
+/// The kernel library on the device, but for its large cases: they are for `xtask gpu kernels`, optimised.
+fn gpu_kernels(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let device = match gpu::device() {
+        Ok(device) => device,
+        Err(why) => return Ok(without_gpu(run.gpu, &why.to_string())),
+    };
+    let report = gpu::kernels_report(&device, gpu::Cases::Small, |line| progress.at(line));
+    let covered = format!("{} checks of kernels on {}", report.ran, report.device);
+    Ok(match report.failures.as_slice() {
+        [] => Outcome::ok(covered),
+        failures => Outcome::failed(covered, failures.join("\n")),
+    })
 }
 
 /// The outcome on a machine without a GPU.

@@ -1,6 +1,7 @@
 //! Matrix products as calls: checked, planned, built once for each plan, launched.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use colex_atom::{Arch, Ty};
@@ -11,12 +12,11 @@ use super::numbers::{outputs, scale_type};
 use super::plan::{GemmMethod, GemmPlan, Operands, vector};
 use super::sm90::CLUSTER;
 use crate::argument::Argument;
-use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::Function;
 use crate::ir::Type;
-use crate::kernels::{Compute, GemmElement, GemmProblem, KernelError, MatrixName};
+use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
 use crate::launch::Launch;
 use crate::sim::Report;
 use crate::tensor::{Built, Given};
@@ -38,28 +38,29 @@ use crate::tensor::{Built, Given};
 ///
 /// # Errors
 ///
-/// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, and types that no
-/// kernel takes; what the device says of the launch.
+/// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
+/// be read, and types that no kernel takes; [`Error::OtherDevice`]; what the device says of the launch.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
-    a: &Buffer<T>,
-    b: &Buffer<T>,
-    c: &Buffer<C>,
+    a: &impl Elements<T>,
+    b: &impl Elements<T>,
+    c: &impl Elements<C>,
 ) -> Result<(), Error> {
     GemmCall::new(problem, a, b, c, None)?.run(a.device())
 }
 
-/// A product ready to be launched, as often as one likes.
+/// A product ready to be launched, as often as one likes, while its matrices are there.
 #[derive(Clone, Debug)]
-pub struct GemmCall {
+pub struct GemmCall<'a> {
     plan: GemmPlan,
     built: Arc<Built>,
     function: Function,
     launch: Launch,
     arguments: Vec<Argument>,
+    matrices: PhantomData<&'a ()>,
 }
 
-impl GemmCall {
+impl<'a> GemmCall<'a> {
     /// The product by the fastest kernel, or by that of a method, or by a plan.
     ///
     /// # Errors
@@ -67,11 +68,11 @@ impl GemmCall {
     /// Those of [`gemm`].
     pub fn new<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
-        a: &Buffer<T>,
-        b: &Buffer<T>,
-        c: &Buffer<C>,
+        a: &'a impl Elements<T>,
+        b: &'a impl Elements<T>,
+        c: &'a impl Elements<C>,
         method: Option<GemmMethod>,
-    ) -> Result<GemmCall, Error> {
+    ) -> Result<GemmCall<'a>, Error> {
         GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
             Some(method) => Ok(GemmPlan::new(method, operands)),
             None => Ok(choose(operands, arch)),
@@ -85,20 +86,21 @@ impl GemmCall {
     /// Those of [`gemm`], and of the function.
     pub fn with_plan<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
-        a: &Buffer<T>,
-        b: &Buffer<T>,
-        c: &Buffer<C>,
+        a: &'a impl Elements<T>,
+        b: &'a impl Elements<T>,
+        c: &'a impl Elements<C>,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
-    ) -> Result<GemmCall, Error> {
+    ) -> Result<GemmCall<'a>, Error> {
+        let device = a.device();
+        one_device(device, [("B", b.device()), ("C", c.device())])?;
         problem.check_buffers(a, b, c)?;
         check_types::<T, C>(problem)?;
         let addresses = [a.address(), b.address(), c.address()];
         let operands = operands::<T, C>(problem, addresses);
-        let device = a.device();
         let plan = plan(operands, device.arch())?.narrowed(problem);
         plan.check(device.arch())?;
         let built = built(&plan, device.arch())?;
-        let arguments = arguments(problem, &plan, &built, [a, b], c)?;
+        let arguments = arguments(problem, &plan, &built, device, addresses)?;
         let launch = launch(problem, &plan, &built, device);
         let function = device.load(&built.kernel)?;
         Ok(GemmCall {
@@ -107,6 +109,7 @@ impl GemmCall {
             function,
             launch,
             arguments,
+            matrices: PhantomData,
         })
     }
 
@@ -163,6 +166,18 @@ pub(super) fn operands<T: GemmElement, C: GemmElement>(
     }
 }
 
+/// Whether B and C are where A is.
+fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
+    match others.into_iter().find(|(_, other)| !device.is(other)) {
+        None => Ok(()),
+        Some((what, other)) => Err(Error::OtherDevice {
+            what,
+            device: device.name(),
+            holder: other.name(),
+        }),
+    }
+}
+
 /// Whether there are kernels for the types of a problem.
 fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
     let (ab, can) = (T::TY, outputs(T::TY));
@@ -197,12 +212,12 @@ fn choose(operands: Operands, arch: Arch) -> GemmPlan {
     GemmPlan::new(method, operands)
 }
 
-fn arguments<T: GemmElement, C: GemmElement>(
+fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
     built: &Built,
-    [a, b]: [&Buffer<T>; 2],
-    c: &Buffer<C>,
+    device: &Device,
+    [a, b, c]: [u64; 3],
 ) -> Result<Vec<Argument>, Error> {
     let layout = |operand: Operand| -> Layout {
         let name = NAMES[operand as usize];
@@ -218,21 +233,24 @@ fn arguments<T: GemmElement, C: GemmElement>(
         _ => Given::Value(Argument::F64(x)),
     });
     let mut given = Vec::new();
-    let device = a.device();
     if plan.method == GemmMethod::Hopper {
-        let map_a = device.tensor_map(&built.tensor_map("A", &la)?, a)?;
-        let map_b = device.tensor_map(&built.tensor_map("B", &lb)?, b)?;
+        let map_a = device.tensor_map_at(&built.tensor_map("A", &la)?, a)?;
+        let map_b = device.tensor_map_at(&built.tensor_map("B", &lb)?, b)?;
         given.extend([map_a, map_b].map(|map| Given::Value(map.into())));
         given.push(match plan.stages_c() {
-            true => Given::Value(device.tensor_map(&built.tensor_map("C", &lc)?, c)?.into()),
-            false => Given::Tensor(c.address(), &lc),
+            true => Given::Value(
+                device
+                    .tensor_map_at(&built.tensor_map("C", &lc)?, c)?
+                    .into(),
+            ),
+            false => Given::Tensor(c, &lc),
         });
         let sizes = [problem.m, problem.n, problem.k];
         given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
     } else {
-        given.push(Given::Tensor(a.address(), &la));
-        given.push(Given::Tensor(b.address(), &lb));
-        given.push(Given::Tensor(c.address(), &lc));
+        given.push(Given::Tensor(a, &la));
+        given.push(Given::Tensor(b, &lb));
+        given.push(Given::Tensor(c, &lc));
     }
     given.extend(scale);
     Ok(built.arguments(&given)?)

@@ -8,9 +8,34 @@ use colex_gpu::{Device, Element};
 
 use super::check::Check;
 
+/// How much of the library is checked.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Cases {
+    /// Small cases and large ones.
+    Every,
+    /// Small ones, whose references a build without optimisation computes too.
+    #[cfg_attr(
+        not(feature = "book"),
+        allow(dead_code, reason = "what `verify` takes")
+    )]
+    Small,
+    /// A few, by every kernel, for tools that slow a device down: compute-sanitizer's racecheck.
+    Sample,
+}
+
+/// The checks of those cases, in order.
+pub(super) fn checks(cases: Cases) -> impl Iterator<Item = &'static Check> {
+    let list = match cases {
+        Cases::Sample => SAMPLED,
+        Cases::Every | Cases::Small => CHECKS,
+    };
+    let wanted = move |check: &&Check| cases == Cases::Every || !check.name.starts_with("large");
+    list.iter().filter(wanted)
+}
+
 /// The checks of the library, in order.
 #[rustfmt::skip] // A list to read, not a column.
-pub(super) const CHECKS: &[Check] = &[
+const CHECKS: &[Check] = &[
     Check { name: "copies of u8", run: copies::every::<u8> },
     Check { name: "copies of bf16", run: copies::every::<half::bf16> },
     Check { name: "copies of f32", run: copies::every::<f32> },
@@ -26,6 +51,21 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "products of i32", run: products::every::<i32, i32> },
     Check { name: "large products", run: products::large },
     Check { name: "a program's own slices", run: copies::own_slices },
+    Check { name: "a product of its slices", run: products::own_slices },
+];
+
+/// A few cases, those first that such a tool never reached.
+#[rustfmt::skip] // A list to read, not a column.
+const SAMPLED: &[Check] = &[
+    Check { name: "products of i8", run: products::sampled::<i8, i32> },
+    Check { name: "products of i32", run: products::sampled::<i32, i32> },
+    Check { name: "products of f32", run: products::sampled::<f32, f32> },
+    Check { name: "products of bf16", run: products::sampled::<half::bf16, half::bf16> },
+    Check { name: "products of bf16 to f32", run: products::sampled::<half::bf16, f32> },
+    Check { name: "products of f16", run: products::sampled::<half::f16, half::f16> },
+    Check { name: "products of f64", run: products::sampled::<f64, f64> },
+    Check { name: "copies of bf16", run: copies::sampled::<half::bf16> },
+    Check { name: "copies of f32", run: copies::sampled::<f32> },
 ];
 
 /// Passes if no case of a list failed; says how many each kernel took.

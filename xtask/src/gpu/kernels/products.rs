@@ -1,15 +1,45 @@
 //! Matrix products.
 
-use anyhow::Result;
-use colex_gpu::Device;
-use colex_gpu::kernels::GemmElement;
-use colex_gpu::kernels::check_gemm::{GemmCase, every_case, large_cases};
+use anyhow::{Result, ensure};
+use colex_gpu::kernels::check_gemm::{GemmCase, every_case, large_cases, sampled_cases};
+use colex_gpu::kernels::{GemmElement, GemmProblem, MatrixName, reference};
+use colex_gpu::{Device, gemm};
 
 use super::{is_fast, tally};
 
 /// Every small case with operands and results of two types.
 pub(super) fn every<T: GemmElement, C: GemmElement>(device: &Device) -> Result<String> {
     run::<T, C>(device, every_case::<T>(device.arch()))
+}
+
+/// A few of them, by each kernel that takes the types.
+pub(super) fn sampled<T: GemmElement, C: GemmElement>(device: &Device) -> Result<String> {
+    run::<T, C>(device, sampled_cases::<T>(device.arch()))
+}
+
+/// A product of slices of `cudarc`, in a context and a stream of the program's.
+pub(super) fn own_slices(device: &Device) -> Result<String> {
+    let Some((context, _)) = device.cuda() else {
+        return Ok("none on the simulator".to_string());
+    };
+    let stream = context.new_stream()?;
+    let beside = Device::from_cuda(context.clone(), stream.clone())?;
+    let elements: Vec<f32> = (0..65 * 33).map(|i| (i % 13) as f32 - 6.0).collect();
+    let (a, b) = (stream.clone_htod(&elements)?, stream.clone_htod(&elements)?);
+    let mut c = stream.alloc_zeros::<f32>(65 * 65)?;
+    let problem = GemmProblem::new(65, 65, 33);
+    {
+        let (a, b, c) = (beside.lend(&a)?, beside.lend(&b)?, beside.lend_mut(&mut c)?);
+        gemm(&problem, &a, &b, &c)?;
+    }
+    let found = reference::matrix(&problem, MatrixName::C, &stream.clone_dtoh(&c)?);
+    let expected = reference::gemm(&problem, &elements, &elements, &[0f32; 65 * 65]);
+    ensure!(
+        found == expected,
+        "{} off",
+        reference::relative_error(&found, &expected)
+    );
+    Ok("multiplied in its context and stream".to_string())
 }
 
 /// Sizes of many blocks, even and odd, on a GPU.
