@@ -287,7 +287,7 @@ impl Sums {
             return Ok(());
         }
         // The lanes of a phase follow each other in the warp, whether or not all of them take part.
-        let lanes = Banks::SHARED.row() / bytes.max(Banks::SHARED.word);
+        let lanes = Banks::SHARED.row() / bytes.max(Banks::SHARED.word());
         for phase in starts.chunk_by(|a, b| a.thread % 32 / lanes == b.thread % 32 / lanes) {
             self.phase(phase, bytes)?;
         }
