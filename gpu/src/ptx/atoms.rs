@@ -1,6 +1,6 @@
 //! The matrix and copy instructions, by the text of their rows.
 
-use colex_atom::{CopyOperands, MmaOperands};
+use colex_atom::{CopyAtom, CopyOperands, MmaOperands};
 
 use super::names::{Lines, registers};
 use crate::ir::{Address, Base, CopyArgs, End, Op, Operand, ParamId, RegType, ScaleD, Type};
@@ -34,7 +34,10 @@ impl Lines<'_> {
                 })?
             }
             Op::Copy { atom, args } => {
-                let names = self.copy_names(args);
+                let mut names = self.copy_names(args);
+                if args.policy.is_some() && is_cp_async(atom) {
+                    names.dst = names.dst.iter().map(|at| self.opaque(at)).collect();
+                }
                 atom.instruction(&names.borrowed())?
             }
             _ => return Ok(false),
@@ -83,6 +86,26 @@ impl Lines<'_> {
         }
     }
 
+    /// A shared address in a register of which ptxas cannot tell what it is the sum of.
+    ///
+    /// It would fold a sum with a constant address into a `cp.async` with a cache policy as `[R7+UR0], desc[UR1]`, and a
+    /// constant address as `[UR4], desc[UR5]`, with a descriptor in an odd register: an illegal instruction on an H200
+    /// (ptxas 12.9 and 13.0). A mask of one bit has at most 31 zeros in front, so the shift gives 0, which ptxas
+    /// does not see.
+    fn opaque(&mut self, address: &str) -> String {
+        let [sum, zero] = [(); 2].map(|()| self.scratch(RegType::B32));
+        let (base, offset) = address.split_once('+').unwrap_or((address, "0"));
+        self.push(format!("mov.u32 {sum}, {base};"));
+        if offset != "0" {
+            self.push(format!("add.u32 {sum}, {sum}, {offset};"));
+        }
+        self.push(format!("mov.u32 {zero}, %lanemask_eq;"));
+        self.push(format!("clz.b32 {zero}, {zero};"));
+        self.push(format!("shr.u32 {zero}, {zero}, 5;"));
+        self.push(format!("or.b32 {sum}, {sum}, {zero};"));
+        sum
+    }
+
     /// The generic address of a tensor map: that of a parameter is made in a scratch register.
     pub(super) fn tensor_map(&mut self, address: Address) -> String {
         match address.base {
@@ -98,6 +121,12 @@ impl Lines<'_> {
         self.push(format!("cvta.param.u64 {register}, {register};"));
         register
     }
+}
+
+/// Whether each thread copies a few bytes to shared memory.
+fn is_cp_async(atom: &CopyAtom) -> bool {
+    let opcode = atom.op().map_or("", |op| op.ptx.as_str());
+    opcode.starts_with("cp.async.c")
 }
 
 /// The names of a copy's operands.

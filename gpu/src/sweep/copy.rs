@@ -302,9 +302,7 @@ fn end(
             let peer = k.xor(Type::B32, rank, 1);
             k.mapa(here, peer).into()
         }
-        // The area is aligned beyond its size, so `or` adds. A sum would do as well, but for an error of ptxas
-        // (CUDA 13.0): of `cp.async` with a cache policy, at a constant address plus a register, it makes an illegal one.
-        Some(area) => k.or(Type::B32, area.at, offset).into(),
+        Some(area) => k.add(Type::U32, area.at, offset).into(),
         None => {
             let base = if is_source { frame.input } else { frame.output };
             let wide = k.cvt(Type::U64, Type::U32, offset);

@@ -3,7 +3,8 @@
 use colex_atom::Arch;
 use colex_gpu::corpus;
 use colex_gpu::ir::{
-    Access, BinaryOp, Compare, Guard, Kernel, KernelBuilder, Op, Space, Special, Type,
+    Access, Address, BinaryOp, Compare, CopyArgs, End, Guard, Kernel, KernelBuilder, Op, RegType,
+    Space, Special, Type,
 };
 
 /// Text and PTX, one after the other.
@@ -179,4 +180,56 @@ fn k_pred() -> colex_gpu::ir::Reg {
         index: 9,
         ty: colex_gpu::ir::RegType::Pred,
     }
+}
+
+/// ptxas makes an illegal instruction of `cp.async` with a cache policy at an address that it sees to be a constant, or a
+/// constant plus a register.
+#[test]
+fn a_cache_policy_goes_with_an_address_that_ptxas_does_not_take_apart() {
+    let printed = |hinted: bool| {
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        let (from, tile) = (k.pointer("from"), k.shared("tile", 128, 16));
+        let from = k.param(from);
+        let policy = k.reg(RegType::B64);
+        k.push(Op::CreatePolicy {
+            d: policy,
+            primary: "evict_first",
+            fraction: 1.0,
+        });
+        let args = CopyArgs {
+            dst: End::Memory(Address::from(tile).at(32)),
+            src: End::Memory(from.into()),
+            policy: hinted.then_some(policy),
+            ..CopyArgs::default()
+        };
+        let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>").unwrap();
+        k.copy_atom(&atom, args);
+        k.cp_async_commit();
+        k.cp_async_wait(0);
+        let text = k.finish().ptx().unwrap();
+        let from = text.find("createpolicy").unwrap();
+        let lines = text[from..]
+            .lines()
+            .skip(1)
+            .map(|line| line.trim().to_string());
+        lines
+            .take_while(|line| !line.contains("commit"))
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(
+        printed(false),
+        ["cp.async.cg.shared.global.L2::128B [k_tile+32], [%rd0], 16;"]
+    );
+    assert_eq!(
+        printed(true),
+        [
+            "mov.u32 %xr0, k_tile;",
+            "add.u32 %xr0, %xr0, 32;",
+            "mov.u32 %xr1, %lanemask_eq;",
+            "clz.b32 %xr1, %xr1;",
+            "shr.u32 %xr1, %xr1, 5;",
+            "or.b32 %xr0, %xr0, %xr1;",
+            "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%xr0], [%rd0], 16, %rd1;",
+        ]
+    );
 }
