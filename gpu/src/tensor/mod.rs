@@ -12,6 +12,7 @@
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)?`, `.partition_dst(&t)?`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
 //! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])?`, `k.accumulators(&mma, [64, 64])?`, `k.fragment_like(&part)?`, `k.fragment(ty, &layout)?`; `f.retile(&copy)?`, `f.slice(..)?`, `k.convert(&f, Ty::F16)?`, `k.axpby(..)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)?`; `copy_inside` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
+//! | arithmetic | `k.each_binary(BinaryOp::Max, &d, &a, &b)?`, `each_unary`, `each_fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.across_lanes(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)?` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)?` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)?`, `k.loop_(..)?`, `k.break_unless(p)` |
 //! | the end | `k.finish()?` is a [`Built`]: `.kernel`, `.arguments(&[Given::Tensor(address, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
@@ -50,6 +51,7 @@
 //! # }
 //! ```
 
+mod as_operand;
 mod barrier;
 mod broken;
 mod builder;
@@ -58,6 +60,7 @@ mod convert;
 mod copy;
 mod copy_check;
 mod copy_run;
+mod elementwise;
 mod error;
 mod fields;
 mod flow;
@@ -74,6 +77,7 @@ mod offset;
 mod parameter;
 mod partition;
 mod report;
+mod rows;
 mod tma;
 mod tma_map;
 mod variable;
@@ -81,6 +85,7 @@ mod variable;
 pub use barrier::{Barriers, Pipeline, PipelineState};
 pub use builder::Builder;
 pub use copy::{Hints, Piece};
+pub use elementwise::Term;
 pub use error::{Error, ErrorKind};
 pub use flow::Cond;
 pub use fragment::{Fragment, MAX_REGISTERS};
@@ -91,5 +96,6 @@ pub use memory::{MAX_EXTENT, Tensor};
 pub use offset::{layout_at, swizzled};
 pub use partition::{AtThread, CopyAt, MmaAt};
 pub use report::{Line, Report, Traffic};
+pub use rows::Rows;
 pub use tma::TmaTensor;
 pub use variable::Var;

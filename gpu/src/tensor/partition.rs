@@ -54,6 +54,9 @@ impl AtThread for TiledMma {
     }
 }
 
+/// A layout in fragments, the coordinate of a thread's own, and the places in its modes that only the kernel knows.
+type Cuts = (Layout, Coord, [(Layout, Index); 3]);
+
 fn below(what: &'static str, thread: &Index, threads: i64) -> Result<(), ErrorKind> {
     let (low, high) = thread.range();
     if low >= 0 && high < threads {
@@ -143,18 +146,14 @@ impl MmaAt<'_> {
     }
 
     fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
-        let threads = self.mma.thread_layout();
-        let warps = (threads.cosize()? + 31) / 32 * 32;
-        below(
-            "partition",
-            &self.thread,
-            if warps == 32 && threads.size() == 1 {
-                1
-            } else {
-                warps
-            },
-        )?;
+        self.check_thread()?;
         let layout = fixed("partition", tensor.layout())?;
+        let (parts, coord, places) = self.cuts(layout, operand)?;
+        tensor.cut(&parts, &coord, &places)
+    }
+
+    fn cuts(&self, layout: &Layout, operand: Operand) -> Result<Cuts, ErrorKind> {
+        let threads = self.mma.thread_layout();
         let parts = self.mma.fragments(layout, operand)?;
         let rest = parts.get(&[1, 1])?.rank();
         let coord = Coord::concat(&[
@@ -171,7 +170,57 @@ impl MmaAt<'_> {
             (parts.get(&[0, 1, 0])?, vmnk[i + 1].clone()),
             (parts.get(&[0, 1, 1])?, vmnk[j + 1].clone()),
         ];
-        tensor.cut(&parts, &coord, &places)
+        Ok((parts, coord, places))
+    }
+
+    /// Where in a tile of these extents the thread has every value of a fragment: two coordinates for each index.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::tensor::{AtThread, Builder};
+    /// use colex_tiled::{Operand, TiledMma};
+    ///
+    /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    /// let mma = TiledMma::new(mma, &"(1,1,1):(0,0,0)".parse()?, &"(16,8,16)".parse()?)?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let places = mma.at(&k.thread()).places(Operand::C, [16, 16])?;
+    /// let [m, n] = &places[6];
+    /// assert_eq!((m.to_string(), n.to_string()), ("(r0 >> 2) + 8".into(), "((r0 & 3) << 1) + 8".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`CopyAt::partition_src`].
+    #[track_caller]
+    pub fn places(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, Error> {
+        self.in_tile(operand, tile).at(Location::caller())
+    }
+
+    fn in_tile(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, ErrorKind> {
+        self.check_thread()?;
+        let whole = super::memory::identity(&tile)?;
+        let (parts, coord, places) = self.cuts(&whole, operand)?;
+        let mut start = [0, 1].map(|_| Index::constant(0));
+        for (mode, place) in &places {
+            for (path, value) in super::offset::along(mode, place) {
+                start[path] = &start[path] + value;
+            }
+        }
+        let kept = parts.slice(&coord)?.to_static();
+        let value = |i| -> Result<[Index; 2], ErrorKind> {
+            let step = kept.coord_at(i)?;
+            let step: Vec<i64> = step.leaves().iter().map(|n| n.value()).collect();
+            Ok([0, 1].map(|mode| &start[mode] + step.get(mode).copied().unwrap_or(0)))
+        };
+        (0..kept.size()).map(value).collect()
+    }
+
+    fn check_thread(&self) -> Result<(), ErrorKind> {
+        let threads = self.mma.thread_layout();
+        let warps = (threads.cosize()? + 31) / 32 * 32;
+        let alone = warps == 32 && threads.size() == 1;
+        below("partition", &self.thread, if alone { 1 } else { warps })
     }
 }
 

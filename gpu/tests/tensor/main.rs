@@ -1,5 +1,6 @@
 //! Kernels written with tensors, executed on the simulator.
 
+mod attention;
 mod conversions;
 mod copies;
 mod gemm_sm80;

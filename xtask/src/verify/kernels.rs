@@ -3,6 +3,13 @@
 use anyhow::{Context, Result};
 use colex_gpu::corpus::{Sample, samples};
 
+#[path = "../../../gpu/examples/attention.rs"]
+#[allow(
+    dead_code,
+    reason = "the assembler reads its kernel; cargo runs its main"
+)]
+mod attention;
+
 use super::Run;
 use super::outcome::Outcome;
 use super::progress::Progress;
@@ -10,7 +17,11 @@ use super::ptxas::Ptxas;
 
 /// Runs the step, or says that there is no assembler.
 pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let samples = samples().context("a kernel of the corpus cannot be built")?;
+    let mut samples = samples().context("a kernel of the corpus cannot be built")?;
+    for is_causal in [false, true] {
+        let kernel = attention::attention(is_causal)?.kernel;
+        samples.push(Sample::new(kernel, 128));
+    }
     let Some(ptxas) = Ptxas::find() else {
         let why = format!("no ptxas found for {} kernels", samples.len());
         return Ok(Outcome::skipped(why));

@@ -1,0 +1,290 @@
+//! Attention of one head, from tensors: `cargo run --release -p colex-gpu --example attention [queries keys] [causal]`.
+//!
+//! On the GPU if there is one, else on the simulator; the result is compared with a softmax in double precision. The scores
+//! never leave the registers: a row's maximum and sum are kept up as blocks of keys go by, and the weights of a block are
+//! the left factor of the next product where they lie.
+
+use std::error::Error;
+use std::f64::consts::LOG2_E;
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::ir::{BinaryOp, UnaryOp};
+use colex_gpu::tensor::{self, AtThread, Builder, Built, Fragment, Given, Index, Rows};
+use colex_gpu::{Device, Launch};
+use colex_layout::{ComposedLayout, Layout};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+use half::f16;
+
+/// Queries of a block, and keys of a step.
+const TILE: i64 = 64;
+/// Numbers of a query, a key, a value.
+const WIDTH: i64 = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let is_causal = words.iter().any(|word| word == "causal");
+    let sizes: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let [queries, keys] = match sizes[..] {
+        [] => [150, 200],
+        [queries, keys] if queries > 0 && keys > 0 => [queries, keys],
+        _ => return Err("either no size, or two above 0: queries and keys".into()),
+    };
+    let device = Device::open();
+    println!("{queries} queries, {keys} keys, on {}", device.name());
+    let built = attention(is_causal)?;
+    println!("{}", built.report());
+    let worst = check(&device, &built, [queries, keys], is_causal)?;
+    println!("largest difference from a softmax in double precision: {worst:.1e}");
+    Ok(())
+}
+
+/// `softmax(Q K^T / sqrt(WIDTH)) V` for any number of queries and keys; if `is_causal`, no query sees keys after its own.
+///
+/// Parameters: Q, K and O by rows, V transposed (its numbers are mode 0, as the right factor of the second product has them).
+pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
+    let mut k = Builder::new("attention", Arch::Sm80, 128);
+    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
+    let q = k.tensor("q", Ty::F16, &by_rows)?;
+    let keys = k.tensor("k", Ty::F16, &by_rows)?;
+    let v = k.tensor("v", Ty::F16, &"(_64,1024):(_1,64)".parse()?)?;
+    let o = k.tensor("o", Ty::F16, &by_rows)?;
+    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+
+    let rows: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
+    let columns: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(1,64)".parse()?;
+    let shared_q = k.shared_tensor(Ty::F16, rows.clone())?;
+    let shared_k = k.shared_tensor(Ty::F16, rows)?;
+    let shared_v = k.shared_tensor(Ty::F16, columns)?;
+
+    // Four warps along M, 16 queries each: no row leaves its warp.
+    let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
+    let fetch = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
+    let fetch_rows = (&"(16,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?);
+    let fetch_rows = TiledCopy::new(fetch.clone(), 16, fetch_rows.0, fetch_rows.1)?;
+    let fetch_v = TiledCopy::new(fetch, 16, &"(8,16):(1,8)".parse()?, &"(8,1):(1,0)".parse()?)?;
+    let [straight, transposed] = ["SM75_U32x4_LDSM_N", "SM75_U16x8_LDSM_T"].map(colex_atom::copy);
+    let (straight, transposed) = (straight?, transposed?);
+    let read_q = TiledCopy::for_operand(straight.clone(), 16, &mma, Operand::A)?;
+    let read_k = TiledCopy::for_operand(straight, 16, &mma, Operand::B)?;
+    let read_v = TiledCopy::for_operand(transposed, 16, &mma, Operand::B)?;
+
+    let (mine, mine_v) = (fetch_rows.at(&tid), fetch_v.at(&tid));
+    let (into_q, into_k) = (
+        mine.partition_dst(&shared_q)?,
+        mine.partition_dst(&shared_k)?,
+    );
+    let into_v = mine_v.partition_dst(&shared_v)?;
+    let from_q = read_q.at(&tid).partition_src(&shared_q)?;
+    let from_k = read_k.at(&tid).partition_src(&shared_k)?;
+    let from_v = read_v.at(&tid).partition_src(&shared_v)?;
+    let held_q = k.fragment_of(&mma, Operand::A, [TILE, WIDTH])?;
+    let held_k = k.fragment_of(&mma, Operand::B, [TILE, WIDTH])?;
+    let held_v = k.fragment_of(&mma, Operand::B, [WIDTH, TILE])?;
+    let scores = k.fragment_of(&mma, Operand::C, [TILE, TILE])?;
+    let softmax = Softmax::new(&mut k, &mma)?;
+
+    let tile = q.local_tile(&[TILE, WIDTH], &[block.clone(), 0.into()])?;
+    k.copy_inside(&fetch_rows, &mine.partition_src(&tile)?, &into_q)?;
+    landed(&mut k);
+    k.copy(&read_q, &from_q, &held_q.retile(&read_q)?)?;
+
+    let places = mma.at(&tid).places(Operand::C, [TILE, TILE])?;
+    let count = keys.extent(0);
+    let seen = match is_causal {
+        true => count.min(&((&block + 1) * TILE)),
+        false => count.clone(),
+    };
+    k.for_(0, (seen + (TILE - 1)) / TILE, 1, |k, step| {
+        let tile = keys.local_tile(&[TILE, WIDTH], &[step.clone(), 0.into()])?;
+        k.copy_inside(&fetch_rows, &mine.partition_src(&tile)?, &into_k)?;
+        let tile = v.local_tile(&[WIDTH, TILE], &[0.into(), step.clone()])?;
+        k.copy_inside(&fetch_v, &mine_v.partition_src(&tile)?, &into_v)?;
+        landed(k);
+
+        k.clear(&scores);
+        k.copy(&read_k, &from_k, &held_k.retile(&read_k)?)?;
+        k.mma(&mma, &scores, &held_q, &held_k, &scores)?;
+        let begin = [&block * TILE, step * TILE];
+        hide(k, &scores, &places, begin, &count, is_causal)?;
+        softmax.step(k, &scores)?;
+
+        // Nothing moves: the accumulators of one product are the left factor of the next.
+        let weights = k.convert(&scores, Ty::F16)?;
+        let weights = weights.as_operand(&mma, &mma, Operand::A, [TILE, TILE])?;
+        k.copy(&read_v, &from_v, &held_v.retile(&read_v)?)?;
+        k.mma(&mma, &softmax.out, &weights, &held_v, &softmax.out)?;
+        k.sync();
+        Ok(())
+    })?;
+
+    softmax.end(&mut k)?;
+    let halves = k.convert(&softmax.out, Ty::F16)?;
+    let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;
+    let tile = o.local_tile(&[TILE, WIDTH], &[block, 0.into()])?;
+    let into_o = store.at(&tid).partition_dst(&tile)?;
+    k.copy_inside(&store, &halves.retile(&store)?, &into_o)?;
+    k.finish()
+}
+
+/// What was fetched is there, for everybody.
+fn landed(k: &mut Builder) {
+    k.cp_async_commit();
+    k.cp_async_wait(0);
+    k.sync();
+}
+
+/// Scores of keys that are not there, or not yet, become minus infinity.
+fn hide(
+    k: &mut Builder,
+    scores: &Fragment,
+    places: &[[Index; 2]],
+    begin: [Index; 2],
+    count: &Index,
+    is_causal: bool,
+) -> Result<(), tensor::Error> {
+    k.mask(scores, f64::NEG_INFINITY, |k, i| {
+        let [m, n] = &places[i as usize];
+        let (query, key) = (&begin[0] + m, &begin[1] + n);
+        let is_there = k.less(&key, count);
+        match is_causal {
+            true => {
+                let is_before = k.less(&key, &(query + 1));
+                k.both(is_there, is_before)
+            }
+            false => is_there,
+        }
+    })
+}
+
+/// A softmax whose rows arrive in pieces: the maximum so far, and the sums under it.
+struct Softmax {
+    rows: Rows,
+    rows_of_out: Rows,
+    top: Fragment,
+    sum: Fragment,
+    out: Fragment,
+}
+
+impl Softmax {
+    /// Nothing has arrived.
+    fn new(k: &mut Builder, mma: &TiledMma) -> Result<Softmax, tensor::Error> {
+        let rows = Rows::new(mma, [TILE, TILE])?;
+        let (top, sum) = (k.row_values(&rows, Ty::F32)?, k.row_values(&rows, Ty::F32)?);
+        k.fill(&top, f64::NEG_INFINITY);
+        k.fill(&sum, 0.0);
+        Ok(Softmax {
+            rows,
+            rows_of_out: Rows::new(mma, [TILE, WIDTH])?,
+            top,
+            sum,
+            out: k.accumulators(mma, [TILE, WIDTH])?,
+        })
+    }
+
+    /// Scores become weights under the new maximum, `2^(scale (score - new))`, and what there is so far is brought under it.
+    fn step(&self, k: &mut Builder, scores: &Fragment) -> Result<(), tensor::Error> {
+        let scale = LOG2_E / (WIDTH as f64).sqrt();
+        let (new, shrink) = (
+            k.row_values(&self.rows, Ty::F32)?,
+            k.row_values(&self.rows, Ty::F32)?,
+        );
+        let (all_new, all_sum) = (self.rows.over(&new)?, self.rows.over(&self.sum)?);
+        k.assign(&new, &self.top)?;
+        k.each_binary(BinaryOp::Max, &all_new, &all_new, scores)?;
+        k.across_lanes(BinaryOp::Max, &self.rows, &new)?;
+
+        k.each_binary(BinaryOp::Sub, &shrink, &self.top, &new)?;
+        k.each_binary(BinaryOp::Mul, &shrink, &shrink, scale)?;
+        k.each_unary(UnaryOp::Ex2, &shrink, &shrink)?;
+        k.assign(&self.top, &new)?;
+        k.each_binary(BinaryOp::Mul, &self.sum, &self.sum, &shrink)?;
+        let shrink = self.rows_of_out.over(&shrink)?;
+        k.each_binary(BinaryOp::Mul, &self.out, &self.out, &shrink)?;
+
+        k.each_binary(BinaryOp::Mul, &new, &new, -scale)?;
+        k.each_fma(scores, scores, scale, &all_new)?;
+        k.each_unary(UnaryOp::Ex2, scores, scores)?;
+        k.each_binary(BinaryOp::Add, &all_sum, &all_sum, scores)
+    }
+
+    /// The lanes of a row bring their sums together, and divide.
+    fn end(&self, k: &mut Builder) -> Result<(), tensor::Error> {
+        k.across_lanes(BinaryOp::Add, &self.rows, &self.sum)?;
+        k.each_unary(UnaryOp::Rcp, &self.sum, &self.sum)?;
+        let sum = self.rows_of_out.over(&self.sum)?;
+        k.each_binary(BinaryOp::Mul, &self.out, &self.out, &sum)
+    }
+}
+
+/// Runs it, and answers with the largest difference from a softmax in double precision.
+pub(crate) fn check(
+    device: &Device,
+    built: &Built,
+    [queries, keys]: [usize; 2],
+    is_causal: bool,
+) -> Result<f64, Box<dyn Error>> {
+    let number = |i: usize| f16::from_f32((i * 7919 % 127) as f32 / 32.0 - 2.0);
+    let width = WIDTH as usize;
+    let numbers = |from: usize, n: usize| (from..from + n * width).map(number).collect();
+    let (q, k, v): (Vec<f16>, Vec<f16>, Vec<f16>) =
+        (numbers(0, queries), numbers(5, keys), numbers(11, keys));
+    let (on_q, on_k, on_v) = (device.upload(&q)?, device.upload(&k)?, device.upload(&v)?);
+    let on_o = device.poisoned::<f16>(queries * width)?;
+    let rows = |n: usize| format!("({n},_64):(64,_1)").parse::<Layout>();
+    let columns = format!("(_64,{keys}):(_1,64)").parse::<Layout>()?;
+    let arguments = built.arguments(&[
+        Given::Tensor(on_q.address(), &rows(queries)?),
+        Given::Tensor(on_k.address(), &rows(keys)?),
+        Given::Tensor(on_v.address(), &columns),
+        Given::Tensor(on_o.address(), &rows(queries)?),
+    ])?;
+    let function = device.load(&built.kernel)?;
+    let grid = [queries.div_ceil(TILE as usize) as u32, 1, 1];
+    let launch = Launch::new(grid, 128).dynamic_shared(built.dynamic_shared());
+    device.launch(&function, launch, &arguments)?;
+    let mut worst = 0.0f64;
+    for (i, found) in on_o.download()?.chunks(width).enumerate() {
+        let seen = if is_causal { keys.min(i + 1) } else { keys };
+        let right = softmax_row(&q[i * width..][..width], &k, &v, seen);
+        for (found, right) in found.iter().zip(right) {
+            let difference = (f64::from(*found) - right).abs();
+            // A number that is none is infinitely wrong.
+            worst = worst.max(if difference.is_nan() {
+                f64::INFINITY
+            } else {
+                difference
+            });
+        }
+    }
+    Ok(worst)
+}
+
+/// What one query sees of the first keys, in double precision.
+fn softmax_row(query: &[f16], keys: &[f16], values: &[f16], seen: usize) -> Vec<f64> {
+    let row = |all: &[f16], j: usize| -> Vec<f64> {
+        all[j * query.len()..][..query.len()]
+            .iter()
+            .map(|x| f64::from(*x))
+            .collect()
+    };
+    let score = |j: usize| -> f64 {
+        let products = query
+            .iter()
+            .zip(row(keys, j))
+            .map(|(a, b)| f64::from(*a) * b);
+        products.sum::<f64>() / (query.len() as f64).sqrt()
+    };
+    let scores: Vec<f64> = (0..seen).map(score).collect();
+    let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = scores.iter().map(|s| (s - top).exp()).sum();
+    let mut mean = vec![0.0; query.len()];
+    for (j, score) in scores.iter().enumerate() {
+        let weight = (score - top).exp() / sum;
+        mean.iter_mut()
+            .zip(row(values, j))
+            .for_each(|(m, v)| *m += weight * v);
+    }
+    mean
+}
