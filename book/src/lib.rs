@@ -56,6 +56,7 @@ chapters! {
     kernel_volta = "kernel/volta.md";
     kernel_ampere = "kernel/ampere.md";
     kernel_hopper = "kernel/hopper.md";
+    kernel_attention = "kernel/attention.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
     appendix_disagreements = "appendix/disagreements.md";
