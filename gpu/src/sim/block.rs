@@ -120,11 +120,11 @@ impl Group {
         (self.warps / self.blocks.len().max(1)).max(1)
     }
 
-    /// The next engine in turn, and its clock for one operation more.
+    /// The next engine in turn, and its clock when it is done with one operation more; one before, it has read.
     pub(super) fn engine(&mut self) -> (usize, u32) {
         let engine = self.next_engine;
         self.next_engine = (engine + 1) % ENGINES;
-        self.engines[engine] += 1;
+        self.engines[engine] += 2;
         (self.warps + engine, self.engines[engine])
     }
 

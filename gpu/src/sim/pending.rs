@@ -92,10 +92,11 @@ impl Machine<'_, '_> {
         // Its own accesses follow each other.
         let mut view = (*operation.view).clone();
         view.seen.raise(operation.agent, operation.clock);
+        let reads = matches!(&operation.work, Work::Move(transfer) if transfer.two_steps);
         let who = Who {
             spot: operation.spot,
             agent: operation.agent,
-            clock: operation.clock,
+            clock: operation.clock - u32::from(reads),
             proxy: operation.proxy,
             view: &view,
             warp: operation.warp,

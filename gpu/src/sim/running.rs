@@ -206,7 +206,7 @@ impl Machine<'_, '_> {
                     }
                 }
             }
-            Wait::Operations { numbers, .. } => {
+            Wait::Operations { numbers, read } => {
                 if let Some(Op::WgmmaWait { pending }) =
                     self.program.stmts[warp.pc].map(|stmt| &stmt.op)
                 {
@@ -224,10 +224,12 @@ impl Machine<'_, '_> {
                     groups.flying.retain(|copy: &Flying| {
                         let waited = numbers.contains(&copy.number);
                         if waited {
-                            view.seen.raise(copy.engine.0, copy.engine.1);
-                            lockstep.waited(copy.engine, now);
+                            let (engine, done) = copy.engine;
+                            let known = (engine, done - u32::from(read));
+                            view.seen.raise(known.0, known.1);
+                            lockstep.waited(known, now);
                         }
-                        !waited || group.under_way(copy.number, false)
+                        !waited || read
                     });
                 }
             }

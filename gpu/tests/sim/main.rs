@@ -8,6 +8,7 @@ mod copy;
 mod faults;
 mod faults_async;
 mod floats;
+mod global;
 mod helpers;
 mod im2col;
 mod mma;

@@ -4,7 +4,7 @@ use colex_atom::copy;
 use colex_gpu::ir::{Address, CopyArgs, End, FenceKind, Type};
 use colex_gpu::sim::FaultKind;
 
-use super::super::helpers::{Dice, shared};
+use super::super::helpers::{Dice, global, shared};
 use super::meet::{Mix, strangers};
 use super::sites::Site;
 use super::stage::Stage;
@@ -195,7 +195,8 @@ fn bulk(s: &mut Stage, bytes: i64, src: Address) -> u32 {
     line
 }
 
-/// All threads write a word, and an engine takes them to global memory; then the words are written again.
+/// All threads write a word, and an engine takes them to global memory; then the words are written again, and those that
+/// the engine took are read back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Send {
     mix: Mix,
@@ -251,22 +252,42 @@ impl Send {
         }
         let again = line!() + 1;
         s.k.store(shared(Type::U32), there, y);
-        let begin = s.sites.len() - 7;
+        // The source was read; the copy is done after a second wait only.
+        let done = s.keeps(Site::new("the wait for the whole copy", &[FaultKind::Race]));
+        if done {
+            s.alone(|s| s.k.bulk_wait(0, false));
+        }
+        s.k.sync();
+        let number = s.k.add(Type::U32, first, from);
+        let from = s.far(s.engines, number);
+        let back = line!() + 1;
+        let z = s.k.load(global(Type::U32), from);
+        s.hold(self.held[1], z);
+        let begin = s.sites.len() - 8;
         for (site, lines) in s.sites[begin..].iter_mut().zip([
             vec![issue],
             vec![issue],
             vec![issue],
             vec![write, issue, again],
-            vec![issue, again],
+            vec![issue, again, back],
             vec![issue, again],
             vec![issue, again, write],
+            vec![issue, back],
         ]) {
             site.lines = lines;
         }
     }
 
     pub(super) fn perform(self, cast: &mut Cast) {
-        cast.engines = cast.held.iter().map(|held| held[self.held[0]]).collect();
+        let engines: Vec<u32> = cast.held.iter().map(|held| held[self.held[0]]).collect();
+        let world = cast.world;
+        let from =
+            |cast: &Cast, thread| cast.beside(thread, self.mix.of(cast.number(thread), world));
+        let back: Vec<u32> = (0..engines.len())
+            .map(|thread| engines[from(cast, thread)])
+            .collect();
+        cast.set(self.held[1], |_, thread| back[thread]);
+        cast.engines = engines;
     }
 }
 
