@@ -119,6 +119,27 @@ impl Partitionable for ComposedLayout {
     }
 }
 
+/// CuTe's `make_fragment_like`, which takes of a swizzled layout the order of its strides.
+pub(crate) fn fragment_like(layout: &Layout) -> Result<Layout, Error> {
+    match layout.is_xor() {
+        true => Ok(as_integers(layout)?.fragment_like()?),
+        false => Ok(layout.fragment_like()?),
+    }
+}
+
+/// The layout with its XOR strides as integers: of use for their order only.
+fn as_integers(layout: &Layout) -> Result<Layout, Error> {
+    if layout.is_leaf() {
+        let leaf = layout.leaves()[0];
+        return Ok(Layout::leaf(
+            leaf.extent,
+            Stride::Int(leaf.stride.coefficient()),
+        )?);
+    }
+    let modes = layout.modes().map(|mode| as_integers(&mode));
+    Ok(Layout::concat(&modes.collect::<Result<Vec<_>, _>>()?)?)
+}
+
 /// The part of `all`, the partitions of a tensor by a copy, that a thread has.
 pub(crate) fn of_thread(tensor: &Layout, all: &Layout, thread: i64) -> Result<Partition, Error> {
     let rest = all.mode(2).map_or(1, |rest| rest.rank());

@@ -6,6 +6,7 @@ use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
 use crate::copy_check::reach;
+use crate::partition::fragment_like;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
 ///
@@ -140,7 +141,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// [`Error::Layout`].
     #[doc(alias = "make_fragment_like")]
     pub fn fragment_like<U: Clone + Default>(&self) -> Result<Tensor<Vec<U>>, Error> {
-        let layout = self.layout.fragment_like()?;
+        let layout = fragment_like(&self.layout)?;
         let size = usize::try_from(layout.cosize()?).expect("a cosize is positive");
         Tensor::new(vec![U::default(); size], layout)
     }

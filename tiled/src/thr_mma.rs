@@ -4,7 +4,7 @@ use colex_layout::{Coord, IntTuple, Layout, Slot};
 
 use crate::Error;
 use crate::mma::{Operand, TiledMma};
-use crate::partition::{Partition, slice};
+use crate::partition::{Partition, fragment_like, slice};
 
 /// One thread of a [`TiledMma`].
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl ThrMma<'_> {
         let partition = self.partition(tensor, operand)?.layout;
         Ok(match operand {
             Operand::C => Layout::column_major(partition.shape())?,
-            _ => partition.fragment_like()?,
+            _ => fragment_like(&partition)?,
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::error::Error;
 
 use colex_atom::{Form, MmaAtom, mma_atoms};
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{ComposedLayout, IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Partition, TiledMma};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -300,5 +300,31 @@ fn a_tile_that_does_not_divide_names_the_outside() -> Outcome {
         }
     }
     println!("law tiled_mma.a_tile_that_does_not_divide_names_the_outside: {cases} coordinates");
+    Ok(())
+}
+
+/// Registers are compact, whatever swizzle their tensor is under, and in the order of the tensor without one.
+#[test]
+fn a_swizzle_leaves_the_registers_as_they_were() -> Outcome {
+    let mut cases = 0;
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
+        &"(2,2,1):(1,2,0)".parse()?,
+        &"(32,32,16)".parse()?,
+    )?;
+    for inner in ["(64,64):(64,1)", "(64,64):(1,64)", "(128,32):(32,1)"] {
+        for swizzle in ["Sw<3,3,3>", "Sw<2,3,3>", "Sw<1,3,3>"] {
+            let swizzled: ComposedLayout = format!("{swizzle} o 0 o {inner}").parse()?;
+            let (swizzled, _) = swizzled.to_xor()?;
+            for operand in OPERANDS {
+                let plain = mma.slice(9)?.fragment(&inner.parse()?, operand)?;
+                let registers = mma.slice(9)?.fragment(&swizzled, operand)?;
+                assert!(registers.is_bijective(), "{registers}");
+                assert_eq!(registers.table()?, plain.table()?, "{swizzled}");
+                cases += registers.size();
+            }
+        }
+    }
+    println!("law tiled_mma.a_swizzle_leaves_the_registers_as_they_were: {cases} registers");
     Ok(())
 }
