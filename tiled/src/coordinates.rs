@@ -146,6 +146,22 @@ impl Tensor<Coordinates> {
         self.part(&tiler, Kept::Rest, &place)
     }
 
+    /// As [`Tensor::local_partition_of`] of data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_partition_of`].
+    pub fn local_partition_of(
+        &self,
+        threads: &Layout,
+        index: i64,
+        modes: &[usize],
+    ) -> Result<Self, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        let (tiler, place) = project(&tiler, &place, modes)?;
+        self.part(&tiler, Kept::Rest, &place)
+    }
+
     fn part(&self, tiler: &Tiler, kept: Kept, coord: &IntTuple) -> Result<Self, Error> {
         let (divided, part, at) = cut(self.layout(), tiler, kept, coord)?;
         self.at_value(divided.value(at)?, part)

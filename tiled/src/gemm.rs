@@ -6,9 +6,9 @@ use colex_atom::{Fragment, Operand as Given, Value};
 use colex_layout::Layout;
 
 use crate::copy::size;
+use crate::gemm_held::Held;
 use crate::gemm_options::{Arithmetic, GemmOptions, Predicated};
 use crate::gemm_part::{Part, Parts, fragments, values};
-use crate::gemm_sparse::metadata;
 use crate::mma::{Operand, TiledMma};
 use crate::named::Places;
 use crate::tensor::one_place_each;
@@ -24,7 +24,7 @@ pub(crate) struct Factors<'a, A, B> {
 }
 
 /// Where A, B and C have each coordinate.
-type Ends<'a> = [Places<'a>; 3];
+pub(crate) type Ends<'a> = [Places<'a>; 3];
 
 impl TiledMma {
     /// `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and every
@@ -137,9 +137,12 @@ impl TiledMma {
             .collect::<Result<_, _>>()?;
         let mut results = Vec::new();
         for (group, along_k) in groups.iter().enumerate() {
+            let held = along_k.iter();
+            let held = held.map(|parts| self.held_by(parts, factors, &ends));
+            let held: Vec<Held<'_>> = held.collect::<Result<_, _>>()?;
             let [rest_m, rest_n] = along_k[0].c[0].rest();
             for at in (0..rest_m).flat_map(|i| (0..rest_n).map(move |j| [i, j])) {
-                let sums = self.accumulate(along_k, at, factors, c, &ends, options)?;
+                let sums = self.accumulate(&held, at, c, &ends[2], options.arithmetic)?;
                 results.push((group, at, sums));
             }
         }
@@ -151,30 +154,27 @@ impl TiledMma {
     }
 
     /// One instruction's C, along all of K: each atom along K has its own, and the first has the sum.
-    fn accumulate<A, B, C>(
+    fn accumulate<C>(
         &self,
-        along_k: &[Parts],
+        along_k: &[Held<'_>],
         [i, j]: [usize; 2],
-        factors: &Factors<'_, A, B>,
         c: &Tensor<C>,
-        ends: &Ends<'_>,
-        options: GemmOptions,
+        places: &Places<'_>,
+        arithmetic: Arithmetic,
     ) -> Result<Vec<Fragment>, Error>
     where
-        A: Deref<Target = [Value]>,
-        B: Deref<Target = [Value]>,
         C: Deref<Target = [Value]>,
     {
         let ty = self.atom().traits().ty_c;
         let mut total: Vec<Fragment> = Vec::new();
-        for parts in along_k {
+        for held in along_k {
+            let parts = held.parts;
             let mut sums = match total.is_empty() {
-                true => fragments(c, &ends[2], &parts.c, [i, j], ty),
+                true => fragments(c, places, &parts.c, [i, j], ty),
                 false => vec![Fragment::zeros(ty, parts.c[0].values()); parts.c.len()],
             };
             for k in 0..parts.a[0].rest()[1] {
-                sums =
-                    self.instruction(parts, [i, j, k], factors, ends, &sums, options.arithmetic)?;
+                sums = self.instruction(held, [i, j, k], &sums, arithmetic)?;
             }
             match total.is_empty() {
                 true => total = sums,
@@ -185,32 +185,21 @@ impl TiledMma {
     }
 
     /// One instruction at `[i, j, k]` of the rest.
-    fn instruction<A, B>(
+    fn instruction(
         &self,
-        parts: &Parts,
+        held: &Held<'_>,
         [i, j, k]: [usize; 3],
-        factors: &Factors<'_, A, B>,
-        ends: &Ends<'_>,
         sums: &[Fragment],
         arithmetic: Arithmetic,
-    ) -> Result<Vec<Fragment>, Error>
-    where
-        A: Deref<Target = [Value]>,
-        B: Deref<Target = [Value]>,
-    {
-        let traits = self.atom().traits();
-        let a = fragments(factors.a, &ends[0], &parts.a, [i, k], traits.ty_a);
-        let b = fragments(factors.b, &ends[1], &parts.b, [j, k], traits.ty_b);
-        let metadata = match &factors.positions {
-            Some(positions) => metadata(positions, &parts.e, [i, k])?,
-            None => Vec::new(),
-        };
+    ) -> Result<Vec<Fragment>, Error> {
+        let (a, b) = (held.a([i, k]), held.b([j, k]));
+        let metadata = held.metadata([i, k]);
         let (a_tile, b_tile) = (values(&a[0]), values(&b[0]));
-        let a = given(self.in_shared(Operand::A), &a, &a_tile);
-        let b = given(self.in_shared(Operand::B), &b, &b_tile);
+        let a = given(self.in_shared(Operand::A), a, &a_tile);
+        let b = given(self.in_shared(Operand::B), b, &b_tile);
         Ok(match arithmetic {
-            Arithmetic::RoundedOnce => self.atom().execute(a, b, sums, &metadata)?,
-            Arithmetic::Hopper => self.atom().execute_on_hopper(a, b, sums, &metadata)?,
+            Arithmetic::RoundedOnce => self.atom().execute(a, b, sums, metadata)?,
+            Arithmetic::Hopper => self.atom().execute_on_hopper(a, b, sums, metadata)?,
         })
     }
 

@@ -45,6 +45,7 @@ mod coverage;
 mod draw;
 mod error;
 mod gemm;
+mod gemm_held;
 mod gemm_options;
 mod gemm_part;
 mod gemm_sparse;

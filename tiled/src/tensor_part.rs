@@ -263,6 +263,21 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
+    /// As [`Tensor::local_tile_of`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_tile_of`].
+    pub fn local_tile_of_mut(
+        &mut self,
+        tiler: &Tiler,
+        coord: &IntTuple,
+        modes: &[usize],
+    ) -> Result<Tensor<&mut [T]>, Error> {
+        let (tiler, coord) = project(tiler, coord, modes)?;
+        self.local_tile_mut(&tiler, &coord)
+    }
+
     /// As [`Tensor::outer_partition`], to be written to.
     ///
     /// # Errors
@@ -288,6 +303,23 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         index: i64,
     ) -> Result<Tensor<&mut [T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
+        let (start, layout) = self.cut("local_partition", &tiler, Kept::Rest, &place)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+    }
+
+    /// As [`Tensor::local_partition_of`], to be written to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::local_partition_of`].
+    pub fn local_partition_of_mut(
+        &mut self,
+        threads: &Layout,
+        index: i64,
+        modes: &[usize],
+    ) -> Result<Tensor<&mut [T]>, Error> {
+        let (tiler, place) = thread_place(threads, index)?;
+        let (tiler, place) = project(&tiler, &place, modes)?;
         let (start, layout) = self.cut("local_partition", &tiler, Kept::Rest, &place)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }

@@ -308,3 +308,21 @@ fn addresses_that_are_not_looked_at_write_nothing() -> Outcome {
     }
     Ok(())
 }
+
+/// Half a register is a register: one and three values of 16 bits take one and two.
+#[test]
+fn registers_are_whole() -> Outcome {
+    for (values, registers) in [("1:0", 1), ("2:1", 1), ("3:1", 2)] {
+        let load = copy(
+            "UniversalCopy<uint16_t>",
+            [Space::Global, Space::Register],
+            16,
+            "32:1",
+            values,
+        )?;
+        let n = load.tile_shape()?.product()?.value();
+        let report = report(&load, &format!("{n}:1"), &format!("{n}:1"))?;
+        assert_eq!(report.registers, registers, "{report}");
+    }
+    Ok(())
+}

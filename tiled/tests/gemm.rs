@@ -4,7 +4,7 @@ use std::error::Error;
 
 use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Value, mma_atoms};
-use colex_layout::Tiler;
+use colex_layout::{Layout, Tiler};
 use colex_tiled::{Edge, GemmOptions, Predicated, Tensor, TiledMma};
 use matrix::{Matrix, expected, zero};
 
@@ -175,6 +175,31 @@ fn gemm_by_predicate() -> Outcome {
         }
     }
     println!("law tiled_mma.gemm_by_predicate: {cases} elements");
+    Ok(())
+}
+
+/// What two atoms along K add at the end saturates where the instruction does, and wraps where it wraps.
+#[test]
+fn sums_of_atoms_along_k_saturate_as_their_instruction() -> Outcome {
+    let top = i64::from(i32::MAX);
+    for (name, along_k, result) in [
+        ("SM80_8x8x16_S32S8S8S32_TN_SATURATE", 1, top),
+        ("SM80_8x8x16_S32S8S8S32_TN_SATURATE", 2, top),
+        ("SM80_8x8x16_S32S8S8S32_TN", 1, top - 20 + 32 - (1 << 32)),
+        ("SM80_8x8x16_S32S8S8S32_TN", 2, top - 20 + 32 - (1 << 32)),
+    ] {
+        let atoms = Layout::column_major((1, 1, along_k))?;
+        let mma = TiledMma::new(colex_atom::mma(name)?, &atoms, &Tiler::All)?;
+        // The first instruction stays below the top, and the second passes it.
+        let ones = Tensor::new(vec![Value::Int(1); 8 * 32], "(8,32):(1,8)".parse()?)?;
+        let mut c = Tensor::new(vec![Value::Int(top - 20); 64], "(8,8):(1,8)".parse()?)?;
+        mma.gemm(&ones, &ones, &mut c)?;
+        assert!(
+            c.elements()?.iter().all(|x| **x == Value::Int(result)),
+            "{name} with {along_k} atoms along K: {:?}",
+            c.get(0)?
+        );
+    }
     Ok(())
 }
 

@@ -108,6 +108,29 @@ fn a_projected_partition_repeats_along_the_other_modes() -> Outcome {
         let own = a.local_partition_of(&threads, thread, &[0, 2])?;
         let expected = a.local_partition(&alone, thread % 4 + 4 * (thread / 8))?;
         assert_eq!(own, expected, "thread {thread}");
+        let coordinates = Tensor::<Coordinates>::identity((8, 12))?;
+        let named = coordinates.local_partition_of(&threads, thread, &[0, 2])?;
+        for (value, coord) in own.elements()?.into_iter().zip(named.elements()?) {
+            assert_eq!(value, a.get(coord)?, "thread {thread}");
+        }
+        let mut written = a.clone();
+        written
+            .local_partition_of_mut(&threads, thread, &[0, 2])?
+            .transform(|x| -x - 1)?;
+        let changed = written.elements()?.into_iter().filter(|x| **x < 0);
+        let mut changed: Vec<i64> = changed.map(|x| -x - 1).collect();
+        let mut own: Vec<i64> = own.elements()?.into_iter().copied().collect();
+        changed.sort_unstable();
+        own.sort_unstable();
+        assert_eq!(changed, own, "thread {thread}");
+    }
+    let mut written = a.clone();
+    written
+        .local_tile_of_mut(&"(4,7,6)".parse()?, &(1, 5, 0).into(), &[0, 2])?
+        .fill(-1)?;
+    let kept = a.local_tile(&"(4,6)".parse()?, &(1, 0).into())?;
+    for (before, after) in a.elements()?.into_iter().zip(written.elements()?) {
+        assert_eq!(*after == -1, kept.elements()?.contains(&before));
     }
     Ok(())
 }
