@@ -2,7 +2,7 @@
 
 use crate::coord::GemmCoord;
 use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
-use crate::error::{Error, at_least};
+use crate::error::{Error, at_least, product};
 use crate::order::Order;
 use crate::problem::{k_tiles, tiled_mn};
 use std::fmt;
@@ -75,9 +75,10 @@ impl TiledGemm {
     /// [`Error::TooSmall`] for an extent below 1; [`Error::Overflow`].
     pub fn bytes(&self) -> Result<TileBytes, Error> {
         let bytes = TileBytes::new(self.tile, self.element, k_tiles(self.problem, self.tile)?)?;
-        let [cm, cn] = self.cluster;
+        at_least("extent m of the cluster", self.cluster[0], 1)?;
+        at_least("extent n of the cluster", self.cluster[1], 1)?;
         Ok(TileBytes {
-            cluster_blocks: cm * cn,
+            cluster_blocks: product("the blocks of a cluster", &self.cluster)?,
             ..bytes
         })
     }

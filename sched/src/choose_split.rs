@@ -3,6 +3,8 @@
 use crate::coord::GemmCoord;
 use crate::error::{Error, at_least, ceil_div, product};
 use crate::persistent::RasterChoice;
+use crate::raster::few;
+use crate::stream_k::countable;
 use crate::stream_k_sm90::{Decomposition, StreamKSm90, StreamKSm90Args};
 use std::fmt;
 
@@ -46,7 +48,8 @@ const MOST_SPLITS: i64 = 32;
 /// and 2 % of the iterations a peer where shares do not align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent, k-tile count or device below 1; otherwise as [`StreamKSm90::new`].
+/// [`Error::TooSmall`] for an extent, k-tile count or device below 1; [`Error::Invalid`] for more than 2^26 tiles or 2^40 iterations;
+/// otherwise as [`StreamKSm90::new`].
 ///
 /// ```
 /// use colex_sched::{Decomposition, GemmCoord, choose_split};
@@ -60,6 +63,9 @@ const MOST_SPLITS: i64 = 32;
 /// ```
 pub fn choose_split(tiles: GemmCoord, k_tiles: i64, sms: i64) -> Result<SplitChoice, Error> {
     at_least("the number of k-tiles", k_tiles, 1)?;
+    at_least("the number of multiprocessors", sms, 1)?;
+    few(tiles.product()?)?;
+    countable(tiles.product()?, k_tiles)?;
     let mut tried = vec![
         (Decomposition::DataParallel, 1),
         (Decomposition::StreamK, 1),

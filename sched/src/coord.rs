@@ -135,10 +135,17 @@ impl Dim3 {
         self.contains(block).then_some(block)
     }
 
-    /// The place of `block` in the launch order, x fastest. Inverse of [`Dim3::block`].
+    /// The place of `block` in the launch order, x fastest. Inverse of [`Dim3::block`]; nothing where the grid does not
+    /// contain the block, or places go beyond 64 bits.
     pub fn slot(&self, block: Dim3) -> Option<i64> {
-        self.contains(block)
-            .then_some(block.x + self.x * (block.y + self.y * block.z))
+        let rows = self
+            .y
+            .checked_mul(block.z)
+            .and_then(|n| n.checked_add(block.y));
+        let slot = rows
+            .and_then(|n| self.x.checked_mul(n))
+            .and_then(|n| n.checked_add(block.x));
+        slot.filter(|_| self.contains(block))
     }
 
     /// The grid itself if a device can launch it.

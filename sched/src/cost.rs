@@ -49,9 +49,10 @@ impl TileBytes {
         })
     }
 
-    /// The same bytes in fewer steps along k: the least divisor of the k-tiles that is at least `slices`.
+    /// The same bytes in fewer steps along k: the least divisor of the k-tiles that is at least `slices`, or all of them
+    /// where none is below 2^20.
     fn resliced(self, slices: i64) -> TileBytes {
-        let steps = (slices..=self.k_tiles)
+        let steps = (slices..=self.k_tiles.min(1 << 20))
             .find(|steps| self.k_tiles % steps == 0)
             .unwrap_or(self.k_tiles);
         let merge = self.k_tiles / steps;

@@ -15,6 +15,15 @@ pub enum Error {
         /// The least value allowed.
         least: i64,
     },
+    /// A count that no device has, or that is beyond what is walked.
+    TooLarge {
+        /// What was counted, for example `the number of warps`.
+        what: &'static str,
+        /// The value given.
+        value: usize,
+        /// The greatest value allowed.
+        most: usize,
+    },
     /// More splits than there are k-tiles to hand out.
     Splits {
         /// The splits asked for.
@@ -111,6 +120,9 @@ impl fmt::Display for Error {
             Error::TooSmall { what, value, least } => {
                 write!(f, "{what} is {value}: it must be at least {least}")
             }
+            Error::TooLarge { what, value, most } => {
+                write!(f, "{what} is {value}: it can be at most {most}")
+            }
             Error::Splits { splits, k_tiles } => write!(
                 f,
                 "{splits} splits of {k_tiles} k-tiles: every split needs a k-tile, so at most {k_tiles}"
@@ -137,7 +149,7 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "a cluster of {m}x{n} blocks needs {} multiprocessors at once, and the device has {sms}",
-                m * n
+                m.saturating_mul(*n)
             ),
             Error::Groups {
                 axis,
@@ -171,7 +183,7 @@ impl fmt::Display for Error {
 }
 
 fn fmt_cluster(f: &mut fmt::Formatter<'_>, [cm, cn]: [i64; 2], [m, n]: [i64; 2]) -> fmt::Result {
-    let up = |x: i64, c: i64| (x + c - 1) / c * c;
+    let up = |x: i64, c: i64| (x / c + i64::from(x % c != 0)).saturating_mul(c);
     write!(
         f,
         "a cluster of {cm}x{cn} blocks does not divide a grid of {m}x{n}: {}x{} would",
@@ -189,6 +201,19 @@ pub(crate) fn at_least(what: &'static str, value: i64, least: i64) -> Result<i64
     } else {
         Ok(value)
     }
+}
+
+/// A count of at least `least` and at most `most`, or the error that says which was not.
+pub(crate) fn within(
+    what: &'static str,
+    value: usize,
+    least: usize,
+    most: usize,
+) -> Result<(), Error> {
+    if value > most {
+        return Err(Error::TooLarge { what, value, most });
+    }
+    at_least(what, value as i64, least as i64).map(|_| ())
 }
 
 /// The quotient rounded up, for positive operands.

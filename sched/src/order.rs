@@ -1,9 +1,9 @@
 //! An order of tiles as a small value: printable, and a raster on demand for any grid and cluster.
 
 use crate::coord::{GemmCoord, Tile};
-use crate::error::{Error, ceil_div};
+use crate::error::{Error, ceil_div, product};
 use crate::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
-use crate::raster::Raster;
+use crate::raster::{Raster, few};
 use crate::swizzle::ThreadblockSwizzle;
 use std::fmt;
 use std::str::FromStr;
@@ -88,6 +88,8 @@ impl Order {
 
 /// Each cluster of `clusters` as its blocks, for every batch.
 fn spread(clusters: &Raster, tiles: GemmCoord, [cm, cn]: [i64; 2]) -> Result<Raster, Error> {
+    let places = [clusters.slots().len() as i64, cm, cn, tiles.k];
+    few(product("the places of the raster", &places)?)?;
     let mut slots = Vec::new();
     for l in 0..tiles.k {
         for c in clusters.slots().iter().flatten() {

@@ -248,7 +248,7 @@ fn plane(m: i64, n: i64) -> Result<GemmCoord, Error> {
     ])
 }
 
-fn few(slots: i64) -> Result<usize, Error> {
+pub(crate) fn few(slots: i64) -> Result<usize, Error> {
     if slots > MOST_SLOTS {
         let sentence =
             format!("a raster of {slots} places is more than the {MOST_SLOTS} that fit a table");

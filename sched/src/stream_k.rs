@@ -107,7 +107,7 @@ impl StreamK {
         let k_tiles = k_tiles(problem, tile)?;
         check_device(&device)?;
         let output = tiles.product()?;
-        product("the iterations", &[output, k_tiles])?;
+        countable(output, k_tiles)?;
         let decision = match splits {
             1 if device.available_sms > 1 => {
                 decide(output, k_tiles, device.available_sms, device.occupancy)
@@ -137,11 +137,13 @@ impl StreamK {
         at_least("the number of batches", batches, 1)?;
         check_device(&device)?;
         let tiles = tiled_mn(problem, tile, batches)?;
+        let k_tiles = k_tiles(problem, tile)?;
+        countable(tiles.product()?, k_tiles)?;
         let decision = Decision {
             dp_tiles: tiles.m * tiles.n,
             sk_blocks: 0,
         };
-        Self::from_decision(tiles, k_tiles(problem, tile)?, decision, device)
+        Self::from_decision(tiles, k_tiles, decision, device)
     }
 
     fn from_decision(
@@ -425,6 +427,17 @@ impl StreamK {
         let first = tile * self.k_tiles;
         Some(self.sk.owner(first)..=self.sk.owner(first + self.k_tiles - 1))
     }
+}
+
+/// Refuses more iterations than are counted: beyond, the sums of blocks and waves would leave 64 bits.
+pub(crate) fn countable(output: i64, k_tiles: i64) -> Result<(), Error> {
+    let iterations = product("the iterations", &[output, k_tiles])?;
+    if iterations > 1 << 40 {
+        let sentence =
+            format!("{iterations} iterations are more than the 2^40 that stream-K counts");
+        return Err(Error::Invalid { sentence });
+    }
+    Ok(())
 }
 
 fn check_device(d: &StreamKDevice) -> Result<(), Error> {

@@ -162,6 +162,38 @@ fn xor_composition_at() {
     });
 }
 
+/// A composition with XOR strides on the right has a result wherever the left side is a power-of-two layout whose
+/// offsets never carry, as far as the right side reaches.
+#[test]
+fn xor_composition_answers_where_nothing_carries() {
+    law("xor_composition_answers", "pairs", 500, |count| {
+        for left in ["(8,8):(8,1)", "64:1", "(4,16):(1,64)", "(4,4):(^1,^6)"] {
+            let left: Layout = left.parse().expect("the text is a layout");
+            let reaches = |right: &Layout| {
+                let offsets = right.table().expect("a small layout");
+                right.size().count_ones() == 1 && offsets.iter().all(|x| *x < left.size())
+            };
+            for right in xor_layouts().iter().filter(|right| reaches(right)) {
+                let result = left.composition(right);
+                assert!(result.is_ok(), "{left} o {right}: {result:?}");
+                *count += 1;
+            }
+        }
+    });
+    let right: Layout = "(4,4):(^1,^5)".parse().expect("the text is a layout");
+    for left in ["(4,4):(1,3)", "(4,4):(1,2)", "(4,4):(-1,4)", "(3,8):(1,4)"] {
+        let left: Layout = left.parse().expect("the text is a layout");
+        let error = left.composition(&right).expect_err("offsets carry");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "composition of {left} o {right}: XOR strides on the right need a left operand that is linear over F2: \
+                 extents that are powers of two, and strides whose sums never carry"
+            )
+        );
+    }
+}
+
 #[test]
 fn mixing_kinds_is_refused() {
     let error = "(2,4):(1,^2)".parse::<Layout>().expect_err("kinds differ");

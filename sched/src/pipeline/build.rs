@@ -2,7 +2,8 @@
 
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
-use crate::error::{Error, at_least};
+use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS};
+use crate::error::{Error, at_least, within};
 
 /// How the consumers share the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,24 +75,32 @@ impl WarpSpecialized {
     ///
     /// # Errors
     /// [`Error::TooSmall`] for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
-    /// multiplies in flight: `in_flight + 1` stages at least.
+    /// multiplies in flight: `in_flight + 1` stages at least. [`Error::TooLarge`] for more than 256 stages, 4095 tiles
+    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and [`Error::Invalid`] for more than 4095 k-tiles together.
     pub fn build(&self) -> Result<Pipeline, Error> {
-        for (what, value) in [
-            ("the number of stages", self.stages),
-            ("the number of tiles", self.tiles),
-            ("the number of k-tiles", self.k_tiles),
-            ("the number of consumers", self.consumers),
-            ("extent m of the cluster", self.cluster[0]),
-            ("extent n of the cluster", self.cluster[1]),
+        for (what, value, most) in [
+            ("the number of stages", self.stages, MAX_STAGES),
+            ("the number of tiles", self.tiles, MAX_ITEMS),
+            ("the number of k-tiles", self.k_tiles, MAX_ITEMS),
+            ("the number of consumers", self.consumers, MAX_WARPS),
+            ("extent m of the cluster", self.cluster[0], MAX_CLUSTER),
+            ("extent n of the cluster", self.cluster[1], MAX_CLUSTER),
         ] {
-            at_least(what, value as i64, 1)?;
+            within(what, value, 1, most)?;
         }
+        let blocks = self.cluster[0] * self.cluster[1];
+        within(
+            "the number of blocks of the cluster",
+            blocks,
+            1,
+            MAX_CLUSTER,
+        )?;
         at_least(
             "the number of stages for the multiplies in flight",
             self.stages as i64,
-            self.in_flight as i64 + 1,
+            i64::try_from(self.in_flight).map_or(i64::MAX, |n| n.saturating_add(1)),
         )?;
-        if self.tiles.saturating_mul(self.k_tiles) >= 1 << 12 {
+        if self.tiles.saturating_mul(self.k_tiles) > MAX_ITEMS {
             let sentence =
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
             return Err(Error::Invalid { sentence });

@@ -27,6 +27,15 @@ mod state;
 mod step;
 mod timeline;
 
+/// The most k-tiles of a plan: what is walked, and what its steps can number.
+const MAX_ITEMS: usize = (1 << 12) - 1;
+/// The most stages of a ring; shared memory ends long before.
+const MAX_STAGES: usize = 256;
+/// The most warps of a block (CUDA C++ Programming Guide, "Compute Capabilities").
+const MAX_WARPS: usize = 32;
+/// The most blocks of a cluster, where the kernel asks for more than the portable 8.
+const MAX_CLUSTER: usize = 16;
+
 pub use build::{Ordering, Schedule, WarpSpecialized};
 pub use check::{Report, check, check_within};
 pub use fault::{Blocked, Fault};

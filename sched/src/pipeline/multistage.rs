@@ -1,7 +1,8 @@
 //! The multistage pipeline of Ampere: every warp loads and multiplies, `cp.async` groups and block barriers keep order.
 
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
-use crate::error::{Error, at_least};
+use super::{MAX_ITEMS, MAX_STAGES, MAX_WARPS};
+use crate::error::{Error, within};
 
 /// A main loop that keeps `stages - 1` k-tiles in flight. Source: `mma_multistage.h`.
 ///
@@ -25,11 +26,12 @@ impl Multistage {
     /// The pipeline.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for fewer than 2 stages, or no k-tiles or warps.
+    /// [`Error::TooSmall`] for fewer than 2 stages, or no k-tiles or warps; [`Error::TooLarge`] for more than 256
+    /// stages, 4095 k-tiles or 32 warps.
     pub fn build(&self) -> Result<Pipeline, Error> {
-        at_least("the number of stages", self.stages as i64, 2)?;
-        at_least("the number of k-tiles", self.k_tiles as i64, 1)?;
-        at_least("the number of warps", self.warps as i64, 1)?;
+        within("the number of stages", self.stages, 2, MAX_STAGES)?;
+        within("the number of k-tiles", self.k_tiles, 1, MAX_ITEMS)?;
+        within("the number of warps", self.warps, 1, MAX_WARPS)?;
         let parts =
             (0..self.stages).flat_map(|stage| (0..self.warps).map(move |part| (stage, part)));
         let slot = |(stage, part)| Slot {

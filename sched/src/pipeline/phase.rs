@@ -42,11 +42,11 @@ impl Phase {
     /// The place `items` further on: what a warpgroup does to skip the tiles of another.
     #[must_use]
     pub fn advance(self, items: usize) -> Phase {
-        let total = self.stage + items;
-        let flips = (total / self.stages) % 2;
+        let stages = self.stages as u128;
+        let total = self.stage as u128 + items as u128;
         Phase {
-            stage: total % self.stages,
-            parity: self.parity ^ flips as u8,
+            stage: (total % stages) as usize,
+            parity: self.parity ^ u8::from(total / stages % 2 == 1),
             ..self
         }
     }
