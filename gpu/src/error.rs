@@ -276,6 +276,15 @@ impl fmt::Display for Error {
                 what,
                 device,
                 holder,
+            } if device == holder => write!(
+                f,
+                "{what} is on another device of that name than the {} it is used with",
+                device.strip_prefix("the ").unwrap_or(device)
+            ),
+            Error::OtherDevice {
+                what,
+                device,
+                holder,
             } => write!(f, "{what} is on {holder}, not on {device}"),
             Error::Launch(error) => error.fmt(f),
             Error::Tma(error) => error.fmt(f),

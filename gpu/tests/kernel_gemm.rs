@@ -8,7 +8,7 @@ use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, r
 use half::{bf16, f16};
 
 /// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
-const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 16] = [
+const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 17] = [
     (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F32, [4, 4, 4]),
     (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F16, [1, 1, 1]),
     (GemmMethod::Simt, Arch::Sm70, Ty::F64, Ty::F64, [2, 1, 2]),
@@ -43,6 +43,7 @@ const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 16] = [
         [8, 8, 8],
     ),
     (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
+    (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 4]),
 ];
 
 /// Every plan's kernel is one that the verifier passes and the printer prints.
@@ -144,6 +145,85 @@ fn hopper_is_right_at_odd_sizes_and_in_every_order() {
     println!("law gemm.hopper: {cases} cases");
 }
 
+/// C comes and goes through shared memory, by 16 and by 32 bits, where its rows are whole vectors of 16 bytes; where they
+/// are not, or columns are contiguous, by each thread its own.
+#[test]
+fn hopper_reads_c_at_every_extent() {
+    let by = |extents: [[i64; 3]; 4]| {
+        extents.map(|[m, n, k]| {
+            GemmCase::new(GemmProblem::new(m, n, k).alpha(3.0).beta(-2.0)).by(GemmMethod::Hopper)
+        })
+    };
+    let cases = || by([[128, 256, 64], [136, 264, 328], [65, 520, 8], [9, 68, 72]]).to_vec();
+    all::<bf16, bf16>(Arch::Sm90a, cases());
+    all::<f16, bf16>(Arch::Sm90a, cases());
+    all::<f16, f32>(Arch::Sm90a, cases());
+}
+
+/// More tiles than blocks: a block's barriers go on from tile to tile, also where a tile takes each an odd number of times.
+#[test]
+fn hopper_reads_c_of_one_tile_after_the_other() {
+    let device = Device::simulator(Arch::Sm90a);
+    let [m, n, k] = [2304, 1024, 8];
+    let problem = GemmProblem::new(m, n, k).beta(1.0);
+    let row = |i: usize, extent: i64| i as i64 / extent % 5;
+    let a: Vec<f16> = (0..(m * k) as usize)
+        .map(|i| f16::from_f64(row(i, k) as f64))
+        .collect();
+    let c: Vec<f16> = (0..(m * n) as usize)
+        .map(|i| f16::from_f64((i % 7) as f64))
+        .collect();
+    let (da, db) = (
+        device.upload(&a).unwrap(),
+        device.upload(&a[..(n * k) as usize]).unwrap(),
+    );
+    let dc = device.upload(&c).unwrap();
+    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+        let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+        Ok(GemmPlan {
+            tile: [128, 128, 64],
+            stages: 6,
+            ..usual
+        })
+    });
+    call.unwrap().run(&device).unwrap_or_else(|e| panic!("{e}"));
+    for (i, found) in dc.download().unwrap().into_iter().enumerate() {
+        let product = 8 * (i as i64 / n % 5) * (i as i64 % n % 5);
+        assert_eq!(
+            found.to_f64(),
+            product as f64 + c[i].to_f64(),
+            "element {i}"
+        );
+    }
+}
+
+/// The sample that tools with a long breath get has every kernel, and products along K that fill every stage again.
+#[test]
+fn the_sample_has_every_kernel() {
+    use colex_gpu::kernels::check_gemm::{every_case, sampled_cases};
+    fn check<T: GemmElement>() {
+        let methods = |cases: Vec<GemmCase>| {
+            let mut methods: Vec<_> = cases.iter().map(|case| case.method).collect();
+            methods.sort();
+            methods.dedup();
+            methods
+        };
+        let (every, sampled) = (
+            every_case::<T>(Arch::Sm90a),
+            sampled_cases::<T>(Arch::Sm90a),
+        );
+        assert!(sampled.len() < every.len() / 5);
+        let long = sampled.iter().filter(|case| case.problem.k > 512).count();
+        assert_eq!(methods(every), methods(sampled));
+        assert!(long >= 2, "{long}");
+    }
+    check::<f32>();
+    check::<i32>();
+    check::<i8>();
+    check::<f16>();
+    check::<bf16>();
+}
+
 /// Every case of a list on the simulator of an architecture.
 fn all<T: GemmElement, C: GemmElement>(arch: Arch, cases: Vec<GemmCase>) {
     let device = Device::simulator(arch);
@@ -234,6 +314,18 @@ fn the_sentences_of_types() {
     assert_eq!(
         said(refused),
         "products of f64 are not computed in tf32: they are in f64"
+    );
+    let single = device.zeros::<f32>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem.alpha(1e300), &single, &single, &c);
+    assert_eq!(
+        said(refused.expect_err("it is refused")),
+        "alpha is 1e300, and f32 ends at 3.4028235e38: products of f32 are scaled in f32"
+    );
+    let elsewhere = Device::simulator(Arch::Sm80).zeros::<f32>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem, &single, &elsewhere, &c);
+    assert_eq!(
+        said(refused.expect_err("it is refused")),
+        "B is on another device of that name than the simulator of sm_80 it is used with"
     );
 }
 

@@ -126,6 +126,15 @@ pub enum KernelError {
         /// What is possible.
         can: &'static [super::Compute],
     },
+    /// A factor that the numbers it scales cannot hold.
+    Factor {
+        /// `alpha` or `beta`.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// The type of A and B.
+        ab: colex_atom::Ty,
+    },
     /// A matrix that its buffer does not hold.
     Short {
         /// Its name.
@@ -233,6 +242,11 @@ impl fmt::Display for KernelError {
                 f,
                 "products of {ab} are not computed in {compute}: they are in {}",
                 one_of(can)
+            ),
+            KernelError::Factor { what, value, ab } => write!(
+                f,
+                "{what} is {value}, and f32 ends at {:e}: products of {ab} are scaled in f32",
+                f32::MAX
             ),
             KernelError::Short { what, need, length } => write!(
                 f,

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use colex_gpu::cuda::CublasLt;
-use colex_gpu::kernels::GemmProblem;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Timing};
-use half::bf16;
+use half::{bf16, f16};
 
 use super::device::{Contender, Report, take_turns};
 
@@ -107,21 +107,60 @@ fn all(
     let mut report = Report::new(name, "TFLOP/s", device);
     println!("{}", super::device::PROTOCOL);
     for shape in shapes {
-        group(device, &mut report, *shape, variants)?;
+        let problem = GemmProblem::new(shape[0], shape[1], shape[2]);
+        group::<bf16, bf16>(device, &mut report, problem, variants)?;
     }
     report.write(json)
 }
 
-fn group(
+/// The kernels of every generation, types beyond bf16, and products that read C, of 4096 cubed.
+pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    let of = |methods: &[GemmMethod]| {
+        methods
+            .iter()
+            .copied()
+            .map(Variant::usual)
+            .collect::<Vec<_>>()
+    };
+    let problem = GemmProblem::new(4096, 4096, 4096);
+    let (reads, tf32) = (problem.beta(0.5), problem.compute(Compute::Tf32));
+    let mut report = Report::new("generations", "TFLOP/s", device);
+    println!("{}", super::device::PROTOCOL);
+    group::<bf16, bf16>(device, &mut report, reads, &of(&[Hopper, Ampere]))?;
+    group::<bf16, f32>(device, &mut report, problem, &of(&[Hopper, Ampere]))?;
+    group::<bf16, f32>(device, &mut report, reads, &of(&[Hopper, Ampere]))?;
+    group::<f16, f16>(
+        device,
+        &mut report,
+        problem,
+        &of(&[Hopper, Ampere, Volta, Simt]),
+    )?;
+    group::<f32, f32>(device, &mut report, problem, &of(&[Simt]))?;
+    group::<f32, f32>(device, &mut report, tf32, &of(&[Ampere]))?;
+    let turned = [MatrixName::A, MatrixName::B].into_iter();
+    let turned = turned.fold(tf32, |problem, name| problem.major(name, Major::First));
+    group::<f32, f32>(device, &mut report, turned, &of(&[Ampere]))?;
+    group::<f64, f64>(device, &mut report, problem, &of(&[Ampere, Simt]))?;
+    report.write(json)
+}
+
+/// The variants against the library on a problem.
+fn group<T: GemmElement, C: GemmElement>(
     device: &Device,
     report: &mut Report,
-    [m, n, k]: [i64; 3],
+    problem: GemmProblem,
     variants: &[Variant],
 ) -> Result<()> {
-    let problem = GemmProblem::new(m, n, k);
-    let (a, b) = (normal(device, m * k)?, normal(device, n * k)?);
-    let c = device.poisoned::<bf16>((m * n) as usize)?;
-    let library = CublasLt::new::<bf16, bf16>(device, &problem, CHOICES)?;
+    let GemmProblem { m, n, k, .. } = problem;
+    let (a, b) = (normal::<T>(device, m * k)?, normal::<T>(device, n * k)?);
+    let old = match problem.beta {
+        0.0 => device.poisoned::<C>((m * n) as usize)?,
+        _ => normal(device, m * n)?,
+    };
+    let c = device.poisoned::<C>((m * n) as usize)?;
+    c.copy_from(&old)?;
+    let library = CublasLt::new::<T, C>(device, &problem, CHOICES)?;
     let calls = variants
         .iter()
         .map(|v| GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| Ok(v.plan(operands))))
@@ -137,7 +176,7 @@ fn group(
     library.run(device, 0, [&a, &b], &c)?;
     let expected = c.download()?;
     for (variant, call) in variants.iter().zip(&calls) {
-        c.fill_bytes(0xff)?;
+        c.copy_from(&old)?;
         call.run(device)?;
         let error = difference(&c.download()?, &expected);
         let resources = call.function().resources();
@@ -153,12 +192,31 @@ fn group(
     let times = take_turns(device, &contenders, 15, 4)?;
     let (names, times) = with_best(&contenders, times);
     let work = 2.0 * (m * n * k) as f64 / 1e6;
-    report.group(&format!("{m}x{n}x{k} of bf16"), &names, &times, work);
+    report.group(&title::<T, C>(&problem), &names, &times, work);
     Ok(())
 }
 
+/// `4096x4096x4096 of bf16`, and what differs from it.
+fn title<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> String {
+    let GemmProblem { m, n, k, .. } = problem;
+    let mut title = format!("{m}x{n}x{k} of {}", T::NAME);
+    if T::NAME != C::NAME {
+        title += &format!(" to {}", C::NAME);
+    }
+    if let Some(compute) = problem.compute {
+        title += &format!(" in {compute}");
+    }
+    if problem.majors[0] == Major::First {
+        title += ", K slowest";
+    }
+    if problem.beta != 0.0 {
+        title += &format!(", beta {}", problem.beta);
+    }
+    title
+}
+
 /// The norm of the difference over the norm of what is expected.
-fn difference(found: &[bf16], expected: &[bf16]) -> f64 {
+fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
     let (mut off, mut norm) = (0.0, 0.0);
     for (x, y) in found.iter().zip(expected) {
         off += (x.to_f64() - y.to_f64()).powi(2);
@@ -183,7 +241,7 @@ fn with_best(contenders: &[Contender<'_>], times: Vec<Timing>) -> (Vec<String>, 
 }
 
 /// Normally distributed numbers: what a product is as fast on as on data.
-fn normal(device: &Device, count: i64) -> Result<Buffer<bf16>> {
+fn normal<T: GemmElement>(device: &Device, count: i64) -> Result<Buffer<T>> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut uniform = || {
         state ^= state << 13;
@@ -191,13 +249,13 @@ fn normal(device: &Device, count: i64) -> Result<Buffer<bf16>> {
         state ^= state << 17;
         ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     };
-    let block: Vec<bf16> = (0..1 << 20)
+    let block: Vec<T> = (0..1 << 20)
         .map(|_| {
             let radius = (-2.0 * uniform().ln()).sqrt();
-            bf16::from_f64(radius * (std::f64::consts::TAU * uniform()).cos())
+            T::from_f64(radius * (std::f64::consts::TAU * uniform()).cos())
         })
         .collect();
-    let elements: Vec<bf16> = (0..count as usize)
+    let elements: Vec<T> = (0..count as usize)
         .map(|i| block[(i * 7 + i / block.len()) % block.len()])
         .collect();
     Ok(device.upload(&elements)?)

@@ -33,6 +33,7 @@ const GROUPS: &[(&str, Run)] = &[
     ("transpose", Run::Gpu(transpose::run)),
     ("gemm", Run::Gpu(gemm::run)),
     ("plans", Run::Gpu(gemm::plans)),
+    ("generations", Run::Gpu(gemm::generations)),
 ];
 
 /// Measures the group `name`, or all of them; `json` is where a group on a GPU writes its numbers. A build without optimisation hands over to one with it.

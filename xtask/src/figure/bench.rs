@@ -3,7 +3,8 @@
 //! The subject is a file of `gpu/bench`, which `cargo xtask bench NAME --json FILE` wrote: `copy.json`. Keys:
 //! - `group`: draw only this group of the file.
 //!
-//! The longest bar of a group is the most; each says its value and its ratio to the group's first row.
+//! The longest bar of a group is the most; each says its value and its ratio to the group's first row. What is measured
+//! against, the first row and others whose names begin with the same word, is gray.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -83,13 +84,16 @@ fn chart(out: &mut String, group: &Value, unit: &str, top: f64) -> Result<f64, E
         ),
     );
     let mut y = top + ROW;
-    for (i, row) in rows.iter().enumerate() {
+    for row in rows {
         let (value, ratio) = (number(row, "value")?, number(row, "ratio")?);
         let (name, length) = (
             escaped(row["name"].as_str().unwrap_or_default()),
             value / most * LONGEST,
         );
-        let class = if i == 0 { "cx-base" } else { "cx-bar" };
+        let class = match maker(row) == maker(&rows[0]) {
+            true => "cx-base",
+            false => "cx-bar",
+        };
         put(
             out,
             format_args!(
@@ -107,6 +111,12 @@ fn chart(out: &mut String, group: &Value, unit: &str, top: f64) -> Result<f64, E
         y += ROW;
     }
     Ok(y + 8.0)
+}
+
+/// The first word of a row's name: rows of what the first one is measure it too, `cuBLASLt, best of 8`.
+fn maker(row: &Value) -> &str {
+    let name = row["name"].as_str().unwrap_or_default();
+    name.split([' ', ',']).next().unwrap_or_default()
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -127,6 +137,16 @@ mod tests {
         assert!(svg.contains("class=\"cx-base\" x=\"300\" y=\"28.0\" width=\"300.0\""));
         assert!(svg.contains("class=\"cx-bar\" x=\"300\" y=\"50.0\" width=\"150.0\""));
         assert!(svg.contains(">2.00 TB/s (0.500)</text>") && svg.contains(">a &lt;b&gt;</text>"));
+    }
+
+    #[test]
+    fn what_is_measured_against_is_gray() {
+        let row = |name: &str| serde_json::json!({"name": name, "value": 1.0, "ratio": 1.0});
+        let rows = ["cuBLASLt, its choice", "cuBLASLt, best of 8", "Hopper"].map(row);
+        let file = serde_json::json!({"groups": [{"title": "2048", "rows": rows}]});
+        let svg = bars(&file, None).expect("rows");
+        assert_eq!(svg.matches("class=\"cx-base\"").count(), 2);
+        assert_eq!(svg.matches("class=\"cx-bar\"").count(), 1);
     }
 
     #[test]

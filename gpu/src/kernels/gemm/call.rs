@@ -95,6 +95,7 @@ impl<'a> GemmCall<'a> {
         one_device(device, [("B", b.device()), ("C", c.device())])?;
         problem.check_buffers(a, b, c)?;
         check_types::<T, C>(problem)?;
+        check_factors::<T>(problem)?;
         let addresses = [a.address(), b.address(), c.address()];
         let operands = operands::<T, C>(problem, addresses);
         let plan = plan(operands, device.arch())?.narrowed(problem);
@@ -193,6 +194,21 @@ fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<
     };
     match problem.compute {
         Some(compute) if !can.contains(&compute) => Err(KernelError::Compute { ab, compute, can }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether alpha and beta are numbers of the type that they scale in, unless they are infinite by themselves.
+fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+    let ab = T::TY;
+    let beyond = |x: f64| x.is_finite() && (x as f32).is_infinite();
+    let factors = [("alpha", problem.alpha), ("beta", problem.beta)];
+    match factors.into_iter().find(|(_, x)| beyond(*x)) {
+        Some((what, value)) if scale_type(ab) == Type::F32 => Err(KernelError::Factor {
+            what,
+            value: format!("{value:e}"),
+            ab,
+        }),
         _ => Ok(()),
     }
 }

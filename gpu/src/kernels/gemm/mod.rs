@@ -9,6 +9,7 @@ mod simt;
 mod sm70;
 mod sm80;
 mod sm90;
+mod sm90_end;
 mod staged;
 
 pub use call::{GemmCall, gemm};

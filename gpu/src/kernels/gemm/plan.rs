@@ -214,14 +214,16 @@ impl GemmPlan {
         self
     }
 
-    /// Whether C goes through shared memory and TMA: 16 bits, N fastest, rows of whole vectors, and not read before.
+    /// Whether C goes through shared memory and TMA, both ways if it is read: N fastest, 16 or 32 bits, rows that begin
+    /// and end at multiples of 16 bytes, and an even number of parts to a tile.
     pub(super) fn stages_c(&self) -> bool {
         let operands = &self.operands;
+        let bits = i64::from(operands.c.bits());
         self.method == GemmMethod::Hopper
-            && operands.c.bits() == 16
+            && [16, 32].contains(&bits)
             && operands.major(Operand::C) == Major::Second
-            && operands.vector(Operand::C) == 8
-            && !operands.beta
+            && operands.vector(Operand::C) * bits == 128
+            && self.tile[1] % (2 * super::sm90_end::columns(self)) == 0
     }
 
     /// The matrix instruction repeated over the warps.

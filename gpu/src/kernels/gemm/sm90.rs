@@ -2,23 +2,17 @@
 
 use colex_atom::Arch;
 use colex_sched::pipeline::WarpSpecialized;
-use colex_tiled::{Operand, TiledCopy, TiledMma};
+use colex_tiled::Operand;
 
 use super::operand::shared_layout;
 use super::plan::GemmPlan;
 use super::raster::grouped;
-use super::sm80::store;
-use crate::ir::{FenceKind, Reg, ScaleD, Type};
-use crate::kernels::Major;
-use crate::tensor::{
-    AtThread, Builder, Built, Cond, Error, Fragment, Index, Pipeline, Tensor, TmaTensor,
-};
+use super::sm90_end::End;
+use crate::ir::{Reg, ScaleD, Type};
+use crate::tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
 
 /// Threads of a warpgroup.
-const GROUP: u32 = 128;
-
-/// Columns of C that a warpgroup stages at once: a row of 128 bytes.
-const STAGED: i64 = 64;
+pub(super) const GROUP: u32 = 128;
 
 /// What producer and consumers share.
 struct Parts<'a> {
@@ -62,6 +56,7 @@ pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let [m, n, kk] = sizes;
     let tall = bm * i64::from(CLUSTER);
     let rank = k.cluster_rank(CLUSTER);
+    end.start(&mut k)?;
     k.start_pipelines(&[&ring], true)?;
     let parts = Parts {
         plan,
@@ -95,19 +90,10 @@ fn operand(
     let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
     let tile = shared_layout(major, ty.bits(), &[mn, bk])?;
     let stages = shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
-    let like = like(major);
+    let like = plan.operands.layout(operand);
     let name = format!("{operand:?}");
     let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks)?;
     Ok((tensor, k.shared_tensor(ty, stages)?))
-}
-
-/// A layout like those of the launch: dynamic extents and leading dimension.
-fn like(major: Major) -> colex_layout::Layout {
-    let text = match major {
-        Major::First => "(4096,4096):(_1,4096)",
-        Major::Second => "(4096,4096):(4096,_1)",
-    };
-    text.parse().expect("a literal")
 }
 
 impl Parts<'_> {
@@ -183,7 +169,9 @@ impl Parts<'_> {
         let thread = k.thread().within(0..mma.threads());
         let lane = &thread % i64::from(GROUP);
         let signals = k.less(&lane, &i64::from(CLUSTER).into());
+        let end = end.of_thread(k, self.plan, &mma, &thread)?;
         self.each_tile(k, |k, at| {
+            end.fetch(k, &at)?;
             let before = k.var(0, 0..self.plan.stages);
             k.for_(0, &self.steps, 1, |k, step| {
                 let (stage, parity) = (k.stage(&state), k.parity(&state));
@@ -208,92 +196,9 @@ impl Parts<'_> {
             k.wgmma_wait(0);
             let empty = k.get(&before);
             k.arrive_at(&ring.empty.at(&empty), &lane, signals);
-            end.store(k, self.plan, &mma, &acc, at, &thread, scale)
+            end.store(k, &acc, &at, scale)
         })?;
-        end.finish(k, &lane);
+        end.finish(k);
         Ok(())
-    }
-}
-
-/// How C is written: by TMA through shared memory, or by each thread its own elements.
-enum End {
-    Staged {
-        map: Box<TmaTensor>,
-        shared: Box<Tensor>,
-    },
-    Direct(Box<Tensor>),
-}
-
-impl End {
-    fn new(k: &mut Builder, plan: &GemmPlan) -> Result<End, Error> {
-        let (ty, major) = (plan.operands.c, plan.operands.major(Operand::C));
-        if !plan.stages_c() {
-            let layout = plan.operands.layout(Operand::C);
-            return Ok(End::Direct(Box::new(k.tensor("C", ty, &layout)?)));
-        }
-        let shared = shared_layout(Major::Second, 16, &[plan.tile[0], STAGED, 2])?;
-        let tile = shared_layout(Major::Second, 16, &[64, STAGED])?;
-        let map = k.tma_tensor("C", ty, &like(major), &[64, STAGED], &tile, 1)?;
-        Ok(End::Staged {
-            map: Box::new(map),
-            shared: Box::new(k.shared_tensor(ty, shared)?),
-        })
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "what a tile's end is made of")]
-    fn store(
-        &self,
-        k: &mut Builder,
-        plan: &GemmPlan,
-        mma: &TiledMma,
-        acc: &Fragment,
-        [m, n]: [Index; 2],
-        thread: &Index,
-        scale: [Reg; 2],
-    ) -> Result<(), Error> {
-        let (map, shared) = match self {
-            End::Direct(c) => {
-                let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], &[m, n])?;
-                return store(k, plan, mma, acc, &tile, thread, scale);
-            }
-            End::Staged { map, shared } => (map, shared),
-        };
-        let (group, lane) = (thread / i64::from(GROUP), thread % i64::from(GROUP));
-        let copy =
-            TiledCopy::for_accumulator_atom(colex_atom::copy("SM90_U32x4_STSM_N")?, 16, mma)?;
-        let to = copy.at(thread).partition_dst(shared)?;
-        let stores = k.equal(&lane, &0.into());
-        let (barrier, groups) = (&group + 1, plan.tile[0] / 64);
-        k.axpby(scale[0], acc, None, acc)?;
-        let out = k.convert(acc, plan.operands.c)?;
-        let values = STAGED / 2;
-        for part in 0..plan.tile[1] / STAGED {
-            k.where_(stores, |ir| ir.bulk_wait(1, true));
-            k.sync_named(&barrier, GROUP);
-            k.copy(
-                &copy,
-                &out.values(values * part, values)?,
-                &to.at(3, part % 2)?,
-            )?;
-            k.fence(FenceKind::ProxyAsyncShared);
-            k.sync_named(&barrier, GROUP);
-            k.if_(stores, |k| {
-                let mine = shared
-                    .local_tile(&[64, STAGED], &[group.clone(), 0.into(), (part % 2).into()])?;
-                let at = [&m * groups + &group, &n * (plan.tile[1] / STAGED) + part];
-                k.tma_store(map, &at, &mine)?;
-                k.bulk_commit();
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Waits for what is still being written.
-    fn finish(&self, k: &mut Builder, lane: &Index) {
-        if let End::Staged { .. } = self {
-            let stores = k.equal(lane, &0.into());
-            k.where_(stores, |ir| ir.bulk_wait(0, false));
-        }
     }
 }
