@@ -191,7 +191,8 @@ pub(crate) fn ternary_types(op: TernaryOp, ty: Type) -> [Type; 3] {
     match op {
         TernaryOp::MadWide => [ty, ty, wide],
         TernaryOp::Bfe => [ty, Type::U32, Type::U32],
-        TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => [Type::B32; 3],
+        TernaryOp::ShfL | TernaryOp::ShfR => [Type::B32, Type::B32, Type::U32],
+        TernaryOp::Prmt => [Type::B32; 3],
         _ => [ty; 3],
     }
 }

@@ -25,6 +25,33 @@ pub(super) fn check(op: &Op, found: &mut Found<'_>) {
     for slot in slots(op) {
         check_slot(&slot, found);
     }
+    for (operand, last, right) in narrow(op) {
+        match operand {
+            Operand::Int(value) if !(0..=last).contains(&value) => found.add(Problem::Constant {
+                word: found.word(),
+                value: operand,
+                right: right.to_string(),
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// Operands of which a constant goes from 0 to less than their type holds: the last, and the sentence.
+fn narrow(op: &Op) -> Vec<(Operand, i64, &'static str)> {
+    let field = |operand: &Operand| (*operand, 255, "bits are counted from 0 to 255");
+    let phase = |operand: &Operand| (*operand, 1, "a parity is 0 or 1");
+    match op {
+        Op::Ternary {
+            op: TernaryOp::Bfe,
+            b,
+            c,
+            ..
+        } => vec![field(b), field(c)],
+        Op::Bfi { start, length, .. } => vec![field(start), field(length)],
+        Op::MbarrierTry { parity, .. } | Op::MbarrierWait { parity, .. } => vec![phase(parity)],
+        _ => Vec::new(),
+    }
 }
 
 /// Registers that exist.
@@ -187,7 +214,7 @@ fn memory_slots(op: &Op) -> Vec<Slot> {
 
 fn sync_slots(op: &Op) -> Vec<Slot> {
     let number = |operand: &Operand| slot("source", *operand, Type::U32);
-    let mask = |operand: &Operand| slot("mask", *operand, Type::B32);
+    let mask = |operand: &Operand| slot("mask", *operand, Type::U32);
     match op {
         Op::Shuffle {
             d,

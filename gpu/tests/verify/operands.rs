@@ -2,10 +2,11 @@
 
 use colex_atom::Arch;
 use colex_gpu::ir::{
-    AtomicOp, BinaryOp, KernelBuilder, Op, Operand, Reg, RegType, Space, Special, Type, UnaryOp,
+    AtomicOp, BinaryOp, KernelBuilder, Op, Operand, Reg, RegType, Space, Special, TernaryOp, Type,
+    UnaryOp, VoteMode,
 };
 
-use super::{refused, thread};
+use super::{accepted, odd, refused, thread};
 
 #[test]
 fn forms() {
@@ -130,6 +131,70 @@ fn constants() {
         "`add.u32` cannot read %clock64, which has class b64: move it into a register first",
         |k| {
             k.add(Type::U32, Special::Clock64, 1);
+        },
+    );
+}
+
+/// What ptxas holds to less than the type of the operand.
+#[test]
+fn counts_of_bits_parities_and_masks() {
+    refused(
+        Arch::Sm80,
+        "`bfe.u32` cannot take the constant 256: bits are counted from 0 to 255",
+        |k| {
+            let x = thread(k);
+            k.ternary(TernaryOp::Bfe, Type::U32, x, 256, 4);
+        },
+    );
+    let field = |start: i64, length: i64| {
+        move |k: &mut KernelBuilder| {
+            let (x, d) = (thread(k), k.reg(RegType::B32));
+            let (a, b): (Operand, Operand) = (x.into(), x.into());
+            let (ty, start, length) = (Type::B32, start.into(), length.into());
+            k.push(Op::Bfi {
+                ty,
+                d,
+                a,
+                b,
+                start,
+                length,
+            });
+        }
+    };
+    accepted(Arch::Sm80, field(255, 0));
+    refused(
+        Arch::Sm80,
+        "`bfi.b32` cannot take the constant -1: bits are counted from 0 to 255",
+        field(0, -1),
+    );
+    let waits = |parity: i64| {
+        move |k: &mut KernelBuilder| {
+            let barrier = k.shared("barrier", 8, 8);
+            k.mbarrier_wait(barrier, parity);
+        }
+    };
+    accepted(Arch::Sm90, waits(1));
+    refused(
+        Arch::Sm90,
+        "`mbarrier.wait` cannot take the constant 2: a parity is 0 or 1",
+        waits(2),
+    );
+    refused(
+        Arch::Sm80,
+        "`vote.ballot` takes a register of class b32 as its mask, and %f0 is of class f32",
+        |k| {
+            let (p, d) = (odd(k), k.reg(RegType::B32));
+            let mask = k.mov(Type::F32, 1.0).into();
+            let (mode, p) = (VoteMode::Ballot, p.into());
+            k.push(Op::Vote { mode, d, p, mask });
+        },
+    );
+    refused(
+        Arch::Sm80,
+        "`shf.r.wrap.b32` takes a register of class b32 as its source, and %f0 is of class f32",
+        |k| {
+            let (x, count) = (thread(k), k.mov(Type::F32, 1.0));
+            k.ternary(TernaryOp::ShfR, Type::B32, x, x, count);
         },
     );
 }
