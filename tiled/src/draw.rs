@@ -42,7 +42,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tiler does not have two modes with extents; as [`TiledCopy::partitions`].
+    /// [`Error::Assumption`] when the tiler does not have two modes with extents, for extents below 1, and for those too
+    /// large to draw; as [`TiledCopy::partitions`].
     ///
     /// # Example
     ///
@@ -152,7 +153,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`]; [`Error::Layout`] for extents too large to draw.
+    /// As [`TiledMma::fragments`]; [`Error::Assumption`] for extents below 1, or too large to draw.
     ///
     /// # Example
     ///
@@ -164,6 +165,7 @@ impl TiledMma {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn maps_over(&self, mnk: [i64; 3]) -> Result<[ThreadValues; 3], Error> {
+        check_extents("maps_over", &mnk)?;
         let tile = self.tile_shape();
         let whole = [0, 1, 2].map(|i| round_up(mnk[i], tile[i]));
         let cells = |operand: Operand| operand.modes().map(|i| whole[i]);
@@ -305,14 +307,26 @@ fn whole_tiles(tiler: &Tiler, extents: [i64; 2]) -> Result<[i64; 2], Error> {
         operation: "map_over",
         why: format!("the tiler {tiler} is not one of two modes with extents"),
     })?;
+    check_extents("map_over", &extents)?;
     let whole = [round_up(extents[0], rows), round_up(extents[1], cols)];
     check_cells("map_over", whole)?;
     Ok(whole)
 }
 
-/// The least multiple of `tile` that is not below `n`, and not 0.
+/// The least multiple of `tile` that is not below `n`, which is positive.
 fn round_up(n: i64, tile: i64) -> i64 {
-    ((n.max(1) - 1) / tile + 1).saturating_mul(tile)
+    ((n - 1) / tile + 1).saturating_mul(tile)
+}
+
+/// Refuses extents that no tensor has.
+fn check_extents(operation: &'static str, extents: &[i64]) -> Result<(), Error> {
+    match extents.iter().find(|n| **n < 1) {
+        None => Ok(()),
+        Some(n) => Err(Error::Assumption {
+            operation,
+            why: format!("extents are at least 1, not {n}"),
+        }),
+    }
 }
 
 /// Refuses what no drawing holds, before any of it is tabulated.

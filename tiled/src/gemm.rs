@@ -9,6 +9,7 @@ use crate::copy::size;
 use crate::gemm_held::Held;
 use crate::gemm_options::{Arithmetic, GemmOptions, Predicated};
 use crate::gemm_part::{Part, Parts, fragments, values};
+use crate::gemm_values::check_values;
 use crate::mma::{Operand, TiledMma};
 use crate::named::Places;
 use crate::tensor::one_place_each;
@@ -48,8 +49,9 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, or when A is
-    /// sparse ([`TiledMma::gemm_sparse`] takes its metadata); [`Error::Outside`] when the tile does not divide an
+    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, for numbers that
+    /// the atom's types do not hold (integers beyond the range, complex ones among real ones), or when A is sparse
+    /// ([`TiledMma::gemm_sparse`] takes its metadata); [`Error::Outside`] when the tile does not divide an
     /// operand; [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. C is as it was then.
     pub fn gemm<A, B, C>(
         &self,
@@ -125,6 +127,10 @@ impl TiledMma {
     {
         one_place_each("gemm", c.layout())?;
         self.atom().op()?;
+        let traits = self.atom().traits();
+        check_values(Operand::A, factors.a, traits.ty_a)?;
+        check_values(Operand::B, factors.b, traits.ty_b)?;
+        check_values(Operand::C, c, traits.ty_c)?;
         let to_layout = c.layout().clone();
         let stored = [factors.a.layout(), factors.b.layout(), &to_layout];
         let [a, b, to] = stored.map(Places::new);

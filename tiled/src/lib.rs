@@ -49,6 +49,7 @@ mod gemm_held;
 mod gemm_options;
 mod gemm_part;
 mod gemm_sparse;
+mod gemm_values;
 mod mma;
 mod mma_report;
 mod mma_sentences;

@@ -34,7 +34,11 @@ pub(crate) fn cut(
 /// The tiler of a layout of threads, and the place of one of them.
 pub(crate) fn thread_place(threads: &Layout, index: i64) -> Result<(Tiler, IntTuple), Error> {
     let tiler = Tiler::from(&threads.shape().product_each()?);
-    Ok((tiler, threads.flat_coord_of(index)?))
+    let place = threads.flat_coord_of(index).map_err(|_| Error::Assumption {
+        operation: "local_partition",
+        why: format!("the threads {threads} have no thread {index}"),
+    });
+    Ok((tiler, place?))
 }
 
 /// The modes of a tiler and of a coordinate that a projection keeps: `[0, 2]` for CuTe's `Step<_1,X,_1>`.
@@ -142,7 +146,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile`]; [`colex_layout::Error::Operand`] when `threads` has no such index.
+    /// As [`Tensor::local_tile`]; or when `threads` has no such index.
     pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Tensor<&[T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         self.part("local_partition", &tiler, Kept::Rest, &place)

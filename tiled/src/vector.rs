@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
+use crate::mma_sentences::number;
 use crate::named::{Coords, Named, Places, tuple};
 
 /// How many values a copy from one layout to another may move at once, and why not more.
@@ -268,7 +269,8 @@ impl fmt::Display for Narrow {
         match (left, after) {
             (Some(left), _) => write!(
                 f,
-                "Not {values}: from {coord} of {tensor} on, thread {thread} has {left} values."
+                "Not {values}: from {coord} of {tensor} on, thread {thread} has {}.",
+                number(*left, "value")
             ),
             (None, Some(after)) => write!(f, "Not {values}: {there}, not at {after}."),
             (None, None) => write!(f, "Not {values}: {there}, not at a multiple of {values}."),

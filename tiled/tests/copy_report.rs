@@ -309,6 +309,31 @@ fn addresses_that_are_not_looked_at_write_nothing() -> Outcome {
     Ok(())
 }
 
+/// A thread that has fewer values than a vector: the sentence says so.
+#[test]
+fn a_vector_has_values_enough() -> Outcome {
+    let told = |values: &str, n: i64| -> Result<Option<String>, Box<dyn Error>> {
+        let load = copy(
+            "UniversalCopy<uint16_t>",
+            [Space::Global, Space::Register],
+            16,
+            "4:1",
+            values,
+        )?;
+        let report = report(&load, &format!("{n}:1"), &format!("{n}:1"))?;
+        Ok(report.narrow.map(|narrow| narrow.to_string()))
+    };
+    assert_eq!(
+        told("1:0", 4)?.as_deref(),
+        Some("Not 2: from 0 of the source on, thread 0 has 1 value.")
+    );
+    assert_eq!(
+        told("4:1", 16)?.as_deref(),
+        Some("Not 8: from 0 of the source on, thread 0 has 4 values.")
+    );
+    Ok(())
+}
+
 /// Half a register is a register: one and three values of 16 bits take one and two.
 #[test]
 fn registers_are_whole() -> Outcome {

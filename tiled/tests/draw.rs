@@ -173,3 +173,29 @@ fn what_cannot_be_drawn_is_said() -> Outcome {
     assert_eq!((map.rows(), map.cols()), (128, 1));
     Ok(())
 }
+
+#[test]
+fn no_map_over_no_extent() -> Outcome {
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?,
+        &"1:0".parse()?,
+        &"_".parse()?,
+    )?;
+    assert_eq!(
+        mma.maps_over([32, 0, 8]).unwrap_err().to_string(),
+        "maps_over: extents are at least 1, not 0"
+    );
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint32_t>")?,
+        32,
+        &"(8,4):(1,8)".parse()?,
+        &"(1,1):(0,0)".parse()?,
+    )?;
+    assert_eq!(
+        copy.map_over([-8, 4], Side::Source)
+            .unwrap_err()
+            .to_string(),
+        "map_over: extents are at least 1, not -8"
+    );
+    Ok(())
+}

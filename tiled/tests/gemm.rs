@@ -203,6 +203,48 @@ fn sums_of_atoms_along_k_saturate_as_their_instruction() -> Outcome {
     Ok(())
 }
 
+/// At the ends of each range there is a product, and one further there is none; a real number is rounded.
+#[test]
+fn numbers_that_a_type_does_not_hold() -> Outcome {
+    let told = |name: &str, value: Value| -> Result<Option<String>, Box<dyn Error>> {
+        let atom = colex_atom::mma(name)?;
+        let [m, n, k] = atom.mnk();
+        let mma = TiledMma::new(atom, &"1:0".parse()?, &Tiler::All)?;
+        let tensor = |rows, columns| {
+            let layout = Layout::column_major((rows, columns))?;
+            Tensor::new(vec![Value::Int(0); (rows * columns) as usize], layout)
+        };
+        let (mut a, b, mut c) = (tensor(m, k)?, tensor(n, k)?, tensor(m, n)?);
+        a.set((1, 2), value)?;
+        Ok(mma
+            .gemm(&a, &b, &mut c)
+            .err()
+            .map(|error| error.to_string()))
+    };
+    for (name, ty, least, most) in [
+        ("SM80_16x8x32_S32S8S8S32_TN", "s8", -128, 127),
+        ("SM80_16x8x32_S32U8U8S32_TN", "u8", 0, 255),
+        ("SM80_16x8x64_S32S4S4S32_TN", "s4", -8, 7),
+    ] {
+        for value in [least, most] {
+            assert_eq!(told(name, Value::Int(value))?, None, "{name}");
+        }
+        for value in [least - 1, most + 1] {
+            let sentence = format!("gemm: (1,2) of A is Int({value}), which is no {ty}");
+            assert_eq!(told(name, Value::Int(value))?, Some(sentence));
+        }
+        assert_eq!(told(name, Value::Real(2.5))?, None);
+        let nan = format!("gemm: (1,2) of A is Real(NaN), which is no {ty}");
+        assert_eq!(told(name, Value::Real(f64::NAN))?, Some(nan));
+    }
+    let complex = Value::Complex([1.0, 2.0, 0.0]);
+    assert_eq!(
+        told("SM80_16x8x16_F32F16F16F32_TN", complex)?.as_deref(),
+        Some("gemm: (1,2) of A is Complex([1.0, 2.0, 0.0]), which is no f16")
+    );
+    Ok(())
+}
+
 #[test]
 fn errors_are_sentences() -> Outcome {
     let tensor =

@@ -303,3 +303,17 @@ fn errors_are_sentences() -> Outcome {
     assert_eq!(seen, [0; 4]);
     Ok(())
 }
+
+#[test]
+fn a_thread_that_there_is_not() -> Outcome {
+    let a = tensor("(8,12):(1,8)")?;
+    for (threads, index) in [("(4,2):(1,4)", 8), ("(4,2):(1,16)", 5), ("(4,2):(1,4)", -1)] {
+        assert_eq!(
+            a.local_partition(&threads.parse()?, index)
+                .unwrap_err()
+                .to_string(),
+            format!("local_partition: the threads {threads} have no thread {index}")
+        );
+    }
+    Ok(())
+}
