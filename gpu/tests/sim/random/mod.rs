@@ -10,6 +10,7 @@ mod engine;
 mod flag;
 mod law;
 mod meet;
+mod product;
 mod scene;
 mod sites;
 mod stage;

@@ -8,6 +8,7 @@ use super::compute::{Shuffle, Step};
 use super::engine::{Copies, Fetch, Send};
 use super::flag::{Flag, Peer};
 use super::meet::{Meet, Mix, strangers};
+use super::product::Product;
 use super::sites::Site;
 use super::stage::Stage;
 use super::{Cast, HELD, World};
@@ -23,11 +24,12 @@ pub(super) enum Scene {
     Send(Send),
     Flag(Flag),
     Peer(Peer),
+    Product(Product),
 }
 
 impl Scene {
     pub(super) fn random(dice: &mut Dice, world: World) -> Self {
-        match dice.below(10) {
+        match dice.below(11) {
             0 => Scene::Compute(Step::some(dice, 2)),
             1 => Scene::Shuffle(Shuffle::random(dice)),
             2 | 3 => Scene::Exchange(Exchange::random(dice, world)),
@@ -35,6 +37,7 @@ impl Scene {
             5 => Scene::Copies(Copies::random(dice, world)),
             6 => Scene::Fetch(Fetch::random(dice, world)),
             7 => Scene::Send(Send::random(dice, world)),
+            10 if world.warps == 4 => Scene::Product(Product::random(dice)),
             8 if world.clustered => Scene::Peer(Peer::random(dice, world)),
             _ if world.blocks > 1 => Scene::Flag(Flag::random(dice, world)),
             _ => Scene::Exchange(Exchange::random(dice, world)),
@@ -56,6 +59,7 @@ impl Scene {
             Scene::Send(scene) => scene.play(s),
             Scene::Flag(scene) => scene.play(s),
             Scene::Peer(scene) => scene.play(s),
+            Scene::Product(scene) => scene.play(s),
         }
         s.curtain();
     }
@@ -78,6 +82,7 @@ impl Scene {
             Scene::Send(scene) => scene.perform(cast),
             Scene::Flag(scene) => scene.perform(cast),
             Scene::Peer(scene) => scene.perform(cast),
+            Scene::Product(scene) => scene.perform(cast),
         }
     }
 }

@@ -36,8 +36,9 @@ pub(super) struct Stage {
     output: ParamId,
     planted: Option<usize>,
     pub(super) sites: Vec<Site>,
-    /// How many flags were used.
+    /// How many flags were used, and how many products there were.
     pub(super) flag: i64,
+    pub(super) products: usize,
 }
 
 impl Stage {
@@ -97,6 +98,7 @@ impl Stage {
             planted,
             sites: Vec::new(),
             flag: 0,
+            products: 0,
         }
     }
 
