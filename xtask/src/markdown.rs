@@ -39,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) fences: Vec<Fence>,
     pub(crate) links: Vec<Link>,
     pub(crate) formulas: Vec<Formula>,
+    /// The lines of dollar signs that delimit no formula, since what they enclose is none: its braces may not balance.
+    pub(crate) stray_dollars: Vec<usize>,
 }
 
 /// Takes `text` apart.
@@ -73,6 +75,10 @@ impl Parts {
                     .expect("a code block's text follows its start")
                     .body
                     .push_str(&piece);
+            }
+            Event::Text(piece) if piece.contains('$') => {
+                self.stray_dollars.push(line);
+                self.stray_dollars.dedup();
             }
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                 let target = dest_url.to_string();
@@ -256,6 +262,13 @@ mod tests {
             .map(|formula| (formula.line, formula.latex.as_str(), formula.is_display))
             .collect();
         assert_eq!(formulas, [(3, "g_1", false), (5, "h", true)]);
+    }
+
+    #[test]
+    fn a_formula_that_does_not_close_is_found() {
+        let stray = |text| parts(text).stray_dollars;
+        assert_eq!(stray("a\n\nb $\\frac{1$ c\n"), [3]);
+        assert_eq!(stray("a $x$ `$b` c\n\n```sh\n$d\n```\n"), [0; 0]);
     }
 
     #[test]

@@ -119,6 +119,14 @@ fn append_prepend_replace() {
                     table(&leaves(layout)),
                     "{layout} to {wide}"
                 );
+                let (all, more) = (wide, wide - rank);
+                assert_eq!(front.rank(), all, "{layout} to {wide}");
+                for added in (0..more)
+                    .map(|i| front.mode(i))
+                    .chain((rank..all).map(|i| padded.mode(i)))
+                {
+                    assert_eq!(added, Some(Layout::unit()), "{layout} to {wide}");
+                }
             }
             *count += 1;
         }

@@ -83,6 +83,10 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
             blocks += usize::from(fence.is_rust());
             figures += usize::from(fence.figure_kind().is_some());
         }
+        complaints.extend(parts.stray_dollars.iter().map(|line| {
+            let what = "a `$` opens no formula: does it close, and do its braces balance?";
+            format!("{}: {what}", place(*line))
+        }));
         for formula in &parts.formulas {
             complaints.extend(
                 math::mathml(formula)

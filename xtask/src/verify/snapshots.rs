@@ -41,10 +41,12 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
             ));
         }
     }
-    if !run.tests_passed && complaints.is_empty() {
-        return Ok(Outcome::skipped(
-            "the tests failed, so which snapshots they read is not known",
-        ));
+    if !run.tests_passed {
+        // Which snapshots the tests read is known only after a run of all of them.
+        return Ok(match complaints.is_empty() {
+            true => Outcome::skipped("the tests did not run before it, or failed"),
+            false => Outcome::failed("snapshots that wait", complaints.join("\n")),
+        });
     }
     let kept = workspace::files(&run.root, ".snap")?;
     let read = read_by_tests(&references(run))?;
