@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use colex_atom::Space;
+use colex_atom::{Route, Space};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
@@ -21,10 +21,11 @@ struct Lane<'a> {
 /// Which coordinates a copy moves; all without a predicate.
 type Kept<'a> = Option<&'a dyn Fn(&IntTuple) -> bool>;
 
-/// Where both tensors have each coordinate.
+/// Where both tensors have each coordinate, and where an instruction takes each value from.
 struct Ends<'a> {
     src: Places<'a>,
     dst: Places<'a>,
+    routes: Vec<Option<Vec<Route>>>,
 }
 
 impl Lane<'_> {
@@ -170,6 +171,7 @@ impl TiledCopy {
         let ends = Ends {
             src: Places::new(src.layout())?,
             dst: Places::new(&to_layout)?,
+            routes: self.atom().routes(self.value_bits())?,
         };
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
@@ -182,7 +184,7 @@ impl TiledCopy {
         }
         // Nothing is written before everything is known to lie inside.
         let mut run = active.iter();
-        run.try_for_each(|lanes| self.instruction(lanes, &ends, src, dst, &combine))
+        run.try_for_each(|lanes| instruction(lanes, &ends, src, dst, &combine))
     }
 
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.
@@ -213,38 +215,6 @@ impl TiledCopy {
         Ok(instructions)
     }
 
-    /// One instruction: gather what the lanes give, execute, scatter what they get.
-    fn instruction<T, S, D>(
-        &self,
-        lanes: &[Lane<'_>],
-        ends: &Ends<'_>,
-        src: &Tensor<S>,
-        dst: &mut Tensor<D>,
-        combine: &impl Fn(&T, T) -> T,
-    ) -> Result<(), Error>
-    where
-        T: Clone,
-        S: Deref<Target = [T]>,
-        D: DerefMut<Target = [T]>,
-    {
-        let mut given = Vec::new();
-        for lane in lanes {
-            let values = lane.from.iter().map(|coord| {
-                let offset = ends.src.inside(lane.thread, coord)?;
-                Ok(src.element(offset).clone())
-            });
-            given.push(values.collect::<Result<Vec<T>, Error>>()?);
-        }
-        let got = self.atom().execute(self.value_bits(), &given)?;
-        for (lane, values) in lanes.iter().zip(got) {
-            for (coord, value) in lane.to.iter().zip(values.into_iter().flatten()) {
-                let there = dst.element_mut(ends.dst.inside(lane.thread, coord)?);
-                *there = combine(there, value);
-            }
-        }
-        Ok(())
-    }
-
     /// The extents of both tensors.
     pub(crate) fn same_extents(&self, src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
         let extents = src.shape().product_each()?;
@@ -268,6 +238,37 @@ impl TiledCopy {
         }
         Ok(named)
     }
+}
+
+/// One instruction: gather what the lanes give, scatter what they get.
+fn instruction<T, S, D>(
+    lanes: &[Lane<'_>],
+    ends: &Ends<'_>,
+    src: &Tensor<S>,
+    dst: &mut Tensor<D>,
+    combine: &impl Fn(&T, T) -> T,
+) -> Result<(), Error>
+where
+    T: Clone,
+    S: Deref<Target = [T]>,
+    D: DerefMut<Target = [T]>,
+{
+    let mut given = Vec::new();
+    for lane in lanes {
+        let values = lane.from.iter().map(|coord| {
+            let offset = ends.src.inside(lane.thread, coord)?;
+            Ok(src.element(offset).clone())
+        });
+        given.push(values.collect::<Result<Vec<T>, Error>>()?);
+    }
+    for (lane, routes) in lanes.iter().zip(&ends.routes) {
+        for (coord, route) in lane.to.iter().zip(routes.iter().flatten()) {
+            let value = given[route.thread][route.value].clone();
+            let there = dst.element_mut(ends.dst.inside(lane.thread, coord)?);
+            *there = combine(there, value);
+        }
+    }
+    Ok(())
 }
 
 /// A coordinate of one mode as its number, which every tensor of one mode takes.
