@@ -1,6 +1,6 @@
 //! What the layouts of a tiled copy must satisfy.
 
-use colex_layout::{Layout, Stride, Tiler};
+use colex_layout::{IntTuple, Layout, Stride, Tiler};
 
 use crate::Error;
 use crate::copy::shape_of;
@@ -48,8 +48,11 @@ pub(crate) fn check_thread_value(tv: &Layout, tiler: &Tiler) -> Result<(), Error
             "{tv} has rank {rank}, not the two modes of threads and of values"
         )));
     }
-    let (Some(tile), Some([low, high])) = (shape_of(tiler), reach(tv)?) else {
+    let Some(tile) = shape_of(tiler) else {
         return Ok(());
+    };
+    let Some([low, high]) = reach(tv)? else {
+        return check_coordinates(tv, &tile).map_err(refuse);
     };
     let size = tile.product()?.value();
     let beyond = if low < 0 { low } else { high };
@@ -60,6 +63,32 @@ pub(crate) fn check_thread_value(tv: &Layout, tiler: &Tiler) -> Result<(), Error
         "{tv} names the index {beyond}, and the tile {tiler} has 0 to {}",
         size - 1
     )))
+}
+
+/// What is wrong where values are coordinates, if one leaves the tile.
+fn check_coordinates(tv: &Layout, tile: &IntTuple) -> Result<(), String> {
+    for (mode, extent) in (0..).zip(tile.modes()) {
+        let (mut low, mut high) = (0_i64, 0_i64);
+        for leaf in tv.leaves() {
+            let Stride::Basis(basis) = leaf.stride else {
+                continue;
+            };
+            if basis.path().next() == Some(mode) {
+                let far = (leaf.extent.value() - 1).saturating_mul(basis.value.value());
+                low = low.saturating_add(far.min(0));
+                high = high.saturating_add(far.max(0));
+            }
+        }
+        let extent = extent.product().map_or(i64::MAX, |n| n.value());
+        let beyond = if low < 0 { low } else { high };
+        if !(0..extent).contains(&beyond) {
+            return Err(format!(
+                "{tv} names the coordinate {beyond} along mode {mode}, and the tile {tile} has 0 to {}",
+                extent - 1
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The least and the greatest value of a layout of integers.

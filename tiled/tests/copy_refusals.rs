@@ -42,6 +42,14 @@ fn a_thread_value_layout_that_leaves_its_tile() {
             "(4,2):(-1,4)",
             "(4,2):(-1,4) names the index -3, and the tile (4,2) has 0 to 7",
         ),
+        (
+            "(4,4):(1@0,1@1)",
+            "(4,4):(1@0,1@1) names the coordinate 3 along mode 1, and the tile (4,2) has 0 to 1",
+        ),
+        (
+            "(4,2):(-1@0,1@1)",
+            "(4,2):(-1@0,1@1) names the coordinate -3 along mode 0, and the tile (4,2) has 0 to 3",
+        ),
     ] {
         assert_eq!(
             refused(from_tv(tv, "(4,2)")),
@@ -52,6 +60,21 @@ fn a_thread_value_layout_that_leaves_its_tile() {
         refused(from_tv("(2,3):(1,4611686018427387904)", "(4,2)")).as_deref(),
         Some("2 * 4611686018427387904 does not fit 64 bits")
     );
+}
+
+/// Threads and values by coordinates: the same copy as by indices.
+#[test]
+fn coordinates_of_the_tile_are_as_good_as_indices() -> Outcome {
+    let by_coordinates = from_tv("(4,2):(1@0,1@1)", "(4,2)")?;
+    let by_indices = from_tv("(4,2):(1,4)", "(4,2)")?;
+    let tensor: Layout = "(8,6):(6,1)".parse()?;
+    for side in [Side::Source, Side::Destination] {
+        assert_eq!(
+            by_coordinates.partitions(&tensor, side)?.table()?,
+            by_indices.partitions(&tensor, side)?.table()?
+        );
+    }
+    Ok(())
 }
 
 /// Over all small layouts of threads and values: built exactly where every index is one of the tile, and then every
