@@ -7,6 +7,7 @@ mod control;
 mod copy;
 mod faults;
 mod faults_async;
+mod faults_few;
 mod floats;
 mod global;
 mod helpers;
