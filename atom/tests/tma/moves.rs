@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use colex_atom::{Reduction, TmaElement, TmaPlan, TmaSwizzle};
+use colex_atom::{
+    Interleave, L2Promotion, OobFill, Reduction, TensorMap, TmaElement, TmaPlan, TmaSwizzle,
+};
 use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Tiler};
 
 use crate::plans::plan;
@@ -261,6 +263,55 @@ fn every_tile_arrives_where_its_layout_says() {
         1,
         &["((0,0),0)", "((0,60),90)"],
     );
+    // Every second row, every third of another mode, and rows in two orders.
+    tile(
+        "(200,256):(256,1)",
+        "(64:2,32)",
+        "(64,32):(32,1)",
+        F32,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(32:8,64)",
+        "Sw<3,3,3> o 0 o (32,64):(64,1)",
+        Bf16,
+        4,
+        corners,
+    );
+    tile(
+        "(200,256):(1,200)",
+        "(64,16:5)",
+        "Sw<3,3,3> o 0 o (64,16):(1,64)",
+        F16,
+        1,
+        corners,
+    );
+    tile(
+        "(40,32,10):(64,1,4096)",
+        "(8:3,8,2:4)",
+        "(8,8,2):(16,1,8)",
+        F32,
+        1,
+        &["(0,0,0)", "(32,24,9)"],
+    );
+    tile(
+        "(200,256):(256,1)",
+        "((4,2):(2,1),32)",
+        "((4,2),32):((32,128),1)",
+        F32,
+        1,
+        corners,
+    );
+    tile(
+        "(200,256):(256,1)",
+        "(4:9,32)",
+        "(4,32):(32,1)",
+        F32,
+        1,
+        corners,
+    );
     // One dimension.
     tile("1000:1", "64", "64:1", F32, 1, &["0", "960", "-16"]);
     // Six modes: the last two go one way.
@@ -407,4 +458,65 @@ fn a_store_is_a_load_backwards_in_units_of_16_bytes() {
         }
     }
     println!("law tma.store: {cases} cases");
+}
+
+/// A tile that takes every so-many-th element is one box, with an element stride.
+#[test]
+fn a_tile_with_steps_is_one_box() {
+    let of = |tile: &str, multicast| {
+        plan(
+            "(200,256):(256,1)",
+            tile,
+            "(32,32):(32,1)",
+            TmaElement::F32,
+            multicast,
+        )
+        .unwrap()
+    };
+    let every_fourth = of("(32:4,32)", 1);
+    assert_eq!(every_fourth.box_layout(), "(32,32):(1@1,4@0)");
+    assert_eq!(every_fourth.map().extents, [32, 128]);
+    assert_eq!(every_fourth.map().element_strides, [1, 4]);
+    assert_eq!(every_fourth.map().box_bytes(), 4096);
+    assert_eq!(every_fourth.instructions().unwrap().len(), 1);
+    // Cut for two blocks: 16 rows each, four apart.
+    let shared = of("(32:4,32)", 2);
+    assert_eq!(shared.map().extents, [32, 64]);
+    assert_eq!(shared.slice(1).unwrap()[0].coordinates, [0, 64]);
+    // Nine apart is no element stride: a box for each row.
+    assert_eq!(of("(32:9,32)", 1).instructions().unwrap().len(), 32);
+}
+
+/// Slices of channels: those of one slice side by side, and the next slice behind all pixels of this one.
+#[test]
+fn interleaved_channels_lie_in_slices() {
+    // Two images of 4 by 3 pixels, 24 channels of 2 bytes: three slices of 8. Rows of pixels are padded to 96 bytes.
+    let map = TensorMap {
+        element: TmaElement::F16,
+        dims: vec![24, 4, 3, 2],
+        strides: vec![16, 96, 960],
+        extents: vec![8, 2, 2, 1],
+        element_strides: vec![1; 4],
+        im2col: None,
+        swizzle: TmaSwizzle::None,
+        interleave: Interleave::B16,
+        l2: L2Promotion::default(),
+        fill: OobFill::default(),
+    };
+    assert_eq!(map.check(), Ok(()));
+    let mut cases = 0;
+    for slice in 0..3 {
+        for (w, h, n) in [(0, 0, 0), (2, 1, 1), (3, 2, 0), (-1, 0, 1)] {
+            let moved = map.loaded(&[8 * slice, w, h, n]).unwrap();
+            for (i, element) in moved.iter().enumerate() {
+                let (c, x, y) = (i as i64 % 8, w + i as i64 / 8 % 2, h + i as i64 / 16);
+                let inside = (0..4).contains(&x) && (0..3).contains(&y);
+                let byte = 2 * c + 3 * 96 * slice + 16 * x + 96 * y + 960 * n;
+                assert_eq!(element.global, inside.then_some(byte));
+                cases += 1;
+            }
+        }
+    }
+    assert_eq!(map.tensor_bytes(), 960 + 2 * 288 + 2 * 96 + 3 * 16 + 16);
+    println!("law tma.interleaved: {cases} cases");
 }

@@ -1,6 +1,6 @@
 //! Counts, swizzles, and what the hardware or the derivation refuses.
 
-use colex_atom::{TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle};
+use colex_atom::{Interleave, OobFill, TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle};
 use colex_layout::{IntTuple, Swizzle};
 
 use crate::plans::plan;
@@ -228,6 +228,55 @@ fn a_map_is_checked_by_itself() {
     assert_eq!(
         says(&|map| map.strides.clear()),
         "a box has 2 coordinates, not 1"
+    );
+    assert_eq!(
+        says(&|map| map.element_strides[0] = 2),
+        "the innermost dimension has an element stride of 2: TMA takes each of its elements"
+    );
+    assert_eq!(
+        says(&|map| (map.swizzle, map.extents[0]) = (TmaSwizzle::B128, 16)),
+        "a row of the box has 64 bytes, fewer than the 128 of its swizzle: its rows would lie 128 apart"
+    );
+    assert_eq!(
+        says(&|map| (map.element, map.fill) = (TmaElement::U32, OobFill::NanRequestZeroFma)),
+        "there is no NaN to stand for elements of U32 outside of the tensor"
+    );
+    let interleaved = |by: Interleave, change: &dyn Fn(&mut TensorMap)| {
+        says(&|map| {
+            (map.dims, map.strides) = (vec![24, 4, 2], vec![32, 256]);
+            (map.extents, map.element_strides) = (vec![4, 2, 1], vec![1; 3]);
+            map.interleave = by;
+            change(map);
+        })
+    };
+    let slices = |bytes: i64, why: &str| {
+        format!("a tensor with its channels in slices of {bytes} bytes: {why}")
+    };
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| {
+            map.dims.truncate(2);
+            map.strides.truncate(1);
+            map.extents.truncate(2);
+            map.element_strides.truncate(2);
+        }),
+        slices(16, "it has channels, pixels and images: 3 to 5 dimensions")
+    );
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| map.swizzle = TmaSwizzle::B32),
+        slices(16, "slices of 16 bytes are not swizzled")
+    );
+    assert_eq!(
+        interleaved(Interleave::B32, &|_| ()),
+        slices(32, "slices of 32 bytes have the swizzle of 32 bytes")
+    );
+    assert_eq!(
+        interleaved(Interleave::B32, &|map| (map.swizzle, map.strides[0]) =
+            (TmaSwizzle::B32, 48)),
+        slices(32, "its strides are multiples of 32 bytes")
+    );
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| map.extents[0] = 8),
+        slices(16, "a box has the channels of one slice")
     );
     assert_eq!(
         good.check_address(0x1008).unwrap_err().to_string(),

@@ -1,8 +1,8 @@
 //! Bulk copies and tensor copies: one thread asks, an engine moves.
 
 use colex_atom::{
-    Argument as Row, CopyAtom, OobFill, OperandKind, Reduction, Scalar, Space as At, TensorMap,
-    TmaElement, TmaError,
+    Argument as Row, CopyAtom, OperandKind, Reduction, Scalar, Space as At, TensorMap, TmaElement,
+    TmaError,
 };
 
 use super::clock::Proxy;
@@ -154,6 +154,7 @@ impl Exec<'_, '_, '_> {
             tell,
             two_steps: true,
             rounds: false,
+            fill: 0,
         })
     }
 
@@ -193,9 +194,6 @@ impl Exec<'_, '_, '_> {
         };
         let name = atom.op().map(|op| op.ptx.clone()).unwrap_or_default();
         let (map, base) = self.map(address, lane)?;
-        if map.fill != OobFill::Zero {
-            return Err(self.unsupported(format_args!("`{name}` with this tensor map")));
-        }
         let sound = map.check().and_then(|()| map.check_address(base));
         sound.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
         let mut at = Vec::new();
@@ -284,6 +282,7 @@ impl Exec<'_, '_, '_> {
             tell,
             two_steps: !loads,
             rounds: loads && map.element == TmaElement::Tf32,
+            fill: map.fill.pattern(),
         })
     }
 

@@ -69,6 +69,7 @@ impl Exec<'_, '_, '_> {
             tell: Vec::new(),
             two_steps: false,
             rounds: false,
+            fill: 0,
         };
         let spot = Spot::of(self.w, members.trailing_zeros() as usize);
         let number = self.issue(spot, (agent, clock), Proxy::Generic, Work::Move(transfer));

@@ -56,7 +56,7 @@ pub(super) enum Work {
 /// Some bytes that lie together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Where they come from; zeros from nowhere.
+    /// Where they come from; what fills from nowhere.
     pub(super) from: Option<Target>,
     pub(super) to: Target,
     /// The lane that asked for it.
@@ -78,6 +78,8 @@ pub(super) struct Transfer {
     pub(super) two_steps: bool,
     /// Whether words of binary32 are rounded to tf32 between the two.
     pub(super) rounds: bool,
+    /// What stands in each two bytes that come from nowhere.
+    pub(super) fill: u16,
 }
 
 impl Machine<'_, '_> {
@@ -132,7 +134,13 @@ impl Machine<'_, '_> {
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
                 self.read(g, &who.for_lane(piece.lane), from, &mut bytes[..piece.read])?;
             }
-            if transfer.rounds {
+            if piece.from.is_none() {
+                let twice = transfer.fill.to_le_bytes();
+                bytes
+                    .iter_mut()
+                    .zip(twice.iter().cycle())
+                    .for_each(|(byte, fill)| *byte = *fill);
+            } else if transfer.rounds {
                 bytes.chunks_exact_mut(4).for_each(to_tf32);
             }
             data.push(bytes);

@@ -1,8 +1,7 @@
 //! Every atom of the sweep.
 
 use colex_atom::{
-    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaElement, TmaSwizzle, copy_atoms,
-    mma_atoms,
+    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaSwizzle, copy_atoms, mma_atoms,
 };
 
 use super::bulk::bulk_case;
@@ -11,6 +10,7 @@ use super::copy::copy_case;
 use super::mma::mma_case;
 use super::random::Kind;
 use super::tma::{SWIZZLES, tma_case, types};
+use super::tma_form::{TmaForm, TmaVariant, variants};
 
 /// One thing to be swept, cheap to hold: its case is made when its turn comes.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub enum Subject {
     Copy(Box<CopyAtom>, bool),
     /// A bulk copy of so many bytes.
     Bulk(Box<CopyAtom>, u32, bool),
-    /// A tensor copy with a swizzle, of one element type or of all.
-    Tma(Box<CopyAtom>, TmaSwizzle, Option<TmaElement>, bool),
+    /// A tensor copy.
+    Tma(Box<CopyAtom>, TmaForm),
 }
 
 impl Subject {
@@ -38,9 +38,7 @@ impl Subject {
             Subject::Bulk(atom, bytes, hinted) => {
                 bulk_case(atom, *bytes, *hinted, 4 * repeats, seed)
             }
-            Subject::Tma(atom, swizzle, element, hinted) => {
-                tma_case(atom, *swizzle, *element, *hinted, seed)
-            }
+            Subject::Tma(atom, form) => tma_case(atom, form, seed),
         }
     }
 
@@ -52,10 +50,12 @@ impl Subject {
                 let (a, b) = atom.elements();
                 format!("{} {a} {b} {}", atom.row().name, atom.a_in_shared())
             }
-            Subject::Copy(atom, hinted)
-            | Subject::Bulk(atom, _, hinted)
-            | Subject::Tma(atom, _, _, hinted) => {
+            Subject::Copy(atom, hinted) | Subject::Bulk(atom, _, hinted) => {
                 format!("{} {:?} {hinted}", atom.row().name, atom.reduction())
+            }
+            Subject::Tma(atom, form) => {
+                let (reduction, hinted) = (atom.reduction(), form.hinted);
+                format!("{} {reduction:?} {hinted}{}", atom.row().name, form.variant)
             }
         }
     }
@@ -128,11 +128,24 @@ fn tensor_copies(atom: &CopyAtom, hinted: bool) -> Vec<Subject> {
     };
     let of = |swizzle: TmaSwizzle, refused: bool| {
         let types = types(atom, refused).into_iter();
-        types.map(move |ty| Subject::Tma(Box::new(atom.clone()), swizzle, ty, hinted))
+        types.map(move |element| {
+            let form = TmaForm {
+                swizzle,
+                element,
+                hinted,
+                variant: TmaVariant::Plain,
+            };
+            Subject::Tma(Box::new(atom.clone()), form)
+        })
     };
     let legal = swizzles.iter().flat_map(|swizzle| of(*swizzle, false));
     let hear_refusals = !hinted && atom.tensor_rank() == Some(1);
+    let special = if hinted { Vec::new() } else { variants(atom) };
+    let special = special
+        .into_iter()
+        .map(|form| Subject::Tma(Box::new(atom.clone()), form));
     legal
+        .chain(special)
         .chain(
             hear_refusals
                 .then(|| of(TmaSwizzle::None, true))

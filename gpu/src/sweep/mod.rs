@@ -20,6 +20,7 @@ mod run;
 mod shared;
 mod tiles;
 mod tma;
+mod tma_form;
 
 pub use bulk::bulk_case;
 pub use case::{Agreement, Case, Judge, Shot, Side};
@@ -29,3 +30,4 @@ pub use mma::mma_case;
 pub use random::{Kind, Random};
 pub use run::{Record, Times, Verdict};
 pub use tma::tma_case;
+pub use tma_form::{TmaForm, TmaVariant};

@@ -212,15 +212,21 @@ mod tests {
     use colex_atom::{Arch, TmaSwizzle, copy, mma};
 
     use super::*;
-    use crate::sweep::{Kind, bulk_case, copy_case, mma_case, tma_case};
+    use crate::sweep::{Kind, TmaForm, TmaVariant, bulk_case, copy_case, mma_case, tma_case};
 
     fn cases() -> Vec<Case> {
         let of_mma = |name| mma_case(&mma(name).unwrap(), &Kind::ALL, 5).unwrap();
         let of_copy = |name| copy_case(&copy(name).unwrap(), false, 2, 5).unwrap();
         let of_bulk = |name| bulk_case(&copy(name).unwrap(), 208, false, 2, 5).unwrap();
-        let of_tma = |name| {
+        let of_tma = |name, variant| {
             let atom = copy(name).unwrap();
-            tma_case(&atom, TmaSwizzle::B64, None, false, 5).unwrap()
+            let form = TmaForm {
+                swizzle: TmaSwizzle::B64,
+                element: None,
+                hinted: false,
+                variant,
+            };
+            tma_case(&atom, &form, 5).unwrap()
         };
         vec![
             of_mma("SM61_DP4A"),
@@ -235,8 +241,12 @@ mod tests {
             of_copy("SM50_Shuffle_U32_2x2Trans_XOR4"),
             of_bulk("SM90_BULK_COPY_G2S_MULTICAST"),
             of_bulk("SM90_BULK_REDUCE_ADD_F16_S2G"),
-            of_tma("SM90_TMA_LOAD_3D"),
-            of_tma("SM90_TMA_STORE_2D"),
+            of_tma("SM90_TMA_LOAD_3D", TmaVariant::Plain),
+            of_tma("SM90_TMA_STORE_2D", TmaVariant::Plain),
+            of_tma("SM90_TMA_LOAD_2D", TmaVariant::Nan),
+            of_tma("SM90_TMA_STORE_3D", TmaVariant::Strided),
+            of_tma("SM90_TMA_LOAD_IM2COL_4D", TmaVariant::Plain),
+            of_tma("SM90_TMA_STORE_IM2COL_5D", TmaVariant::Plain),
         ]
     }
 

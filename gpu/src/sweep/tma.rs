@@ -13,6 +13,8 @@ use super::engine::{Before, Engine, THREADS, from_shared, memory};
 use super::frame::Frame;
 use super::im2col;
 use super::random::Random;
+use super::tma_form::TmaForm;
+use super::tma_form::TmaVariant;
 use crate::ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
 use crate::launch::Launch;
 
@@ -64,33 +66,26 @@ impl Place {
     }
 }
 
-/// The case of a tensor copy with one swizzle: a launch for each element type, or for the one named, and for each place
-/// of the box.
+/// The case of a tensor copy in one form: a launch for each element type, or for the one named, and for each place of the
+/// box.
 ///
 /// # Errors
 ///
 /// [`Error::NotExecutable`], and for a copy that has no tensor.
-pub fn tma_case(
-    atom: &CopyAtom,
-    swizzle: TmaSwizzle,
-    element: Option<TmaElement>,
-    hinted: bool,
-    seed: u64,
-) -> Result<Case, Error> {
+pub fn tma_case(atom: &CopyAtom, form: &TmaForm, seed: u64) -> Result<Case, Error> {
     let rank = atom.tensor_rank().unwrap_or(1);
+    let row = form.row_bytes();
     let extents = match is_im2col(atom) {
-        true => im2col::extents(row_bytes(swizzle)),
-        false => extents(rank, swizzle),
+        true => im2col::extents(row),
+        false => extents(rank, row),
     };
     let bytes = extents.iter().product::<i64>();
     let atom = atom.with_bits(8 * bytes)?;
     let stem = atom.name();
     let stem = stem.split('<').next().unwrap_or(&stem);
-    let of = element.map_or(String::new(), |element| format!(" of {element:?}"));
-    let policy = if hinted { " with a cache policy" } else { "" };
-    let name = format!("{stem}{of}, swizzle {swizzle:?}{policy}");
+    let name = format!("{stem}{form}");
     let mut random = Random::of(seed, &name);
-    let boxes = places(&atom, &extents, swizzle, element);
+    let boxes = places(&atom, &extents, form);
     let tensor = boxes
         .iter()
         .map(|b| b.map.tensor_bytes() + b.map.store_tail())
@@ -112,7 +107,7 @@ pub fn tma_case(
         .collect::<Result<_, _>>()?;
     Ok(Case {
         family: family(&atom),
-        kernel: kernel(&atom, &name, &plan, hinted)?,
+        kernel: kernel(&atom, &name, &plan, form.hinted)?,
         shots,
         judge: Box::new(Bytes {
             expected,
@@ -146,7 +141,7 @@ fn family(atom: &CopyAtom) -> &'static str {
     }
 }
 
-fn is_multicast(atom: &CopyAtom) -> bool {
+pub(super) fn is_multicast(atom: &CopyAtom) -> bool {
     atom.name().contains("MULTICAST")
 }
 
@@ -154,45 +149,45 @@ pub(super) fn is_im2col(atom: &CopyAtom) -> bool {
     atom.name().contains("IM2COL")
 }
 
-fn reduction(atom: &CopyAtom) -> Option<Reduction> {
+pub(super) fn reduction(atom: &CopyAtom) -> Option<Reduction> {
     atom.reduction().map(|(reduction, _)| reduction)
 }
 
-/// The bytes of a row of a box: as many as the swizzle allows.
-fn row_bytes(swizzle: TmaSwizzle) -> i64 {
-    swizzle.span().unwrap_or(96)
-}
-
 /// The box: its first dimension in bytes, the others in elements.
-fn extents(rank: usize, swizzle: TmaSwizzle) -> Vec<i64> {
+fn extents(rank: usize, row: i64) -> Vec<i64> {
     let outer = [8, 3, 2, 2];
-    let mut extents = vec![row_bytes(swizzle)];
+    let mut extents = vec![row];
     extents.extend(&outer[..rank - 1]);
     extents
 }
 
 /// What all launches move, for each element type.
-fn places(
-    atom: &CopyAtom,
-    extents: &[i64],
-    swizzle: TmaSwizzle,
-    only: Option<TmaElement>,
-) -> Vec<Place> {
-    let types = ELEMENTS
-        .into_iter()
-        .filter(|element| only.is_none_or(|only| only == *element));
+fn places(atom: &CopyAtom, extents: &[i64], form: &TmaForm) -> Vec<Place> {
+    let types = ELEMENTS.into_iter().filter(|element| form.has(*element));
     let rank = atom.tensor_rank().unwrap_or(1);
     let of_type = |element| match is_im2col(atom) {
-        true => im2col::places(element, rank, extents[0], swizzle, !from_shared(atom)),
-        false => boxes(atom, element, extents, swizzle),
+        true => im2col::places(element, rank, extents[0], form.swizzle, !from_shared(atom)),
+        false => boxes(atom, element, extents, form),
     };
-    types.flat_map(of_type).collect()
+    let places = types.flat_map(of_type);
+    let vary = |place: Place| Place {
+        map: if is_im2col(atom) {
+            form.vary(place.map)
+        } else {
+            place.map
+        },
+        ..place
+    };
+    places.map(vary).collect()
 }
 
 /// The boxes of one element type: two inside the tensor, one across its end, and for loads one before its beginning.
-fn boxes(atom: &CopyAtom, element: TmaElement, extents: &[i64], swizzle: TmaSwizzle) -> Vec<Place> {
-    let map = map(element, extents, swizzle);
-    let unit = 16 / element.bytes();
+fn boxes(atom: &CopyAtom, element: TmaElement, extents: &[i64], form: &TmaForm) -> Vec<Place> {
+    let map = form.vary(map(element, extents, form.swizzle));
+    let unit = match form.variant {
+        TmaVariant::Interleaved(_) => map.extents[0],
+        _ => 16 / element.bytes(),
+    };
     let place = |first: i64, others: i64| {
         let mut at = vec![others; extents.len()];
         at[0] = first * unit;
@@ -347,7 +342,7 @@ fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec
             let to = &mut block[place(element.shared)..][..size];
             match element.global {
                 Some(global) => to.copy_from_slice(&shot.input[global as usize..][..size]),
-                None => to.fill(0),
+                None => to.copy_from_slice(&of.map.fill.pattern().to_le_bytes().repeat(4)[..size]),
             }
         }
     }

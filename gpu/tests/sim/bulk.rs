@@ -65,6 +65,7 @@ fn tensor(rank: usize, swizzle: TmaSwizzle, element: TmaElement) -> TensorMap {
     let inner = match swizzle {
         TmaSwizzle::B32 => 32 / each,
         TmaSwizzle::B64 => 64 / each,
+        TmaSwizzle::B128 => 128 / each,
         _ => 16.min(128 / each),
     };
     TensorMap {

@@ -1,7 +1,8 @@
 //! What the hardware asks of a tensor map.
 
 use super::error::TmaError;
-use super::map::TensorMap;
+use super::map::{Interleave, OobFill, TensorMap};
+use super::swizzle::TmaSwizzle;
 
 impl TensorMap {
     /// Whether the hardware takes it.
@@ -13,6 +14,7 @@ impl TensorMap {
         self.check_counts()?;
         self.check_tensor()?;
         self.check_box()?;
+        self.check_form()?;
         if let Some(pixels) = &self.im2col {
             pixels.check(self)?;
         }
@@ -55,12 +57,7 @@ impl TensorMap {
                 bytes: self.strides[at],
             });
         }
-        let steps = self.dims[1..].iter().zip(&self.strides);
-        let inner = self.dims[0] * self.element.bytes();
-        let end = steps.fold(i128::from(inner), |end, (extent, stride)| {
-            end + i128::from(extent - 1) * i128::from(*stride)
-        });
-        match i64::try_from(end) {
+        match i64::try_from(self.end()) {
             Ok(_) => Ok(()),
             Err(_) => Err(TmaError::Long {
                 dims: self.dims.clone(),
@@ -80,13 +77,44 @@ impl TensorMap {
                 extent: self.extents[dimension],
             });
         }
-        match outside(&self.element_strides, 8) {
-            Some(dimension) => Err(TmaError::ElementStride {
+        if let Some(dimension) = outside(&self.element_strides, 8) {
+            return Err(TmaError::ElementStride {
                 dimension,
                 stride: self.element_strides[dimension],
-            }),
-            None => Ok(()),
+            });
         }
+        match self.element_strides[0] {
+            1 => Ok(()),
+            stride => Err(TmaError::Skips { stride }),
+        }
+    }
+
+    /// What stands outside, and how channels are interleaved.
+    fn check_form(&self) -> Result<(), TmaError> {
+        if self.fill != OobFill::Zero && !self.element.is_float() {
+            return Err(TmaError::Fill {
+                element: self.element,
+            });
+        }
+        let slice = self.interleave.bytes();
+        let row = self.extents[0] * self.element.bytes();
+        let (swizzle, aligned) = match self.interleave {
+            Interleave::None => return Ok(()),
+            Interleave::B16 => (TmaSwizzle::None, true),
+            Interleave::B32 => {
+                let aligned = self.strides.iter().all(|bytes| bytes % slice == 0);
+                (TmaSwizzle::B32, aligned)
+            }
+        };
+        let why = match () {
+            () if self.rank() < 3 => "it has channels, pixels and images: 3 to 5 dimensions",
+            () if self.swizzle != swizzle && slice == 16 => "slices of 16 bytes are not swizzled",
+            () if self.swizzle != swizzle => "slices of 32 bytes have the swizzle of 32 bytes",
+            () if !aligned => "its strides are multiples of 32 bytes",
+            () if row != slice => "a box has the channels of one slice",
+            () => return Ok(()),
+        };
+        Err(TmaError::Interleaved { slice, why })
     }
 
     /// The innermost extent of the box, in bytes.
@@ -95,6 +123,7 @@ impl TensorMap {
         match self.swizzle.span() {
             _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }),
             Some(span) if bytes > span => Err(TmaError::Span { bytes, span }),
+            Some(span) if bytes < span => Err(TmaError::Short { bytes, span }),
             _ => Ok(()),
         }
     }
@@ -103,12 +132,12 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Address`] if 16 does not divide the address.
+    /// [`TmaError::Address`] if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
     pub fn check_address(&self, address: u64) -> Result<(), TmaError> {
-        if address.is_multiple_of(16) {
-            Ok(())
-        } else {
-            Err(TmaError::Address { address })
+        let align = self.interleave.bytes().max(16);
+        match address.is_multiple_of(align as u64) {
+            true => Ok(()),
+            false => Err(TmaError::Address { address, align }),
         }
     }
 }

@@ -17,10 +17,17 @@ pub(super) struct Dimension {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) extent: i64,
-    /// The mode of the tensor, as the basis vector that names it.
+    /// The mode of the tensor, as the basis vector that names it, times the step from one element to the next.
     pub(super) mode: Basis,
     /// Its stride in the tensor, in elements.
     pub(super) stride: i64,
+}
+
+impl Piece {
+    /// Every so-many-th element of the mode is taken.
+    pub(super) fn step(&self) -> i64 {
+        self.mode.value.value()
+    }
 }
 
 impl Dimension {
@@ -124,12 +131,13 @@ pub(super) fn tensor(global: &Layout, dimensions: &[Dimension]) -> Result<Layout
     Ok(Layout::new(global.shape(), stride)?)
 }
 
-/// The modes of the order that step by one: what a box can be made of.
+/// The modes of the order that step by one, or by no more than an element stride can, save the innermost: what a box can
+/// be made of. CuTe takes those that step by one.
 pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, TmaError> {
     let mut pieces = Vec::new();
     for leaf in order.leaves() {
         match leaf.stride {
-            Stride::Basis(mode) if mode.value.value() == 1 => {
+            Stride::Basis(mode) if takes(&pieces, &mode) => {
                 let stride = stride_at(global, &mode)?;
                 pieces.push(Piece {
                     extent: leaf.extent.value(),
@@ -148,6 +156,16 @@ pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, 
     }
 }
 
+/// Whether a box can go on along a mode, with this step.
+fn takes(pieces: &[Piece], mode: &Basis) -> bool {
+    let again = pieces.iter().any(|piece| piece.mode.is_parallel(mode));
+    match mode.value.value() {
+        1 => !again,
+        2..=8 => !again && !pieces.is_empty(),
+        _ => false,
+    }
+}
+
 /// Pieces that follow each other in the tensor become one dimension, up to the 256 elements that a box can have.
 ///
 /// CuTe joins them by their strides alone; here the inner one must also be the whole of its mode, so that no padding
@@ -158,6 +176,8 @@ pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dim
         if let Some(last) = dimensions.last_mut()
             && last.extent() * last.modes[0].stride == piece.stride
             && last.extent() * piece.extent <= 256
+            && piece.step() == 1
+            && last.modes[0].step() == 1
             && last.is_whole(global)?
         {
             last.modes.push(*piece);
@@ -195,7 +215,7 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
 pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), TmaError> {
     let mut next = dimension.stride();
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
-        if piece.stride != next {
+        if piece.stride != next || piece.step() != 1 && dimension.modes.len() > 1 {
             let modes: Vec<String> = dimension
                 .modes
                 .iter()

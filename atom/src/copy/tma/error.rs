@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::im2col::Im2colError;
+use super::map::TmaElement;
 
 /// Why layouts have no tensor map.
 ///
@@ -79,6 +80,14 @@ pub enum TmaError {
         /// The swizzle's.
         span: i64,
     },
+    /// The first row of the box is shorter than the swizzle's, which leaves gaps between rows (CUDA Programming Guide,
+    /// tensor memory access, swizzle).
+    Short {
+        /// Its bytes.
+        bytes: i64,
+        /// The swizzle's.
+        span: i64,
+    },
     /// An element stride out of range.
     ElementStride {
         /// The dimension.
@@ -91,10 +100,29 @@ pub enum TmaError {
         /// The swizzle, on bytes where it can be said.
         swizzle: String,
     },
+    /// An element stride of the innermost dimension.
+    Skips {
+        /// The stride.
+        stride: i64,
+    },
+    /// NaNs for elements that are no floats.
+    Fill {
+        /// The elements.
+        element: TmaElement,
+    },
+    /// Interleaved channels that the hardware does not have, or whose boxes nobody has described.
+    Interleaved {
+        /// The bytes of a slice.
+        slice: i64,
+        /// What they would be.
+        why: &'static str,
+    },
     /// A global address that is not aligned.
     Address {
         /// The address.
         address: u64,
+        /// What should divide it.
+        align: i64,
     },
     /// The boxes cannot be dealt to so many blocks.
     Multicast {
@@ -217,6 +245,12 @@ impl fmt::Display for TmaError {
                     "a row of the box has {bytes} bytes, more than the {span} of its swizzle"
                 )
             }
+            TmaError::Short { bytes, span } => {
+                write!(
+                    f,
+                    "a row of the box has {bytes} bytes, fewer than the {span} of its swizzle: its rows would lie {span} apart"
+                )
+            }
             TmaError::ElementStride { dimension, stride } => {
                 write!(
                     f,
@@ -227,10 +261,26 @@ impl fmt::Display for TmaError {
                 f,
                 "{swizzle} on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
             ),
-            TmaError::Address { address } => {
+            TmaError::Skips { stride } => write!(
+                f,
+                "the innermost dimension has an element stride of {stride}: TMA takes each of its elements"
+            ),
+            TmaError::Fill { element } => {
                 write!(
                     f,
-                    "the tensor is at {address:#x}, which is not a multiple of 16"
+                    "there is no NaN to stand for elements of {element:?} outside of the tensor"
+                )
+            }
+            TmaError::Interleaved { slice, why } => {
+                write!(
+                    f,
+                    "a tensor with its channels in slices of {slice} bytes: {why}"
+                )
+            }
+            TmaError::Address { address, align } => {
+                write!(
+                    f,
+                    "the tensor is at {address:#x}, which is not a multiple of {align}"
                 )
             }
             TmaError::Multicast { blocks, extents } => {

@@ -63,6 +63,12 @@ impl TmaElement {
 }
 
 impl TmaElement {
+    /// Whether it is a float, and so has a NaN.
+    pub fn is_float(self) -> bool {
+        use TmaElement::{Bf16, F16, F32, F64, Tf32};
+        matches!(self, F16 | F32 | F64 | Bf16 | Tf32)
+    }
+
     /// The type that a reduction of a tensor of such elements computes in; none if the hardware does not take it.
     ///
     /// The manual says for which types there is a reduction of bytes in a row, and nothing of tensors. An H200 ended bitwise
@@ -122,7 +128,9 @@ impl TryFrom<Ty> for TmaElement {
     }
 }
 
-/// How the channels of an image are interleaved (`CUtensorMapInterleave`).
+/// How the channels of an image are interleaved (`CUtensorMapInterleave`): in memory lie, outermost first, images, slices
+/// of channels, pixels, and the channels of a slice (NC/8HWC8 for 8 channels of 2 bytes). A tensor has no stride for its
+/// slices: one follows the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Interleave {
     /// Not at all.
@@ -132,6 +140,26 @@ pub enum Interleave {
     B16,
     /// In slices of 32 bytes.
     B32,
+}
+
+impl Interleave {
+    /// The bytes of a slice; 0 for none.
+    pub fn bytes(self) -> i64 {
+        match self {
+            Interleave::None => 0,
+            Interleave::B16 => 16,
+            Interleave::B32 => 32,
+        }
+    }
+}
+
+/// The slices of interleaved channels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slices {
+    /// How many channels one has.
+    pub(super) channels: i64,
+    /// The bytes from one to the next: those of an image's pixels.
+    pub(super) apart: i128,
 }
 
 /// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
@@ -156,6 +184,27 @@ pub enum OobFill {
     Zero,
     /// A special NaN, which arithmetic on the tensor cores takes for zero.
     NanRequestZeroFma,
+}
+
+impl OobFill {
+    /// What stands in each two bytes outside.
+    ///
+    /// The special NaN is written as the same two bytes whatever the width of the format; in each it is a NaN. That is in no
+    /// manual: it is reported of an H100.
+    ///
+    /// ```
+    /// use colex_atom::{FloatFormat, OobFill};
+    ///
+    /// let twice = u64::from(OobFill::NanRequestZeroFma.pattern());
+    /// assert!(FloatFormat::F16.decode(twice).is_nan() && FloatFormat::BF16.decode(twice).is_nan());
+    /// assert!(FloatFormat::F32.decode(twice << 16 | twice).is_nan());
+    /// ```
+    pub fn pattern(self) -> u16 {
+        match self {
+            OobFill::Zero => 0,
+            OobFill::NanRequestZeroFma => 0x7ff7,
+        }
+    }
 }
 
 /// A tensor in global memory as the copy engine sees it, and the box that one instruction moves: the arguments of
@@ -237,15 +286,36 @@ impl TensorMap {
     }
 
     /// The bytes from the first to the last element of the tensor.
+    ///
+    /// # Panics
+    ///
+    /// For a map that [`check`](Self::check) refuses, if they are more than 2^63.
     pub fn tensor_bytes(&self) -> i64 {
-        let last = |(extent, stride): (&i64, &i64)| (extent - 1) * stride;
-        let inner = self.dims[0] * self.element.bytes();
-        inner
-            + self.dims[1..]
-                .iter()
-                .zip(&self.strides)
-                .map(last)
-                .sum::<i64>()
+        i64::try_from(self.end()).expect("the last byte of a map that passed `check` has an offset")
+    }
+
+    /// The offset behind the last element.
+    pub(super) fn end(&self) -> i128 {
+        let last = |(extent, stride): (&i64, &i64)| i128::from(extent - 1) * i128::from(*stride);
+        let outer: i128 = self.dims[1..].iter().zip(&self.strides).map(last).sum();
+        outer
+            + match self.slices() {
+                None => i128::from(self.dims[0]) * i128::from(self.element.bytes()),
+                Some(slices) => {
+                    let count = (self.dims[0] + slices.channels - 1) / slices.channels;
+                    i128::from(count - 1) * slices.apart + i128::from(self.interleave.bytes())
+                }
+            }
+    }
+
+    /// How the channels lie if they are interleaved: as many in a slice, and the slices so many bytes apart.
+    pub(super) fn slices(&self) -> Option<Slices> {
+        let bytes = self.interleave.bytes();
+        let plane = self.rank().checked_sub(3).filter(|_| bytes > 0)?;
+        Some(Slices {
+            channels: bytes / self.element.bytes(),
+            apart: i128::from(*self.strides.get(plane)?) * i128::from(self.dims[plane + 1]),
+        })
     }
 
     /// Whether a driver of this version encodes the map with a bit that must be cleared: bit 21 of the second 64-bit

@@ -30,7 +30,7 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Coordinates`] if there are not as many as dimensions; [`TmaError::Offset`] if the innermost is
+    /// Those of [`check`](Self::check); [`TmaError::Coordinates`] if there are not as many as dimensions; [`TmaError::Offset`] if the innermost is
     /// not a multiple of 16 bytes; [`TmaError::Mode`] if the map is one for `im2col`.
     pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, TmaError> {
         if self.im2col.is_some() {
@@ -101,6 +101,7 @@ impl TensorMap {
     }
 
     fn check_coordinates(&self, coordinates: &[i64]) -> Result<(), TmaError> {
+        self.check()?;
         if coordinates.len() != self.rank() {
             return Err(TmaError::Coordinates {
                 expected: self.rank(),
@@ -179,7 +180,13 @@ impl TensorMap {
             if !(0..end).contains(&x) {
                 return None;
             }
-            at += x * stride;
+            at += match self.slices().filter(|_| d == 0) {
+                // No overflow: `check` has seen the tensor's end.
+                Some(slices) => {
+                    x % slices.channels * stride + x / slices.channels * slices.apart as i64
+                }
+                None => x * stride,
+            };
         }
         Some(at)
     }

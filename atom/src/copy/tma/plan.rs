@@ -309,7 +309,7 @@ impl TmaPlan {
             progression(i, dimension)?;
             self.map.dims.push(extent);
             self.map.extents.push(dimension.extent());
-            self.map.element_strides.push(1);
+            self.map.element_strides.push(dimension.modes[0].step());
             match i {
                 0 if stride != 1 => {
                     let mode = dimension.modes[0].mode;
@@ -325,7 +325,10 @@ impl TmaPlan {
                 }
             }
         }
-        cut(&mut self.map.extents, self.blocks)
+        cut(&mut self.map.extents, self.blocks)?;
+        let boxes = self.map.extents.iter_mut().zip(&self.map.element_strides);
+        boxes.for_each(|(extent, step)| *extent = extent.saturating_mul(*step));
+        Ok(())
     }
 }
 
