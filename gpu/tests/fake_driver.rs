@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use colex_atom::{
+    Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,
+    TmaSwizzle,
+};
 use colex_gpu::{Device, Error, Function, Launch, Repeats};
 
 /// A text whose assembling the fake driver does not look at.
@@ -103,6 +107,68 @@ fn a_whole_driver_opens() {
     assert_eq!(
         said("a_whole_driver_opens", "whole", act),
         "Fake sm_90a 232448 132"
+    );
+}
+
+/// The words that the fake driver was given for a map.
+fn words(map: &TensorMap, count: usize) -> String {
+    let buffer = device().uninitialised::<u8>(1 << 16).unwrap();
+    let argument = device().tensor_map(map, &buffer).unwrap();
+    let words = argument.encoded.expect("a GPU's map is encoded");
+    format!(
+        "{:?}",
+        words[..count]
+            .iter()
+            .map(|word| *word as i64)
+            .collect::<Vec<_>>()
+    )
+}
+
+/// The driver is given a tensor map's numbers in `cuda.h`'s order and codes.
+#[test]
+fn a_tiled_map_is_encoded() {
+    let act = || {
+        let map = TensorMap {
+            element: TmaElement::F32,
+            dims: vec![100, 50],
+            strides: vec![416],
+            extents: vec![16, 9],
+            element_strides: vec![1, 3],
+            im2col: None,
+            swizzle: TmaSwizzle::B64,
+            interleave: Interleave::None,
+            l2: L2Promotion::B256,
+            fill: OobFill::NanRequestZeroFma,
+        };
+        words(&map, 14)
+    };
+    assert_eq!(
+        said("a_tiled_map_is_encoded", "whole", act),
+        "[7, 2, 1879048192, 100, 50, 416, 16, 9, 1, 3, 0, 2, 3, 1]"
+    );
+}
+
+/// The corners run from W on, as those that CuTe passes.
+#[test]
+fn an_im2col_map_is_encoded() {
+    let act = || {
+        let taps = |count, stride, padding| Taps {
+            stride,
+            padding,
+            ..Taps::new(count)
+        };
+        let plan = Im2colPlan::new(&Im2colTile {
+            activations: &"(64,8,6,2):(1,64,512,3072)".parse().unwrap(),
+            taps: &[taps(3, 2, [1, 0]), taps(2, 1, [4, 3])],
+            shared: &"Sw<3,3,3> o 0 o (32,64):(64,1)".parse().unwrap(),
+            element: TmaElement::F16,
+            multicast: 1,
+        });
+        words(plan.unwrap().map(), 16)
+    };
+    assert_eq!(
+        said("an_im2col_map_is_encoded", "whole", act),
+        "[6, 4, 8, 1024, -1, -4, -2, 2, 64, 32, 2, 1, 0, 3, 2, 0]"
     );
 }
 

@@ -246,8 +246,56 @@ succeeds! {
     cuLaunchKernelEx(Handle, Handle, Handle, Handle);
 }
 
+/// Tells what it was given: of a tensor of rank 2, in words that the test reads.
 #[cfg(not(without_tensor_maps))]
-succeeds! {
-    cuTensorMapEncodeTiled();
-    cuTensorMapEncodeIm2col();
+#[no_mangle]
+pub extern "C" fn cuTensorMapEncodeTiled(
+    encoded: &mut [u64; 16],
+    element: u32,
+    rank: u32,
+    address: u64,
+    dims: &[u64; 2],
+    stride: &u64,
+    extents: &[u32; 2],
+    steps: &[u32; 2],
+    interleave: u32,
+    swizzle: u32,
+    promotion: u32,
+    fill: u32,
+) -> Code {
+    let small = [extents[0], extents[1], steps[0], steps[1]].map(u64::from);
+    let modes = [interleave, swizzle, promotion, fill].map(u64::from);
+    let head = [u64::from(element), u64::from(rank), address, dims[0], dims[1], *stride];
+    let all = head.into_iter().chain(small).chain(modes);
+    encoded.iter_mut().zip(all).for_each(|(word, given)| *word = given);
+    0
+}
+
+/// The same of a tensor of rank 4.
+#[cfg(not(without_tensor_maps))]
+#[no_mangle]
+pub extern "C" fn cuTensorMapEncodeIm2col(
+    encoded: &mut [u64; 16],
+    element: u32,
+    rank: u32,
+    _: u64,
+    dims: &[u64; 4],
+    strides: &[u64; 3],
+    lower: &[i32; 2],
+    upper: &[i32; 2],
+    channels: u32,
+    pixels: u32,
+    steps: &[u32; 4],
+    interleave: u32,
+    swizzle: u32,
+    promotion: u32,
+    fill: u32,
+) -> Code {
+    let corners = [lower[0], lower[1], upper[0], upper[1]].map(|corner| corner as u64);
+    let small = [channels, pixels, steps[1], steps[2]].map(u64::from);
+    let modes = [interleave, swizzle, promotion, fill].map(u64::from);
+    let head = [u64::from(element), u64::from(rank), dims[1], strides[1]];
+    let all = head.into_iter().chain(corners).chain(small).chain(modes);
+    encoded.iter_mut().zip(all).for_each(|(word, given)| *word = given);
+    0
 }
