@@ -200,6 +200,31 @@ impl CopyAtom {
             .then_some(self.member.n as usize)
     }
 
+    /// The same copy between every two ends that it connects: one, unless it is universal.
+    ///
+    /// ```
+    /// assert_eq!(colex_atom::copy("SM75_U32x4_LDSM_N")?.all_ends().len(), 1);
+    /// assert!(colex_atom::copy("UniversalCopy<uint128_t>")?.all_ends().len() > 4);
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    pub fn all_ends(&self) -> Vec<Self> {
+        let spaces = [
+            Space::Register,
+            Space::Shared,
+            Space::Cluster,
+            Space::Global,
+        ];
+        let pairs = spaces
+            .into_iter()
+            .flat_map(|from| spaces.map(|to| (from, to)));
+        match self.row().form {
+            CopyForm::Universal => pairs
+                .filter_map(|(from, to)| self.between(from, to).ok())
+                .collect(),
+            _ => vec![self.clone()],
+        }
+    }
+
     /// The same universal copy between other ends.
     ///
     /// ```

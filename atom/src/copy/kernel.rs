@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::atom::CopyAtom;
 use super::instruction::CopyOperands;
 use super::op::OperandKind;
-use super::row::{Argument, CopyForm, Space};
+use super::row::{Argument, Space};
 use super::search::copy_atoms;
 use crate::Error;
 use crate::arch::{Arch, PtxVersion};
@@ -130,7 +130,7 @@ pub struct CopyModule {
 /// ```
 pub fn copy_modules() -> Vec<CopyModule> {
     let mut groups: BTreeMap<(Arch, PtxVersion), Vec<CopyAtom>> = BTreeMap::new();
-    for atom in copy_atoms().flat_map(all_ends) {
+    for atom in copy_atoms().flat_map(|atom| atom.all_ends()) {
         if let Ok(op) = atom.op() {
             groups
                 .entry((op.since, op.version.max(op.since.ptx_version())))
@@ -162,23 +162,4 @@ fn module(arch: Arch, version: PtxVersion, atoms: Vec<CopyAtom>) -> CopyModule {
         atoms,
         text,
     }
-}
-
-/// The atom, and if it is universal the same between every two ends it connects.
-fn all_ends(atom: CopyAtom) -> Vec<CopyAtom> {
-    if atom.row().form != CopyForm::Universal {
-        return vec![atom];
-    }
-    let spaces = [
-        Space::Register,
-        Space::Shared,
-        Space::Cluster,
-        Space::Global,
-    ];
-    let pairs = spaces
-        .into_iter()
-        .flat_map(|from| spaces.map(|to| (from, to)));
-    pairs
-        .filter_map(|(from, to)| atom.between(from, to).ok())
-        .collect()
 }

@@ -1,7 +1,7 @@
 //! Every atom of the sweep.
 
 use colex_atom::{
-    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, Space, TmaSwizzle, copy_atoms, mma_atoms,
+    CopyAtom, CopyForm, Error, GmmaOptions, MmaAtom, TmaSwizzle, copy_atoms, mma_atoms,
 };
 
 use super::bulk::bulk_case;
@@ -105,7 +105,8 @@ fn of_copy(atom: CopyAtom) -> Vec<Subject> {
     let hints: &[bool] = if hinted { &[false, true] } else { &[false] };
     let each = |f: &dyn Fn(bool) -> Vec<Subject>| hints.iter().flat_map(|hint| f(*hint)).collect();
     match (atom.row().form, atom.tensor_rank()) {
-        (CopyForm::Universal, _) => all_ends(&atom)
+        (CopyForm::Universal, _) => atom
+            .all_ends()
             .into_iter()
             .map(|a| Subject::Copy(Box::new(a), false))
             .collect(),
@@ -152,22 +153,6 @@ fn tensor_copies(atom: &CopyAtom, hinted: bool) -> Vec<Subject> {
                 .into_iter()
                 .flatten(),
         )
-        .collect()
-}
-
-/// A universal copy between every two ends it connects.
-fn all_ends(atom: &CopyAtom) -> Vec<CopyAtom> {
-    let spaces = [
-        Space::Register,
-        Space::Shared,
-        Space::Cluster,
-        Space::Global,
-    ];
-    let pairs = spaces
-        .into_iter()
-        .flat_map(|from| spaces.map(|to| (from, to)));
-    pairs
-        .filter_map(|(from, to)| atom.between(from, to).ok())
         .collect()
 }
 

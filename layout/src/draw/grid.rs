@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::table::check_cells;
+use super::table::{cells, check_cells};
 use super::{Fill, Nesting};
 use crate::Error;
 
@@ -129,12 +129,10 @@ impl Grid {
     ///
     /// [`Error::Operand`] with fewer than 1 or more than [`MAX_CELLS`](super::MAX_CELLS) cells.
     pub fn from_fn(rows: i64, cols: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Self, Error> {
-        let count = if rows < 1 || cols < 1 {
-            Some(0)
-        } else {
-            rows.checked_mul(cols)
-        };
-        check_cells(&alloc::format!("a grid of {rows} by {cols}"), count)?;
+        check_cells(
+            &alloc::format!("a grid of {rows} by {cols}"),
+            cells(rows, cols),
+        )?;
         Ok(Self::filled(rows, cols, cell))
     }
 

@@ -121,12 +121,7 @@ impl Table {
         f: impl Fn(i64, i64) -> i64,
     ) -> Result<Self, Error> {
         let heading = heading.into();
-        let cells = if rows < 1 || cols < 1 {
-            Some(0)
-        } else {
-            rows.checked_mul(cols)
-        };
-        check_cells(&heading, cells)?;
+        check_cells(&heading, cells(rows, cols))?;
         let values = row_by_row(rows, cols, f);
         Ok(Self {
             heading,
@@ -228,6 +223,14 @@ fn bound(layout: &Layout, values: &[i64]) -> i64 {
             .max()
             .map_or(1, |largest| largest.saturating_add(1))
     })
+}
+
+/// How many cells a drawing of `rows` by `cols` has: none where a side is below 1, nothing beyond 64 bits.
+pub(super) fn cells(rows: i64, cols: i64) -> Option<i64> {
+    match rows < 1 || cols < 1 {
+        true => Some(0),
+        false => rows.checked_mul(cols),
+    }
 }
 
 pub(super) fn check_cells(what: &str, cells: Option<i64>) -> Result<(), Error> {

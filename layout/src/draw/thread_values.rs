@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use super::place::place;
-use super::table::{check_cells, operand};
+use super::table::{cells, check_cells, operand};
 use crate::{Error, Layout};
 
 /// The most (thread, value) pairs that one map holds.
@@ -104,12 +104,7 @@ impl ThreadValues {
         [threads, values]: [i64; 2],
         place: impl Fn(i64, i64) -> Result<(i64, i64), Error>,
     ) -> Result<Self, Error> {
-        let cells = if rows < 1 || cols < 1 {
-            Some(0)
-        } else {
-            rows.checked_mul(cols)
-        };
-        check_cells(&heading, cells)?;
+        check_cells(&heading, cells(rows, cols))?;
         check_pairs(&heading, threads, values)?;
         let mut map = Self {
             heading,

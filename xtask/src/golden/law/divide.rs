@@ -1,37 +1,25 @@
 //! Divide: `A o (T, T*)`, where `T*` is the complement of the tile up to the layout's coalesced shape.
 
-use super::compose::{compatible, same};
-use super::split::{Form, Piece, any, splits, walk};
-use super::{layout_argument, layout_result, reference, tiler_argument};
+use super::compose::compatible;
+use super::reference;
+use super::split::{Form, Piece, by_pieces, walk};
 use crate::golden::case::Case;
 use crate::golden::value::{Value, at};
 
 pub(crate) fn logical(case: &Case, result: &Value) -> Result<(), String> {
-    divided(Form::Logical, case, result)
+    by_pieces(Form::Logical, case, result, piece)
 }
 
 pub(crate) fn zipped(case: &Case, result: &Value) -> Result<(), String> {
-    divided(Form::Zipped, case, result)
+    by_pieces(Form::Zipped, case, result, piece)
 }
 
 pub(crate) fn tiled(case: &Case, result: &Value) -> Result<(), String> {
-    divided(Form::Tiled, case, result)
+    by_pieces(Form::Tiled, case, result, piece)
 }
 
 pub(crate) fn flat(case: &Case, result: &Value) -> Result<(), String> {
-    divided(Form::Flat, case, result)
-}
-
-fn divided(form: Form, case: &Case, result: &Value) -> Result<(), String> {
-    let (layout, tiler) = (layout_argument(case, 0)?, tiler_argument(case, 1)?);
-    let splits = splits(form, &layout, &tiler, layout_result(result)?)?;
-    any(&splits, |split| {
-        split.pieces.iter().try_for_each(piece)?;
-        split
-            .untouched
-            .iter()
-            .try_for_each(|(before, after)| same(before, after))
-    })
+    by_pieces(Form::Flat, case, result, piece)
 }
 
 fn piece(piece: &Piece) -> Result<(), String> {

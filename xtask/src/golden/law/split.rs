@@ -1,6 +1,9 @@
 //! The forms that a divide or a product comes in, and how each is taken apart into tiles and rests.
 
-use crate::golden::value::{Map, Tiler, Tree};
+use super::compose::same;
+use super::{layout_argument, layout_result, tiler_argument};
+use crate::golden::case::Case;
+use crate::golden::value::{Map, Tiler, Tree, Value};
 
 /// How the modes of a divide or a product are grouped.
 #[derive(Clone, Copy, PartialEq)]
@@ -33,12 +36,7 @@ pub(super) struct Split {
 
 /// Takes `result` apart in each way that its form allows: a flat form does not say where its tile ends.
 /// There is none where the tiler nests, whose forms the laws do not cover.
-pub(super) fn splits(
-    form: Form,
-    layout: &Map,
-    tiler: &Tiler,
-    result: &Map,
-) -> Result<Vec<Split>, String> {
+fn splits(form: Form, layout: &Map, tiler: &Tiler, result: &Map) -> Result<Vec<Split>, String> {
     match tiler {
         Tiler::All => Ok(vec![Split {
             pieces: Vec::new(),
@@ -64,11 +62,26 @@ pub(super) fn splits(
     }
 }
 
-/// Whether one way of taking the result apart satisfies `law`; if none does, what the first breaks.
-pub(super) fn any(
-    splits: &[Split],
-    law: impl Fn(&Split) -> Result<(), String>,
+/// The law of a divide or a product: each piece obeys `piece`, and what no tiler reaches is as it was.
+pub(super) fn by_pieces(
+    form: Form,
+    case: &Case,
+    result: &Value,
+    piece: fn(&Piece) -> Result<(), String>,
 ) -> Result<(), String> {
+    let (layout, tiler) = (layout_argument(case, 0)?, tiler_argument(case, 1)?);
+    let splits = splits(form, &layout, &tiler, layout_result(result)?)?;
+    any(&splits, |split| {
+        split.pieces.iter().try_for_each(piece)?;
+        split
+            .untouched
+            .iter()
+            .try_for_each(|(before, after)| same(before, after))
+    })
+}
+
+/// Whether one way of taking the result apart satisfies `law`; if none does, what the first breaks.
+fn any(splits: &[Split], law: impl Fn(&Split) -> Result<(), String>) -> Result<(), String> {
     let mut outcomes = splits.iter().map(law);
     match outcomes.next() {
         None | Some(Ok(())) => Ok(()),
