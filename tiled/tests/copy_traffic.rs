@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
 
 use colex_atom::{CopyAtom, Space};
-use colex_layout::{ComposedLayout, Layout};
-use colex_tiled::{CopyReport, TiledCopy, Traffic};
+use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_tiled::{CopyReport, Operand, TiledCopy, TiledMma, Traffic};
 
 /// The lanes of a warp that take part, each with the byte at which it starts.
 type Request = Vec<(i64, i64)>;
@@ -238,5 +238,87 @@ fn tensors_of_the_size_of_a_problem() -> Outcome {
         "report: (65536,65536):(65536,1) has 4294967296 elements, and each of at most 67108864 is looked at: take a part \
          of whole tiles, the others are alike"
     );
+    Ok(())
+}
+
+/// Of a narrow `ldmatrix` the lanes that repeat an address are not served again: one phase a matrix.
+#[test]
+fn addresses_that_are_repeated_make_no_phase() -> Outcome {
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(atom, &"1:0".parse()?, &"_".parse()?)?;
+    let operand =
+        |atom, operand| TiledCopy::for_operand(colex_atom::copy(atom)?, 16, &mma, operand);
+    let one = TiledCopy::new(
+        colex_atom::copy("SM75_U32x1_LDSM_N")?,
+        16,
+        &"(8,4):(4,1)".parse()?,
+        &"(1,2):(0,1)".parse()?,
+    )?;
+    for (load, tile, matrices) in [
+        (one, "(8,8):(24,1)", 1),
+        (
+            operand("SM75_U32x2_LDSM_N", Operand::B)?,
+            "(8,16):(24,1)",
+            2,
+        ),
+        (
+            operand("SM75_U32x4_LDSM_N", Operand::A)?,
+            "(16,16):(24,1)",
+            4,
+        ),
+    ] {
+        let tile: Layout = tile.parse()?;
+        assert_eq!(
+            load.report(&tile, &tile)?.source,
+            Some(Traffic::Shared {
+                passes: matrices,
+                least: matrices,
+                degree: 1,
+                thread: 0,
+                first: None
+            }),
+            "{load}"
+        );
+    }
+    Ok(())
+}
+
+/// A complex number of three parts is stored eight bytes after eight: each part is a request of its own.
+#[test]
+fn values_of_24_bytes_go_part_by_part() -> Outcome {
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_8x8x4_GC64C64C64GC64_TN")?,
+        &"1:0".parse()?,
+        &"_".parse()?,
+    )?;
+    let c: Layout = "(8,8):(1,10)".parse()?;
+    let a: Layout = "(8,4):(1,8)".parse()?;
+    let report = mma.report([
+        (&a, Space::Register),
+        (&a, Space::Register),
+        (&c, Space::Global),
+    ])?;
+    let parts: Vec<_> = (0..32)
+        .map(|thread| mma.slice(thread)?.partition(&c, Operand::C)?.values())
+        .collect::<Result<_, _>>()?;
+    let (mut sectors, mut firsts, mut least) = (0, 0, 0);
+    for (value, part) in (0..2).flat_map(|value| (0..3).map(move |part| (value, part))) {
+        let byte = |values: &Vec<IntTuple>| 24 * values[value].leaves()[0].value() + 8 * part;
+        let request: Request = (0..).zip(parts.iter().map(byte)).collect();
+        let touches = touched(&request, 8, 32).len();
+        sectors += touches;
+        firsts += if part == 0 { touches } else { 0 };
+        least += touched(&request, 8, 1).len().div_ceil(32);
+    }
+    assert_ne!(sectors, 3 * firsts, "the parts are alike");
+    let Some(Traffic::Global {
+        sectors: found,
+        least: fewest,
+        ..
+    }) = report.operands[2].traffic
+    else {
+        panic!("{report}");
+    };
+    assert_eq!((found, fewest), (sectors, least), "{report}");
     Ok(())
 }
