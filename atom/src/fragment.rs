@@ -133,6 +133,10 @@ mod tests {
         let mut cases = 0;
         for ty in Ty::ALL.into_iter().filter(|ty| ty.bits() != 6) {
             let mut fragment = Fragment::zeros(ty, 16);
+            assert!(
+                !fragment.is_empty() && Fragment::zeros(ty, 0).is_empty(),
+                "{ty}"
+            );
             for v in 0..16 {
                 fragment.set(v, Value::Int(v as i64 % 2));
             }

@@ -279,3 +279,22 @@ fn chained(products: &[f64]) -> f64 {
     };
     rest.iter().fold(*first, |sum, &term| add(sum, term))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::cut_to_f32;
+
+    #[test]
+    fn sums_are_cut_below_the_range_and_infinite_from_its_end_on() {
+        let end = 2f64.powi(128);
+        let largest = f64::from(f32::MAX);
+        let below = f64::from_bits(end.to_bits() - 1);
+        for sign in [1.0, -1.0] {
+            assert_eq!(cut_to_f32(sign * below), sign * largest);
+            assert_eq!(cut_to_f32(sign * end), sign * f64::INFINITY);
+            assert_eq!(cut_to_f32(sign * 2.0 * end), sign * f64::INFINITY);
+        }
+        assert_eq!(cut_to_f32(1.0 + 1.5 * 2f64.powi(-23)), 1.0 + 2f64.powi(-23));
+        assert!(cut_to_f32(-0.0).is_sign_positive());
+    }
+}
