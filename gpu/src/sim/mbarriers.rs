@@ -277,6 +277,8 @@ impl Exec<'_, '_, '_> {
             }
             _ => {}
         }
+        // What follows was not before the fence.
+        tick(&mut self.w.view.seen, self.w.index);
     }
 
     /// What the warp knows now may be passed on by a relaxed access or arrival.

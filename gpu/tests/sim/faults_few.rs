@@ -3,8 +3,8 @@
 use colex_atom::{GmmaDescriptor, copy, mma};
 use colex_gpu::Launch;
 use colex_gpu::ir::{
-    Address, Base, Compare, CopyArgs, End, FenceKind, KernelBuilder, Op, Reg, RegType, ScaleD,
-    Special, Type,
+    Address, AtomicOp, Base, Compare, CopyArgs, End, FenceKind, KernelBuilder, Op, Reg, RegType,
+    ScaleD, Space, Special, Type,
 };
 use colex_gpu::sim::{FaultKind, SimOptions};
 
@@ -200,4 +200,89 @@ fn a_product_reads_what_all_its_warps_know() {
     assert_eq!(met_by(4), None);
     assert_eq!(met_by(3), Some(FaultKind::Race));
     assert_eq!(met_by(2), Some(FaultKind::Race));
+}
+
+/// A thread writes shared memory and has an engine read it, with a fence between.
+fn fenced_by(fence: Option<FenceKind>, atomically: bool) -> Option<FaultKind> {
+    let mut k = kernel("fenced");
+    let data = k.pointer("data");
+    let data = k.param(data);
+    let tile = k.shared("tile", 16, 16);
+    for i in 0..4 {
+        k.store(shared(Type::U32), Address::from(tile).at(4 * i), 5);
+    }
+    if atomically {
+        k.fence(FenceKind::ProxyAsync);
+        k.atomic(AtomicOp::Add, Space::Shared, Type::U32, tile, 1);
+    }
+    fence.into_iter().for_each(|fence| k.fence(fence));
+    let args = CopyArgs {
+        dst: End::Memory(data.into()),
+        src: End::Memory(tile.into()),
+        size: Some(16.into()),
+        ..CopyArgs::default()
+    };
+    k.copy_atom(&copy("SM90_BULK_COPY_S2G").unwrap(), args);
+    k.bulk_commit();
+    k.bulk_wait(0, false);
+    let mut host = Host::default();
+    host.words(&[0; 4]);
+    let run = host.run(&k.finish(), Launch::new(1, 1));
+    run.err().map(|fault| fault.kind())
+}
+
+#[test]
+fn a_fence_for_global_memory_is_none_for_shared_memory() {
+    let missing = Some(FaultKind::MissingFence);
+    for atomically in [false, true] {
+        let by = |fence| fenced_by(fence, atomically);
+        assert_eq!(by(None), missing);
+        assert_eq!(by(Some(FenceKind::ProxyAsyncGlobal)), missing);
+        assert_eq!(by(Some(FenceKind::AcqRelGpu)), missing);
+        assert_eq!(by(Some(FenceKind::ProxyAsyncShared)), None);
+        assert_eq!(by(Some(FenceKind::ProxyAsync)), None);
+    }
+}
+
+#[test]
+fn a_phase_counts_less_than_a_mebibyte() {
+    let much = fault(
+        |k, _| {
+            let bar = k.shared("bar", 8, 8);
+            k.mbarrier_init(bar, 1);
+            k.mbarrier_arrive_expect(bar, 1 << 20);
+        },
+        Launch::new(1, 1),
+    );
+    assert_eq!(much.kind(), FaultKind::Barrier);
+    assert_eq!(
+        much.what(),
+        "a phase counts at most 1048575 bytes, and 1048576 are announced"
+    );
+}
+
+#[test]
+fn the_warps_of_a_warpgroup_ask_for_one_product() {
+    let differs = fault(
+        |k, _| {
+            k.dynamic_shared(1024);
+            let thread = k.mov(Type::U32, Special::Tid(0));
+            let low = k.setp(Compare::Lt, Type::U32, thread, 96);
+            let base = k.address_of(Base::DynamicShared);
+            let start = k.shr(Type::U32, base, 4);
+            let tile = k.cvt(Type::U64, Type::U32, start);
+            let d = k.regs(RegType::F32, 4);
+            d.iter().for_each(|d| k.mov_to(*d, 0.0));
+            k.wgmma_fence();
+            let atom = mma("SM90_64x8x16_F32F16F16_SS").unwrap();
+            k.wgmma(&atom, &d, &[tile], tile, ScaleD::Pred(low));
+            k.wgmma_commit();
+            k.wgmma_wait(0);
+        },
+        Launch::new(1, 128).dynamic_shared(4096),
+    );
+    assert_eq!(differs.kind(), FaultKind::Divergence);
+    assert!(differs.what().starts_with(
+        "the four warps of a warpgroup execute the same products with the same descriptors and scale"
+    ));
 }
