@@ -314,3 +314,26 @@ fn law_index_lowers() {
 fn random_bool(slot: i64) -> bool {
     slot % 3 == 2
 }
+
+/// A choice is one of the two, and lies in its range.
+#[test]
+fn law_index_selects() {
+    let mut random = Random(7);
+    let mut cases = 0;
+    for _ in 0..4000 {
+        let [(a, f), (b, g), (x, p), (y, q)] = [0; 4].map(|_| tree(&mut random, &thread(), 2));
+        let chosen = Index::select_less(&a, &b, &x, &y);
+        let (low, high) = chosen.range();
+        for t in 0..THREADS {
+            let right = if f(t) < g(t) { p(t) } else { q(t) };
+            assert_eq!(chosen.eval(&|_| Some(t)), Some(right), "{chosen} at {t}");
+            assert!(
+                (low..=high).contains(&right),
+                "{chosen} at {t} is {right}, not {low}..={high}"
+            );
+            assert_eq!(right % chosen.alignment(), 0, "{chosen} at {t}");
+            cases += 1;
+        }
+    }
+    println!("law index.selects: {cases} values");
+}

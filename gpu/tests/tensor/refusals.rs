@@ -187,3 +187,46 @@ fn a_number_too_large_for_its_register() {
         )
     );
 }
+
+/// Rows whose stride is no multiple of a vector: of a static stride it is known here, no launch is asked.
+#[test]
+fn vectors_of_rows_at_odd_strides() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let a = k
+        .tensor("a", Ty::F32, &layout("(100,100):(_65,_1)"))
+        .expect("a tensor");
+    let (tid, copy) = (k.thread(), tiled(128));
+    let tile = a
+        .local_tile(&[8, 16], &[0.into(), 0.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_src(&tile).expect("a part");
+    let regs = k.fragment_like(&part).expect("registers");
+    assert_eq!(
+        said(k.copy_inside(&copy, &part, &regs)),
+        "copy: an instruction moves 4 elements from a multiple of them, and in mode 0 of a it starts at r2 >> 2 times 65"
+    );
+}
+
+/// A vector of which the first element is inside and the last is not is not loaded, where nothing fills it with zeros.
+#[test]
+fn the_last_element_of_a_vector_counts() {
+    let loads = |column: i64| {
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let a = k
+            .tensor("a", Ty::F32, &layout("(_64,_6):(_8,_1)"))
+            .expect("a tensor");
+        let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("a width");
+        let copy = TiledCopy::new(atom, 32, &layout("(32,1):(1,0)"), &layout("(1,4):(0,1)"))
+            .expect("a tiled copy");
+        let tid = k.thread();
+        let tile = a
+            .local_tile(&[32, 4], &[0.into(), column.into()])
+            .expect("a tile");
+        let part = copy.at(&tid).partition_src(&tile).expect("a part");
+        let regs = k.fragment_like(&part).expect("registers");
+        k.copy_inside(&copy, &part, &regs).expect("a copy");
+        let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
+        text.matches("ld.global.v4.f32").count()
+    };
+    assert_eq!([loads(0), loads(1)], [1, 0]);
+}
