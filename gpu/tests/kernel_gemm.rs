@@ -339,6 +339,19 @@ fn ampere_multiplies_doubles_and_bytes() {
     all::<i8, i32>(Arch::Sm80, gemm_cases(None, 16));
 }
 
+/// A block of sm_89 has no room for the sums beside three stages: each thread stores its own there.
+#[test]
+fn ampere_multiplies_in_little_shared_memory() {
+    let cases = || {
+        gemm_cases(Some(GemmMethod::Ampere), 1)
+            .into_iter()
+            .step_by(9)
+            .collect()
+    };
+    all::<i8, i32>(Arch::Sm89, cases());
+    all::<bf16, f32>(Arch::Sm89, cases());
+}
+
 #[test]
 fn ampere_multiplies_tf32() {
     let tf32 = |whole| {

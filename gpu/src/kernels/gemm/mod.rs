@@ -1,6 +1,7 @@
 //! Matrix products: a plan, a kernel for each generation, and the call.
 
 mod call;
+mod direct;
 mod numbers;
 mod operand;
 mod plan;
@@ -8,6 +9,7 @@ mod raster;
 mod simt;
 mod sm70;
 mod sm80;
+mod sm80_end;
 mod sm90;
 mod sm90_end;
 mod staged;

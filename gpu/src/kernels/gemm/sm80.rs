@@ -1,14 +1,15 @@
 //! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
 
 use colex_atom::Arch;
-use colex_tiled::{Operand, TiledCopy, TiledMma};
+use colex_tiled::{Operand, TiledMma};
 
-use super::numbers::{scale_type, scaled};
+use super::direct;
+use super::numbers::scale_type;
 use super::operand::Route;
 use super::plan::GemmPlan;
 use super::raster::grouped;
-use crate::ir::Reg;
-use crate::tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
+use super::sm80_end;
+use crate::tensor::{Builder, Built, Error, Fragment, Index};
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
 pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
@@ -36,9 +37,12 @@ pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let b = Route::new(&mut k, plan, &mma, Operand::B, b, &n)?;
     let acc = k.accumulators(&mma, [bm, bn])?;
     main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps)?;
-    let c = c.local_tile(&[bm, bn], &[m, n])?;
-    let thread = k.thread();
-    store(&mut k, plan, &mma, &acc, &c, &thread, scale)?;
+    if sm80_end::fits(plan, &mma, &acc, arch) {
+        sm80_end::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;
+    } else {
+        let (c, thread) = (c.local_tile(&[bm, bn], &[m, n])?, k.thread());
+        direct::store(&mut k, plan, &mma, &acc, &c, &thread, scale)?;
+    }
     k.finish()
 }
 
@@ -103,49 +107,5 @@ fn main_loop(
     })?;
     // Shared memory is the block's only as long as the block lasts.
     k.cp_async_wait(0);
-    Ok(())
-}
-
-/// Elements that a thread stores at a time.
-const PART: i64 = 32;
-
-/// `C = alpha acc + beta C`, each thread its own elements.
-pub(super) fn store(
-    k: &mut Builder,
-    plan: &GemmPlan,
-    mma: &TiledMma,
-    acc: &Fragment,
-    c: &Tensor,
-    thread: &Index,
-    scale: [Reg; 2],
-) -> Result<(), Error> {
-    let bits = i64::from(plan.operands.c.bits());
-    // Neighbours along N are two to a thread.
-    let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
-        && plan.operands.vector(Operand::C) > 1;
-    let width = if pair { 2 * bits } else { bits };
-    let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
-    let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
-    // In the order of the accumulators, whatever runs fastest in C.
-    let to = mma.at(thread).partition(c, Operand::C)?;
-    // A few at a time: what C held, and what it will, are alive for no longer than that.
-    let part = acc.layout().size().min(PART);
-    let parts = acc.layout().size() / part;
-    let by_part = format!("({part},{parts}):(1,{part})");
-    let to = to.compose(&by_part.parse().expect("numbers make a layout"))?;
-    for i in 0..parts {
-        let sum = acc.gathered(part * i, part)?;
-        let to = to.at(1, i)?;
-        let old = match plan.operands.beta {
-            false => None,
-            true => {
-                let old = k.fragment(plan.operands.c, sum.layout())?;
-                k.copy_inside(&copy, &to, &old)?;
-                Some(old)
-            }
-        };
-        let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
-        k.copy_inside(&copy, &out, &to)?;
-    }
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::direct;
 use super::numbers::scaled;
 use super::operand::shared_layout;
 use super::plan::GemmPlan;
-use super::sm80;
 use super::sm90::GROUP;
 use crate::ir::{FenceKind, Reg};
 use crate::kernels::Major;
@@ -195,7 +195,7 @@ impl Mine<'_> {
         match &self.end {
             Way::Direct(c) => {
                 let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], at)?;
-                sm80::store(k, plan, mma, acc, &tile, &self.thread, scale)
+                direct::store(k, plan, mma, acc, &tile, &self.thread, scale)
             }
             Way::Staged(staged, copies) => {
                 for part in 0..self.parts() {
