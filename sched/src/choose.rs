@@ -213,7 +213,31 @@ impl fmt::Display for Choice {
 
 #[cfg(test)]
 mod tests {
-    use super::Device;
+    use super::{Device, TiledGemm, choose, slices};
+    use crate::GemmCoord;
+
+    #[test]
+    fn a_step_of_a_wave_is_an_eighth_of_the_cache() {
+        assert_eq!(
+            [slices(0, 800), slices(1_000, 800), slices(1_000, 0)],
+            [8, 11, 1_001]
+        );
+        assert_eq!(slices(1 << 40, 800), 1 << 12);
+    }
+
+    #[test]
+    fn bytes_are_shown_in_megabytes() {
+        let (problem, tile) = (
+            GemmCoord::new(1000, 1000, 1000),
+            GemmCoord::new(1000, 1000, 1000),
+        );
+        let choice = choose(&TiledGemm::new(problem, tile), &Device::H200).expect("one tile");
+        assert_eq!(choice.best().requested, 4_000_000);
+        assert!(
+            choice.to_string().contains("      4.0       4.0       4.0"),
+            "{choice}"
+        );
+    }
 
     #[test]
     fn devices_are_those_of_their_data_sheets() {

@@ -188,3 +188,15 @@ impl GmmaOptions {
 fn last_part(word: &str) -> &str {
     word.rsplit("::").next().unwrap_or(word)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::GmmaOptions;
+
+    #[test]
+    fn all_options_are_each_combination_once() {
+        let all: std::collections::HashSet<GmmaOptions> = GmmaOptions::all().collect();
+        assert_eq!(all.len(), 32);
+        assert!(all.iter().all(|options| options.metadata_threads < 2));
+    }
+}
