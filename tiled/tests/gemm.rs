@@ -203,6 +203,39 @@ fn sums_of_atoms_along_k_saturate_as_their_instruction() -> Outcome {
     Ok(())
 }
 
+/// An operand in shared memory is named once an atom, not once a thread.
+#[test]
+fn outside_of_shared_memory_is_counted_once() -> Outcome {
+    let mma = TiledMma::new(
+        colex_atom::mma("SM90_64x8x16_F32F16F16_SS")?,
+        &"1:0".parse()?,
+        &Tiler::All,
+    )?;
+    let ones = |layout: &str| -> Result<_, Box<dyn Error>> {
+        let layout: Layout = layout.parse()?;
+        Ok(Tensor::new(
+            vec![Value::Real(1.0); layout.cosize()? as usize],
+            layout,
+        )?)
+    };
+    let (a, b, mut c) = (
+        ones("(60,13):(1,60)")?,
+        ones("(7,13):(1,7)")?,
+        ones("(60,7):(1,60)")?,
+    );
+    let edges = GemmOptions {
+        edge: Edge::Predicate,
+        ..GemmOptions::default()
+    };
+    let outside = mma.gemm_with(&a, &b, &mut c, edges)?;
+    assert_eq!(
+        [outside.a, outside.b, outside.c],
+        [64 * 16 - 60 * 13, 8 * 16 - 7 * 13, 64 * 8 - 60 * 7]
+    );
+    assert!(c.elements()?.iter().all(|x| **x == Value::Real(14.0)));
+    Ok(())
+}
+
 /// At the ends of each range there is a product, and one further there is none; a real number is rounded.
 #[test]
 fn numbers_that_a_type_does_not_hold() -> Outcome {
