@@ -286,3 +286,47 @@ fn the_warps_of_a_warpgroup_ask_for_one_product() {
         "the four warps of a warpgroup execute the same products with the same descriptors and scale"
     ));
 }
+
+#[test]
+fn a_barrier_does_not_wait_for_warps_that_have_ended() {
+    let mut k = kernel("ended");
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let high = k.setp(Compare::Ge, Type::U32, thread, 32);
+    k.when(high, |k| k.push(Op::Exit));
+    k.sync();
+    let kernel = k.finish();
+    for seed in 0..6 {
+        let options = SimOptions::default().seed(seed);
+        let run = Host::default().run_with(&kernel, Launch::new(1, 64), &options);
+        run.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    }
+}
+
+#[test]
+fn who_asks_a_barrier_and_is_answered_knows_what_came_before() {
+    let mut k = kernel("asked");
+    let tile = k.shared("tile", 4, 4);
+    let bar = k.shared("bar", 8, 8);
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let zero = k.setp(Compare::Eq, Type::U32, thread, 0);
+    k.when(zero, |k| k.mbarrier_init(bar, 1));
+    k.sync();
+    k.if_(zero, |k| {
+        k.store(shared(Type::U32), tile, 7);
+        k.mbarrier_arrive(bar);
+    });
+    let other = k.setp(Compare::Eq, Type::U32, thread, 32);
+    k.if_(other, |k| {
+        k.loop_(|k| {
+            let there = k.mbarrier_try(bar, 0);
+            k.break_if(there);
+        });
+        k.load(shared(Type::U32), tile);
+    });
+    let kernel = k.finish();
+    for seed in 0..6 {
+        let options = SimOptions::default().seed(seed);
+        let run = Host::default().run_with(&kernel, Launch::new(1, 64), &options);
+        run.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    }
+}
