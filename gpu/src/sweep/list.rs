@@ -71,8 +71,8 @@ impl Subject {
     }
 }
 
-/// Every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them, and those with
-/// N = 8, 64 and 256 with every option.
+/// Every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them and, where it has
+/// signs or a choice of metadata threads, one of these; those with N = 8, 64 and 256 with every option.
 pub fn subjects() -> Vec<Subject> {
     let mma = mma_atoms()
         .filter(MmaAtom::is_executable)
@@ -85,19 +85,21 @@ pub fn subjects() -> Vec<Subject> {
         .collect()
 }
 
+/// Those without a sign or a choice of metadata threads, and of the others all, or one that changes with N.
 fn with_options(atom: MmaAtom) -> Vec<MmaAtom> {
-    let every = [8, 64, 256].contains(&atom.mnk()[1]);
-    let plain = |options: &GmmaOptions| {
-        GmmaOptions {
-            major_a: options.major_a,
-            major_b: options.major_b,
-            ..GmmaOptions::default()
-        } == *options
+    let n = atom.mnk()[1];
+    let is_plain = |atom: &MmaAtom| {
+        let options = atom.options();
+        !options.negate_a && !options.negate_b && options.metadata_threads == 0
     };
-    let options = GmmaOptions::all().filter(|options| every || plain(options));
-    options
-        .filter_map(|options| atom.clone().with_options(options).ok())
-        .collect()
+    let legal = GmmaOptions::all().filter_map(|options| atom.clone().with_options(options).ok());
+    let legal: Vec<MmaAtom> = legal.collect();
+    let special = legal.iter().filter(|atom| !is_plain(atom)).count().max(1);
+    let turn = (n / 8) as usize % special;
+    let mut seen = 0..;
+    let chosen =
+        |atom: &MmaAtom| is_plain(atom) || [8, 64, 256].contains(&n) || seen.next() == Some(turn);
+    legal.into_iter().filter(chosen).collect()
 }
 
 fn of_copy(atom: CopyAtom) -> Vec<Subject> {
@@ -179,6 +181,24 @@ mod tests {
             atoms += 1;
         }
         println!("law sweep.complete: {atoms} atoms");
+    }
+
+    /// Each N of a `wgmma` that has signs or metadata threads to choose is swept with one choice that is not the first.
+    #[test]
+    fn every_n_has_a_sign_or_a_choice() {
+        let mut cases = 0;
+        for atom in mma_atoms().filter(MmaAtom::is_executable) {
+            let legal = GmmaOptions::all().filter(|o| atom.clone().with_options(*o).is_ok());
+            let special = |options: &GmmaOptions| {
+                options.negate_a || options.negate_b || options.metadata_threads == 1
+            };
+            let has = legal.filter(special).count() > 0;
+            let swept = with_options(atom.clone());
+            let name = atom.name();
+            assert_eq!(swept.iter().any(|a| special(&a.options())), has, "{name}");
+            cases += 1;
+        }
+        println!("law sweep.options: {cases} atoms");
     }
 
     #[test]
