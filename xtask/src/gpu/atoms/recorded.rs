@@ -46,6 +46,10 @@ pub(crate) struct Comparison {
     /// How many of how many, and who said what.
     pub(crate) covered: String,
     /// How many cases were compared.
+    #[cfg_attr(
+        not(feature = "book"),
+        expect(dead_code, reason = "only verify counts")
+    )]
     pub(crate) count: usize,
     /// Each difference.
     pub(crate) complaints: Vec<String>,
