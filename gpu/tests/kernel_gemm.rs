@@ -46,6 +46,33 @@ const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 17] = [
     (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 4]),
 ];
 
+/// A tile comes in as few boxes as its rows of 128 bytes leave: one where K is contiguous, else one for every 64 halves
+/// along M or N, and no more for each of the two blocks that share B.
+#[test]
+fn hopper_brings_its_tiles_in_few_boxes() {
+    for majors in orders() {
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors,
+            vectors: [8, 8, 8],
+            beta: false,
+        };
+        let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+        let [m, n, _] = plan.tile;
+        let boxes = |major: Major, along: i64| match major {
+            Major::First => along / 64,
+            Major::Second => 1,
+        };
+        let ptx = plan.build(Arch::Sm90a).unwrap().kernel.ptx().unwrap();
+        let loads = |what: &str| ptx.lines().filter(|line| line.contains(what)).count() as i64;
+        let all = loads("cp.async.bulk.tensor.2d.shared::cluster.global");
+        let shared = loads(".multicast::cluster");
+        assert_eq!(all - shared, boxes(majors[0], m), "A of {majors:?}");
+        assert_eq!(shared, boxes(majors[1], n), "B of {majors:?}");
+    }
+}
+
 /// Every plan's kernel is one that the verifier passes and the printer prints.
 #[test]
 fn every_plan_prints() {

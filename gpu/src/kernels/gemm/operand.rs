@@ -32,6 +32,29 @@ pub(super) fn shared_layout(
     bits: u32,
     shape: &[i64],
 ) -> Result<ComposedLayout, Error> {
+    let atom = swizzled(major, bits, shape)?;
+    Ok(atom.tile_to_shape(&IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
+}
+
+/// The same for tensor maps: blocks of a swizzle follow each other along the mode that is not contiguous, so that a box
+/// takes in all of it. Along the other it ends with the swizzle's row in any case.
+pub(super) fn boxed_layout(
+    major: Major,
+    bits: u32,
+    shape: &[i64],
+) -> Result<ComposedLayout, Error> {
+    let order = match major {
+        Major::First => [1, 0, 2],
+        Major::Second => [0, 1, 2],
+    };
+    let atom = swizzled(major, bits, shape)?;
+    let [shape, order] =
+        [shape, &order[..shape.len()]].map(|x| IntTuple::flat(x.iter().map(|n| (*n).into())));
+    Ok(atom.tile_to_shape_ordered(&shape, &order)?)
+}
+
+/// The block of rows that the widest swizzle permutes whose row divides the tile's.
+fn swizzled(major: Major, bits: u32, shape: &[i64]) -> Result<ComposedLayout, Error> {
     let (major, along) = match major {
         Major::First => (colex_atom::Major::Mn, shape[0]),
         Major::Second => (colex_atom::Major::K, shape[1]),
@@ -43,8 +66,7 @@ pub(super) fn shared_layout(
         .find(|s| row % s.span() == 0)
         .unwrap_or(SmemSwizzle::None);
     let atom = gmma_smem_atom(major, swizzle, bits).map_err(colex_atom::Error::from)?;
-    let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
-    Ok(atom.position_independent()?.tile_to_shape(&shape)?)
+    Ok(atom.position_independent()?)
 }
 
 /// Threads along the contiguous mode first, each with a vector.

@@ -4,7 +4,7 @@ use colex_atom::Arch;
 use colex_sched::pipeline::WarpSpecialized;
 use colex_tiled::Operand;
 
-use super::operand::shared_layout;
+use super::operand::boxed_layout;
 use super::plan::GemmPlan;
 use super::raster::grouped;
 use super::sm90_end::End;
@@ -88,8 +88,8 @@ fn operand(
 ) -> Result<(TmaTensor, Tensor), Error> {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
-    let tile = shared_layout(major, ty.bits(), &[mn, bk])?;
-    let stages = shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
+    let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
+    let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = plan.operands.layout(operand);
     let name = format!("{operand:?}");
     let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks)?;
