@@ -60,73 +60,100 @@ fn number_type(ty: ParamType) -> Option<ParameterType> {
     })
 }
 
-/// The signature of an entry.
+/// Returns the signature of an entry.
+///
+/// The text is read once, from its start to the entry: the work is linear in its length.
 ///
 /// # Errors
 ///
 /// [`Error::NoEntry`] with the entries there are; [`Error::Parameter`] for a parameter that no [`ParameterType`] is.
 pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
-    let text = without_comments(ptx);
-    let tokens = tokens(&text);
-    let starts = (1..tokens.len()).filter(|&at| tokens[at - 1] == ".entry");
-    let found: Vec<usize> = starts.collect();
-    match found.iter().find(|&&at| tokens[at] == entry) {
-        Some(&at) => read(entry, &tokens[at + 1..]),
-        None => Err(Error::NoEntry {
-            entry: entry.to_string(),
-            found: found.iter().map(|&at| tokens[at].to_string()).collect(),
-        }),
-    }
-}
-
-/// The word after `.target`: `sm_90a`.
-pub(crate) fn target(ptx: &str) -> Option<String> {
-    let text = without_comments(ptx);
-    let tokens = tokens(&text);
-    let at = tokens.iter().position(|&token| token == ".target")?;
-    tokens.get(at + 1).map(|target| target.to_string())
-}
-
-/// The text with a space for every comment.
-fn without_comments(text: &str) -> String {
-    let (mut kept, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
-        kept.push_str(&rest[..at]);
-        kept.push(' ');
-        let (comment, end) = match rest[at..].starts_with("//") {
-            true => (&rest[at..], "\n"),
-            false => (&rest[at + 2..], "*/"),
-        };
-        rest = comment
-            .find(end)
-            .map_or("", |to| &comment[to + end.len()..]);
-    }
-    kept + rest
-}
-
-/// Words, and punctuation one character each.
-fn tokens(text: &str) -> Vec<&str> {
-    let single = |c: char| "(),[];{}".contains(c);
-    let mut tokens = Vec::new();
-    for word in text.split_whitespace() {
-        let mut rest = word;
-        while let Some(at) = rest.find(single) {
-            tokens.extend([&rest[..at], &rest[at..at + 1]]);
-            rest = &rest[at + 1..];
+    let mut tokens = Tokens::of(ptx);
+    let mut found = Vec::new();
+    while let Some(token) = tokens.next() {
+        if token != ".entry" {
+            continue;
         }
-        tokens.push(rest);
+        match tokens.next() {
+            Some(name) if name == entry => {
+                let header = tokens.take_while(|token| !["{", ";"].contains(token));
+                return read(entry, &header.collect::<Vec<_>>());
+            }
+            Some(name) => found.push(name.to_string()),
+            None => {}
+        }
     }
-    tokens.retain(|token| !token.is_empty());
-    tokens
+    Err(Error::NoEntry {
+        entry: entry.to_string(),
+        found,
+    })
 }
 
-/// The signature in the tokens after the entry's name.
+/// Returns the word after `.target`: `sm_90a`.
+pub(crate) fn target(ptx: &str) -> Option<String> {
+    let mut tokens = Tokens::of(ptx);
+    tokens.find(|&token| token == ".target")?;
+    tokens.next().map(str::to_string)
+}
+
+/// The tokens of a PTX text: words, punctuation of one character each, and strings in quotation marks. Comments
+/// separate tokens, as spaces do.
+struct Tokens<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Tokens<'a> {
+    fn of(text: &'a str) -> Tokens<'a> {
+        Tokens { rest: text }
+    }
+
+    /// Drops spaces and comments from the front. Each search ends at the comment's end, so that no part of the text
+    /// is looked at twice.
+    fn skip(&mut self) {
+        loop {
+            self.rest = self.rest.trim_start();
+            let (inside, end) = match self.rest.get(..2) {
+                Some("//") => (&self.rest[2..], "\n"),
+                Some("/*") => (&self.rest[2..], "*/"),
+                _ => return,
+            };
+            self.rest = inside.find(end).map_or("", |at| &inside[at + end.len()..]);
+        }
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        const SINGLE: &str = "(),[];{}";
+        self.skip();
+        let first = self.rest.chars().next()?;
+        let length = match first {
+            '"' => self.rest[1..]
+                .find('"')
+                .map_or(self.rest.len(), |at| at + 2),
+            _ if SINGLE.contains(first) => 1,
+            _ => {
+                let after = self.rest.char_indices().skip(1);
+                let ends = |at: usize, c: char| {
+                    c.is_whitespace()
+                        || c == '"'
+                        || SINGLE.contains(c)
+                        || (c == '/' && matches!(self.rest.get(at..at + 2), Some("//" | "/*")))
+                };
+                let mut ends = after.filter(|&(at, c)| ends(at, c));
+                ends.next().map_or(self.rest.len(), |(at, _)| at)
+            }
+        };
+        let (token, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Some(token)
+    }
+}
+
+/// Returns the signature in the tokens between the entry's name and its body.
 fn read(entry: &str, tokens: &[&str]) -> Result<Signature, Error> {
-    let end = tokens
-        .iter()
-        .position(|&token| token == "{" || token == ";")
-        .unwrap_or(tokens.len());
-    let tokens = &tokens[..end];
     let (inside, after) = match (
         tokens.first(),
         tokens.iter().position(|&token| token == ")"),
@@ -232,6 +259,36 @@ mod tests {
             of("", "k").unwrap_err().to_string(),
             "the module has no entry `k`: it has none"
         );
+    }
+
+    /// Comments of one kind only: a search for the other kind finds none up to the end of the text, and one such search
+    /// per comment made the work quadratic (26 s for 2.8 MB).
+    #[test]
+    fn megabytes_of_comments_are_read_in_linear_time() {
+        let lines = "// 0123456789 0123456789\n".repeat(150_000);
+        let blocks = "/* 0123456789 0123456789 */\n".repeat(150_000);
+        let mut bytes = 0;
+        for comments in [lines, blocks] {
+            bytes += comments.len();
+            let text = format!("{comments}{TEXT}");
+            let started = std::time::Instant::now();
+            assert_eq!(of(&text, "one").unwrap(), of(TEXT, "one").unwrap());
+            assert_eq!(target(&text).as_deref(), Some("sm_90a"));
+            let took = started.elapsed();
+            assert!(took.as_secs() < 5, "{} bytes took {took:?}", text.len());
+        }
+        println!("law load_ptx_is_linear_in_comments: {bytes} cases");
+    }
+
+    #[test]
+    fn what_looks_like_a_comment_in_a_string_is_none() {
+        let text =
+            ".file 1 \"https://a.b/*.cu\"\n.entry k/**/(.param .u32 n) .reqntid 32// 64\n{ exit; }";
+        let one = of(text, "k").unwrap();
+        assert_eq!(one.parameters, [ParameterType::U32]);
+        assert_eq!(one.block, Some([32, 1, 1]));
+        assert_eq!(target(".entry k { exit; } /* .target sm_80"), None);
+        assert_eq!(target("\"open"), None);
     }
 
     #[test]
