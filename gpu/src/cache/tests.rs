@@ -123,6 +123,165 @@ fn the_environment_chooses_the_folder() {
     assert_eq!(Cache::chosen(None, |_| None).folder, None);
 }
 
+#[test]
+fn the_limit_is_a_number_with_or_without_a_unit() {
+    assert_eq!(parse_limit("4096"), Ok(4096));
+    assert_eq!(parse_limit(" 64M "), Ok(64 << 20));
+    assert_eq!(parse_limit("2g"), Ok(2 << 30));
+    for wrong in ["", "64MB", "-1", "99999999999G"] {
+        assert_eq!(
+            parse_limit(wrong).unwrap_err(),
+            format!(
+                "COLEX_CACHE_BYTES is `{wrong}`: write a number of bytes, or one with K, M or G behind it"
+            )
+        );
+    }
+    let cache = Fresh::new("limit");
+    let unknown = Cache {
+        limit: parse_limit("much"),
+        ..cache.0.clone()
+    };
+    assert_eq!(
+        unknown.store(&KEY, &entry(7)).unwrap_err().to_string(),
+        "COLEX_CACHE_BYTES is `much`: write a number of bytes, or one with K, M or G behind it"
+    );
+    let small = cache.0.clone().with_limit(1000);
+    assert_eq!(
+        small.store(&KEY, &entry(7)).unwrap_err().to_string(),
+        "the entry has 4197 bytes, and 1000 is the most"
+    );
+}
+
+/// The texts of entries that are told apart by a number.
+fn numbered(number: usize) -> String {
+    format!(".version 8.0 // {number}")
+}
+
+/// The entry that was used least recently goes first, be it read or written last.
+#[test]
+fn the_least_recently_used_entries_are_evicted() {
+    let cache = Fresh::new("evict");
+    let texts: Vec<String> = (0..40).map(numbered).collect();
+    let key = |i: usize| Key {
+        ptx: &texts[i],
+        ..KEY
+    };
+    let size = render(&key(10), &entry(0)).len() as u64;
+    let four = cache.0.clone().with_limit(4 * size);
+    // Seconds apart, so that a file system with coarse times keeps the order.
+    let used = |i: usize, second: u64| {
+        let file = fs::File::options()
+            .write(true)
+            .open(four.place(&key(i)).unwrap())
+            .unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + second);
+        file.set_modified(time).unwrap();
+    };
+    let there = || -> Vec<usize> {
+        let is_there = |i: &usize| four.place(&key(*i)).unwrap().exists();
+        (0..40).filter(is_there).collect()
+    };
+    let mut checked = 0;
+    let mut order: Vec<usize> = Vec::new();
+    for step in 10..40 {
+        four.store(&key(step), &entry(step as u8)).unwrap();
+        order.push(step);
+        used(step, 2 * step as u64);
+        if order.len() > 4 {
+            order.remove(0);
+        }
+        if step % 3 == 0 {
+            // A look makes the oldest the newest.
+            let oldest = order.remove(0);
+            assert_eq!(four.find(&key(oldest)), Some(entry(oldest as u8)));
+            used(oldest, 2 * step as u64 + 1);
+            order.push(oldest);
+        }
+        let mut expected = order.clone();
+        expected.sort_unstable();
+        assert_eq!(there(), expected, "after {step}");
+        checked += 1;
+    }
+    // A look at an entry sets its time by itself.
+    used(order[3], 0);
+    four.find(&key(order[3])).unwrap();
+    let found = fs::metadata(four.place(&key(order[3])).unwrap()).unwrap();
+    assert!(found.modified().unwrap().elapsed().unwrap() < Duration::from_secs(600));
+    println!("law least_recently_used_entries_go_first: {checked} cases");
+}
+
+/// What is no entry stays, and so do drafts that another process may be writing; old drafts go.
+#[test]
+fn eviction_touches_entries_and_abandoned_drafts_only() {
+    let cache = Fresh::new("evict-only");
+    cache.0.store(&KEY, &entry(7)).unwrap();
+    let folder = cache.0.folder().unwrap();
+    let kept = [
+        "README",
+        "0123.cubin",
+        "0123456789abcdef.0.draft",
+        "0123456789abcdeg.cubin",
+    ];
+    for name in kept {
+        fs::write(folder.join(name), [0; 9000]).unwrap();
+    }
+    let old = folder.join("0123456789abcdef.1.draft");
+    fs::write(&old, "half").unwrap();
+    let file = fs::File::options().write(true).open(&old).unwrap();
+    file.set_modified(SystemTime::now() - 2 * ABANDONED)
+        .unwrap();
+    let text = numbered(1);
+    let other = Key { ptx: &text, ..KEY };
+    cache
+        .0
+        .clone()
+        .with_limit(5000)
+        .store(&other, &entry(8))
+        .unwrap();
+    assert_eq!(cache.0.find(&KEY), None, "evicted");
+    assert_eq!(cache.0.find(&other), Some(entry(8)));
+    assert!(!old.exists());
+    assert!(kept.iter().all(|name| folder.join(name).exists()));
+}
+
+/// Eight threads write and read twelve entries where there is room for three: a look finds a whole entry or none.
+#[test]
+fn threads_that_write_and_evict_at_once_never_see_a_part() {
+    let cache = Fresh::new("threads");
+    let size = render(&KEY, &entry(0)).len() as u64 + 20;
+    let three = cache.0.clone().with_limit(3 * size);
+    let texts: Vec<String> = (10..22).map(numbered).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (three, texts) = (&three, &texts);
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let at = (thread * 5 + round * 7) % texts.len();
+                    let key = Key {
+                        ptx: &texts[at],
+                        ..KEY
+                    };
+                    three.store(&key, &entry(at as u8)).unwrap();
+                    if let Some(found) = three.find(&key) {
+                        assert_eq!(found, entry(at as u8));
+                    }
+                }
+            });
+        }
+    });
+    three.store(&KEY, &entry(1)).unwrap();
+    let left = fs::read_dir(three.folder().unwrap()).unwrap();
+    let bytes: u64 = left
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(
+        bytes <= 3 * size,
+        "{bytes} bytes are left, and the limit is {}",
+        3 * size
+    );
+    println!("law entries_are_whole_while_others_write_and_evict: 480 cases");
+}
+
 /// The name of the test that is its own second process, and of the variable that tells it so.
 const SELF: &str = "cache::tests::several_processes_write_one_entry_and_every_read_is_whole";
 const FOLDER: &str = "COLEX_TEST_CACHE_FOLDER";
@@ -158,5 +317,151 @@ fn hammer(cache: &Cache) {
             .find(&KEY)
             .expect("an entry is never missing once it was there");
         assert_eq!(found, entry(found.code[0]));
+    }
+}
+
+/// What another user of the folder may plant, and what must come of it.
+#[cfg(unix)]
+mod planted {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// The folder of a test's cache, made by the test.
+    fn made(cache: &Fresh) -> PathBuf {
+        let folder = cache.0.folder().unwrap().to_path_buf();
+        fs::DirBuilder::new().mode(0o777).create(&folder).unwrap();
+        folder
+    }
+
+    /// What `find` returns, if it returns within five seconds.
+    fn found_soon(cache: &Cache) -> Option<Entry> {
+        let (sender, receiver) = mpsc::channel();
+        let cache = cache.clone();
+        thread::spawn(move || sender.send(cache.find(&KEY)));
+        receiver
+            .recv_timeout(Duration::from_secs(5))
+            .expect("a look into the cache ends")
+    }
+
+    /// The entry that a store makes instead of what was planted in its place.
+    fn heals(cache: &Cache) {
+        cache.store(&KEY, &entry(9)).unwrap();
+        assert_eq!(found_soon(cache), Some(entry(9)));
+        let place = cache.place(&KEY).unwrap();
+        assert!(fs::symlink_metadata(place).unwrap().is_file());
+    }
+
+    fn mkfifo(path: &Path) {
+        let made = Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+    }
+
+    #[test]
+    fn a_link_in_an_entrys_place_is_not_followed() {
+        let (cache, other) = (Fresh::new("link"), Fresh::new("link-target"));
+        made(&cache);
+        other.0.store(&KEY, &entry(7)).unwrap();
+        let target = other.0.place(&KEY).unwrap();
+        symlink(&target, cache.0.place(&KEY).unwrap()).unwrap();
+        assert_eq!(found_soon(&cache.0), None);
+        heals(&cache.0);
+        assert_eq!(
+            other.0.find(&KEY),
+            Some(entry(7)),
+            "the target is as it was"
+        );
+    }
+
+    /// The names that drafts had: the entry's, the process's number, and a count.
+    #[test]
+    fn links_in_the_places_of_drafts_are_not_followed() {
+        let cache = Fresh::new("draft");
+        let folder = made(&cache);
+        let victim = folder.join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let place = cache.0.place(&KEY).unwrap();
+        for number in 0..1000 {
+            let draft = place.with_extension(format!("{}-{number}", std::process::id()));
+            symlink(&victim, draft).unwrap();
+        }
+        heals(&cache.0);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_fifo_is_neither_read_nor_waited_for() {
+        let cache = Fresh::new("fifo");
+        made(&cache);
+        mkfifo(&cache.0.place(&KEY).unwrap());
+        assert_eq!(found_soon(&cache.0), None);
+        heals(&cache.0);
+    }
+
+    #[test]
+    fn a_link_to_a_fifo_or_a_device_is_not_followed() {
+        let cache = Fresh::new("device");
+        let folder = made(&cache);
+        let place = cache.0.place(&KEY).unwrap();
+        mkfifo(&folder.join("fifo"));
+        for target in [folder.join("fifo"), PathBuf::from("/dev/zero")] {
+            symlink(&target, &place).unwrap();
+            assert_eq!(found_soon(&cache.0), None);
+            heals(&cache.0);
+            fs::remove_file(&place).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_in_an_entrys_place_is_an_error_of_the_store() {
+        let cache = Fresh::new("folder");
+        made(&cache);
+        fs::create_dir(cache.0.place(&KEY).unwrap()).unwrap();
+        assert_eq!(found_soon(&cache.0), None);
+        assert!(cache.0.store(&KEY, &entry(7)).is_err());
+        assert_eq!(fs::read_dir(cache.0.folder().unwrap()).unwrap().count(), 1);
+    }
+
+    /// A file that claims a tebibyte and has no blocks is refused by its length.
+    #[test]
+    fn a_huge_file_is_not_read() {
+        let cache = Fresh::new("huge");
+        made(&cache);
+        let file = fs::File::create(cache.0.place(&KEY).unwrap()).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let started = Instant::now();
+        assert_eq!(found_soon(&cache.0), None);
+        assert!(started.elapsed() < Duration::from_secs(1));
+        heals(&cache.0);
+    }
+
+    #[test]
+    fn nobody_else_can_read_or_write_what_it_makes() {
+        let cache = Fresh::new("mode");
+        cache.0.store(&KEY, &entry(7)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(cache.0.folder().unwrap()), 0o700);
+        assert_eq!(mode(&cache.0.place(&KEY).unwrap()), 0o600);
+    }
+
+    /// An entry that another user owns, or that others may write, is as good as none. Only root can give a file away;
+    /// for another user the second half is what runs.
+    #[test]
+    fn an_entry_that_others_may_have_written_is_none() {
+        let cache = Fresh::new("owner");
+        cache.0.store(&KEY, &entry(7)).unwrap();
+        let place = cache.0.place(&KEY).unwrap();
+        if fs::metadata(&place).unwrap().uid() == 0 {
+            std::os::unix::fs::chown(&place, Some(12345), None).unwrap();
+            assert_eq!(cache.0.find(&KEY), None);
+            std::os::unix::fs::chown(&place, Some(0), None).unwrap();
+            assert_eq!(cache.0.find(&KEY), Some(entry(7)));
+        }
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o622)).unwrap();
+        assert_eq!(cache.0.find(&KEY), None);
+        heals(&cache.0);
     }
 }
