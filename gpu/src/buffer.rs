@@ -65,7 +65,9 @@ impl<T: Element> Buffer<T> {
             });
         }
         let address = match &device.0 {
-            Kind::Simulator(simulated) => simulated.memory().allocate((length * T::BYTES) as u64),
+            Kind::Simulator(simulated) => {
+                simulated.memory().allocate((length * T::BYTES) as u64)?
+            }
             Kind::Gpu(gpu) => gpu.allocate(length * T::BYTES)?,
         };
         let memory = Arc::new(Allocation {

@@ -11,7 +11,7 @@ use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::Error;
 use crate::launch::Limits;
-use crate::sim::Memory;
+use crate::sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
 #[derive(Clone, Debug)]
@@ -30,10 +30,16 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Simulated {
     arch: Arch,
+    options: SimOptions,
     memory: Mutex<Memory>,
 }
 
 impl Simulated {
+    /// How launches run.
+    pub(crate) fn options(&self) -> &SimOptions {
+        &self.options
+    }
+
     /// Its memory, for one caller at a time.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory
@@ -78,8 +84,23 @@ impl Device {
     /// assert_eq!(device.name(), "the simulator of sm_80");
     /// ```
     pub fn simulator(arch: Arch) -> Device {
+        Device::simulator_with(arch, SimOptions::default())
+    }
+
+    /// A simulated device whose launches run with these options.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::sim::SimOptions;
+    ///
+    /// let other_order = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(7));
+    /// assert!(other_order.is_simulator());
+    /// ```
+    pub fn simulator_with(arch: Arch, options: SimOptions) -> Device {
         Device(Kind::Simulator(Arc::new(Simulated {
             arch,
+            options,
             memory: Mutex::default(),
         })))
     }
@@ -267,7 +288,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if the bytes of so many elements cannot be counted; [`Error::OutOfMemory`].
+    /// [`Error::Length`] if the bytes of so many elements cannot be counted; [`Error::OutOfMemory`];
+    /// [`Error::Memory`] where the host has no room for what the simulator is asked for.
     pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         Buffer::allocate(self, length)
     }

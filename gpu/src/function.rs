@@ -12,7 +12,7 @@ use crate::ir::{Kernel, SharedVar};
 use crate::launch::{Launch, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
-use crate::sim::{Report, SimOptions, simulate};
+use crate::sim::{Report, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
 #[derive(Clone, Debug)]
@@ -264,8 +264,8 @@ impl Device {
         match (&self.0, &function.code) {
             (Kind::Simulator(simulated), Code::Simulated(kernel)) => {
                 let mut memory = simulated.memory();
-                let options = SimOptions::default();
-                Ok(simulate(kernel, &launch, arguments, &mut memory, &options)?)
+                let options = simulated.options();
+                Ok(simulate(kernel, &launch, arguments, &mut memory, options)?)
             }
             _ => Err(Error::Unsupported {
                 what: "count what a kernel does",

@@ -30,12 +30,13 @@ impl Exec<'_, '_, '_> {
         for lane in lanes(mask) {
             let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
             let mut buffer = [0u8; WIDEST];
-            if let Some(ordering) = Ordering::of(access.order) {
-                self.receive(target, ordering, lane);
-            }
             let who = Who::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &who, target)?;
             self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            // What it learns here orders what follows, not this read itself.
+            if let Some(ordering) = Ordering::of(access.order) {
+                self.receive(target, ordering, lane);
+            }
             for (i, value) in values.iter_mut().enumerate().take(d.len()) {
                 value[lane] = word(&buffer[i * each..], each);
             }

@@ -7,6 +7,14 @@ use super::lockstep::SEVERAL;
 use super::machine::Machine;
 use super::port::Who;
 use super::shadow::{Clash, Does};
+use crate::ir::{Op, Stmt};
+
+/// One of two accesses, and the number of its cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'w, 'v> {
+    pub(super) who: &'w Who<'v>,
+    pub(super) cluster: u32,
+}
 
 impl Machine<'_, '_> {
     /// The fault of an access to a byte that clashes with another, of the cluster with that number.
@@ -21,6 +29,10 @@ impl Machine<'_, '_> {
     ) -> Fault {
         let writes = does != Does::Read;
         let verb = |writes: bool| if writes { "writes" } else { "reads" };
+        let here = Side {
+            who,
+            cluster: g.number,
+        };
         match clash {
             Clash::Race {
                 other,
@@ -31,7 +43,17 @@ impl Machine<'_, '_> {
                     verb(writes),
                     self.other_of(g, who, other, cluster),
                     verb(other_writes),
-                    self.remedy(g, who, other, cluster),
+                    match writes && other_writes {
+                        true => self.shared_element(g, here, other, cluster),
+                        false => None,
+                    }
+                    .unwrap_or_else(|| self.remedy(
+                        g,
+                        here,
+                        other,
+                        cluster,
+                        other_writes
+                    )),
                 );
                 self.fault(g, &who.spot, FaultKind::Race, what)
             }
@@ -40,33 +62,114 @@ impl Machine<'_, '_> {
                     "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
                      `fence.proxy.async` is missing after the write",
                     verb(writes),
-                    self.other_cluster(g, other, cluster),
+                    self.accused_at(g, other, cluster, g.number),
                 );
                 self.fault(g, &who.spot, FaultKind::MissingFence, what)
             }
         }
     }
 
-    /// What would order two accesses.
-    fn remedy(&self, g: &Group, who: &Who<'_>, other: Epoch, cluster: u32) -> &'static str {
+    /// What is wrong if two threads write one place in the same instruction, or in instructions that one call of the
+    /// builder made: then it is not, or not only, a barrier that is missing.
+    fn shared_element(
+        &self,
+        g: &Group,
+        here: Side<'_, '_>,
+        other: Epoch,
+        cluster: u32,
+    ) -> Option<String> {
+        let who = here.who;
+        let same_block = cluster == here.cluster
+            && other.agent() / g.warps_per_block() == who.agent / g.warps_per_block();
+        let twice = match same_block {
+            true => "the partition gives one element to two threads",
+            false => "the grid gives one element to two blocks",
+        };
+        let pc = who.spot.pc;
+        let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
+        let (this, there) = (stmt(pc)?, stmt(other.pc())?);
+        // A copy that an engine does is no thread's part of a partition.
+        let by_warps = who.agent == who.warp && !is_engine(there) && !is_engine(this);
+        let same_warp = cluster == here.cluster && other.agent() == who.agent;
+        let same_thread = same_warp && other.lane() == who.spot.lane;
+        if !by_warps || same_thread || this.at != there.at {
+            return None;
+        }
+        let again = same_warp && other.clock() != who.clock;
+        let once = pc == other.pc() && !self.program.repeated[pc] && !again;
+        Some(match once {
+            true => twice.to_string(),
+            false => format!("either {twice}, or a barrier between two rounds is missing"),
+        })
+    }
+
+    /// What would order an access after another, which writes or reads.
+    pub(super) fn remedy(
+        &self,
+        g: &Group,
+        here: Side<'_, '_>,
+        other: Epoch,
+        cluster: u32,
+        other_writes: bool,
+    ) -> String {
+        let who = here.who;
         let block = |agent: usize| agent / g.warps_per_block();
-        match other.agent() < g.warps {
-            _ if cluster != g.number => {
+        if other.agent() >= g.warps {
+            let wait = self.wait_for(other, other_writes);
+            let same = cluster == here.cluster;
+            return match g.issuer(other).filter(|_| same && cluster == g.number) {
+                Some(warp) if warp == who.warp && !other.before(&who.view.seen) => {
+                    format!("{wait} between them is missing")
+                }
+                Some(warp) if warp == who.warp => {
+                    format!("`bar.warp.sync` or a barrier after {wait} is missing")
+                }
+                _ if !same => format!(
+                    "{wait}, or a release after it and an acquire before the other, is missing"
+                ),
+                _ => format!("{wait} or a barrier after it is missing"),
+            };
+        }
+        let missing = match () {
+            () if cluster != here.cluster => {
                 "a release after the one and an acquire before the other are missing"
             }
-            true if other.agent() == who.warp => {
+            () if other.agent() == who.warp => {
                 "`bar.warp.sync` or a barrier between them is missing"
             }
-            true if block(other.agent()) != who.spot.block => {
+            () if block(other.agent()) != who.spot.block => {
                 "a barrier of the cluster between them is missing"
             }
-            _ => "a barrier between them is missing",
+            () => "a barrier between them is missing",
+        };
+        missing.to_string()
+    }
+
+    /// What waits for an operation of an engine.
+    fn wait_for(&self, other: Epoch, other_writes: bool) -> &'static str {
+        match self.program.stmts.get(other.pc()).copied().flatten() {
+            Some(Stmt {
+                op: Op::Copy { atom, .. },
+                ..
+            }) => {
+                let bulk = atom.op().is_ok_and(|op| op.ptx.contains(".bulk"));
+                match (bulk, atom.to() == colex_atom::Space::Global) {
+                    (false, _) => "a `cp.async.wait_group` that covers it",
+                    (true, false) => "a wait for the barrier that it completes",
+                    (true, true) if other_writes => "a `cp.async.bulk.wait_group` that covers it",
+                    (true, true) => "a `cp.async.bulk.wait_group.read` that covers it",
+                }
+            }
+            Some(Stmt {
+                op: Op::Mma { .. }, ..
+            }) => "a `wgmma.wait_group` that covers it",
+            _ => "a wait for it",
         }
     }
 
     /// An access by its instruction and its warp, and its lane or its cluster where that tells more.
     fn other_of(&self, g: &Group, who: &Who<'_>, other: Epoch, cluster: u32) -> String {
-        let name = self.other_cluster(g, other, cluster);
+        let name = self.accused_at(g, other, cluster, g.number);
         match other.lane() {
             _ if cluster != g.number || other.agent() != who.warp => name,
             SEVERAL => format!("{name} in several lanes"),
@@ -74,8 +177,14 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn other_cluster(&self, g: &Group, other: Epoch, cluster: u32) -> String {
-        match cluster == g.number {
+    /// The one who accesses memory now, for somebody of the cluster `home`.
+    pub(super) fn accused(&self, g: &Group, who: &Who<'_>, home: u32) -> String {
+        self.accused_at(g, who.epoch(), g.number, home)
+    }
+
+    /// An access of a cluster, for somebody of the cluster `home`.
+    pub(super) fn accused_at(&self, g: &Group, other: Epoch, cluster: u32, home: u32) -> String {
+        match cluster == home {
             true => self.other(g, other),
             false => format!("{} of cluster {cluster}", self.other(g, other)),
         }
@@ -107,5 +216,13 @@ impl Machine<'_, '_> {
             ),
             None => format!("something{owner}{block}"),
         }
+    }
+}
+
+/// Whether an engine does what an instruction asks for.
+fn is_engine(stmt: &Stmt) -> bool {
+    match &stmt.op {
+        Op::Copy { atom, .. } => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
+        _ => false,
     }
 }

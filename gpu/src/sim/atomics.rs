@@ -89,10 +89,11 @@ impl Exec<'_, '_, '_> {
             )?;
             let target = target.after(i * bytes);
             let mut buffer = [0; 8];
-            self.receive(target, update.ordering, lane);
             let who = Who::lane(self.w, lane, Proxy::Atomic);
             self.m.check_alive(self.g, &who, target)?;
             self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            self.receive(target, update.ordering, lane);
+            let who = Who::lane(self.w, lane, Proxy::Atomic);
             old[lane] = word(&buffer, bytes);
             let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
             self.m

@@ -79,8 +79,8 @@ pub(super) struct Group {
     pub(super) pending: Vec<Pending>,
     /// The number of the next one.
     pub(super) next_operation: u64,
-    /// How often each engine was used.
-    engines: Vec<u32>,
+    /// How often each engine was used, and for which warp the last time.
+    engines: Vec<(u32, usize)>,
     next_engine: usize,
     pub(super) barrier: ClusterBarrier,
     /// What ordered accesses have left in shared memory, by block and place.
@@ -100,7 +100,7 @@ impl Group {
             reads: ReadSets::default(),
             pending: Vec::new(),
             next_operation: 0,
-            engines: vec![0; ENGINES],
+            engines: vec![(0, 0); ENGINES],
             next_engine: 0,
             barrier: ClusterBarrier {
                 arriving: View::new(agents),
@@ -120,12 +120,21 @@ impl Group {
         (self.warps / self.blocks.len().max(1)).max(1)
     }
 
-    /// The next engine in turn, and its clock when it is done with one operation more; one before, it has read.
-    pub(super) fn engine(&mut self) -> (usize, u32) {
+    /// The next engine in turn, for a warp, and its clock when it is done with one operation more; one before, it has read.
+    pub(super) fn engine(&mut self, warp: usize) -> (usize, u32) {
         let engine = self.next_engine;
         self.next_engine = (engine + 1) % ENGINES;
-        self.engines[engine] += 2;
-        (self.warps + engine, self.engines[engine])
+        let used = &mut self.engines[engine];
+        *used = (used.0 + 2, warp);
+        (self.warps + engine, used.0)
+    }
+
+    /// The warp that has asked an engine for an operation, as far as the engine remembers.
+    pub(super) fn issuer(&self, operation: Epoch) -> Option<usize> {
+        let (used, warp) = *self
+            .engines
+            .get(operation.agent().checked_sub(self.warps)?)?;
+        (operation.clock() + 1 >= used).then_some(warp)
     }
 
     /// Someone was in the shared memory of a block that is not his.

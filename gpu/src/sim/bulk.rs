@@ -35,7 +35,7 @@ impl Exec<'_, '_, '_> {
                 None => self.plain_bulk(atom, args, lane, mask)?,
             };
             let to_global = atom.to() == At::Global;
-            let engine = self.g.engine();
+            let engine = self.g.engine(self.w.index);
             let spot = Spot::of(self.w, lane);
             let number = self.issue(spot, engine, Proxy::Async, Work::Move(transfer));
             if to_global {
@@ -153,6 +153,7 @@ impl Exec<'_, '_, '_> {
             reduce: atom.reduction(),
             tell,
             two_steps: true,
+            fetched: None,
             rounds: false,
             fill: 0,
         })
@@ -281,6 +282,7 @@ impl Exec<'_, '_, '_> {
             reduce: self.reduction(atom, map.element, lane)?,
             tell,
             two_steps: !loads,
+            fetched: None,
             rounds: loads && map.element == TmaElement::Tf32,
             fill: map.fill.pattern(),
         })

@@ -134,6 +134,7 @@ impl Machine<'_, '_> {
             ..Spot::of(warp, 0)
         };
         let uses = |operation: &Pending| match &operation.work {
+            Work::Move(transfer) if transfer.fetched.is_some() => false,
             Work::Move(transfer) => transfer.pieces.iter().any(|piece| {
                 let ends = [piece.from, Some(piece.to)];
                 ends.into_iter()
@@ -141,7 +142,7 @@ impl Machine<'_, '_> {
                     .any(|end| matches!(end, Target::Shared { block, .. } if block == index))
             }),
             Work::Product(_) => operation.spot.block == index,
-            Work::Arrive { .. } | Work::Write { .. } => false,
+            Work::Arrive { .. } => false,
         };
         if let Some(operation) = g.pending.iter().find(|operation| uses(operation)) {
             let what = unwaited(&self.described(&operation.spot));

@@ -61,13 +61,14 @@ impl Exec<'_, '_, '_> {
     fn issue_copies(&mut self, pieces: Vec<Piece>, members: u32, group: u32) {
         let (agent, clock) = match self.w.copies.flying.last() {
             Some(last) if last.group == group && last.lanes == members => last.engine,
-            _ => self.g.engine(),
+            _ => self.g.engine(self.w.index),
         };
         let transfer = Transfer {
             pieces,
             reduce: None,
             tell: Vec::new(),
             two_steps: false,
+            fetched: None,
             rounds: false,
             fill: 0,
         };
@@ -100,6 +101,7 @@ impl Exec<'_, '_, '_> {
             view: Rc::new(self.w.view.clone()),
             warp: self.w.index,
             lockstep: self.w.lockstep.clone(),
+            stalled: false,
             work,
         });
         number
@@ -166,6 +168,7 @@ impl Exec<'_, '_, '_> {
                 view: Rc::new(view),
                 warp: self.w.index,
                 lockstep: self.w.lockstep.clone(),
+                stalled: false,
                 work: Work::Arrive {
                     after,
                     block,

@@ -75,8 +75,8 @@ impl<'k> Exec<'_, '_, 'k> {
         self.w.steps += 1;
         if self.w.steps > self.m.options.max_steps {
             let what = format!(
-                "the warp has executed {} instructions, as many as the options allow: does it wait for something that \
-                 never happens?",
+                "the warp has executed {} instructions, as many as `SimOptions::max_steps` allows: does it wait for \
+                 something that never happens? If not, raise that bound",
                 self.m.options.max_steps
             );
             return Err(self.fault_warp(FaultKind::Limit, what));

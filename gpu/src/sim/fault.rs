@@ -93,6 +93,13 @@ impl Fault {
         }))
     }
 
+    /// The same fault with another sentence.
+    pub(super) fn saying(&self, change: impl FnOnce(&str) -> String) -> Fault {
+        let mut new = self.clone();
+        new.0.what = change(&self.0.what);
+        new
+    }
+
     pub(super) fn at(mut self, place: Place) -> Fault {
         self.0.place.get_or_insert(place);
         self

@@ -32,6 +32,10 @@ pub(super) struct Program<'k> {
     pub(super) steps: Vec<Step<'k>>,
     /// The statement that each step belongs to.
     pub(super) stmts: Vec<Option<&'k Stmt>>,
+    /// Whether each step lies in a loop.
+    pub(super) repeated: Vec<bool>,
+    /// How many loops there are around the next step.
+    loops: usize,
     /// Where the registers of each class begin among all but the predicates.
     first: [usize; 6],
     /// How many there are.
@@ -66,6 +70,8 @@ impl<'k> Program<'k> {
             kernel,
             steps: Vec::new(),
             stmts: Vec::new(),
+            repeated: Vec::new(),
+            loops: 0,
             first,
             registers,
             shared,
@@ -87,6 +93,7 @@ impl<'k> Program<'k> {
     fn push(&mut self, step: Step<'k>, stmt: Option<&'k Stmt>) -> usize {
         self.steps.push(step);
         self.stmts.push(stmt);
+        self.repeated.push(self.loops > 0);
         self.steps.len() - 1
     }
 
@@ -115,7 +122,9 @@ impl<'k> Program<'k> {
 
     fn repeat(&mut self, stmt: &'k Stmt, body: &'k [Stmt]) {
         let start = self.push(Step::Loop { end: 0 }, Some(stmt));
+        self.loops += 1;
         self.block(body);
+        self.loops -= 1;
         let end = self.push(Step::EndLoop { start }, Some(stmt));
         self.steps[start] = Step::Loop { end };
     }

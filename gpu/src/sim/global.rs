@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::clock::{Clock, Epoch};
-use super::shadow::{Clash, Touch};
+use super::clock::{Clock, Epoch, Proxy};
+use super::shadow::{Clash, Does, Touch};
 
 /// Bytes of a page of histories.
 const PAGE: u64 = 1 << 12;
@@ -68,9 +68,19 @@ pub(super) struct Global {
     sets: Vec<Vec<u32>>,
     /// What adding a read to reads gave.
     grown: HashMap<(u32, u32), u32>,
+    /// The warps of a block.
+    warps_per_block: usize,
 }
 
 impl Global {
+    /// The histories of a launch whose blocks have so many warps.
+    pub(super) fn new(warps_per_block: usize) -> Self {
+        Global {
+            warps_per_block,
+            ..Global::default()
+        }
+    }
+
     /// The number of an access.
     fn number(&mut self, mark: Mark) -> u32 {
         if let Some((last, number)) = self.last_mark
@@ -95,20 +105,21 @@ impl Global {
         &self.sets[(reads & !SET) as usize]
     }
 
-    /// Compares an access to some bytes with those before it, and remembers it. The first byte that clashes, how, and
-    /// the cluster of the other.
+    /// Compares an access to some bytes with those before it, and remembers it: a store of another block that has stored
+    /// the same there, if there is one. The first byte that clashes, how, and the cluster of the other.
     pub(super) fn touch(
         &mut self,
         cluster: u32,
         address: u64,
         count: usize,
         access: &Touch<'_>,
-    ) -> Result<(), (usize, Clash, u32)> {
+    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
         let mark = Mark {
             cluster,
             epoch: access.epoch,
         };
         let own = self.number(mark);
+        let mut equal = None;
         let mut at = 0;
         while at < count {
             let (number, first) = ((address + at as u64) / PAGE, (address + at as u64) % PAGE);
@@ -118,10 +129,11 @@ impl Global {
             let visited = &mut cells[first as usize..first as usize + here];
             let result = self.visit(visited, cluster, own, access);
             self.cells[page] = cells;
-            result.map_err(|(i, clash, other)| (at + i, clash, other))?;
+            let found = result.map_err(|(i, clash, other)| (at + i, clash, other))?;
+            equal = equal.or(found);
             at += here;
         }
-        Ok(())
+        Ok(equal)
     }
 
     fn page(&mut self, number: u64) -> usize {
@@ -144,7 +156,8 @@ impl Global {
         cluster: u32,
         own: u32,
         access: &Touch<'_>,
-    ) -> Result<(), (usize, Clash, u32)> {
+    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
+        let mut equal = None;
         // Neighbouring bytes mostly have the same history.
         let mut last = None;
         for (i, cell) in cells.iter_mut().enumerate() {
@@ -155,21 +168,59 @@ impl Global {
                 continue;
             }
             let old = *cell;
-            self.compare(old, cluster, access)
+            let mut compared = old;
+            if access.does == Does::Rewrite
+                && old.write != 0
+                && let Some(other) = self.stores_the_same(old.write, cluster, access)
+            {
+                equal = equal.or(Some(other));
+                compared.write = 0;
+            }
+            self.compare(compared, cluster, access)
                 .map_err(|(clash, other)| (i, clash, other))?;
             match (access.writes(), access.is_atomic()) {
                 (false, _) => cell.reads = self.with(old.reads, own, cluster, access),
                 (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
                 (true, false) => {
+                    // Who reads has to come after all who have stored the same.
+                    let write = match compared.write == old.write {
+                        true => own,
+                        false => self.with(old.write, own, cluster, access),
+                    };
                     *cell = Cell {
-                        write: own,
+                        write,
                         ..Cell::default()
                     }
                 }
             }
             last = Some((old, *cell));
         }
-        Ok(())
+        Ok(equal)
+    }
+
+    /// The store of another block that nothing orders before this one, if all such are plain stores of the same
+    /// instruction: this one stores what is there already.
+    fn stores_the_same(&self, writes: u32, cluster: u32, access: &Touch<'_>) -> Option<Mark> {
+        let block = |agent: usize| agent / self.warps_per_block.max(1);
+        let one = [writes];
+        let all = match writes & SET {
+            0 => &one[..],
+            _ => self.members(writes),
+        };
+        let mut unordered = all
+            .iter()
+            .map(|number| self.mark(*number))
+            .filter(|mark| !mark.before(cluster, access));
+        let first = unordered.clone().next()?;
+        let same = |mark: Mark| {
+            let elsewhere =
+                mark.cluster != cluster || block(mark.epoch.agent()) != block(access.epoch.agent());
+            let plain = [mark.epoch, access.epoch]
+                .iter()
+                .all(|epoch| epoch.proxy() == Some(Proxy::Generic));
+            elsewhere && plain && mark.epoch.pc() == access.epoch.pc()
+        };
+        unordered.all(same).then_some(first)
     }
 
     fn compare(&self, cell: Cell, cluster: u32, access: &Touch<'_>) -> Result<(), (Clash, u32)> {

@@ -1,6 +1,6 @@
 //! The device while it runs a kernel: blocks and clusters come, warps take turns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::block::SHARED_BASE;
@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::product::Places;
 use super::report::{Count, Report};
 use super::running::{Cluster, Progress};
+use super::suspect::{Firsts, Suspects};
 use crate::argument::Argument;
 use crate::ir::Kernel;
 use crate::launch::Launch;
@@ -27,11 +28,18 @@ pub(super) struct Machine<'a, 'k> {
     /// Who touched global memory, and what ordered accesses have left there.
     pub(super) global: Global,
     pub(super) ordered: HashMap<u64, Message>,
+    /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
+    pub(super) equal: BTreeMap<usize, (String, u64)>,
     pub(super) params: Vec<u8>,
     pub(super) arguments: &'a [Argument],
     pub(super) options: SimOptions,
     pub(super) counts: Vec<Count>,
     pub(super) dice: Dice,
+    /// How many instructions all warps have executed.
+    pub(super) executed: u64,
+    /// Reads that wait for their bytes, and bytes that atomic stores wrote first.
+    pub(super) suspects: Suspects,
+    pub(super) firsts: Firsts,
     /// The tables of the rows, by step.
     pub(super) plans: HashMap<usize, Rc<Plan>>,
     pub(super) routes: HashMap<usize, Rc<Routes>>,
@@ -58,13 +66,17 @@ impl<'a, 'k> Machine<'a, 'k> {
             program,
             launch: *launch,
             memory,
-            global: Global::default(),
+            global: Global::new(launch.threads().div_ceil(32) as usize),
+            equal: BTreeMap::new(),
             ordered: HashMap::new(),
             params: parameters(program, arguments),
             arguments,
             options: *options,
             counts: vec![Count::default(); program.steps.len()],
             dice: Dice::new(options.seed),
+            executed: 0,
+            suspects: Suspects::default(),
+            firsts: Firsts::default(),
             plans: HashMap::new(),
             routes: HashMap::new(),
             tiles: HashMap::new(),
@@ -86,7 +98,7 @@ impl<'a, 'k> Machine<'a, 'k> {
         loop {
             if running.is_empty() {
                 let Some((number, at)) = waiting.next() else {
-                    return Ok(());
+                    return self.last_word();
                 };
                 running.push(self.cluster(number, at));
             }
@@ -94,20 +106,35 @@ impl<'a, 'k> Machine<'a, 'k> {
             let mut stuck = None;
             let mut moved = false;
             while index < running.len() {
-                match self.advance(&mut running[index])? {
-                    Progress::Done => {
+                let mut progress = self.advance(&mut running[index]);
+                if matches!(progress, Ok(Progress::Done)) {
+                    progress = self.drain(&mut running[index]).map(|()| Progress::Done);
+                }
+                match progress {
+                    Ok(Progress::More) => moved = true,
+                    Ok(Progress::Done | Progress::Stuck)
+                        if self.suspects.holds(running[index].group.number) =>
+                    {
                         moved = true;
-                        let mut cluster = running.swap_remove(index);
-                        self.drain(&mut cluster)?;
+                        self.park(running.swap_remove(index))?;
                         continue;
                     }
-                    Progress::More => moved = true,
-                    Progress::Stuck => stuck = Some(index),
+                    Ok(Progress::Done) => {
+                        moved = true;
+                        running.swap_remove(index);
+                        continue;
+                    }
+                    Ok(Progress::Stuck) => stuck = Some(index),
+                    Err(fault) => return Err(self.headline(fault, running)),
                 }
                 index += 1;
             }
             if let Some(index) = stuck.filter(|_| !moved) {
-                return Err(self.deadlock(&running[index]));
+                let fault = self.deadlock(&running[index]);
+                return Err(self.headline(fault, running));
+            }
+            if self.suspects.in_vain(self.executed) {
+                return Err(self.give_up(running));
             }
             // Whoever still runs may wait for a block that has not started.
             if !running.is_empty()
@@ -143,6 +170,7 @@ fn check_launch(
     program: &Program<'_>,
     launch: &Launch,
     arguments: &[Argument],
+    options: &SimOptions,
 ) -> Result<(), Fault> {
     let kernel = program.kernel;
     let wrong = |what: String| Err(Fault::new(FaultKind::Launch, what));
@@ -160,6 +188,17 @@ fn check_launch(
                 "`{name}` was built for {what} of {wanted:?} and is launched with {given:?}"
             ));
         }
+    }
+    if launch.blocks() > options.max_blocks {
+        return Err(Fault::new(
+            FaultKind::Limit,
+            format!(
+                "the grid has {} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \
+                 that bound",
+                launch.blocks(),
+                options.max_blocks
+            ),
+        ));
     }
     match kernel.params.len() == arguments.len() {
         true => Ok(()),
@@ -182,7 +221,7 @@ pub(super) fn simulate(
     options: &SimOptions,
 ) -> Result<Report, Fault> {
     let program = Program::new(kernel);
-    check_launch(&program, launch, arguments)?;
+    check_launch(&program, launch, arguments, options)?;
     let mut machine = Machine::new(&program, launch, arguments, memory, options);
     machine.run()?;
     Ok(machine.report())

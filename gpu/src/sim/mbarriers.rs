@@ -10,6 +10,7 @@ use super::message::Reach;
 use super::place::Target;
 use super::port::{Who, tick};
 use super::shadow::Does;
+use super::suspect::Use;
 use super::wait::Wait;
 use super::warp::{Warp, lanes};
 use crate::ir::{Address, FenceKind, Op, Operand, Space, Type};
@@ -23,7 +24,7 @@ const LIMIT: u64 = (1 << 20) - 1;
 impl Machine<'_, '_> {
     /// The barrier at a place, for someone who uses it.
     pub(super) fn barrier<'g>(
-        &self,
+        &mut self,
         g: &'g mut Group,
         who: &Who<'_>,
         block: usize,
@@ -43,7 +44,9 @@ impl Machine<'_, '_> {
                     "{} is no barrier: `mbarrier.init` is missing",
                     self.shared_name(at)
                 );
-                return Err(self.fault(g, &who.spot, FaultKind::Barrier, what));
+                let fault = self.fault(g, &who.spot, FaultKind::Barrier, what);
+                let target = Target::Shared { block, at };
+                return Err(self.catch(g, who, (target, BYTES), Use::Barrier, fault));
             }
             Some(barrier) if outside && !barrier.fenced && self.options.races => {
                 let what = format!(

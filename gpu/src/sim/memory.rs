@@ -12,13 +12,27 @@ const ALIGNMENT: u64 = 256;
 /// The least distance between the end of an allocation and the next one's beginning, in bytes.
 const GAP: u64 = 4096;
 
+/// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
+const END: u64 = super::place::GENERIC_SHARED;
+
+/// So many zeros, if the host has room for them. The pages come when they are written.
+fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
+    // `vec!` would end the process where this fails, and filling what was reserved would touch every page.
+    let mut room = Vec::<T>::new();
+    room.try_reserve_exact(length).ok()?;
+    // Unused memory is otherwise optimised away, and with it the question whether there is any.
+    std::hint::black_box(&mut room);
+    drop(room);
+    Some(vec![T::default(); length])
+}
+
 /// Allocations by address.
 ///
 /// ```
 /// use colex_gpu::sim::Memory;
 ///
 /// let mut memory = Memory::default();
-/// let at = memory.allocate(8);
+/// let at = memory.allocate(8)?;
 /// memory.write(at, &[1, 2, 3, 4])?;
 /// assert_eq!(memory.read(at, 4)?, [1, 2, 3, 4]);
 /// let fault = memory.read(at + 2, 4).unwrap_err();
@@ -57,6 +71,11 @@ pub enum MemoryFault {
         /// The allocation's address.
         allocation: u64,
     },
+    /// More bytes were to be allocated than the host's memory, or the addresses of the simulator, have room for.
+    OutOfMemory {
+        /// How many.
+        bytes: u64,
+    },
     /// The address of no allocation was to be freed.
     NotAllocated {
         /// The address.
@@ -74,17 +93,28 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// So many bytes, none of them written; the address is a multiple of 256, and no address is given twice.
-    pub fn allocate(&mut self, bytes: u64) -> u64 {
+    /// Allocates bytes, none of them written; the address is a multiple of 256, and no address is given twice. The host
+    /// needs twice as many bytes of memory, each from when it is first written.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryFault::OutOfMemory`] if the host does not give them.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, MemoryFault> {
+        let full = || MemoryFault::OutOfMemory { bytes };
         let address = self.next;
-        let length = usize::try_from(bytes).expect("the host's addresses have 64 bits");
+        let end = address
+            .checked_add(bytes)
+            .and_then(|end| end.checked_add(GAP));
+        let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        let next = next.filter(|next| *next <= END).ok_or_else(full)?;
+        let length = usize::try_from(bytes).map_err(|_| full())?;
         let fresh = Allocation {
-            bytes: vec![0; length],
-            written: vec![false; length],
+            bytes: zeroed(length).ok_or_else(full)?,
+            written: zeroed(length).ok_or_else(full)?,
         };
         self.allocations.insert(address, fresh);
-        self.next = (address + bytes + GAP).next_multiple_of(ALIGNMENT);
-        address
+        self.next = next;
+        Ok(address)
     }
 
     /// Gives an allocation back.
@@ -205,6 +235,10 @@ impl fmt::Display for MemoryFault {
                 "byte {} of the allocation at {allocation:#x} is read but was never written",
                 address - allocation
             ),
+            MemoryFault::OutOfMemory { bytes } => write!(
+                f,
+                "{bytes} bytes of simulated memory take twice as many of the host's, and it does not give them"
+            ),
             MemoryFault::NotAllocated { address } => {
                 write!(
                     f,
@@ -224,10 +258,10 @@ mod tests {
     #[test]
     fn allocations_are_apart_aligned_and_never_reused() {
         let mut memory = Memory::default();
-        let first = memory.allocate(1000);
-        let second = memory.allocate(0);
+        let first = memory.allocate(1000).unwrap();
+        let second = memory.allocate(0).unwrap();
         memory.free(second).unwrap();
-        let third = memory.allocate(16);
+        let third = memory.allocate(16).unwrap();
         assert!([first, second, third].iter().all(|at| at % 256 == 0));
         assert!(first + 1000 < second && second < third);
     }
@@ -240,7 +274,7 @@ mod tests {
             said(memory.write(16, &[0; 4]).unwrap_err()),
             "4 bytes at 0x10 are in no allocation: the first begins above"
         );
-        let at = memory.allocate(10);
+        let at = memory.allocate(10).unwrap();
         memory.write(at, &[7; 5]).unwrap();
         assert_eq!(
             said(memory.read(at + 8, 4).unwrap_err()),

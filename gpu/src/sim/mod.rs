@@ -39,6 +39,7 @@ mod report;
 mod running;
 mod shadow;
 mod shuffle;
+mod suspect;
 mod sync;
 mod wait;
 mod warp;
@@ -47,7 +48,7 @@ mod wgmma;
 pub use fault::{Fault, FaultKind, Place};
 pub use memory::{Memory, MemoryFault};
 pub use options::SimOptions;
-pub use report::{LineCount, Report};
+pub use report::{LineCount, Report, Warning};
 
 use crate::argument::Argument;
 use crate::ir::Kernel;
@@ -73,7 +74,7 @@ use crate::launch::Launch;
 /// let kernel = k.finish();
 ///
 /// let mut memory = Memory::default();
-/// let at = memory.allocate(64 * 4);
+/// let at = memory.allocate(64 * 4)?;
 /// memory.write(at, &[3; 64 * 4])?;
 /// let report = simulate(&kernel, &Launch::new(1, 64), &[Argument::Pointer(at)], &mut memory, &SimOptions::default())?;
 /// assert_eq!(memory.read(at, 4)?, [6; 4]);

@@ -1,8 +1,9 @@
 //! Names for places: threads, buffers, variables in shared memory; and the report.
 
 use super::machine::Machine;
+use super::place::Target;
 use super::port::Spot;
-use super::report::{LineCount, Report};
+use super::report::{LineCount, Report, Warning};
 use crate::argument::Argument;
 use crate::ir::{RegType, Stmt};
 
@@ -11,6 +12,20 @@ impl Machine<'_, '_> {
     pub(super) fn thread(&self, number: u32) -> [u32; 3] {
         let [x, y, _] = self.launch.block;
         [number % x, number / x % y, number / x / y]
+    }
+
+    /// The place in the grid of a block of a cluster.
+    pub(super) fn block_at(&self, cluster: u32, rank: usize) -> [u32; 3] {
+        let (size, grid) = (self.launch.cluster, self.launch.grid);
+        let [x, y] = [0, 1].map(|axis| (grid[axis] / size[axis].max(1)).max(1));
+        let at = [cluster % x, cluster / x % y, cluster / x / y];
+        let rank = rank as u32;
+        let inside = [
+            rank % size[0],
+            rank / size[0] % size[1],
+            rank / size[0] / size[1],
+        ];
+        [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis])
     }
 
     /// The instruction, as the kernel's listing has it.
@@ -81,6 +96,15 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// A byte by its variable or buffer.
+    pub(super) fn byte_name(&self, byte: Target) -> String {
+        match byte {
+            Target::Global(address) => self.global_name(address),
+            Target::Shared { at, .. } => self.shared_name(at),
+            Target::Param(at) => format!("byte {at} of the parameters"),
+        }
+    }
+
     /// ``byte 4 of `data` ``
     pub(super) fn global_name(&self, address: u64) -> String {
         let allocation = self.memory.beginning(address).unwrap_or(address);
@@ -108,6 +132,15 @@ impl Machine<'_, '_> {
                     least_sectors: count.least_sectors,
                 })
             });
+        let warnings = self.equal.iter().filter_map(|(pc, (what, count))| {
+            let stmt = self.program.stmts.get(*pc).copied().flatten()?;
+            Some(Warning {
+                instruction: self.instruction(stmt),
+                at: stmt.at,
+                what: what.clone(),
+                count: *count,
+            })
+        });
         let words = RegType::ALL.map(|ty| match ty {
             RegType::Pred => 0,
             ty => kernel.count(ty) * ty.bits().div_ceil(32),
@@ -118,6 +151,7 @@ impl Machine<'_, '_> {
             registers: words.iter().sum(),
             shared: self.shared_bytes,
             lines: lines.collect(),
+            warnings: warnings.collect(),
         }
     }
 }

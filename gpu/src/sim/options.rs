@@ -22,8 +22,12 @@ pub struct SimOptions {
     pub counts: bool,
     /// Whether float products sum as Hopper's tensor cores do, bit for bit; if not, exactly and rounded once.
     pub hopper_sums: bool,
-    /// How many instructions a warp may execute before the simulation gives up.
+    /// How many instructions one warp may execute before the simulation gives up: 50 million unless set otherwise.
     pub max_steps: u64,
+    /// How many instructions all warps together may execute: 4 billion unless set otherwise, which take some minutes.
+    pub max_instructions: u64,
+    /// How many blocks a grid may have: 2^20 unless set otherwise.
+    pub max_blocks: u64,
 }
 
 impl Default for SimOptions {
@@ -35,6 +39,8 @@ impl Default for SimOptions {
             counts: true,
             hopper_sums: true,
             max_steps: 50_000_000,
+            max_instructions: 4_000_000_000,
+            max_blocks: 1 << 20,
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Pending {
     pub(super) view: Rc<View>,
     pub(super) warp: usize,
     pub(super) lockstep: Lockstep,
+    /// Whether it has met bytes that it should read and that nobody has written yet.
+    pub(super) stalled: bool,
     /// What it does.
     pub(super) work: Work,
 }
@@ -37,11 +39,6 @@ pub(super) struct Pending {
 pub(super) enum Work {
     /// Bytes move.
     Move(Transfer),
-    /// Bytes that were read still have to be written.
-    Write {
-        data: Vec<Vec<u8>>,
-        transfer: Transfer,
-    },
     /// A matrix product.
     Product(Box<Product>),
     /// An arrival once all of these operations are complete: block, place, count.
@@ -76,10 +73,19 @@ pub(super) struct Transfer {
     pub(super) tell: Vec<(usize, usize, i64)>,
     /// Whether reading and writing are two events.
     pub(super) two_steps: bool,
+    /// The bytes of each piece, once they were read and still have to be written.
+    pub(super) fetched: Option<Vec<Vec<u8>>>,
     /// Whether words of binary32 are rounded to tf32 between the two.
     pub(super) rounds: bool,
     /// What stands in each two bytes that come from nowhere.
     pub(super) fill: u16,
+}
+
+impl Transfer {
+    /// Whether it is to read and to write, one after the other.
+    fn has_two_events_left(&self) -> bool {
+        self.two_steps && self.fetched.is_none()
+    }
 }
 
 impl Machine<'_, '_> {
@@ -94,7 +100,8 @@ impl Machine<'_, '_> {
         // Its own accesses follow each other.
         let mut view = (*operation.view).clone();
         view.seen.raise(operation.agent, operation.clock);
-        let reads = matches!(&operation.work, Work::Move(transfer) if transfer.two_steps);
+        let reads =
+            matches!(&operation.work, Work::Move(transfer) if transfer.has_two_events_left());
         let who = Who {
             spot: operation.spot,
             agent: operation.agent,
@@ -104,21 +111,31 @@ impl Machine<'_, '_> {
             warp: operation.warp,
             lockstep: &operation.lockstep.clone(),
         };
-        match operation.work {
-            Work::Move(transfer) => {
-                let data = self.fetch(g, &who, &transfer)?;
-                if transfer.two_steps {
-                    operation.work = Work::Write { data, transfer };
-                    g.pending.insert(index, operation);
-                    return Ok(());
-                }
-                self.deliver(g, &who, &transfer, data)
-            }
-            Work::Write { data, transfer } => self.deliver(g, &who, &transfer, data),
-            Work::Product(product) => self.multiply(g, warps, &who, &product),
+        let done = match &mut operation.work {
+            Work::Move(transfer) => match transfer.fetched.take() {
+                Some(data) => self.deliver(g, &who, transfer, data),
+                None => match self.fetch(g, &who, transfer) {
+                    Ok(data) if transfer.two_steps => {
+                        transfer.fetched = Some(data);
+                        g.pending.insert(index, operation);
+                        return Ok(());
+                    }
+                    Ok(data) => self.deliver(g, &who, transfer, data),
+                    Err(fault) => Err(fault),
+                },
+            },
+            Work::Product(product) => self.multiply(g, warps, &who, product),
             Work::Arrive {
                 block, at, count, ..
-            } => self.arrive(g, &who, block, at, count),
+            } => self.arrive(g, &who, *block, *at, *count),
+        };
+        match done {
+            Err(_) if self.waits() => {
+                operation.stalled = true;
+                g.pending.insert(index, operation);
+                Ok(())
+            }
+            done => done,
         }
     }
 
@@ -219,7 +236,8 @@ impl Group {
             self.pending.iter().find(same).map(|p| p.number)
         };
         let may = |operation: &Pending| match &operation.work {
-            Work::Move(_) | Work::Write { .. } => true,
+            _ if operation.stalled => false,
+            Work::Move(_) => true,
             Work::Product(product) => {
                 product.is_complete() && first_product(product) == Some(operation.number)
             }
@@ -232,7 +250,8 @@ impl Group {
     /// Whether an operation is still under way; with `read`, whether it has still to read its source.
     pub(super) fn under_way(&self, number: u64, read: bool) -> bool {
         self.pending.iter().any(|operation| {
-            operation.number == number && !(read && matches!(operation.work, Work::Write { .. }))
+            let has_read = matches!(&operation.work, Work::Move(t) if t.fetched.is_some());
+            operation.number == number && !(read && has_read)
         })
     }
 }

@@ -3,11 +3,13 @@
 use super::block::Group;
 use super::clock::{Clock, Epoch, Proxy, View};
 use super::fault::{Fault, FaultKind, Place};
+use super::global::Mark;
 use super::lockstep::{Lockstep, SEVERAL};
 use super::machine::Machine;
 use super::memory::MemoryFault;
 use super::place::Target;
 use super::shadow::{Does, Touch, touch};
+use super::suspect::Use;
 use super::warp::Warp;
 
 /// Where in a kernel something is: the block of the cluster, the thread, the step.
@@ -66,17 +68,28 @@ impl<'v> Who<'v> {
         Who { spot, ..*self }
     }
 
-    fn access(&self, does: Does) -> Touch<'v> {
+    /// What it does, as histories keep it.
+    pub(super) fn epoch(&self) -> Epoch {
         let lane = match self.spot.whole {
             true => SEVERAL,
             false => self.spot.lane,
         };
+        Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy)
+    }
+
+    /// Whether this comes after another access of the cluster.
+    pub(super) fn knows(&self, other: Epoch) -> bool {
+        self.access(Does::Read).knows(other)
+    }
+
+    fn access(&self, does: Does) -> Touch<'v> {
+        let epoch = self.epoch();
         Touch {
-            epoch: Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy),
+            epoch,
             view: self.view,
             does,
             warp: self.warp,
-            lane,
+            lane: epoch.lane(),
             lockstep: self.lockstep,
         }
     }
@@ -118,6 +131,7 @@ impl Machine<'_, '_> {
         match target {
             Target::Global(address) => {
                 self.touch_global(g, who, address, count, Does::Read)?;
+                self.read_first(g, who, target, count)?;
                 match self.memory.get(address, count as u64) {
                     Ok((bytes, written)) => {
                         buffer.copy_from_slice(bytes);
@@ -130,17 +144,24 @@ impl Machine<'_, '_> {
                 // The first byte that nobody wrote, in words.
                 match self.memory.read(address, count as u64) {
                     Ok(_) => Ok(()),
-                    Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
+                    Err(fault) => {
+                        let fault = self.memory_fault(g, &who.spot, fault);
+                        Err(self.catch(g, who, (target, count), Use::Read, fault))
+                    }
                 }
             }
             Target::Shared { block, at } => {
                 self.touch(g, who, block, at, count, Does::Read)?;
+                self.read_first(g, who, target, count)?;
                 let held = &g.blocks[block];
                 buffer.copy_from_slice(&held.shared[at..at + count]);
                 let unwritten = held.written[at..at + count].iter().position(|w| !w);
                 match unwritten.filter(|_| self.options.uninitialised) {
                     None => Ok(()),
-                    Some(i) => Err(self.unwritten_shared(g, &who.spot, at + i)),
+                    Some(i) => {
+                        let fault = self.unwritten_shared(g, &who.spot, at + i);
+                        Err(self.catch(g, who, (target, count), Use::Read, fault))
+                    }
                 }
             }
             Target::Param(at) => match self.params.get(at..at.saturating_add(count)) {
@@ -166,6 +187,9 @@ impl Machine<'_, '_> {
         target: Target,
         data: &[u8],
     ) -> Result<(), Fault> {
+        if !self.suspects.is_empty() {
+            self.meet_suspects(g, who, target, data.len())?;
+        }
         match target {
             Target::Global(address) => {
                 let same = self.memory.get(address, data.len() as u64);
@@ -175,11 +199,18 @@ impl Machine<'_, '_> {
                 match self.memory.get(address, data.len() as u64) {
                     Ok((bytes, written)) => {
                         bytes.copy_from_slice(data);
+                        if who.proxy == Proxy::Atomic {
+                            let before = written.to_vec();
+                            written.fill(true);
+                            self.remember_first(g, who, target, &before);
+                            return Ok(());
+                        }
                         written.fill(true);
-                        Ok(())
                     }
-                    Err(fault) => Err(self.memory_fault(g, &who.spot, fault)),
+                    Err(fault) => return Err(self.memory_fault(g, &who.spot, fault)),
                 }
+                self.made_ready(g, target, data.len());
+                Ok(())
             }
             Target::Shared { block, at } => {
                 let here = at..at + data.len();
@@ -193,7 +224,14 @@ impl Machine<'_, '_> {
                 self.touch(g, who, block, at, data.len(), does)?;
                 let held = &mut g.blocks[block];
                 held.shared[here.clone()].copy_from_slice(data);
+                if who.proxy == Proxy::Atomic {
+                    let before = held.written[here.clone()].to_vec();
+                    held.written[here].fill(true);
+                    self.remember_first(g, who, target, &before);
+                    return Ok(());
+                }
                 held.written[here].fill(true);
+                self.made_ready(g, target, data.len());
                 Ok(())
             }
             Target::Param(_) => Err(self.fault(
@@ -202,6 +240,31 @@ impl Machine<'_, '_> {
                 FaultKind::OutOfBounds,
                 "parameters cannot be written",
             )),
+        }
+    }
+
+    /// Refuses an atomic read of bytes that all writes may follow.
+    fn read_first(
+        &self,
+        g: &Group,
+        who: &Who<'_>,
+        target: Target,
+        count: usize,
+    ) -> Result<(), Fault> {
+        let looks = who.proxy == Proxy::Atomic
+            && !self.firsts.is_empty()
+            && self.options.uninitialised
+            && self.options.races;
+        match looks {
+            true => self.check_first(g, who, target, count),
+            false => Ok(()),
+        }
+    }
+
+    /// A plain write makes bytes ready, however they began.
+    fn made_ready(&mut self, g: &Group, target: Target, count: usize) {
+        if !self.firsts.is_empty() {
+            self.forget_first(g, target, count);
         }
     }
 
@@ -247,12 +310,36 @@ impl Machine<'_, '_> {
         }
         let access = who.access(does);
         match self.global.touch(g.number, address, count, &access) {
-            Ok(()) => Ok(()),
+            Ok(None) => Ok(()),
+            Ok(Some(other)) => {
+                self.note_equal(g, who, address, other);
+                Ok(())
+            }
             Err((i, clash, cluster)) => {
                 let byte = self.global_name(address + i as u64);
                 Err(self.clash(g, who, &byte, clash, cluster, does))
             }
         }
+    }
+
+    /// Remembers that two blocks have stored the same value at the same place.
+    fn note_equal(&mut self, g: &Group, who: &Who<'_>, address: u64, other: Mark) {
+        if let Some((_, count)) = self.equal.get_mut(&who.spot.pc) {
+            *count += 1;
+            return;
+        }
+        let block = |cluster: u32, agent: usize| {
+            let [x, y, z] = self.block_at(cluster, agent / g.warps_per_block());
+            format!("({x},{y},{z})")
+        };
+        let what = format!(
+            "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
+             equal",
+            block(other.cluster, other.epoch.agent()),
+            block(g.number, who.agent),
+            self.global_name(address),
+        );
+        self.equal.insert(who.spot.pc, (what, 1));
     }
 
     /// The sentence for global memory that was not used as it should be.

@@ -3,10 +3,45 @@
 use super::block::Group;
 use super::machine::Machine;
 use super::pending::Work;
+use super::running::REGISTER_FILE;
 use super::wait::Wait;
 use super::warp::Warp;
 
 impl Machine<'_, '_> {
+    /// Of warps that wait, one that keeps the others waiting: the first, or whom it waits for if that one waits for
+    /// something else, and so on.
+    pub(super) fn cause<'w>(&self, g: &Group, waiting: &[&'w Warp]) -> Option<&'w Warp> {
+        let mut seen: Vec<&Warp> = Vec::new();
+        let mut at = *waiting.first()?;
+        while !seen.iter().any(|warp| warp.index == at.index) {
+            seen.push(at);
+            let missing = |warp: &&&Warp| match &at.wait {
+                Some(Wait::Named { id, .. }) => {
+                    let there =
+                        matches!(&warp.wait, Some(Wait::Named { id: other, .. }) if other == id);
+                    warp.block == at.block && !there
+                }
+                Some(Wait::Cluster { .. }) => !matches!(warp.wait, Some(Wait::Cluster { .. })),
+                Some(Wait::Operations { numbers, .. }) => {
+                    let issued = g.pending.iter().filter(|p| numbers.contains(&p.number));
+                    issued.into_iter().any(|p| match &p.work {
+                        Work::Product(product) => product
+                            .missing()
+                            .any(|missing| product.group + missing == warp.index),
+                        _ => false,
+                    })
+                }
+                _ => false,
+            };
+            match waiting.iter().find(missing) {
+                Some(next) => at = next,
+                None => return Some(at),
+            }
+        }
+        // They wait in a circle.
+        waiting.first().copied()
+    }
+
     /// `warp 3`, in a cluster `warp 3 of block 1`.
     pub(super) fn warp_name(&self, g: &Group, warp: &Warp) -> String {
         let number = warp.first / 32;
@@ -42,7 +77,8 @@ impl Machine<'_, '_> {
             }
             Some(Wait::Operations { numbers, .. }) => self.unfinished(g, numbers),
             Some(Wait::Registers(more)) => format!(
-                "{} registers a thread, of which the multiprocessor has {} left",
+                "{} registers more for each of its threads (`setmaxnreg.inc`), and {} are left: the warps of a \
+                 multiprocessor share {REGISTER_FILE} registers, and no warp gives any back",
                 more / 32,
                 g.blocks[warp.block].free_registers / 32
             ),

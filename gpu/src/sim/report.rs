@@ -29,6 +29,30 @@ impl LineCount {
     }
 }
 
+/// What is formally a data race, and does no harm as long as it stays as it is: the kernel ran to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The instruction.
+    pub instruction: String,
+    /// The call of the builder that made it.
+    pub at: &'static Location<'static>,
+    /// What happened, where it happened first.
+    pub what: String,
+    /// How often it happened in this instruction, thread by thread.
+    pub count: u64,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.at.file(), self.at.line());
+        write!(f, "{file}:{line}: `{}`: {}", self.instruction, self.what)?;
+        match self.count {
+            1 => Ok(()),
+            more => write!(f, "; {more} stores of this instruction do so"),
+        }
+    }
+}
+
 /// What a kernel did on the simulator.
 ///
 /// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built it.
@@ -67,6 +91,8 @@ pub struct Report {
     pub shared: u32,
     /// What each instruction did.
     pub lines: Vec<LineCount>,
+    /// Stores of the same value by two blocks that nothing orders.
+    pub warnings: Vec<Warning>,
 }
 
 impl Report {
@@ -120,7 +146,9 @@ impl fmt::Display for Report {
                 )?;
             }
         }
-        Ok(())
+        self.warnings
+            .iter()
+            .try_for_each(|warning| writeln!(f, "{warning}"))
     }
 }
 

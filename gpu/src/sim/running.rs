@@ -24,9 +24,10 @@ const IMPATIENCE: usize = 64;
 const IDLE_TURNS: usize = 10_000;
 
 /// 32-bit registers of a multiprocessor.
-const REGISTER_FILE: i64 = 1 << 16;
+pub(super) const REGISTER_FILE: i64 = 1 << 16;
 
 /// A cluster that runs.
+#[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) group: Group,
     pub(super) warps: Vec<Warp>,
@@ -164,7 +165,29 @@ impl Machine<'_, '_> {
             g: group,
             w: warp,
         };
-        exec.run(steps)?;
+        let (steps_before, served_before) = (exec.w.steps, exec.g.served);
+        let ran = exec.run(steps);
+        self.executed += warp.steps - steps_before;
+        if group.served != served_before {
+            self.suspects.served(self.executed);
+        }
+        match ran {
+            Err(_) if self.waits() => {
+                warp.frozen = true;
+                return Ok(());
+            }
+            Err(fault) => return Err(fault),
+            Ok(_) => {}
+        }
+        if self.executed > self.options.max_instructions {
+            let what = format!(
+                "all warps together have executed {} instructions, and `SimOptions::max_instructions` allows {}: \
+                 simulate a smaller problem, or raise that bound",
+                self.executed, self.options.max_instructions
+            );
+            let spot = Spot::of(warp, 0);
+            return Err(self.fault(group, &spot, FaultKind::Limit, what));
+        }
         if warp.alive() == 0 {
             self.end_warp(group, &warps[w])?;
         }
@@ -273,8 +296,14 @@ impl Machine<'_, '_> {
             .iter()
             .filter(|warp| warp.alive() != 0)
             .collect();
+        let first = self.cause(&cluster.group, &waiting);
         let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-        for warp in &waiting {
+        // The cause first.
+        let order = first.iter().chain(&waiting);
+        for (i, warp) in order.enumerate() {
+            if i > 0 && first.is_some_and(|first| first.index == warp.index) {
+                continue;
+            }
             let reason = self.reason(&cluster.group, warp);
             let name = self.warp_name(&cluster.group, warp);
             match reasons.iter_mut().find(|(known, _)| *known == reason) {
@@ -288,7 +317,7 @@ impl Machine<'_, '_> {
             .collect();
         let what = format!("nobody can go on: {}", sentences.join("; "));
         let fault = Fault::new(FaultKind::Deadlock, what);
-        match waiting.first() {
+        match first {
             Some(warp) => {
                 let spot = Spot {
                     whole: true,
@@ -302,6 +331,14 @@ impl Machine<'_, '_> {
 }
 
 impl Cluster {
+    /// Lets everybody go on who waits for bytes that nobody has written.
+    pub(super) fn thaw(&mut self) {
+        self.warps.iter_mut().for_each(|warp| warp.frozen = false);
+        let pending = self.group.pending.iter_mut();
+        pending.for_each(|operation| operation.stalled = false);
+        self.wake_idle();
+    }
+
     fn wake_idle(&mut self) {
         self.idle_turns = 0;
         self.warps.iter_mut().for_each(|warp| warp.idle = None);
@@ -312,6 +349,7 @@ impl Cluster {
 fn ready(warp: &Warp, group: &Group) -> bool {
     let block = &group.blocks[warp.block];
     warp.alive() != 0
+        && !warp.frozen
         && match &warp.wait {
             None => true,
             Some(Wait::Named { id, round }) => block.named[*id].rounds > *round,

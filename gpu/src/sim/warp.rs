@@ -127,6 +127,8 @@ pub(super) struct Warp {
     pub(super) steps: u64,
     /// What it waits for.
     pub(super) wait: Option<Wait>,
+    /// Whether it has met bytes that it should read and that nobody has written yet.
+    pub(super) frozen: bool,
     /// Registers that are no predicates, and the lanes in which each was written.
     pub(super) regs: Vec<Lanes>,
     pub(super) written: Vec<u32>,
@@ -185,6 +187,7 @@ impl Warp {
             pc: 0,
             steps: 0,
             wait: None,
+            frozen: false,
             regs: vec![[0; 32]; registers],
             written: vec![0; registers],
             preds: vec![0; preds],

@@ -187,7 +187,7 @@ impl Exec<'_, '_, '_> {
         }
         let (agent, clock) = match self.w.products.open.last() {
             Some(last) => last.engine,
-            None => self.g.engine(),
+            None => self.g.engine(self.w.index),
         };
         let number = self.g.next_operation;
         self.g.next_operation += 1;
@@ -214,6 +214,7 @@ impl Exec<'_, '_, '_> {
             view,
             warp: self.w.index,
             lockstep: self.w.lockstep.clone(),
+            stalled: false,
             work: Work::Product(Box::new(product)),
         });
         Ok((number, (agent, clock)))

@@ -135,9 +135,9 @@ fn registers_move_from_one_warpgroup_to_another() {
     let fault = host.run(&k.finish(), Launch::new(1, 384)).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Deadlock);
     assert!(
-        fault
-            .what()
-            .contains("for 72 registers a thread, of which the multiprocessor has"),
+        fault.what().contains(
+            "for 72 registers more for each of its threads (`setmaxnreg.inc`), and 24 are left"
+        ),
         "{fault}"
     );
     let mut k = kernel("odd");

@@ -44,7 +44,7 @@ pub(crate) struct Host {
 impl Host {
     /// A buffer of words.
     pub(crate) fn words(&mut self, words: &[u32]) -> u64 {
-        let at = self.memory.allocate(words.len() as u64 * 4);
+        let at = self.memory.allocate(words.len() as u64 * 4).unwrap();
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.memory.write(at, &bytes).unwrap();
         self.arguments.push(Argument::Pointer(at));
@@ -59,7 +59,7 @@ impl Host {
 
     /// A buffer of bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> u64 {
-        let at = self.memory.allocate(bytes.len() as u64);
+        let at = self.memory.allocate(bytes.len() as u64).unwrap();
         self.memory.write(at, bytes).unwrap();
         self.arguments.push(Argument::Pointer(at));
         at
@@ -67,7 +67,7 @@ impl Host {
 
     /// A buffer that nobody has written.
     pub(crate) fn empty(&mut self, bytes: u64) -> u64 {
-        let at = self.memory.allocate(bytes);
+        let at = self.memory.allocate(bytes).unwrap();
         self.arguments.push(Argument::Pointer(at));
         at
     }

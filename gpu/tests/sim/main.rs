@@ -5,6 +5,7 @@ mod bulk;
 mod cluster;
 mod control;
 mod copy;
+mod culprit;
 mod faults;
 mod faults_async;
 mod faults_few;

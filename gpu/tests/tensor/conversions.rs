@@ -67,10 +67,10 @@ fn law_conversions() {
         let source: Vec<(Vec<u8>, f64)> = numbers.map(|x| encode(from, x)).collect();
         let mut memory = Memory::default();
         let bytes: Vec<u8> = source.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
-        let src = memory.allocate(bytes.len() as u64);
+        let src = memory.allocate(bytes.len() as u64).unwrap();
         memory.write(src, &bytes).expect("allocated");
         let width = (to.bits() / 8) as usize;
-        let dst = memory.allocate((LENGTH * width) as u64);
+        let dst = memory.allocate((LENGTH * width) as u64).unwrap();
         let whole = layout("(_32,_3):(_1,_32)");
         let arguments = built.arguments(&[Given::Tensor(src, &whole), Given::Tensor(dst, &whole)]);
         let arguments = arguments.unwrap_or_else(|e| panic!("{e}"));

@@ -53,8 +53,8 @@ fn check(built: &Built, bytes: i64, from: &Layout, to: &Layout) -> usize {
     let source: Vec<u8> = (0..size(from)).map(|i| (i * 37 + 11) as u8).collect();
     let mut memory = Memory::default();
     let (src, dst) = (
-        memory.allocate(size(from) as u64),
-        memory.allocate(size(to) as u64),
+        memory.allocate(size(from) as u64).unwrap(),
+        memory.allocate(size(to) as u64).unwrap(),
     );
     memory.write(src, &source).expect("allocated");
     memory.write(dst, &vec![0xee; size(to)]).expect("allocated");

@@ -151,7 +151,7 @@ fn check(built: &Built, [m, n, k]: [usize; 3]) {
     let b: Vec<f16> = (0..n * ld).map(|i| number(i * 3 + 5)).collect();
     let mut memory = Memory::default();
     let mut upload = |data: &[u8]| {
-        let at = memory.allocate(data.len() as u64);
+        let at = memory.allocate(data.len() as u64).unwrap();
         memory.write(at, data).expect("allocated");
         at
     };

@@ -273,7 +273,7 @@ fn law_index_lowers() {
         let built = k.finish().expect("expressions lower");
         let mut memory = Memory::default();
         let count = functions.len() as u64 * 8 * THREADS as u64;
-        let at = memory.allocate(count);
+        let at = memory.allocate(count).unwrap();
         memory
             .write(at, &vec![0xaa; count as usize])
             .expect("allocated");

@@ -27,7 +27,7 @@ fn run(built: &Built, threads: u32, given: &[Given<'_>], memory: &mut Memory) {
 
 fn upload(memory: &mut Memory, values: &[f32]) -> u64 {
     let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let at = memory.allocate(bytes.len() as u64);
+    let at = memory.allocate(bytes.len() as u64).unwrap();
     memory.write(at, &bytes).expect("allocated");
     at
 }
@@ -68,7 +68,7 @@ fn law_places_in_a_ring() {
         let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
         for (start, more) in [(0, 0), (0, 1), (3, 4), (7, 13), (63, 62)] {
             let mut memory = Memory::default();
-            let at = memory.allocate(16);
+            let at = memory.allocate(16).unwrap();
             let given = [
                 Argument::Pointer(at),
                 Argument::U32(start),
