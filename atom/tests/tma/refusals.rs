@@ -1,6 +1,8 @@
 //! Counts, swizzles, and what the hardware or the derivation refuses.
 
-use colex_atom::{Interleave, OobFill, TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle};
+use colex_atom::{
+    Interleave, OobFill, PixelBox, TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle,
+};
 use colex_layout::{IntTuple, Swizzle};
 
 use crate::plans::plan;
@@ -243,8 +245,8 @@ fn a_map_is_checked_by_itself() {
     );
     let interleaved = |by: Interleave, change: &dyn Fn(&mut TensorMap)| {
         says(&|map| {
-            (map.dims, map.strides) = (vec![24, 4, 2], vec![32, 256]);
-            (map.extents, map.element_strides) = (vec![4, 2, 1], vec![1; 3]);
+            (map.dims, map.strides) = (vec![24, 4, 2], vec![384, 1536]);
+            (map.extents, map.element_strides) = (vec![4, 1, 1], vec![1; 3]);
             map.interleave = by;
             change(map);
         })
@@ -259,7 +261,7 @@ fn a_map_is_checked_by_itself() {
             map.extents.truncate(2);
             map.element_strides.truncate(2);
         }),
-        slices(16, "it has channels, pixels and images: 3 to 5 dimensions")
+        slices(16, "it has pixels, slices and images: 3 to 5 dimensions")
     );
     assert_eq!(
         interleaved(Interleave::B16, &|map| map.swizzle = TmaSwizzle::B32),
@@ -275,8 +277,29 @@ fn a_map_is_checked_by_itself() {
         slices(32, "its strides are multiples of 32 bytes")
     );
     assert_eq!(
-        interleaved(Interleave::B16, &|map| map.extents[0] = 8),
-        slices(16, "a box has the channels of one slice")
+        interleaved(Interleave::B16, &|map| map.extents[1] = 2),
+        slices(
+            16,
+            "a box has one slice of each pixel, an extent of 1 along the slices"
+        )
+    );
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| map.element_strides[1] = 2),
+        slices(16, "the slices have an element stride of 1")
+    );
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| {
+            map.extents.truncate(2);
+            map.im2col = Some(PixelBox {
+                lower: vec![0],
+                upper: vec![0],
+            });
+        }),
+        slices(16, "columns of `im2col` are not supported here")
+    );
+    assert_eq!(
+        interleaved(Interleave::B16, &|map| map.extents[0] = 3),
+        "a row of the box has 12 bytes, not a multiple of 16"
     );
     assert_eq!(
         good.check_address(0x1008).unwrap_err().to_string(),

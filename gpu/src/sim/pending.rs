@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use colex_atom::{Reduction, Scalar};
+use colex_atom::{Reduction, Scalar, TmaElement};
 
 use super::block::Group;
 use super::clock::{Proxy, View};
@@ -215,16 +215,10 @@ impl Machine<'_, '_> {
     }
 }
 
-/// A binary32 to the nearest tf32, to even between two; infinities and NaNs keep their bits. No manual says so: it is
-/// what TMA was seen to do with tensors of that type (Triton 2026, test of host descriptors that round, on an RTX PRO
-/// 6000).
+/// Rounds one word as a load of a tensor of `tf32` does.
 fn to_tf32(word: &mut [u8]) {
-    const EXPONENT: u32 = 0x7f80_0000;
-    let bits = super::access::word(word, 4) as u32;
-    if bits & EXPONENT != EXPONENT {
-        let rounded = (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff;
-        word.copy_from_slice(&rounded.to_le_bytes());
-    }
+    let bits = TmaElement::Tf32.loaded_bits(super::access::word(word, 4));
+    word.copy_from_slice(&(bits as u32).to_le_bytes());
 }
 
 impl Group {

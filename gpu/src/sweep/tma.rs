@@ -2,8 +2,8 @@
 //! and across the edges.
 
 use colex_atom::{
-    Arch, Argument, BoxElement, CopyAtom, Error, FloatFormat, Interleave, L2Promotion, OobFill,
-    Reduction, Rounding, Space, TensorMap, TmaElement, TmaError, TmaSwizzle,
+    Arch, Argument, BoxElement, CopyAtom, Error, Interleave, L2Promotion, OobFill, Reduction,
+    Space, TensorMap, TmaElement, TmaError, TmaSwizzle,
 };
 
 use super::bulk::combine;
@@ -75,9 +75,10 @@ impl Place {
 pub fn tma_case(atom: &CopyAtom, form: &TmaForm, seed: u64) -> Result<Case, Error> {
     let rank = atom.tensor_rank().unwrap_or(1);
     let row = form.row_bytes();
-    let extents = match is_im2col(atom) {
-        true => im2col::extents(row),
-        false => extents(rank, row),
+    let extents = match (is_im2col(atom), form.variant) {
+        (true, _) => im2col::extents(row),
+        (false, TmaVariant::Interleaved(_)) => interleaved_extents(rank, row),
+        (false, _) => extents(rank, row),
     };
     let bytes = extents.iter().product::<i64>();
     let atom = atom.with_bits(8 * bytes)?;
@@ -161,6 +162,15 @@ fn extents(rank: usize, row: i64) -> Vec<i64> {
     extents
 }
 
+/// The box of interleaved channels: its first dimension in bytes, the others in pixels, slices and images. One slice.
+fn interleaved_extents(rank: usize, row: i64) -> Vec<i64> {
+    let pixels = [3, 2];
+    let mut extents = vec![row];
+    extents.extend(&pixels[..rank - 3]);
+    extents.extend([1, 2]);
+    extents
+}
+
 /// What all launches move, for each element type.
 fn places(atom: &CopyAtom, extents: &[i64], form: &TmaForm) -> Vec<Place> {
     let types = ELEMENTS.into_iter().filter(|element| form.has(*element));
@@ -185,12 +195,17 @@ fn places(atom: &CopyAtom, extents: &[i64], form: &TmaForm) -> Vec<Place> {
 fn boxes(atom: &CopyAtom, element: TmaElement, extents: &[i64], form: &TmaForm) -> Vec<Place> {
     let map = form.vary(map(element, extents, form.swizzle));
     let unit = match form.variant {
-        TmaVariant::Interleaved(_) => map.extents[0],
-        _ => 16 / element.bytes(),
+        TmaVariant::Interleaved(_) => 1,
+        TmaVariant::Plain | TmaVariant::Nan | TmaVariant::Strided => 16 / element.bytes(),
     };
     let place = |first: i64, others: i64| {
         let mut at = vec![others; extents.len()];
         at[0] = first * unit;
+        if let TmaVariant::Interleaved(_) = form.variant {
+            // A slice before the first has no elements at all, and would hide the other edges.
+            let slices = at.len() - 2;
+            at[slices] = at[slices].max(0);
+        }
         at
     };
     let last = (map.extents[0] / unit - 1).max(1);
@@ -261,9 +276,6 @@ pub(super) fn types(atom: &CopyAtom, refused: bool) -> Vec<Option<TmaElement>> {
 
 fn shot(atom: &CopyAtom, of: &Place, plan: &Plan, random: &mut Random) -> Shot {
     let mut input = random.bytes((plan.input * plan.cluster) as usize);
-    if of.map.element == TmaElement::Tf32 {
-        to_tf32(&mut input);
-    }
     let header = (plan.input - HEADER) as usize;
     for (d, coordinate) in of.coordinates.iter().enumerate() {
         input[header + 4 * d..][..4].copy_from_slice(&(*coordinate as i32).to_le_bytes());
@@ -299,16 +311,6 @@ fn shot(atom: &CopyAtom, of: &Place, plan: &Plan, random: &mut Random) -> Shot {
     }
 }
 
-/// Numbers of the format, so that there is nothing to round.
-fn to_tf32(bytes: &mut [u8]) {
-    for word in bytes.chunks_exact_mut(4) {
-        let bits = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        let x = FloatFormat::TF32.decode(u64::from(bits));
-        let bits = FloatFormat::TF32.encode(x, Rounding::Nearest) as u32;
-        word.copy_from_slice(&bits.to_le_bytes());
-    }
-}
-
 fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec<u8>, Error> {
     let size = of.map.element.bytes() as usize;
     let place = |byte: i64| of.map.swizzle.on_bytes().apply(byte) as usize;
@@ -341,7 +343,12 @@ fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec
         for element in of.loaded()? {
             let to = &mut block[place(element.shared)..][..size];
             match element.global {
-                Some(global) => to.copy_from_slice(&shot.input[global as usize..][..size]),
+                Some(global) => {
+                    let mut bytes = [0; 8];
+                    bytes[..size].copy_from_slice(&shot.input[global as usize..][..size]);
+                    let bits = of.map.element.loaded_bits(u64::from_le_bytes(bytes));
+                    to.copy_from_slice(&bits.to_le_bytes()[..size]);
+                }
                 None => to.copy_from_slice(&of.map.fill.pattern().to_le_bytes().repeat(4)[..size]),
             }
         }

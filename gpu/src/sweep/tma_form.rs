@@ -9,6 +9,9 @@ use colex_atom::{
 use super::engine::from_shared;
 use super::tma::{is_im2col, is_multicast, reduction, rows};
 
+/// The pixels along W of a box of interleaved channels: the driver takes multiples of 16 bytes, even of 1-byte elements.
+const PIXELS: i64 = 16;
+
 /// One way in which a tensor copy is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TmaForm {
@@ -67,11 +70,14 @@ impl fmt::Display for TmaForm {
 }
 
 impl TmaForm {
-    /// The bytes of a row of a box: a slice of channels, or as many as the swizzle allows.
+    /// The bytes of a row of a box: the slices of as many pixels as every element type allows, or as many as the swizzle
+    /// allows.
     pub(super) fn row_bytes(&self) -> i64 {
         match self.variant {
-            TmaVariant::Interleaved(by) => by.bytes(),
-            _ => self.swizzle.span().unwrap_or(96),
+            TmaVariant::Interleaved(by) => PIXELS * by.bytes(),
+            TmaVariant::Plain | TmaVariant::Nan | TmaVariant::Strided => {
+                self.swizzle.span().unwrap_or(96)
+            }
         }
     }
 
@@ -99,14 +105,15 @@ impl TmaForm {
             }
             TmaVariant::Interleaved(by) => {
                 map.interleave = by;
-                // Three slices of channels, and pixels that lie side by side.
-                let slice = map.extents[0];
-                map.dims[0] = 3 * slice;
-                map.strides[0] = by.bytes();
-                let last = map.rank() - 1;
-                for d in 1..last {
-                    let pixels = map.strides[d - 1] * map.dims[d];
-                    map.strides[d] = if d + 1 == last { 3 * pixels } else { pixels };
+                // Pixels along W, three slices of channels, and rows that end one slice before the next begins.
+                map.extents[0] = PIXELS;
+                map.dims[0] = 2 * PIXELS - 1;
+                let slices = map.rank() - 2;
+                map.dims[slices] = 3;
+                let mut stride = 2 * PIXELS * by.bytes();
+                for d in 1..map.rank() {
+                    map.strides[d - 1] = stride;
+                    stride *= map.dims[d];
                 }
             }
         }

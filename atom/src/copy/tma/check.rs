@@ -83,9 +83,9 @@ impl TensorMap {
                 stride: self.element_strides[dimension],
             });
         }
-        match self.element_strides[0] {
-            1 => Ok(()),
-            stride => Err(TmaError::Skips { stride }),
+        match (self.interleave, self.element_strides[0]) {
+            (Interleave::None, 1) | (Interleave::B16 | Interleave::B32, _) => Ok(()),
+            (Interleave::None, stride) => Err(TmaError::Skips { stride }),
         }
     }
 
@@ -97,7 +97,6 @@ impl TensorMap {
             });
         }
         let slice = self.interleave.bytes();
-        let row = self.extents[0] * self.element.bytes();
         let (swizzle, aligned) = match self.interleave {
             Interleave::None => return Ok(()),
             Interleave::B16 => (TmaSwizzle::None, true),
@@ -106,13 +105,18 @@ impl TensorMap {
                 (TmaSwizzle::B32, aligned)
             }
         };
-        let why = match () {
-            () if self.rank() < 3 => "it has channels, pixels and images: 3 to 5 dimensions",
-            () if self.swizzle != swizzle && slice == 16 => "slices of 16 bytes are not swizzled",
-            () if self.swizzle != swizzle => "slices of 32 bytes have the swizzle of 32 bytes",
-            () if !aligned => "its strides are multiples of 32 bytes",
-            () if row != slice => "a box has the channels of one slice",
-            () => return Ok(()),
+        let why = match self.slice_dimension() {
+            None | Some(0) => "it has pixels, slices and images: 3 to 5 dimensions",
+            _ if self.im2col.is_some() => "columns of `im2col` are not supported here",
+            _ if self.swizzle != swizzle && slice == 16 => "slices of 16 bytes are not swizzled",
+            _ if self.swizzle != swizzle => "slices of 32 bytes have the swizzle of 32 bytes",
+            _ if !aligned => "its strides are multiples of 32 bytes",
+            // The hardware ignores both numbers: any others would promise what it does not do.
+            Some(d) if self.extents[d] != 1 => {
+                "a box has one slice of each pixel, an extent of 1 along the slices"
+            }
+            Some(d) if self.element_strides[d] != 1 => "the slices have an element stride of 1",
+            Some(_) => return Ok(()),
         };
         Err(TmaError::Interleaved { slice, why })
     }
@@ -120,7 +124,12 @@ impl TensorMap {
     /// The innermost extent of the box, in bytes.
     fn check_row(&self) -> Result<(), TmaError> {
         let bytes = self.extents[0] * self.element.bytes();
-        match self.swizzle.span() {
+        // Pixels of interleaved channels are whole units of 16 bytes, but the driver asks the same of the box's extent.
+        let span = match self.interleave {
+            Interleave::None => self.swizzle.span(),
+            Interleave::B16 | Interleave::B32 => None,
+        };
+        match span {
             _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }),
             Some(span) if bytes > span => Err(TmaError::Span { bytes, span }),
             Some(span) if bytes < span => Err(TmaError::Short { bytes, span }),

@@ -29,7 +29,7 @@ pub enum TmaElement {
     F64,
     /// The upper half of a binary32.
     Bf16,
-    /// A binary32 that is rounded to `tf32` on its way to shared memory, to the nearest and to even between two.
+    /// A binary32 that a load rounds to `tf32`: see [`TmaElement::loaded_bits`].
     Tf32,
 }
 
@@ -63,6 +63,33 @@ impl TmaElement {
 }
 
 impl TmaElement {
+    /// Returns the bits that a load leaves in shared memory for an element with these bits in global memory.
+    ///
+    /// Only [`Tf32`](TmaElement::Tf32) changes them. A finite binary32 is rounded to the nearest `tf32`, to even between two,
+    /// subnormal numbers included; an infinity stays; every NaN becomes `0x7fffe000`. A store changes nothing. No manual says
+    /// so: an H200 (driver 580.159.04) did this to 2,048 words with all ties, subnormals, infinities and NaNs among them.
+    ///
+    /// ```
+    /// use colex_atom::TmaElement;
+    ///
+    /// assert_eq!(TmaElement::Tf32.loaded_bits(0x3f80_1000), 0x3f80_0000); // between two: to even
+    /// assert_eq!(TmaElement::Tf32.loaded_bits(0x3f80_3000), 0x3f80_4000);
+    /// assert_eq!(TmaElement::Tf32.loaded_bits(0xffc1_2345), 0x7fff_e000);
+    /// assert_eq!(TmaElement::F32.loaded_bits(0x3f80_1000), 0x3f80_1000);
+    /// ```
+    pub fn loaded_bits(self, bits: u64) -> u64 {
+        const EXPONENT: u64 = 0x7f80_0000;
+        const MANTISSA: u64 = 0x007f_ffff;
+        match self {
+            TmaElement::Tf32 if bits & EXPONENT != EXPONENT => {
+                // Half of the last place that stays, less one unless that place is odd: ties go to even.
+                (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff
+            }
+            TmaElement::Tf32 if bits & MANTISSA != 0 => 0x7fff_e000,
+            _ => bits,
+        }
+    }
+
     /// Whether it is a float, and so has a NaN.
     pub fn is_float(self) -> bool {
         use TmaElement::{Bf16, F16, F32, F64, Tf32};
@@ -128,9 +155,16 @@ impl TryFrom<Ty> for TmaElement {
     }
 }
 
-/// How the channels of an image are interleaved (`CUtensorMapInterleave`): in memory lie, outermost first, images, slices
-/// of channels, pixels, and the channels of a slice (NC/8HWC8 for 8 channels of 2 bytes). A tensor has no stride for its
-/// slices: one follows the other.
+/// How the channels of an image are interleaved (`CUtensorMapInterleave`). Memory holds, outermost first, images, slices of
+/// channels, pixels, and the channels of one slice: NC/8HWC8 for 8 channels of 2 bytes.
+///
+/// The dimensions of such a map are, innermost first, the pixels along W (and H, and D), the slices of channels, and the
+/// images. One step along W is one slice, 16 or 32 bytes, whatever the element type; coordinates and extents of dimension 0
+/// count pixels, those of the slices' dimension count slices, and `strides` holds the distance between slices like any
+/// other stride. One instruction moves one slice of each pixel of its box.
+///
+/// The manuals name the layout and not this order. It was read off an H200 (driver 580.159.04): boxes of every rank,
+/// element type and edge, whose bytes were compared with the tensor's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Interleave {
     /// Not at all.
@@ -151,15 +185,6 @@ impl Interleave {
             Interleave::B32 => 32,
         }
     }
-}
-
-/// The slices of interleaved channels.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slices {
-    /// How many channels one has.
-    pub(super) channels: i64,
-    /// The bytes from one to the next: those of an image's pixels.
-    pub(super) apart: i128,
 }
 
 /// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
@@ -220,7 +245,8 @@ pub struct TensorMap {
     pub dims: Vec<i64>,
     /// The strides of dimensions 1, 2, ... in bytes (`globalStrides`); that of dimension 0 is one element.
     pub strides: Vec<i64>,
-    /// The extents of the box (`boxDim`), in elements of the tensor before element strides. With a pixel box there are
+    /// The extents of the box (`boxDim`), in elements of the tensor before element strides; in pixels along dimension 0 if
+    /// channels are interleaved, and then 1 along the slices. With a pixel box there are
     /// two: the channels of a pixel and the pixels of a column (`channelsPerPixel`, `pixelsPerColumn`).
     pub extents: Vec<i64>,
     /// Which elements of the box are taken: every so-many-th (`elementStrides`). With a pixel box, how far apart the
@@ -261,6 +287,22 @@ impl TensorMap {
         }
     }
 
+    /// The bytes of one step along dimension 0: an element, or the slice of a pixel if channels are interleaved.
+    pub(super) fn innermost_bytes(&self) -> i64 {
+        match self.interleave {
+            Interleave::None => self.element.bytes(),
+            Interleave::B16 | Interleave::B32 => self.interleave.bytes(),
+        }
+    }
+
+    /// The dimension of the slices if channels are interleaved.
+    pub(super) fn slice_dimension(&self) -> Option<usize> {
+        match self.interleave {
+            Interleave::None => None,
+            Interleave::B16 | Interleave::B32 => self.rank().checked_sub(2),
+        }
+    }
+
     /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
@@ -277,7 +319,7 @@ impl TensorMap {
 
     /// The elements that one instruction moves.
     pub fn box_elements(&self) -> i64 {
-        self.steps().product()
+        self.steps().product::<i64>() * self.innermost_bytes() / self.element.bytes()
     }
 
     /// The bytes that one instruction moves and reports to its barrier, also where the box leaves the tensor.
@@ -298,24 +340,7 @@ impl TensorMap {
     pub(super) fn end(&self) -> i128 {
         let last = |(extent, stride): (&i64, &i64)| i128::from(extent - 1) * i128::from(*stride);
         let outer: i128 = self.dims[1..].iter().zip(&self.strides).map(last).sum();
-        outer
-            + match self.slices() {
-                None => i128::from(self.dims[0]) * i128::from(self.element.bytes()),
-                Some(slices) => {
-                    let count = (self.dims[0] + slices.channels - 1) / slices.channels;
-                    i128::from(count - 1) * slices.apart + i128::from(self.interleave.bytes())
-                }
-            }
-    }
-
-    /// How the channels lie if they are interleaved: as many in a slice, and the slices so many bytes apart.
-    pub(super) fn slices(&self) -> Option<Slices> {
-        let bytes = self.interleave.bytes();
-        let plane = self.rank().checked_sub(3).filter(|_| bytes > 0)?;
-        Some(Slices {
-            channels: bytes / self.element.bytes(),
-            apart: i128::from(*self.strides.get(plane)?) * i128::from(self.dims[plane + 1]),
-        })
+        outer + i128::from(self.dims[0]) * i128::from(self.innermost_bytes())
     }
 
     /// Whether a driver of this version encodes the map with a bit that must be cleared: bit 21 of the second 64-bit

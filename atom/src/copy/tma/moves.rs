@@ -97,7 +97,7 @@ impl TensorMap {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn store_tail(&self) -> i64 {
-        (-self.dims[0] * self.element.bytes()).rem_euclid(UNIT)
+        (-self.dims[0] * self.innermost_bytes()).rem_euclid(UNIT)
     }
 
     fn check_coordinates(&self, coordinates: &[i64]) -> Result<(), TmaError> {
@@ -115,7 +115,7 @@ impl TensorMap {
                 coordinate: coordinates[dimension],
             });
         }
-        let bytes = coordinates[0] * self.element.bytes();
+        let bytes = coordinates[0] * self.innermost_bytes();
         if bytes % UNIT == 0 {
             Ok(())
         } else {
@@ -137,16 +137,18 @@ impl TensorMap {
         numbered.map(element).collect()
     }
 
-    /// The byte of each element of a box.
+    /// The byte of each element of a box. Interleaved channels come first: those of the slice, then the pixels.
     fn in_box(&self, coordinates: &[i64], row: i64) -> Vec<Option<i64>> {
         let mut at = coordinates.to_vec();
+        let element = self.element.bytes();
+        let channels = self.innermost_bytes() / element;
         let place = |i: i64| {
-            let mut rest = i;
+            let mut rest = i / channels;
             for (d, steps) in self.steps().enumerate() {
                 at[d] = coordinates[d] + rest % steps * self.element_strides[d];
                 rest /= steps;
             }
-            self.byte(&at, row)
+            Some(self.byte(&at, row)? + i % channels * element)
         };
         (0..self.box_elements()).map(place).collect()
     }
@@ -169,24 +171,18 @@ impl TensorMap {
         places
     }
 
-    /// The byte of an element of the tensor.
+    /// The byte of an element of the tensor, or of the first channel of a slice.
     fn byte(&self, coordinates: &[i64], row: i64) -> Option<i64> {
         let mut at = 0;
         for (d, &x) in coordinates.iter().enumerate() {
             let (end, stride) = match d {
-                0 => (row, self.element.bytes()),
+                0 => (row, self.innermost_bytes()),
                 _ => (self.dims[d], self.strides[d - 1]),
             };
             if !(0..end).contains(&x) {
                 return None;
             }
-            at += match self.slices().filter(|_| d == 0) {
-                // No overflow: `check` has seen the tensor's end.
-                Some(slices) => {
-                    x % slices.channels * stride + x / slices.channels * slices.apart as i64
-                }
-                None => x * stride,
-            };
+            at += x * stride;
         }
         Some(at)
     }
