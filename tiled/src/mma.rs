@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashMap;
 
 use colex_atom::MmaAtom;
-use colex_layout::{Int, IntTuple, Layout, Tiler};
+use colex_layout::{Int, IntTuple, Layout, LeafMode, Stride, Tiler};
 
 use crate::Error;
 use crate::copy::{fixed, fixed_layout, size};
@@ -60,6 +60,9 @@ impl Operand {
     }
 }
 
+/// The most threads of a tiling, and the most elements of an order, which are looked at one by one.
+const MOST_THREADS: i64 = 1 << 20;
+
 impl TiledMma {
     /// The atom repeated over `atoms`, a layout of atoms along M, N and K, and over the tile that `permutation` says:
     /// per mode an extent, a layout that reorders the mode, or `_` for one atom times the atoms along it.
@@ -68,8 +71,11 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when either has more than three modes, for an extent that the atoms do not divide, where two
-    /// atoms would compute the same elements, for atoms that share threads, and for threads below 0; [`Error::Layout`].
+    /// [`Error::Assumption`] when either has more than three modes, for an extent that the atoms do not divide, for an
+    /// order that has an element twice or more than 2^20 elements, for atoms that share threads, for threads below 0 or
+    /// from 2^20 on, and for threads whose strides do not nest (each a multiple of the one below times its extent): a
+    /// thread divides its index by them to find its place, here and in a kernel (CuTe goes on and gives it another
+    /// thread's place); [`Error::Layout`].
     #[doc(alias = "make_tiled_mma")]
     pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
         let too_many = |what: &dyn fmt::Display, have| {
@@ -95,31 +101,51 @@ impl TiledMma {
         };
         mma.check_threads()?;
         (0..3).try_for_each(|i| mma.check_extent(i))?;
+        (0..3).try_for_each(|i| mma.check_order(i))?;
         Ok(mma)
     }
 
-    /// Whether every place in the atoms has a thread of its own.
+    /// Whether every place in the atoms has a thread of its own, and every thread finds its place.
     fn check_threads(&self) -> Result<(), Error> {
-        if let Some([below @ ..0, _]) = reach(&self.threads)? {
-            let threads = &self.threads;
+        let threads = &self.threads;
+        let Some([low, high]) = reach(threads)? else {
+            return Err(refused(format!("the threads {threads:#} are not numbers")));
+        };
+        if low < 0 {
             return Err(refused(format!(
-                "the threads {threads:#} go down to {below}, and there is none below 0"
+                "the threads {threads:#} go down to {low}, and there is none below 0"
             )));
         }
-        if self.threads.is_injective() {
-            return Ok(());
+        if high >= MOST_THREADS {
+            return Err(refused(format!(
+                "the threads {threads:#} go up to {high}, and at most {MOST_THREADS} are looked at"
+            )));
         }
-        let table = self.threads.table()?;
-        let mut seen = HashMap::new();
-        let twice = (0..).zip(&table).find_map(|(place, thread)| {
-            let first = seen.insert(*thread, place)?;
-            Some((first, place, *thread))
-        });
-        let (first, place, thread) = twice.expect("a layout that is not injective repeats a value");
-        Err(refused(format!(
-            "places {first} and {place} of the threads {:#} are one thread, {thread}: the atoms overlap",
-            self.threads
-        )))
+        // One place more than there are threads meets another one.
+        let places = threads.size().min(high + 2);
+        if let Some((first, place, thread)) = repeated(threads, places)? {
+            return Err(refused(format!(
+                "places {first} and {place} of the threads {threads:#} are one thread, {thread}: the atoms overlap"
+            )));
+        }
+        self.check_nested()
+    }
+
+    /// Whether `thread / stride % extent` is the place of a thread along each mode, as [`TiledMma::slice`] and kernels
+    /// compute it.
+    fn check_nested(&self) -> Result<(), Error> {
+        match unnested(&self.threads) {
+            None => Ok(()),
+            Some(why) => Err(refused(format!(
+                "{why} of the threads {:#}: a thread finds its place by dividing its index by the strides",
+                self.threads
+            ))),
+        }
+    }
+
+    /// Whether the order of mode `i`, and its repetitions along a longer mode, have every element once.
+    fn check_order(&self, i: usize) -> Result<(), Error> {
+        check_order(&self.permutation[i], ["M", "N", "K"][i])
     }
 
     /// Whether the atoms along mode `i` divide the tile.
@@ -269,6 +295,65 @@ impl TiledMma {
             is_member: owner == thread,
         })
     }
+}
+
+fn check_order(order: &Tiler, mode: &str) -> Result<(), Error> {
+    let order = match order {
+        Tiler::Layout(order) => order,
+        Tiler::Modes(modes) => return modes.iter().try_for_each(|order| check_order(order, mode)),
+        Tiler::Int(_) | Tiler::All => return Ok(()),
+    };
+    if order.size() > MOST_THREADS {
+        return Err(refused(format!(
+            "the order {order} of {mode} has {} elements, and at most {MOST_THREADS} are looked at: an extent keeps the \
+             order as it is",
+            order.size()
+        )));
+    }
+    if let Some((first, place, element)) = repeated(order, order.size())? {
+        return Err(refused(format!(
+            "places {first} and {place} of the order {order} of {mode} are one element, {element}, which would be \
+             computed twice"
+        )));
+    }
+    match unnested(order) {
+        None => Ok(()),
+        Some(why) => Err(refused(format!(
+            "{why} of the order {order} of {mode}: its repetitions would leave elements out"
+        ))),
+    }
+}
+
+/// What is wrong where the strides of integers do not nest: where one is not a multiple of the one below it times its
+/// extent. Only of nested strides is `offset / stride % extent` the place along a mode, and only these and their
+/// complement have every offset once.
+fn unnested(layout: &Layout) -> Option<String> {
+    let leaf = |leaf: &LeafMode| match leaf.stride {
+        Stride::Int(d) => Some((d.value().saturating_abs(), leaf.extent.value())),
+        _ => None,
+    };
+    let mut modes: Vec<(i64, i64)> = layout.leaves().iter().filter_map(leaf).collect();
+    modes.retain(|(_, extent)| *extent > 1);
+    modes.sort_unstable();
+    let pairs = modes.iter().zip(modes.iter().skip(1));
+    let ends = pairs.map(|((d, n), (above, _))| (*d, *n, d.saturating_mul(*n), *above));
+    let mut apart = ends.filter(|(_, _, end, above)| *end == 0 || above % end != 0);
+    let (d, n, end, above) = apart.next()?;
+    Some(format!(
+        "the stride {above} is not a multiple of {end}, the end of the {n} at stride {d},"
+    ))
+}
+
+/// The first two of the first `places` places that have one value, and the value.
+fn repeated(layout: &Layout, places: i64) -> Result<Option<(i64, i64, i64)>, Error> {
+    let mut seen = HashMap::new();
+    for place in 0..places {
+        let value = layout.at(place)?;
+        if let Some(first) = seen.insert(value, place) {
+            return Ok(Some((first, place, value)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a thread-value layout stays within its tile.
