@@ -2,7 +2,8 @@
 //!
 //! PTX leaves the order and the precision of a floating-point sum open. What is written here was found by fitting the
 //! results of an H200: 9.36 million elements of 576 atoms (every family, `wgmma` with N = 8 and 64, all options),
-//! among them subnormal, overflowing and infinite ones, agreed bit for bit. `tests/h200.txt` holds some of them.
+//! among them subnormal, overflowing and infinite ones, agreed bit for bit; so did 1.8 million sums in `f16` beside
+//! ties between subnormal numbers (`wgmma` and `mma.sync`, dense and sparse). `tests/h200.txt` holds some of them.
 
 use super::format::{exponent_of, times_power_of_two};
 use super::{FloatFormat, Rounding, Value, sum_to_odd};
@@ -14,6 +15,10 @@ use crate::ty::Ty;
 const FRACTION: i32 = 25;
 /// The same for 8-bit floats in `wgmma`, whose `f32` results have no more either.
 const FRACTION_FP8: i32 = 13;
+
+/// The least exponent that the terms of a sum in `f16` are aligned to. It shows where C is zero and all products are
+/// below 2^-20: what lies below 2^-46 is cut off then.
+const LEAST_OF_F16: i32 = -21;
 
 /// Numbers and the exponents they are aligned by; that of zero is below all others.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +36,9 @@ impl MmaAtom {
     /// All products along K and C are aligned to the largest of their exponents, cut off 25 bits below it (13 for
     /// 8-bit floats in `wgmma`), added exactly, and rounded: towards zero to `f32` (to 13 bits of fraction for 8-bit
     /// floats), to nearest to `f16`. The exponent of a product is the sum of its factors' exponents; subnormal numbers
-    /// count as the smallest normal one of their format.
+    /// count as the smallest normal one of their format. In `f16` the terms are aligned to 2^-21 at least, so where C is
+    /// zero and all products are small, what lies below 2^-46 is cut off: a sum just beyond the tie between two subnormal
+    /// numbers may round like the tie.
     ///
     /// Instructions that Hopper does not have but runs: `m8n8k4` of `f16` is fused multiply-adds in `f32` in ascending
     /// K, then C is added (the sign of a zero may differ); `mma.sync` of 8-bit floats is two products of halves,
@@ -230,7 +237,12 @@ fn aligned(products: &Terms, c: f64, format: FloatFormat, fraction: i32) -> f64 
     if largest < OF_ZERO / 2 {
         return 0.0;
     }
-    let unit = largest - fraction;
+    let least = if format == FloatFormat::F16 {
+        LEAST_OF_F16
+    } else {
+        OF_ZERO
+    };
+    let unit = largest.max(least) - fraction;
     let scale = times_power_of_two(1.0, -unit);
     // Below 2^27 each, so the conversion only cuts off, and the sum is exact.
     let cut = |value: f64| (value * scale) as i32;
