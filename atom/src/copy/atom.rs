@@ -94,9 +94,28 @@ impl CopyAtom {
     /// # Ok::<(), colex_atom::Error>(())
     /// ```
     ///
+    /// What a thread gives and what it gets must be whole values: a copy moves no part of one, and no bit twice. The
+    /// width of a TMA or bulk copy counts as [`with_bits`](Self::with_bits) set it, so a wider value takes a wider copy.
+    /// `AutoVectorizingCopyWithAssumedAlignment` and `SM90_BULK_COPY_AUTO` choose their width when the tensors are
+    /// known ([`Sizes::Nominal`]); they hold one value of any width.
+    ///
+    /// ```
+    /// let error = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>")?.val_layouts(64).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "`SM80_CP_ASYNC_CACHEALWAYS<uint32_t>` cannot be read in values of 64 bits: (_1,_32):(_0,_1): \
+    ///      a thread moves 32 bits, which are not whole values"
+    /// );
+    /// let load = colex_atom::copy("SM90_TMA_LOAD_1D")?;
+    /// assert!(load.val_layouts(256).is_err());
+    /// assert_eq!(load.with_bits(1024)?.val_layouts(256)?.src.to_string(), "(_1,_4):(_0,_1)");
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
-    /// [`CopyError::Values`] if a thread holds no whole value, or values would overlap.
+    /// [`CopyError::Values`] if what a thread gives or gets is not a number of whole values, if the bits of a value are
+    /// not next to each other, or if they lie in several threads.
     pub fn val_layouts(&self, bits: i64) -> Result<ValLayouts, Error> {
         let src = self.recast(&self.traits.src, bits)?;
         let dst = self.recast(&self.traits.dst, bits)?;
@@ -122,11 +141,28 @@ impl CopyAtom {
             layout: layout.to_string(),
             why,
         };
+        let held = tv::values(layout) as i64;
+        let nominal = self.member.row.sizes == Sizes::Nominal;
+        if bits >= 1 && held % bits != 0 && !nominal {
+            let hint = match self.member.row.sizes {
+                Sizes::Multiple(_) => "; `with_bits` sets how many it moves",
+                _ => "",
+            };
+            return Err(refused(format!(
+                "a thread moves {held} bits, which are not whole values{hint}"
+            ))
+            .into());
+        }
         let values = layout
             .recast(1, bits)
             .map_err(|error| refused(error.to_string()))?;
         if tv::threads(&values) != tv::threads(layout) {
             return Err(refused("a value would lie in several threads".to_string()).into());
+        }
+        if (tv::values(&values) as i64).checked_mul(bits) != Some(held) && !nominal {
+            return Err(
+                refused("the bits of a value would not be next to each other".to_string()).into(),
+            );
         }
         Ok(values)
     }

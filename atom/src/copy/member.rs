@@ -32,7 +32,7 @@ impl Member {
     /// All members of a row; of sizes without a list, the smallest.
     fn of(row: &'static CopyRow) -> impl Iterator<Item = Member> {
         let sizes = match &row.sizes {
-            Sizes::Given => &[0],
+            Sizes::Given | Sizes::Nominal => &[0],
             Sizes::OneOf(sizes) => *sizes,
             Sizes::Multiple(step) => std::slice::from_ref(step),
         };

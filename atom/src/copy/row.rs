@@ -134,6 +134,8 @@ pub enum Sizes {
     OneOf(&'static [i64]),
     /// Any multiple of this.
     Multiple(i64),
+    /// The width is chosen when the tensors are known: the layouts have one bit, which stands for any number of them.
+    Nominal,
 }
 
 /// Where CuTe's traits and the hardware differ.

@@ -115,8 +115,8 @@ pub(super) const ROWS: &[CopyRow] = &[
     CopyRow { name: "SM90_BULK_COPY_S2S", in_cute: false, from: Space::Shared,
         ptx: "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", ..BULK_LOAD },
     CopyRow { name: "SM90_BULK_COPY_S2G", ptx: "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}", ..BULK_STORE },
-    // Load or store is chosen when the tensors are known: one bit stands for any.
-    CopyRow { name: "SM90_BULK_COPY_AUTO", form: CopyForm::LayoutOnly, sizes: Sizes::Given, src: "(1,1):(0,0)", dst: "(1,1):(0,0)", ..BULK_LOAD },
+    // Load or store is chosen when the tensors are known, as the width is.
+    CopyRow { name: "SM90_BULK_COPY_AUTO", form: CopyForm::LayoutOnly, sizes: Sizes::Nominal, src: "(1,1):(0,0)", dst: "(1,1):(0,0)", ..BULK_LOAD },
 
     CopyRow { name: "SM90_BULK_REDUCE_{OP}_{TY}_S2G", in_cute: false,
         ptx: "cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.{op}.{t}",

@@ -68,8 +68,7 @@ pub(super) const ROWS: &[CopyRow] = &[
     CopyRow { name: "UniversalCopy<{T}>", form: CopyForm::Universal, sizes: Sizes::OneOf(&[8, 16, 32, 64, 128]), ..ONE_THREAD },
     // Less than a byte has an owner and no instruction.
     CopyRow { name: "UniversalCopy<{T}>", in_cute: false, sizes: Sizes::OneOf(&[1, 2, 4]), ..ONE_THREAD },
-    // The width is chosen when the tensors are known: one bit stands for any.
-    CopyRow { name: "AutoVectorizingCopyWithAssumedAlignment<{n}>", n: &[8, 16, 32, 64, 128],
+    CopyRow { name: "AutoVectorizingCopyWithAssumedAlignment<{n}>", sizes: Sizes::Nominal, n: &[8, 16, 32, 64, 128],
         src: "(1,1):(0,0)", dst: "(1,1):(0,0)", ..ONE_THREAD },
 
     CopyRow { name: "SM80_CP_ASYNC_CACHEALWAYS<{T}>", ptx: "cp.async.ca.shared.global{.L2::cache_hint}.L2::128B", ..ASYNC },

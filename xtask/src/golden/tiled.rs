@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use colex_layout::{ComposedLayout, IntTuple, Layout, Tiler};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LeafMode, Tiler};
 use colex_tiled::{Operand, Partition, Side, TiledCopy, TiledMma};
 use serde_json::{Value as Json, json};
 
@@ -103,7 +103,9 @@ fn compared(case: &Case, ours: &[(&'static str, Json)], theirs_broken: Option<St
 
 /// What is wrong with a result, whoever gave it: its fields by name.
 fn broken<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
-    threads_that_coincide(&field).or_else(|| beyond_the_tile(&field))
+    threads_that_coincide(&field)
+        .or_else(|| threads_out_of_place(&field))
+        .or_else(|| beyond_the_tile(&field))
 }
 
 /// A thread-value layout that names an index beyond the tile: of an operand, or of a copy.
@@ -123,6 +125,29 @@ fn beyond_the_tile<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<Strin
         let table = Map::parse(field(name)?)?.table();
         let largest = table.into_iter().max()?;
         (largest >= size).then(|| format!("{name} reaches index {largest} of a tile of {size}"))
+    })
+}
+
+/// A thread that does not find its place in a thread layout by dividing its index by the strides, as CuTe does: it is
+/// given what another thread has, and nobody has what is its own.
+fn threads_out_of_place<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let names = ["ThrLayoutVMNK", "thr_layout_vmnk"];
+    let text = names.iter().find_map(|name| field(name))?;
+    let layout: Layout = text.parse().ok()?;
+    let digit = |thread: i64, leaf: &LeafMode| match leaf.stride.as_int()?.value() {
+        0 => Some(0),
+        d => Some(thread / d % leaf.extent.value()),
+    };
+    (0..layout.size()).find_map(|place| {
+        let thread = layout.at(place).ok()?;
+        let (mut found, mut before) = (0, 1);
+        for leaf in layout.leaves() {
+            found += before * digit(thread, leaf)?;
+            before *= leaf.extent.value();
+        }
+        (found != place).then(|| {
+            format!("{text} has thread {thread} at place {place}, and it is given {found}")
+        })
     })
 }
 
