@@ -294,7 +294,7 @@ fn gemm_is_right_or_refused_over_any_layout_of_atoms() -> Outcome {
         failures.len(),
         right + refused
     );
-    assert!(right > 300, "only {right} products");
+    assert!(right > 200, "only {right} products");
     println!(
         "law tiled_mma.any_layout: {} cases: {right} right, {refused} refused by gemm, {unbuilt} not built",
         right + refused + unbuilt
