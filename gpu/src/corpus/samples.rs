@@ -52,7 +52,7 @@ pub fn samples() -> Result<Vec<Sample>, crate::Error> {
         (reduce(Arch::Sm90), 10),
         (pipelined(Arch::Sm80).expect(known), 26),
         (pipelined(Arch::Sm90).expect(known), 38),
-        (warpgroups().expect(known), 232),
+        (warpgroups().expect(known), 128),
         (through_shared().expect(known), 4),
     ];
     let own = own.map(|(kernel, registers)| Sample::new(kernel, registers));
@@ -182,7 +182,8 @@ pub fn warpgroups() -> Result<Kernel, colex_atom::Error> {
     const STAGES: i64 = 4;
     const BYTES: i64 = (64 + 128) * 64 * 2;
     let mut k = KernelBuilder::new("warpgroups", Arch::Sm90a);
-    k.block([256, 1, 1]).min_blocks(1).dynamic_shared(1024);
+    // Two blocks to a multiprocessor: a thread begins with 128 registers.
+    k.block([256, 1, 1]).min_blocks(2).dynamic_shared(1024);
     let maps = [k.tensor_map("a"), k.tensor_map("b")];
     let (steps, result) = (k.scalar("steps", Type::U32), k.pointer("result"));
     let (steps, result) = (k.param(steps), k.param(result));
@@ -219,7 +220,7 @@ pub fn warpgroups() -> Result<Kernel, colex_atom::Error> {
             k.if_(is_first, |k| ring_of.produce(k, &load, maps, steps));
         },
         |k| {
-            k.set_max_registers(true, 232);
+            k.set_max_registers(true, 216);
             let d = ring_of.consume(k, &mma, steps);
             let lane = k.and(Type::B32, tid, 127);
             let offset = k.mul_wide(Type::U32, lane, 256);

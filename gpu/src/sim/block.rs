@@ -41,7 +41,7 @@ pub(super) struct Block {
     pub(super) ended: View,
     /// The last access of each other agent to its shared memory.
     pub(super) visits: HashMap<usize, Epoch>,
-    /// 32-bit registers of a multiprocessor that no warp holds.
+    /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
     pub(super) free_registers: i64,
 }
 

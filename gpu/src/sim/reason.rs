@@ -3,7 +3,6 @@
 use super::block::Group;
 use super::machine::Machine;
 use super::pending::Work;
-use super::running::REGISTER_FILE;
 use super::wait::Wait;
 use super::warp::Warp;
 
@@ -77,8 +76,8 @@ impl Machine<'_, '_> {
             }
             Some(Wait::Operations { numbers, .. }) => self.unfinished(g, numbers),
             Some(Wait::Registers(more)) => format!(
-                "{} registers more for each of its threads (`setmaxnreg.inc`), and {} are left: the warps of a \
-                 multiprocessor share {REGISTER_FILE} registers, and no warp gives any back",
+                "{} registers more for each of its threads (`setmaxnreg.inc`), and {} are left of those that warps of its \
+                 block gave up",
                 more / 32,
                 g.blocks[warp.block].free_registers / 32
             ),

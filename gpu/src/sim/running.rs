@@ -23,9 +23,6 @@ const IMPATIENCE: usize = 64;
 /// How often in a row warps may look at barriers in vain while nothing else happens.
 const IDLE_TURNS: usize = 10_000;
 
-/// 32-bit registers of a multiprocessor.
-pub(super) const REGISTER_FILE: i64 = 1 << 16;
-
 /// A cluster that runs.
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -52,10 +49,9 @@ impl Machine<'_, '_> {
         let ranks = self.launch.cluster_blocks() as u32;
         let count = (ranks * per_block) as usize;
         let agents = count + ENGINES;
-        let held = program.kernel.max_registers.map_or_else(
-            || (REGISTER_FILE / i64::from(per_block * 32) / 8 * 8).clamp(24, 248),
-            i64::from,
-        );
+        let entry = crate::verify::at_entry(program.kernel);
+        let entry = entry.unwrap_or_else(|| crate::verify::registers_at_entry(threads, 1));
+        let held = i64::from(entry);
         let blocks = (0..ranks).map(|rank| {
             let inside = [
                 rank % size[0],
@@ -75,7 +71,7 @@ impl Machine<'_, '_> {
                 live_warps: per_block,
                 ended: super::clock::View::new(agents),
                 visits: Default::default(),
-                free_registers: REGISTER_FILE - held * i64::from(per_block * 32),
+                free_registers: 0,
             }
         });
         let group = Group::new(number as u32, blocks.collect(), count);

@@ -134,7 +134,7 @@ impl Walk {
                     at: stmt.at,
                     problem: Problem::Unwritten {
                         word: stmt.op.word(),
-                        reg,
+                        regs: vec![reg],
                     },
                 });
             }

@@ -10,16 +10,19 @@ mod collective;
 mod declare;
 mod diagnostic;
 mod forms;
+mod interval;
 mod memory;
 mod operands;
 mod problem;
 mod regset;
+mod resources;
 mod uniform;
 mod wgmma;
 
 pub(crate) use declare::parameter_bytes;
 pub use diagnostic::{Diagnostic, Refused};
 pub use problem::Problem;
+pub(crate) use resources::{LEAST, STEP, at_entry, registers_at_entry};
 pub use uniform::Together;
 
 use crate::ir::{Kernel, Op, Stmt};
@@ -55,6 +58,7 @@ impl Kernel {
             all.extend(assigned::check(&self.body));
             all.extend(collective::check(self));
             all.extend(wgmma::check(&self.body));
+            all.extend(resources::check(self));
         }
         match all.is_empty() {
             true => Ok(()),

@@ -191,12 +191,12 @@ pub enum Problem {
     },
     /// The row of the instruction does not take these operands.
     Atom(String),
-    /// A register that may not have been written.
+    /// Registers that may not have been written.
     Unwritten {
-        /// The instruction.
+        /// The first instruction that reads one.
         word: String,
-        /// The register.
-        reg: Reg,
+        /// The registers.
+        regs: Vec<Reg>,
     },
     /// A collective instruction that some of its threads may not reach.
     Divergent {
@@ -232,12 +232,12 @@ pub enum Problem {
         /// The register, if a fence came before.
         reg: Option<Reg>,
     },
-    /// A register that a `wgmma` in flight still works on.
+    /// Registers that a `wgmma` in flight still works on.
     WgmmaInFlight {
-        /// The instruction that touches it.
+        /// The first instruction that touches one.
         word: String,
-        /// The register.
-        reg: Reg,
+        /// The registers.
+        regs: Vec<Reg>,
         /// Where the `wgmma` was issued.
         issued: &'static Location<'static>,
     },
@@ -253,6 +253,33 @@ pub enum Problem {
     },
     /// `setmaxnreg` that the assembler would ignore.
     SetMaxRegUnknown,
+    /// `setmaxnreg.inc` to fewer registers than a thread has, or `setmaxnreg.dec` to more.
+    SetMaxRegDirection {
+        /// Whether it increases.
+        increase: bool,
+        /// The number.
+        count: u32,
+        /// What a thread has there.
+        held: u32,
+        /// What a thread begins with.
+        entry: u32,
+        /// The threads of the block.
+        threads: u32,
+    },
+    /// More registers than the block begins with.
+    RegisterPool {
+        /// What the threads of each warpgroup ask for or have.
+        asked: Vec<u32>,
+        /// What a thread begins with.
+        entry: u32,
+    },
+    /// A named barrier that waits for more threads than the block has.
+    BarrierBlock {
+        /// The number it waits for.
+        threads: i64,
+        /// The threads of the block.
+        block: u32,
+    },
     /// A jump out of no loop.
     NoLoop {
         /// `break` or `continue`.
@@ -419,10 +446,17 @@ impl fmt::Display for Problem {
 impl Problem {
     fn flow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Unwritten { word, reg } => write!(
-                f,
-                "`{word}` reads {reg}, which is not written on every way there: write it first"
-            ),
+            Problem::Unwritten { word, regs } => match regs.as_slice() {
+                [reg] => write!(
+                    f,
+                    "`{word}` reads {reg}, which is not written on every way there: write it first"
+                ),
+                regs => write!(
+                    f,
+                    "`{word}` reads {}, which are not written on every way there: write them first",
+                    Runs(regs)
+                ),
+            },
             Problem::Divergent {
                 word,
                 needs,
@@ -453,10 +487,14 @@ impl Problem {
                 f,
                 "`{word}` works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
             ),
-            Problem::WgmmaInFlight { word, reg, issued } => write!(
-                f,
-                "`{word}` touches {reg} while the wgmma of {issued} works on it: commit it and wait for its group first"
-            ),
+            Problem::WgmmaInFlight { word, regs, issued } => {
+                let them = if regs.len() == 1 { "it" } else { "them" };
+                write!(
+                    f,
+                    "`{word}` touches {} while the wgmma of {issued} works on {them}: commit the wgmma and wait for its group first",
+                    Runs(regs)
+                )
+            }
             Problem::WgmmaUnwaited { word } => write!(
                 f,
                 "`{word}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
@@ -467,6 +505,38 @@ impl Problem {
             ),
             Problem::SetMaxRegUnknown => f.write_str(
                 "`setmaxnreg` would be ignored: give the kernel its block and min_blocks, or max_registers, so that the registers at its entry are known",
+            ),
+            Problem::SetMaxRegDirection {
+                increase,
+                count,
+                held,
+                entry,
+                threads,
+            } => {
+                let (word, other, way) = match increase {
+                    true => ("inc", "dec", "at least"),
+                    false => ("dec", "inc", "at most"),
+                };
+                write!(
+                    f,
+                    "`setmaxnreg.{word}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"
+                )
+            }
+            Problem::RegisterPool { asked, entry } => {
+                let terms: Vec<String> = asked.iter().map(u32::to_string).collect();
+                let (sum, groups) = (asked.iter().sum::<u32>(), asked.len() as u32);
+                let all = groups * entry;
+                write!(
+                    f,
+                    "the warpgroups wait for registers for ever: by `setmaxnreg` they ask for {} = {sum} per thread, and the block begins with {groups} x {entry} = {all}, {} fewer",
+                    terms.join(" + "),
+                    sum - all
+                )
+            }
+            Problem::BarrierBlock { threads, block } => write!(
+                f,
+                "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
+                threads - i64::from(*block)
             ),
             Problem::NoLoop { word } => write!(f, "`{word}` outside of a loop: there is nothing to leave"),
             Problem::BarrierId { id } => {
@@ -482,6 +552,30 @@ impl Problem {
             Problem::Range { word, found, takes } => {
                 write!(f, "`{word}` cannot have {found}: it takes {takes}")
             }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Registers in words: neighbours as a range, and how many there are where they are more than two.
+struct Runs<'a>(&'a [Reg]);
+
+impl fmt::Display for Runs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 3;
+        let follows = |a: &Reg, b: &Reg| a.ty == b.ty && a.index.checked_add(1) == Some(b.index);
+        let runs: Vec<&[Reg]> = self.0.chunk_by(follows).collect();
+        for (i, run) in runs.iter().take(SHOWN).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            match run {
+                [first, .., last] => write!(f, "{comma}{first} to {last}")?,
+                [one] => write!(f, "{comma}{one}")?,
+                [] => {}
+            }
+        }
+        match (self.0.len(), runs.len() > SHOWN) {
+            (count, true) => write!(f, " and others, {count} registers in all"),
+            (count @ 3.., false) => write!(f, " ({count} registers)"),
             _ => Ok(()),
         }
     }

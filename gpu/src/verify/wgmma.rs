@@ -207,7 +207,7 @@ impl Walk {
                     let reg = *reg;
                     self.report(stmt, reg, |word| Problem::WgmmaInFlight {
                         word,
-                        reg,
+                        regs: vec![reg],
                         issued,
                     });
                 }

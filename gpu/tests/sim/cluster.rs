@@ -136,7 +136,8 @@ fn registers_move_from_one_warpgroup_to_another() {
     assert_eq!(fault.kind(), FaultKind::Deadlock);
     assert!(
         fault.what().contains(
-            "for 72 registers more for each of its threads (`setmaxnreg.inc`), and 24 are left"
+            "for 72 registers more for each of its threads (`setmaxnreg.inc`), and 64 are left of those that warps of its \
+             block gave up"
         ),
         "{fault}"
     );

@@ -394,7 +394,7 @@ fn too_many_registers_are_the_headline_not_who_waits_for_that_warp() {
     assert_eq!(greedy.kind(), FaultKind::Deadlock);
     assert_eq!(greedy.place().unwrap().instruction, "setmaxnreg.inc 240");
     assert!(greedy.what().ends_with(
-        "for 72 registers more for each of its threads (`setmaxnreg.inc`), and 32 are left: the warps of a multiprocessor share 65536 registers, and no warp gives any back; warp 0, warp 1, warp 2, warp 3 for barrier 0, at which 128 of 384 threads have arrived"
+        "for 72 registers more for each of its threads (`setmaxnreg.inc`), and 0 are left of those that warps of its block gave up; warp 0, warp 1, warp 2, warp 3 for barrier 0, at which 128 of 384 threads have arrived"
     ), "{greedy}");
 }
 

@@ -76,7 +76,7 @@ fn warps_and_warpgroups_branch_as_one() {
         let p = compared(k, 7, Compare::Eq, 1);
         k.if_else(
             p,
-            |k| k.set_max_registers(true, 240),
+            |k| k.set_max_registers(true, 248),
             |k| k.set_max_registers(false, 24),
         );
     });

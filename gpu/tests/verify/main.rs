@@ -8,6 +8,7 @@ mod locations;
 mod memory;
 mod operands;
 mod random;
+mod resources;
 mod wgmma;
 mod words;
 

@@ -1,5 +1,7 @@
 //! Registers on their way to the asynchronous tensor cores and back.
 
+use std::cell::Cell;
+
 use colex_atom::{Arch, MmaAtom, mma};
 use colex_gpu::ir::{KernelBuilder, Reg, RegType, ScaleD, Type};
 
@@ -85,7 +87,7 @@ fn fences() {
 #[test]
 fn registers_in_flight() {
     let begin = "`add.f32` touches %f1 while the wgmma of gpu/tests/verify/wgmma.rs:";
-    let end = " works on it: commit it and wait for its group first";
+    let end = " works on it: commit the wgmma and wait for its group first";
     said(begin, end, |k| {
         let given = Given::new(k);
         k.wgmma_fence();
@@ -168,4 +170,31 @@ fn accumulators_need_no_value_where_the_first_product_replaces_them() {
         k.wgmma_wait(0);
         k.add(Type::F32, d[0], 1.0);
     });
+}
+
+/// A forgotten wait is one finding, however many registers the next call touches.
+#[test]
+fn a_forgotten_wait_is_one_line() {
+    let issued = Cell::new(0);
+    let kernel = kernel(Arch::Sm90a, |k| {
+        let wide = mma("SM90_64x256x16_F32F16F16_SS").expect("it is in the table");
+        let d: Vec<Reg> = (0..128).map(|_| k.mov(Type::F32, 0.0)).collect();
+        let (a, b) = (k.mov(Type::U64, 0), k.mov(Type::U64, 0));
+        k.wgmma_fence();
+        issued.set(line!() + 1);
+        k.wgmma(&wide, &d, &[a], b, ScaleD::One);
+        k.wgmma_commit();
+        d.iter().for_each(|d| {
+            k.add(Type::F32, *d, 1.0);
+        });
+        k.wgmma_wait(0);
+    });
+    assert_eq!(
+        sentences(&kernel),
+        [format!(
+            "`add.f32` touches %f0 to %f127 (128 registers) while the wgmma of gpu/tests/verify/wgmma.rs:{}:11 works on \
+             them: commit the wgmma and wait for its group first",
+            issued.get()
+        )]
+    );
 }
