@@ -394,7 +394,7 @@ fn of_flat(flat: Vec<(Index, i64)>, total: i64) -> Index {
     if let ([(x, 1)], 0) = (&flat[..], total) {
         return x.clone();
     }
-    let (mut low, mut high, mut set, mut disjoint) = (total, total, total as u64, total >= 0);
+    let (mut low, mut high, mut set) = (total, total, total as u64);
     let mut multiple = align(total);
     let mut depth = 0;
     for (x, c) in &flat {
@@ -402,13 +402,15 @@ fn of_flat(flat: Vec<(Index, i64)>, total: i64) -> Index {
         low = low.saturating_add(ends[0].min(ends[1]));
         high = high.saturating_add(ends[0].max(ends[1]));
         let bits = term_bits(x, *c);
-        disjoint &= bits & set == 0;
+        // A carry begins at the lowest bit that both may have, and goes no lower.
+        let common = bits & set;
         set |= bits;
+        if common != 0 {
+            set |= u64::MAX << common.trailing_zeros();
+        }
         multiple = multiple.min(align(*c).saturating_mul(x.alignment()));
         depth = depth.max(x.0.depth);
     }
-    if !disjoint {
-        set = below(high) & !(multiple.clamp(1, LIMIT) as u64 - 1);
-    }
+    set &= below(high) & !(multiple.clamp(1, LIMIT) as u64 - 1);
     Data::build(Node::Sum(flat, total), (low, high), set, depth)
 }
