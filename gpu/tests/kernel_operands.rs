@@ -118,11 +118,162 @@ fn shapes_that_refine_each_other_meet() {
     assert_eq!(one.to_string(), "1:1 -> 1:1");
 }
 
+/// As many elements are not enough: coordinates must correspond.
+#[test]
+fn shapes_of_one_size_do_not_correspond() {
+    assert_eq!(
+        refused("(8,2):(1,8)", "(2,8):(8,1)"),
+        "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
+    );
+    assert_eq!(
+        refused("(2,3,4):(1,2,6)", "(6,4):(1,6)"),
+        "a copy from the shape (2,3,4) into (6,4): the whole has 3 modes in one and 2 in the other; give both one shape, or permute one of them"
+    );
+    assert_eq!(
+        refused("(4,(2,3)):(1,(4,8))", "(4,(3,2)):(1,(4,12))"),
+        "a copy from the shape (4,(2,3)) into (4,(3,2)): mode (1,0) has 2 elements in one and 3 in the other; give both one shape, or permute one of them"
+    );
+    let device = Device::open();
+    let (from, to) = (
+        device.upload(&[0u16; 16]).expect("memory"),
+        device.poisoned::<u16>(16).expect("memory"),
+    );
+    let rows = || layout("(2,8):(8,1)");
+    let (source, destination) = (
+        View::new(&from, rows()).expect("it fits"),
+        View::new(&to, rows()).expect("it fits"),
+    );
+    let refused = colex_gpu::transpose(&source, &destination, &[1, 0]).expect_err("it is refused");
+    assert_eq!(
+        refused.to_string(),
+        "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
+    );
+    assert_eq!(colex_gpu::transpose(&source, &destination, &[0, 1]), Ok(()));
+}
+
+/// A random shape: an integer, or a few shapes.
+fn shape(random: &mut Random, depth: u64) -> IntTuple {
+    match random.below(depth + 1) {
+        0 => IntTuple::from(1 + random.below(4) as i64),
+        _ => {
+            let modes: Vec<_> = (0..1 + random.below(3))
+                .map(|_| shape(random, depth - 1))
+                .collect();
+            IntTuple::concat(&modes)
+        }
+    }
+}
+
+/// The same shape with some modes joined into one integer each.
+fn coarser(random: &mut Random, shape: &IntTuple) -> IntTuple {
+    match shape.is_leaf() || random.below(3) == 0 {
+        true => IntTuple::from(shape.product().expect("small").value()),
+        false => {
+            let modes: Vec<_> = shape.modes().map(|mode| coarser(random, &mode)).collect();
+            IntTuple::concat(&modes)
+        }
+    }
+}
+
+/// Which elements correspond, by their colexicographic indices: the definition, recursively; none if it does not say.
+fn pairs(a: &IntTuple, b: &IntTuple) -> Option<Vec<(i64, i64)>> {
+    let size = |x: &IntTuple| x.product().expect("small").value();
+    if size(a) != size(b) {
+        return None;
+    }
+    let unwrapped = |x: &IntTuple| match (x.is_leaf(), x.rank()) {
+        (false, 1) => x.mode(0),
+        _ => None,
+    };
+    if let Some(a) = unwrapped(a) {
+        return pairs(&a, b);
+    }
+    if let Some(b) = unwrapped(b) {
+        return pairs(a, &b);
+    }
+    if a.is_leaf() || b.is_leaf() {
+        return Some((0..size(a)).map(|i| (i, i)).collect());
+    }
+    if a.rank() != b.rank() {
+        return None;
+    }
+    let (mut all, mut weight) = (vec![(0, 0)], 1);
+    for (x, y) in a.modes().zip(b.modes()) {
+        let inner = pairs(&x, &y)?;
+        all = inner
+            .iter()
+            .flat_map(|(i, j)| {
+                all.iter()
+                    .map(move |(m, n)| (m + i * weight, n + j * weight))
+            })
+            .collect();
+        weight *= size(&x);
+    }
+    Some(all)
+}
+
+/// A copy moves exactly the elements that correspond, and is refused where none do.
+#[test]
+fn a_copy_moves_what_corresponds() {
+    let mut random = Random(29);
+    let (mut moved, mut refused) = (0, 0);
+    for _ in 0..6000 {
+        let one = shape(&mut random, 3);
+        let other = match random.below(3) {
+            0 => shape(&mut random, 3),
+            1 => coarser(&mut random, &one),
+            _ => {
+                let mut modes: Vec<_> = one.modes().collect();
+                let by = random.below(modes.len() as u64) as usize;
+                modes.rotate_left(by);
+                if one.is_leaf() {
+                    one.clone()
+                } else {
+                    IntTuple::concat(&modes)
+                }
+            }
+        };
+        let compact = |shape: &IntTuple, rows: bool| {
+            let layout = match rows {
+                true => Layout::row_major(shape.clone()),
+                false => Layout::column_major(shape.clone()),
+            };
+            layout.expect("small")
+        };
+        let (from, to) = (
+            compact(&one, random.below(2) == 0),
+            compact(&other, random.below(2) == 0),
+        );
+        match (Walk::new(&from, &to), pairs(&one, &other)) {
+            (Ok(walk), Some(pairs)) => {
+                let source: Vec<i64> = (0..from.size()).collect();
+                let mut found = vec![-1; source.len()];
+                let mut expected = found.clone();
+                for (i, j) in pairs {
+                    let (i, j) = (from.at(i).expect("inside"), to.at(j).expect("inside"));
+                    expected[j as usize] = source[i as usize];
+                }
+                reference::copy(&source, &walk.source(), &mut found, &walk.destination())
+                    .expect("small");
+                assert_eq!(found, expected, "{from} -> {to}: {walk}");
+                moved += 1;
+            }
+            (Err(KernelError::Shapes { .. }), None) => refused += 1,
+            (walk, pairs) => panic!("{from} -> {to}: {walk:?} and {pairs:?}"),
+        }
+    }
+    assert!(moved > 1500 && refused > 1500, "{moved} {refused}");
+    println!(
+        "law a_copy_moves_what_corresponds: {} cases",
+        moved + refused
+    );
+}
+
 #[test]
 fn the_sentences_of_what_is_refused() {
     assert_eq!(
         refused("(6,4):(1,7)", "(8,3):(1,9)"),
-        "a copy from the shape (6,4) into (8,3): neither refines the other; give both one shape"
+        "a copy from the shape (6,4) into (8,3): mode 0 has 6 elements in one and 8 in the other; give both one shape, or permute one of them"
     );
     assert_eq!(
         refused("(2,2):(1,2)", "(2,2):(1,1)"),
@@ -151,6 +302,25 @@ fn the_sentences_of_views() {
         said("(4,5):(1,4)"),
         "(4,5):(1,4) reaches element 19, and the buffer has elements 0 to 15"
     );
+    // A buffer without elements has no last one.
+    let few = [0, 1].map(|length| device.zeros::<f32>(length).expect("memory"));
+    let said_of = |buffer| {
+        View::new(buffer, layout("2:1"))
+            .expect_err("it is refused")
+            .to_string()
+    };
+    assert_eq!(
+        said_of(&few[0]),
+        "2:1 reaches element 1, and the buffer is empty"
+    );
+    assert_eq!(
+        said_of(&few[1]),
+        "2:1 reaches element 1, and the buffer has element 0 only"
+    );
+    let said = View::new(&few[0], layout("1:0"))
+        .expect_err("it is refused")
+        .to_string();
+    assert_eq!(said, "1:0 reaches element 0, and the buffer is empty");
     let view = View::new(&buffer, layout("(4,4):(1,4)")).expect("it fits");
     assert_eq!(
         view.permute(&[0, 0])

@@ -31,6 +31,8 @@ pub enum KernelError {
         source: String,
         /// The destination's.
         destination: String,
+        /// Where they first differ, and how.
+        why: String,
     },
     /// A list that is not a permutation of the modes.
     Permutation {
@@ -135,6 +137,72 @@ pub enum KernelError {
         /// The type of A and B.
         ab: colex_atom::Ty,
     },
+    /// A number of a plan that its kernel does not take.
+    Plan {
+        /// The kernel.
+        method: String,
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        found: i64,
+        /// The least that the kernel takes.
+        least: i64,
+        /// The greatest.
+        most: i64,
+        /// Of what it must be a multiple.
+        step: i64,
+    },
+    /// A vector of a plan that no access has.
+    PlanVector {
+        /// `vector of A`.
+        what: &'static str,
+        /// Its elements.
+        found: i64,
+        /// Their type.
+        ty: colex_atom::Ty,
+        /// The most elements.
+        most: i64,
+    },
+    /// Numbers of a plan that together ask for more than a kernel has.
+    PlanLimit {
+        /// The kernel.
+        method: String,
+        /// What there would be too much of.
+        what: &'static str,
+        /// How much the plan asks for.
+        found: i64,
+        /// The most there may be.
+        most: i64,
+    },
+    /// A tile of which the threads of a block do not have equal shares.
+    PlanShares {
+        /// The kernel.
+        method: String,
+        /// Whose tile.
+        operand: &'static str,
+        /// Its extents.
+        tile: [i64; 2],
+        /// The threads.
+        threads: i64,
+    },
+    /// A plan for other matrices than those of the call.
+    PlanCall {
+        /// What differs.
+        what: &'static str,
+        /// What the plan says.
+        plan: String,
+        /// What the call has.
+        call: String,
+    },
+    /// A plan that says that its tiles divide a problem that they do not divide.
+    PlanWhole {
+        /// `M`, `N` or `K`.
+        what: &'static str,
+        /// The tile's extent.
+        tile: i64,
+        /// The problem's.
+        extent: i64,
+    },
     /// A matrix that its buffer does not hold.
     Short {
         /// Its name.
@@ -153,11 +221,21 @@ impl fmt::Display for KernelError {
                 layout,
                 element,
                 length,
-            } => write!(
-                f,
-                "{layout} reaches element {element}, and the buffer has elements 0 to {}",
-                *length as i64 - 1
-            ),
+            } => match length {
+                0 => write!(
+                    f,
+                    "{layout} reaches element {element}, and the buffer is empty"
+                ),
+                1 => write!(
+                    f,
+                    "{layout} reaches element {element}, and the buffer has element 0 only"
+                ),
+                length => write!(
+                    f,
+                    "{layout} reaches element {element}, and the buffer has elements 0 to {}",
+                    length - 1
+                ),
+            },
             KernelError::Strides { layout } => write!(
                 f,
                 "{layout} has strides that are not integers: a kernel takes offsets in elements"
@@ -169,9 +247,10 @@ impl fmt::Display for KernelError {
             KernelError::Shapes {
                 source,
                 destination,
+                why,
             } => write!(
                 f,
-                "a copy from the shape {source} into {destination}: neither refines the other; give both one shape"
+                "a copy from the shape {source} into {destination}: {why}; give both one shape, or permute one of them"
             ),
             KernelError::Permutation { given, rank } => write!(
                 f,
@@ -247,6 +326,60 @@ impl fmt::Display for KernelError {
                 f,
                 "{what} is {value}, and f32 ends at {:e}: products of {ab} are scaled in f32",
                 f32::MAX
+            ),
+            KernelError::Plan {
+                method,
+                what,
+                found,
+                least,
+                most,
+                step,
+            } => {
+                write!(
+                    f,
+                    "the plan's {what} is {found}: the {method} kernel takes "
+                )?;
+                match (least == most, step) {
+                    (true, _) => write!(f, "{least} only"),
+                    (false, 1) => write!(f, "{least} to {most}"),
+                    (false, step) => write!(f, "{least} to {most}, in multiples of {step}"),
+                }
+            }
+            KernelError::PlanVector {
+                what,
+                found,
+                ty,
+                most,
+            } => write!(
+                f,
+                "the plan's {what} is {found}: an access takes a power of two, 1 to {most} elements of {ty}"
+            ),
+            KernelError::PlanLimit {
+                method,
+                what,
+                found,
+                most,
+            } => write!(
+                f,
+                "the plan asks for {found} {what}: the {method} kernel takes at most {most}, {} fewer",
+                found - most
+            ),
+            KernelError::PlanShares {
+                method,
+                operand,
+                tile: [rows, columns],
+                threads,
+            } => write!(
+                f,
+                "the {threads} threads of the plan's block have no equal shares of {operand}'s tile of {rows} x {columns} elements, which the {method} kernel needs"
+            ),
+            KernelError::PlanCall { what, plan, call } => write!(
+                f,
+                "the plan was made for another product: {what} {plan} in the plan and {call} in the call"
+            ),
+            KernelError::PlanWhole { what, tile, extent } => write!(
+                f,
+                "the plan says that its tiles divide the problem, and {tile} does not divide {what}, which is {extent}: leave `whole` false"
             ),
             KernelError::Short { what, need, length } => write!(
                 f,

@@ -4,10 +4,12 @@ use core::fmt;
 
 use colex_atom::Arch;
 
+use super::copy_strided;
 use super::error::KernelError;
 use super::transpose_tile;
 use super::transpose_tma::{self, Squares};
 use super::walk::{Step, Walk};
+use crate::tensor::MAX_EXTENT;
 
 /// How a copy is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +54,9 @@ impl fmt::Display for CopyMethod {
 /// let row_major = "(4096,4096):(4096,1)".parse()?;
 /// let transposed = "(4096,4096):(1,4096)".parse()?;
 /// let walk = Walk::new(&row_major, &transposed)?;
-/// let plan = CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm90a);
+/// let plan = CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm90a)?;
 /// assert_eq!(plan.to_string(), "(4096,4096):(4096,1) -> (4096,4096):(1,4096) of 2 bytes: tma");
-/// assert_eq!(CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm80).method(), CopyMethod::Swizzled);
+/// assert_eq!(CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm80)?.method(), CopyMethod::Swizzled);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,20 +79,26 @@ const MAP: i64 = 16;
 
 impl CopyPlan {
     /// The plan with the fastest kernel that the layouts, the element's bytes, the addresses and the architecture allow.
-    pub fn choose(walk: &Walk, bytes: i64, addresses: [u64; 2], arch: Arch) -> CopyPlan {
-        let by_speed = [
-            CopyMethod::Flat,
-            CopyMethod::Tma,
-            CopyMethod::Swizzled,
-            CopyMethod::Strided,
-        ];
-        let plans = by_speed
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Method`] for what no kernel copies, as the kernel that copies most says it: elements that are not of
+    /// 1, 2, 4 or 8 bytes, addresses that are no multiples of them, and more elements than a launch counts.
+    pub fn choose(
+        walk: &Walk,
+        bytes: i64,
+        addresses: [u64; 2],
+        arch: Arch,
+    ) -> Result<CopyPlan, KernelError> {
+        let by_speed = [CopyMethod::Flat, CopyMethod::Tma, CopyMethod::Swizzled];
+        let mut plans = by_speed
             .into_iter()
             .map(|method| CopyPlan::new(walk, bytes, addresses, arch, method));
-        plans
-            .flatten()
-            .next()
-            .expect("the strided kernel takes every copy")
+        let fastest = plans.find_map(Result::ok);
+        fastest.map_or_else(
+            || CopyPlan::new(walk, bytes, addresses, arch, CopyMethod::Strided),
+            Ok,
+        )
     }
 
     /// The plan with that kernel.
@@ -105,6 +113,12 @@ impl CopyPlan {
         arch: Arch,
         method: CopyMethod,
     ) -> Result<CopyPlan, KernelError> {
+        let refused = |why| KernelError::Method {
+            method: method.to_string(),
+            walk: walk.to_string(),
+            why,
+        };
+        check_elements(bytes, addresses).map_err(refused)?;
         let vector = match method {
             // First and last elements go one by one, so that only the addresses' distance narrows a vector.
             CopyMethod::Flat | CopyMethod::Bulk => widest(bytes, addresses),
@@ -119,14 +133,8 @@ impl CopyPlan {
             method,
             squares: transpose_tma::SQUARES,
         };
-        match plan.refusal(addresses, arch) {
-            None => Ok(plan),
-            Some(why) => Err(KernelError::Method {
-                method: method.to_string(),
-                walk: walk.to_string(),
-                why,
-            }),
-        }
+        plan.refusal(addresses, arch)
+            .map_or(Ok(plan), |why| Err(refused(why)))
     }
 
     /// Why the kernel does not do such a copy.
@@ -142,7 +150,8 @@ impl CopyPlan {
             CopyMethod::Bulk if self.vector * self.bytes < MAP => Some(format!(
                 "bulk copies go from and to multiples of {MAP} bytes, and the addresses do not meet there"
             )),
-            CopyMethod::Flat | CopyMethod::Bulk | CopyMethod::Strided => None,
+            CopyMethod::Flat | CopyMethod::Bulk => None,
+            CopyMethod::Strided => self.count_refusal(),
             _ if self.crossed().is_none() => Some(
                 "the source and the destination run fastest along one mode, or along none".into(),
             ),
@@ -173,18 +182,68 @@ impl CopyPlan {
     fn grid_refusal(&self) -> Option<String> {
         let [_, y, z] = self.grid();
         let most = y.max(z);
-        (most > GRID).then(|| {
-            format!("the grid would have {most} blocks along y or z, and {GRID} is the most")
-        })
+        (most > GRID)
+            .then(|| {
+                format!("the grid would have {most} blocks along y or z, and {GRID} is the most")
+            })
+            .or_else(|| self.extent_refusal())
+    }
+
+    /// A thread has the number of its vector in 32 bits.
+    fn count_refusal(&self) -> Option<String> {
+        let vectors = self.walk.size() / self.vector;
+        (vectors > copy_strided::MOST)
+            .then(|| {
+                let most = copy_strided::MOST;
+                format!("{vectors} vectors, and a launch of it counts {most} at most")
+            })
+            .or_else(|| self.extent_refusal())
+    }
+
+    fn extent_refusal(&self) -> Option<String> {
+        let extents = self.walk.steps().iter().map(|step| step.extent);
+        let extent = extents.max().filter(|extent| *extent > MAX_EXTENT)?;
+        Some(format!("the extent {extent} is above {MAX_EXTENT}"))
     }
 
     /// The same plan with a block's tile of so many squares of 128 bytes along the source's fastest mode and along the
     /// destination's, for the kernel by tensor maps.
-    #[must_use]
-    pub fn with_squares(self, squares: [i64; 2]) -> CopyPlan {
-        CopyPlan {
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::kernels::{CopyMethod, CopyPlan, Walk};
+    ///
+    /// let walk = Walk::new(&"(256,256):(256,1)".parse()?, &"(256,256):(1,256)".parse()?)?;
+    /// let plan = CopyPlan::new(&walk, 2, [0, 0], Arch::Sm90a, CopyMethod::Tma)?;
+    /// assert!(plan.clone().with_squares([1, 2]).is_ok());
+    /// assert_eq!(
+    ///     plan.with_squares([1, 5]).unwrap_err().to_string(),
+    ///     "the plan's number of squares along the destination is 5: the tma kernel takes 1 to 4"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Plan`] for numbers of squares that the kernel does not take; [`KernelError::PlanLimit`] for a tile
+    /// beyond shared memory; [`KernelError::Method`] for another kernel, and for a grid that gets too large.
+    pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, KernelError> {
+        let plan = CopyPlan {
             squares: Squares(squares),
             ..self
+        };
+        let refused = |why| KernelError::Method {
+            method: plan.method.to_string(),
+            walk: plan.walk.to_string(),
+            why,
+        };
+        if plan.method != CopyMethod::Tma {
+            return Err(refused("its tile is not made of squares".into()));
+        }
+        plan.squares.check(plan.bytes)?;
+        match plan.grid_refusal() {
+            None => Ok(plan),
+            Some(why) => Err(refused(why)),
         }
     }
 
@@ -290,6 +349,24 @@ impl CopyPlan {
         let source = steps.iter().position(|step| step.source == 1)?;
         let destination = steps.iter().position(|step| step.destination == 1)?;
         (source != destination).then_some((source, destination))
+    }
+}
+
+/// Whether there are elements of so many bytes, and they lie where such elements can.
+fn check_elements(bytes: i64, addresses: [u64; 2]) -> Result<(), String> {
+    if ![1, 2, 4, 8].contains(&bytes) {
+        return Err(format!(
+            "elements of {bytes} bytes; 1, 2, 4 and 8 are copied"
+        ));
+    }
+    match addresses
+        .into_iter()
+        .find(|at| !at.is_multiple_of(bytes as u64))
+    {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "the address {at:#x} is not a multiple of {bytes} bytes"
+        )),
     }
 }
 

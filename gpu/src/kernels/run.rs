@@ -16,8 +16,9 @@ use crate::function::Function;
 use crate::launch::Launch;
 use crate::sim::Report;
 
-/// Copies the element at every coordinate of `source` to the same coordinate of `destination`: whatever the two
-/// layouts, of whatever rank. The fastest kernel that layouts, addresses and device allow is taken.
+/// Copies the element at every coordinate of `source` to the coordinate of `destination` that
+/// [corresponds](super::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
+/// that layouts, addresses and device allow is taken.
 ///
 /// ```
 /// use colex_gpu::{Device, copy, kernels::View};
@@ -103,7 +104,7 @@ impl<'a> CopyCall<'a> {
         let addresses = [source.bytes().0, destination.bytes().0];
         let bytes = T::BYTES as i64;
         let plan = match method {
-            None => CopyPlan::choose(&walk, bytes, addresses, device.arch()),
+            None => CopyPlan::choose(&walk, bytes, addresses, device.arch())?,
             Some(method) => CopyPlan::new(&walk, bytes, addresses, device.arch(), method)?,
         };
         CopyCall::planned(plan, device, addresses)
@@ -133,7 +134,7 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// As [`CopyCall::new`].
+    /// Those of [`CopyCall::new`] and of [`CopyPlan::with_squares`].
     pub fn with_squares<T: Element>(
         source: &View<'a, T>,
         destination: &View<'a, T>,
@@ -141,7 +142,7 @@ impl<'a> CopyCall<'a> {
     ) -> Result<CopyCall<'a>, Error> {
         let call = CopyCall::new(source, destination, Some(CopyMethod::Tma))?;
         let addresses = [source.bytes().0, destination.bytes().0];
-        CopyCall::planned(call.plan.with_squares(squares), source.device(), addresses)
+        CopyCall::planned(call.plan.with_squares(squares)?, source.device(), addresses)
     }
 
     /// The plan.

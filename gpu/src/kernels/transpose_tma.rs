@@ -7,7 +7,9 @@ use colex_atom::Arch;
 use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
 use colex_tiled::TiledCopy;
 
+use super::error::KernelError;
 use super::pieces::{digits, dynamic, raw, universal};
+use super::plan::CopyMethod;
 use super::walk::Step;
 use crate::ir::FenceKind;
 use crate::tensor::{
@@ -28,6 +30,34 @@ impl Squares {
     /// The extents of the block's tile in elements of so many bytes.
     pub(super) fn tile(self, bytes: i64) -> [i64; 2] {
         self.0.map(|n| n * ROW / bytes)
+    }
+
+    /// Whether the kernel has such tiles.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Plan`], [`KernelError::PlanLimit`].
+    pub(super) fn check(self, bytes: i64) -> Result<(), KernelError> {
+        let method = || CopyMethod::Tma.to_string();
+        // A box of a tensor map has at most 256 rows.
+        let most = 256 / (ROW / bytes);
+        let names = [
+            "number of squares along the source",
+            "number of squares along the destination",
+        ];
+        for (found, what) in self.0.into_iter().zip(names) {
+            if !(1..=most).contains(&found) {
+                return Err(KernelError::Plan {
+                    method: method(),
+                    what,
+                    found,
+                    least: 1,
+                    most,
+                    step: 1,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The threads of a block: for 16 bits 4 warps a square along mode 1, for 32 bits a thread a micro-tile of it.

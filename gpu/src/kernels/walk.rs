@@ -32,6 +32,24 @@ pub struct Step {
 /// assert_eq!(walk.vector()?, 48);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Which coordinates correspond
+///
+/// Two shapes correspond if they have as many modes as each other and those correspond mode by mode, down to modes that are
+/// integers on one side or on both; such a mode and its counterpart have one size, and their elements correspond in
+/// colexicographic order. CuTe calls shapes of which one is so refined by the other weakly congruent. So `(8,(3,2))`
+/// corresponds to `(8,6)`, and `24` to `((2,3),4)`; `(8,2)` does not correspond to `(2,8)`, which has as many elements.
+///
+/// ```
+/// use colex_gpu::kernels::Walk;
+///
+/// let refused = Walk::new(&"(8,2):(1,8)".parse()?, &"(2,8):(8,1)".parse()?).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     steps: Vec<Step>,
@@ -42,7 +60,8 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Shapes`] when the extents have no common refinement, [`KernelError::Twice`] when the destination
+    /// [`KernelError::Shapes`] when the coordinates do not [correspond](Self#which-coordinates-correspond),
+    /// [`KernelError::Twice`] when the destination
     /// has one element at several coordinates, [`KernelError::Strides`] for strides that are not integers.
     pub fn new(source: &Layout, destination: &Layout) -> Result<Walk, KernelError> {
         integers(source)?;
@@ -52,11 +71,14 @@ impl Walk {
                 layout: destination.to_string(),
             });
         }
-        let (source, destination) =
-            refined(source, destination).ok_or_else(|| KernelError::Shapes {
-                source: source.shape().to_string(),
-                destination: destination.shape().to_string(),
-            })?;
+        let differ = |why: String| KernelError::Shapes {
+            source: source.shape().to_string(),
+            destination: destination.shape().to_string(),
+            why,
+        };
+        correspond(&source.shape(), &destination.shape(), &mut Vec::new()).map_err(differ)?;
+        let (source, destination) = refined(source, destination)
+            .ok_or_else(|| differ("their extents have no common refinement".into()))?;
         Ok(Walk {
             steps: joined(paired(&source, &destination)),
         })
@@ -144,6 +166,56 @@ fn integers(layout: &Layout) -> Result<(), KernelError> {
     Err(KernelError::Strides {
         layout: layout.to_string(),
     })
+}
+
+/// Whether the coordinates of two shapes correspond, or where they do not.
+fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Result<(), String> {
+    let (a, b) = (&alone(a), &alone(b));
+    let place = |at: &[usize]| match at {
+        [] => "the whole".to_string(),
+        [mode] => format!("mode {mode}"),
+        path => {
+            let path: Vec<String> = path.iter().map(usize::to_string).collect();
+            format!("mode ({})", path.join(","))
+        }
+    };
+    let size = |shape: &IntTuple| {
+        shape
+            .product()
+            .map(|size| size.value())
+            .map_err(|e| e.to_string())
+    };
+    let [x, y] = [size(a)?, size(b)?];
+    if x != y {
+        return Err(format!(
+            "{} has {x} elements in one and {y} in the other",
+            place(at)
+        ));
+    }
+    if a.is_leaf() || b.is_leaf() {
+        return Ok(());
+    }
+    let [x, y] = [a.rank(), b.rank()];
+    if x != y {
+        return Err(format!(
+            "{} has {x} modes in one and {y} in the other",
+            place(at)
+        ));
+    }
+    for (mode, (a, b)) in a.modes().zip(b.modes()).enumerate() {
+        at.push(mode);
+        correspond(&a, &b, at)?;
+        at.pop();
+    }
+    Ok(())
+}
+
+/// A mode without the parentheses around it alone.
+fn alone(shape: &IntTuple) -> IntTuple {
+    match shape.mode(0) {
+        Some(only) if !shape.is_leaf() && shape.rank() == 1 => alone(&only),
+        _ => shape.clone(),
+    }
 }
 
 /// Both layouts over the coarsest shape that refines both: each is composed with the compact layout of the other's
