@@ -98,12 +98,15 @@ impl<'a> GemmCall<'a> {
         check_factors::<T>(problem)?;
         let addresses = [a.address(), b.address(), c.address()];
         let operands = operands::<T, C>(problem, addresses);
-        let plan = plan(operands, device.arch())?.narrowed(problem);
+        let plan = plan(operands, device.arch())?;
         plan.check(device.arch())?;
+        plan.check_call(problem, &operands)?;
+        let plan = plan.narrowed(problem);
         let built = built(&plan, device.arch())?;
         let arguments = arguments(problem, &plan, &built, device, addresses)?;
         let launch = launch(problem, &plan, &built, device);
         let function = device.load(&built.kernel)?;
+        function.check(&launch, &arguments)?;
         Ok(GemmCall {
             plan,
             built,

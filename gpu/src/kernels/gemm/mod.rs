@@ -5,6 +5,7 @@ mod direct;
 mod numbers;
 mod operand;
 mod plan;
+mod plan_check;
 mod raster;
 mod simt;
 mod sm70;

@@ -7,7 +7,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::plan::GemmPlan;
 use crate::ir::{Op, Rounding, Type};
 use crate::kernels::Major;
-use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+use crate::tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
 
 /// One operand of a block's product.
 pub(super) struct Route {
@@ -69,13 +69,41 @@ fn swizzled(major: Major, bits: u32, shape: &[i64]) -> Result<ComposedLayout, Er
     Ok(atom.position_independent()?)
 }
 
-/// Threads along the contiguous mode first, each with a vector.
-pub(super) fn vectors(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> (Layout, Layout) {
-    let contiguous = match major {
-        Major::First => tile[0],
-        Major::Second => tile[1],
+/// Equal shares of a tile: where the threads are, and how many neighbours each of them takes at once.
+pub(super) struct Shares {
+    pub(super) threads: Layout,
+    pub(super) values: Layout,
+    pub(super) vector: i64,
+}
+
+/// The shares with the widest vector, up to the given one, in which every element of a tile belongs to one thread; none if
+/// there are no such shares. As many threads as possible lie along the contiguous mode.
+pub(super) fn shares(
+    major: Major,
+    tile: [i64; 2],
+    vector: i64,
+    threads: i64,
+    ty: Ty,
+) -> Option<Shares> {
+    let halves = std::iter::successors(Some(vector), |n| (*n > 1).then_some(n / 2));
+    // Two bytes have no place in a register.
+    let mut widths = halves.filter(|n| *n == 1 || n * i64::from(ty.bits()) >= 32);
+    widths.find_map(|vector| shares_of(major, tile, vector, threads))
+}
+
+fn shares_of(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> Option<Shares> {
+    let [contiguous, other] = match major {
+        Major::First => tile,
+        Major::Second => [tile[1], tile[0]],
     };
-    let along = (contiguous / vector).min(threads);
+    if contiguous % vector != 0 {
+        return None;
+    }
+    let vectors = contiguous / vector;
+    let even = |along: &i64| {
+        vectors % along == 0 && threads % along == 0 && other % (threads / along) == 0
+    };
+    let along = (1..=vectors.min(threads)).rev().find(even)?;
     let across = threads / along;
     let text = match major {
         Major::First => [
@@ -88,7 +116,23 @@ pub(super) fn vectors(major: Major, tile: [i64; 2], vector: i64, threads: i64) -
         ],
     };
     let [threads, values] = text.map(|t| t.parse().expect("numbers make a layout"));
-    (threads, values)
+    Some(Shares {
+        threads,
+        values,
+        vector,
+    })
+}
+
+/// The error of a tile of which the threads have no equal shares.
+#[track_caller]
+pub(super) fn uneven(tile: [i64; 2], threads: i64) -> Error {
+    let [rows, columns] = tile;
+    let why = format!("{threads} threads have no equal shares of {rows} x {columns} elements");
+    let operation = "the shares of a tile";
+    Error {
+        kind: ErrorKind::Operands { operation, why },
+        at: std::panic::Location::caller(),
+    }
 }
 
 impl Route {
@@ -101,12 +145,17 @@ impl Route {
         row: &Index,
     ) -> Result<Route, Error> {
         let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
-        let (major, vector) = (plan.operands.major(operand), plan.operands.vector(operand));
-        let ty = plan.operands.ab;
+        let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
+        let widest = plan.operands.vector(operand);
+        let shares = shares(major, [mn, bk], widest, mma.threads(), ty);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares.ok_or_else(|| uneven([mn, bk], mma.threads()))?;
         let bits = i64::from(ty.bits());
         let shared =
             k.shared_tensor(ty, shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?)?;
-        let (threads, values) = vectors(major, [mn, bk], vector, mma.threads());
         let atom = match vector * bits {
             128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
             128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",

@@ -6,7 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
+use crate::kernels::{GemmProblem, Major, MatrixName};
 use crate::tensor::{Built, Error};
 
 /// The generation of instructions that a kernel is built from.
@@ -71,6 +71,16 @@ impl Operands {
     pub(super) fn vector(&self, operand: Operand) -> i64 {
         self.vectors[operand as usize]
     }
+
+    /// Bytes go one by one, or four or more at once: two have no place in a register.
+    fn narrow_bytes(&mut self) {
+        let bits = i64::from(self.ab.bits());
+        for vector in &mut self.vectors[..2] {
+            if vector.saturating_mul(bits) < 32 {
+                *vector = 1;
+            }
+        }
+    }
 }
 
 /// A kernel and its numbers.
@@ -95,13 +105,11 @@ pub struct GemmPlan {
 impl GemmPlan {
     /// The plan of a method with its usual numbers.
     pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
-        // Bytes go one by one, or four or more at once: two have no place in a register.
-        let bits = i64::from(operands.ab.bits());
-        for vector in &mut operands.vectors[..2] {
-            if *vector * bits < 32 {
-                *vector = 1;
-            }
+        // What may be rounded to tf32 is multiplied as it is.
+        if (method, operands.ab) == (GemmMethod::Simt, Ty::Tf32) {
+            operands.ab = Ty::F32;
         }
+        operands.narrow_bytes();
         let (tile, stages, warps) = match method {
             GemmMethod::Simt if super::numbers::sum_type(operands.ab) == Ty::F64 => {
                 ([64, 64, 16], 2, [16, 16])
@@ -130,58 +138,44 @@ impl GemmPlan {
         }
     }
 
-    /// Whether the method multiplies such matrices on an architecture.
-    pub(super) fn check(&self, arch: Arch) -> Result<(), KernelError> {
-        let (types, since): (&[Ty], Arch) = match self.method {
-            GemmMethod::Simt => (
-                &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8],
-                Arch::Sm70,
-            ),
-            GemmMethod::Volta => (&[Ty::F16], Arch::Sm70),
-            GemmMethod::Ampere => (&[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64], Arch::Sm80),
-            GemmMethod::Hopper => (&[Ty::F16, Ty::Bf16], Arch::Sm90a),
-        };
-        let runs = match self.method {
-            GemmMethod::Hopper => arch == since,
-            _ => arch >= since,
-        };
-        let Operands { ab, vectors, .. } = self.operands;
-        let whole = self.method != GemmMethod::Hopper || vectors[..2] == [8, 8];
-        match runs && whole && types.contains(&ab) {
-            true => Ok(()),
-            false => Err(KernelError::Product {
-                method: self.method,
-                ab,
-                vectors: [vectors[0], vectors[1]],
-                arch,
-                types,
-                since,
-            }),
-        }
-    }
-
     /// The kernel for that architecture.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false };
+    /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    /// assert_eq!(plan.build(Arch::Sm90a)?.kernel.block, Some([384, 1, 1]));
+    ///
+    /// let refused = GemmPlan { stages: 1, ..plan }.build(Arch::Sm90a).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the plan's number of stages is 1: the Hopper kernel takes 2 to 64");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the plan asks for and the algebra refuses, with the line of the kernel that asked.
-    pub fn build(&self, arch: Arch) -> Result<Built, Error> {
-        match self.method {
+    /// [`Error::Kernel`](crate::Error::Kernel) for numbers that the kernel does not take, with the limit; what the algebra
+    /// refuses, with the line of the kernel that asked; [`Error::Refused`](crate::Error::Refused) for a kernel that asks
+    /// for more than a block has.
+    pub fn build(&self, arch: Arch) -> Result<Built, crate::Error> {
+        self.check(arch)?;
+        let built = match self.method {
             GemmMethod::Simt => super::simt::build(self, arch),
             GemmMethod::Volta => super::sm70::build(self, arch),
             GemmMethod::Ampere => super::sm80::build(self, arch),
             GemmMethod::Hopper => super::sm90::build(self, arch),
-        }
+        }?;
+        built.kernel.verify()?;
+        Ok(built)
     }
 
-    /// The plan for the extents of a problem: where a vector must be whole, one that they are no multiples of is narrower.
+    /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they are
+    /// no multiples of is narrower.
     pub(super) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
-        let extents = [problem.m, problem.n, problem.k];
-        let divides = extents.iter().zip(self.tile).all(|(n, tile)| n % tile == 0);
-        self.whole = self.method == GemmMethod::Ampere && divides;
-        if self.method == GemmMethod::Simt && self.operands.ab == Ty::Tf32 {
-            self.operands.ab = Ty::F32;
-        }
+        self.whole = self.method == GemmMethod::Ampere && self.remainder(problem).is_none();
         let usual = GemmPlan {
             whole: self.whole,
             ..GemmPlan::new(self.method, self.operands)
@@ -204,6 +198,7 @@ impl GemmPlan {
                 *vector /= 2;
             }
         }
+        self.operands.narrow_bytes();
         if is_usual {
             let whole = self.whole;
             self = GemmPlan {

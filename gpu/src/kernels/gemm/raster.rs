@@ -3,7 +3,7 @@
 use crate::tensor::Index;
 
 /// More tiles than this no problem has.
-const MOST: i64 = 1 << 30;
+pub(super) const MOST: i64 = 1 << 30;
 
 /// The `[major, minor]` tile of place `number`: [`colex_sched::formula::grouped`], step by step, so that each step is
 /// known to fit a register.

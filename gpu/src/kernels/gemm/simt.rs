@@ -27,7 +27,7 @@ pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
 }
 
 /// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
-fn neighbours(ab: Ty) -> i64 {
+pub(super) fn neighbours(ab: Ty) -> i64 {
     128 / i64::from(sum_type(ab).bits())
 }
 

@@ -5,7 +5,7 @@ use colex_layout::{Coord, Layout, Slot};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::numbers::scaled;
-use super::operand::vectors;
+use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
 use crate::ir::Reg;
 use crate::kernels::Major;
@@ -40,7 +40,16 @@ fn rows(plan: &GemmPlan, mma: &TiledMma) -> i64 {
     mma.atom().mnk()[0] * plan.warps[0]
 }
 
-/// Whether a block's shared memory holds the sums beside the stages.
+/// The threads' shares of the rows of C that are in shared memory at a time, if they are equal.
+fn shares_of_rows(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment) -> Option<Shares> {
+    let major = plan.operands.major(Operand::C);
+    let widest = 128 / i64::from(sums.ty().bits());
+    let vector = plan.operands.vector(Operand::C).min(widest);
+    let tile = [rows(plan, mma), plan.tile[1]];
+    shares(major, tile, vector, mma.threads(), sums.ty())
+}
+
+/// Whether a block's shared memory holds the sums beside the stages, and its threads have equal shares of them.
 pub(super) fn fits(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment, arch: Arch) -> bool {
     let [bm, bn, bk] = plan.tile;
     let bytes = |elements: i64, ty: Ty| elements * i64::from(ty.bits()) / 8;
@@ -48,7 +57,8 @@ pub(super) fn fits(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment, arch: Arch)
     let places = places(major, [rows(plan, mma), bn], bits).cosize();
     let places = places.expect("rows of a tile are few");
     let stages = bytes((bm + bn) * bk * plan.stages, plan.operands.ab);
-    stages + bytes(places, sums.ty()) <= i64::from(Limits::of(arch).shared)
+    let room = stages + bytes(places, sums.ty()) <= i64::from(Limits::of(arch).shared);
+    room && shares_of_rows(plan, mma, sums).is_some()
 }
 
 fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
@@ -71,8 +81,12 @@ impl Way {
             Major::First => from,
             Major::Second => 2 * from,
         };
-        let vector = plan.operands.vector(Operand::C).min(128 / from);
-        let (threads, values) = vectors(major, [rows, columns], vector, mma.threads());
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares_of_rows(plan, mma, sums)
+            .ok_or_else(|| uneven([rows, columns], mma.threads()))?;
         let read = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
         let thread = k.thread();
         Ok(Way {

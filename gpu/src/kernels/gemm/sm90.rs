@@ -10,6 +10,7 @@ use super::raster::grouped;
 use super::sm90_end::End;
 use crate::ir::{Reg, ScaleD, Type};
 use crate::tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
+use crate::verify::{LEAST, STEP, registers_at_entry};
 
 /// Threads of a warpgroup.
 pub(super) const GROUP: u32 = 128;
@@ -34,14 +35,28 @@ struct Parts<'a> {
 /// The blocks of a cluster along M.
 pub(super) const CLUSTER: u32 = 2;
 
+/// The registers of a consumer's threads after the producer has kept the fewest it can: what so many consumers have between
+/// them, if that is more than they begin with.
+fn consumer_registers(consumers: u32) -> Option<u32> {
+    /// What a thread with 128 sums and its addresses needs at most; as many are left to the producer as to CUTLASS's.
+    const MOST: u32 = 240;
+    let groups = consumers + 1;
+    let entry = registers_at_entry(groups * GROUP, 1);
+    let share = (entry * groups - LEAST) / consumers / STEP * STEP;
+    (share > entry)
+        .then_some(share.min(MOST))
+        .filter(|n| *n > entry)
+}
+
 /// The kernel of a plan. Its launch takes A, B, C, M, N, K, alpha and beta; blocks go through the tiles by themselves.
 pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let [bm, bn, bk] = plan.tile;
-    let consumers = (plan.warps[0] * plan.warps[1]) as u32;
+    let consumers = plan.warps[0] as u32;
     let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * GROUP);
     k.cluster([CLUSTER, 1, 1]).min_blocks(1);
     let schedule = WarpSpecialized {
         cluster: [CLUSTER as usize, 1],
+        consumers: consumers as usize,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let ring = k.pipeline_of(&schedule.build()?)?;
@@ -120,9 +135,10 @@ impl Parts<'_> {
     }
 
     fn produce(&self, k: &mut Builder) -> Result<(), Error> {
-        k.set_max_registers(false, 24);
-        let consumers = self.plan.warps[0] * self.plan.warps[1];
-        let first = k.equal(&self.warp, &(consumers * 4).into());
+        if consumer_registers(self.plan.warps[0] as u32).is_some() {
+            k.set_max_registers(false, LEAST);
+        }
+        let first = k.equal(&self.warp, &(self.plan.warps[0] * 4).into());
         k.if_(first, |k| {
             let one = k.elected();
             k.if_(one, |k| self.load(k))
@@ -157,7 +173,9 @@ impl Parts<'_> {
     }
 
     fn consume(&self, k: &mut Builder, end: &End, scale: [Reg; 2]) -> Result<(), Error> {
-        k.set_max_registers(true, 240);
+        if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
+            k.set_max_registers(true, registers);
+        }
         let (ring, mma) = (&self.ring, self.plan.tiled_mma()?);
         let group = self.group.within(0..mma.threads() / i64::from(GROUP));
         let leader = &group * i64::from(GROUP);

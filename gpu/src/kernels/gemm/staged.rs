@@ -6,7 +6,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::numbers::{scale_type, scaled, widened};
-use super::operand::{step, vectors};
+use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
 use super::raster::grouped;
 use crate::ir::Reg;
@@ -99,9 +99,13 @@ impl Side {
     ) -> Result<Side, Error> {
         let tile = operand.modes().map(|mode| plan.tile[mode]);
         let [from, to] = [plan.operands.ab, way.ty].map(|ty| i64::from(ty.bits()));
-        let share = tile[0] * tile[1] / mma.threads();
-        let vector = plan.operands.vector(operand).min(share);
-        let (threads, values) = vectors(plan.operands.major(operand), tile, vector, mma.threads());
+        let (major, widest) = (plan.operands.major(operand), plan.operands.vector(operand));
+        let shares = shares(major, tile, widest, mma.threads(), plan.operands.ab);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares.ok_or_else(|| uneven(tile, mma.threads()))?;
         let load = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
         let write = universal(way.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;

@@ -1,0 +1,229 @@
+//! Plans of the kernel library with any numbers: the right product, or a refusal that names the limit.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::{GemmProblem, Major, MatrixName, reference};
+use half::f16;
+
+/// The largest error of the product of a problem by a plan, or what is said instead.
+fn product(
+    arch: Arch,
+    method: GemmMethod,
+    problem: GemmProblem,
+    change: impl FnOnce(&mut GemmPlan),
+) -> Result<f64, String> {
+    let device = Device::simulator(arch);
+    let fill = |name, by: usize| -> Vec<f16> {
+        let length = problem
+            .layout(name)
+            .expect("extents")
+            .cosize()
+            .expect("small");
+        let value = |i| f16::from_f64(((i * by + i / 7) % 13) as f64 - 6.0);
+        (0..length as usize).map(value).collect()
+    };
+    let (a, b) = (fill(MatrixName::A, 5), fill(MatrixName::B, 3));
+    let old: Vec<f32> = fill(MatrixName::C, 2).into_iter().map(f32::from).collect();
+    let (da, db) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+    let dc = match problem.beta {
+        0.0 => device.poisoned::<f32>(old.len()).unwrap(),
+        _ => device.upload(&old).unwrap(),
+    };
+    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+        let mut plan = GemmPlan::new(method, operands);
+        change(&mut plan);
+        Ok(plan)
+    });
+    let call = call.map_err(|refused| refused.to_string())?;
+    call.run(&device)
+        .map_err(|fault| format!("the simulator: {fault}"))?;
+    let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
+    let expected = reference::gemm(&problem, &a, &b, &old);
+    let apart = found.iter().zip(&expected).map(|(x, y)| (x - y).abs());
+    Ok(apart.fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most }))
+}
+
+fn said(method: GemmMethod, change: impl FnOnce(&mut GemmPlan)) -> String {
+    let problem = GemmProblem::new(256, 256, 128);
+    product(Arch::Sm90a, method, problem, change).expect_err("it is refused")
+}
+
+/// Its launch never ended on a device: the consumer asked for fewer registers than it had, and the producer waited for two
+/// consumers.
+#[test]
+fn one_consumer_warpgroup_multiplies() {
+    for [m, n, k] in [[64, 128, 64], [200, 264, 200], [1, 8, 8]] {
+        let problem = GemmProblem::new(m, n, k).alpha(2.0).beta(-1.0);
+        let by = |consumers: i64| {
+            product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+                plan.warps = [consumers, 1];
+                plan.tile = [64 * consumers, 128, 64];
+            })
+        };
+        assert_eq!([1, 2, 3].map(by), [Ok(0.0), Ok(0.0), Ok(0.0)], "{problem}");
+    }
+}
+
+/// Two blocks to a warpgroup's rows and a fourth consumer: other numbers of registers each.
+#[test]
+fn a_tile_of_less_than_a_row_of_the_swizzle_multiplies() {
+    let problem = GemmProblem::new(130, 72, 88);
+    let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+        plan.tile = [128, 32, 16];
+        plan.stages = 2;
+    });
+    assert_eq!(found, Ok(0.0));
+    let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+        plan.tile = [256, 64, 32];
+        plan.warps = [4, 1];
+    });
+    assert_eq!(found, Ok(0.0));
+}
+
+#[test]
+fn zeros_are_refused() {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    assert_eq!(
+        said(Hopper, |plan| plan.tile[0] = 0),
+        "the plan's tile along M is 0: the Hopper kernel takes 128 to 1024, in multiples of 128"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.tile[1] = 0),
+        "the plan's tile along N is 0: the Ampere kernel takes 32 to 1024, in multiples of 32"
+    );
+    assert_eq!(
+        said(Volta, |plan| plan.tile[2] = 0),
+        "the plan's tile along K is 0: the Volta kernel takes 4 to 1024, in multiples of 4"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.warps = [0, 16]),
+        "the plan's number of warps along M is 0: the SIMT kernel takes 1 to 1024"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.warps[1] = 0),
+        "the plan's number of warps along N is 0: the Ampere kernel takes 1 to 32"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.raster = 0),
+        "the plan's raster is 0: the SIMT kernel takes 1 to 65536"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.stages = 0),
+        "the plan's number of stages is 0: the Ampere kernel takes 2 to 64"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.vectors[2] = 0),
+        "the plan's vector of C is 0: an access takes a power of two, 1 to 4 elements of f32"
+    );
+}
+
+/// One stage alone would wait for itself.
+#[test]
+fn what_is_too_much_is_refused() {
+    use GemmMethod::{Ampere, Hopper, Simt};
+    assert_eq!(
+        said(Hopper, |plan| plan.stages = 1),
+        "the plan's number of stages is 1: the Hopper kernel takes 2 to 64"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.stages = 3),
+        "the plan's number of stages is 3: the SIMT kernel takes 2 only"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.warps = [1, 2]),
+        "the plan's number of warps along N is 2: the Hopper kernel takes 1 only"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.warps = [64, 32]),
+        "the plan asks for 2048 threads in a block: the SIMT kernel takes at most 1024, 1024 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.warps = [1, 1]),
+        "the plan asks for 256 registers for a thread's sums: the Hopper kernel takes at most 255, 1 fewer"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.tile = [1 << 40, 128, 32]),
+        "the plan's tile along M is 1099511627776: the Ampere kernel takes 32 to 1024, in multiples of 32"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.raster = i64::MAX),
+        "the plan's raster is 9223372036854775807: the SIMT kernel takes 1 to 65536"
+    );
+    assert_eq!(
+        said(Ampere, |plan| {
+            plan.tile = [48, 32, 32];
+            plan.warps = [3, 1];
+        }),
+        "the 96 threads of the plan's block have no equal shares of B's tile of 32 x 32 elements, which the Ampere kernel needs"
+    );
+    let long = said(Hopper, |plan| plan.stages = 5);
+    assert!(long.ends_with("and a block of sm_90a has 232448"), "{long}");
+}
+
+#[test]
+fn a_plan_of_another_call_is_refused() {
+    use GemmMethod::{Ampere, Hopper};
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.ab = Ty::Bf16),
+        "the plan was made for another product: A and B are of bf16 in the plan and f16 in the call"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.c = Ty::F16),
+        "the plan was made for another product: C is of f16 in the plan and f32 in the call"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.operands.majors[1] = Major::First),
+        "the plan was made for another product: B runs fastest along its first index in the plan and second index in the call"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.beta = true),
+        "the plan was made for another product: C is read in the plan and not read in the call"
+    );
+    let odd = GemmProblem::new(64, 64, 63);
+    let refused = product(Arch::Sm80, Ampere, odd, |plan| plan.operands.vectors[0] = 8);
+    assert_eq!(
+        refused,
+        Err("the plan was made for another product: A is read by 8 elements in the plan and no more than 1 can be in the call".into())
+    );
+}
+
+#[test]
+fn a_plan_that_is_not_whole_is_refused() {
+    let by = |problem, whole| {
+        product(Arch::Sm80, GemmMethod::Ampere, problem, |plan| {
+            plan.whole = whole
+        })
+    };
+    assert_eq!(
+        by(GemmProblem::new(128, 128, 72), true),
+        Err("the plan says that its tiles divide the problem, and 32 does not divide K, which is 72: leave `whole` false".into())
+    );
+    assert_eq!(by(GemmProblem::new(128, 256, 64), true), Ok(0.0));
+    assert_eq!(by(GemmProblem::new(128, 256, 64), false), Ok(0.0));
+}
+
+/// The kernel counts tiles in 31 bits.
+#[test]
+fn more_tiles_than_the_kernel_counts_are_refused() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, b, c) = (
+        device.zeros::<i8>(1 << 26).unwrap(),
+        device.zeros::<i8>(1).unwrap(),
+        device.zeros::<i32>(1 << 26).unwrap(),
+    );
+    let problem = GemmProblem::new(1 << 26, 1, 1);
+    let call = GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| {
+        let usual = GemmPlan::new(GemmMethod::Simt, operands);
+        Ok(GemmPlan {
+            tile: [4, 4, 1],
+            warps: [1, 1],
+            raster: 65536,
+            ..usual
+        })
+    });
+    assert_eq!(
+        call.expect_err("it is refused").to_string(),
+        "the plan asks for 1099511627776 tiles in a strip of the raster: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
+    );
+}
