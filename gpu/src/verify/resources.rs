@@ -100,7 +100,7 @@ fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
         return Vec::new();
     };
     let threads = threads(block);
-    if threads % GROUP != 0 || threads > 1024 {
+    if !threads.is_multiple_of(GROUP) || threads > 1024 {
         // The declaration is refused for that.
         return Vec::new();
     }
