@@ -161,37 +161,30 @@ fn a_tile_too_large_says_who_is_idle() -> Outcome {
     Ok(())
 }
 
-/// Permutations that are none: one takes four columns twice, and the divide makes up for the others; one has gaps that
-/// nothing fills.
+/// Permutations that are none: one takes four columns twice, and the divide would make up for the others; one has gaps
+/// that nothing fills. Orders with gaps that their repetitions fill leave nothing out.
 #[test]
-fn a_permutation_that_is_none_is_told() -> Outcome {
-    let told = |permutation: &str, n: i64| -> Result<(MmaReport, String), Box<dyn Error>> {
-        let report = report(&ampere("(1,1,1):(0,0,0)", permutation)?, [16, n, 16])?;
-        let text = report.to_string();
-        Ok((report, text))
+fn a_permutation_that_is_none_is_refused() -> Outcome {
+    let refused = |permutation: &str| -> Result<String, Box<dyn Error>> {
+        let (atom, tile) = ("SM80_16x8x16_F32F16F16F32_TN", permutation.parse()?);
+        let mma = TiledMma::new(colex_atom::mma(atom)?, &"(1,1,1):(0,0,0)".parse()?, &tile);
+        Ok(mma.unwrap_err().to_string())
     };
-    let (twice, text) = told("(16,(4,2):(1,0),16)", 8)?;
-    assert_eq!((twice.missing.0, twice.repeated.0), (0, 128));
-    assert!(
-        text.contains("128 elements of C are owned again, first (0,0) by thread 2.\n"),
-        "{text}"
-    );
-    let (gaps, text) = told("(16,(4,2):(3,1),16)", 16)?;
     assert_eq!(
-        (gaps.missing.0, gaps.repeated.0, gaps.operands[2].outside.0),
-        (80, 0, 80)
+        refused("(16,(4,2):(1,0),16)")?,
+        "TiledMma::new: places 0 and 4 of the order (4,2):(1,0) of N are one element, 0, which would be computed twice"
     );
-    assert!(
-        text.contains("80 elements of C have no owner, (0,2) the first.\n"),
-        "{text}"
+    assert_eq!(
+        refused("(16,(4,2):(3,1),16)")?,
+        "TiledMma::new: the stride 3 is not a multiple of 2, the end of the 2 at stride 1, of the order (4,2):(3,1) of N: \
+         its repetitions would leave elements out"
     );
-    assert_eq!(gaps.operands[2].held, [0, 1]);
-    assert!(
-        text.contains(
-            "C: an element is held by 0 to 1 threads, (0,2) the first by another number of them; "
-        ),
-        "{text}"
-    );
+    let filled = report(
+        &ampere("(1,1,1):(0,0,0)", "(16,(4,2):(1,8),16)")?,
+        [16, 16, 16],
+    )?;
+    assert_eq!((filled.missing.0, filled.repeated.0), (0, 0));
+    assert_eq!(filled.operands[2].held, [1, 1]);
     Ok(())
 }
 
