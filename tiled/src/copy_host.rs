@@ -9,6 +9,7 @@ use crate::copy::{Side, TiledCopy, size};
 use crate::named::{Coords, Named, Places, check_walk, tuple};
 use crate::partition::of_thread;
 use crate::tensor::one_place_each;
+use crate::traffic::Engine;
 use crate::{Error, Tensor};
 
 /// What one thread gives an instruction, and what it gets.
@@ -67,11 +68,17 @@ impl TiledCopy {
     /// As [`TiledCopy::copy`], of the coordinates of which `predicate` says true: an instruction moves all of its
     /// values or none.
     ///
+    /// An element of the tensors stands for one value of the copy. Its type may be wider than the value (an index for a
+    /// half), and not narrower. What a thread reads or writes by one instruction must be next to each other in a memory
+    /// and begin at a multiple of its length, counted from the first element of the data: where [`TiledCopy::report`]
+    /// says [`Traffic::Scattered`](crate::Traffic::Scattered), the copy is refused.
+    ///
     /// # Errors
     ///
     /// [`Error::Assumption`] when the tensors differ in their extents, when `dst` has one element at several
-    /// coordinates, or an instruction has values that `predicate`
-    /// keeps and others that it drops, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches;
+    /// coordinates, when an element does not hold a value, when an instruction has values that `predicate`
+    /// keeps and others that it drops, or reaches a memory at several places, and for an atom that reduces
+    /// ([`TiledCopy::copy_reducing`]) or only prefetches;
     /// [`Error::Outside`] when it keeps a coordinate outside of the tensors;
     /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. Nothing is written then.
     pub fn copy_if<T, S, D>(
@@ -165,6 +172,7 @@ impl TiledCopy {
                 "{name} brings its source into the second-level cache, and writes to no tensor"
             ));
         }
+        self.check_element::<T>("copy")?;
         let extents = self.same_extents(src.layout(), dst.layout())?;
         one_place_each("copy", dst.layout())?;
         let to_layout = dst.layout().clone();
@@ -179,12 +187,94 @@ impl TiledCopy {
         for lanes in self.instructions(&from, &to)? {
             if whole(&lanes, predicate)? {
                 lanes.iter().try_for_each(|lane| lane.check(&ends.src))?;
+                self.check_vectors(&lanes, &ends, src, dst)?;
                 active.push(lanes);
             }
         }
         // Nothing is written before everything is known to lie inside.
         let mut run = active.iter();
         run.try_for_each(|lanes| instruction(lanes, &ends, src, dst, &combine))
+    }
+
+    /// Refuses elements that are narrower than the values of the copy.
+    pub(crate) fn check_element<T>(&self, operation: &'static str) -> Result<(), Error> {
+        let bits = 8 * size_of::<T>();
+        if bits as i64 >= self.value_bits() {
+            return Ok(());
+        }
+        Err(Error::Assumption {
+            operation,
+            why: format!(
+                "an element of {bits} bits does not hold a value of the copy, which has {}",
+                self.value_bits()
+            ),
+        })
+    }
+
+    /// Refuses an instruction that reaches a memory at several places, as the report does.
+    fn check_vectors<T, S, D>(
+        &self,
+        lanes: &[Lane<'_>],
+        ends: &Ends<'_>,
+        src: &Tensor<S>,
+        dst: &Tensor<D>,
+    ) -> Result<(), Error>
+    where
+        S: Deref<Target = [T]>,
+        D: Deref<Target = [T]>,
+    {
+        for (lane, routes) in lanes.iter().zip(&ends.routes) {
+            self.check_vector("copy", Side::Source, lane.thread, lane.from, &ends.src, src)?;
+            // The address of a thread without routes is not looked at.
+            if routes.is_some() {
+                let to = lane.to;
+                self.check_vector("copy", Side::Destination, lane.thread, to, &ends.dst, dst)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses the values of one thread and instruction that are not next to each other in a memory, or that do not
+    /// begin at a multiple of their number. What the tensor does not have is not looked at.
+    pub(crate) fn check_vector<T, S: Deref<Target = [T]>>(
+        &self,
+        operation: &'static str,
+        side: Side,
+        thread: i64,
+        coords: Coords<'_>,
+        places: &Places<'_>,
+        tensor: &Tensor<S>,
+    ) -> Result<(), Error> {
+        let (space, name, verb) = match side {
+            Side::Source => (self.atom().from(), "the source", "reads"),
+            Side::Destination => (self.atom().to(), "the destination", "writes"),
+        };
+        let engine = self.engine();
+        let is_memory = matches!(space, Space::Shared | Space::Cluster | Space::Global);
+        if !is_memory || engine == Some(Engine::Tma) {
+            return Ok(());
+        }
+        let place = |coord| Some((coord, tensor.place(places.at(coord)?) as i64));
+        let at: Vec<(&[i64], i64)> = coords.iter().filter_map(place).collect();
+        let values = coords.iter().len();
+        let Some(((_, start), rest)) = at.split_first() else {
+            return Ok(());
+        };
+        let expected = (start + 1..).zip(rest).find(|(next, at)| *next != at.1);
+        let aligned = engine.is_some() || start % values as i64 == 0;
+        let (coord, offset, wanted) = match expected {
+            Some((next, (coord, offset))) => (*coord, *offset, format!("at {next}")),
+            None if !aligned => (at[0].0, *start, format!("at a multiple of {values}")),
+            None => return Ok(()),
+        };
+        Err(Error::Assumption {
+            operation,
+            why: format!(
+                "one instruction of thread {thread} {verb} {values} values of {name} at once, and {} is at element \
+                 {offset}, not {wanted}",
+                tuple(coord)
+            ),
+        })
     }
 
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.

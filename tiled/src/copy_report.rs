@@ -117,19 +117,23 @@ impl TiledCopy {
 
     /// How the given side's instructions reach their memory.
     fn requests<'a>(&self, space: Space, places: &'a Places<'a>, chunk: usize) -> Requests<'a> {
-        let ptx = self.atom().op().map_or("", |op| &op.ptx);
-        let engine = match (ptx.contains(".bulk"), self.atom().tensor_rank()) {
-            (false, _) => None,
-            (true, None) => Some(Engine::Bulk),
-            (true, Some(_)) => Some(Engine::Tma),
-        };
         Requests {
             space,
             places,
             bits: self.value_bits(),
             chunk,
             one_of_equal: self.atom_threads() > 1,
-            engine,
+            engine: self.engine(),
+        }
+    }
+
+    /// Whether the copy engine moves the data, and what it takes.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        let ptx = self.atom().op().map_or("", |op| &op.ptx);
+        match (ptx.contains(".bulk"), self.atom().tensor_rank()) {
+            (false, _) => None,
+            (true, None) => Some(Engine::Bulk),
+            (true, Some(_)) => Some(Engine::Tma),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::named::{Coords, Places, tuple};
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
+const OPERATION: &str = "copy_zero_filled";
+
 impl TiledCopy {
     /// Copies `src` to a `dst` that may be larger, and writes zeros where `src` has nothing: what the zero-filling
     /// `cp.async` does, whose source has a size of its own. The result is how many values were zeros.
@@ -19,7 +21,7 @@ impl TiledCopy {
     /// use colex_tiled::{Tensor, TiledCopy};
     /// let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>")?;
     /// let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &"(2,1):(1,0)".parse()?)?;
-    /// let src = Tensor::new(vec![1; 15], "(3,5):(1,3)".parse()?)?;
+    /// let src = Tensor::new(vec![1; 20], "(3,5):(1,4)".parse()?)?;
     /// let mut tile = Tensor::new(vec![7; 32], "(4,8):(1,4)".parse()?)?;
     /// assert_eq!(copy.copy_zero_filled(&src, &mut tile)?, 32 - 15);
     /// assert_eq!((tile.get((2, 4))?, tile.get((3, 4))?, tile.get((0, 5))?), (&1, &0, &0));
@@ -29,7 +31,8 @@ impl TiledCopy {
     /// # Errors
     ///
     /// [`Error::Assumption`] for an atom that fills nothing, for a `dst` that is smaller than `src` along a mode or has
-    /// one element at several coordinates, and for an instruction that would read again after the first zero;
+    /// one element at several coordinates, for elements and vectors as in [`TiledCopy::copy_if`], and for an instruction
+    /// that would read again after the first zero;
     /// [`Error::Outside`] where the tile does not divide `dst`; [`Error::Atom`] for an atom that is a layout only.
     /// Nothing is written then.
     ///
@@ -47,7 +50,8 @@ impl TiledCopy {
     {
         self.atom().op()?;
         self.check_fills()?;
-        one_place_each("copy_zero_filled", dst.layout())?;
+        self.check_element::<T>(OPERATION)?;
+        one_place_each(OPERATION, dst.layout())?;
         let extents = larger(src.layout(), dst.layout())?;
         let (there, to) = (Places::new(src.layout())?, dst.layout().clone());
         let to = Places::new(&to)?;
@@ -56,6 +60,8 @@ impl TiledCopy {
         for (thread, coords) in self.named(&extents, Side::Destination)?.lanes() {
             for coords in coords.chunks(vector) {
                 let read = read(src, &there, thread, coords)?;
+                self.check_vector(OPERATION, Side::Source, thread, coords, &there, src)?;
+                self.check_vector(OPERATION, Side::Destination, thread, coords, &to, dst)?;
                 for (coord, value) in coords.iter().zip(read) {
                     writes.push((to.inside(thread, coord)?, value));
                 }
@@ -117,7 +123,7 @@ fn larger(src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
 
 fn refuse<T>(why: String) -> Result<T, Error> {
     Err(Error::Assumption {
-        operation: "copy_zero_filled",
+        operation: OPERATION,
         why,
     })
 }

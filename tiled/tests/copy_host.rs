@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use colex_layout::{IntTuple, Layout};
-use colex_tiled::{Tensor, TiledCopy};
+use colex_layout::{IntTuple, Layout, Tiler};
+use colex_tiled::{Tensor, TiledCopy, Traffic};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -54,23 +54,50 @@ fn shape(copy: &TiledCopy, missing: i64) -> Result<IntTuple, Box<dyn Error>> {
     })
 }
 
+/// Between all four pairs of column-major and row-major tensors: every coordinate is moved, or the copy is refused
+/// exactly where the report says that its vectors are scattered.
 #[test]
 fn a_copy_moves_every_coordinate() -> Outcome {
-    let mut cases = 0;
+    let (mut cases, mut scattered) = (0, 0);
     for copy in copies()? {
         let shape = shape(&copy, 0)?;
-        let (from, to) = (
-            Layout::column_major(shape.clone())?,
-            Layout::row_major(shape)?,
-        );
-        let data: Vec<i64> = (0..from.size()).collect();
-        let src = Tensor::new(&data[..], from)?;
-        let mut dst = Tensor::new(vec![-1; data.len()], to)?;
-        copy.copy(&src, &mut dst)?;
-        assert_eq!(src.elements()?, dst.elements()?, "{copy}");
-        cases += data.len();
+        let layouts = || {
+            let [a, b] = [
+                Layout::column_major(shape.clone()),
+                Layout::row_major(shape.clone()),
+            ];
+            [a.unwrap(), b.unwrap()]
+        };
+        for (from, to) in layouts()
+            .iter()
+            .flat_map(|a| layouts().map(|b| (a.clone(), b)))
+        {
+            let report = copy.report(&from, &to)?;
+            let data: Vec<i64> = (0..from.size()).collect();
+            let src = Tensor::new(&data[..], from)?;
+            let mut dst = Tensor::new(vec![-1; data.len()], to)?;
+            let copied = copy.copy(&src, &mut dst);
+            let is = |traffic: &Option<Traffic>| matches!(traffic, Some(Traffic::Scattered(_)));
+            if is(&report.source) || is(&report.destination) {
+                let why = copied.unwrap_err().to_string();
+                assert!(why.starts_with("copy: one instruction of thread "), "{why}");
+                assert!(
+                    dst.elements()?.iter().all(|x| **x == -1),
+                    "nothing is written"
+                );
+                scattered += 1;
+                continue;
+            }
+            copied?;
+            assert_eq!(src.elements()?, dst.elements()?, "{copy}");
+            cases += data.len();
+        }
     }
-    println!("law tiled_copy.copy_moves_every_coordinate: {cases} elements");
+    assert!(
+        scattered > 50 && cases > 50_000,
+        "{scattered} scattered, {cases} elements"
+    );
+    println!("law tiled_copy.copy_moves_every_coordinate: {cases} elements, {scattered} refused");
     Ok(())
 }
 
@@ -79,22 +106,17 @@ fn a_copy_moves_every_coordinate() -> Outcome {
 fn every_instruction_moves_every_value() -> Outcome {
     let (mut cases, mut reductions, mut prefetches) = (0, 0, 0);
     for atom in colex_atom::copy_atoms().filter(|atom| atom.is_executable()) {
-        for bits in [8, 16, 32] {
+        for bits in [1, 2, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128] {
             let Ok(values) = atom.val_layouts(bits) else {
                 continue; // The instruction splits values of this width.
             };
-            let (threads, values) = (
-                atom.threads() as i64,
-                values.reference.modes().nth(1).map_or(1, |m| m.size()),
-            );
-            let (threads_of, values_of) = (
-                Layout::column_major(threads)?,
-                Layout::column_major(values)?,
-            );
-            let copy = TiledCopy::new(atom.clone(), bits, &threads_of, &values_of)?;
-            let size = 2 * threads * values;
+            // The tile as the instruction numbers it: what a thread gives to memory or gets from it lies together.
+            let tile = values.reference.cosize()?;
+            let tv = values.reference.clone();
+            let copy = TiledCopy::from_tv(atom.clone(), bits, tv, Tiler::from(tile))?;
+            let size = 2 * tile;
             let src = Tensor::new(
-                (1..=size).collect::<Vec<i64>>(),
+                (1..=size).map(i128::from).collect::<Vec<i128>>(),
                 Layout::column_major(size)?,
             )?;
             let mut dst = Tensor::new(vec![-5; size as usize], Layout::leaf(size, 1)?)?;
@@ -190,8 +212,13 @@ fn zeros_fill_up_the_tile() -> Outcome {
             let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &values.parse()?)?;
             for (rows, columns) in (1..=8).flat_map(|m| (1..=8).map(move |n| (m, n))) {
                 let data: Vec<i64> = (1..=rows * columns).collect();
-                let src = Tensor::new(data, Layout::column_major((rows, columns))?)?;
-                let mut dst = Tensor::new(vec![-1; 64], "(8,8):(8,1)".parse()?)?;
+                // Columns that begin at multiples of the longest vector.
+                let mut padded = vec![0; 64];
+                for (i, x) in (0..).zip(data) {
+                    padded[(i % rows + 8 * (i / rows)) as usize] = x;
+                }
+                let src = Tensor::new(padded, format!("({rows},{columns}):(1,8)").parse()?)?;
+                let mut dst = Tensor::new(vec![-1; 64], "(8,8):(1,8)".parse()?)?;
                 let zeros = copy.copy_zero_filled(&src, &mut dst)?;
                 assert_eq!(zeros as i64, 64 - rows * columns);
                 for (i, j) in (0..8).flat_map(|i| (0..8).map(move |j| (i, j))) {
@@ -239,7 +266,7 @@ fn refusals_to_fill_are_sentences() -> Outcome {
         "thread 1 names (3,0), which is outside of (3,4):(1,3): the tile does not divide the tensor, and a predicate \
          must say what is inside"
     );
-    // A vector of two by two: of a source of 3 rows it would take two, leave out one, and take the next.
+    // A vector of two by two, of a source whose columns are apart.
     assert_eq!(
         refused(
             "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint128_t>",
@@ -247,8 +274,82 @@ fn refusals_to_fill_are_sentences() -> Outcome {
             "(3,8):(1,3)",
             "(4,8):(1,4)"
         ),
-        "copy_zero_filled: one instruction of thread 1 reads (2,1) after what the source (3,8):(1,3) does not have, and \
-         it can leave out the last values only"
+        "copy_zero_filled: one instruction of thread 0 reads 4 values of the source at once, and (0,1) is at element 3, \
+         not at 2"
+    );
+    Ok(())
+}
+
+/// W8: elements that are narrower than the values, and vectors that lie at several places.
+#[test]
+fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
+    let copy = |atom: &str, threads: &str, values: &str| -> Result<TiledCopy, Box<dyn Error>> {
+        let atom = colex_atom::copy(atom)?;
+        Ok(TiledCopy::new(
+            atom,
+            32,
+            &threads.parse()?,
+            &values.parse()?,
+        )?)
+    };
+    let one = copy("UniversalCopy<uint32_t>", "8:1", "1:0")?;
+    let (bytes, mut to) = (Tensor::new(vec![7_u8; 8], "8:1".parse()?)?, vec![0_u8; 8]);
+    assert_eq!(
+        one.copy(&bytes, &mut Tensor::new(&mut to[..], "8:1".parse()?)?)
+            .unwrap_err()
+            .to_string(),
+        "copy: an element of 8 bits does not hold a value of the copy, which has 32"
+    );
+    assert_eq!(to, [0; 8]);
+    let fill = copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>", "8:1", "1:0")?;
+    assert_eq!(
+        fill.copy_zero_filled(&bytes, &mut Tensor::new(&mut to[..], "8:1".parse()?)?)
+            .unwrap_err()
+            .to_string(),
+        "copy_zero_filled: an element of 8 bits does not hold a value of the copy, which has 32"
+    );
+    let four = copy(
+        "SM80_CP_ASYNC_CACHEALWAYS<uint128_t>",
+        "(2,4):(1,2)",
+        "(4,1):(1,0)",
+    )?;
+    let refused = |from: &str, to: &str| -> Result<String, Box<dyn Error>> {
+        let src = Tensor::new(vec![1_i32; 64], from.parse()?)?;
+        let mut dst = Tensor::new(vec![0_i32; 64], to.parse()?)?;
+        let report = four.report(src.layout(), dst.layout())?;
+        let traffic = [report.source, report.destination];
+        assert!(
+            traffic
+                .iter()
+                .flatten()
+                .any(|t| matches!(t, Traffic::Scattered(_)))
+        );
+        let why = four.copy(&src, &mut dst).unwrap_err().to_string();
+        assert!(dst.elements()?.iter().all(|x| **x == 0));
+        Ok(why)
+    };
+    assert_eq!(
+        refused("(8,4):(4,1)", "(8,4):(1,8)")?,
+        "copy: one instruction of thread 0 reads 4 values of the source at once, and (1,0) is at element 4, not at 1"
+    );
+    assert_eq!(
+        refused("(8,4):(1,8)", "(8,4):(1,10)")?,
+        "copy: one instruction of thread 2 writes 4 values of the destination at once, and (0,1) is at element 10, not \
+         at a multiple of 4"
+    );
+    // The report knows the layout alone: where the tensor begins counts too.
+    let data = vec![1_i32; 64];
+    let whole = Tensor::new(&data[..], "(33):(1)".parse()?)?;
+    let shifted = whole.local_tile(&Tiler::from(11), &1.into())?;
+    let along = copy("UniversalCopy<uint128_t>", "1:0", "4:1")?;
+    let part = shifted.map_layout(|_| "4:1".parse())?;
+    assert_eq!(
+        along
+            .copy(&part, &mut Tensor::new(vec![0_i32; 4], "4:1".parse()?)?)
+            .unwrap_err()
+            .to_string(),
+        "copy: one instruction of thread 0 reads 4 values of the source at once, and 0 is at element 11, not at a \
+         multiple of 4"
     );
     Ok(())
 }
