@@ -2,7 +2,7 @@
 
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
-use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS};
+use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
 use crate::error::{Error, at_least, within};
 
 /// How the consumers share the tiles.
@@ -76,7 +76,8 @@ impl WarpSpecialized {
     /// # Errors
     /// [`Error::TooSmall`] for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
     /// multiplies in flight: `in_flight + 1` stages at least. [`Error::TooLarge`] for more than 256 stages, 4095 tiles
-    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and [`Error::Invalid`] for more than 4095 k-tiles together.
+    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and [`Error::Invalid`] for more than 4095 k-tiles together or
+    /// more than 16384 steps, a load counted once for each slot it fills.
     pub fn build(&self) -> Result<Pipeline, Error> {
         for (what, value, most) in [
             ("the number of stages", self.stages, MAX_STAGES),
@@ -105,6 +106,7 @@ impl WarpSpecialized {
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
             return Err(Error::Invalid { sentence });
         }
+        few_steps(self.steps())?;
         let actors = (0..self.blocks()).flat_map(|b| {
             let consumers = (0..self.consumers).map(move |c| self.consumer(b, c));
             std::iter::once(self.producer(b)).chain(consumers)
@@ -116,6 +118,22 @@ impl WarpSpecialized {
             barriers: self.barriers(),
             actors,
         })
+    }
+
+    /// The steps of all actors, a load counted once for each slot it fills.
+    fn steps(&self) -> usize {
+        let (items, parts) = (self.tiles * self.k_tiles, self.parts());
+        let producer = items * (2 + parts) + self.stages;
+        // A wait, a multiply, a retire and the releases for each k-tile; a last retire and an epilogue for each tile.
+        let one_consumer = items * (3 + parts - 1) + 2 * self.tiles;
+        let consumers = match (self.schedule, self.ordering) {
+            (Schedule::Cooperative, _) => self.consumers * one_consumer,
+            (Schedule::Pingpong, Ordering::Named) if self.consumers == 1 => {
+                one_consumer + 4 * self.tiles
+            }
+            (Schedule::Pingpong, _) => one_consumer + 8 * self.tiles,
+        };
+        self.blocks() * (producer + consumers)
     }
 
     fn name(&self) -> String {
@@ -302,11 +320,15 @@ impl WarpSpecialized {
                 self.take_turn(&mut steps, block, consumer, false, round);
             }
             phase = self.main_loop(&mut steps, block, tile, phase);
+            let epilogue = Step::Epilogue { tile: tile as u16 };
             if pingpong {
                 self.pass_turn(&mut steps, block, consumer, false, tile);
                 self.take_turn(&mut steps, block, consumer, true, round);
+                steps.push(epilogue);
                 self.pass_turn(&mut steps, block, consumer, true, tile);
                 phase = phase.advance((stride - 1) * self.k_tiles);
+            } else {
+                steps.push(epilogue);
             }
         }
         Actor {
@@ -408,5 +430,51 @@ impl WarpSpecialized {
         steps.extend(loaders.into_iter().map(|b| Step::Arrive {
             barrier: self.empty(b, stage),
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number that bounds a plan is the number of its steps.
+    #[test]
+    fn steps_are_counted_before_they_are_made() {
+        let mut cases = 0;
+        for (stages, tiles, k_tiles, consumers) in (1..=3).flat_map(|s| {
+            (1..=3).flat_map(move |t| {
+                (1..=3).flat_map(move |k| (1..=3).map(move |consumers| (s, t, k, consumers)))
+            })
+        }) {
+            for cluster in [[1, 1], [2, 1], [1, 2], [2, 2]] {
+                for (schedule, ordering) in [
+                    (Schedule::Cooperative, Ordering::Mbarrier),
+                    (Schedule::Pingpong, Ordering::Mbarrier),
+                    (Schedule::Pingpong, Ordering::Named),
+                ] {
+                    for in_flight in 0..stages {
+                        let plan = WarpSpecialized {
+                            stages,
+                            tiles,
+                            k_tiles,
+                            consumers,
+                            schedule,
+                            ordering,
+                            in_flight,
+                            cluster,
+                        };
+                        let built = plan.build().expect("the plan is small");
+                        let each = |step: &Step| match step {
+                            Step::Load { to, .. } => to.len(),
+                            _ => 1,
+                        };
+                        let steps = built.actors.iter().flat_map(|actor| &actor.steps);
+                        assert_eq!(plan.steps(), steps.map(each).sum::<usize>(), "{plan:?}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        println!("law pipeline.steps_are_counted: {cases} cases");
     }
 }

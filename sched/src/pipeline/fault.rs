@@ -77,14 +77,25 @@ pub enum Fault {
         /// The block.
         block: usize,
     },
+    /// An epilogue, or the end of an actor, while a multiply of that actor still runs.
+    StillRunning {
+        /// Which actor.
+        actor: String,
+        /// At which step.
+        step: usize,
+        /// The output tile whose accumulators are read; none where the actor ends.
+        tile: Option<u16>,
+        /// The item of the oldest multiply that still runs.
+        item: u16,
+    },
     /// The plan names a slot, barrier or count that does not exist or makes no sense.
     Malformed {
         /// What is wrong.
         sentence: String,
     },
-    /// The interleavings are too many to try all.
+    /// The walk has more states than were allowed, or than fit the memory of a walk.
     TooManyStates {
-        /// The limit.
+        /// How many were allowed, or fitted.
         limit: usize,
     },
 }
@@ -150,6 +161,28 @@ impl fmt::Display for Fault {
             }
             Fault::Exited { what, block } => {
                 write!(f, "{what} reaches block {block}, which has exited")
+            }
+            Fault::StillRunning {
+                actor,
+                step,
+                tile: Some(tile),
+                item,
+            } => {
+                write!(
+                    f,
+                    "{actor}, step {step}: the epilogue of tile {tile} reads the accumulators while the multiply of {item} still runs"
+                )
+            }
+            Fault::StillRunning {
+                actor,
+                step,
+                tile: None,
+                item,
+            } => {
+                write!(
+                    f,
+                    "{actor}, step {step}: ends while the multiply of {item} still runs"
+                )
             }
             Fault::Malformed { sentence } => f.write_str(sentence),
             Fault::TooManyStates { limit } => {

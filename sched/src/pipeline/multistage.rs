@@ -1,7 +1,7 @@
 //! The multistage pipeline of Ampere: every warp loads and multiplies, `cp.async` groups and block barriers keep order.
 
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
-use super::{MAX_ITEMS, MAX_STAGES, MAX_WARPS};
+use super::{MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
 use crate::error::{Error, within};
 
 /// A main loop that keeps `stages - 1` k-tiles in flight. Source: `mma_multistage.h`.
@@ -27,11 +27,13 @@ impl Multistage {
     ///
     /// # Errors
     /// [`Error::TooSmall`] for fewer than 2 stages, or no k-tiles or warps; [`Error::TooLarge`] for more than 256
-    /// stages, 4095 k-tiles or 32 warps.
+    /// stages, 4095 k-tiles or 32 warps; [`Error::Invalid`] for more than 16384 steps.
     pub fn build(&self) -> Result<Pipeline, Error> {
         within("the number of stages", self.stages, 2, MAX_STAGES)?;
         within("the number of k-tiles", self.k_tiles, 1, MAX_ITEMS)?;
         within("the number of warps", self.warps, 1, MAX_WARPS)?;
+        // Six steps for each k-tile, a commit for each stage before the first, and the epilogue.
+        few_steps(self.warps * (6 * self.k_tiles + self.stages))?;
         let parts =
             (0..self.stages).flat_map(|stage| (0..self.warps).map(move |part| (stage, part)));
         let slot = |(stage, part)| Slot {
@@ -68,6 +70,7 @@ impl Multistage {
             });
             steps.push(Step::Retire { pending: 0 });
         }
+        steps.push(Step::Epilogue { tile: 0 });
         Actor {
             name: format!("warp {warp}"),
             block: 0,

@@ -1,7 +1,8 @@
 //! A pipeline with what can be read off it once, before it is walked.
 
 use super::fault::Fault;
-use super::step::{Pipeline, Step};
+use super::step::{Actor, Pipeline, Step};
+use std::collections::{HashMap, HashSet};
 
 /// A pipeline, its landings, and running counts of its steps.
 pub(super) struct Plan<'a> {
@@ -12,10 +13,18 @@ pub(super) struct Plan<'a> {
     pub(super) first_flight: Vec<Vec<usize>>,
     /// Multiplies before `[actor][step]`.
     pub(super) multiplies: Vec<Vec<u16>>,
+    /// The item and the slots of each multiply of each actor.
+    pub(super) multiplied: Vec<Vec<(u16, &'a [usize])>>,
     /// Commits before `[actor][step]`.
     pub(super) commits: Vec<Vec<u16>>,
     /// The sections, by block and name.
     pub(super) sections: Vec<(usize, &'static str)>,
+    /// The actors of each block that has any.
+    pub(super) crews: HashMap<usize, Vec<usize>>,
+    /// Barriers that count loads.
+    pub(super) counts_loads: Vec<bool>,
+    /// Barriers that some actor syncs on.
+    pub(super) is_synced: Vec<bool>,
     pub(super) offsets: Offsets,
 }
 
@@ -30,6 +39,13 @@ pub(super) struct Flight {
     pub(super) group: u16,
     /// How many multiplies read what lands here.
     pub(super) reads: u16,
+}
+
+impl Flight {
+    /// Whether a wait of `actor` for all but the last `pending` of its `committed` groups waits for this landing.
+    pub(super) fn is_awaited(&self, actor: usize, pending: u16, committed: u16) -> bool {
+        self.actor == actor && u32::from(self.group) + u32::from(pending) < u32::from(committed)
+    }
 }
 
 /// Where each kind of word of a state begins.
@@ -51,44 +67,81 @@ impl<'a> Plan<'a> {
             flights: Vec::new(),
             first_flight: Vec::new(),
             multiplies: Vec::new(),
+            multiplied: Vec::new(),
             commits: Vec::new(),
             sections: sections(pipeline),
+            crews: HashMap::new(),
+            counts_loads: vec![false; pipeline.barriers.len()],
+            is_synced: vec![false; pipeline.barriers.len()],
             offsets: Offsets::default(),
         };
+        let readers = readers(pipeline);
         for actor in 0..pipeline.actors.len() {
-            plan.count(actor);
+            plan.count(actor, &readers);
         }
         plan.offsets = plan.lay_out();
         Ok(plan)
     }
 
-    fn count(&mut self, actor: usize) {
+    fn count(&mut self, actor: usize, readers: &Readers) {
+        let pipeline = self.pipeline;
+        let Actor { block, steps, .. } = &pipeline.actors[actor];
+        self.crews.entry(*block).or_default().push(actor);
         let (mut first, mut multiplies, mut commits) = (Vec::new(), vec![0u16], vec![0u16]);
-        for (i, step) in self.pipeline.actors[actor].steps.iter().enumerate() {
+        let mut multiplied = Vec::new();
+        for (i, step) in steps.iter().enumerate() {
             first.push(self.flights.len());
-            self.add_flights(actor, step, commits[i]);
-            multiplies.push(multiplies[i] + u16::from(matches!(step, Step::Multiply { .. })));
-            commits.push(commits[i] + u16::from(matches!(step, Step::Commit)));
+            let (mut begun, mut committed) = (multiplies[i], commits[i]);
+            match step {
+                Step::Load { item, to } => {
+                    self.add_flights(actor, *item, to, committed, readers);
+                }
+                Step::Multiply { item, slots } => {
+                    multiplied.push((*item, slots.as_slice()));
+                    begun += 1;
+                }
+                Step::Commit => committed += 1,
+                Step::Expect { barrier, loads } => {
+                    self.counts_loads[*barrier] |= *loads > 0;
+                }
+                Step::Sync { barrier } => self.is_synced[*barrier] = true,
+                Step::Wait { .. }
+                | Step::Arrive { .. }
+                | Step::WaitGroups { .. }
+                | Step::Retire { .. }
+                | Step::Epilogue { .. }
+                | Step::SyncArrive { .. }
+                | Step::Enter { .. }
+                | Step::Leave { .. } => {}
+            }
+            multiplies.push(begun);
+            commits.push(committed);
         }
         self.first_flight.push(first);
         self.multiplies.push(multiplies);
+        self.multiplied.push(multiplied);
         self.commits.push(commits);
     }
 
-    fn add_flights(&mut self, actor: usize, step: &Step, group: u16) {
-        let Step::Load { item, to } = step else {
-            return;
-        };
+    fn add_flights(
+        &mut self,
+        actor: usize,
+        item: u16,
+        to: &[(usize, Option<usize>)],
+        group: u16,
+        readers: &Readers,
+    ) {
         for &(slot, barrier) in to {
-            let all = self.pipeline.actors.iter().flat_map(|a| &a.steps);
-            let reads = all.filter(|step| reads(step, *item, slot)).count() as u16;
+            if let Some(barrier) = barrier {
+                self.counts_loads[barrier] = true;
+            }
             self.flights.push(Flight {
                 actor,
-                item: *item,
+                item,
                 slot,
                 barrier,
                 group,
-                reads,
+                reads: readers.get(&(item, slot)).copied().unwrap_or(0),
             });
         }
     }
@@ -111,8 +164,19 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn reads(step: &Step, wanted: u16, slot: usize) -> bool {
-    matches!(step, Step::Multiply { item, slots } if *item == wanted && slots.contains(&slot))
+/// How often each item is read from each slot.
+type Readers = HashMap<(u16, usize), u16>;
+
+fn readers(p: &Pipeline) -> Readers {
+    let mut readers = Readers::new();
+    for step in p.actors.iter().flat_map(|a| &a.steps) {
+        if let Step::Multiply { item, slots } = step {
+            for slot in slots {
+                *readers.entry((*item, *slot)).or_default() += 1;
+            }
+        }
+    }
+    readers
 }
 
 /// The sections the plan names; each block has its own.
@@ -131,9 +195,30 @@ fn sections(p: &Pipeline) -> Vec<(usize, &'static str)> {
     names
 }
 
+/// The most actors, and the most steps of all actors together, a load counted once for each slot it fills.
+pub(super) const MOST_STEPS: usize = 1 << 14;
+/// The most slots, the most barriers, and the most slots that all multiplies together read.
+pub(super) const MOST_PARTS: usize = 1 << 17;
+
 /// Refuses indices that lead nowhere and counts too large for a state, so that the walk need not look again.
 fn well_formed(p: &Pipeline) -> Result<(), Fault> {
     let wrong = |sentence: String| Err(Fault::Malformed { sentence });
+    let steps = || p.actors.iter().flat_map(|a| &a.steps);
+    let read = |step: &Step| match step {
+        Step::Multiply { slots, .. } => slots.len(),
+        _ => 0,
+    };
+    for (what, count, most) in [
+        ("actors", p.actors.len(), MOST_STEPS),
+        ("slots", p.slots.len(), MOST_PARTS),
+        ("barriers", p.barriers.len(), MOST_PARTS),
+        ("steps", steps().map(landings).sum(), MOST_STEPS),
+        ("reads of slots", steps().map(read).sum(), MOST_PARTS),
+    ] {
+        if count > most {
+            return wrong(format!("the plan has more than {most} {what}"));
+        }
+    }
     if let Some(b) = p
         .barriers
         .iter()
@@ -144,15 +229,15 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
             b.name, b.arrivals
         ));
     }
-    if p.actors
-        .iter()
-        .flat_map(|a| &a.steps)
-        .map(landings)
-        .sum::<usize>()
-        > 1 << 14
-    {
-        return wrong("the plan has more than 16384 steps".to_string());
+    let manned: HashSet<usize> = p.actors.iter().map(|a| a.block).collect();
+    let slots = p.slots.iter().map(|s| (&s.name, s.block));
+    let mut parts = slots.chain(p.barriers.iter().map(|b| (&b.name, b.block)));
+    if let Some((name, block)) = parts.find(|(_, block)| !manned.contains(block)) {
+        return wrong(format!(
+            "{name} belongs to block {block}, which has no actor"
+        ));
     }
+    let mut expected = vec![0usize; p.barriers.len()];
     for actor in &p.actors {
         for (i, step) in actor.steps.iter().enumerate() {
             if !names_what_exists(p, step) {
@@ -162,15 +247,24 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
                     p.describe(step)
                 ));
             }
+            if let Step::Expect { barrier, loads } = step {
+                expected[*barrier] += usize::from(*loads);
+            }
         }
     }
-    Ok(())
+    match expected.iter().position(|loads| *loads > MOST_STEPS) {
+        None => Ok(()),
+        Some(barrier) => wrong(format!(
+            "{} is told to expect {} loads in all: it can be at most {MOST_STEPS}",
+            p.barriers[barrier].name, expected[barrier]
+        )),
+    }
 }
 
 /// What a step adds to the size of a state.
 fn landings(step: &Step) -> usize {
     if let Step::Load { to, .. } = step {
-        to.len()
+        to.len().max(1)
     } else {
         1
     }
@@ -191,6 +285,11 @@ fn names_what_exists(p: &Pipeline, step: &Step) -> bool {
             .iter()
             .all(|(s, b)| is_slot(*s) && b.is_none_or(is_barrier)),
         Step::Multiply { slots, .. } => slots.iter().all(|s| is_slot(*s)),
-        _ => true,
+        Step::Commit
+        | Step::WaitGroups { .. }
+        | Step::Retire { .. }
+        | Step::Epilogue { .. }
+        | Step::Enter { .. }
+        | Step::Leave { .. } => true,
     }
 }

@@ -11,6 +11,13 @@ use super::step::Step;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State(Box<[u16]>);
 
+impl State {
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.0) + size_of::<Self>()
+    }
+}
+
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
@@ -22,10 +29,10 @@ enum Content {
 
 /// A barrier's phase: its parity, the arrivals it still waits for, and the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BarrierState {
-    parity: u8,
-    pending: u16,
-    loads: i16,
+pub(super) struct BarrierState {
+    pub(super) parity: u8,
+    pub(super) pending: u16,
+    pub(super) loads: i16,
 }
 
 impl<'a> Plan<'a> {
@@ -43,7 +50,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The number of the actor's next step.
-    fn at(&self, s: &State, actor: usize) -> usize {
+    pub(super) fn at(&self, s: &State, actor: usize) -> usize {
         s.0[actor] as usize
     }
 
@@ -69,7 +76,7 @@ impl<'a> Plan<'a> {
         };
     }
 
-    fn barrier(&self, s: &State, barrier: usize) -> BarrierState {
+    pub(super) fn barrier(&self, s: &State, barrier: usize) -> BarrierState {
         let at = self.offsets.barriers + 2 * barrier;
         let (word, loads) = (s.0[at], s.0[at + 1] as i16);
         BarrierState {
@@ -101,6 +108,13 @@ impl<'a> Plan<'a> {
         s.0[self.offsets.flying + id / 16] ^= 1 << (id % 16);
     }
 
+    /// The parity that the actor's sync began with, if it has arrived at the barrier and not yet passed it.
+    pub(super) fn syncing(&self, s: &State, actor: usize) -> Option<u8> {
+        s.0[2 * self.offsets.actors + actor]
+            .checked_sub(1)
+            .map(|parity| parity as u8)
+    }
+
     /// Multiplies of `actor` that have begun and not ended.
     fn running(&self, s: &State, actor: usize) -> u16 {
         self.multiplies[actor][self.at(s, actor)] - s.0[self.offsets.actors + actor]
@@ -112,12 +126,12 @@ impl<'a> Plan<'a> {
             None => false,
             Some(Step::Wait { barrier, parity }) => self.barrier(s, *barrier).parity != *parity,
             Some(Step::Sync { barrier }) => {
-                let syncing = s.0[2 * self.offsets.actors + actor];
-                syncing == 0 || u16::from(self.barrier(s, *barrier).parity) != syncing - 1
+                let began = self.syncing(s, actor);
+                began.is_none_or(|parity| self.barrier(s, *barrier).parity != parity)
             }
             Some(Step::WaitGroups { pending }) => {
                 let committed = self.commits[actor][self.at(s, actor)];
-                let old = |f: &Flight| f.actor == actor && f.group + pending < committed;
+                let old = |f: &Flight| f.is_awaited(actor, *pending, committed);
                 !self
                     .flying(s)
                     .iter()
@@ -145,12 +159,16 @@ impl<'a> Plan<'a> {
             Step::Load { item, to } => self.load(&mut next, actor, *item, to)?,
             Step::Multiply { item, slots } => self.multiply(&next, actor, *item, slots)?,
             Step::Retire { pending } => self.retire(&mut next, actor, *pending),
+            Step::Epilogue { tile } => self.all_ended(&next, actor, Some(*tile))?,
             Step::Sync { barrier } => done = self.sync(&mut next, actor, *barrier)?,
             Step::Enter { section } => self.enter(&mut next, actor, section)?,
             Step::Leave { section } => self.leave(&mut next, actor, section),
         }
         next.0[actor] += u16::from(done);
-        self.outlives(&next, actor)?;
+        if self.step(&next, actor).is_none() {
+            self.all_ended(&next, actor, None)?;
+            self.outlives(&next, actor)?;
+        }
         Ok(next)
     }
 
@@ -285,9 +303,7 @@ impl<'a> Plan<'a> {
     fn retire(&self, s: &mut State, actor: usize, pending: u16) {
         while self.running(s, actor) > pending {
             let which = s.0[self.offsets.actors + actor] as usize;
-            let slots = self
-                .multiplied(actor, which)
-                .expect("invariant: no more end than have begun");
+            let (_, slots) = self.multiplied[actor][which];
             for slot in slots {
                 if let Content::Full(item, reads) = self.slot(s, *slot) {
                     self.set_slot(s, *slot, Content::Full(item, reads - 1));
@@ -297,14 +313,35 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The slots that multiply number `which` of the actor reads.
-    fn multiplied(&self, actor: usize, which: usize) -> Option<&'a [usize]> {
-        let steps = self.pipeline.actors[actor].steps.iter();
-        let slots = steps.filter_map(|step| match step {
-            Step::Multiply { slots, .. } => Some(slots.as_slice()),
-            _ => None,
-        });
-        slots.into_iter().nth(which)
+    /// The slots of the multiplies that would end if the actor let at most `pending` run.
+    pub(super) fn ending(
+        &self,
+        s: &State,
+        actor: usize,
+        pending: u16,
+    ) -> impl Iterator<Item = &'a [usize]> + '_ {
+        let ended = s.0[self.offsets.actors + actor] as usize;
+        let count = self.running(s, actor).saturating_sub(pending) as usize;
+        let ending = &self.multiplied[actor][ended..ended + count];
+        ending.iter().map(|(_, slots)| *slots)
+    }
+
+    /// The fault of an epilogue, or of the actor's end, while one of its multiplies runs.
+    fn all_ended(&self, s: &State, actor: usize, tile: Option<u16>) -> Result<(), Fault> {
+        if self.running(s, actor) == 0 {
+            return Ok(());
+        }
+        let oldest = s.0[self.offsets.actors + actor] as usize;
+        let (item, _) = self.multiplied[actor][oldest];
+        let (name, at) = self.place(s, actor);
+        // The end of an actor is the end of its last step.
+        let step = at - usize::from(tile.is_none());
+        Err(Fault::StillRunning {
+            actor: name,
+            step,
+            tile,
+            item,
+        })
     }
 
     fn section(&self, actor: usize, section: &str) -> usize {
@@ -339,7 +376,7 @@ impl<'a> Plan<'a> {
     /// The last actor of a block to end must not leave a load behind that would land in the block's memory.
     fn outlives(&self, s: &State, actor: usize) -> Result<(), Fault> {
         let block = self.pipeline.actors[actor].block;
-        if self.step(s, actor).is_some() || !self.exited(s, block) {
+        if !self.exited(s, block) {
             return Ok(());
         }
         let flying = self.flying(s);
@@ -358,15 +395,8 @@ impl<'a> Plan<'a> {
 
     /// Whether every actor of the block is done.
     fn exited(&self, s: &State, block: usize) -> bool {
-        let actors = self
-            .pipeline
-            .actors
-            .iter()
-            .enumerate()
-            .filter(|(_, a)| a.block == block);
-        actors
-            .map(|(i, _)| i)
-            .all(|actor| self.step(s, actor).is_none())
+        let crew = self.crews.get(&block).into_iter().flatten();
+        crew.copied().all(|actor| self.step(s, actor).is_none())
     }
 
     pub(super) fn done(&self, s: &State) -> bool {

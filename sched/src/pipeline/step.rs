@@ -97,6 +97,11 @@ pub enum Step {
         /// Multiplies that may stay running.
         pending: u16,
     },
+    /// Reads the accumulators of output tile `tile`, as an epilogue does: every multiply of this actor must have ended.
+    Epilogue {
+        /// The output tile.
+        tile: u16,
+    },
     /// `bar.sync`: arrives at a named barrier and waits for the others.
     Sync {
         /// Which barrier.
@@ -141,6 +146,7 @@ impl Pipeline {
                 format!("multiply {item} from {}", names.join(", "))
             }
             Step::Retire { pending } => format!("retire, {pending} may be running"),
+            Step::Epilogue { tile } => format!("epilogue of tile {tile}"),
             Step::Sync { barrier: b } => format!("sync {}", barrier(b)),
             Step::SyncArrive { barrier: b } => format!("sync-arrive {}", barrier(b)),
             Step::Enter { section } => format!("enter {section}"),

@@ -11,7 +11,7 @@ pub struct Durations {
     pub load: u64,
     /// A multiply of one actor.
     pub multiply: u64,
-    /// The stay in an epilogue section.
+    /// An epilogue.
     pub epilogue: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct Span {
     pub actor: usize,
     /// `load`, `multiply` or `epilogue`.
     pub what: &'static str,
-    /// The item, or 0 for an epilogue.
+    /// The item, or the output tile of an epilogue.
     pub item: u16,
     /// When it began.
     pub start: u64,
@@ -33,7 +33,7 @@ pub struct Span {
 /// Walks the pipeline once, every step as early as its barriers and its actor allow; loads of one step land together.
 ///
 /// # Errors
-/// The [`Fault`] this one walk meets. That it meets none proves nothing about the others: see [`super::check`].
+/// The [`Fault`] this one walk meets, and [`Fault::Malformed`] where the clock passes 64 bits. That it meets none proves nothing about the others: see [`super::check`].
 pub fn timeline(pipeline: &Pipeline, durations: &Durations) -> Result<Vec<Span>, Fault> {
     let plan = Plan::new(pipeline)?;
     let mut clock = Clock {
@@ -50,16 +50,11 @@ pub fn timeline(pipeline: &Pipeline, durations: &Durations) -> Result<Vec<Span>,
         let ready = |actor: &usize| clock.ready[*actor] <= now && plan.enabled(&state, *actor);
         if let Some(actor) = (0..pipeline.actors.len()).find(ready) {
             let next = plan.advance(&state, actor)?;
-            let before = plan.flying(&state);
-            let new = plan
-                .flying(&next)
-                .into_iter()
-                .filter(|id| !before.contains(id))
-                .collect();
             let step = plan
                 .step(&state, actor)
                 .expect("invariant: an enabled actor has a step");
-            clock.run(actor, step, new, now, durations);
+            let first = plan.first_flight[actor][plan.at(&state, actor)];
+            clock.run(actor, step, first, now, durations)?;
             state = next;
             continue;
         }
@@ -91,27 +86,47 @@ impl Clock {
             .min()
     }
 
-    /// Notes what a step begins at `now`. A multiply occupies its actor, which is exact where one is in flight.
-    fn run(&mut self, actor: usize, step: &Step, new: Vec<u16>, now: u64, durations: &Durations) {
+    /// Notes what a step begins at `now`; its landings, if it has any, begin at number `first`. A multiply occupies its
+    /// actor, which is exact where one is in flight.
+    fn run(
+        &mut self,
+        actor: usize,
+        step: &Step,
+        first: usize,
+        now: u64,
+        durations: &Durations,
+    ) -> Result<(), Fault> {
         let (what, item, long) = match step {
             Step::Load { item, .. } => ("load", *item, durations.load),
             Step::Multiply { item, .. } => ("multiply", *item, durations.multiply),
-            Step::Enter { section } if section.contains("epilogue") => {
-                ("epilogue", 0, durations.epilogue)
-            }
-            _ => return,
+            Step::Epilogue { tile } => ("epilogue", *tile, durations.epilogue),
+            Step::Wait { .. }
+            | Step::Arrive { .. }
+            | Step::Expect { .. }
+            | Step::Commit
+            | Step::WaitGroups { .. }
+            | Step::Retire { .. }
+            | Step::Sync { .. }
+            | Step::SyncArrive { .. }
+            | Step::Enter { .. }
+            | Step::Leave { .. } => return Ok(()),
         };
-        self.landing
-            .extend(new.into_iter().map(|id| (now + durations.load, id)));
-        if what != "load" {
-            self.ready[actor] = now + long;
+        let end = now.checked_add(long).ok_or_else(|| Fault::Malformed {
+            sentence: "the clock passes 64 bits: shorten the durations".to_string(),
+        })?;
+        match step {
+            Step::Load { to, .. } => self
+                .landing
+                .extend((first..first + to.len()).map(|id| (end, id as u16))),
+            _ => self.ready[actor] = end,
         }
         self.spans.push(Span {
             actor,
             what,
             item,
             start: now,
-            end: now + long,
+            end,
         });
+        Ok(())
     }
 }
