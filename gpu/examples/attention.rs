@@ -235,10 +235,10 @@ pub(crate) fn check(
     let rows = |n: usize| format!("({n},_64):(64,_1)").parse::<Layout>();
     let columns = format!("(_64,{keys}):(_1,64)").parse::<Layout>()?;
     let arguments = built.arguments(&[
-        Given::Tensor(on_q.address(), &rows(queries)?),
-        Given::Tensor(on_k.address(), &rows(keys)?),
-        Given::Tensor(on_v.address(), &columns),
-        Given::Tensor(on_o.address(), &rows(queries)?),
+        Given::tensor(&on_q, &rows(queries)?),
+        Given::tensor(&on_k, &rows(keys)?),
+        Given::tensor(&on_v, &columns),
+        Given::tensor(&on_o, &rows(queries)?),
     ])?;
     let function = device.load(&built.kernel)?;
     let grid = [queries.div_ceil(TILE as usize) as u32, 1, 1];

@@ -230,8 +230,8 @@ fn launch(
     layouts: &[Layout; 2],
 ) -> Result<Prepared, Error> {
     let given = [
-        Given::Tensor(addresses[0], &layouts[0]),
-        Given::Tensor(addresses[1], &layouts[1]),
+        Given::checked(addresses[0], &layouts[0]),
+        Given::checked(addresses[1], &layouts[1]),
     ];
     Ok(Prepared {
         built: Arc::clone(built),

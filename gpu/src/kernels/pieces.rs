@@ -66,7 +66,7 @@ pub(super) fn digits(number: &Index, extents: &[Index]) -> Vec<Index> {
 }
 
 /// What a thread has of `from` goes to the same coordinates of `to` through its registers; `inside`, only where they
-/// are within the tensor in global memory.
+/// are within the tensor in global memory, else the caller has made sure of it.
 pub(super) fn through_registers(
     k: &mut Builder,
     copy: &TiledCopy,
@@ -75,7 +75,14 @@ pub(super) fn through_registers(
     inside: bool,
 ) -> Result<(), Error> {
     let part = copy.at(thread);
-    let (source, destination) = (part.partition_src(from)?, part.partition_dst(to)?);
+    let known = |tensor: &Tensor| match inside {
+        true => tensor.clone(),
+        false => tensor.stated_inside(),
+    };
+    let (source, destination) = (
+        part.partition_src(&known(from))?,
+        part.partition_dst(&known(to))?,
+    );
     let held = k.fragment(from.ty(), &registers(copy, &source)?)?;
     let bounded = |tensor: &Tensor| inside && tensor.space() == Space::Global;
     k.copy_with(copy, &source, &held, bounded(from), Hints::default())?;

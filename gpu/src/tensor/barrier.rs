@@ -1,5 +1,6 @@
 //! Barriers in shared memory, and the ring of stages between producers and consumers.
 
+use std::collections::HashMap;
 use std::panic::Location;
 
 use super::builder::Builder;
@@ -14,6 +15,18 @@ use crate::ir::{BinaryOp, Compare, FenceKind, Type};
 pub struct Barriers {
     base: Index,
     count: i64,
+}
+
+/// Bytes that a barrier is told of, or that a load reports to it.
+#[derive(Clone, Debug)]
+pub(super) struct Transaction {
+    barrier: Index,
+    bytes: i64,
+    /// Whether they arrive.
+    arrive: bool,
+    /// The open body of the kernel.
+    body: u32,
+    at: &'static Location<'static>,
 }
 
 /// A ring of stages: two barriers a stage, one says that it is full and one that it is empty.
@@ -273,13 +286,71 @@ impl Builder {
         });
     }
 
-    /// Arrives, and the phase waits for so many bytes more.
+    /// Arrives, and the phase waits for so many bytes more. Where the loads that report to the barrier stand in the same body
+    /// of the kernel, [`Builder::finish`] compares their bytes with these.
     #[track_caller]
     pub fn arrive_expect(&mut self, barrier: &Index, bytes: i64) {
+        self.note_bytes(barrier, bytes, false, Location::caller());
         self.site(Location::caller(), |k| {
             let address = k.address(barrier, false);
             k.ir.mbarrier_arrive_expect(address, bytes);
         });
+    }
+
+    /// Notes that a load reports so many bytes to a barrier.
+    #[track_caller]
+    pub(super) fn brings(&mut self, barrier: &Index, bytes: i64) {
+        self.note_bytes(barrier, bytes, true, Location::caller());
+    }
+
+    fn note_bytes(
+        &mut self,
+        barrier: &Index,
+        bytes: i64,
+        arrive: bool,
+        at: &'static Location<'static>,
+    ) {
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        let body = self.scopes.last().map_or(0, |scope| scope.began);
+        self.transactions.push(Transaction {
+            barrier: barrier.clone(),
+            bytes,
+            arrive,
+            body,
+            at: site.unwrap_or(at),
+        });
+    }
+
+    /// Refuses a barrier that is told of other bytes than arrive, where both stand in one body.
+    pub(super) fn check_transactions(&self) -> Result<(), Error> {
+        let mut barriers: HashMap<&Index, Vec<&Transaction>> = HashMap::new();
+        for transaction in &self.transactions {
+            barriers
+                .entry(&transaction.barrier)
+                .or_default()
+                .push(transaction);
+        }
+        for first in &self.transactions {
+            let all = &barriers[&first.barrier];
+            let sum = |arrive| -> Option<i64> {
+                let some = all.iter().filter(|t| t.arrive == arrive);
+                let bytes: Vec<i64> = some.map(|t| t.bytes).collect();
+                (!bytes.is_empty()).then(|| bytes.iter().sum())
+            };
+            let (Some(told), Some(arrives)) = (sum(false), sum(true)) else {
+                continue;
+            };
+            if told == arrives || all.iter().any(|t| t.body != first.body) {
+                continue;
+            }
+            let at = all.iter().find(|t| !t.arrive).map_or(first.at, |t| t.at);
+            let why = format!(
+                "the barrier is told of {told} bytes, and the loads of the same body bring {arrives}"
+            );
+            return Err(ErrorKind::operands("arrive_expect", why)).at(at);
+        }
+        Ok(())
     }
 
     /// `barrier.sync` of a named barrier whose number the kernel computes.

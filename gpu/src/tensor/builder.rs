@@ -36,6 +36,10 @@ pub struct Builder {
     pub(super) stamp: u32,
     pub(super) written: HashMap<Reg, u32>,
     failed: Option<Error>,
+    /// The blocks of a cluster, as its ranks were asked for.
+    ranks: Option<u32>,
+    /// What barriers are told of and loads report.
+    pub(super) transactions: Vec<super::barrier::Transaction>,
     pub(super) launch: super::launch::Signature,
     pub(super) reports: super::report::Report,
 }
@@ -97,6 +101,8 @@ impl Builder {
             stamp: 0,
             written: HashMap::new(),
             failed: None,
+            ranks: None,
+            transactions: Vec::new(),
             launch: super::launch::Signature::default(),
             reports: super::report::Report::default(),
         }
@@ -106,12 +112,32 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`].
+    /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`];
+    /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
     pub fn finish(self) -> Result<super::launch::Built, Error> {
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(super::launch::Built {
-                kernel: self.launch.aligned(self.ir.finish()),
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.check_transactions()?;
+        let kernel = self.ir.finish();
+        let refuse = |why: String| Error {
+            kind: ErrorKind::operands("finish", why),
+            at: kernel.at,
+        };
+        if kernel.block != Some([self.threads, 1, 1]) {
+            return Err(refuse(format!(
+                "the block is declared as {:?}, and the kernel was begun for {} threads along x",
+                kernel.block.unwrap_or([0; 3]),
+                self.threads
+            )));
+        }
+        let blocks: u32 = kernel.cluster.map_or(1, |cluster| cluster.iter().product());
+        match self.ranks {
+            Some(ranks) if ranks != blocks => Err(refuse(format!(
+                "ranks are counted for clusters of {ranks} blocks, and clusters of {blocks} are declared"
+            ))),
+            _ => Ok(super::launch::Built {
+                kernel: self.launch.aligned(kernel),
                 signature: self.launch,
                 report: self.reports,
             }),
@@ -199,9 +225,11 @@ impl Builder {
         self.special(Special::NCtaid(axis), 1..1 << 31)
     }
 
-    /// The block's rank in its cluster of `blocks` blocks.
+    /// The block's rank in its cluster of `blocks` blocks, which [`Builder::finish`] compares with those declared.
     #[track_caller]
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
+        let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
+        self.ranks = Some(smaller);
         self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
     }
 

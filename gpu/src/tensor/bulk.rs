@@ -20,13 +20,18 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
-    /// 16 on, in global and in shared memory.
+    /// 16 on, in global and in shared memory, of one type of element; and, as for [`Builder::copy`], for a run that may lie
+    /// beyond the tensor.
     #[doc(alias = "SM90_BULK_COPY_G2S")]
     #[track_caller]
     pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) -> Result<(), Error> {
         let at = Location::caller();
         self.site(at, |k| {
             let atom = k.bulk_atom("SM90_BULK_COPY_G2S", [from, to], Space::Global)?;
+            k.brings(
+                barrier,
+                from.layout().size() * i64::from(from.ty.bits()) / 8,
+            );
             let args = CopyArgs {
                 barrier: Some(k.address(barrier, false)),
                 ..k.bulk_ends(from, to)?
@@ -80,6 +85,13 @@ impl Builder {
         if global.space != space || shared.space != Space::Shared {
             return refuse(format!("{name} moves between global and shared memory"));
         }
+        if global.ty != shared.ty {
+            return refuse(format!(
+                "elements of {} in global and of {} in shared memory: both are the same (`as_type` reads the same bits as \
+                 others)",
+                global.ty, shared.ty
+            ));
+        }
         let sizes =
             [global, shared].map(|tensor| tensor.layout().size() * i64::from(tensor.ty.bits()) / 8);
         if sizes[0] != sizes[1] || sizes[0] % UNIT != 0 {
@@ -90,6 +102,9 @@ impl Builder {
         }
         for tensor in [global, shared] {
             self.check_run(tensor)?;
+            for i in [0, tensor.layout().size() - 1] {
+                self.check_whole(tensor, i, 1)?;
+            }
         }
         let atom: CopyAtom = name.parse()?;
         Ok(atom.with_bits(8 * sizes[0])?)

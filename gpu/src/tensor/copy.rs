@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
-use colex_atom::{Argument, CopyForm, Space};
+use colex_atom::{Argument, CopyForm, Space, Ty};
 use colex_tiled::TiledCopy;
 
 use super::builder::Builder;
@@ -44,10 +44,10 @@ impl Piece<'_> {
         }
     }
 
-    fn bits(&self) -> u32 {
+    fn ty(&self) -> Ty {
         match self {
-            Piece::Memory(tensor) => tensor.ty.bits(),
-            Piece::Registers(fragment) => fragment.ty.bits(),
+            Piece::Memory(tensor) => tensor.ty,
+            Piece::Registers(fragment) => fragment.ty,
         }
     }
 
@@ -87,14 +87,17 @@ impl Default for Hints {
 impl Builder {
     /// Copies a thread's part of a tensor: one instruction for every atom's worth of its values.
     ///
-    /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes. The atom's vector must lie
-    /// contiguous and aligned in memory; what only the launch can tell (the pointer, the strides) it is asked for by
-    /// [`super::Built::arguments`].
+    /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes, of one type of element
+    /// ([`Fragment::as_type`] and [`Tensor::as_type`] read the same bits as another one). The atom's vector must lie contiguous
+    /// and aligned in memory, and the tile inside of its tensor; what only the launch can tell (the pointer, the strides,
+    /// extents that the tile divides) it is asked for by [`super::Built::arguments`]. Where a branch of the kernel has asked
+    /// already, [`Tensor::stated_inside`] says so.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for sizes that differ, values that are not neighbours, and ends that the atom does not
-    /// connect; [`ErrorKind::Layout`], [`ErrorKind::Atom`].
+    /// [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
+    /// does not connect, partitions that reach beyond their tile, tiles that may reach beyond a tensor of static extents, and
+    /// threads of the tiled copy that no thread of the block is; [`ErrorKind::Layout`], [`ErrorKind::Atom`].
     #[track_caller]
     pub fn copy<'a>(
         &mut self,
@@ -108,12 +111,14 @@ impl Builder {
             .at(at)
     }
 
-    /// The same, only of coordinates within the extents of the tensor in global memory. Where they are not, a load into
-    /// registers or a zero-filling `cp.async` gives zeros, and nothing is stored.
+    /// The same, only of coordinates within the extents of the tensor in global memory, from 0 on, and of the tile that was
+    /// partitioned, in global or shared memory. Where they are not, a load into registers or a zero-filling `cp.async` gives
+    /// zeros, and nothing is stored. A question that the ranges of the coordinates answer takes no instruction.
     ///
     /// # Errors
     ///
-    /// As [`Builder::copy`].
+    /// As [`Builder::copy`], and [`ErrorKind::Operands`] for vectors that may lie across an end: of a dynamic extent the launch
+    /// is asked for a multiple.
     #[doc(alias = "copy_if")]
     #[track_caller]
     pub fn copy_inside<'a>(
@@ -130,7 +135,8 @@ impl Builder {
         .at(at)
     }
 
-    /// The same, only where `cond` says so of the coordinates of an instruction's first value.
+    /// The same, only where `cond` says so of the coordinates of an instruction's first value in the tensor in global memory
+    /// (none where there is no such end). What a partition has beyond its tile is not copied.
     ///
     /// # Errors
     ///
@@ -193,7 +199,15 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
-        let widths = [src.bits(), dst.bits()].map(i64::from);
+        for piece in [src, dst] {
+            if let Piece::Memory(Tensor {
+                share: Some(share), ..
+            }) = piece
+            {
+                self.check_share(share)?;
+            }
+        }
+        let widths = [src.ty(), dst.ty()].map(|ty| i64::from(ty.bits()));
         if widths != [copy.value_bits(); 2] {
             let why = format!(
                 "elements of {} bits into elements of {}, by a tiled copy of {}: all three are the same (`convert` makes other \
@@ -201,6 +215,15 @@ impl Builder {
                 widths[0],
                 widths[1],
                 copy.value_bits()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        if src.ty() != dst.ty() {
+            let why = format!(
+                "elements of {} into elements of {}: both are the same (`convert` makes other elements, `as_type` reads the \
+                 same bits as others)",
+                src.ty(),
+                dst.ty()
             );
             return Err(ErrorKind::operands("copy", why));
         }
@@ -245,27 +268,54 @@ impl Builder {
         mask: &mut Mask<'_>,
     ) -> Result<(), ErrorKind> {
         let [s, d] = [run.counts[0] * i, run.counts[1] * i];
-        let global = [(run.src, s), (run.dst, d)]
-            .into_iter()
-            .find_map(|(piece, at)| match piece {
-                Piece::Memory(tensor) if tensor.space == Space::Global => Some((tensor, at)),
-                _ => None,
-            });
         let fills = run.takes(Argument::SourceBytes);
-        let vector = run.counts[0];
-        let (cond, partial) = match (&mut *mask, global) {
-            (Mask::All, _) => (Cond::Known(true), None),
-            (Mask::Inside, None) => {
-                let why = "neither end is in global memory, so that no coordinate can lie outside";
-                return Err(ErrorKind::operands("copy_inside", why));
-            }
-            (Mask::Inside, Some((tensor, at))) => self.inside(tensor, at, vector, fills)?,
-            (Mask::If(cond), Some((tensor, at))) => {
-                let coordinates = tensor.coordinates_at(at)?;
-                (cond(self, &coordinates), None)
-            }
-            (Mask::If(cond), None) => (cond(self, &[]), None),
+        let memory = |piece, at| match piece {
+            Piece::Memory(tensor) => Some((tensor, at)),
+            Piece::Registers(_) => None,
         };
+        let (source, target) = (memory(run.src, s), memory(run.dst, d));
+        let (mut cond, mut stored, mut partial) = (Cond::Known(true), Cond::Known(true), None);
+        match mask {
+            Mask::All => {
+                for ((tensor, at), count) in [source, target]
+                    .into_iter()
+                    .zip(run.counts)
+                    .filter_map(|(end, n)| Some((end?, n)))
+                {
+                    self.check_whole(tensor, at, count)?;
+                }
+            }
+            Mask::Inside => {
+                if let Some((tensor, at)) = source {
+                    (cond, partial) = self.inside(tensor, at, run.counts[0], fills)?;
+                }
+                if let Some((tensor, at)) = target {
+                    (stored, _) = self.inside(tensor, at, run.counts[1], false)?;
+                }
+            }
+            Mask::If(says) => {
+                let global = [source, target]
+                    .into_iter()
+                    .flatten()
+                    .find(|(tensor, _)| tensor.space == Space::Global);
+                let coordinates = match global {
+                    Some((tensor, at)) => tensor.coordinates_at(at)?,
+                    None => Vec::new(),
+                };
+                cond = says(self, &coordinates);
+                if let Some((tensor, at)) = source {
+                    let inside = self.in_tile(tensor, at, run.counts[0])?;
+                    cond = self.both(cond, inside);
+                }
+                if let Some((tensor, at)) = target {
+                    stored = self.in_tile(tensor, at, run.counts[1])?;
+                }
+            }
+        }
+        // Zeros are stored too, where the destination has a place for them.
+        if !fills {
+            cond = self.both(cond, stored);
+        }
         let from = self.end(run, 0, s)?;
         let to = self.end(run, 1, d)?;
         match (run.atom.row().form, from, to) {
@@ -282,7 +332,7 @@ impl Builder {
                 Ok(())
             }
             (_, from, to) => {
-                self.special_copy(run, from, to, cond, partial);
+                self.special_copy(run, (from, to), (cond, stored), partial);
                 Ok(())
             }
         }

@@ -129,9 +129,8 @@ impl Builder {
     pub(super) fn special_copy(
         &mut self,
         run: &mut Run<'_>,
-        from: Ends,
-        to: Ends,
-        cond: Cond,
+        (from, to): (Ends, Ends),
+        (cond, stored): (Cond, Cond),
         partial: Option<Index>,
     ) {
         let bytes = run.atom.bits_per_thread() as i64 / 8;
@@ -156,7 +155,7 @@ impl Builder {
             Cond::Where(g) if g.when => self.ir.selp(Type::B32, whole, 0, g.pred).into(),
             Cond::Where(g) => self.ir.selp(Type::B32, 0, whole, g.pred).into(),
         });
-        self.ir.copy_atom(&run.atom, args);
+        self.where_(stored, |k| k.copy_atom(&run.atom, args));
     }
 
     pub(super) fn load_run(

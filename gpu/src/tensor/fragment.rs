@@ -40,6 +40,25 @@ impl Fragment {
         self.ty
     }
 
+    /// The same registers as elements of another type of the same width.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a type of another width, or whose registers are of another class.
+    #[track_caller]
+    pub fn as_type(&self, ty: Ty) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        super::memory::same_width("as_type", self.ty, ty).at(at)?;
+        if class(self.ty) != class(ty) {
+            let why = format!(
+                "{} and {ty} live in registers of different classes",
+                self.ty
+            );
+            return Err(ErrorKind::operands("as_type", why)).at(at);
+        }
+        Ok(Fragment { ty, ..self.clone() })
+    }
+
     /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -1,5 +1,6 @@
 //! `wgmma`: operands in shared memory as descriptors, products that run on by themselves.
 
+use std::collections::BTreeSet;
 use std::panic::Location;
 
 use colex_atom::{GmmaDescriptor, Space};
@@ -11,6 +12,7 @@ use super::error::{At, Error, ErrorKind};
 use super::fragment::Fragment;
 use super::index::{Index, sum};
 use super::memory::{Tensor, View};
+use super::mma::check_type;
 use super::offset::period;
 use super::partition::AtThread;
 use crate::ir::{Op, Reg, RegType, ScaleD};
@@ -31,6 +33,9 @@ pub struct GmmaOperand {
     base: Index,
     bytes: i64,
     descriptor: GmmaDescriptor,
+    operand: Operand,
+    /// Whose operand it is.
+    mma: TiledMma,
 }
 
 /// What `wgmma` multiplies with: descriptors, or for A registers.
@@ -115,7 +120,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; those of the
+    /// [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; for elements of another
+    /// type than the atom's, tiles that are no whole atoms, and a thread index that leaves a warpgroup out; those of the
     /// partition.
     #[doc(alias = "make_fragment_A")]
     #[doc(alias = "make_fragment_B")]
@@ -128,8 +134,39 @@ impl Builder {
         thread: &Index,
     ) -> Result<GmmaOperand, Error> {
         let at = Location::caller();
-        let part = mma.at(thread).partition(shared, operand)?;
+        self.check_leaders(mma, thread).at(at)?;
+        let part = mma
+            .at(thread)
+            .partition(shared, operand)
+            .map_err(|e| e.kind)
+            .at(at)?;
         self.describe(mma, operand, shared, &part).at(at)
+    }
+
+    /// Refuses a thread index at which no thread of the block speaks for one of the MMA's warpgroups.
+    fn check_leaders(&self, mma: &TiledMma, thread: &Index) -> Result<(), ErrorKind> {
+        self.check_threads("gmma_operand", mma)?;
+        let group = mma.atom().traits().thread.size();
+        let mut missing: BTreeSet<i64> = (0..mma.threads() / group).collect();
+        for number in 0..i64::from(self.threads) {
+            let of = |reg| self.reports.values.of_thread(reg, number);
+            match thread.eval(&of) {
+                Some(thread) => missing.remove(&thread.div_euclid(group)),
+                None => return Ok(()),
+            };
+        }
+        let Some(first) = missing.first() else {
+            return Ok(());
+        };
+        let why = format!(
+            "{} is of {} threads, and at the thread index {thread} no thread of the block of {} speaks for threads {} to {}",
+            mma.atom().name(),
+            mma.threads(),
+            self.threads,
+            first * group,
+            (first + 1) * group - 1
+        );
+        Err(ErrorKind::operands("gmma_operand", why))
     }
 
     fn describe(
@@ -160,6 +197,17 @@ impl Builder {
             Operand::C => return Err(ErrorKind::operands("gmma_operand", "C is in registers")),
         };
         let atom = mma.atom();
+        check_type("gmma_operand", atom, operand, shared.ty)?;
+        if let Some(end) = part.ends.first() {
+            let why = format!(
+                "{} is no whole number of the atoms of {}: they reach to {:?} of {:?}",
+                shared.layout(),
+                atom.name(),
+                end.reach,
+                end.extents
+            );
+            return Err(ErrorKind::operands("gmma_operand", why));
+        }
         let tile = ComposedLayout::new(*swizzle, 0, layout.get(&[0])?);
         let descriptor = atom.descriptor(letter, &tile)?;
         let bytes = i64::from(part.ty.bits()) / 8;
@@ -182,6 +230,8 @@ impl Builder {
             base,
             bytes,
             descriptor,
+            operand,
+            mma: mma.clone(),
         })
     }
 
@@ -190,7 +240,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for extents that do not match.
+    /// [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
+    /// operand or MMA, and more threads than the block has.
     #[track_caller]
     pub fn wgmma_tile<'a>(
         &mut self,
@@ -213,7 +264,51 @@ impl Builder {
         b: &GmmaOperand,
         scale_d: ScaleD,
     ) -> Result<(), ErrorKind> {
+        let refuse = |why: String| Err(ErrorKind::operands("wgmma_tile", why));
+        self.check_threads("wgmma_tile", mma)?;
+        let atom = mma.atom();
+        check_type("wgmma_tile", atom, Operand::C, d.ty)?;
+        let mut described = vec![(Operand::B, b)];
+        match a {
+            GmmaSource::Shared(a) => described.push((Operand::A, a)),
+            GmmaSource::Registers(a) => check_type("wgmma_tile", atom, Operand::A, a.ty)?,
+        }
+        if matches!(a, GmmaSource::Shared(_)) != atom.a_in_shared() {
+            return refuse(format!(
+                "{} reads A from {}",
+                atom.name(),
+                if atom.a_in_shared() {
+                    "shared memory"
+                } else {
+                    "registers"
+                }
+            ));
+        }
+        for (operand, given) in described {
+            if given.operand != operand || given.mma != *mma {
+                return refuse(format!(
+                    "the descriptors given as {operand:?} of {} are of {:?} of {}, of {} threads",
+                    atom.name(),
+                    given.operand,
+                    given.mma.atom().name(),
+                    given.mma.threads()
+                ));
+            }
+        }
         let size = |l: &Layout, i| l.mode(i).map_or(1, |m| m.size());
+        let traits = atom.traits();
+        let values = |l: &Layout| l.mode(1).map_or(1, |m| m.size());
+        let of_a = match a {
+            GmmaSource::Shared(_) => None,
+            GmmaSource::Registers(a) => Some((size(&a.layout, 0), values(&traits.a))),
+        };
+        let of_d = Some((size(&d.layout, 0), values(&traits.c)));
+        if let Some((found, expected)) = [of_a, of_d].into_iter().flatten().find(|(f, e)| f != e) {
+            return refuse(format!(
+                "a fragment has {found} values of an atom, and {} takes {expected}",
+                atom.name()
+            ));
+        }
         let [m, ka] = match a {
             GmmaSource::Shared(a) => a.extents(),
             GmmaSource::Registers(a) => [size(&a.layout, 1), size(&a.layout, 2)],

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
 
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
@@ -25,6 +25,36 @@ pub struct Tensor {
     /// In bytes.
     pub(super) base: Index,
     pub(super) view: View,
+    /// The ends of the tiles that partitions cut unevenly.
+    pub(super) ends: Vec<TileEnd>,
+    /// Which thread's part of a partition this is.
+    pub(super) share: Option<Share>,
+}
+
+/// Which thread of how many a part belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    pub(super) thread: Index,
+    /// The numbers of all threads of the partition.
+    pub(super) threads: Rc<[i64]>,
+}
+
+/// The end of a tile that a partition reaches beyond: the coordinates `start + layout(c)` in the tile, and its extents.
+#[derive(Clone, Debug)]
+pub(super) struct TileEnd {
+    pub(super) layout: Layout,
+    pub(super) start: Vec<Index>,
+    pub(super) extents: Vec<i64>,
+    /// The extents that the partition covers.
+    pub(super) reach: Vec<i64>,
+}
+
+/// What a cut keeps of a layout: the layout in modes that can be fixed, the coordinate that fixes them, and the places
+/// in some of them that only the kernel knows.
+pub(super) struct Cut {
+    pub(super) all: Layout,
+    pub(super) coord: Coord,
+    pub(super) places: Vec<(Layout, Index)>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +71,10 @@ pub(super) enum View {
         layout: Layout,
         start: Vec<Index>,
         of: Rc<Dense>,
+        /// The tile that `local_tile` cut: where it begins and its extent along each mode.
+        tile: Vec<(Index, i64)>,
+        /// Whether the author says that the tile lies inside of the tensor.
+        stated_inside: bool,
     },
 }
 
@@ -75,6 +109,17 @@ impl Tensor {
     /// The type of an element.
     pub fn ty(&self) -> Ty {
         self.ty
+    }
+
+    /// The same bits as elements of another type of the same width.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a type of another width.
+    #[track_caller]
+    pub fn as_type(&self, ty: Ty) -> Result<Tensor, Error> {
+        same_width("as_type", self.ty, ty).at(Location::caller())?;
+        Ok(Tensor { ty, ..self.clone() })
     }
 
     /// Where it is.
@@ -123,7 +168,10 @@ impl Tensor {
     }
 
     fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
-        let View::Coords { start, of, layout } = &self.view else {
+        let View::Coords {
+            start, of, layout, ..
+        } = &self.view
+        else {
             return self.shared_tile(tile, at);
         };
         if at.len() != start.len() || tile.len() > at.len() || layout.rank() != start.len() {
@@ -150,14 +198,19 @@ impl Tensor {
         }
         let begin = |i: usize, c: &Index| {
             let end = of.extents[i].range().1 + FARTHEST;
-            c.within(0..end / step(i) + 1) * step(i)
+            // A number below 0 stays one: what is copied inside of the tensor asks for it.
+            c.within(c.range().0.min(0)..end / step(i) + 1) * step(i)
         };
         let start = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
+        let start: Vec<Index> = start.collect();
+        let cut = start.iter().cloned().enumerate();
         Ok(Tensor {
             view: View::Coords {
                 layout: identity(tile)?,
-                start: start.collect(),
+                tile: cut.map(|(i, s)| (s, step(i))).collect(),
+                start,
                 of: Rc::clone(of),
+                stated_inside: false,
             },
             ..self.clone()
         })
@@ -174,17 +227,35 @@ impl Tensor {
             );
             return Err(ErrorKind::operands("local_tile", why));
         }
-        let cut = layout.zipped_divide(&tiler)?;
-        let all = |n| Coord::concat(&vec![Coord::from(Slot::All); n]);
-        let fixed = Coord::concat(&vec![Coord::from(0); at.len()]);
-        let rest = (0..at.len())
-            .zip(at)
-            .map(|(i, c)| Ok((cut.get(&[1, i])?, c.clone())));
-        let places = rest.collect::<Result<Vec<_>, ErrorKind>>()?;
-        for (mode, place) in &places {
-            self::places("local_tile", &mode.to_static(), place)?;
+        self.cut(|layout| {
+            let cut = layout.zipped_divide(&tiler)?;
+            let all = |n| Coord::concat(&vec![Coord::from(Slot::All); n]);
+            let fixed = Coord::concat(&vec![Coord::from(0); at.len()]);
+            let rest = (0..at.len())
+                .zip(at)
+                .map(|(i, c)| Ok((cut.get(&[1, i])?, c.clone())));
+            let places = rest.collect::<Result<Vec<_>, ErrorKind>>()?;
+            for (mode, place) in &places {
+                self::places("local_tile", &mode.to_static(), place)?;
+            }
+            Ok(Cut {
+                all: cut,
+                coord: Coord::concat(&[all(tile.len()), fixed]),
+                places,
+            })
+        })
+    }
+
+    /// The same tile, of which the author says that it lies inside of the tensor in global memory: a branch of the kernel
+    /// asks, or the launch makes sure. [`Builder::copy`](super::Builder::copy) takes it as it is, where it otherwise asks the
+    /// launch for extents that the tile divides.
+    #[must_use]
+    pub fn stated_inside(&self) -> Tensor {
+        let mut stated = self.clone();
+        if let View::Coords { stated_inside, .. } = &mut stated.view {
+            *stated_inside = true;
         }
-        self.cut(&cut, &Coord::concat(&[all(tile.len()), fixed]), &places)
+        stated
     }
 
     /// The same tile of a tensor in global memory, so many elements further along each mode of the parameter (or back):
@@ -214,7 +285,10 @@ impl Tensor {
             kind: ErrorKind::operands("offset_by", why),
             at,
         };
-        let View::Coords { start, of, .. } = &mut moved.view else {
+        let View::Coords {
+            start, of, tile, ..
+        } = &mut moved.view
+        else {
             return Err(refuse(
                 "a tensor in shared memory has no coordinates: take a `local_tile` of it",
             ));
@@ -229,6 +303,9 @@ impl Tensor {
             return Err(refuse(&why));
         }
         for (s, c) in start.iter_mut().zip(by) {
+            *s = &*s + c;
+        }
+        for ((s, _), c) in tile.iter_mut().zip(by) {
             *s = &*s + c;
         }
         Ok(moved)
@@ -252,7 +329,15 @@ impl Tensor {
     #[track_caller]
     pub fn slice(&self, coord: impl Into<Coord>) -> Result<Tensor, Error> {
         let here = Location::caller();
-        self.cut(self.layout(), &coord.into(), &[]).at(here)
+        let coord = coord.into();
+        self.cut(|layout| {
+            Ok(Cut {
+                all: layout.clone(),
+                coord: coord.clone(),
+                places: Vec::new(),
+            })
+        })
+        .at(here)
     }
 
     /// The part at a place of one mode that only the kernel knows: a stage, a step along K.
@@ -273,42 +358,72 @@ impl Tensor {
             }
         };
         let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
-        let fixed = self.layout().get(&[mode]).at(here)?;
-        places("at", &fixed, &place).at(here)?;
-        self.cut(self.layout(), &coord, &[(fixed, place)]).at(here)
+        self.cut(|layout| {
+            let fixed = layout.get(&[mode])?;
+            places("at", &fixed, &place)?;
+            Ok(Cut {
+                all: layout.clone(),
+                coord: coord.clone(),
+                places: vec![(fixed, place.clone())],
+            })
+        })
+        .at(here)
     }
 
-    /// The part of `all`, a cut of the layout, that `coord` keeps, started where the given modes are at their places.
+    /// The part that a cut of the layout keeps. The ends of uneven tiles are cut as the layout is.
     pub(super) fn cut(
         &self,
-        all: &Layout,
-        coord: &Coord,
-        places: &[(Layout, Index)],
+        how: impl Fn(&Layout) -> Result<Cut, ErrorKind>,
     ) -> Result<Tensor, ErrorKind> {
-        let kept = all.slice(coord)?.to_static();
-        let first = all.value(coord.start())?;
         let mut result = self.clone();
+        let (kept, moves) = moved(&how(self.layout())?)?;
         match &mut result.view {
             View::Offsets { layout, start, .. } => {
-                let constant: i64 = first.leaves().iter().map(|n| n.value()).sum();
-                *start = &*start + constant;
-                for (mode, place) in places {
-                    *start = &*start + along(mode, place)[0].1.clone();
+                for (_, by) in moves {
+                    *start = &*start + by;
                 }
                 *layout = kept;
             }
             View::Coords { layout, start, .. } => {
-                for (s, c) in start.iter_mut().zip(coordinates(&first)) {
-                    *s = &*s + c;
-                }
-                for (mode, place) in places {
-                    for (path, value) in along(mode, place) {
-                        start[path] = &start[path] + value;
-                    }
+                for (path, by) in moves {
+                    start[path] = &start[path] + by;
                 }
                 *layout = kept;
             }
         }
+        for end in &mut result.ends {
+            *end = end.cut(&how)?;
+        }
+        Ok(result)
+    }
+
+    /// A thread's part: cut as the partition says, with the end of the tile where the partition reaches beyond it.
+    pub(super) fn part(
+        &self,
+        share: Share,
+        how: impl Fn(&Layout) -> Result<Cut, ErrorKind>,
+    ) -> Result<Tensor, ErrorKind> {
+        let mut result = self.cut(&how)?;
+        let whole = self.layout();
+        let parts = how(whole)?.all;
+        if parts.size() != whole.size() {
+            let extents: Vec<i64> = whole.modes().map(|mode| mode.size()).collect();
+            let tile = identity(&extents)?;
+            let parts = how(&tile)?.all;
+            let reach = reach(&parts, extents.len());
+            if reach.iter().zip(&extents).any(|(r, n)| r > n) {
+                let end = TileEnd {
+                    layout: tile,
+                    start: vec![Index::constant(0); extents.len()],
+                    extents,
+                    reach,
+                };
+                result
+                    .ends
+                    .push(end.cut(&how)?.in_modes_of(result.layout()));
+            }
+        }
+        result.share = Some(share);
         Ok(result)
     }
 
@@ -365,13 +480,88 @@ impl Tensor {
     }
 }
 
-/// Refuses a place that a static mode does not have, whatever the registers hold.
+impl TileEnd {
+    fn cut(&self, how: &impl Fn(&Layout) -> Result<Cut, ErrorKind>) -> Result<Self, ErrorKind> {
+        let (layout, moves) = moved(&how(&self.layout)?)?;
+        let mut result = TileEnd {
+            layout,
+            ..self.clone()
+        };
+        for (path, by) in moves {
+            result.start[path] = &result.start[path] + by;
+        }
+        Ok(result)
+    }
+
+    /// In the modes of another layout of that size where it has such a form, so that what cuts one cuts the other.
+    fn in_modes_of(mut self, other: &Layout) -> Self {
+        let modes = Layout::column_major(other.shape());
+        if let Ok(layout) = modes.and_then(|modes| self.layout.composition(&modes)) {
+            self.layout = layout.to_static();
+        }
+        self
+    }
+
+    /// The coordinates in the tile at an index of the layout.
+    pub(super) fn coordinates_at(&self, index: i64) -> Result<Vec<Index>, ErrorKind> {
+        let mut step = coordinates(&self.layout.coord_at(index)?);
+        step.resize(self.start.len(), 0);
+        Ok(self.start.iter().zip(step).map(|(s, c)| s + c).collect())
+    }
+}
+
+/// What is kept of a cut layout, and by how much it moves the start along each mode of its values.
+fn moved(cut: &Cut) -> Result<(Layout, Vec<(usize, Index)>), ErrorKind> {
+    let kept = cut.all.slice(&cut.coord)?.to_static();
+    let first = coordinates(&cut.all.value(cut.coord.start())?);
+    let fixed = first.into_iter().enumerate().map(|(i, c)| (i, c.into()));
+    let places = cut
+        .places
+        .iter()
+        .flat_map(|(mode, place)| along(mode, place));
+    Ok((kept, fixed.chain(places).collect()))
+}
+
+/// One more than the largest coordinate that a layout of coordinates has along each mode of its values.
+fn reach(layout: &Layout, rank: usize) -> Vec<i64> {
+    let mut reach = vec![1; rank];
+    for leaf in layout.leaves() {
+        if let Stride::Basis(basis) = &leaf.stride
+            && let Some(reach) = basis.path().next().and_then(|path| reach.get_mut(path))
+        {
+            *reach += (leaf.extent.value() - 1) * leaf.stride.coefficient().value();
+        }
+    }
+    reach
+}
+
+/// Refuses a place that a static mode need not have.
 fn places(operation: &'static str, mode: &Layout, place: &Index) -> Result<(), ErrorKind> {
     let ((low, high), last) = (place.range(), mode.size() - 1);
-    if !mode.is_static() || low <= last && high >= 0 {
+    if !mode.is_static() || low >= 0 && high <= last || place.broken().is_some() {
         return Ok(());
     }
-    let why = format!("the place {place} of the mode {mode}, whose places are 0 to {last}");
+    if low > last || high < 0 {
+        let why = format!("the place {place} of the mode {mode}, whose places are 0 to {last}");
+        return Err(ErrorKind::operands(operation, why));
+    }
+    let why = format!(
+        "the place {place} of the mode {mode} lies from {low} to {high}, and there are places 0 to {last} (`within` says what \
+         no rule finds)"
+    );
+    Err(ErrorKind::operands(operation, why))
+}
+
+/// Refuses types of which one has more bits than the other.
+pub(super) fn same_width(operation: &'static str, from: Ty, to: Ty) -> Result<(), ErrorKind> {
+    if from.bits() == to.bits() {
+        return Ok(());
+    }
+    let why = format!(
+        "{} bits of {from} are not {} bits of {to}",
+        from.bits(),
+        to.bits()
+    );
     Err(ErrorKind::operands(operation, why))
 }
 

@@ -8,7 +8,7 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
-use super::fragment::Fragment;
+use super::fragment::{Fragment, element};
 use crate::ir::{TernaryOp, Type};
 
 /// The extents of a fragment: one atom's values, then the repetitions; missing modes are 1.
@@ -26,13 +26,33 @@ fn scalar(atom: &MmaAtom) -> Option<(TernaryOp, Type)> {
     }
 }
 
+/// Refuses an operand whose elements are not those that the atom multiplies.
+pub(super) fn check_type(
+    operation: &'static str,
+    atom: &MmaAtom,
+    operand: Operand,
+    found: Ty,
+) -> Result<(), ErrorKind> {
+    let expected = element(atom, operand);
+    if expected == found {
+        return Ok(());
+    }
+    let why = format!(
+        "{operand:?} has elements of {found}, and {} takes {expected} (`convert` makes other elements, `as_type` reads the same \
+         bits as others)",
+        atom.name()
+    );
+    Err(ErrorKind::operands(operation, why))
+}
+
 impl Builder {
     /// `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the modes along K
     /// may be missing. Accumulators stay where they are: `d` may be `c`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, and atoms that read shared memory.
+    /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
+    /// more threads than the block has, and atoms that read shared memory.
     #[doc(alias = "gemm")]
     #[track_caller]
     pub fn mma(
@@ -62,6 +82,16 @@ impl Builder {
                 atom.name()
             );
             return Err(ErrorKind::operands("mma", why));
+        }
+        self.check_threads("mma", mma)?;
+        let operands = [
+            (Operand::A, a),
+            (Operand::B, b),
+            (Operand::C, c),
+            (Operand::C, d),
+        ];
+        for (operand, fragment) in operands {
+            check_type("mma", atom, operand, fragment.ty)?;
         }
         let [va, m, ka] = extents(a.layout());
         let [vb, n, kb] = extents(b.layout());
@@ -106,6 +136,26 @@ impl Builder {
             }
         }
         Ok(())
+    }
+
+    /// Refuses an MMA of threads that the block does not have.
+    pub(super) fn check_threads(
+        &self,
+        operation: &'static str,
+        mma: &TiledMma,
+    ) -> Result<(), ErrorKind> {
+        let last = mma.thread_layout().cosize()?;
+        if last <= i64::from(self.threads) {
+            return Ok(());
+        }
+        let why = format!(
+            "{} of {} threads, the last of them number {}, in a block of {}",
+            mma.atom().name(),
+            mma.threads(),
+            last - 1,
+            self.threads
+        );
+        Err(ErrorKind::operands(operation, why))
     }
 
     /// Registers for a thread's accumulators, zeroed.

@@ -15,12 +15,12 @@
 //! | arithmetic | `k.each_binary(BinaryOp::Max, &d, &a, &b)?`, `each_unary`, `each_fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.across_lanes(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)?` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)?` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)?`, `k.loop_(..)?`, `k.break_unless(p)` |
-//! | the end | `k.finish()?` is a [`Built`]: `.kernel`, `.arguments(&[Given::Tensor(address, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
+//! | the end | `k.finish()?` is a [`Built`]: `.kernel`, `.arguments(&[Given::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
 //!
 //! A tensor's static leaves are constants of the kernel and its dynamic ones launch arguments, so that a kernel built once
 //! is right for every launch. Only tiles of static extents are partitioned; run-time strides enter by the inner product
 //! with the coordinates of the tile, run-time extents only as bounds. What the vectors of a copy need of the launch
-//! (a pointer or a stride that they divide), [`Built::arguments`] checks.
+//! (a pointer or a stride that they divide), [`Built::arguments`] checks, with the type and the length of the memory.
 //!
 //! Errors name the line of the kernel's author.
 //!
@@ -91,7 +91,7 @@ pub use flow::Cond;
 pub use fragment::{Fragment, MAX_REGISTERS};
 pub use gmma::{GmmaOperand, GmmaSource};
 pub use index::Index;
-pub use launch::{Built, Given, Mismatch, Signature};
+pub use launch::{Built, Given, GivenTensor, Mismatch, RawMemory, Signature};
 pub use memory::{MAX_EXTENT, Tensor};
 pub use offset::{layout_at, swizzled};
 pub use partition::{AtThread, CopyAt, MmaAt};

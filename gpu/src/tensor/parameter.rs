@@ -9,7 +9,7 @@ use colex_layout::{ComposedLayout, Layout, LeafMode};
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::index::{Index, Leaf, Node};
-use super::launch::{Slot, TensorSlot};
+use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
 use super::memory::{Dense, MAX_EXTENT, Tensor, View, whole};
 use super::offset::period;
 use crate::ir::{Base, ParamId, ParamType, Reg, Type};
@@ -84,9 +84,10 @@ impl Builder {
         self.launch.slots.push(Slot::Tensor(Box::new(TensorSlot {
             name: name.to_string(),
             param: pointer,
+            ty,
             layout: layout.clone(),
             align: i64::from(ty.bits() / 8),
-            multiples: vec![1; layout.dynamic_values().len()],
+            asked: vec![Asked::default(); layout.dynamic_values().len()],
         })));
         let start = vec![Index::constant(0); of.modes.len()];
         Ok(Tensor {
@@ -97,7 +98,11 @@ impl Builder {
                 layout: whole(layout)?,
                 start,
                 of: Rc::new(of),
+                tile: Vec::new(),
+                stated_inside: false,
             },
+            ends: Vec::new(),
+            share: None,
         })
     }
 
@@ -124,17 +129,27 @@ impl Builder {
     /// A scalar that the launch passes: a register.
     #[track_caller]
     pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
-        self.launch.slots.push(Slot::Value(name.to_string()));
+        self.new_scalar(name, ty, None)
+    }
+
+    #[track_caller]
+    fn new_scalar(&mut self, name: &str, ty: Type, range: Option<(i64, i64)>) -> Reg {
+        self.launch.slots.push(Slot::Value(ValueSlot {
+            name: name.to_string(),
+            ty,
+            range,
+        }));
         let id = self.ir.parameter(name, ParamType::Scalar(ty));
         let at = Location::caller();
         self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)))
     }
 
-    /// An integer of 32 bits that the launch passes, within a range (ends excluded).
+    /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`super::Built::arguments`]
+    /// checks that it lies.
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
         let range = self.ends("index_argument", range, Location::caller());
-        let reg = self.scalar_argument(name, Type::U32);
+        let reg = self.new_scalar(name, Type::U32, Some(range));
         let index = Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0);
         self.example(&index, range.0);
         index
@@ -203,6 +218,8 @@ impl Builder {
                 start: Index::constant(layout.base_offset()),
                 after: Index::constant(0),
             },
+            ends: Vec::new(),
+            share: None,
         })
     }
 

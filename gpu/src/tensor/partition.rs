@@ -1,13 +1,14 @@
 //! A tensor as one thread of a tiled copy or a tiled MMA has it, the thread known when the kernel runs.
 
 use std::panic::Location;
+use std::rc::Rc;
 
 use colex_layout::{Coord, Layout, Slot};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
-use super::memory::{Tensor, View};
+use super::memory::{Cut, Share, Tensor, View};
 
 /// A [`TiledCopy`] at a thread that is an [`Index`].
 #[derive(Clone, Debug)]
@@ -53,9 +54,6 @@ impl AtThread for TiledMma {
         }
     }
 }
-
-/// A layout in fragments, the coordinate of a thread's own, and the places in its modes that only the kernel knows.
-type Cuts = (Layout, Coord, [(Layout, Index); 3]);
 
 fn below(what: &'static str, thread: &Index, threads: i64) -> Result<(), ErrorKind> {
     let (low, high) = thread.range();
@@ -122,11 +120,20 @@ impl CopyAt<'_> {
 
     fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
         below("partition", &self.thread, self.copy.threads())?;
-        let layout = fixed("partition", tensor.layout())?;
-        let parts = self.copy.partitions(layout, side)?;
-        let rest = parts.get(&[2])?.rank();
-        let coord = Coord::concat(&[Coord::from(0), all(), every(rest)]);
-        tensor.cut(&parts, &coord, &[(parts.get(&[0])?, self.thread.clone())])
+        fixed("partition", tensor.layout())?;
+        let share = Share {
+            thread: self.thread.clone(),
+            threads: (0..self.copy.threads()).collect(),
+        };
+        tensor.part(share, |layout| {
+            let parts = self.copy.partitions(layout, side)?;
+            let rest = parts.get(&[2])?.rank();
+            Ok(Cut {
+                coord: Coord::concat(&[Coord::from(0), all(), every(rest)]),
+                places: vec![(parts.get(&[0])?, self.thread.clone())],
+                all: parts,
+            })
+        })
     }
 }
 
@@ -147,12 +154,15 @@ impl MmaAt<'_> {
 
     fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
         self.check_thread()?;
-        let layout = fixed("partition", tensor.layout())?;
-        let (parts, coord, places) = self.cuts(layout, operand)?;
-        tensor.cut(&parts, &coord, &places)
+        fixed("partition", tensor.layout())?;
+        let share = Share {
+            thread: self.thread.clone(),
+            threads: thread_numbers(self.mma)?,
+        };
+        tensor.part(share, |layout| self.cuts(layout, operand))
     }
 
-    fn cuts(&self, layout: &Layout, operand: Operand) -> Result<Cuts, ErrorKind> {
+    fn cuts(&self, layout: &Layout, operand: Operand) -> Result<Cut, ErrorKind> {
         let threads = self.mma.thread_layout();
         let parts = self.mma.fragments(layout, operand)?;
         let rest = parts.get(&[1, 1])?.rank();
@@ -165,12 +175,16 @@ impl MmaAt<'_> {
             .modes()
             .map(|mode| place(&mode, &self.thread))
             .collect();
-        let places = [
+        let places = vec![
             (parts.get(&[0, 0])?, vmnk[0].clone()),
             (parts.get(&[0, 1, 0])?, vmnk[i + 1].clone()),
             (parts.get(&[0, 1, 1])?, vmnk[j + 1].clone()),
         ];
-        Ok((parts, coord, places))
+        Ok(Cut {
+            all: parts,
+            coord,
+            places,
+        })
     }
 
     /// Where in a tile of these extents the thread has every value of a fragment: two coordinates for each index.
@@ -200,14 +214,14 @@ impl MmaAt<'_> {
     fn in_tile(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, ErrorKind> {
         self.check_thread()?;
         let whole = super::memory::identity(&tile)?;
-        let (parts, coord, places) = self.cuts(&whole, operand)?;
+        let Cut { all, coord, places } = self.cuts(&whole, operand)?;
         let mut start = [0, 1].map(|_| Index::constant(0));
         for (mode, place) in &places {
             for (path, value) in super::offset::along(mode, place) {
                 start[path] = &start[path] + value;
             }
         }
-        let kept = parts.slice(&coord)?.to_static();
+        let kept = all.slice(&coord)?.to_static();
         let value = |i| -> Result<[Index; 2], ErrorKind> {
             let step = kept.coord_at(i)?;
             let step: Vec<i64> = step.leaves().iter().map(|n| n.value()).collect();
@@ -222,6 +236,13 @@ impl MmaAt<'_> {
         let alone = warps == 32 && threads.size() == 1;
         below("partition", &self.thread, if alone { 1 } else { warps })
     }
+}
+
+/// The numbers of the threads of an MMA.
+pub(super) fn thread_numbers(mma: &TiledMma) -> Result<Rc<[i64]>, ErrorKind> {
+    let threads = mma.thread_layout();
+    let numbers = (0..threads.size()).map(|i| threads.at(i));
+    Ok(numbers.collect::<Result<_, _>>()?)
 }
 
 /// The place of a thread index in one mode of a thread layout: `thread / stride % extent` of each leaf.
@@ -253,6 +274,9 @@ impl Tensor {
                     .map_err(ErrorKind::here)?
                     .composition(with)?;
             }
+        }
+        for end in &mut result.ends {
+            end.layout = end.layout.composition(with)?;
         }
         Ok(result)
     }

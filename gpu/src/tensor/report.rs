@@ -89,13 +89,17 @@ impl Report {
 }
 
 impl Values {
-    fn of(&self, reg: Reg, thread: i64) -> i64 {
+    /// What a register holds in a thread, if the thread decides it.
+    pub(super) fn of_thread(&self, reg: Reg, thread: i64) -> Option<i64> {
         if Some(reg) == self.thread {
-            return thread;
+            return Some(thread);
         }
-        let group = self.groups.get(&reg).map(|threads| thread / threads);
+        self.groups.get(&reg).map(|threads| thread / threads)
+    }
+
+    fn of(&self, reg: Reg, thread: i64) -> i64 {
         let argument = self.arguments.get(&reg).copied();
-        group.or(argument).unwrap_or(0)
+        self.of_thread(reg, thread).or(argument).unwrap_or(0)
     }
 }
 

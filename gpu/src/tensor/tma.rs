@@ -22,7 +22,9 @@ pub struct TmaTensor {
     /// Kept in the kernel's signature too, for the map of the day.
     plan: TmaPlan,
     tile: Vec<i64>,
-    bytes: i64,
+    ty: Ty,
+    /// The layout of a tile in shared memory.
+    shared: ComposedLayout,
     blocks: i64,
 }
 
@@ -40,6 +42,7 @@ impl TmaTensor {
 
 /// What one move of a tile does.
 struct Move<'a> {
+    operation: &'static str,
     tensor: &'a TmaTensor,
     at: &'a [Index],
     shared: &'a Tensor,
@@ -48,8 +51,14 @@ struct Move<'a> {
 
 impl<'a> Move<'a> {
     /// A move of the whole tile by this block.
-    fn whole(tensor: &'a TmaTensor, at: &'a [Index], shared: &'a Tensor) -> Self {
+    fn whole(
+        operation: &'static str,
+        tensor: &'a TmaTensor,
+        at: &'a [Index],
+        shared: &'a Tensor,
+    ) -> Self {
         Move {
+            operation,
             tensor,
             at,
             shared,
@@ -118,7 +127,8 @@ impl Builder {
             param,
             plan,
             tile: tile.to_vec(),
-            bytes: i64::from(ty.bits()) / 8,
+            ty,
+            shared: shared.clone(),
             blocks: multicast,
         })
     }
@@ -140,8 +150,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, the stage does not begin where a swizzle
-    /// begins, or the tensor is multicast.
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes; when `shared` is not in shared memory, has
+    /// another element type, swizzle or layout than the map's tile, or does not begin where the swizzle and the copy engine
+    /// want it; or when the tensor is multicast.
     #[track_caller]
     pub fn tma_load(
         &mut self,
@@ -151,7 +162,7 @@ impl Builder {
         barrier: &Index,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move::whole(tensor, at, shared);
+        let work = Move::whole("tma_load", tensor, at, shared);
         self.site(here, |k| k.load_boxes(&work, barrier, None, None))
             .at(here)
     }
@@ -174,6 +185,7 @@ impl Builder {
     ) -> Result<(), Error> {
         let here = Location::caller();
         let work = Move {
+            operation: "tma_load_multicast",
             tensor,
             at,
             shared,
@@ -198,7 +210,7 @@ impl Builder {
         policy: Reg,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move::whole(tensor, at, shared);
+        let work = Move::whole("tma_load_hinted", tensor, at, shared);
         self.site(here, |k| k.load_boxes(&work, barrier, None, Some(policy)))
             .at(here)
     }
@@ -208,7 +220,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`].
+    /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction.
     #[track_caller]
     pub fn tma_store(
         &mut self,
@@ -217,7 +229,7 @@ impl Builder {
         shared: &Tensor,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move::whole(tensor, at, shared);
+        let work = Move::whole("tma_store", tensor, at, shared);
         self.site(here, |k| k.store_boxes(&work, tensor.plan.store()?))
             .at(here)
     }
@@ -236,7 +248,7 @@ impl Builder {
         shared: &Tensor,
     ) -> Result<(), Error> {
         let here = Location::caller();
-        let work = Move::whole(tensor, at, shared);
+        let work = Move::whole("tma_reduce", tensor, at, shared);
         self.site(here, |k| {
             k.store_boxes(&work, tensor.plan.reduce(reduction)?)
         })
@@ -258,6 +270,7 @@ impl Builder {
             return Err(ErrorKind::operands("tma_load", why));
         }
         let atom = work.tensor.plan.load()?;
+        self.brings(barrier, work.tensor.tile_bytes());
         self.each_box(work, &atom, |k, dst| CopyArgs {
             dst,
             barrier: Some(k.address(barrier, false)),
@@ -308,6 +321,7 @@ impl Builder {
     /// For every box of the tile: its address in shared memory, and its coordinates in the map.
     fn boxes(&mut self, work: &Move<'_>) -> Result<Vec<(Index, Vec<Index>)>, ErrorKind> {
         let Move {
+            operation,
             tensor,
             at,
             shared,
@@ -315,7 +329,7 @@ impl Builder {
         } = work;
         let refuse = |why: String| {
             Err(ErrorKind::operands(
-                "tma",
+                operation,
                 format!("{}: {why}", tensor.name),
             ))
         };
@@ -327,30 +341,44 @@ impl Builder {
                 layout.rank()
             ));
         }
-        let View::Offsets {
-            swizzle,
-            start,
-            after,
-            ..
-        } = &shared.view
-        else {
+        let View::Offsets { start, after, .. } = &shared.view else {
             return refuse("the tile's other end is in shared memory".to_string());
         };
-        if start.alignment() % super::offset::period(*swizzle) != 0 {
-            return refuse(format!(
-                "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
-            ));
+        if let Err(why) = tensor.check_shared(shared) {
+            return refuse(why);
         }
-        let place = &shared.base + (start + after) * tensor.bytes;
+        let bytes = i64::from(tensor.ty.bits()) / 8;
+        let place = &shared.base + (start + after) * bytes;
+        let may_begin_before = |c: &&Index| c.range().0 < 0;
+        if let Some(c) = at.iter().find(may_begin_before) {
+            if !matches!(
+                *operation,
+                "tma_load" | "tma_load_hinted" | "tma_load_multicast"
+            ) {
+                return refuse(format!(
+                    "the coordinate {c} may be {}, and nothing is stored before a tensor",
+                    c.range().0
+                ));
+            }
+            let unbounded = tensor.plan.unbounded_modes();
+            if !unbounded.is_empty() {
+                return refuse(format!(
+                    "the coordinate {c} may be {}, and the map has several modes in one dimension, whose ends the copy engine \
+                     does not see",
+                    c.range().0
+                ));
+            }
+        }
         let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
         // A coordinate of the map is a number of 32 bits: no tile begins farther out.
         let begin = |(i, c): (usize, &Index)| {
-            c.within(0..super::memory::MAX_EXTENT / step(i) + 1) * step(i)
+            c.within(c.range().0.min(0)..super::memory::MAX_EXTENT / step(i) + 1) * step(i)
         };
         let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
         let origin = layout_at_coordinates(layout, &origin);
-        let plan_error =
-            |e: colex_atom::TmaError| ErrorKind::operands("tma", format!("{}: {e}", tensor.name));
+        let plan_error = |e: colex_atom::TmaError| {
+            ErrorKind::operands(operation, format!("{}: {e}", tensor.name))
+        };
         let first = tensor.plan.slice(0).map_err(plan_error)?;
         let second = if tensor.blocks > 1 {
             tensor.plan.slice(1).map_err(plan_error)?
@@ -360,7 +388,7 @@ impl Builder {
         let rank = rank.cloned().unwrap_or_else(|| 0.into());
         let rank_of = first[0].coordinates.len();
         let boxes = first.iter().zip(&second).map(|(a, b)| {
-            let shared = &place + (&rank * (b.shared - a.shared) + a.shared) * tensor.bytes;
+            let shared = &place + (&rank * (b.shared - a.shared) + a.shared) * bytes;
             let coordinate = |i: usize| {
                 let (x, y) = (a.coordinates[i], b.coordinates[i]);
                 let origin = origin.get(i).cloned().unwrap_or_else(|| 0.into());
@@ -368,6 +396,66 @@ impl Builder {
             };
             (shared, (0..rank_of).map(coordinate).collect())
         });
-        Ok(boxes.collect())
+        let boxes: Vec<(Index, Vec<Index>)> = boxes.collect();
+        for (address, _) in &boxes {
+            if address.alignment() % ALIGN != 0 {
+                return refuse(format!(
+                    "a box begins at byte {address} of shared memory, which need not be a multiple of {ALIGN}"
+                ));
+            }
+        }
+        Ok(boxes)
+    }
+}
+
+/// What the address of a box in shared memory is a multiple of (PTX ISA 5.5.6 and 9.7.9.25.5).
+const ALIGN: i64 = 128;
+
+impl TmaTensor {
+    /// Refuses a tensor in shared memory that is not a tile of the map as the copy engine fills it.
+    fn check_shared(&self, shared: &Tensor) -> Result<(), String> {
+        let View::Offsets {
+            swizzle,
+            layout,
+            start,
+            ..
+        } = &shared.view
+        else {
+            return Err("the tile's other end is in shared memory".to_string());
+        };
+        if shared.ty != self.ty {
+            return Err(format!(
+                "the tensor in shared memory has elements of {}, and the map's are {}",
+                shared.ty, self.ty
+            ));
+        }
+        let extents = |layout: &Layout| -> Vec<i64> {
+            let mut extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
+            while extents.last() == Some(&1) {
+                extents.pop();
+            }
+            extents
+        };
+        let ours = &self.shared;
+        if *swizzle != ours.swizzle()
+            || extents(layout) != extents(ours.inner())
+            || !layout.is_same_function(&ours.inner().to_static())
+        {
+            let found = ComposedLayout::new(*swizzle, 0, layout.clone());
+            return Err(format!(
+                "the tensor in shared memory is {found}, and the map's tile {ours}"
+            ));
+        }
+        if start.alignment() % super::offset::period(*swizzle) != 0 {
+            return Err(format!(
+                "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
+            ));
+        }
+        if !shared.ends.is_empty() {
+            return Err(
+                "a part of a partition that reaches beyond its tile is no tile".to_string(),
+            );
+        }
+        Ok(())
     }
 }

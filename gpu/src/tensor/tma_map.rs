@@ -47,6 +47,38 @@ impl MapSlot {
         }
         Ok(plan.map().clone())
     }
+
+    /// Refuses a map that moves other boxes than the kernel was built for.
+    pub(super) fn check(&self, map: &TensorMap) -> Result<(), Mismatch> {
+        let ours = self.plan.map();
+        let boxes = |map: &TensorMap| {
+            format!(
+                "boxes of {:?} by steps of {:?} of {:?} in {} dimensions, swizzle {:?}",
+                map.extents,
+                map.element_strides,
+                map.element,
+                map.dims.len(),
+                map.swizzle
+            )
+        };
+        let same = ours.extents == map.extents
+            && ours.element_strides == map.element_strides
+            && ours.element == map.element
+            && ours.dims.len() == map.dims.len()
+            && ours.swizzle == map.swizzle
+            && ours.interleave == map.interleave
+            && ours.im2col == map.im2col;
+        if same {
+            return Ok(());
+        }
+        let why = format!(
+            "tensor {}: the map given moves {}, and the kernel is built for {}",
+            self.name,
+            boxes(map),
+            boxes(ours)
+        );
+        Err(Mismatch { why })
+    }
 }
 
 impl Built {

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Launch;
 use colex_gpu::sim::{Memory, SimOptions, simulate};
-use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given};
+use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, RawMemory};
 use colex_layout::Layout;
 use colex_tiled::TiledCopy;
 use half::{bf16, f16};
@@ -72,7 +72,15 @@ fn law_conversions() {
         let width = (to.bits() / 8) as usize;
         let dst = memory.allocate((LENGTH * width) as u64).unwrap();
         let whole = layout("(_32,_3):(_1,_32)");
-        let arguments = built.arguments(&[Given::Tensor(src, &whole), Given::Tensor(dst, &whole)]);
+        let given = [(src, from), (dst, to)].map(|(address, ty)| {
+            let memory = RawMemory {
+                address,
+                bytes: LENGTH as u64 * u64::from(ty.bits() / 8),
+                ty,
+            };
+            Given::raw(memory, &whole)
+        });
+        let arguments = built.arguments(&given);
         let arguments = arguments.unwrap_or_else(|e| panic!("{e}"));
         let launch = Launch::new(1, 32);
         simulate(

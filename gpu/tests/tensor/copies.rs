@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Launch;
 use colex_gpu::sim::{Memory, SimOptions, simulate};
-use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, Index};
+use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory};
 use colex_layout::Layout;
 use colex_tiled::TiledCopy;
 
@@ -48,7 +48,8 @@ fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<Built, Error>
 }
 
 /// Copies numbers and looks at every byte of the destination, those that are no element too.
-fn check(built: &Built, bytes: i64, from: &Layout, to: &Layout) -> usize {
+fn check(built: &Built, ty: Ty, from: &Layout, to: &Layout) -> usize {
+    let bytes = i64::from(ty.bits() / 8);
     let size = |l: &Layout| (l.cosize().expect("no overflow") * bytes) as usize;
     let source: Vec<u8> = (0..size(from)).map(|i| (i * 37 + 11) as u8).collect();
     let mut memory = Memory::default();
@@ -58,7 +59,17 @@ fn check(built: &Built, bytes: i64, from: &Layout, to: &Layout) -> usize {
     );
     memory.write(src, &source).expect("allocated");
     memory.write(dst, &vec![0xee; size(to)]).expect("allocated");
-    let arguments = built.arguments(&[Given::Tensor(src, from), Given::Tensor(dst, to)]);
+    let arguments = {
+        let raw = |address, layout| {
+            let memory = RawMemory {
+                address,
+                bytes: size(layout) as u64,
+                ty,
+            };
+            Given::raw(memory, layout)
+        };
+        built.arguments(&[raw(src, from), raw(dst, to)])
+    };
     let arguments = arguments.unwrap_or_else(|e| panic!("{e}"));
     let extent = |i: usize| from.mode(i).map_or(1, |m| m.size());
     let rest: i64 = (2..from.rank()).map(extent).product();
@@ -152,7 +163,7 @@ fn law_copies_of_any_layout() {
             let built = copy(ty, 1, &from, &to).unwrap_or_else(|e| panic!("{e}"));
             for _ in 0..8 {
                 let (from, to) = make(&mut random);
-                cases += check(&built, i64::from(ty.bits() / 8), &from, &to);
+                cases += check(&built, ty, &from, &to);
             }
         }
     }
@@ -185,7 +196,7 @@ fn law_copies_by_vectors() {
         let built = copy(ty, vector, &from, &to).unwrap_or_else(|e| panic!("{e}"));
         for _ in 0..6 {
             let (from, to) = make(&mut random);
-            cases += check(&built, i64::from(ty.bits() / 8), &from, &to);
+            cases += check(&built, ty, &from, &to);
         }
         let odd: Layout = parsed(&format!(
             "(8,{},1):({},_1,{})",
@@ -193,7 +204,14 @@ fn law_copies_by_vectors() {
             vector * 4,
             vector * 64
         ));
-        let refused = built.arguments(&[Given::Tensor(0, &odd), Given::Tensor(0, &odd)]);
+        let refused = {
+            let memory = RawMemory {
+                address: 0,
+                bytes: 1 << 20,
+                ty,
+            };
+            built.arguments(&[Given::raw(memory, &odd), Given::raw(memory, &odd)])
+        };
         let sentence = format!(
             "tensor src: the extent {} of {odd} is not a multiple of {vector}, which its vectors need",
             vector * 2 + 1
@@ -225,7 +243,7 @@ fn law_copies_of_nested_modes() {
             m * n * o,
             n * o
         ));
-        cases += check(&built, 4, &from, &to);
+        cases += check(&built, Ty::F32, &from, &to);
     }
     println!("law copies.nested_modes: {cases} elements");
 }

@@ -4,7 +4,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Launch;
 use colex_gpu::sim::{Memory, SimOptions, simulate};
-use colex_gpu::tensor::{AtThread, Builder, Built, Error, Fragment, Given};
+use colex_gpu::tensor::{AtThread, Builder, Built, Error, Fragment, Given, RawMemory};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
@@ -167,9 +167,19 @@ fn check(built: &Built, [m, n, k]: [usize; 3]) {
         parsed(&format!("({n},{k}):({ld},_1)")),
         parsed(&format!("({m},{n}):({ldc},_1)")),
     ];
-    let given = [at_a, at_b, at_c].into_iter().zip(&layouts);
+    let memories = [
+        (at_a, m * ld * 2, Ty::F16),
+        (at_b, n * ld * 2, Ty::F16),
+        (at_c, m * ldc * 4, Ty::F32),
+    ];
+    let raw = |(address, bytes, ty)| RawMemory {
+        address,
+        bytes: bytes as u64,
+        ty,
+    };
+    let given = memories.into_iter().map(raw).zip(&layouts);
     let given: Vec<Given<'_>> = given
-        .map(|(at, layout)| Given::Tensor(at, layout))
+        .map(|(memory, layout)| Given::raw(memory, layout))
         .collect();
     let arguments = built.arguments(&given).expect("the layouts fit");
     let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];

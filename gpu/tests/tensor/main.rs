@@ -3,6 +3,7 @@
 mod attention;
 mod conversions;
 mod copies;
+mod defects;
 mod gemm_sm80;
 mod gemm_sm90;
 mod index_laws;

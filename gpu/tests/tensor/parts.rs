@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Reduction, Ty};
 use colex_gpu::ir::{Access, FenceKind, Space, Type};
 use colex_gpu::sim::{Memory, SimOptions, simulate};
-use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, Index};
+use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory};
 use colex_gpu::{Argument, Launch, TensorMapArgument};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::TiledCopy;
@@ -130,7 +130,14 @@ fn sums_of_fragments_where_a_condition_holds() {
     let mut memory = Memory::default();
     let (at_x, at_y) = (upload(&mut memory, &x), upload(&mut memory, &y));
     let whole: Layout = parsed("(_32,_4):(_4,_1)");
-    let given = [Given::Tensor(at_x, &whole), Given::Tensor(at_y, &whole)];
+    let given = [at_x, at_y].map(|address| {
+        let memory = RawMemory {
+            address,
+            bytes: 128 * 4,
+            ty: Ty::F32,
+        };
+        Given::raw(memory, &whole)
+    });
     run(&built, 32, &given, &mut memory);
     for (i, found) in download(&memory, at_y, 128).into_iter().enumerate() {
         let expected = if i / 4 < i % 4 {

@@ -262,14 +262,14 @@ fn arguments(
                     .tensor_map_at(&built.tensor_map("C", &lc)?, c)?
                     .into(),
             ),
-            false => Given::Tensor(c, &lc),
+            false => Given::checked(c, &lc),
         });
         let sizes = [problem.m, problem.n, problem.k];
         given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
     } else {
-        given.push(Given::Tensor(a, &la));
-        given.push(Given::Tensor(b, &lb));
-        given.push(Given::Tensor(c, &lc));
+        given.push(Given::checked(a, &la));
+        given.push(Given::checked(b, &lb));
+        given.push(Given::checked(c, &lc));
     }
     given.extend(scale);
     Ok(built.arguments(&given)?)

@@ -199,7 +199,7 @@ impl Route {
         stage: &Index,
     ) -> Result<(), Error> {
         let step = if self.whole {
-            &step.min(&(steps - 1))
+            &step.min(&(steps - 1).within(0..1 << 31))
         } else {
             step
         };
