@@ -82,7 +82,7 @@ impl Builder {
         if let View::Coords { of, .. } = &tensor.view {
             for span in Span::all(vector, |i| tensor.coordinates_at(at + i))? {
                 let extent = &of.extents[span.mode];
-                let above = self.from_zero(&span, &of.name, extent)?;
+                let above = self.begins_inside(&span, &of.name, extent)?;
                 let leaf = of.dynamic_extent(span.mode);
                 let below = if self.ends_together(&span, extent) {
                     self.less(&span.low, extent)
@@ -113,7 +113,7 @@ impl Builder {
     }
 
     /// Whether a span begins at 0 or above.
-    fn from_zero(&mut self, span: &Span, of: &str, extent: &Index) -> Result<Cond, ErrorKind> {
+    fn begins_inside(&mut self, span: &Span, of: &str, extent: &Index) -> Result<Cond, ErrorKind> {
         if span.low.range().0 >= 0 {
             return Ok(Cond::Known(true));
         }
