@@ -28,7 +28,8 @@ impl Layout {
     /// `self o inner`: visits `self` in the order that `inner` says. `(A o B)(c) = A(B(c))`.
     ///
     /// The result has the modes of `inner`, each refined where it crosses modes of `self`.
-    /// What the rule refuses is searched for: the result is then read off the values `A(B(c))`, mode by mode.
+    /// What the rule refuses is searched for: the result is then read off the values `A(B(c))`, mode by mode. Only the
+    /// modes of `inner` that clash are read; the others may be as large as they like.
     /// Indices beyond the size of `self` continue its last mode, as in CuTe.
     ///
     /// Laws `composition_at` (`r.at(i) == a.at(b.at(i))` at every index) and `composition_modes` (`inner`'s shape is
@@ -37,8 +38,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Composition`] when coordinates carry between modes, so that no such layout exists (where CuTe gives a
-    /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates;
-    /// [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
+    /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes
+    /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
     ///
     /// # Example
     ///
@@ -175,7 +176,7 @@ pub(crate) enum Check {
 
 /// What each mode of the left-hand side receives.
 #[derive(Clone, Copy, Default)]
-struct Load {
+pub(crate) struct Load {
     positive: i64,
     negative: i64,
     /// The bits that right-hand modes set, where the left stride is XOR.
@@ -184,7 +185,7 @@ struct Load {
     shared: bool,
 }
 
-type Loads = SmallVec<[Load; 12]>;
+pub(crate) type Loads = SmallVec<[Load; 12]>;
 
 /// What a right-hand mode does at a left mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +282,7 @@ pub(crate) fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
 }
 
 /// One right-hand leaf on its way through the left modes.
-struct Walker<'a> {
+pub(crate) struct Walker<'a> {
     flat: &'a [LeafMode],
     check: Check,
     leaf: usize,
@@ -295,7 +296,7 @@ struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    fn new(
+    pub(crate) fn new(
         flat: &'a [LeafMode],
         leaf: usize,
         extent: Int,
@@ -315,7 +316,7 @@ impl<'a> Walker<'a> {
 
     /// Walks through all left modes; the visit that carries, if one does.
     #[inline]
-    fn run(
+    pub(crate) fn run(
         &mut self,
         loads: &mut [Load],
         note: &mut impl FnMut(Visit),

@@ -152,7 +152,7 @@ pub enum Error {
         /// Why.
         why: Box<str>,
     },
-    /// A composition that no layout of the right-hand modes equals.
+    /// A composition that no layout of the right-hand modes equals, or whose search gave up.
     Composition(Box<crate::CompositionError>),
     /// No swizzle makes the accesses free of bank conflicts.
     NoSwizzle(Box<crate::NoSwizzle>),

@@ -306,6 +306,11 @@ enum ConflictKind {
 }
 
 impl Modes {
+    /// Extent and stride of the modes of one leaf of the shape.
+    pub(crate) fn of(&self, leaf: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.0[leaf].modes()
+    }
+
     /// Takes the value at the index with these digits, all before it having been seen.
     fn see(&mut self, digits: &[i64], at: i64, found: i64) -> Result<(), Conflict> {
         let conflict = |kind| Conflict { at, found, kind };

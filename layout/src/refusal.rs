@@ -9,7 +9,7 @@ use crate::layout::LeafMode;
 use crate::tuple::View;
 use crate::{Layout, Search};
 
-/// Why `lhs o rhs` is not a layout over the modes of `rhs`.
+/// Why `lhs o rhs` has no result: it is not a layout over the modes of `rhs`, or the search for one gave up.
 ///
 /// [`Layout::explain_composition`] shows the steps up to the one that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,11 +110,27 @@ impl fmt::Display for Path {
 impl fmt::Display for CompositionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lhs, rhs) = (&self.lhs, &self.rhs);
-        write!(f, "{lhs} o {rhs} is not a layout over the modes of {rhs}: ")?;
-        self.reason.write(f, lhs, rhs)?;
-        match self.search {
-            Search::NotTried => Ok(()),
-            ref search => write!(f, "; {search}"),
+        match &self.search {
+            why @ Search::Contradicted(_) => {
+                write!(f, "{lhs} o {rhs} is not a layout over the modes of {rhs}: ")?;
+                self.reason.write(f, lhs, rhs)?;
+                write!(f, "; {why}")
+            }
+            // Nothing is proved: a layout may exist.
+            Search::NotTried => {
+                write!(
+                    f,
+                    "{lhs} o {rhs} is refused by CuTe's rule of composition: "
+                )?;
+                self.reason.write(f, lhs, rhs)
+            }
+            open => {
+                write!(
+                    f,
+                    "{lhs} o {rhs}: {open}; the rule of composition refuses, as "
+                )?;
+                self.reason.write(f, lhs, rhs)
+            }
         }
     }
 }

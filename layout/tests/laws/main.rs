@@ -6,6 +6,7 @@ mod banks;
 mod beyond;
 mod bytes;
 mod chain;
+mod clash;
 mod coalesce;
 mod complement;
 mod composition;

@@ -1,6 +1,6 @@
 //! The search after a refused composition: sound, complete over the right-hand modes, bounded, and its sentences.
 
-use colex_layout::{Error, Layout, SEARCH_BOUND, Search};
+use colex_layout::{CompositionError, Error, Layout, SEARCH_BOUND, Search};
 
 use crate::law::law;
 use crate::small;
@@ -94,13 +94,22 @@ fn search_sentences_of_the_other_refusals() {
     );
 }
 
+fn refused(a: &str, b: &str) -> Box<CompositionError> {
+    match layout(a).composition(&layout(b)) {
+        Err(Error::Composition(refused)) => refused,
+        other => panic!("{a} o {b}: {other:?}"),
+    }
+}
+
+/// A layout that exists, `(131072,100000):(2097152,2097153)`, over modes that the rule refuses and that are too many
+/// to read: the sentence does not say that there is none.
 #[test]
 fn search_says_where_it_gave_up() {
-    let a = layout("(131072,2):(1,1000000)").composition(&layout("(65536,3):(1,131071)"));
-    let Err(Error::Composition(refused)) = a else {
-        panic!("coordinate (65535,1) carries, but {a:?}");
-    };
-    let size = 3 * SEARCH_BOUND;
+    let refused = refused(
+        "(2097152,2097152):(2097152,1)",
+        "(131072,100000):(1,2097153)",
+    );
+    let size = 131_072 * 100_000;
     assert_eq!(
         refused.search,
         Search::GaveUp {
@@ -108,10 +117,44 @@ fn search_says_where_it_gave_up() {
             size
         }
     );
+    assert_eq!(
+        refused.to_string(),
+        "(2097152,2097152):(2097152,1) o (131072,100000):(1,2097153): the search for a layout gave up after 65536 of \
+         the 13107200000 coordinates of the modes that clash, which is its bound; the rule of composition refuses, as \
+         mode <1>, 100000:2097153, takes 100000 steps of 2097153 in extent 2097152 of (2097152,2097152):(2097152,1) \
+         and carries, as neither of 2097153 and 2097152 divides the other and (100000-1)*2097153 = 209713202847 is not \
+         below 2097152 (a stride that 2097152 divides would fit)"
+    );
+}
+
+/// Beyond the bound the last coordinates are looked at too, so that a carry there is proved.
+#[test]
+fn search_proves_a_carry_beyond_its_bound() {
     assert!(
-        refused
+        refused("(131072,2):(1,1000000)", "(65536,3):(1,131071)")
             .to_string()
-            .ends_with("; the search for another gave up after 65536 of 196608 coordinates")
+            .ends_with(
+                "; A(B(c)) is 65535 at (65535,0) and 1131070 at (0,2), which makes 1196605 at (65535,2), but it is \
+                 2065533"
+            )
+    );
+}
+
+#[test]
+fn what_was_not_searched_is_not_said_to_be_no_layout() {
+    let unchecked = layout("(4,3):(1,10)").composition_unchecked(&layout("7:6"));
+    assert_eq!(
+        unchecked.unwrap_err().to_string(),
+        "(4,3):(1,10) o 7:6 is refused by CuTe's rule of composition: mode <0>, 7:6, takes 7 steps of 6 in extent 4 of \
+         (4,3):(1,10) and carries, as neither of 6 and 4 divides the other and (7-1)*6 = 36 is not below 4 (a stride \
+         that 4 divides would fit)"
+    );
+    assert_eq!(
+        sentence("(4,4):(^4,^1)", "(2,2):(1,5)"),
+        "(4,4):(^4,^1) o (2,2):(1,5): the search for a layout failed: the search for a composition of (4,4):(^4,^1) \
+         needs integer strides on the left; the rule of composition refuses, as mode <1>, 2:5, takes 2 steps of 5 in \
+         extent 4 of (4,4):(^4,^1) and carries, as neither of 5 and 4 divides the other and (2-1)*5 = 5 is not below 4 \
+         (a stride that 4 divides would fit)"
     );
 }
 
