@@ -62,6 +62,21 @@ impl Banks {
     }
 }
 
+/// The most lanes of one [`Access`]: 65,536, 64 times those of the largest block.
+pub const MAX_LANES: i64 = 1 << 16;
+
+fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
+    if lanes <= MAX_LANES {
+        return Ok(());
+    }
+    Err(Error::TooMany {
+        operation: "Access",
+        of: name.into(),
+        count: lanes,
+        bound: MAX_LANES,
+    })
+}
+
 /// One access that many lanes make together: a byte offset for each, and the bytes that each moves.
 ///
 /// # Example
@@ -87,6 +102,7 @@ impl Access {
     ///
     /// Those of [`Access::from_bytes`]; [`Error::Overflow`], [`Error::StrideKind`].
     pub fn new(name: &str, lanes: &Layout, element: i64, width: i64) -> Result<Self, Error> {
+        check_lanes(name, lanes.size())?;
         let bytes = lanes
             .table()?
             .into_iter()
@@ -99,8 +115,9 @@ impl Access {
     /// # Errors
     ///
     /// [`Error::Operand`] when `width` is not a power of two up to 16, or a lane's offset is negative or not a
-    /// multiple of it: the hardware refuses such accesses.
+    /// multiple of it: the hardware refuses such accesses. [`Error::TooMany`] for more than [`MAX_LANES`] lanes.
     pub fn from_bytes(name: &str, offsets: Vec<i64>, width: i64) -> Result<Self, Error> {
+        check_lanes(name, i64::try_from(offsets.len()).unwrap_or(i64::MAX))?;
         let refuse = |why| Error::Operand {
             operation: "Access",
             operand: name.into(),

@@ -1,6 +1,7 @@
 //! Which swizzle makes accesses free of bank conflicts, and why.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -103,20 +104,22 @@ pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, E
     let base = i64::from(widest.trailing_zeros());
     let keeps = |sw: &Swizzle| sw.is_identity() || sw.base() >= base;
     let (mut tried, mut best) = (0, (usize::MAX, Swizzle::IDENTITY));
+    let mut seen = BTreeSet::new();
     for swizzle in candidates(i64::from(64 - used.leading_zeros())).filter(keeps) {
         tried += 1;
-        let passes = passes(accesses, swizzle, banks);
-        if accesses
-            .iter()
-            .all(|a| swizzled(a, swizzle).conflicts(banks).is_free())
-        {
+        // A swizzle that moves words between banks as an earlier one does is no better.
+        if !seen.insert(moves(swizzle, used, banks)) {
+            continue;
+        }
+        let outcome = outcome(accesses, swizzle, banks);
+        if outcome.is_free {
             return Ok(Choice {
                 swizzle,
                 effects: effects(accesses, swizzle, banks),
             });
         }
-        if passes < best.0 {
-            best = (passes, swizzle);
+        if outcome.passes < best.0 {
+            best = (outcome.passes, swizzle);
         }
     }
     let row = usize::try_from(banks.count()).unwrap_or(usize::MAX);
@@ -133,11 +136,44 @@ fn swizzled(access: &Access, swizzle: Swizzle) -> Access {
     access.map(|x| swizzle.apply(x))
 }
 
-fn passes(accesses: &[Access], swizzle: Swizzle, banks: Banks) -> usize {
-    accesses
-        .iter()
-        .map(|a| swizzled(a, swizzle).conflicts(banks).passes())
-        .sum()
+/// What decides how a swizzle changes the conflicts of accesses whose offsets set the bits `used`: its shift, and the
+/// bits that it XORs into others.
+///
+/// A bit that no offset sets changes nothing. Nor does one that is XORed into a bit within a word; nor one that is
+/// XORed into a bit above those of the banks, which renames words within their bank, unless it tells bytes of one word
+/// apart.
+fn moves(swizzle: Swizzle, used: i64, banks: Banks) -> (i64, i64) {
+    let (word, row) = (banks.word(), banks.row());
+    let matters = |bit: i64| {
+        let from = 1_i64 << bit;
+        let into = 1_i64 << (bit - swizzle.shift());
+        into >= word && (into < row || from < word)
+    };
+    let from = swizzle.from_mask() & used;
+    let bits = (0..63).filter(|bit| from >> bit & 1 == 1 && matters(*bit));
+    match bits.fold(0, |mask, bit| mask | 1 << bit) {
+        0 => (0, 0),
+        mask => (swizzle.shift(), mask),
+    }
+}
+
+/// What all accesses together come to.
+struct Outcome {
+    passes: usize,
+    is_free: bool,
+}
+
+fn outcome(accesses: &[Access], swizzle: Swizzle, banks: Banks) -> Outcome {
+    let mut outcome = Outcome {
+        passes: 0,
+        is_free: true,
+    };
+    for access in accesses {
+        let conflicts = swizzled(access, swizzle).conflicts(banks);
+        outcome.passes += conflicts.passes();
+        outcome.is_free &= conflicts.is_free();
+    }
+    outcome
 }
 
 fn effects(accesses: &[Access], swizzle: Swizzle, banks: Banks) -> Vec<Effect> {

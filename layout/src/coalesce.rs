@@ -121,8 +121,9 @@ fn by_profile(
         return Err(mismatch());
     }
     let open = out.open();
-    for (i, mode) in layout.modes().enumerate() {
-        match profile.mode(i) {
+    let mut profiles = profile.modes();
+    for mode in layout.modes() {
+        match profiles.next() {
             Some(p) => by_profile(mode, p, f, out, mismatch)?,
             None => out.push(mode),
         }

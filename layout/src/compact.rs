@@ -99,7 +99,8 @@ impl Layout {
             )
         })?;
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();
-        start_strides(shape.view(), order.view(), &extents, order, &mut strides)?;
+        let starts = Starts::new(order, &extents)?;
+        start_strides(shape.view(), order.view(), &starts, &mut strides)?;
         Self::new(shape.clone(), shape.with_leaves(&strides))
     }
 
@@ -180,23 +181,38 @@ fn advance(extent: Int, current: &mut Int) -> Result<Stride, Error> {
     Ok(Stride::Int(stride))
 }
 
+/// The product of all extents of lesser order, for each order that occurs.
+struct Starts(SmallVec<[(Int, Int); 12]>);
+
+impl Starts {
+    fn new(orders: &IntTuple, extents: &IntTuple) -> Result<Self, Error> {
+        let pairs = orders.leaves().iter().zip(extents.leaves());
+        let mut by_order: SmallVec<[(Int, Int); 12]> = pairs.map(|(o, s)| (*o, *s)).collect();
+        by_order.sort_unstable_by_key(|(order, _)| *order);
+        let mut starts: SmallVec<[(Int, Int); 12]> = SmallVec::new();
+        let mut product = Int::Static(1);
+        for same in by_order.chunk_by(|(a, _), (b, _)| a == b) {
+            starts.push((same[0].0, product));
+            product = same.iter().try_fold(product, |n, (_, s)| n.times(*s))?;
+        }
+        Ok(Self(starts))
+    }
+
+    fn at(&self, order: Int) -> Int {
+        let at = self.0.partition_point(|(o, _)| *o < order);
+        self.0[at].1
+    }
+}
+
 /// Strides of each mode, starting at the product of all extents of lesser order.
 fn start_strides(
     shape: View<'_, Int>,
     order: View<'_, Int>,
-    extents: &IntTuple,
-    orders: &IntTuple,
+    starts: &Starts,
     out: &mut SmallVec<[Stride; 12]>,
 ) -> Result<(), Error> {
     if let Some(o) = order.as_leaf() {
-        let lesser = orders
-            .leaves()
-            .iter()
-            .zip(extents.leaves())
-            .filter(|(other, _)| **other < o);
-        let mut current = lesser
-            .map(|(_, s)| *s)
-            .try_fold(Int::Static(1), Int::times)?;
+        let mut current = starts.at(o);
         return shape.leaves().iter().try_for_each(|&s| {
             out.push(advance(s, &mut current)?);
             Ok(())
@@ -205,7 +221,7 @@ fn start_strides(
     shape
         .modes()
         .zip(order.modes())
-        .try_for_each(|(s, o)| start_strides(s, o, extents, orders, out))
+        .try_for_each(|(s, o)| start_strides(s, o, starts, out))
 }
 
 impl Tuple<Int> {

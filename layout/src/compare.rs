@@ -2,6 +2,8 @@
 
 use core::cmp::Ordering;
 
+use smallvec::SmallVec;
+
 use crate::int_tuple::{product, rank_error};
 use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Layout};
@@ -121,14 +123,25 @@ fn compare(a: IntView<'_>, b: IntView<'_>, from_back: bool) -> Option<Ordering> 
         (None, None) => {}
         _ => return None,
     }
-    for i in 0..a.rank().min(b.rank()) {
-        let mode = |v: IntView<'_>| if from_back { v.rank() - 1 - i } else { i };
-        let order = compare(a.mode(mode(a))?, b.mode(mode(b))?, from_back)?;
+    for (x, y) in in_order(a, from_back)
+        .into_iter()
+        .zip(in_order(b, from_back))
+    {
+        let order = compare(x, y, from_back)?;
         if order != Ordering::Equal {
             return Some(order);
         }
     }
     Some(a.rank().cmp(&b.rank()))
+}
+
+/// The modes from the front or from the back.
+fn in_order(view: IntView<'_>, from_back: bool) -> SmallVec<[IntView<'_>; 4]> {
+    let mut modes: SmallVec<[_; 4]> = view.modes().collect();
+    if from_back {
+        modes.reverse();
+    }
+    modes
 }
 
 fn elem_less(a: IntView<'_>, b: IntView<'_>) -> Option<bool> {

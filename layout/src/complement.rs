@@ -144,10 +144,10 @@ impl Layout {
     }
 
     fn overlap(&self, stride: i64, reach: i64) -> Error {
-        let what = if self.is_injective() {
-            "interleave, though it is injective"
-        } else {
-            "overlap: it is not injective"
+        let what = match self.is_injective_at_a_glance() {
+            Some(true) => "interleave, though it is injective",
+            Some(false) => "overlap: it is not injective",
+            None => "overlap or interleave",
         };
         Error::Operand {
             operation: "complement",

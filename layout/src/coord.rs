@@ -1,5 +1,7 @@
 //! Coordinates: one index, one number a mode, or one number a leaf, and the maps between them and to offsets.
 
+use alloc::vec::Vec;
+
 use smallvec::SmallVec;
 
 use crate::int::{add, mul};
@@ -7,6 +9,9 @@ use crate::int_tuple::{product, rank_error};
 use crate::layout::LeafMode;
 use crate::tuple::{Tuple, View};
 use crate::{Error, Int, IntTuple, Layout, Stride};
+
+/// The most offsets that [`Layout::table`] holds: 2^26, half a gigabyte.
+pub const TABLE_BOUND: i64 = 1 << 26;
 
 /// One number a leaf of a shape.
 type Digits = SmallVec<[i64; 12]>;
@@ -127,13 +132,43 @@ impl Layout {
         })
     }
 
-    /// All offsets of the layout in a vector, in the order of the index.
+    /// All offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number of them.
     ///
     /// # Errors
     ///
-    /// As [`Layout::at`].
-    pub fn table(&self) -> Result<alloc::vec::Vec<i64>, Error> {
-        (0..self.size()).map(|i| self.at_unbounded(i)).collect()
+    /// [`Error::TooMany`] for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
+    /// [`Layout::at`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!("(2,2):(2,1)".parse::<Layout>()?.table()?, [0, 2, 1, 3]);
+    /// assert_eq!(
+    ///     "1099511627776:1".parse::<Layout>()?.table().unwrap_err().to_string(),
+    ///     "table of 1099511627776:1 has 1099511627776 elements, and its bound is 67108864",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn table(&self) -> Result<Vec<i64>, Error> {
+        let size = self.size();
+        let many = |bound| Error::TooMany {
+            operation: "table",
+            of: self.text(),
+            count: size,
+            bound,
+        };
+        if size > TABLE_BOUND {
+            return Err(many(TABLE_BOUND));
+        }
+        let mut table = Vec::new();
+        // The bound has 27 bits.
+        let reserved = table.try_reserve_exact(size as usize);
+        reserved.map_err(|_| many(size - 1))?;
+        for index in 0..size {
+            table.push(self.at_unbounded(index)?);
+        }
+        Ok(table)
     }
 }
 
@@ -268,7 +303,7 @@ impl Tuple<Int> {
         let modes = coord.modes().zip(self.modes()).zip(target.modes());
         let result = modes
             .map(|((c, s), t)| s.coord_within(c, &t, bounds))
-            .collect::<Result<alloc::vec::Vec<_>, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Self::concat(&result))
     }
 }

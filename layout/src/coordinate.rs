@@ -87,10 +87,10 @@ impl Layout {
         let mut sums = Sums::new();
         for (leaf, digit) in self.leaves().iter().zip(digits.leaves()) {
             if let Stride::Basis(b) = leaf.stride {
-                accumulate(&mut sums, &b, mul(digit.value(), b.value.value())?)?;
+                sums.push((b.path().collect(), mul(digit.value(), b.value.value())?));
             }
         }
-        sums.sort();
+        let sums = added(sums)?;
         let mut b = Builder::new();
         nest(&sums, 0, &mut b).ok_or_else(|| self.prefix_clash())?;
         Ok(b.finish())
@@ -188,32 +188,27 @@ impl Layout {
     /// Composition with a layout of coordinates on the right: `R(c) = self(inner(c))`, each coordinate taken by the
     /// mode of `self` that it names.
     pub(crate) fn composition_coordinates(&self, inner: &Self) -> Result<Self, Error> {
-        let mut paths: SmallVec<[Basis; 4]> = SmallVec::new();
-        for leaf in inner.leaves() {
-            match leaf.stride {
-                Stride::Basis(b) if paths.iter().any(|p| p.is_parallel(&b)) => {}
-                Stride::Basis(b) if paths.iter().any(|p| is_prefix(p, &b) || is_prefix(&b, p)) => {
-                    return Err(inner.prefix_clash());
-                }
-                Stride::Basis(b) => paths.push(b),
-                _ => {}
+        // The leaves along each direction, one direction after the other.
+        let mut along: Vec<(Basis, usize)> = Vec::new();
+        for (at, leaf) in inner.leaves().iter().enumerate() {
+            if let Stride::Basis(b) = leaf.stride {
+                along.push((b, at));
             }
         }
-        let parts = paths
-            .iter()
-            .map(|p| self.composition_along(inner, p))
-            .collect::<Result<SmallVec<[Self; 4]>, _>>()?;
-        let along = |leaf: &LeafMode| match leaf.stride {
-            Stride::Basis(b) => paths.iter().position(|p| p.is_parallel(&b)),
-            _ => None,
-        };
-        let refined: SmallVec<[_; 4]> = parts
-            .iter()
-            .map(|part| refinements(part.view(), inner.view()))
-            .collect();
+        along.sort_by(|(a, i), (b, j)| a.path().cmp(b.path()).then(i.cmp(j)));
+        // A path sorts right before those that it begins.
+        if along.windows(2).any(|w| is_prefix(&w[0].0, &w[1].0)) {
+            return Err(inner.prefix_clash());
+        }
+        let mut refined: Vec<Option<Self>> = alloc::vec![None; inner.leaves().len()];
+        for leaves in along.chunk_by(|(a, _), (b, _)| a.is_parallel(b)) {
+            let part = self.composition_along(inner, leaves)?;
+            let modes = leaves.iter().zip(part.modes());
+            modes.for_each(|((_, at), mode)| refined[*at] = Some(mode));
+        }
         let composed = inner.0.try_refine(|at, leaf, out| {
-            match along(leaf) {
-                Some(p) => out.push(refined[p][at]),
+            match &refined[at] {
+                Some(mode) => out.push(mode.view()),
                 None => out.leaf(LeafMode::new(leaf.extent, Stride::constant(0))),
             }
             Ok::<_, Error>(())
@@ -221,46 +216,47 @@ impl Layout {
         Self::checked(composed)
     }
 
-    /// The part of the composition that goes through the mode of `self` that `along` names.
-    fn composition_along(&self, inner: &Self, along: &Basis) -> Result<Self, Error> {
-        let path: SmallVec<[usize; 6]> = along.path().collect();
+    /// The part of the composition that goes through the mode of `self` that `leaves` of `inner` name: a mode for each
+    /// of these leaves.
+    fn composition_along(&self, inner: &Self, leaves: &[(Basis, usize)]) -> Result<Self, Error> {
+        let (direction, _) = leaves[0];
+        let path: SmallVec<[usize; 6]> = direction.path().collect();
         let mode = self.get(&path)?;
-        let only = inner.0.map(|leaf| match leaf.stride {
-            Stride::Basis(b) if b.is_parallel(along) => {
-                LeafMode::new(leaf.extent, Stride::Int(b.value))
-            }
-            _ => LeafMode::new(leaf.extent, Stride::constant(0)),
-        });
-        mode.composition(&Self(only))
+        let plain = |(b, at): &(Basis, usize)| {
+            LeafMode::new(inner.leaves()[*at].extent, Stride::Int(b.value))
+        };
+        let only = Self(Tuple::flat(leaves.iter().map(plain)));
+        mode.composition(&only).map_err(|error| {
+            // The error shows all modes of the right-hand side.
+            let all = inner.0.map(|leaf| match leaf.stride {
+                Stride::Basis(b) if b.is_parallel(&direction) => {
+                    LeafMode::new(leaf.extent, Stride::Int(b.value))
+                }
+                _ => LeafMode::new(leaf.extent, Stride::constant(0)),
+            });
+            mode.composition(&Self(all)).err().unwrap_or(error)
+        })
     }
-}
-
-/// The part of `refined` that stands where each leaf of `profile` was.
-fn refinements<'a>(
-    refined: View<'a, LeafMode>,
-    profile: View<'_, LeafMode>,
-) -> Vec<View<'a, LeafMode>> {
-    if profile.is_leaf() {
-        return alloc::vec![refined];
-    }
-    let modes = refined.modes().zip(profile.modes());
-    modes.flat_map(|(r, p)| refinements(r, p)).collect()
 }
 
 fn is_prefix(a: &Basis, b: &Basis) -> bool {
     a.path().len() < b.path().len() && a.path().zip(b.path()).all(|(x, y)| x == y)
 }
 
-fn accumulate(sums: &mut Sums, direction: &Basis, by: i64) -> Result<(), Error> {
-    let path: SmallVec<[usize; 6]> = direction.path().collect();
-    match sums.iter_mut().find(|(p, _)| *p == path) {
-        Some((_, sum)) => *sum = add(*sum, by)?,
-        None => sums.push((path, by)),
+/// One sum for each path.
+fn added(mut parts: Sums) -> Result<Sums, Error> {
+    parts.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut sums = Sums::new();
+    for (path, by) in parts {
+        match sums.last_mut() {
+            Some((last, sum)) if *last == path => *sum = add(*sum, by)?,
+            _ => sums.push((path, by)),
+        }
     }
-    Ok(())
+    Ok(sums)
 }
 
-/// The tuple of `sums`, whose paths agree before `depth`; `None` when a path ends where another goes on.
+/// The tuple of `sums`, ordered by their paths, which agree before `depth`; `None` when a path ends where another goes on.
 fn nest(sums: &[(SmallVec<[usize; 6]>, i64)], depth: usize, out: &mut Builder<Int>) -> Option<()> {
     if let [(path, sum)] = sums
         && path.len() == depth
@@ -268,22 +264,17 @@ fn nest(sums: &[(SmallVec<[usize; 6]>, i64)], depth: usize, out: &mut Builder<In
         out.leaf(Int::Dynamic(*sum));
         return Some(());
     }
-    let open = out.open();
-    let rank = sums
-        .last()
-        .and_then(|(p, _)| p.get(depth))
-        .map_or(0, |m| m + 1);
-    for mode in 0..rank {
-        let inside = |(p, _): &&(SmallVec<[usize; 6]>, i64)| p.get(depth) == Some(&mode);
-        let part: Sums = sums.iter().filter(inside).cloned().collect();
-        if part.is_empty() {
-            out.leaf(Int::Dynamic(0));
-        } else {
-            nest(&part, depth + 1, out)?;
-        }
-    }
-    if sums.iter().any(|(p, _)| p.len() <= depth) {
+    if sums.iter().any(|(path, _)| path.len() <= depth) {
         return None;
+    }
+    let open = out.open();
+    let (mut rest, mut rank) = (sums, 0);
+    while let Some((path, _)) = rest.first() {
+        let mode = path[depth];
+        (rank..mode).for_each(|_| out.leaf(Int::Dynamic(0)));
+        let (ours, others) = rest.split_at(rest.partition_point(|(p, _)| p[depth] == mode));
+        nest(ours, depth + 1, out)?;
+        (rest, rank) = (others, mode + 1);
     }
     out.close(open, rank);
     Some(())

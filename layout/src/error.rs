@@ -143,6 +143,26 @@ pub enum Error {
         /// The shape.
         shape: Box<str>,
     },
+    /// A question that stays open, because the work for an answer reaches its bound.
+    Undecided {
+        /// The operation.
+        operation: &'static str,
+        /// The layout.
+        of: Box<str>,
+        /// How many steps were taken.
+        bound: u64,
+    },
+    /// A result of more elements than one value holds.
+    TooMany {
+        /// The operation.
+        operation: &'static str,
+        /// The layout or shape.
+        of: Box<str>,
+        /// How many elements it has.
+        count: i64,
+        /// How many the operation takes.
+        bound: i64,
+    },
     /// An operand that the operation cannot take, with the reason.
     Operand {
         /// The operation.
@@ -163,6 +183,14 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Parse { text, at, expected } if text.len() > LONG => {
+                let near = excerpt(text, *at);
+                let length = text.len();
+                write!(
+                    f,
+                    "expected {expected} at byte {at} of {length}, near {near:?}"
+                )
+            }
             Self::Parse { text, at, expected } => {
                 write!(f, "expected {expected} at byte {at} of {text:?}")
             }
@@ -270,6 +298,23 @@ impl fmt::Display for Error {
                     "coordinate {coord} is not within 0..{size} in the shape {shape}"
                 )
             }
+            Self::Undecided {
+                operation,
+                of,
+                bound,
+            } => write!(
+                f,
+                "{operation} of {of} is undecided after {bound} steps, which is its bound"
+            ),
+            Self::TooMany {
+                operation,
+                of,
+                count,
+                bound,
+            } => write!(
+                f,
+                "{operation} of {of} has {count} elements, and its bound is {bound}"
+            ),
             Self::Operand {
                 operation,
                 operand,
@@ -280,6 +325,16 @@ impl fmt::Display for Error {
             Self::Infer(e) => e.fmt(f),
         }
     }
+}
+
+/// The longest text that an error about its syntax repeats whole, in bytes.
+const LONG: usize = 200;
+
+/// The text around a byte of it.
+fn excerpt(text: &str, at: usize) -> &str {
+    let from = text.floor_char_boundary(at.saturating_sub(40));
+    let to = text.floor_char_boundary(at.saturating_add(20));
+    &text[from..to]
 }
 
 impl core::error::Error for Error {}

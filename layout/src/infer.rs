@@ -14,6 +14,9 @@ use crate::layout::LeafMode;
 use crate::tuple::Builder;
 use crate::{Error, Int, IntTuple, Layout, Stride};
 
+/// The most values that [`Layout::infer`] looks at: 2^30.
+pub const INFER_BOUND: i64 = 1 << 30;
+
 /// Why no layout of a shape has the given values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InferError {
@@ -79,7 +82,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Infer`] with the first values that contradict each other, [`Error::Extent`] for no values.
+    /// [`Error::Infer`] with the first values that contradict each other, [`Error::Extent`] for no values,
+    /// [`Error::TooMany`] for more than [`INFER_BOUND`].
     ///
     /// # Example
     ///
@@ -146,8 +150,17 @@ impl Layout {
     /// ```
     pub fn infer_modes(shape: &IntTuple, mut f: impl FnMut(i64) -> i64) -> Result<Self, Error> {
         crate::layout::check_shape(shape)?;
+        let size = shape.product()?.value();
+        if size > INFER_BOUND {
+            return Err(Error::TooMany {
+                operation: "infer",
+                of: shape.text(),
+                count: size,
+                bound: INFER_BOUND,
+            });
+        }
         let asked = |i| Ok::<_, Infallible>(f(i));
-        match infer(shape, i64::MAX, asked) {
+        match infer(shape, INFER_BOUND, asked) {
             Ok(Inferred::Found(modes)) => Ok(Self(
                 modes.over(shape, |_, extent| (extent, Int::Dynamic(0))),
             )),
@@ -155,7 +168,7 @@ impl Layout {
                 shape: shape.clone(),
                 contradiction: *contradiction,
             }))),
-            Ok(Inferred::GaveUp) => unreachable!("no size exceeds the largest integer"),
+            Ok(Inferred::GaveUp) => unreachable!("the size was compared with the bound"),
             Err(never) => match never {},
         }
     }

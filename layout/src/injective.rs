@@ -1,47 +1,84 @@
 //! Whether a layout gives different coordinates different offsets, decided from its strides.
 
+use alloc::vec::Vec;
+
 use smallvec::SmallVec;
 
 use crate::coalesce::{Tail, coalesced};
+use crate::equation::{Budget, STEPS, Term, gcd, solve};
 use crate::layout::LeafMode;
-use crate::{Layout, Stride};
+use crate::{Error, Layout, Stride};
 
 /// A stride and an extent, both positive.
 type Mode = (i128, i128);
 type Modes = SmallVec<[Mode; 12]>;
 
+/// The most differences of offsets that are written down to be compared.
+const DIFFERENCES: i128 = 1 << 20;
+
+/// The steps of a question whose answer only chooses a word.
+const FEW_STEPS: u32 = 1 << 10;
+
 impl Layout {
     /// Whether different coordinates have different offsets.
     ///
     /// Integer strides are decided from the numbers: two coordinates meet where a combination of strides, each taken
-    /// less often than its extent, is 0. The search for one needs no table, so large layouts are decided too.
+    /// less often than its extent, is 0. The search for one needs no table, so large layouts are decided too. In
+    /// general this is a knapsack problem, and the work is bounded: at most 2^20 differences of offsets are compared,
+    /// or 2^18 combinations tried. XOR strides are decided by linear algebra on their bits.
+    ///
+    /// Law `is_injective` (true exactly when no two of the offsets are equal).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Undecided`] when the bound is reached.
     ///
     /// # Example
     ///
     /// ```
     /// use colex_layout::Layout;
-    /// assert!("(2,2):(2,3)".parse::<Layout>()?.is_injective());
-    /// assert!(!"(4,2):(1,0)".parse::<Layout>()?.is_injective());
-    /// assert!(!"(1048576,4194304):(2097152,3)".parse::<Layout>()?.is_injective());
+    /// assert!("(2,2):(2,3)".parse::<Layout>()?.is_injective()?);
+    /// assert!(!"(4,2):(1,0)".parse::<Layout>()?.is_injective()?);
+    /// assert!(!"(1048576,4194304):(2097152,3)".parse::<Layout>()?.is_injective()?);
+    /// assert!(!"(1073741823,3):(^3,^5)".parse::<Layout>()?.is_injective()?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    #[must_use]
-    pub fn is_injective(&self) -> bool {
+    pub fn is_injective(&self) -> Result<bool, Error> {
+        self.decide(Effort::Full).ok_or_else(|| Error::Undecided {
+            operation: "is_injective",
+            of: self.text(),
+            bound: STEPS.into(),
+        })
+    }
+
+    /// [`Layout::is_injective`] where that is soon decided.
+    pub(crate) fn is_injective_at_a_glance(&self) -> Option<bool> {
+        self.decide(Effort::Glance)
+    }
+
+    fn decide(&self, effort: Effort) -> Option<bool> {
         let flat = coalesced(self.leaves(), Tail::Drop);
-        let modes = flat.iter().filter(|l| l.size() > 1);
-        if modes.clone().any(|l| l.stride.is_zero()) {
-            return false;
+        let moving: SmallVec<[LeafMode; 12]> =
+            flat.iter().filter(|l| l.size() > 1).copied().collect();
+        let Some(first) = moving.first() else {
+            return Some(true);
+        };
+        if moving.iter().any(|l| l.stride.is_zero()) {
+            return Some(false);
         }
-        match flat[0].stride {
-            Stride::Int(_) => is_free(modes.map(mode).collect()),
-            // Steps along different modes of a coordinate never meet.
-            Stride::Basis(_) => modes.clone().all(|one| {
-                let parallel = modes.clone().filter(|l| is_parallel(one, l));
-                is_free(parallel.map(mode).collect())
-            }),
-            Stride::Xor(_) => is_independent(&flat).unwrap_or_else(|| has_distinct_offsets(self)),
+        match first.stride {
+            Stride::Int(_) => is_free(moving.iter().map(mode).collect(), effort),
+            Stride::Basis(_) => directions_are_free(&moving, effort),
+            Stride::Xor(_) => Some(is_independent(&moving)),
         }
     }
+}
+
+/// How much work an answer is worth.
+#[derive(Clone, Copy, PartialEq)]
+enum Effort {
+    Glance,
+    Full,
 }
 
 /// The size of a stride matters, its sign does not: coordinates can be counted from the other end.
@@ -50,76 +87,141 @@ fn mode(leaf: &LeafMode) -> Mode {
     (stride.abs(), i128::from(leaf.size()))
 }
 
+/// Steps along different modes of a coordinate never meet: each direction is decided alone.
+fn directions_are_free(modes: &[LeafMode], effort: Effort) -> Option<bool> {
+    let mut answer = Some(true);
+    for (i, one) in modes.iter().enumerate() {
+        if modes[..i].iter().any(|l| is_parallel(one, l)) {
+            continue;
+        }
+        let parallel = modes[i..].iter().filter(|l| is_parallel(one, l));
+        match is_free(parallel.map(mode).collect(), effort) {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => answer = None,
+        }
+    }
+    answer
+}
+
 fn is_parallel(a: &LeafMode, b: &LeafMode) -> bool {
     matches!((a.stride, b.stride), (Stride::Basis(a), Stride::Basis(b)) if a.is_parallel(&b))
 }
 
 /// Whether no sum of `x * stride` with `|x| < extent` is 0, other than that of zeros.
-fn is_free(mut modes: Modes) -> bool {
+fn is_free(mut modes: Modes, effort: Effort) -> Option<bool> {
     modes.sort_unstable();
-    let mut reach = 0;
-    let mut nested = true;
-    for (d, s) in &modes {
-        nested &= *d > reach;
-        reach += d * (s - 1);
+    while let Some(kept) = tied(&modes) {
+        modes = kept;
     }
+    let reach: i128 = modes.iter().map(|(d, s)| d * (s - 1)).sum();
     // More coordinates than offsets between the first and the last.
     let size = modes.iter().map(|(_, s)| s).product::<i128>();
-    nested || (size <= reach + 1 && !meets(&modes, 0, false))
+    if modes.is_empty() || size > reach + 1 {
+        return Some(modes.is_empty());
+    }
+    let glance = has_no_relation(&modes, &mut Budget(FEW_STEPS));
+    if glance.is_some() || effort == Effort::Glance {
+        return glance;
+    }
+    differs_by_halves(&modes).or_else(|| has_no_relation(&modes, &mut Budget(STEPS)))
 }
 
-/// Whether `rest` and some `x * stride` with `|x| < extent` sum to 0; zeros count when the sum is not `trivial`.
-fn meets(modes: &[Mode], rest: i128, counts: bool) -> bool {
-    match *modes {
-        [] => counts && rest == 0,
-        [a] => meets_last([a, (1, 1)], rest, counts),
-        [a, b] => meets_last([a, b], rest, counts),
-        [ref smaller @ .., (d, s)] => {
-            let reach: i128 = smaller.iter().map(|(d, s)| d * (s - 1)).sum();
-            // rest + x * d must come back to within the reach of the smaller modes.
-            let from = (-reach - rest).div_euclid(d).max(1 - s);
-            let to = (reach - rest).div_euclid(d).min(s - 1);
-            // By symmetry the first step that is taken is taken forwards.
-            let from = if counts { from } else { from.max(0) };
-            (from..=to).any(|x| meets(smaller, rest + x * d, counts || x != 0))
+/// The modes that can take part in a sum of 0, where that leaves some out.
+///
+/// A mode cannot when all others together do not reach its stride, or when the fewest of its steps that are a
+/// multiple of the divisor of all others are more than it has.
+fn tied(modes: &Modes) -> Option<Modes> {
+    let reach: i128 = modes.iter().map(|(d, s)| d * (s - 1)).sum();
+    let mut before: SmallVec<[i128; 12]> = SmallVec::new();
+    let mut divisor = 0;
+    for (d, _) in modes {
+        before.push(divisor);
+        divisor = gcd(divisor, *d);
+    }
+    let mut after = 0;
+    let mut kept = Modes::new();
+    for (&(d, s), before) in modes.iter().zip(before).rev() {
+        let others = gcd(before, after);
+        // Without other modes, nothing cancels a step.
+        let fewest = others / gcd(others, d);
+        let most = (s - 1).min((reach - d * (s - 1)) / d);
+        if others != 0 && fewest <= most {
+            kept.push((d, s));
+        }
+        after = gcd(after, d);
+    }
+    kept.reverse();
+    (kept.len() < modes.len()).then_some(kept)
+}
+
+/// Whether no sum is 0, by trying digits: by symmetry the first step that is taken is taken forwards.
+fn has_no_relation(modes: &[Mode], budget: &mut Budget) -> Option<bool> {
+    let largest_first = modes.iter().rev();
+    let mut terms: SmallVec<[Term; 12]> = largest_first
+        .map(|&(stride, s)| Term {
+            stride,
+            low: 1 - s,
+            high: s - 1,
+        })
+        .collect();
+    for first in 0..terms.len() {
+        terms[first].low = 1;
+        if solve(&terms[first..], 0, budget)?.is_some() {
+            return Some(false);
         }
     }
+    Some(true)
 }
 
-/// As [`meets`] for two modes: `x * a + y * b = -rest` by the extended Euclidean algorithm.
-fn meets_last([(a, s), (b, t)]: [Mode; 2], rest: i128, counts: bool) -> bool {
-    let (g, inverse) = gcd_inverse(a, b);
-    if rest % g != 0 {
-        return false;
+/// Whether no sum is 0, by the differences of offsets in two halves of the modes: those of one half must not be
+/// those of the other. `None` where there are too many.
+fn differs_by_halves(modes: &[Mode]) -> Option<bool> {
+    let mut halves = [(1_i128, Modes::new()), (1, Modes::new())];
+    let mut by_extent: Modes = modes.iter().copied().collect();
+    by_extent.sort_unstable_by_key(|(_, s)| core::cmp::Reverse(*s));
+    for mode in by_extent {
+        let smaller = usize::from(halves[1].0 < halves[0].0);
+        let half = &mut halves[smaller];
+        half.0 = half.0.saturating_mul(2 * mode.1 - 1);
+        half.1.push(mode);
     }
-    // All solutions: x = first + k * step.
-    let step = b / g;
-    let first = ((-rest / g).rem_euclid(step) * inverse).rem_euclid(step);
-    let span = b * (t - 1);
-    let low = (1 - s).max(-(rest + span).div_euclid(a));
-    let high = (s - 1).min((span - rest).div_euclid(a));
-    let least = low + (first - low).rem_euclid(step);
-    if counts {
-        return least <= high;
+    if halves[0].0.saturating_add(halves[1].0) > DIFFERENCES {
+        return None;
     }
-    // Nothing was taken yet: rest is 0 and x = 0 is the trivial solution, so the next one decides.
-    step <= high
+    let [one, other] = halves.map(|(_, modes)| differences(&modes));
+    let zeros = |all: &[i128]| all.iter().filter(|x| **x == 0).count();
+    if zeros(&one) > 1 || zeros(&other) > 1 {
+        return Some(false);
+    }
+    // With each difference its negative occurs, so the positive ones tell.
+    let mut others = other.iter().copied().filter(|x| *x > 0).peekable();
+    let meets = one.iter().filter(|x| **x > 0).any(|x| {
+        while others.next_if(|y| y < x).is_some() {}
+        others.peek() == Some(x)
+    });
+    Some(!meets)
 }
 
-/// The greatest common divisor, and the inverse of `a / g` modulo `b / g`.
-fn gcd_inverse(a: i128, b: i128) -> (i128, i128) {
-    let (mut r, mut next, mut x, mut next_x) = (a, b, 1, 0);
-    while next != 0 {
-        let q = r / next;
-        (r, next) = (next, r - q * next);
-        (x, next_x) = (next_x, x - q * next_x);
+/// All differences of two offsets of `modes`, in order.
+fn differences(modes: &[Mode]) -> Vec<i128> {
+    let mut all = Vec::from([0]);
+    for (d, s) in modes {
+        let steps = 1 - s..*s;
+        all = steps
+            .flat_map(|x| all.iter().map(move |y| x * d + y))
+            .collect();
+        // A stable sort finds the runs, which it then merges.
+        all.sort();
     }
-    (r, x.rem_euclid(b / r))
+    all
 }
 
-/// Whether the bits of XOR strides are linearly independent; `None` when they are not, but some extent is no power
-/// of two, so that the dependent combination may lie outside.
-fn is_independent(modes: &[LeafMode]) -> Option<bool> {
+/// Whether the bits of XOR strides are linearly independent.
+///
+/// A combination of bits that vanishes always lies within the extents, powers of two or not: of the bits that it
+/// takes from one mode, the highest is a coordinate, and the others together are a smaller one.
+fn is_independent(modes: &[LeafMode]) -> bool {
     let mut pivots: SmallVec<[u128; 8]> = SmallVec::new();
     for leaf in modes {
         let bits = i64::BITS - (leaf.size() - 1).leading_zeros();
@@ -127,20 +229,11 @@ fn is_independent(modes: &[LeafMode]) -> Option<bool> {
             let step = (i128::from(leaf.stride.coefficient().value()) << k) as u128;
             let reduced = pivots.iter().fold(step, |v, p| v.min(v ^ p));
             if reduced == 0 {
-                let whole = modes.iter().all(|l| l.size().count_ones() == 1);
-                return whole.then_some(false);
+                return false;
             }
-            pivots.push(reduced);
-            pivots.sort_unstable_by(|a, b| b.cmp(a));
+            let at = pivots.partition_point(|p| *p > reduced);
+            pivots.insert(at, reduced);
         }
     }
-    Some(true)
-}
-
-fn has_distinct_offsets(layout: &Layout) -> bool {
-    let Ok(mut values) = layout.table() else {
-        return false;
-    };
-    values.sort_unstable();
-    values.windows(2).all(|w| w[0] != w[1])
+    true
 }

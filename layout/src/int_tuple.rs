@@ -352,10 +352,11 @@ fn divide(
             return Err(mismatch());
         }
         let one = IntTuple::leaf(Int::Static(1));
-        for (i, mode) in a.modes().enumerate() {
+        let mut divisors = b.modes();
+        for mode in a.modes() {
             divide(
                 mode,
-                b.mode(i).unwrap_or(one.view()),
+                divisors.next().unwrap_or(one.view()),
                 pad,
                 op,
                 out,

@@ -374,9 +374,6 @@ impl<'a> Scan<'a> {
 
     /// `_`, an integer, a layout, or parentheses (also `<..>`) of tilers.
     const fn tiler(&mut self, depth: usize) -> Result<(), &'static str> {
-        if depth == MAX_DEPTH {
-            return Err("parentheses nest at most 64 deep");
-        }
         let mut shape = *self;
         let mut ahead = *self;
         if ahead.int_tuple().is_ok() && ahead.eat(b':') {
@@ -385,6 +382,9 @@ impl<'a> Scan<'a> {
         }
         let close = if self.sees(b'<') { b'>' } else { b')' };
         if self.eat(b'(') || self.eat(b'<') {
+            if depth == MAX_DEPTH {
+                return Err("parentheses nest at most 64 deep");
+            }
             return self.tilers(close, depth);
         }
         let mut after = *self;

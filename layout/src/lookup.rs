@@ -4,18 +4,9 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
+use crate::equation::{Budget, STEPS, Term, solve};
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
-
-/// One leaf mode, by decreasing absolute stride.
-struct Step {
-    leaf: usize,
-    stride: i128,
-    extent: i128,
-    /// The least and the greatest sum of this and all smaller modes.
-    low: i128,
-    high: i128,
-}
 
 impl Layout {
     /// The hierarchical coordinate whose offset is `offset`: the first one in the order of the search where several
@@ -23,7 +14,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no coordinate has this offset; [`Error::StrideKind`], [`Error::Overflow`].
+    /// [`Error::Operand`] when no coordinate has this offset; [`Error::Undecided`] when 2^18 digits were tried, which
+    /// only many modes with strides of like size need; [`Error::StrideKind`], [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -39,15 +31,25 @@ impl Layout {
     /// ```
     #[doc(alias = "get_hier_coord")]
     pub fn coord_of(&self, offset: i64) -> Result<IntTuple, Error> {
-        let steps = self.steps()?;
-        let mut digits: SmallVec<[Int; 12]> =
-            SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
-        if !find(&steps, offset.into(), &mut digits) {
+        let (terms, leaves): (SmallVec<[Term; 12]>, SmallVec<[usize; 12]>) =
+            self.terms()?.into_iter().unzip();
+        let found = solve(&terms, offset.into(), &mut Budget(STEPS));
+        let found = found.ok_or_else(|| Error::Undecided {
+            operation: "coord_of",
+            of: self.text(),
+            bound: STEPS.into(),
+        })?;
+        let Some(found) = found else {
             return Err(Error::Operand {
                 operation: "coord_of",
                 operand: self.text(),
                 why: format!("no coordinate has the offset {offset}").into(),
             });
+        };
+        let mut digits: SmallVec<[Int; 12]> =
+            SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
+        for (leaf, digit) in leaves.into_iter().zip(found) {
+            digits[leaf] = Int::Dynamic(digit as i64);
         }
         Ok(self.0.with_leaves(&digits))
     }
@@ -74,62 +76,23 @@ impl Layout {
         self.shape().index(coord)
     }
 
-    fn steps(&self) -> Result<SmallVec<[Step; 12]>, Error> {
-        let mut steps: SmallVec<[Step; 12]> = SmallVec::new();
+    /// The leaf modes that move, as terms of the offset, by decreasing absolute stride; each with its leaf.
+    fn terms(&self) -> Result<SmallVec<[(Term, usize); 12]>, Error> {
+        let mut terms: SmallVec<[(Term, usize); 12]> = SmallVec::new();
         for (leaf, mode) in self.leaves().iter().enumerate() {
             let stride = self.int_stride("coord_of", mode)?.value();
             if stride != 0 && mode.size() > 1 {
-                steps.push(Step {
-                    leaf,
+                let term = Term {
                     stride: stride.into(),
-                    extent: mode.size().into(),
                     low: 0,
-                    high: 0,
-                });
+                    high: i128::from(mode.size()) - 1,
+                };
+                terms.push((term, leaf));
             }
         }
-        steps.sort_by_key(|s| core::cmp::Reverse(s.stride.unsigned_abs()));
-        let (mut low, mut high) = (0, 0);
-        for step in steps.iter_mut().rev() {
-            // Extents multiply to less than 2^63, so these sums stay below 2^126.
-            let reach = (step.extent - 1) * step.stride;
-            low += reach.min(0);
-            high += reach.max(0);
-            (step.low, step.high) = (low, high);
-        }
-        Ok(steps)
+        terms.sort_by_key(|(term, _)| core::cmp::Reverse(term.stride.unsigned_abs()));
+        Ok(terms)
     }
-}
-
-/// Finds digits of `steps` that sum to `target`; a mode tries only digits that the smaller modes can complete.
-fn find(steps: &[Step], target: i128, digits: &mut [Int]) -> bool {
-    let Some((step, smaller)) = steps.split_first() else {
-        return target == 0;
-    };
-    if target < step.low || target > step.high {
-        return false;
-    }
-    let (low, high) = smaller.first().map_or((0, 0), |s| (s.low, s.high));
-    // digit * stride must lie in target - high ..= target - low.
-    let (from, to) = if step.stride > 0 {
-        (
-            div_up(target - high, step.stride),
-            (target - low).div_euclid(step.stride),
-        )
-    } else {
-        (
-            div_up(low - target, -step.stride),
-            (high - target).div_euclid(-step.stride),
-        )
-    };
-    (from.max(0)..=to.min(step.extent - 1)).any(|digit| {
-        digits[step.leaf] = Int::Dynamic(digit as i64);
-        find(smaller, target - digit * step.stride, digits)
-    })
-}
-
-fn div_up(a: i128, b: i128) -> i128 {
-    a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
 }
 
 impl Tuple<Int> {

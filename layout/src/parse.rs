@@ -218,50 +218,68 @@ impl<'a> Cursor<'a> {
     }
 
     /// `_`, an integer, a layout, or parentheses (also `<..>`) of tilers.
-    pub(crate) fn tiler(&mut self, depth: usize) -> Result<Tiler, Error> {
-        if depth == MAX_DEPTH {
-            return Err(self.error("at most 64 nested parentheses"));
-        }
-        let start = self.at;
-        if let Some(end) = [("(", ")"), ("<", ">")]
-            .into_iter()
-            .find_map(|(a, b)| self.eat(a).then_some(b))
-        {
-            return self.tiler_group(start, end, depth);
+    pub(crate) fn tiler(&mut self) -> Result<Tiler, Error> {
+        Ok(self.tiler_at(0)?.0)
+    }
+
+    /// A tiler inside of `depth` parentheses, and whether its text is that of a shape.
+    fn tiler_at(&mut self, depth: usize) -> Result<(Tiler, bool), Error> {
+        if let Some(open @ (b'(' | b'<')) = self.peek() {
+            if depth == MAX_DEPTH {
+                return Err(self.error("at most 64 nested parentheses"));
+            }
+            return self.tiler_group(open == b'(', depth);
         }
         if self.peek() == Some(b'_')
             && !self.text[self.at + 1..].starts_with(|c: char| c.is_ascii_digit() || c == '-')
         {
             self.eat("_");
-            return Ok(Tiler::All);
+            return Ok((Tiler::All, false));
         }
         let shape = self.int()?;
         if self.eat(":") {
-            self.layout_of(IntTuple::leaf(shape)).map(Tiler::Layout)
+            let layout = self.layout_of(IntTuple::leaf(shape))?;
+            Ok((Tiler::Layout(layout), false))
         } else {
-            Ok(Tiler::Int(shape))
+            Ok((Tiler::Int(shape), true))
         }
     }
 
-    /// After an opening parenthesis: a shape if `:` follows its end, else the modes of a tiler.
-    fn tiler_group(&mut self, start: usize, end: &str, depth: usize) -> Result<Tiler, Error> {
-        let inside = self.at;
-        self.rewind(start);
-        if let Ok(shape) = self.int_tuple()
-            && self.eat(":")
-        {
-            return self.layout_of(shape).map(Tiler::Layout);
-        }
-        self.rewind(inside);
+    /// Parentheses: the modes of a tiler, or a shape where `:` follows. Read once, in either case.
+    fn tiler_group(&mut self, round: bool, depth: usize) -> Result<(Tiler, bool), Error> {
+        let (open, close) = if round { ("(", ")") } else { ("<", ">") };
+        self.eat(open);
         let mut modes = alloc::vec::Vec::new();
-        while !self.eat(end) {
+        let mut is_shape = round;
+        while !self.eat(close) {
             if !modes.is_empty() {
                 self.expect(",", "',' or the closing parenthesis")?;
             }
-            modes.push(self.tiler(depth + 1)?);
+            let (mode, reads_as_shape) = self.tiler_at(depth + 1)?;
+            is_shape &= reads_as_shape;
+            modes.push(mode);
         }
-        Ok(Tiler::Modes(modes))
+        if !(is_shape && self.eat(":")) {
+            return Ok((Tiler::Modes(modes), is_shape));
+        }
+        let mut shape = Builder::new();
+        push_shape(&modes, &mut shape);
+        let layout = self.layout_of(shape.finish())?;
+        Ok((Tiler::Layout(layout), false))
     }
+}
+
+/// The shape with the text of a tiler of these modes.
+fn push_shape(modes: &[Tiler], out: &mut Builder<Int>) {
+    let open = out.open();
+    for mode in modes {
+        match mode {
+            Tiler::Int(n) => out.leaf(*n),
+            Tiler::Modes(modes) => push_shape(modes, out),
+            Tiler::All | Tiler::Layout(_) => unreachable!("neither reads as a shape"),
+        }
+    }
+    out.close(open, modes.len());
 }
 
 /// One more mode in the innermost open tuple.
@@ -343,6 +361,6 @@ impl FromStr for Tiler {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.tiler(0))
+        whole(text, |c| c.tiler())
     }
 }

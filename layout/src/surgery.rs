@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::Error;
 use crate::tuple::{Builder, Leaf, Tuple, View};
 
@@ -12,11 +14,15 @@ impl<T: Leaf> Tuple<T> {
     }
 
     fn expect_view(&self, i: usize) -> Result<View<'_, T>, Error> {
-        self.view().mode(i).ok_or_else(|| Error::Mode {
+        self.view().mode(i).ok_or_else(|| self.no_mode(i))
+    }
+
+    fn no_mode(&self, i: usize) -> Error {
+        Error::Mode {
             mode: i,
             rank: self.rank(),
             of: self.text(),
-        })
+        }
     }
 
     /// The mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
@@ -35,11 +41,11 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// [`Error::Mode`] when an index is beyond the rank.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
-        indices
-            .iter()
-            .try_for_each(|&i| self.expect_view(i).map(|_| ()))?;
-        let views = indices.iter().filter_map(|&i| self.view().mode(i));
-        Ok(Self::from_views(views))
+        let modes: SmallVec<[_; 12]> = self.view().modes().collect();
+        if let Some(&mode) = indices.iter().find(|i| **i >= modes.len()) {
+            return Err(self.no_mode(mode));
+        }
+        Ok(Self::from_views(indices.iter().map(|&i| modes[i])))
     }
 
     /// The modes in `range`, always as a tuple.
@@ -213,11 +219,7 @@ impl<T: Leaf> Tuple<T> {
     /// [`Error::Mode`] when `i` is beyond the rank by more than one.
     pub fn insert(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         if i > self.rank() {
-            return Err(Error::Mode {
-                mode: i,
-                rank: self.rank(),
-                of: self.text(),
-            });
+            return Err(self.no_mode(i));
         }
         let before = self.view().modes().take(i);
         Ok(Self::from_views(
@@ -278,11 +280,11 @@ impl<T: Leaf> Tuple<T> {
         }
         let mut b = Builder::new();
         let outer = b.open();
-        for j in 0..first.rank() {
+        let mut rows: SmallVec<[_; 4]> = self.view().modes().map(View::modes).collect();
+        for _ in 0..first.rank() {
             let column = b.open();
-            self.view()
-                .modes()
-                .filter_map(|m| m.mode(j))
+            rows.iter_mut()
+                .filter_map(Iterator::next)
                 .for_each(|m| b.push(m));
             b.close(column, self.rank());
         }

@@ -279,6 +279,17 @@ fn places() -> Rows {
             "coord_of of (4,(3,6)):(1,(4,12)): no coordinate has the offset 100",
         ),
         (
+            error(layout("67108865:1").table()),
+            "table of 67108865:1 has 67108865 elements, and its bound is 67108864",
+        ),
+        (
+            error(
+                layout("(2000,2000,2000,2000,2000):(4000000000000037,4000000070000041,3999999913000213,4000120000000007,4000003999000031)")
+                    .is_injective(),
+            ),
+            "is_injective of (2000,2000,2000,2000,2000):(4000000000000037,4000000070000041,3999999913000213,4000120000000007,4000003999000031) is undecided after 262144 steps, which is its bound",
+        ),
+        (
             error(a.coalesce_modes(&(1, 1, 1).into())),
             "coalesce_modes of (4,(3,6)):(1,(4,12)) and (1,1,1) needs a profile of at most the same rank, mode by mode",
         ),
@@ -469,6 +480,8 @@ fn every_variant_has_a_row() {
         "Rank",
         "StrideKind",
         "Swizzle",
+        "TooMany",
+        "Undecided",
         "XorScale",
     ];
     assert_eq!(named, all.map(String::from).into());

@@ -25,6 +25,11 @@ pub enum KernelError {
         /// The layout.
         layout: String,
     },
+    /// A destination of which is not known whether it has one element at several coordinates.
+    Undecided {
+        /// What was asked, and at which bound the search for an answer ended.
+        why: String,
+    },
     /// Two layouts whose coordinates do not correspond.
     Shapes {
         /// The source's shape.
@@ -243,6 +248,10 @@ impl fmt::Display for KernelError {
             KernelError::Twice { layout } => write!(
                 f,
                 "the destination {layout} has one element at several coordinates: which value stays would be a race"
+            ),
+            KernelError::Undecided { why } => write!(
+                f,
+                "{why}: a destination with one element at several coordinates would be a race"
             ),
             KernelError::Shapes {
                 source,

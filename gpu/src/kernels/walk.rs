@@ -61,12 +61,13 @@ impl Walk {
     /// # Errors
     ///
     /// [`KernelError::Shapes`] when the coordinates do not [correspond](Self#which-coordinates-correspond),
-    /// [`KernelError::Twice`] when the destination
-    /// has one element at several coordinates, [`KernelError::Strides`] for strides that are not integers.
+    /// [`KernelError::Twice`] when the destination has one element at several coordinates,
+    /// [`KernelError::Undecided`] where that is not known, [`KernelError::Strides`] for strides that are not integers.
     pub fn new(source: &Layout, destination: &Layout) -> Result<Walk, KernelError> {
         integers(source)?;
         integers(destination)?;
-        if !destination.is_injective() {
+        let once = destination.is_injective();
+        if !once.map_err(|e| KernelError::Undecided { why: e.to_string() })? {
             return Err(KernelError::Twice {
                 layout: destination.to_string(),
             });

@@ -106,7 +106,7 @@ fn search_only_what_clashes() {
     let solved = solved_by_search();
     assert!(solved.len() > 30, "{} small pairs", solved.len());
     law("search_only_what_clashes", "pairs", 20_000, |count| {
-        for (i, small) in solved.iter().enumerate() {
+        for (i, small) in solved.iter().enumerate().step_by(3) {
             for (below, above) in [(1, 65536), (65536, 1), (65536, 65536), (7, 1 << 20), (1, 3)] {
                 for (order, sign) in (0..8).flat_map(|o| [(o, 1), (o, -1)]) {
                     let around = Around {

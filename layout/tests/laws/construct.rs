@@ -138,7 +138,7 @@ fn upcast_gathers() {
             let Ok(alignment) = layout.max_alignment() else {
                 continue;
             };
-            let once = layout.is_injective();
+            let once = layout.is_injective().unwrap();
             for n in (1..=alignment).filter(|n| once && alignment % n == 0) {
                 let Ok(coarse) = layout.upcast(n) else {
                     continue;

@@ -15,6 +15,7 @@ mod coordinate;
 mod divide;
 mod evaluation;
 mod explain;
+mod hostile;
 mod infer;
 mod inverse;
 mod law;

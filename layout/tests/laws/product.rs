@@ -240,8 +240,9 @@ fn product_disjoint_large() {
             return Ok(());
         };
         prop_assert_eq!(product.mode(0), Some(block.clone()));
-        prop_assert!(
+        prop_assert_eq!(
             product.is_injective(),
+            Ok(true),
             "{} x {} = {}",
             block,
             tiler,

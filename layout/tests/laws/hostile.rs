@@ -1,0 +1,607 @@
+//! Sizes, strides and nestings at the ends of what a layout can be: every public operation answers within its bound.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use colex_layout::draw::{self, Table, ThreadValues};
+use colex_layout::{
+    Access, Banks, Coord, Error, Int, IntTuple, Layout, Slot, Stride, TABLE_BOUND, Tiler, Tuple,
+    choose_swizzle, choose_swizzle_for,
+};
+
+use crate::law::law;
+use crate::small;
+
+/// What one call may take, in the optimised dev profile: a tenth of a second, but half a second for what is linear in
+/// a text of 10^6 characters or a list of many elements. The fastest of several tries counts.
+const LIMIT: Duration = Duration::from_millis(100);
+const LINEAR: Duration = Duration::from_millis(500);
+/// After this a call counts as one that hangs.
+const HANGS: Duration = Duration::from_secs(10);
+
+type Call = Box<dyn Fn() + Send>;
+
+/// The calls that hang, panic or take too long, with what is wrong about them.
+fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
+    let mut failures = Vec::new();
+    let calls = Arc::new(Mutex::new(VecDeque::from(calls)));
+    while !calls.lock().expect("no thread holds it").is_empty() {
+        // A call that hangs keeps its thread; another one takes those that are left.
+        let (sender, receiver) = mpsc::channel();
+        let left = Arc::clone(&calls);
+        thread::spawn(move || {
+            loop {
+                let next = left.lock().expect("no call holds it").pop_front();
+                let Some((name, call)) = next else { return };
+                let started = sender.send((name.clone(), None));
+                if started.is_err() || sender.send((name, Some(timed(&call, limit)))).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut running = String::new();
+        loop {
+            match receiver.recv_timeout(HANGS) {
+                Ok((name, None)) => running = name,
+                Ok((_, Some(Ok(())))) => {}
+                Ok((name, Some(Err(why)))) => failures.push(format!("{name} {why}")),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    failures.push(format!("{running} hangs"));
+                    break;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    }
+    failures
+}
+
+fn timed(call: &Call, limit: Duration) -> Result<(), String> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..5 {
+        let (start, busy) = (Instant::now(), busy());
+        let done = catch_unwind(AssertUnwindSafe(call));
+        let took = match (busy, self::busy()) {
+            (Some(from), Some(to)) => to - from,
+            _ => start.elapsed(),
+        };
+        fastest = fastest.min(took);
+        if done.is_err() {
+            return Err("panics".into());
+        }
+        if fastest <= limit {
+            return Ok(());
+        }
+    }
+    Err(format!("takes {fastest:?}"))
+}
+
+/// How long this thread has run, where the system tells: unlike the time of day, it does not count other processes.
+fn busy() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+#[track_caller]
+fn check(name: &str, limit: Duration, calls: Vec<(String, Call)>) {
+    law(name, "calls", calls.len() as u64, |count| {
+        *count = calls.len() as u64;
+        let failures = failures(calls, limit);
+        assert!(
+            failures.is_empty(),
+            "{} calls:\n{}",
+            failures.len(),
+            failures.join("\n")
+        );
+    });
+}
+
+fn call(name: impl Into<String>, f: impl Fn() + Send + 'static) -> (String, Call) {
+    (name.into(), Box::new(f))
+}
+
+fn layout(text: &str) -> Layout {
+    text.parse().expect("the test's own layouts parse")
+}
+
+/// `count` modes of `extent`, with the stride that `stride` gives to each.
+fn many(count: u32, extent: i64, stride: impl Fn(u32) -> i64) -> Layout {
+    small::layout(&(0..count).map(|i| (extent, stride(i))).collect::<Vec<_>>()).flatten()
+}
+
+fn xor(modes: &[(i64, i64)]) -> Layout {
+    let shape = IntTuple::flat(modes.iter().map(|(s, _)| Int::from(*s)));
+    let stride = Tuple::flat(modes.iter().map(|(_, d)| Stride::Xor(Int::from(*d))));
+    Layout::new(shape, stride).expect("positive extents")
+}
+
+/// `layout` inside `depth` parentheses of one mode each.
+fn wrapped(layout: &Layout, depth: usize) -> Layout {
+    (0..depth).fold(layout.clone(), |l, _| {
+        Layout::concat([&l]).expect("one mode more or less")
+    })
+}
+
+/// `(2,(2,(2,..)))` with `depth` parentheses, extents of 1 from some depth on.
+fn staircase(depth: usize) -> Layout {
+    let mut all = Layout::leaf(2, 1).expect("an extent");
+    for i in 0..depth {
+        let step = Layout::leaf(if i < 40 { 2 } else { 1 }, 1_i64 << (i % 40)).expect("an extent");
+        all = Layout::concat([&step, &all]).expect("2^41 fits");
+    }
+    all
+}
+
+fn nearly_equal(count: u32, extent: i64, base: i64) -> Layout {
+    many(count, extent, |i| 1_000_000_000 + base.pow(i))
+}
+
+fn not_coprime() -> Layout {
+    layout("(3000000000,2000000000):(2,4)")
+}
+
+fn five_of_2000() -> Layout {
+    small::layout(&[
+        (2000, 4_000_000_000_000_037),
+        (2000, 4_000_000_070_000_041),
+        (2000, 3_999_999_913_000_213),
+        (2000, 4_000_120_000_000_007),
+        (2000, 4_000_003_999_000_031),
+    ])
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(got: T, expected: T) {
+    assert_eq!(got, expected);
+}
+
+/// The calls that hung or ran out of memory when they were found.
+#[test]
+fn known_hangs_and_aborts_are_bounded() {
+    let hostile = || {
+        [
+            nearly_equal(12, 4, 4),
+            nearly_equal(24, 2, 2),
+            five_of_2000(),
+        ]
+    };
+    let mut calls = vec![
+        call("is_injective of 12 modes of extent 4", || {
+            equal(nearly_equal(12, 4, 4).is_injective(), Ok(true));
+        }),
+        call("is_injective of 24 modes of extent 2", || {
+            equal(nearly_equal(24, 2, 2).is_injective(), Ok(true));
+        }),
+        call("is_injective of 5 modes of extent 2000", || {
+            let error = five_of_2000().is_injective().unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .ends_with(" is undecided after 262144 steps, which is its bound")
+            );
+        }),
+        call("is_injective((1073741823,3):(^3,^5))", || {
+            equal(layout("(1073741823,3):(^3,^5)").is_injective(), Ok(false));
+        }),
+        call("coord_of an odd offset", || {
+            let error = not_coprime().coord_of(5_000_000_001).unwrap_err();
+            equal(
+                error.to_string().as_str(),
+                "coord_of of (3000000000,2000000000):(2,4): no coordinate has the offset 5000000001",
+            );
+        }),
+        call("coord_of among modes of like strides", || {
+            let all = nearly_equal(24, 2, 2);
+            assert!(all.coord_of(12_000_000_000).is_err());
+        }),
+        call("coalesce_modes by 200000 modes", || {
+            let ones = many(200_000, 1, |_| 1);
+            let profile = IntTuple::flat((0..200_000).map(|_| Int::from(1)));
+            equal(ones.coalesce_modes(&profile).map(|l| l.rank()), Ok(200_000));
+        }),
+        call("table of 2^40 offsets", || {
+            let all = layout("1099511627776:1");
+            let error = all.table().unwrap_err();
+            equal(
+                error.to_string().as_str(),
+                "table of 1099511627776:1 has 1099511627776 elements, and its bound is 67108864",
+            );
+        }),
+        call("an access of 2^40 lanes", || {
+            assert!(Access::new("a", &layout("1099511627776:1"), 4, 4).is_err());
+        }),
+        call("an access of 65537 lanes", || {
+            let error = Access::new("a", &layout("65537:1"), 4, 4).unwrap_err();
+            equal(
+                error.to_string().as_str(),
+                "Access of a has 65537 elements, and its bound is 65536",
+            );
+        }),
+        call("infer_with of every index", || {
+            let error = Layout::infer_with(i64::MAX, |i| i).unwrap_err();
+            equal(
+                error.to_string().as_str(),
+                "infer of 9223372036854775807 has 9223372036854775807 elements, and its bound is 1073741824",
+            );
+        }),
+        call("choose_swizzle with lanes 2^56 apart", || {
+            let lanes = layout("(8,4):(72057594037927936,16)");
+            let access = Access::new("far", &lanes, 1, 16).unwrap();
+            assert!(choose_swizzle(&[access]).is_ok());
+        }),
+        call("choose_swizzle where none helps", || {
+            let lanes = layout("(4,2,4):(72057594037927936,1152921504606846976,128)");
+            let access = Access::new("far", &lanes, 1, 4).unwrap();
+            let row = Access::new("row", &layout("32:4"), 1, 4).unwrap();
+            let same = Access::from_bytes("same", (0..32).map(|i| i << 40 | 4).collect(), 4);
+            let _ = choose_swizzle(&[access, row, same.unwrap()]);
+        }),
+    ];
+    for (i, l) in hostile().into_iter().enumerate() {
+        let (a, b, c) = (l.clone(), l.clone(), l.clone());
+        let target = i64::MAX;
+        calls.push(call(format!("complement of {i}"), move || {
+            assert!(a.complement(target).is_err());
+        }));
+        calls.push(call(format!("divide by {i}"), move || {
+            let by = Tiler::from(&b);
+            assert!(layout("1152921504606846976:1").logical_divide(&by).is_err());
+        }));
+        calls.push(call(format!("product of {i}"), move || {
+            assert!(c.logical_product(&2.into()).is_err());
+        }));
+    }
+    check("known_hangs_and_aborts_are_bounded", LIMIT, calls);
+}
+
+/// An error is worded without the expensive question.
+#[test]
+fn complement_says_what_it_knows() {
+    let error = five_of_2000().complement(1).unwrap_err().to_string();
+    assert!(
+        error.ends_with("so its modes overlap or interleave"),
+        "{error}"
+    );
+}
+
+#[test]
+fn long_and_deep_texts_are_read_in_bounded_time() {
+    let deep = "(".repeat(100_000);
+    let wide = |n: usize| format!("({})", vec!["1"; n].join(","));
+    let nested = |inner: &str, depth| format!("{}{inner}{}", "(".repeat(depth), ")".repeat(depth));
+    let mut texts = vec![
+        deep.clone(),
+        "<".repeat(100_000),
+        format!("{}1{}", deep, ")".repeat(100_000)),
+        format!("{0}1{1}:{0}1{1}", deep, ")".repeat(100_000)),
+        "1".repeat(1_000_000),
+        "_".repeat(1_000_000),
+        "1@".repeat(500_000),
+        format!("4:1{}", "@0".repeat(500_000)),
+        " ".repeat(1_000_000),
+        format!("{}4:1", " ".repeat(1_000_000)),
+        wide(500_000),
+        format!("{0}:{0}", wide(200_000)),
+        nested(&wide(150_000), 60),
+        nested(&format!("{},_", wide(150_000)), 60),
+        "(1,".repeat(60) + &wide(150_000),
+        "-".repeat(1_000_000),
+        "(),".repeat(300_000),
+        "Sw<".repeat(300_000),
+        "Sw<1,1,1> o ".repeat(80_000),
+        "4:1 o 0 o ".repeat(80_000),
+        "é".repeat(400_000),
+    ];
+    texts.extend(texts.clone().into_iter().map(|t| format!("({t}")));
+    let mut calls = Vec::new();
+    for (i, text) in texts.into_iter().enumerate() {
+        let name = |of: &str| format!("{of} of text {i}");
+        let read = [text.clone(), text.clone(), text.clone(), text.clone()];
+        let [a, b, c, d] = read;
+        calls.push(call(name("IntTuple"), move || told(a.parse::<IntTuple>())));
+        calls.push(call(name("Layout"), move || told(b.parse::<Layout>())));
+        calls.push(call(name("Tiler"), move || told(c.parse::<Tiler>())));
+        calls.push(call(name("ComposedLayout"), move || {
+            told(d.parse::<colex_layout::ComposedLayout>())
+        }));
+        calls.push(call(name("Coord"), move || told(text.parse::<Coord>())));
+    }
+    check("long_and_deep_texts", LINEAR, calls);
+}
+
+/// An error about a long text is short.
+fn told<T>(result: Result<T, Error>) {
+    if let Err(e) = result {
+        assert!(e.to_string().len() < 400);
+    }
+}
+
+#[test]
+fn depth_errors_name_the_bound() {
+    let deep = "(".repeat(100_000);
+    for error in [
+        deep.parse::<IntTuple>().unwrap_err(),
+        deep.parse::<Tiler>().unwrap_err(),
+        deep.parse::<Layout>().unwrap_err(),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "expected at most 64 nested parentheses at byte 64 of 100000, near {:?}",
+                "(".repeat(60)
+            )
+        );
+    }
+}
+
+fn pool() -> Vec<Layout> {
+    let max = i64::MAX;
+    let half = 1_i64 << 31;
+    let mut pool = vec![
+        small::layout(&[(max, 1)]),
+        small::layout(&[(max, max)]),
+        small::layout(&[(max, -1)]),
+        small::layout(&[(max, 0)]),
+        small::layout(&[(2, i64::MIN)]),
+        small::layout(&[(3, max), (5, i64::MIN)]),
+        small::layout(&[(half, half), (half, 1)]),
+        small::layout(&[(half, 1), (half, 1)]),
+        small::layout(&[(half, -1), (half, half)]),
+        small::layout(&[(1 << 30, 7), (3, 11), (5, 13)]),
+        small::layout(&[(1_000_003, 999_983), (999_979, 1_000_033), (7, 1)]),
+        many(62, 2, |i| 1 << i),
+        many(62, 2, |i| 1 << (61 - i)),
+        many(62, 2, |i| (1 << 40) + (i64::from(i) * 7919) % 4093),
+        many(39, 3, |i| 3_i64.pow(i % 20) - 5),
+        many(2_000, 1, |i| i.into()),
+        many(20_000, 1, |_| 1),
+        nearly_equal(12, 4, 4),
+        five_of_2000(),
+        xor(&[(1_073_741_823, 3), (3, 5)]),
+        xor(&[(1 << 30, 1 << 32), (1 << 30, 1)]),
+        xor(&[(max, max)]),
+        xor(&(0..60).map(|i| (2, 3 << (60 - i))).collect::<Vec<_>>()),
+        staircase(60),
+        staircase(62),
+        wrapped(&layout("(4,(2,3)):(2,(1,8))"), 60),
+        layout("(4,8):(8,1)"),
+        layout("1:0"),
+        layout("(2,2):(1,5)"),
+    ];
+    let identity = |shape: IntTuple| Layout::identity(shape).expect("a shape that is not deep");
+    pool.push(identity((half, half - 1).into()));
+    pool.push(identity(IntTuple::flat((0..200).map(|_| 1.into()))));
+    let row = IntTuple::flat((0..100).map(|_| 1.into()));
+    pool.push(identity(IntTuple::concat(&vec![row; 100])));
+    pool
+}
+
+type Unary = (&'static str, fn(&Layout));
+
+/// Forgets a result; an error must have a text.
+fn ends<T>(result: Result<T, Error>) {
+    if let Err(e) = result {
+        assert!(!e.to_string().is_empty());
+    }
+}
+
+const NUMBERS: [i64; 7] = [i64::MIN, -1, 0, 1, 3, 1 << 40, i64::MAX];
+
+fn unary() -> Vec<Unary> {
+    vec![
+        ("text", |a| {
+            let text = a.to_string();
+            if a.depth() <= 64 {
+                assert_eq!(text.parse().as_ref(), Ok(a));
+            }
+        }),
+        ("coalesce", |a| drop(a.coalesce())),
+        ("coalesce_modes", |a| {
+            ends(a.coalesce_modes(&a.shape()));
+            ends(a.coalesce_modes(&a.shape().repeat_like(1)));
+        }),
+        ("filter", |a| {
+            drop(a.filter());
+            ends(a.filter_modes(&a.shape()));
+        }),
+        ("flatten", |a| {
+            let flat = a.flatten();
+            ends(flat.unflatten(&a.shape()));
+            drop((a.unwrap(), a.depth(), a.to_static(), a.is_static()));
+        }),
+        ("complement", |a| {
+            NUMBERS.iter().for_each(|n| ends(a.complement(*n)));
+            ends(a.complement(a.shape()));
+            ends(a.complement_in_cosize());
+        }),
+        ("inverses", |a| {
+            ends(a.right_inverse());
+            ends(a.left_inverse());
+            ends(a.nullspace());
+        }),
+        ("cosize", |a| {
+            ends(a.cosize());
+            ends(a.coshape());
+            ends(a.coprofile());
+        }),
+        ("is_injective", |a| ends(a.is_injective())),
+        ("is_surjective", |a| {
+            std::hint::black_box((a.is_surjective(), a.is_bijective(), a.is_contiguous()));
+        }),
+        ("coord_of", |a| {
+            for n in NUMBERS {
+                ends(a.coord_of(n));
+                ends(a.index_of(n));
+                ends(a.flat_coord_of(n));
+            }
+        }),
+        ("at", |a| {
+            for n in NUMBERS {
+                ends(a.at(n));
+                ends(a.at_unbounded(n));
+                ends(a.coord_at(n));
+                ends(a.offset(n));
+                ends(a.offset_unbounded(n));
+                ends(a.value(n));
+            }
+            ends(a.at(a.size() - 1));
+            ends(a.coord_at(a.size() - 1));
+        }),
+        ("table", |a| {
+            if a.size() < 1 << 20 || a.size() > TABLE_BOUND {
+                ends(a.table());
+            }
+        }),
+        ("offsets", |a| {
+            if let Ok(mut offsets) = a.offsets() {
+                let _ = (offsets.size_hint(), offsets.next(), offsets.nth(1000));
+            }
+        }),
+        ("coords", |a| {
+            if let Ok(mut coords) = a.shape().coords() {
+                let _ = (coords.next(), coords.next());
+            }
+        }),
+        ("coord", |a| {
+            let shape = a.shape();
+            for n in NUMBERS {
+                ends(shape.coord(n));
+                ends(shape.coord_unbounded(n));
+                ends(shape.flat_coord(n));
+                ends(shape.index(n));
+                ends(shape.index_unbounded(n));
+                ends(shape.coord_in(n, &shape));
+                ends(shape.coord_in_unbounded(n, &shape));
+                ends(shape.domain_distribute(n));
+                ends(shape.coord_by_stride(n, &shape));
+            }
+            if let Ok(last) = shape.coord(a.size() - 1) {
+                assert_eq!(shape.index(&last), Ok(a.size() - 1));
+                assert_eq!(shape.coord_in(&last, &shape), Ok(last.clone()));
+                ends(a.offset(&last));
+            }
+        }),
+        ("shape", |a| {
+            let shape = a.shape();
+            ends(shape.product());
+            ends(shape.product_each());
+            ends(shape.sum());
+            ends(shape.coalesce());
+            ends(shape.basis_like());
+            drop((shape.max(), shape.min(), shape.gcd(), shape.wrap()));
+        }),
+        ("compact", |a| {
+            let shape = a.shape();
+            ends(Layout::column_major(&shape));
+            ends(Layout::row_major(&shape));
+            ends(Layout::ordered(&shape, &shape));
+            ends(Layout::identity(&shape));
+            ends(a.layout_like());
+            ends(a.fragment_like());
+        }),
+        ("surgery", |a| {
+            let rank = a.rank();
+            let all: Vec<usize> = (0..rank).rev().collect();
+            ends(a.select(&all));
+            ends(a.take(0..rank));
+            ends(a.group(0..rank));
+            ends(a.append(a));
+            ends(a.prepend(a));
+            ends(a.replace(0, a));
+            ends(a.zip());
+            ends(a.zip_with(a));
+            ends(a.get(&[0, 0, 0, 0]));
+            ends(a.get(&[usize::MAX]));
+            ends(a.take(1..usize::MAX));
+            ends(a.group(usize::MAX - 1..usize::MAX));
+            ends(a.append_to_rank(rank + 3, &Layout::unit()));
+            ends(a.prepend_to_rank(rank + 3, &Layout::unit()));
+        }),
+        ("slice", |a| {
+            let all = Coord::flat((0..a.rank()).map(|_| Slot::All));
+            let at = Coord::flat((0..a.rank()).map(|_| Slot::At(0)));
+            for coord in [all, at, a.shape().repeat_like(0).into()] {
+                ends(a.slice(&coord));
+                ends(a.dice(&coord));
+                ends(a.slice_and_offset(&coord));
+            }
+            NUMBERS.iter().for_each(|n| ends(a.domain_offset(*n)));
+        }),
+        ("recast", |a| {
+            for n in NUMBERS {
+                ends(a.upcast(n));
+                ends(a.downcast(n));
+                ends(a.recast(n, 3));
+                ends(a.recast(16, n));
+            }
+        }),
+        ("xor", |a| {
+            ends(a.to_xor());
+            ends(a.to_matrix());
+            ends(a.to_swizzled());
+        }),
+        ("dynamic", |a| {
+            let values = a.dynamic_values();
+            ends(a.with_dynamic_values(&values));
+        }),
+        ("explain", |a| {
+            for e in [
+                a.explain_coalesce(),
+                a.explain_complement(i64::MAX),
+                a.explain_right_inverse(),
+                a.explain_left_inverse(),
+            ] {
+                assert!(!e.to_string().is_empty());
+            }
+        }),
+        ("draw", |a| {
+            ends(Table::of(a));
+            ends(draw::print_layout(a));
+            ends(draw::print_tensor(a, |x| x));
+            ends(draw::Grid::of_coordinates(a));
+            for (rows, cols) in [(i64::MAX, 2), (0, 1), (1 << 32, 1 << 32), (-1, -1), (8, 8)] {
+                ends(ThreadValues::of(a, rows, cols));
+                ends(Table::from_fn("f", rows, cols, |r, c| r ^ c));
+                ends(draw::Grid::from_fn(rows, cols, |_, _| {
+                    draw::Cell::default()
+                }));
+            }
+        }),
+        ("access", |a| {
+            for (element, width) in [(1, 1), (i64::MAX, 4), (0, 16), (-4, 4)] {
+                if let Ok(access) = Access::new("a", a, element, width) {
+                    ends(choose_swizzle(std::slice::from_ref(&access)));
+                    let banks = Banks::new(1, 1).expect("one bank");
+                    ends(choose_swizzle_for(&[access], banks));
+                }
+            }
+        }),
+        ("infer", |a| {
+            let value = |i: i64| a.at_unbounded(i % 1000).unwrap_or(i64::MAX);
+            if a.size() <= 1 << 12 {
+                ends(Layout::infer_modes(&a.shape(), value));
+            } else {
+                ends(Layout::infer_modes(&a.shape(), |i| {
+                    if i < 999 { 0 } else { i64::MAX - i }
+                }));
+            }
+        }),
+    ]
+}
+
+/// Law `every_operation_is_bounded`, of one layout.
+#[test]
+fn every_operation_of_one_hostile_layout_is_bounded() {
+    let mut calls = Vec::new();
+    for layout in pool() {
+        for (name, f) in unary() {
+            let a = layout.clone();
+            calls.push(call(format!("{name} of {layout:.80}"), move || f(&a)));
+        }
+    }
+    check("every_operation_is_bounded", LIMIT, calls);
+}
