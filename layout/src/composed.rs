@@ -306,7 +306,10 @@ impl ComposedLayout {
             });
         };
         let start = self.base_offset();
-        add(start, self.inner.cosize().unwrap_or(i64::MAX >> 1))?;
+        // The sums at both ends fit, so those between need no checks.
+        let (least, most) = self.inner.reach()?;
+        add(start, least)?;
+        add(start, most)?;
         Ok(self.inner.offsets()?.map(move |x| swizzle.apply(start + x)))
     }
 

@@ -28,6 +28,15 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn composition_swizzle(&self, swizzle: Swizzle) -> Result<ComposedLayout, Error> {
+        self.composition_swizzle_below(self.size(), swizzle)
+    }
+
+    /// [`Layout::composition_swizzle`], the same at every index below `end`.
+    fn composition_swizzle_below(
+        &self,
+        end: i64,
+        swizzle: Swizzle,
+    ) -> Result<ComposedLayout, Error> {
         let refuse = |why: &str| Error::Operand {
             operation: "composition",
             operand: format!("{self} o {swizzle}").into(),
@@ -43,40 +52,69 @@ impl Layout {
             )
         })?;
         let result = ComposedLayout::new(moved, 0, self.clone());
-        match self.commutes(swizzle, moved)? {
-            true => Ok(result),
-            false => Err(refuse("no swizzle on the left gives the same offsets")),
+        match self.commutes(end, swizzle, moved)? {
+            Some(true) => Ok(result),
+            Some(false) => Err(refuse("no swizzle on the left gives the same offsets")),
+            None => Err(refuse(&format!(
+                "{moved} on the left may give the same offsets, but the layout is not linear over F2, and its {end} \
+                 indices are more than the {POINTWISE_LIMIT} that are compared one by one"
+            ))),
         }
     }
 
-    /// `self o inner` for a swizzled layout on the right: `(self o Sw) o inner'`.
+    /// `self o inner` for a composed layout on the right: `(self o Sw) o inner'`, or `self o (outer o inner')` where the
+    /// outer function is a layout.
+    ///
+    /// Law `composition_composed_at`: the result at every coordinate is `self.at_unbounded(inner.at(c))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the inner offset is not 0 or the swizzle cannot change places; those of
-    /// [`Layout::composition`].
+    /// [`Error::Operand`] when the inner offset is not 0, when offsets are negative, or when the swizzle cannot change
+    /// places; those of [`Layout::composition`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{ComposedLayout, Layout};
+    /// let a: Layout = "(4,8,2):(32,2,128)".parse()?;
+    /// let b: ComposedLayout = "2:2 o 0 o 4:2".parse()?;
+    /// assert_eq!(a.composition_composed(&b)?.to_string(), "4:2"); // every fourth element
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
     pub fn composition_composed(&self, inner: &ComposedLayout) -> Result<ComposedLayout, Error> {
+        let refuse = |why: alloc::string::String| Error::Operand {
+            operation: "composition",
+            operand: inner.text(),
+            why: why.into(),
+        };
         if inner.base_offset() != 0 {
-            return Err(Error::Operand {
-                operation: "composition",
-                operand: inner.text(),
-                why: format!(
-                    "its offset {} must be 0 on the right of a layout",
-                    inner.base_offset()
-                )
-                .into(),
-            });
+            let offset = inner.base_offset();
+            return Err(refuse(format!(
+                "its offset {offset} must be 0 on the right of a layout"
+            )));
         }
         match inner.outer_in_elements()? {
-            Outer::Swizzle(sw) => self.composition_swizzle(sw)?.composition(inner.inner()),
-            Outer::Layout(l) => Ok(self.composition(&l)?.composition(inner.inner())?.into()),
+            Outer::Swizzle(sw) if sw.is_identity() => Ok(self.composition(inner.inner())?.into()),
+            Outer::Swizzle(sw) => {
+                let (least, most) = inner.inner().reach()?;
+                if least < 0 {
+                    return Err(refuse(format!(
+                        "its inner layout has the offset {least}, below 0"
+                    )));
+                }
+                let end = self.size().max(crate::int::add(most, 1)?);
+                self.composition_swizzle_below(end, sw)?
+                    .composition(inner.inner())
+            }
+            // The outer layout goes on beyond its size, which only composition with the inner one takes into account.
+            Outer::Layout(l) => Ok(self.composition(&l.composition(inner.inner())?)?.into()),
         }
     }
 
-    /// Whether `self(swizzle(i)) == moved(self(i))` for every index `i`.
-    fn commutes(&self, swizzle: Swizzle, moved: Swizzle) -> Result<bool, Error> {
-        let bits = bit_length(self.size().max(1))
-            .max(bit_length(swizzle.from_mask() | swizzle.into_mask()));
+    /// Whether `self(swizzle(i)) == moved(self(i))` for every index `i` below `end`; `None` where that is not known.
+    fn commutes(&self, end: i64, swizzle: Swizzle, moved: Swizzle) -> Result<Option<bool>, Error> {
+        let bits =
+            bit_length(end.max(1)).max(bit_length(swizzle.from_mask() | swizzle.into_mask()));
         if let Some(columns) = self.index_bits(bits) {
             let image = |x: i64| {
                 (0..bits)
@@ -84,17 +122,14 @@ impl Layout {
                     .fold(0, |sum, k| sum ^ columns[k as usize])
             };
             let same = |k: u32| image(swizzle.apply(1 << k)) == moved.apply(columns[k as usize]);
-            return Ok((0..bit_length(self.size())).all(same));
+            return Ok(Some((0..bit_length(end)).all(same)));
         }
-        if self.size() > POINTWISE_LIMIT {
-            return Ok(false);
-        }
-        for i in 0..self.size() {
+        for i in 0..end.min(POINTWISE_LIMIT) {
             if self.at_unbounded(swizzle.apply(i))? != moved.apply(self.at_unbounded(i)?) {
-                return Ok(false);
+                return Ok(Some(false));
             }
         }
-        Ok(true)
+        Ok((end <= POINTWISE_LIMIT).then_some(true))
     }
 }
 

@@ -20,7 +20,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    /// Those of [`Layout::slice_and_offset`].
     ///
     /// # Example
     ///
@@ -59,7 +59,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    /// Those of [`Layout::slice_and_offset`].
     pub fn slice(&self, coord: &Coord) -> Result<Self, Error> {
         let (slice, start) = self.inner().slice_and_offset(coord)?;
         let independent = self.position_independent()?;
@@ -74,9 +74,9 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offset_unbounded`].
+    /// Those of [`Layout::domain_offset`].
     pub fn domain_offset(&self, coord: impl Into<IntTuple>) -> Result<Self, Error> {
-        let start = self.inner().offset_unbounded(coord)?;
+        let (_, start) = self.inner().domain_offset(coord)?;
         let independent = self.position_independent()?;
         Ok(Self::new(
             independent.outer().clone(),

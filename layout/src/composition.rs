@@ -68,11 +68,30 @@ impl Layout {
         if inner.is_xor() {
             return self.composition_xor(inner);
         }
+        if self.is_xor() {
+            self.check_indices_of(inner)?;
+        }
         let flat = coalesced(self.leaves(), Tail::Continue);
         match walk(self, &flat, inner, Check::Sound, &mut |_| ()) {
             Err(Error::Composition(refused)) => refused.or_search(),
             result => result,
         }
+    }
+
+    /// Refuses an inner layout with negative offsets: XOR strides have no value there.
+    fn check_indices_of(&self, inner: &Self) -> Result<(), Error> {
+        let (least, _) = inner.reach()?;
+        if least >= 0 {
+            return Ok(());
+        }
+        Err(Error::Operand {
+            operation: "composition",
+            operand: alloc::format!("{self} o {inner}").into(),
+            why: alloc::format!(
+                "the right operand has the offset {least}, and XOR strides on the left have no value below index 0"
+            )
+            .into(),
+        })
     }
 
     /// Composition mode by mode: `(2:4,8:8)` composes mode 0 with `2:4` and mode 1 with `8:8`; `_` keeps a mode.

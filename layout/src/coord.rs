@@ -49,7 +49,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`].
+    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`]; [`Error::OutOfBounds`] for XOR strides below
+    /// index 0.
     pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         let leaves = self.leaves();
         let Some((last, before)) = leaves.split_last() else {
@@ -111,6 +112,12 @@ impl Layout {
     fn step(&self, sum: i64, c: i64, leaf: &LeafMode) -> Result<i64, Error> {
         match leaf.stride {
             Stride::Int(d) => add(sum, mul(c, d.value())?),
+            // A digit below 0 has no bits.
+            Stride::Xor(_) if c < 0 => Err(Error::OutOfBounds {
+                coord: c,
+                size: leaf.size(),
+                shape: self.shape().text(),
+            }),
             Stride::Xor(d) => Ok(sum ^ carryless(c, d.value())?),
             d if d.is_zero() => Ok(sum),
             Stride::Basis(_) => Err(Error::StrideKind {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::int::{add, mul};
-use crate::layout::{LeafMode, size_of};
+use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{Error, Int, Layout, Stride};
 
@@ -57,7 +57,8 @@ impl Layout {
         Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
     }
 
-    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
+    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`, all three within
+    /// their sizes.
     ///
     /// Where `self` is injective this is `l.at(self.at(i)) == i`.
     ///
@@ -127,7 +128,6 @@ impl Layout {
                 .map_err(|_| "its offsets do not fit 64 bits")?;
             let digit = match steps.peek() {
                 Some(next) => (reach / d).min(next.stride.value() / d - 1),
-                None if self.goes_on_with(*mode) => 0,
                 None => reach / d,
             };
             if digit >= s {
@@ -137,13 +137,6 @@ impl Layout {
             }
         }
         Ok(())
-    }
-
-    /// Whether indices beyond the size continue `mode`.
-    fn goes_on_with(&self, mode: Mode) -> bool {
-        let flat = coalesced(self.leaves(), Tail::Continue);
-        let (end, before) = flat.split_last().expect("a coalesced layout has a mode");
-        end.stride == Stride::Int(mode.stride) && size_of(before) == mode.before.value()
     }
 
     /// The coalesced modes by increasing stride, each with the index at which it starts.
@@ -198,7 +191,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::right_inverse`].
+    /// As [`Layout::max_common_vector`].
     ///
     /// # Example
     ///
@@ -209,20 +202,32 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
+        self.common_layout(other, i64::MAX)
+    }
+
+    /// [`Layout::max_common_layout`] of at most `most` indices.
+    pub(crate) fn common_layout(&self, other: &Self, most: i64) -> Result<Self, Error> {
         let inverse = other.right_inverse()?;
         let n = self.common_run(&inverse)?;
-        let n = n.with_value(whole_modes(&inverse, n.value()));
         if n.is(1) {
             return Ok(Self(Tuple::leaf(LeafMode::UNIT)));
         }
+        let n = n.with_value(whole_modes(&inverse, n.value().min(most)));
         inverse.composition(&Self::leaf(n, Stride::constant(1))?)
     }
 
     /// How many elements from the first on are contiguous in both: what one vector access may move.
     ///
+    /// That is the largest `n` such that both have the offsets `0..n` at the same indices, where `other` has them at
+    /// those of its right inverse.
+    ///
+    /// Law `max_common_vector_longest`.
+    ///
     /// # Errors
     ///
-    /// As [`Layout::right_inverse`].
+    /// [`Error::StrideKind`] for coordinate strides, and for XOR strides of `other`; [`Error::Overflow`];
+    /// [`Error::Operand`] when the run cannot be told from [`RUN_BOUND`] of its elements, which takes XOR strides that
+    /// set the same bits or strides of `self` whose carries cancel one another.
     ///
     /// # Example
     ///
@@ -230,34 +235,138 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let (a, b): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(8,4):(1,16)".parse()?);
     /// assert_eq!(a.max_common_vector(&b)?, 8);
+    /// assert_eq!("4:1".parse::<Layout>()?.max_common_vector(&"6:1".parse()?)?, 4);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn max_common_vector(&self, other: &Self) -> Result<i64, Error> {
         Ok(self.common_run(&other.right_inverse()?)?.value())
     }
 
-    /// The largest `n` with `self.at(inverse.at(i)) == i` for all `i < n`, as the first mode of their composition.
+    /// The largest `n` with `self.at(inverse.at(k)) == k` for all `k < n`, within both.
     fn common_run(&self, inverse: &Self) -> Result<Int, Error> {
-        match self.composition(inverse).map(|c| c.coalesce()) {
-            Ok(common) => {
-                let first = common.leaves()[0];
-                let contiguous = matches!(first.stride, Stride::Int(d) if d.is(1));
-                Ok(if contiguous {
-                    first.extent
-                } else {
-                    Int::Static(1)
-                })
+        let n = Run::new(self, inverse)?.length()?;
+        Ok(if self.is_static() && inverse.is_static() {
+            Int::Static(n)
+        } else {
+            Int::Dynamic(n)
+        })
+    }
+}
+
+/// How many elements [`Layout::max_common_vector`] looks at one by one before it gives up.
+pub const RUN_BOUND: i64 = 1 << 16;
+
+/// The search for the first `k` with `layout(inverse(k)) != k`, which passes over rows that repeat the row before.
+struct Run<'a> {
+    layout: &'a Layout,
+    /// The modes of the inverse as `(extent, stride, size of the modes before)`.
+    modes: SmallVec<[(i64, i64, i64); 12]>,
+    /// The modes of the layout as `(extent, stride, size of the modes before)`; empty where strides do not add.
+    digits: SmallVec<[(i64, i64, i64); 12]>,
+    looked_at: i64,
+}
+
+impl<'a> Run<'a> {
+    fn new(layout: &'a Layout, inverse: &Layout) -> Result<Self, Error> {
+        let table = |flat: &Flat| {
+            let mut before = 1;
+            let modes = flat.iter().map(|leaf| {
+                let mode = (leaf.size(), leaf.stride.coefficient().value(), before);
+                before *= leaf.size();
+                mode
+            });
+            modes.collect::<SmallVec<[_; 12]>>()
+        };
+        let flat = coalesced(layout.leaves(), Tail::Drop);
+        for leaf in &flat {
+            if let Stride::Basis(_) = leaf.stride {
+                layout.int_stride("max_common_vector", leaf)?;
             }
-            // The composition may be refused for what comes after the run.
-            Err(Error::Composition(_)) => {
-                let mut n = 1;
-                while n < inverse.size() && self.at_unbounded(inverse.at(n)?)? == n {
-                    n += 1;
-                }
-                Ok(Int::Dynamic(n))
-            }
-            Err(e) => Err(e),
         }
+        // XOR strides that set no bit twice add as integers do.
+        let adds = !layout.is_xor() || layout.sets_bits_once()?;
+        Ok(Self {
+            layout,
+            modes: table(&coalesced(inverse.leaves(), Tail::Drop)),
+            digits: if adds { table(&flat) } else { SmallVec::new() },
+            looked_at: 0,
+        })
+    }
+
+    fn length(&mut self) -> Result<i64, Error> {
+        self.matching(0, 0, self.modes.len())
+    }
+
+    /// How many of the first `k` below the size of the first `modes` modes have `layout(index + inverse(k))` at
+    /// `offset + k`.
+    fn matching(&mut self, index: i64, offset: i64, modes: usize) -> Result<i64, Error> {
+        let Some(lower) = modes.checked_sub(1) else {
+            self.looked_at += 1;
+            if self.looked_at > RUN_BOUND {
+                return Err(Error::Operand {
+                    operation: "max_common_vector",
+                    operand: self.layout.text(),
+                    why: format!(
+                        "the search for the end of the contiguous run gave up after {RUN_BOUND} of its elements"
+                    )
+                    .into(),
+                });
+            }
+            let within = index < self.layout.size();
+            return Ok(i64::from(
+                within && self.layout.at_unbounded(index)? == offset,
+            ));
+        };
+        let (extent, step, size) = self.modes[lower];
+        let mut row = 0;
+        while row < extent {
+            let Some(start) = row.checked_mul(step).and_then(|d| d.checked_add(index)) else {
+                return Ok(row * size);
+            };
+            let matching = self.matching(start, offset + row * size, lower)?;
+            if matching < size {
+                return Ok(row * size + matching);
+            }
+            row += 1 + self.repeats(start, lower).min(extent - row - 1);
+        }
+        Ok(extent * size)
+    }
+
+    /// How many rows after the one at the index `start`, which matches, match as well because no digit but the one
+    /// that counts them changes.
+    fn repeats(&self, start: i64, lower: usize) -> i64 {
+        let (_, step, size) = self.modes[lower];
+        // A mode that steps by 0 has one row.
+        let counts = |d: &&(i64, i64, i64)| step != 0 && step % d.2 == 0;
+        let Some((extent, stride, before)) = self.digits.iter().rev().find(counts).copied() else {
+            return 0;
+        };
+        if (step / before).checked_mul(stride) != Some(size) {
+            return 0;
+        }
+        // The highest index of a row, and what it is within one round of the digit.
+        let round = i128::from(before) * i128::from(extent);
+        let highest = |keeps: &dyn Fn(i128) -> bool| -> i128 {
+            let modes = self.modes[..lower].iter();
+            let steps = modes.map(|m| (i128::from(m.0) - 1, i128::from(m.1)));
+            steps
+                .filter(|(_, d)| keeps(*d))
+                .map(|(most, d)| most * d)
+                .sum()
+        };
+        let room = |end: i128, at: i128| (end - 1 - at).max(0) / i128::from(step);
+        let whole = i128::from(self.layout.size());
+        let rows = room(whole, i128::from(start) + highest(&|_| true));
+        // The last digit has no end but that of the layout.
+        let rows = if round == whole {
+            rows
+        } else {
+            rows.min(room(
+                round,
+                i128::from(start) % round + highest(&|d| d % round != 0),
+            ))
+        };
+        i64::try_from(rows).unwrap_or(i64::MAX)
     }
 }
 

@@ -65,6 +65,7 @@ pub use explain::Explanation;
 pub use infer::{Contradiction, INFER_BOUND, InferError, Seen};
 pub use int::Int;
 pub use int_tuple::IntTuple;
+pub use inverse::RUN_BOUND;
 pub use iter::{Coords, Offsets};
 pub use layout::{Layout, LeafMode};
 pub use matrix::BinaryMatrix;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::coalesce::{Tail, coalesced};
 use crate::xor::{bit_length, push_runs, vectors};
-use crate::{Error, Layout};
+use crate::{Error, Layout, Stride};
 
 impl Layout {
     /// The offsets at the indices 1, 2, 4, .. below `2^bits`, when the layout is linear over F2 there.
@@ -52,7 +52,7 @@ impl Layout {
         let mapped = self.0.try_refine(|_, leaf, out| {
             let vectors = vectors(leaf, leaf.stride.coefficient().value())?;
             let images: SmallVec<[i64; 16]> = vectors.iter().map(|v| image(*v)).collect();
-            push_runs(leaf.extent, &images, out)
+            push_runs(leaf.extent, &images, Stride::Xor, out)
         })?;
         Self::checked(mapped)
     }

@@ -3,8 +3,10 @@
 use core::fmt;
 
 use crate::int_tuple::rank_error;
+use crate::layout::LeafMode;
 use crate::parse::whole;
 use crate::tuple::{Builder, Leaf, Tuple, View};
+use crate::xor::bit_length;
 use crate::{Error, Int, IntTuple, Layout};
 
 /// A place in a [`Coord`]: an index, or the whole mode.
@@ -143,11 +145,17 @@ impl Layout {
         self.keep("dice", coord, Keep::At)
     }
 
-    /// The slice, and the offset at which it starts.
+    /// The slice, and the offset at which it starts: `self(coord with c) == offset + slice(c)`.
+    ///
+    /// Offsets of XOR strides combine by XOR. Where a bit of the start is one of the slice too, the slice that adds has
+    /// integer strides, one mode for each run of bits that step alike.
+    ///
+    /// Law `slice_adds`.
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`].
+    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`]; [`Error::Operand`] for XOR
+    /// strides where no layout adds to the start.
     ///
     /// # Example
     ///
@@ -156,20 +164,69 @@ impl Layout {
     /// let rows: Layout = "(4,8):(8,1)".parse()?;
     /// let (row, offset) = rows.slice_and_offset(&"(2,_)".parse()?)?;
     /// assert_eq!((row.to_string(), offset), ("(8):(1)".to_string(), 16));
+    /// let swizzled: Layout = "(8,64):(^72,^1)".parse()?;
+    /// let (row, offset) = swizzled.slice_and_offset(&"(1,_)".parse()?)?;
+    /// assert_eq!((row.to_string(), offset), ("((8,2,4)):((1,-8,16))".to_string(), 72));
+    /// assert_eq!(offset + row.at(8)?, swizzled.offset((1, 8))?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn slice_and_offset(&self, coord: &Coord) -> Result<(Self, i64), Error> {
         let slice = self.slice(coord)?;
-        Ok((slice, self.offset(coord.start())?))
+        let start = self.offset(coord.start())?;
+        if self.is_xor() {
+            return Ok((slice.added_to("slice_and_offset", start)?, start));
+        }
+        Ok((slice, start))
     }
 
     /// The layout as seen from `coord`, which becomes the origin, and the offset of that origin.
     ///
+    /// As in CuTe, coordinates add digit by digit, one digit for each leaf: at the digits `c` the layout has
+    /// `self(coord + c) - offset`. A number for a nested mode is its digits; a sum that carries from one digit into the
+    /// next is another coordinate.
+    ///
+    /// Law `domain_offset_adds`.
+    ///
     /// # Errors
     ///
-    /// Those of [`Layout::offset_unbounded`].
+    /// Those of [`Layout::offset_unbounded`]; [`Error::Operand`] for XOR strides when a digit of `coord` shares bits with
+    /// those of its mode, or its offset with those of the layout: then offsets do not add.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let rows: Layout = "(4,8):(8,1)".parse()?;
+    /// assert_eq!(rows.domain_offset((1, 2))?, (rows.clone(), 10));
+    /// let swizzled: Layout = "(8,64):(^72,^1)".parse()?;
+    /// assert_eq!(
+    ///     swizzled.domain_offset((1, 0)).unwrap_err().to_string(),
+    ///     "domain_offset of (8,64):(^72,^1): its XOR offsets do not add to those of the coordinate (1,0)",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
     pub fn domain_offset(&self, coord: impl Into<IntTuple>) -> Result<(Self, i64), Error> {
-        Ok((self.clone(), self.offset_unbounded(coord)?))
+        let coord = coord.into();
+        let start = self.offset_unbounded(coord.clone())?;
+        if self.is_xor() {
+            let digits = self.shape().coord_unbounded(coord.clone())?;
+            let apart = |(leaf, digit): (&LeafMode, &Int)| {
+                let bits = 1_i64.unbounded_shl(bit_length(leaf.size())) - 1;
+                leaf.stride.is_zero() || digit.value() & bits == 0
+            };
+            let digits = self.leaves().iter().zip(digits.leaves());
+            if start & self.xor_mask()? != 0 || !digits.into_iter().all(apart) {
+                return Err(Error::Operand {
+                    operation: "domain_offset",
+                    operand: self.text(),
+                    why: alloc::format!(
+                        "its XOR offsets do not add to those of the coordinate {coord:#}"
+                    )
+                    .into(),
+                });
+            }
+        }
+        Ok((self.clone(), start))
     }
 
     fn keep(&self, operation: &'static str, coord: &Coord, keep: Keep) -> Result<Self, Error> {

@@ -150,7 +150,7 @@ impl Layout {
             right: matrix.columns().len() as i64,
         })?;
         let mut b = Builder::new();
-        push_runs(Int::Static(size), matrix.columns(), &mut b)?;
+        push_runs(Int::Static(size), matrix.columns(), Stride::Xor, &mut b)?;
         Self::checked(b.finish())
     }
 
@@ -230,10 +230,11 @@ fn unswizzled(all: &[SmallVec<[i64; 16]>], swizzle: Swizzle) -> Option<SmallVec<
     Some(strides)
 }
 
-/// One leaf of `extent` whose coordinate bits have these images: as few XOR modes as possible.
+/// One leaf of `extent` whose coordinate bits have these images: as few modes as possible, with strides of one kind.
 pub(crate) fn push_runs(
     extent: Int,
     columns: &[i64],
+    stride: fn(Int) -> Stride,
     out: &mut Builder<LeafMode>,
 ) -> Result<(), Error> {
     let mut runs: SmallVec<[LeafMode; 8]> = SmallVec::new();
@@ -257,7 +258,10 @@ pub(crate) fn push_runs(
         rest /= size;
         runs.push(LeafMode::new(
             extent.with_value(size),
-            xor_stride(extent, columns[k]),
+            match columns[k] {
+                0 => Stride::Int(extent.with_value(0)),
+                v => stride(extent.with_value(v)),
+            },
         ));
         k += n;
     }
@@ -271,14 +275,6 @@ pub(crate) fn push_runs(
         }
     }
     Ok(())
-}
-
-fn xor_stride(like: Int, v: i64) -> Stride {
-    if v == 0 {
-        Stride::Int(like.with_value(0))
-    } else {
-        Stride::Xor(like.with_value(v))
-    }
 }
 
 impl ComposedLayout {
@@ -320,6 +316,73 @@ impl ComposedLayout {
 }
 
 impl Layout {
+    /// The least and the greatest offset; of an XOR layout, bounds for both.
+    pub(crate) fn reach(&self) -> Result<(i64, i64), Error> {
+        if self.is_xor() {
+            let mask = self.xor_mask()?;
+            return Ok(if mask < 0 {
+                (i64::MIN, i64::MAX)
+            } else {
+                // No offset has a bit above the highest one of the mask.
+                (0, i64::MAX.unbounded_shr(mask.leading_zeros() - 1))
+            });
+        }
+        let (mut least, mut most) = (0, 0);
+        for leaf in self.leaves() {
+            let d = self.int_stride("the range of offsets", leaf)?.value();
+            let part = crate::int::mul(leaf.size() - 1, d)?;
+            let end = if part < 0 { &mut least } else { &mut most };
+            *end = crate::int::add(*end, part)?;
+        }
+        Ok((least, most))
+    }
+
+    /// Whether no bit of an offset is set by two bits of a coordinate, and none is a sign: then XOR strides add.
+    pub(crate) fn sets_bits_once(&self) -> Result<bool, Error> {
+        let mut mask = 0;
+        for leaf in self.leaves() {
+            for v in vectors(leaf, leaf.stride.coefficient().value())? {
+                if v < 0 || mask & v != 0 {
+                    return Ok(false);
+                }
+                mask |= v;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The layout `r` with `start + r(c) == start ^ self(c)`, for an XOR layout.
+    ///
+    /// Where `start` has none of its bits that is the layout itself. Otherwise a bit that `start` has is a step down: the
+    /// result has integer strides, and a mode for each run of bits that step alike.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operand`] of `operation` when two coordinates set the same bit, or an extent does not split.
+    pub(crate) fn added_to(&self, operation: &'static str, start: i64) -> Result<Self, Error> {
+        if start & self.xor_mask()? == 0 {
+            return Ok(self.clone());
+        }
+        let refuse = |why: &str| Error::Operand {
+            operation,
+            operand: self.text(),
+            why: format!("its XOR offsets do not add to its start {start}: {why}").into(),
+        };
+        if !self.sets_bits_once()? {
+            return Err(refuse(
+                "both set the same bits, and coordinates of the layout set bits together",
+            ));
+        }
+        let integers = self.0.try_refine(|_, leaf, out| {
+            let vectors = vectors(leaf, leaf.stride.coefficient().value())?;
+            let steps: SmallVec<[i64; 16]> = vectors.iter().map(|v| v - 2 * (v & start)).collect();
+            push_runs(leaf.extent, &steps, Stride::Int, out).map_err(|_| {
+                refuse("both set the same bits, and the extent of a mode is not a power of two")
+            })
+        })?;
+        Self::checked(integers)
+    }
+
     /// The bits that an XOR layout may set.
     pub(crate) fn xor_mask(&self) -> Result<i64, Error> {
         let mut mask = 0;

@@ -381,7 +381,7 @@ fn operations() -> Rows {
         ),
         (
             error(layout("(4,4):(1,6)").upcast(4)),
-            "upcast: neither does 4 divide 6, nor 6 divide 4",
+            "upcast of (4,4):(1,6) by 4: neither does 4 divide the stride 6, nor 6 divide 4",
         ),
         (
             error(layout("(4,4):(2,8)").downcast(2)),

@@ -40,7 +40,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         };
         let n = N as i64;
         let layout = self.layout().upcast(n)?;
-        if layout.size() * n != self.layout().size() {
+        if self.layout().upcast_exact(n).is_err() {
             let (wide, narrow) = (layout, self.layout());
             return Err(refuse(format!(
                 "{wide} of {N} elements each is not all of {narrow}"

@@ -121,7 +121,7 @@ fn recast_keeps_every_element() -> Outcome {
     let late = tensor.local_partition(&"(3,1):(1,3)".parse()?, 1)?;
     assert_eq!(
         refused(late),
-        "upcast: neither does 4 divide 3, nor 3 divide 4"
+        "upcast of (4,8):(3,12) by 4: neither does 4 divide the stride 3, nor 3 divide 4"
     );
     let pair = tensor.local_tile(&"(2,8)".parse()?, &(1, 0).into())?;
     assert_eq!(

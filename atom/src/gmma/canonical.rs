@@ -88,7 +88,7 @@ impl Reader {
                 "it starts at bit {start}, not at a multiple of 16 bytes"
             ));
         }
-        let units = tile.inner().upcast(elements);
+        let units = tile.inner().upcast_exact(elements);
         match units {
             Ok(units) => Ok((kind, start / 8, units)),
             Err(error) => self.refuse(format!("16 bytes of it do not lie together: {error}")),

@@ -74,6 +74,19 @@ impl Function {
         self.shape.size()
     }
 
+    /// How many steps of each leaf stay within one unit of `n`, before the swizzle.
+    pub(crate) fn steps_within(&self, n: i64) -> Vec<i64> {
+        let steps = |stride: &Stride| {
+            let (Stride::Add(step) | Stride::Xor(step)) = stride;
+            match step.abs() {
+                0 => 1,
+                size if size < n && n % size == 0 => n / size,
+                _ => 1,
+            }
+        };
+        self.strides.iter().map(steps).collect()
+    }
+
     /// The offset of `index`; beyond the size the last leaf goes on.
     pub(crate) fn at(&self, mut index: i64) -> i64 {
         let extents = self.shape.leaves();
