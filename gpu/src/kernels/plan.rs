@@ -225,8 +225,9 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Plan`] for numbers of squares that the kernel does not take; [`KernelError::PlanLimit`] for a tile
-    /// beyond shared memory; [`KernelError::Method`] for another kernel, and for a grid that gets too large.
+    /// [`KernelError::Plan`] for numbers of squares that the kernel does not take; [`KernelError::PlanShares`] for those of 4
+    /// bytes that are no power of two along the destination; [`KernelError::Method`] for another kernel, and for a grid that
+    /// gets too large.
     pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, KernelError> {
         let plan = CopyPlan {
             squares: Squares(squares),

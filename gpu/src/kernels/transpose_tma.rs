@@ -36,7 +36,7 @@ impl Squares {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Plan`], [`KernelError::PlanLimit`].
+    /// [`KernelError::Plan`], [`KernelError::PlanShares`].
     pub(super) fn check(self, bytes: i64) -> Result<(), KernelError> {
         let method = || CopyMethod::Tma.to_string();
         // A box of a tensor map has at most 256 rows.
@@ -57,7 +57,17 @@ impl Squares {
                 });
             }
         }
-        Ok(())
+        // Threads change places with others by the bits of their numbers.
+        let tile = self.tile(bytes);
+        match bytes == 2 || self.0[1].count_ones() == 1 {
+            true => Ok(()),
+            false => Err(KernelError::PlanShares {
+                method: method(),
+                operand: "the copy",
+                tile,
+                threads: self.threads(bytes),
+            }),
+        }
     }
 
     /// The threads of a block: for 16 bits 4 warps a square along mode 1, for 32 bits a thread a micro-tile of it.

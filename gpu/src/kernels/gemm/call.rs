@@ -83,7 +83,9 @@ impl<'a> GemmCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`], and of the function.
+    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; [`KernelError::PlanCall`] for a plan that was made for
+    /// other types, orders or a wider access than the addresses allow, [`KernelError::PlanWhole`] for one whose tiles should
+    /// divide the problem and do not; [`Error::Launch`] for a grid that the device does not take.
     pub fn with_plan<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
         a: &'a impl Elements<T>,

@@ -7,8 +7,24 @@ use super::plan::GemmPlan;
 use crate::ir::Reg;
 use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
-/// Elements that a thread stores at a time.
+/// The most elements that a thread stores at a time.
 const PART: i64 = 32;
+
+/// How many elements a thread stores at a time: whole modes of its accumulators, and of the next mode as many as fit.
+fn part(acc: &Fragment) -> i64 {
+    let mut part = 1;
+    for leaf in acc.layout().leaves() {
+        let extent = leaf.extent.value();
+        let fitting = (1..=extent.min(PART / part))
+            .rev()
+            .find(|n| extent % n == 0);
+        part *= fitting.unwrap_or(1);
+        if fitting != Some(extent) {
+            break;
+        }
+    }
+    part
+}
 
 /// `C = alpha acc + beta C`, each thread its own elements.
 pub(super) fn store(
@@ -30,8 +46,9 @@ pub(super) fn store(
     // In the order of the accumulators, whatever runs fastest in C.
     let to = mma.at(thread).partition(c, Operand::C)?;
     // A few at a time: what C held, and what it will, are alive for no longer than that.
-    let part = acc.layout().size().min(PART);
-    let parts = acc.layout().size() / part;
+    let size = acc.layout().size();
+    let part = part(acc);
+    let parts = size / part;
     let by_part = format!("({part},{parts}):(1,{part})");
     let to = to.compose(&by_part.parse().expect("numbers make a layout"))?;
     for i in 0..parts {

@@ -26,13 +26,15 @@ pub(super) struct Route {
     whole: bool,
 }
 
-/// The swizzled tile of an operand in shared memory, stages last.
+/// The swizzled tile of an operand in shared memory, stages last, of which the threads read so many elements of the
+/// contiguous mode at a time.
 pub(super) fn shared_layout(
     major: Major,
     bits: u32,
     shape: &[i64],
+    step: i64,
 ) -> Result<ComposedLayout, Error> {
-    let atom = swizzled(major, bits, shape)?;
+    let atom = swizzled(major, bits, shape, step)?;
     Ok(atom.tile_to_shape(&IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
 }
 
@@ -47,23 +49,25 @@ pub(super) fn boxed_layout(
         Major::First => [1, 0, 2],
         Major::Second => [0, 1, 2],
     };
-    let atom = swizzled(major, bits, shape)?;
+    let atom = swizzled(major, bits, shape, 1)?;
     let [shape, order] =
         [shape, &order[..shape.len()]].map(|x| IntTuple::flat(x.iter().map(|n| (*n).into())));
     Ok(atom.tile_to_shape_ordered(&shape, &order)?)
 }
 
-/// The block of rows that the widest swizzle permutes whose row divides the tile's.
-fn swizzled(major: Major, bits: u32, shape: &[i64]) -> Result<ComposedLayout, Error> {
+/// The block of rows that the widest swizzle permutes whose row divides the tile's, and of whose row and a step one divides
+/// the other.
+fn swizzled(major: Major, bits: u32, shape: &[i64], step: i64) -> Result<ComposedLayout, Error> {
     let (major, along) = match major {
         Major::First => (colex_atom::Major::Mn, shape[0]),
         Major::Second => (colex_atom::Major::K, shape[1]),
     };
-    let row = i64::from(bits) * along / 8;
+    let [row, step] = [along, step].map(|elements| i64::from(bits) * elements / 8);
+    let meets = |span: i64| step.max(1) % span == 0 || span % step.max(1) == 0;
     let swizzle = SmemSwizzle::ALL
         .into_iter()
         .rev()
-        .find(|s| row % s.span() == 0)
+        .find(|s| row % s.span() == 0 && meets(s.span()))
         .unwrap_or(SmemSwizzle::None);
     let atom = gmma_smem_atom(major, swizzle, bits).map_err(colex_atom::Error::from)?;
     Ok(atom.position_independent()?)
@@ -154,8 +158,15 @@ impl Route {
             vector,
         } = shares.ok_or_else(|| uneven([mn, bk], mma.threads()))?;
         let bits = i64::from(ty.bits());
-        let shared =
-            k.shared_tensor(ty, shared_layout(major, ty.bits(), &[mn, bk, plan.stages])?)?;
+        // The warps take turns along M or N, each with the elements of one instruction.
+        let [atom_m, atom_n, _] = mma.atom().mnk();
+        let step = match (major, operand) {
+            (Major::Second, _) => bk,
+            (Major::First, Operand::A) => atom_m * plan.warps[0],
+            (Major::First, _) => atom_n * plan.warps[1],
+        };
+        let shape = [mn, bk, plan.stages];
+        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?)?;
         let atom = match vector * bits {
             128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
             128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",

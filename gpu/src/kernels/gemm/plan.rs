@@ -18,7 +18,7 @@ pub enum GemmMethod {
     Volta,
     /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
     Ampere,
-    /// TMA, mbarriers, `wgmma`: one producer, two consumers.
+    /// TMA, mbarriers, `wgmma`: one producer warpgroup, and consumer warpgroups.
     Hopper,
 }
 
@@ -84,6 +84,10 @@ impl Operands {
 }
 
 /// A kernel and its numbers.
+///
+/// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an error
+/// that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
+/// [`GemmCall::with_plan`](super::GemmCall::with_plan) what does not suit the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemmPlan {
     /// The generation.
@@ -92,13 +96,13 @@ pub struct GemmPlan {
     pub operands: Operands,
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
-    /// How many tiles are on their way.
+    /// How many tiles are on their way: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper.
     pub stages: i64,
-    /// Threads (SIMT), warps (Volta, Ampere) or warpgroups (Hopper) along M and N.
+    /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
     /// Tiles along N that follow each other before the next along M.
     pub raster: i64,
-    /// Whether the tiles divide the problem, so that nothing lies outside (Ampere; the others do not ask).
+    /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside then).
     pub whole: bool,
 }
 
@@ -215,6 +219,8 @@ impl GemmPlan {
         let operands = &self.operands;
         let bits = i64::from(operands.c.bits());
         self.method == GemmMethod::Hopper
+            // A warpgroup has the rows of one instruction.
+            && self.tile[0] == 64 * self.warps[0]
             && [16, 32].contains(&bits)
             && operands.major(Operand::C) == Major::Second
             && operands.vector(Operand::C) * bits == 128

@@ -9,6 +9,7 @@ use super::plan::{GemmMethod, GemmPlan, Operands};
 use super::raster;
 use super::simt::neighbours;
 use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
+use crate::launch::Limits;
 
 /// The largest extent of a tile along M, N or K.
 const MOST_TILE: i64 = 1024;
@@ -52,19 +53,39 @@ impl GemmPlan {
             n,
             MOST_TILE,
         )?;
-        self.number("tile along M", self.tile[0], m..=MOST_TILE / m * m, m)?;
-        let most = match self.method {
-            GemmMethod::Hopper => 256,
-            _ => MOST_TILE / n * n,
+        // A tensor map's box has at most 256 elements along each mode; along M and N, those are rows where K is contiguous.
+        let [most_m, most_n, most_k] = match (self.method, self.operands.major(Operand::A)) {
+            (GemmMethod::Hopper, Major::Second) => [256, 256, 256],
+            (GemmMethod::Hopper, Major::First) => [MOST_TILE, 256, 256],
+            _ => [MOST_TILE; 3],
         };
-        self.number("tile along N", self.tile[1], n..=most, n)?;
-        self.number("tile along K", self.tile[2], k..=MOST_TILE / k * k, k)?;
+        self.limit(
+            "rows of A's tile for an instruction of every warp",
+            m,
+            most_m,
+        )?;
+        self.number("tile along M", self.tile[0], m..=most_m / m * m, m)?;
+        self.number("tile along N", self.tile[1], n..=most_n / n * n, n)?;
+        let least = match self.method {
+            // The fragments of one step come while those of the step before are multiplied.
+            GemmMethod::Ampere => 2 * k,
+            _ => k,
+        };
+        self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
         let stages = match self.method {
             GemmMethod::Simt | GemmMethod::Volta => 2..=2,
             GemmMethod::Ampere | GemmMethod::Hopper => 2..=MOST_STAGES,
         };
         self.number("number of stages", self.stages, stages, 1)?;
         self.number("raster", self.raster, 1..=MOST_RASTER, 1)?;
+        let elements = (self.tile[0] + self.tile[1]) * self.tile[2] * self.stages;
+        let ty = match self.method {
+            GemmMethod::Simt => sum_type(self.operands.ab),
+            _ => self.operands.ab,
+        };
+        let bytes = elements * i64::from(ty.bits()) / 8;
+        let room = i64::from(Limits::of(arch).shared);
+        self.limit("bytes of shared memory for A and B", bytes, room)?;
         self.check_unrolled()
     }
 
@@ -175,7 +196,7 @@ impl GemmPlan {
     }
 
     /// What the tile's extents are multiples of: what the matrix instructions of all warps take.
-    fn steps(&self) -> [i64; 3] {
+    pub(in crate::kernels) fn steps(&self) -> [i64; 3] {
         let [m, n] = self.warps;
         let ab = self.operands.ab;
         match self.method {

@@ -20,10 +20,15 @@ pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
         plan,
         mma: tiled_mma(plan)?,
         ways: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
-        turned: plan.operands.major(Operand::C) == Major::Second,
+        turned: turned(plan),
         neighbours: neighbours(plan.operands.ab),
     };
     staged::build(kind, arch)
+}
+
+/// Whether N takes the place of M.
+fn turned(plan: &GemmPlan) -> bool {
+    plan.operands.major(Operand::C) == Major::Second
 }
 
 /// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
@@ -38,7 +43,9 @@ pub(super) fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
         Ty::S32 => "UniversalFMA<int32_t>",
         _ => "UniversalFMA<float>",
     };
-    let ([x, y], v) = (plan.warps, neighbours(plan.operands.ab));
+    let v = neighbours(plan.operands.ab);
+    let [m, n] = plan.warps;
+    let [x, y] = if turned(plan) { [n, m] } else { [m, n] };
     let atoms = format!("({x},{y},1):(1,{x},0)");
     let tile = format!("<({x},{v}):({v},1), ({y},{v}):({v},1), _>");
     let literal = "the plan's numbers make a layout";

@@ -1,4 +1,4 @@
-//! The Hopper GEMM: TMA into a ring of stages, one producer warp, `wgmma` by two consumer warpgroups.
+//! The Hopper GEMM: TMA into a ring of stages, one producer warp, `wgmma` by consumer warpgroups.
 
 use colex_atom::Arch;
 use colex_sched::pipeline::WarpSpecialized;

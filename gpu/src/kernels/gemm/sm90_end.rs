@@ -47,8 +47,8 @@ impl End {
             return Ok(End::Direct(Box::new(k.tensor("C", ty, &layout)?)));
         }
         let [rows, columns] = [plan.tile[0], columns(plan)];
-        let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS])?;
-        let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns])?;
+        let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
+        let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns], columns)?;
         let map = k.tma_tensor("C", ty, &layout, &[ROWS, columns], &tile, 1)?;
         let shared = k.shared_tensor(ty, shared)?;
         let buffers = BUFFERS * rows / ROWS;
