@@ -2,8 +2,9 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
+use colex_gpu::kernels::check_plans::{COPY_METHODS, PlanCase, Tally};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
-use colex_gpu::kernels::{GemmProblem, Major, MatrixName, reference};
+use colex_gpu::kernels::{CopyPlan, GemmProblem, Major, MatrixName, Walk, reference};
 use half::f16;
 
 /// The largest error of the product of a problem by a plan, or what is said instead.
@@ -81,12 +82,66 @@ fn a_tile_of_less_than_a_row_of_the_swizzle_multiplies() {
     assert_eq!(found, Ok(0.0));
 }
 
+/// A thread has 48 and 40 elements of C there, which are no whole parts of 32: those beyond were not stored.
+#[test]
+fn every_element_of_an_odd_tile_is_stored() {
+    for (n, major) in [(96, Major::First), (80, Major::Second), (160, Major::First)] {
+        let problem = GemmProblem::new(130, 2 * n + 8, 72)
+            .major(MatrixName::C, major)
+            .beta(1.0);
+        let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+            plan.tile = [128, n, 64];
+        });
+        assert_eq!(found, Ok(0.0), "{n}");
+    }
+}
+
+/// Threads along M were taken to be along N where N runs fastest in C, and others read what none had written.
+#[test]
+fn threads_of_a_block_that_is_not_square_multiply() {
+    for major in [Major::First, Major::Second] {
+        let problem = GemmProblem::new(70, 40, 20)
+            .major(MatrixName::C, major)
+            .beta(1.0);
+        let found = product(Arch::Sm80, GemmMethod::Simt, problem, |plan| {
+            plan.warps = [16, 4];
+            plan.tile = [64, 16, 8];
+        });
+        assert_eq!(found, Ok(0.0), "{major:?}");
+    }
+}
+
+/// Three warps along a mode that runs fastest: no row of a swizzle is a part or a multiple of theirs.
+#[test]
+fn three_warps_multiply_in_every_order() {
+    for majors in [[Major::First; 3], [Major::Second; 3]] {
+        let mut problem = GemmProblem::new(200, 104, 72);
+        problem.majors = majors;
+        let found = product(Arch::Sm80, GemmMethod::Ampere, problem, |plan| {
+            plan.warps = [4, 3];
+            plan.tile = [192, 96, 64];
+            plan.stages = 2;
+        });
+        assert_eq!(found, Ok(0.0), "{majors:?}");
+    }
+}
+
+/// The fragments of the next step would take the place of those that are not multiplied yet.
+#[test]
+fn one_step_along_k_is_refused() {
+    let said = said(GemmMethod::Ampere, |plan| plan.tile[2] = 16);
+    assert_eq!(
+        said,
+        "the plan's tile along K is 16: the Ampere kernel takes 32 to 1024, in multiples of 16"
+    );
+}
+
 #[test]
 fn zeros_are_refused() {
     use GemmMethod::{Ampere, Hopper, Simt, Volta};
     assert_eq!(
         said(Hopper, |plan| plan.tile[0] = 0),
-        "the plan's tile along M is 0: the Hopper kernel takes 128 to 1024, in multiples of 128"
+        "the plan's tile along M is 0: the Hopper kernel takes 128 to 256, in multiples of 128"
     );
     assert_eq!(
         said(Ampere, |plan| plan.tile[1] = 0),
@@ -157,8 +212,10 @@ fn what_is_too_much_is_refused() {
         }),
         "the 96 threads of the plan's block have no equal shares of B's tile of 32 x 32 elements, which the Ampere kernel needs"
     );
-    let long = said(Hopper, |plan| plan.stages = 5);
-    assert!(long.ends_with("and a block of sm_90a has 232448"), "{long}");
+    assert_eq!(
+        said(Hopper, |plan| plan.stages = 5),
+        "the plan asks for 245760 bytes of shared memory for A and B: the Hopper kernel takes at most 232448, 13312 fewer"
+    );
 }
 
 #[test]
@@ -225,5 +282,103 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
     assert_eq!(
         call.expect_err("it is refused").to_string(),
         "the plan asks for 1099511627776 tiles in a strip of the raster: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
+    );
+}
+
+/// Drawn plans: those that are accepted give the right result at every size, and the others are refused with a sentence;
+/// nothing panics. `COLEX_PLANS=2000x20` draws so many plans with so many problems each.
+#[test]
+fn drawn_plans_are_right_or_refused() {
+    let wish = std::env::var("COLEX_PLANS").unwrap_or_else(|_| "200x1".to_string());
+    let (plans, problems) = wish.split_once('x').expect("two numbers");
+    let (plans, problems): (u64, usize) = (plans.parse().unwrap(), problems.parse().unwrap());
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for number in 0..plans {
+        let (case, dice) = PlanCase::draw(1, number, None);
+        let run = || case.run(dice.clone(), problems, None, true);
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+            Ok(outcome) => {
+                tally.add(&outcome);
+                failed.extend(outcome.failed);
+            }
+            Err(_) => failed.push(format!("plan {number} panics: {case}")),
+        }
+    }
+    println!("{tally}");
+    assert!(
+        failed.is_empty(),
+        "{} failures:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    assert_eq!(tally.never_accepted(), [""; 0]);
+    let [plans, accepted, right] = tally.totals();
+    assert!(3 * accepted > plans, "{accepted} of {plans}");
+    println!(
+        "law plans.drawn: {} cases, {accepted} of {plans} plans accepted",
+        right
+    );
+}
+
+/// What a copy's plan is made of may be anything: it is made or refused.
+#[test]
+fn copy_plans_of_any_numbers_are_made_or_refused() {
+    let wild = [0, 1, 2, 3, 4, 8, 16, -1, 5, 1 << 40, i64::MAX, i64::MIN];
+    let layouts = [
+        ["1000:1", "1000:1"],
+        ["(64,96):(96,1)", "(64,96):(1,64)"],
+        ["(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)"],
+        [
+            "(1048576,1048576):(1048576,1)",
+            "(1048576,1048576):(1,1048576)",
+        ],
+        ["4611686018427387904:1", "4611686018427387904:1"],
+        ["(2147483648,4):(5,1)", "(2147483648,4):(7,1)"],
+        ["(2,2147483648):(1,2)", "(2,2147483648):(1,4)"],
+    ];
+    let (mut made, mut refused) = (0, 0);
+    for [source, destination] in layouts {
+        let [source, destination] =
+            [source, destination].map(|text| text.parse().expect("a layout"));
+        let walk = Walk::new(&source, &destination).expect("one shape");
+        for bytes in wild {
+            for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
+                for arch in [Arch::Sm70, Arch::Sm90a] {
+                    let mut count = |is_made: bool| match is_made {
+                        true => made += 1,
+                        false => refused += 1,
+                    };
+                    count(CopyPlan::choose(&walk, bytes, addresses, arch).is_ok());
+                    for method in COPY_METHODS {
+                        let plan = CopyPlan::new(&walk, bytes, addresses, arch, method);
+                        count(plan.is_ok());
+                        for squares in wild.map(|n| [n, 2]).into_iter().chain(wild.map(|n| [1, n]))
+                        {
+                            if let Ok(plan) = &plan {
+                                count(plan.clone().with_squares(squares).is_ok());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "law plans.copies: {} cases, {refused} refused",
+        made + refused
+    );
+    let walk = Walk::new(&"8:1".parse().unwrap(), &"8:1".parse().unwrap()).expect("one shape");
+    let said = |bytes, addresses| {
+        let refused = CopyPlan::choose(&walk, bytes, addresses, Arch::Sm80);
+        refused.expect_err("it is refused").to_string()
+    };
+    assert_eq!(
+        said(0, [0, 0]),
+        "the strided kernel does not copy 8:1 -> 8:1: elements of 0 bytes; 1, 2, 4 and 8 are copied"
+    );
+    assert_eq!(
+        said(4, [0, 6]),
+        "the strided kernel does not copy 8:1 -> 8:1: the address 0x6 is not a multiple of 4 bytes"
     );
 }

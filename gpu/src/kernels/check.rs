@@ -64,6 +64,8 @@ pub struct CopyCase {
     pub shift: [usize; 2],
     /// The kernel; `None` for the one that the library takes.
     pub method: Option<CopyMethod>,
+    /// The squares of a block's tile, for the kernel that has such: see [`CopyCall::with_squares`].
+    pub squares: Option<[i64; 2]>,
 }
 
 impl CopyCase {
@@ -79,6 +81,7 @@ impl CopyCase {
             destination: layout(destination),
             shift: [0, 0],
             method: None,
+            squares: None,
         }
     }
 
@@ -107,6 +110,15 @@ impl CopyCase {
     ///
     /// A [`Failure`].
     pub fn run<T: Element>(&self, device: &Device) -> Result<CopyMethod, Failure> {
+        Ok(self.attempt::<T>(device, true)??)
+    }
+
+    /// The same; the inner error is that of a copy that is refused before its launch. Without `launch` nothing is run.
+    pub(super) fn attempt<T: Element>(
+        &self,
+        device: &Device,
+        launch: bool,
+    ) -> Result<Result<CopyMethod, Error>, Failure> {
         let lengths = [&self.source, &self.destination].map(Layout::cosize);
         let [from, to] =
             [lengths[0].clone(), lengths[1].clone()].map(|n| n.expect("a case is small") as usize);
@@ -125,10 +137,20 @@ impl CopyCase {
             View::new(&source, self.source.clone())?,
             View::new(&destination, self.destination.clone())?,
         );
-        let call = CopyCall::new(&views.0, &views.1, self.method)?;
-        call.run(device)?;
-        compare(&destination.download()?, &expected)?;
-        Ok(call.plan().method())
+        let call = match self.squares {
+            None => CopyCall::new(&views.0, &views.1, self.method),
+            Some(squares) => CopyCall::with_squares(&views.0, &views.1, squares),
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let method = call.plan().method();
+        if launch {
+            call.run(device)?;
+            compare(&destination.download()?, &expected)?;
+        }
+        Ok(Ok(method))
     }
 }
 

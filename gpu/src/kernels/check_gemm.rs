@@ -5,10 +5,11 @@ use core::fmt;
 use colex_atom::{Arch, Ty};
 
 use super::check::{Failure, compare};
-use super::gemm::{GemmCall, GemmMethod};
+use super::gemm::{GemmCall, GemmMethod, GemmPlan};
 use super::gemm_problem::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use super::reference;
 use crate::device::Device;
+use crate::error::Error;
 
 /// One product to be checked.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,17 @@ impl GemmCase {
         &self,
         device: &Device,
     ) -> Result<GemmMethod, Failure> {
+        Ok(self.attempt::<T, C>(device, None, true)??)
+    }
+
+    /// The same by a plan, if there is one; the inner error is that of a product that is refused before its launch. Without
+    /// `launch` nothing is run.
+    pub(super) fn attempt<T: GemmElement, C: GemmElement>(
+        &self,
+        device: &Device,
+        plan: Option<&GemmPlan>,
+        launch: bool,
+    ) -> Result<Result<GemmMethod, Error>, Failure> {
         let problem = &self.problem;
         let [a, b] = [(MatrixName::A, 1), (MatrixName::B, 2)].map(|(name, seed)| {
             numbers::<T>(length(problem, name) + self.shift[name as usize], seed)
@@ -82,11 +94,21 @@ impl GemmCase {
         let dc = device.upload(&before)?;
         let (sa, sb) = (da.slice(self.shift[0]..)?, db.slice(self.shift[1]..)?);
         let sc = dc.slice(self.shift[2]..)?;
-        let call = GemmCall::new(problem, &sa, &sb, &sc, self.method)?;
-        call.run(device)?;
-        let expected = self.expected(&a, &b, &before);
-        compare(&dc.download()?, &expected)?;
-        Ok(call.plan().method)
+        let call = match plan {
+            None => GemmCall::new(problem, &sa, &sb, &sc, self.method),
+            Some(plan) => GemmCall::with_plan(problem, &sa, &sb, &sc, |_, _| Ok(*plan)),
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let method = call.plan().method;
+        if launch {
+            call.run(device)?;
+            let expected = self.expected(&a, &b, &before);
+            compare(&dc.download()?, &expected)?;
+        }
+        Ok(Ok(method))
     }
 
     /// C's buffer afterwards.

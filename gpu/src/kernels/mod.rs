@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod check_gemm;
+pub mod check_plans;
 mod copy_bulk;
 mod copy_flat;
 mod copy_strided;
