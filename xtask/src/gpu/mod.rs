@@ -4,6 +4,8 @@ mod atoms;
 mod check;
 mod executor;
 mod kernels;
+mod plans;
+mod shares;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,8 @@ pub(crate) enum Task {
         #[arg(long)]
         sample: bool,
     },
+    /// Run drawn plans of products and copies, and compare with the reference.
+    Plans(plans::Options),
     /// Execute every matrix and copy instruction up to Hopper, and compare with its row's arithmetic.
     Atoms(atoms::Options),
 }
@@ -44,6 +48,7 @@ pub(crate) enum Task {
 pub(crate) fn task(task: &Task) -> Result<ExitCode> {
     let report = match task {
         Task::Atoms(options) => return atoms::task(options),
+        Task::Plans(options) => return plans::task(options),
         Task::Executor => executor_report(|line| println!("{line}"))?,
         Task::Breaking { name } => return breaking(name),
         Task::Kernels { simulator, sample } => {

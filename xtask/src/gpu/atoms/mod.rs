@@ -220,7 +220,7 @@ fn times(records: &[Record]) {
     }
 }
 
-fn from_the_clock() -> u64 {
+pub(super) fn from_the_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |since| since.as_nanos() as u64)
 }

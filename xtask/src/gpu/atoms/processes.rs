@@ -1,30 +1,24 @@
-//! The sweep in several processes: the driver assembles in each at the same time, and an instruction that breaks its
-//! process, or never ends, takes no other with it.
+//! The sweep in several processes.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use colex_gpu::sweep::{Record, Subject, Verdict};
 
+use super::super::shares::{BROKEN, Cases, shard};
 use super::{Options, cores, one, record};
 
-/// What a process says when its context was lost and there is more to do.
-const BROKEN: u8 = 3;
-
-/// How long one instruction may take, its process's start and the assembler included.
+/// How long one instruction may take.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One of the processes: a line for each record of its share.
-pub(super) fn child(options: &Options, shard: &str) -> Result<ExitCode> {
-    let (index, count) = shard.split_once('/').context("a shard is `2/16`")?;
+pub(super) fn child(options: &Options, of: &str) -> Result<ExitCode> {
+    let (index, count) = shard(of)?;
     let device = crate::gpu::device()?;
     let seed = options.seed.context("a process is told its seed")?;
     let subjects = options.subjects();
-    let mine = subjects.iter().skip(index.parse()?).step_by(count.parse()?);
+    let mine = subjects.iter().skip(index).step_by(count);
     for subject in mine.skip(options.skip) {
         let record = one(subject, &device, seed, options.repeats)?;
         println!("{}", record::line(&record, true));
@@ -43,109 +37,31 @@ pub(super) fn run(
     subjects: &[Subject],
     done: &(dyn Fn(&Record) + Sync),
 ) -> Result<Vec<Record>> {
-    let count = options
-        .processes
-        .unwrap_or_else(cores)
-        .clamp(1, subjects.len());
-    let records = Mutex::new(Vec::new());
-    let add = |at: usize, record: Record| {
-        done(&record);
-        let mut records = records
-            .lock()
-            .expect("nobody panics while it holds the list");
-        records.push((at, record));
+    let cases = Cases {
+        count: subjects.len(),
+        processes: options.processes.unwrap_or_else(cores),
+        patience: PATIENCE,
+        arguments: &|shard, skip| arguments(options, seed, shard, skip),
+        parse: &record::parse,
+        silent: &|at, ended| silent(&subjects[at], ended),
+        done,
     };
-    std::thread::scope(|scope| {
-        let shards: Vec<_> = (0..count)
-            .map(|index| {
-                let mine: Vec<(usize, &Subject)> = subjects
-                    .iter()
-                    .enumerate()
-                    .skip(index)
-                    .step_by(count)
-                    .collect();
-                let shard = format!("{index}/{count}");
-                let add = &add;
-                scope.spawn(move || share(options, seed, &shard, &mine, add))
-            })
-            .collect();
-        let ended = shards
-            .into_iter()
-            .map(|shard| shard.join().expect("a share does not panic"));
-        ended.collect::<Result<Vec<()>>>()
-    })?;
-    let mut records = records.into_inner().expect("the threads are done");
-    records.sort_by_key(|(at, _)| *at);
-    Ok(records.into_iter().map(|(_, record)| record).collect())
+    cases.run()
 }
 
-/// One share: started again behind each instruction that ended its process.
-fn share(
-    options: &Options,
-    seed: u64,
-    shard: &str,
-    mine: &[(usize, &Subject)],
-    add: &dyn Fn(usize, Record),
-) -> Result<()> {
-    let mut done = 0;
-    while done < mine.len() {
-        let mut process = start(options, seed, shard, done)?;
-        let output = process.stdout.take().context("a process without output")?;
-        let before = done;
-        let (sender, receiver) = channel();
-        let reader = std::thread::spawn(move || read(output, &sender));
-        let ended = loop {
-            match receiver.recv_timeout(PATIENCE) {
-                Ok(line) => {
-                    add(mine[done].0, record::parse(&line)?);
-                    done += 1;
-                }
-                Err(RecvTimeoutError::Disconnected) => break process.wait()?.to_string(),
-                Err(RecvTimeoutError::Timeout) => {
-                    process.kill()?;
-                    process.wait()?;
-                    break format!("no answer within {} s", PATIENCE.as_secs());
-                }
-            }
-        };
-        drop(reader.join());
-        let status = process.wait()?;
-        let told = status.code() == Some(i32::from(BROKEN)) && done > before;
-        match mine.get(done) {
-            Some(_) if status.code() == Some(1) => bail!("share {shard} could not run"),
-            Some((at, subject)) if !told => {
-                add(*at, silent(subject, ended));
-                done += 1;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn start(options: &Options, seed: u64, shard: &str, skip: usize) -> Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["gpu", "atoms", "--shard", shard]);
-    command.args(["--seed", &seed.to_string(), "--skip", &skip.to_string()]);
-    command.args(["--repeats", &options.repeats.to_string()]);
-    command.args(["--every", &options.every.to_string()]);
+fn arguments(options: &Options, seed: u64, shard: &str, skip: usize) -> Vec<String> {
+    let mut list: Vec<String> = ["gpu", "atoms", "--shard", shard]
+        .map(String::from)
+        .to_vec();
+    let mut option = |name: &str, value: String| list.extend([name.to_string(), value]);
+    option("--seed", seed.to_string());
+    option("--skip", skip.to_string());
+    option("--repeats", options.repeats.to_string());
+    option("--every", options.every.to_string());
     for part in &options.filter {
-        command.args(["--filter", part]);
+        option("--filter", part.clone());
     }
-    command
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("the process cannot be started")
-}
-
-/// Hands on the lines that are records; what a tool around the process says is not ours.
-fn read(output: ChildStdout, to: &Sender<String>) {
-    let lines = BufReader::new(output).lines().map_while(Result::ok);
-    for line in lines.filter(|line| line.starts_with('{')) {
-        if to.send(line).is_err() {
-            return;
-        }
-    }
+    list
 }
 
 /// The record of an instruction whose process said nothing more.
