@@ -10,6 +10,8 @@ use crate::cache::Cache;
 use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::Error;
+use crate::kept::Loads;
+use crate::kernels::Calls;
 use crate::launch::Limits;
 use crate::sim::{Memory, SimOptions};
 
@@ -32,6 +34,22 @@ pub(crate) struct Simulated {
     arch: Arch,
     options: SimOptions,
     memory: Mutex<Memory>,
+    held: Held,
+}
+
+/// What a device keeps between calls, for all its handles: kernels it has loaded, and library calls it has prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) loads: Loads,
+    pub(crate) calls: Calls,
+}
+
+impl Held {
+    /// Drops all, save what others still hold.
+    pub(crate) fn clear(&self) {
+        self.calls.clear();
+        self.loads.clear();
+    }
 }
 
 impl Simulated {
@@ -102,6 +120,7 @@ impl Device {
             arch,
             options,
             memory: Mutex::default(),
+            held: Held::default(),
         })))
     }
 
@@ -134,7 +153,7 @@ impl Device {
         }
     }
 
-    /// Whether both are handles to the same device.
+    /// Whether both are handles to the same device: for GPUs, to the same context, however each was made.
     pub fn is(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
@@ -192,10 +211,16 @@ impl Device {
         }
     }
 
-    /// Forgets the modules it has loaded, save those whose functions are still held: the next load reads the disk.
+    /// Forgets the kernels it has loaded, save those whose functions are still held: the next load reads the disk.
     pub fn forget_modules(&self) {
-        if let Kind::Gpu(gpu) = &self.0 {
-            gpu.forget_modules();
+        self.held().clear();
+    }
+
+    /// What it keeps between calls.
+    pub(crate) fn held(&self) -> &Held {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.held(),
+            Kind::Simulator(simulated) => &simulated.held,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::ir::{Kernel, SharedVar};
-use crate::launch::{Launch, check_arguments};
+use crate::launch::{Launch, Limits, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
 use crate::sim::{Report, simulate};
@@ -17,26 +17,32 @@ use crate::sim::{Report, simulate};
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
 #[derive(Clone, Debug)]
 pub struct Function {
-    entry: String,
-    signature: Signature,
-    code: Code,
+    loaded: Arc<LoadedKernel>,
     device: Device,
 }
 
+/// What a device knows of a kernel that it loaded. It holds no handle to the device, so that the device itself can keep
+/// it.
+#[derive(Debug)]
+pub(crate) struct LoadedKernel {
+    entry: String,
+    signature: Signature,
+    code: Code,
+}
+
 /// The kernel itself.
-#[derive(Clone)]
 enum Code {
     /// Machine code.
-    Gpu(Arc<Loaded>),
-    /// What the simulator interprets.
-    Simulated(Arc<Kernel>),
+    Gpu(Loaded),
+    /// What the simulator interprets, with its static shared memory in bytes.
+    Simulated(Arc<Kernel>, u32),
 }
 
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Code::Gpu(loaded) => loaded.resources.fmt(f),
-            Code::Simulated(_) => f.write_str("simulated"),
+            Code::Simulated(..) => f.write_str("simulated"),
         }
     }
 }
@@ -76,36 +82,32 @@ pub enum Origin {
 impl Function {
     /// The entry's name.
     pub fn entry(&self) -> &str {
-        &self.entry
+        &self.loaded.entry
     }
 
     /// The types of its parameters.
     pub fn parameters(&self) -> &[ParameterType] {
-        &self.signature.parameters
+        &self.loaded.signature.parameters
+    }
+
+    /// Whether both are handles to the same code: what a second load of the same kernel returns.
+    pub fn is(&self, other: &Function) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 
     /// What it takes of a multiprocessor; on the simulator nobody counts.
     pub fn resources(&self) -> Option<&Resources> {
-        match &self.code {
-            Code::Gpu(loaded) => Some(&loaded.resources),
-            Code::Simulated(_) => None,
-        }
+        self.loaded.on_gpu().map(|loaded| &loaded.resources)
     }
 
     /// What the assembler said: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
     pub fn log(&self) -> &str {
-        match &self.code {
-            Code::Gpu(loaded) => loaded.log(),
-            Code::Simulated(_) => "",
-        }
+        self.loaded.on_gpu().map_or("", Loaded::log)
     }
 
     /// Where the machine code came from.
     pub fn origin(&self) -> Option<&Origin> {
-        match &self.code {
-            Code::Gpu(loaded) => Some(loaded.origin()),
-            Code::Simulated(_) => None,
-        }
+        self.loaded.on_gpu().map(Loaded::origin)
     }
 
     /// Whether the launch and the arguments are what the kernel and the device take.
@@ -114,6 +116,31 @@ impl Function {
     ///
     /// The first [`LaunchError`] found: the shapes that the kernel was built for, the arguments, the device's limits.
     pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), LaunchError> {
+        self.loaded.check(launch, arguments, self.device.limits())
+    }
+}
+
+impl LoadedKernel {
+    /// Returns the entry's name.
+    pub(crate) fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// Returns the machine code, if it is on a GPU.
+    pub(crate) fn on_gpu(&self) -> Option<&Loaded> {
+        match &self.code {
+            Code::Gpu(loaded) => Some(loaded),
+            Code::Simulated(..) => None,
+        }
+    }
+
+    /// Whether a device with these limits takes the launch and the kernel the arguments.
+    pub(crate) fn check(
+        &self,
+        launch: &Launch,
+        arguments: &[Argument],
+        mut limits: Limits,
+    ) -> Result<(), LaunchError> {
         let shapes = [
             ("block", self.signature.block, launch.block),
             ("cluster", self.signature.cluster, launch.cluster),
@@ -127,14 +154,13 @@ impl Function {
                 });
             }
         }
-        check_arguments(self.parameters(), arguments)?;
-        let mut limits = self.device.limits();
+        check_arguments(&self.signature.parameters, arguments)?;
         let fixed = match &self.code {
             Code::Gpu(loaded) => {
                 limits.threads = limits.threads.min(loaded.resources.threads);
                 loaded.resources.static_shared
             }
-            Code::Simulated(kernel) => static_shared(kernel),
+            Code::Simulated(_, fixed) => *fixed,
         };
         launch.check(&limits, fixed)
     }
@@ -149,7 +175,10 @@ fn static_shared(kernel: &Kernel) -> u32 {
 }
 
 impl Device {
-    /// A kernel, ready to be launched: on a GPU printed as PTX and assembled by the driver, unless that was done before.
+    /// A kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
+    ///
+    /// The device keeps the last 256 kernels that it loaded, for all its handles. A kernel that equals one of them is
+    /// only looked up: the call compares the two and asks the driver nothing.
     ///
     /// ```
     /// use colex_gpu::ir::{Access, KernelBuilder, Space, Special, Type};
@@ -177,6 +206,14 @@ impl Device {
     /// [`Error::Refused`] for a kernel that cannot be right; [`Error::Target`] for one built for another architecture;
     /// [`Error::Assembly`] with the assembler's words.
     pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
+        Ok(self.function(self.load_kernel(kernel)?))
+    }
+
+    /// The same without a handle to the device.
+    pub(crate) fn load_kernel(&self, kernel: &Kernel) -> Result<Arc<LoadedKernel>, Error> {
+        if let Some(loaded) = self.held().loads.of_kernel(kernel) {
+            return Ok(loaded);
+        }
         if !kernel.target.runs_on(self.arch()) {
             return Err(Error::Target {
                 kernel: kernel.name.clone(),
@@ -186,16 +223,29 @@ impl Device {
             });
         }
         kernel.verify()?;
+        let signature = Signature::of_kernel(kernel)?;
+        let kernel = Arc::new(kernel.clone());
         let code = match &self.0 {
-            Kind::Gpu(gpu) => Code::Gpu(Arc::new(gpu.function(&kernel.ptx()?, &kernel.name)?)),
-            Kind::Simulator(_) => Code::Simulated(Arc::new(kernel.clone())),
+            Kind::Gpu(gpu) => {
+                let module = gpu.module(&kernel.ptx_unverified()?)?;
+                Code::Gpu(gpu.entry_of(module, &kernel.name)?)
+            }
+            Kind::Simulator(_) => Code::Simulated(kernel.clone(), static_shared(&kernel)),
         };
-        Ok(Function {
+        let loaded = LoadedKernel {
             entry: kernel.name.clone(),
-            signature: Signature::of_kernel(kernel)?,
+            signature,
             code,
+        };
+        Ok(self.held().loads.keep_kernel(kernel, loaded))
+    }
+
+    /// The function of a kernel that this device has loaded.
+    pub(crate) fn function(&self, loaded: Arc<LoadedKernel>) -> Function {
+        Function {
+            loaded,
             device: self.clone(),
-        })
+        }
     }
 
     /// An entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text, and
@@ -206,20 +256,29 @@ impl Device {
     /// [`Error::NoEntry`] and [`Error::Parameter`] for the text's signature; [`Error::Assembly`] with the assembler's
     /// words; [`Error::Unsupported`] on the simulator, which runs kernels of [`ir`](crate::ir).
     pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
+        let loads = &self.held().loads;
+        if let Some(loaded) = loads.of_text(text, entry) {
+            return Ok(self.function(loaded));
+        }
         let signature = signature::of(text, entry)?;
-        match &self.0 {
-            Kind::Gpu(gpu) => Ok(Function {
-                entry: entry.to_string(),
-                signature,
-                code: Code::Gpu(Arc::new(gpu.function(text, entry)?)),
-                device: self.clone(),
-            }),
-            Kind::Simulator(_) => Err(Error::Unsupported {
+        let Kind::Gpu(gpu) = &self.0 else {
+            return Err(Error::Unsupported {
                 what: "run PTX text",
                 device: self.name(),
                 why: "it interprets kernels of `colex_gpu::ir`",
-            }),
-        }
+            });
+        };
+        let other = loads.any_of_text(text);
+        let module = match other.as_deref().and_then(LoadedKernel::on_gpu) {
+            Some(other) => other.module(),
+            None => gpu.module(text)?,
+        };
+        let loaded = LoadedKernel {
+            entry: entry.to_string(),
+            signature,
+            code: Code::Gpu(gpu.entry_of(module, entry)?),
+        };
+        Ok(self.function(loads.keep_text(text, loaded)))
     }
 
     /// Runs a kernel over a grid, after all work given before. On a GPU it returns at once, and what goes wrong while
@@ -237,14 +296,23 @@ impl Device {
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        self.takes(function, &launch, arguments)?;
-        match (&self.0, &function.code) {
-            (Kind::Gpu(gpu), Code::Gpu(loaded)) => gpu.launch(loaded, &launch, arguments),
-            (Kind::Simulator(_), Code::Simulated(_)) => {
-                self.count(function, launch, arguments).map(drop)
+        self.owns(function)?;
+        self.launch_loaded(&function.loaded, &launch, arguments)
+    }
+
+    /// Runs a kernel that this device has loaded, over a grid.
+    pub(crate) fn launch_loaded(
+        &self,
+        loaded: &LoadedKernel,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        match (&self.0, &loaded.code) {
+            (Kind::Gpu(gpu), Code::Gpu(code)) => {
+                loaded.check(launch, arguments, gpu.limits())?;
+                gpu.launch(code, launch, arguments)
             }
-            (Kind::Gpu(_), Code::Simulated(_)) => unreachable!("`is` told the devices apart"),
-            (Kind::Simulator(_), Code::Gpu(_)) => unreachable!("`is` told the devices apart"),
+            _ => self.count_loaded(loaded, launch, arguments).map(drop),
         }
     }
 
@@ -260,12 +328,23 @@ impl Device {
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<Report, Error> {
-        self.takes(function, &launch, arguments)?;
-        match (&self.0, &function.code) {
-            (Kind::Simulator(simulated), Code::Simulated(kernel)) => {
+        self.owns(function)?;
+        self.count_loaded(&function.loaded, &launch, arguments)
+    }
+
+    /// Runs a kernel that this device has loaded, and returns what the simulator counted.
+    pub(crate) fn count_loaded(
+        &self,
+        loaded: &LoadedKernel,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<Report, Error> {
+        loaded.check(launch, arguments, self.limits())?;
+        match (&self.0, &loaded.code) {
+            (Kind::Simulator(simulated), Code::Simulated(kernel, _)) => {
                 let mut memory = simulated.memory();
                 let options = simulated.options();
-                Ok(simulate(kernel, &launch, arguments, &mut memory, options)?)
+                Ok(simulate(kernel, launch, arguments, &mut memory, options)?)
             }
             _ => Err(Error::Unsupported {
                 what: "count what a kernel does",
@@ -275,20 +354,15 @@ impl Device {
         }
     }
 
-    /// Whether a function is this device's, and the launch one that it takes.
-    fn takes(
-        &self,
-        function: &Function,
-        launch: &Launch,
-        arguments: &[Argument],
-    ) -> Result<(), Error> {
-        if !self.is(&function.device) {
-            return Err(Error::OtherDevice {
+    /// Whether a function is this device's.
+    pub(crate) fn owns(&self, function: &Function) -> Result<(), Error> {
+        match self.is(&function.device) {
+            true => Ok(()),
+            false => Err(Error::OtherDevice {
                 what: "the function",
                 device: self.name(),
                 holder: function.device.name(),
-            });
+            }),
         }
-        Ok(function.check(launch, arguments)?)
     }
 }

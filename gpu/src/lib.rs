@@ -27,6 +27,7 @@ mod error;
 mod event;
 mod function;
 pub mod ir;
+mod kept;
 pub mod kernels;
 mod launch;
 mod launch_error;

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+#[path = "fake_driver/calls.rs"]
+mod calls;
+#[path = "fake_driver/library.rs"]
+mod library;
+
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,
     TmaSwizzle,
@@ -22,31 +27,7 @@ fn library(whole: bool) -> PathBuf {
     let build = || {
         let name = format!("fake-{}-{}", std::process::id(), u8::from(whole));
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
-        rustc.args([
-            "--edition",
-            "2021",
-            "--crate-type",
-            "cdylib",
-            "--crate-name",
-            "cuda",
-        ]);
-        rustc.args(["--check-cfg", "cfg(without_tensor_maps)"]);
-        if !whole {
-            rustc.args(["--cfg", "without_tensor_maps"]);
-        }
-        rustc.arg("-o").arg(folder.join("libcuda.so"));
-        rustc.arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fake_driver/cuda.rs"
-        ));
-        let output = rustc.output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        library::build(&folder, whole).unwrap();
         folder
     };
     BUILT[usize::from(whole)].get_or_init(build).clone()
@@ -59,9 +40,11 @@ fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
         println!("said: {}", act().replace('\n', " / "));
         std::process::exit(0);
     }
+    let folder = library(scene != "missing");
     let mut child = Command::new(env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
-    child.env("LD_LIBRARY_PATH", library(scene != "missing"));
+    child.env("LD_LIBRARY_PATH", &folder);
+    child.env(library::CALLS, folder.join(test.replace("::", "-")));
     child
         .env("COLEX_CACHE", "off")
         .env("FAKE_CUDA", scene)

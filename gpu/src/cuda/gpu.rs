@@ -1,6 +1,5 @@
-//! A GPU: a context, a stream in it, and what all handles to it share.
+//! A GPU: a context, a stream in it, and what all handles to the context share.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -11,8 +10,8 @@ use sys::CUdevice_attribute as Attribute;
 
 use super::api::{Api, Code};
 use super::driver::{Driver, driver};
-use super::module::Module;
 use crate::cache::Cache;
+use crate::device::Held;
 use crate::error::Error;
 use crate::launch::Limits;
 
@@ -20,48 +19,146 @@ use crate::launch::Limits;
 #[derive(Clone)]
 pub(crate) struct Gpu {
     pub(super) shared: Arc<Shared>,
+    /// The stream, which keeps its context alive.
     pub(super) stream: Arc<CudaStream>,
+    /// What ends with the last handle, if the context was opened here.
+    opened: Option<Arc<OpenedContext>>,
 }
 
-/// What all handles to a GPU share.
+/// What all handles to a context share, whoever made them: one of these lives as long as its context is in use in this
+/// process. It does not keep the context alive.
 pub(super) struct Shared {
     pub(super) driver: &'static Driver,
-    pub(super) context: Arc<CudaContext>,
+    /// The address of the context. No two contexts that live at one time have the same.
+    context: usize,
+    pub(super) users: Arc<ContextUsers>,
     pub(super) name: String,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
     pub(super) cache: Mutex<Cache>,
-    /// Modules by the text they were made from.
-    pub(super) modules: Mutex<HashMap<String, Arc<Module>>>,
+    pub(super) held: Held,
     /// What happened to the context, once it is of no more use.
     lost: OnceLock<String>,
+}
+
+/// The owners of a context. While one of them lives, the context is the one that it was.
+#[derive(Default)]
+pub(super) struct ContextUsers(Mutex<Vec<Weak<CudaContext>>>);
+
+impl ContextUsers {
+    /// Adds an owner. Those that are gone are forgotten.
+    fn add(&self, context: &Arc<CudaContext>) {
+        let mut users = locked(&self.0);
+        if users
+            .iter()
+            .any(|user| user.as_ptr() == Arc::as_ptr(context))
+        {
+            return;
+        }
+        users.retain(|user| user.strong_count() > 0);
+        users.push(Arc::downgrade(context));
+    }
+
+    /// An owner that lives, if there is one.
+    pub(super) fn any(&self) -> Option<Arc<CudaContext>> {
+        locked(&self.0).iter().find_map(Weak::upgrade)
+    }
+}
+
+/// A context that was opened here by its device's ordinal. Its modules are unloaded when the last handle is dropped:
+/// others may keep the device's primary context alive for much longer.
+struct OpenedContext {
+    shared: Arc<Shared>,
+    /// Dropped after the modules.
+    _context: Arc<CudaContext>,
+}
+
+impl Drop for OpenedContext {
+    fn drop(&mut self) {
+        self.shared.held.clear();
+    }
 }
 
 /// A GPU that was opened by ordinal, for as long as handles to it live.
 struct Opened {
     ordinal: usize,
-    shared: Weak<Shared>,
+    context: Weak<OpenedContext>,
     stream: Weak<CudaStream>,
 }
 
 impl Opened {
     /// A handle, if there still are others.
     fn handle(&self) -> Option<Gpu> {
+        let opened = self.context.upgrade()?;
         Some(Gpu {
-            shared: self.shared.upgrade()?,
+            shared: opened.shared.clone(),
             stream: self.stream.upgrade()?,
+            opened: Some(opened),
         })
     }
 }
 
-/// The GPUs opened by ordinal, so that each has one context and one set of modules.
+/// The GPUs opened by ordinal, so that each has one context and one stream.
 static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+
+/// What is shared of every context in use, so that a device made of it a second time finds what the first has kept.
+static CONTEXTS: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
 /// A lock's content, whatever another thread did while it held the lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Shared {
+    /// What is shared of a context, made when the context is seen for the first time. The driver is not asked otherwise.
+    fn of(context: &Arc<CudaContext>) -> Result<Arc<Shared>, Error> {
+        let address = context.cu_ctx() as usize;
+        let mut known = locked(&CONTEXTS);
+        // Where no owner is left that was seen here, the address may have come to mean another context.
+        let same =
+            |shared: &&Arc<Shared>| shared.context == address && shared.users.any().is_some();
+        if let Some(shared) = known.iter().find(same) {
+            shared.users.add(context);
+            return Ok(shared.clone());
+        }
+        let shared = Arc::new(Shared::new(context, address)?);
+        let unused = |shared: &mut Arc<Shared>| shared.users.any().is_none();
+        let unused: Vec<_> = known.extract_if(.., unused).collect();
+        known.push(shared.clone());
+        drop(known);
+        drop(unused);
+        Ok(shared)
+    }
+
+    fn new(context: &Arc<CudaContext>, address: usize) -> Result<Shared, Error> {
+        let driver = driver()?;
+        let device = context.cu_device();
+        let name = device_name(driver, device)?;
+        let attribute = |which: Attribute| device_attribute(driver, device, which);
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let arch = arch_of(capability).ok_or_else(|| Error::DeviceTooOld {
+            name: name.clone(),
+            capability,
+        })?;
+        let users = ContextUsers::default();
+        users.add(context);
+        Ok(Shared {
+            driver,
+            context: address,
+            users: Arc::new(users),
+            name,
+            arch,
+            limits: limits(attribute)?,
+            cache: Mutex::new(Cache::from_environment()),
+            held: Held::default(),
+            lost: OnceLock::new(),
+        })
+    }
 }
 
 impl Gpu {
@@ -82,46 +179,40 @@ impl Gpu {
         let stream = context
             .new_stream()
             .map_err(|e| broken(driver, ordinal, "cuStreamCreate", e.0 as Code))?;
-        let gpu = Gpu::of(context, stream)?;
-        open.retain(|opened| opened.ordinal != ordinal);
-        open.push(Opened {
-            ordinal,
-            shared: Arc::downgrade(&gpu.shared),
-            stream: Arc::downgrade(&gpu.stream),
+        let mut gpu = Gpu::of(stream)?;
+        let opened = Arc::new(OpenedContext {
+            shared: gpu.shared.clone(),
+            _context: context,
         });
-        Ok(gpu)
-    }
-
-    /// A handle to a context and a stream that are there already.
-    pub(super) fn of(context: Arc<CudaContext>, stream: Arc<CudaStream>) -> Result<Gpu, Error> {
-        let driver = driver()?;
-        let device = context.cu_device();
-        let name = device_name(driver, device)?;
-        let attribute = |which: Attribute| device_attribute(driver, device, which);
-        let capability = (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
-        let arch = arch_of(capability).ok_or_else(|| Error::DeviceTooOld {
-            name: name.clone(),
-            capability,
-        })?;
-        let shared = Arc::new(Shared {
-            driver,
-            context,
-            name,
-            arch,
-            limits: limits(attribute)?,
-            cache: Mutex::new(Cache::from_environment()),
-            modules: Mutex::default(),
-            lost: OnceLock::new(),
-        });
-        let gpu = Gpu { shared, stream };
+        // A context that a kernel broke says so here, not at the first call that follows.
         gpu.call("cuCtxSynchronize", |api| {
             // SAFETY: takes nothing; the context is current.
             unsafe { (api.ctx_synchronize)() }
         })?;
+        open.retain(|opened| opened.ordinal != ordinal);
+        open.push(Opened {
+            ordinal,
+            context: Arc::downgrade(&opened),
+            stream: Arc::downgrade(&gpu.stream),
+        });
+        gpu.opened = Some(opened);
         Ok(gpu)
+    }
+
+    /// A handle to a stream that is there already, and to its context.
+    pub(super) fn of(stream: Arc<CudaStream>) -> Result<Gpu, Error> {
+        let shared = Shared::of(stream.context())?;
+        let gpu = Gpu {
+            shared,
+            stream,
+            opened: None,
+        };
+        gpu.alive().map(|()| gpu)
+    }
+
+    /// What the device keeps between calls.
+    pub(crate) fn held(&self) -> &Held {
+        &self.shared.held
     }
 
     /// The device's own name.
@@ -144,7 +235,7 @@ impl Gpu {
         self.shared.driver.version
     }
 
-    /// Whether both are the same GPU through the same context.
+    /// Whether both are the same GPU through the same context, of which there is one `Shared`.
     pub(crate) fn is(&self, other: &Gpu) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -170,11 +261,11 @@ impl Gpu {
     /// The same GPU through a stream of its own.
     pub(crate) fn on_new_stream(&self) -> Result<Gpu, Error> {
         self.alive()?;
-        let made = self.shared.context.new_stream();
+        let made = self.stream.context().new_stream();
         let stream = made.map_err(|e| self.failed("cuStreamCreate", e.0 as Code))?;
         Ok(Gpu {
-            shared: self.shared.clone(),
             stream,
+            ..self.clone()
         })
     }
 
@@ -191,8 +282,8 @@ impl Gpu {
     ) -> Result<(), Error> {
         self.alive()?;
         let api = &self.shared.driver.api;
-        // SAFETY: the context lives as long as `shared`.
-        let current = unsafe { (api.ctx_set_current)(self.shared.context.cu_ctx()) };
+        // SAFETY: the context lives as long as its stream.
+        let current = unsafe { (api.ctx_set_current)(self.stream.context().cu_ctx()) };
         if current != 0 {
             return Err(self.failed("cuCtxSetCurrent", current));
         }

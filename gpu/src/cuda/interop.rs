@@ -56,6 +56,10 @@ impl<T> Lent<'_, T> {
 impl Device {
     /// A device that works in a context and a stream of the caller's, and leaves both as they are.
     ///
+    /// It waits for nothing, and may be made for every call: the first device of a context asks the driver for its
+    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is). They share what was
+    /// loaded for any of them, for as long as the program keeps the context.
+    ///
     /// # Errors
     ///
     /// [`Error::OtherContext`] if the stream is not the context's; [`Error::DriverTooOld`] and [`Error::DeviceTooOld`];
@@ -64,13 +68,13 @@ impl Device {
         if stream.context() != &context {
             return Err(Error::OtherContext { what: "stream" });
         }
-        Ok(Device(Kind::Gpu(Gpu::of(context, stream)?)))
+        Ok(Device(Kind::Gpu(Gpu::of(stream)?)))
     }
 
     /// The context and the stream it works in, if it is a GPU.
     pub fn cuda(&self) -> Option<(&Arc<CudaContext>, &Arc<CudaStream>)> {
         match &self.0 {
-            Kind::Gpu(gpu) => Some((&gpu.shared.context, &gpu.stream)),
+            Kind::Gpu(gpu) => Some((gpu.stream.context(), &gpu.stream)),
             Kind::Simulator(_) => None,
         }
     }

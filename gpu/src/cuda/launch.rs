@@ -3,38 +3,59 @@
 use std::ffi::{c_char, c_void};
 
 use cudarc::driver::sys;
+use smallvec::SmallVec;
 
 use super::gpu::Gpu;
 use super::module::Loaded;
-use crate::argument::Argument;
+use crate::argument::{Argument, TensorMapArgument};
 use crate::error::Error;
 use crate::launch::Launch;
 
-/// One argument where the driver reads it. Tensor maps must lie at multiples of 64 bytes, so all do.
+/// A tensor map where the driver reads it: at a multiple of 64 bytes.
 #[repr(C, align(64))]
 struct Slot([u64; 16]);
 
 impl Slot {
-    /// The argument's bytes in front, as a little-endian machine stores them.
-    fn of(argument: &Argument) -> Result<Slot, Error> {
-        let first = match argument {
-            Argument::U16(bits) => u64::from(*bits),
-            Argument::U32(bits) => u64::from(*bits),
-            Argument::F32(value) => u64::from(value.to_bits()),
-            Argument::U64(bits) | Argument::Pointer(bits) => *bits,
-            Argument::F64(value) => value.to_bits(),
-            Argument::TensorMap(map) => {
-                return map.encoded.map(Slot).ok_or(Error::Unsupported {
-                    what: "take this tensor map",
-                    device: "a GPU".to_string(),
-                    why: "it was made by the simulator; make it with `tensor_map` of the device that runs the kernel",
-                });
-            }
-        };
-        let mut words = [0; 16];
-        words[0] = first.to_le();
-        Ok(Slot(words))
+    fn of(map: &TensorMapArgument) -> Result<Slot, Error> {
+        map.encoded.map(Slot).ok_or(Error::Unsupported {
+            what: "take this tensor map",
+            device: "a GPU".to_string(),
+            why: "it was made by the simulator; make it with `tensor_map` of the device that runs the kernel",
+        })
     }
+}
+
+/// The tensor maps of a launch; a few take no memory of the heap.
+type Maps = SmallVec<[Slot; 4]>;
+
+/// The addresses of a launch's arguments, likewise.
+type Addresses = SmallVec<[*mut c_void; 32]>;
+
+/// The tensor maps among some arguments.
+fn maps(arguments: &[Argument]) -> Result<Maps, Error> {
+    let maps = arguments.iter().filter_map(|argument| match argument {
+        Argument::TensorMap(map) => Some(Slot::of(map)),
+        _ => None,
+    });
+    maps.collect()
+}
+
+/// Where the driver finds each argument: a number where it stands, a tensor map among the maps of these arguments. The
+/// driver reads as many bytes as the parameter has, and writes none.
+fn addresses(arguments: &[Argument], maps: &Maps) -> Addresses {
+    fn at<T>(value: &T) -> *mut c_void {
+        std::ptr::from_ref(value).cast_mut().cast()
+    }
+    let mut maps = maps.iter();
+    let address = |argument: &Argument| match argument {
+        Argument::U16(bits) => at(bits),
+        Argument::U32(bits) => at(bits),
+        Argument::F32(value) => at(value),
+        Argument::U64(bits) | Argument::Pointer(bits) => at(bits),
+        Argument::F64(value) => at(value),
+        Argument::TensorMap(_) => at(maps.next().expect("each map has its slot")),
+    };
+    arguments.iter().map(address).collect()
 }
 
 impl Gpu {
@@ -48,15 +69,9 @@ impl Gpu {
         arguments: &[Argument],
     ) -> Result<(), Error> {
         function.expect_dynamic(self, launch.dynamic_shared)?;
-        let slots = arguments
-            .iter()
-            .map(Slot::of)
-            .collect::<Result<Vec<Slot>, Error>>()?;
-        let mut pointers: Vec<*mut c_void> = slots
-            .iter()
-            .map(|slot| std::ptr::from_ref(slot).cast_mut().cast())
-            .collect();
-        let mut attributes = cluster(launch);
+        let maps = maps(arguments)?;
+        let mut addresses = addresses(arguments, &maps);
+        let mut cluster = cluster(launch);
         let config = sys::CUlaunchConfig {
             gridDimX: launch.grid[0],
             gridDimY: launch.grid[1],
@@ -66,17 +81,18 @@ impl Gpu {
             blockDimZ: launch.block[2],
             sharedMemBytes: launch.dynamic_shared,
             hStream: self.stream.cu_stream(),
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
+            attrs: cluster.as_mut_ptr(),
+            numAttrs: u32::from(launch.cluster != [1; 3]),
         };
         self.call("cuLaunchKernelEx", |api| {
-            // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns.
-            // Where the kernel's own addresses lead is up to the kernel, as it is with any program that one starts.
+            // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns; one
+            // attribute, or none of which the driver reads. Where the kernel's own addresses lead is up to the kernel,
+            // as it is with any program that one starts.
             unsafe {
                 (api.launch_kernel)(
                     &config,
                     function.handle,
-                    pointers.as_mut_ptr(),
+                    addresses.as_mut_ptr(),
                     std::ptr::null_mut(),
                 )
             }
@@ -84,13 +100,10 @@ impl Gpu {
     }
 }
 
-/// The attribute that asks for clusters, if there are any.
-fn cluster(launch: &Launch) -> Vec<sys::CUlaunchAttribute> {
-    if launch.cluster == [1; 3] {
-        return Vec::new();
-    }
+/// The attribute that asks for clusters.
+fn cluster(launch: &Launch) -> [sys::CUlaunchAttribute; 1] {
     let [x, y, z] = launch.cluster;
-    vec![sys::CUlaunchAttribute {
+    [sys::CUlaunchAttribute {
         id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
         pad: [0 as c_char; 4],
         value: sys::CUlaunchAttributeValue {
@@ -101,21 +114,65 @@ fn cluster(launch: &Launch) -> Vec<sys::CUlaunchAttribute> {
 
 #[cfg(test)]
 mod tests {
+    use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
+
     use super::*;
 
-    #[test]
-    fn arguments_stand_at_the_front_of_their_slot() {
-        let first = |argument: Argument| Slot::of(&argument).unwrap().0[0];
-        assert_eq!(first(Argument::from(-1i16)), 0xffff);
-        assert_eq!(first(Argument::from(1f32)), 0x3f80_0000);
-        assert_eq!(first(Argument::from(-1i64)), u64::MAX);
-        assert_eq!(align_of::<Slot>(), 64);
+    fn map() -> TensorMap {
+        TensorMap {
+            element: TmaElement::F32,
+            dims: vec![64],
+            strides: Vec::new(),
+            extents: vec![16],
+            element_strides: vec![1],
+            im2col: None,
+            swizzle: TmaSwizzle::None,
+            interleave: Interleave::None,
+            l2: L2Promotion::None,
+            fill: OobFill::Zero,
+        }
+    }
+
+    /// The bytes that the driver reads of an argument.
+    fn bytes<const N: usize>(argument: Argument) -> [u8; N] {
+        let arguments = [argument];
+        let maps = maps(&arguments).unwrap();
+        let address = addresses(&arguments, &maps)[0].cast::<[u8; N]>();
+        // SAFETY: the argument lives, and has at least `N` bytes.
+        unsafe { *address }
     }
 
     #[test]
-    fn only_clusters_of_several_blocks_are_asked_for() {
-        let launch = Launch::new(8, 32);
-        assert!(cluster(&launch).is_empty());
-        assert_eq!(cluster(&launch.cluster([1, 2])).len(), 1);
+    fn an_argument_is_read_where_it_stands() {
+        assert_eq!(bytes(Argument::from(-2i16)), (-2i16).to_ne_bytes());
+        assert_eq!(bytes(Argument::from(7u32)), 7u32.to_ne_bytes());
+        assert_eq!(bytes(Argument::from(1f32)), 1f32.to_ne_bytes());
+        assert_eq!(bytes(Argument::from(-1f64)), (-1f64).to_ne_bytes());
+        assert_eq!(bytes(Argument::from(-3i64)), (-3i64).to_ne_bytes());
+        assert_eq!(bytes(Argument::Pointer(512)), 512u64.to_ne_bytes());
+    }
+
+    /// As many arguments and maps as have no place on the stack, too.
+    #[test]
+    fn tensor_maps_stand_at_multiples_of_64_bytes_in_their_order() {
+        for count in [1, 4, 5, 100] {
+            let argument = |i: u64| {
+                let map = TensorMapArgument {
+                    map: map(),
+                    address: 0,
+                    encoded: Some([i; 16]),
+                };
+                [Argument::from(map), Argument::U64(i)]
+            };
+            let arguments: Vec<Argument> = (0..count).flat_map(argument).collect();
+            let maps = maps(&arguments).unwrap();
+            let addresses = addresses(&arguments, &maps);
+            for (i, pair) in addresses.chunks(2).enumerate() {
+                assert!(pair[0].cast::<Slot>().is_aligned());
+                // SAFETY: the maps and the arguments live.
+                let found = unsafe { ((*pair[0].cast::<Slot>()).0, *pair[1].cast::<u64>()) };
+                assert_eq!(found, ([i as u64; 16], i as u64));
+            }
+        }
     }
 }

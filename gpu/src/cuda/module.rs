@@ -8,24 +8,21 @@ use std::time::Instant;
 use cudarc::driver::sys::CUfunction_attribute_enum as Attribute;
 
 use super::api::Handle;
-use super::gpu::{Gpu, locked};
+use super::driver::Driver;
+use super::gpu::{ContextUsers, Gpu};
 use super::jit::Cubin;
 use crate::cache::{Entry, Key};
 use crate::error::Error;
 use crate::function::{Origin, Resources};
 
 /// Machine code on a device; unloaded when the last function in it and the device's list are gone.
-pub(super) struct Module {
-    gpu: WeakGpu,
+pub(crate) struct Module {
+    driver: &'static Driver,
+    /// The owners of its context, of which it is none.
+    users: Arc<ContextUsers>,
     handle: Handle,
     log: String,
     origin: Origin,
-}
-
-/// What a module needs of its GPU to be unloaded, without keeping alive the list that holds the module.
-struct WeakGpu {
-    driver: &'static super::driver::Driver,
-    context: Arc<cudarc::driver::CudaContext>,
 }
 
 // SAFETY: a handle may be used from any thread; every call makes its context current first.
@@ -35,11 +32,15 @@ unsafe impl Sync for Module {}
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let api = &self.gpu.driver.api;
-        // SAFETY: the context lives as long as this module, whose handle has no other owner. Neither call can fail in
-        // a way that matters: a context that is lost has no modules.
+        // Without an owner the context may be gone, and its modules with it.
+        let Some(context) = self.users.any() else {
+            return;
+        };
+        let api = &self.driver.api;
+        // SAFETY: the context lives as long as its owner, and the module's handle has no other owner. Neither call can
+        // fail in a way that matters: a context that is lost has no modules.
         unsafe {
-            (api.ctx_set_current)(self.gpu.context.cu_ctx());
+            (api.ctx_set_current)(context.cu_ctx());
             (api.module_unload)(self.handle);
         }
     }
@@ -65,6 +66,11 @@ impl Loaded {
         &self.module.log
     }
 
+    /// The module, for other functions in it.
+    pub(crate) fn module(&self) -> Arc<Module> {
+        self.module.clone()
+    }
+
     /// Where the code came from.
     pub(crate) fn origin(&self) -> &Origin {
         &self.module.origin
@@ -86,9 +92,8 @@ impl Loaded {
 }
 
 impl Gpu {
-    /// The function of that name in a text, assembled, taken from the disk, or loaded already.
-    pub(crate) fn function(&self, ptx: &str, entry: &str) -> Result<Loaded, Error> {
-        let module = self.module(ptx)?;
+    /// The function of that name in a module.
+    pub(crate) fn entry_of(&self, module: Arc<Module>, entry: &str) -> Result<Loaded, Error> {
         let handle = self.entry(module.handle, entry)?;
         let attribute = |which| self.attribute(handle, which);
         let resources = Resources {
@@ -114,23 +119,8 @@ impl Gpu {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// The module of a text. Two threads that ask at once may both make it; one of the two stays.
-    fn module(&self, ptx: &str) -> Result<Arc<Module>, Error> {
-        if let Some(module) = locked(&self.shared.modules).get(ptx) {
-            return Ok(module.clone());
-        }
-        let module = Arc::new(self.make(ptx)?);
-        let mut modules = locked(&self.shared.modules);
-        Ok(modules.entry(ptx.to_string()).or_insert(module).clone())
-    }
-
-    /// Forgets the modules; those whose functions are still held stay loaded until then.
-    pub(crate) fn forget_modules(&self) {
-        let modules = std::mem::take(&mut *locked(&self.shared.modules));
-        drop(modules);
-    }
-
-    fn make(&self, ptx: &str) -> Result<Module, Error> {
+    /// The module of a text, assembled or taken from the disk.
+    pub(crate) fn module(&self, ptx: &str) -> Result<Arc<Module>, Error> {
         let key = Key {
             ptx,
             device: &format!("{} {}", self.arch(), self.name()),
@@ -141,13 +131,8 @@ impl Gpu {
         if let Some(entry) = self.cache().find(&key)
             && let Ok(handle) = self.load_code(&entry.code)
         {
-            return Ok(self.made(
-                handle,
-                entry.log,
-                Origin::Disk {
-                    took: started.elapsed(),
-                },
-            ));
+            let took = started.elapsed();
+            return Ok(self.made(handle, entry.log, Origin::Disk { took }));
         }
         let Cubin { bytes, log } = self.assemble(ptx)?;
         let assembled = started.elapsed();
@@ -167,15 +152,13 @@ impl Gpu {
         Ok(self.made(handle, entry.log, origin))
     }
 
-    fn made(&self, handle: Handle, log: String, origin: Origin) -> Module {
-        Module {
-            gpu: WeakGpu {
-                driver: self.shared.driver,
-                context: self.shared.context.clone(),
-            },
+    fn made(&self, handle: Handle, log: String, origin: Origin) -> Arc<Module> {
+        Arc::new(Module {
+            driver: self.shared.driver,
+            users: self.shared.users.clone(),
             handle,
             log,
             origin,
-        }
+        })
     }
 }

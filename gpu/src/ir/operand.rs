@@ -108,8 +108,9 @@ impl fmt::Display for Special {
     }
 }
 
-/// What an instruction reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What an instruction reads. Floating-point constants are equal if their bits are, since the instruction holds the
+/// bits: `0.0` is not `-0.0`, and a NaN equals itself.
+#[derive(Clone, Copy, Debug)]
 pub enum Operand {
     /// A register.
     Reg(Reg),
@@ -120,6 +121,20 @@ pub enum Operand {
     /// A special register.
     Special(Special),
 }
+
+impl PartialEq for Operand {
+    fn eq(&self, other: &Operand) -> bool {
+        match (self, other) {
+            (Operand::Reg(a), Operand::Reg(b)) => a == b,
+            (Operand::Int(a), Operand::Int(b)) => a == b,
+            (Operand::Float(a), Operand::Float(b)) => a.to_bits() == b.to_bits(),
+            (Operand::Special(a), Operand::Special(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Operand {}
 
 impl From<Reg> for Operand {
     fn from(reg: Reg) -> Self {

@@ -275,8 +275,13 @@ impl GemmProblem {
         what: &'static str,
         buffer: &impl Elements<T>,
     ) -> Result<(u64, u64), KernelError> {
-        let layout = self.layout(matrix)?;
-        let need = layout.cosize().expect("offsets of 62 bits");
+        let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
+        let (slow, fast) = match self.majors[matrix as usize] {
+            Major::First => (second, first),
+            Major::Second => (first, second),
+        };
+        // The offset behind the last element, of 62 bits: `check` has seen that each number has 31.
+        let need = slow * self.leading_of(matrix) + fast + 1;
         if need > buffer.count() as i64 {
             return Err(KernelError::Short {
                 what,

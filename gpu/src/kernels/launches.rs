@@ -1,52 +1,44 @@
 //! The launches of a copy: kernels, built once for each kind, grids and arguments.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use colex_atom::Arch;
 use colex_layout::Layout;
 
+use super::calls::{KernelOf, OneLaunch};
 use super::pieces::dynamic;
 use super::plan::{CopyMethod, CopyPlan};
 use super::transpose_tma::Squares;
 use super::walk::Step;
 use super::{copy_bulk, copy_flat, copy_strided, transpose_tile, transpose_tma};
-use crate::argument::Argument;
 use crate::device::Device;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::launch::Launch;
 use crate::tensor::{Built, Given};
 
-/// A kernel, its launch and its arguments.
-pub(super) struct Prepared {
-    pub(super) built: Arc<Built>,
-    pub(super) launch: Launch,
-    pub(super) arguments: Vec<Argument>,
-}
-
-/// What a plan launches on a device.
+/// What a plan launches on a device, its kernels loaded.
 pub(super) fn of(
     plan: &CopyPlan,
     device: &Device,
     addresses: [u64; 2],
-) -> Result<Vec<Prepared>, Error> {
+) -> Result<Vec<OneLaunch>, Error> {
     let steps = plan.ordered();
-    let arch = device.arch();
     match plan.method() {
-        CopyMethod::Flat | CopyMethod::Bulk => flat(plan, arch, addresses),
-        CopyMethod::Strided => Ok(vec![strided(plan, &steps, arch, addresses)?]),
+        CopyMethod::Flat | CopyMethod::Bulk => flat(plan, device, addresses),
+        CopyMethod::Strided => Ok(vec![strided(plan, &steps, device, addresses)?]),
         CopyMethod::Tma => Ok(vec![mapped(plan, &steps, device, addresses)?]),
-        _ => Ok(vec![tiles(plan, &steps, arch, addresses)?]),
+        _ => Ok(vec![tiles(plan, &steps, device, addresses)?]),
     }
 }
 
 /// One run: elements up to the first vector, bulk copies of whole chunks, and vectors for the rest.
-fn flat(plan: &CopyPlan, arch: Arch, addresses: [u64; 2]) -> Result<Vec<Prepared>, Error> {
+fn flat(plan: &CopyPlan, device: &Device, addresses: [u64; 2]) -> Result<Vec<OneLaunch>, Error> {
     let (size, bytes) = (plan.walk().size(), plan.bytes());
     let vector = plan.vector() * bytes;
     let head = (vector - (addresses[0] % vector as u64) as i64) % vector / bytes;
     let mut run = Run {
-        arch,
+        device,
         bytes,
         addresses,
         done: 0,
@@ -62,16 +54,16 @@ fn flat(plan: &CopyPlan, arch: Arch, addresses: [u64; 2]) -> Result<Vec<Prepared
 }
 
 /// The launches of one run, as far as they are made.
-struct Run {
-    arch: Arch,
+struct Run<'a> {
+    device: &'a Device,
     bytes: i64,
     addresses: [u64; 2],
     /// Elements from the first on that have their launch.
     done: i64,
-    launches: Vec<Prepared>,
+    launches: Vec<OneLaunch>,
 }
 
-impl Run {
+impl Run<'_> {
     /// So many elements more, so many an access.
     fn by_vectors(&mut self, vector: i64, elements: i64) -> Result<(), Error> {
         let kind = self.kind(CopyMethod::Flat, vector);
@@ -89,7 +81,7 @@ impl Run {
 
     fn kind(&self, method: CopyMethod, vector: i64) -> Kind {
         Kind {
-            arch: self.arch,
+            arch: self.device.arch(),
             method,
             rank: 1,
             bytes: self.bytes,
@@ -113,15 +105,12 @@ impl Run {
             let at = self
                 .addresses
                 .map(|address| address + (self.done * self.bytes) as u64);
-            let built = kernel(kind, &[])?;
             let layouts = [layout.clone(), layout];
-            self.launches.push(launch(
-                &built,
-                [blocks(piece), 1, 1],
-                threads,
-                at,
-                &layouts,
-            )?);
+            let kernel = known(self.device, kind, &[])?;
+            let grid = [blocks(piece), 1, 1];
+            let given = Tensors { at, layouts };
+            let one = launch(&kernel, grid, threads, self.addresses, &given)?;
+            self.launches.push(one);
             self.done += piece;
         }
         Ok(())
@@ -132,10 +121,10 @@ impl Run {
 fn strided(
     plan: &CopyPlan,
     steps: &[Step],
-    arch: Arch,
+    device: &Device,
     addresses: [u64; 2],
-) -> Result<Prepared, Error> {
-    let built = built(plan, steps, arch)?;
+) -> Result<OneLaunch, Error> {
+    let kernel = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
     let fastest = copy_strided::fastest(plan.vector());
     let layouts = [
         dynamic(steps, |step| step.source, fastest),
@@ -143,25 +132,28 @@ fn strided(
     ];
     let vectors = plan.walk().size() / plan.vector();
     let blocks = (vectors - 1) / copy_strided::THREADS + 1;
-    launch(
-        &built,
-        [blocks, 1, 1],
-        copy_strided::THREADS,
-        addresses,
-        &layouts,
-    )
+    let given = Tensors {
+        at: addresses,
+        layouts,
+    };
+    let grid = [blocks, 1, 1];
+    launch(&kernel, grid, copy_strided::THREADS, addresses, &given)
 }
 
 /// A block a tile.
 fn tiles(
     plan: &CopyPlan,
     steps: &[Step],
-    arch: Arch,
+    device: &Device,
     addresses: [u64; 2],
-) -> Result<Prepared, Error> {
-    let built = built(plan, steps, arch)?;
+) -> Result<OneLaunch, Error> {
+    let kernel = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
     let threads = transpose_tile::THREADS[0] * transpose_tile::THREADS[1];
-    launch(&built, plan.grid(), threads, addresses, &crossed(steps))
+    let given = Tensors {
+        at: addresses,
+        layouts: crossed(steps),
+    };
+    launch(&kernel, plan.grid(), threads, addresses, &given)
 }
 
 /// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
@@ -179,8 +171,8 @@ fn mapped(
     steps: &[Step],
     device: &Device,
     addresses: [u64; 2],
-) -> Result<Prepared, Error> {
-    let known = built(plan, steps, device.arch())?;
+) -> Result<OneLaunch, Error> {
+    let usual = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
     let layouts = crossed(steps);
     let maps = |built: &Built| {
         let [source, destination] = &layouts;
@@ -189,12 +181,12 @@ fn mapped(
             built.tensor_map("destination", destination)?,
         ])
     };
-    let (built, maps) = match maps(&known) {
-        Ok(maps) => (known, maps),
+    let (kernel, maps) = match maps(&usual.built) {
+        Ok(maps) => (usual, maps),
         Err(_) => {
             let built = transpose_tma::build(device.arch(), steps, plan.bytes(), plan.squares())?;
             let maps = maps(&built)?;
-            (Arc::new(built), maps)
+            (Arc::new(load(device, Arc::new(built))?), maps)
         }
     };
     let mut given = Vec::new();
@@ -206,14 +198,11 @@ fn mapped(
             .iter()
             .map(|step| Given::Value((step.extent as u32).into())),
     );
-    let arguments = built.arguments(&given)?;
+    let arguments = kernel.built.arguments(&given)?;
     let threads = plan.squares().threads(plan.bytes());
-    let launch = shape(&built, plan.grid(), threads);
-    Ok(Prepared {
-        built,
-        launch,
-        arguments,
-    })
+    let launch = shape(&kernel.built, plan.grid(), threads);
+    let loaded = kernel.loaded.clone();
+    Ok(OneLaunch::new(loaded, launch, arguments, addresses))
 }
 
 fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
@@ -222,27 +211,30 @@ fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
     Launch::new(grid, threads as u32).dynamic_shared(built.dynamic_shared())
 }
 
+/// The two tensors of a launch.
+struct Tensors {
+    at: [u64; 2],
+    layouts: [Layout; 2],
+}
+
+/// The launch of a kernel for two tensors, which are parts of those that begin at `addresses`.
 fn launch(
-    built: &Arc<Built>,
+    kernel: &KernelOf,
     grid: [i64; 3],
     threads: i64,
     addresses: [u64; 2],
-    layouts: &[Layout; 2],
-) -> Result<Prepared, Error> {
-    let given = [
-        Given::checked(addresses[0], &layouts[0]),
-        Given::checked(addresses[1], &layouts[1]),
-    ];
-    Ok(Prepared {
-        built: Arc::clone(built),
-        launch: shape(built, grid, threads),
-        arguments: built.arguments(&given)?,
-    })
+    given: &Tensors,
+) -> Result<OneLaunch, Error> {
+    let tensors = [0, 1].map(|i| Given::checked(given.at[i], &given.layouts[i]));
+    let arguments = kernel.built.arguments(&tensors)?;
+    let launch = shape(&kernel.built, grid, threads);
+    let loaded = kernel.loaded.clone();
+    Ok(OneLaunch::new(loaded, launch, arguments, addresses))
 }
 
 /// What a kernel is built for.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Kind {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
     arch: Arch,
     method: CopyMethod,
     rank: usize,
@@ -251,40 +243,52 @@ struct Kind {
     squares: Squares,
 }
 
-/// Kernels that were built, by kind: building is pure, and done once in a program.
-static BUILT: Mutex<Option<HashMap<Kind, Arc<Built>>>> = Mutex::new(None);
+impl Kind {
+    fn of(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Kind {
+        Kind {
+            arch,
+            method: plan.method(),
+            rank: steps.len(),
+            bytes: plan.bytes(),
+            vector: plan.vector(),
+            squares: plan.squares(),
+        }
+    }
+}
+
+/// Kernels that were built, by kind: building asks no device, and is done once in a program.
+static BUILT: LazyLock<Kept<Kind, Built>> = LazyLock::new(|| Kept::new(256));
 
 /// The kernel of a plan.
 pub(super) fn built(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Result<Arc<Built>, Error> {
-    let kind = Kind {
-        arch,
-        method: plan.method(),
-        rank: steps.len(),
-        bytes: plan.bytes(),
-        vector: plan.vector(),
-        squares: plan.squares(),
-    };
-    kernel(&kind, steps)
+    of_kind(&Kind::of(plan, steps, arch), steps)
 }
 
-/// The kernel of a kind, built for these loops if it was not built yet.
-fn kernel(kind: &Kind, steps: &[Step]) -> Result<Arc<Built>, Error> {
-    let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
-    if let Some(built) = known.get(kind) {
-        return Ok(Arc::clone(built));
-    }
+fn of_kind(kind: &Kind, steps: &[Step]) -> Result<Arc<Built>, Error> {
+    BUILT.get_or_make(kind, || build(kind, steps))
+}
+
+/// The kernel of a kind on a device.
+fn known(device: &Device, kind: &Kind, steps: &[Step]) -> Result<Arc<KernelOf>, Error> {
+    let kernels = &device.held().calls.copies.kernels;
+    kernels.get_or_make(kind, || load(device, of_kind(kind, steps)?))
+}
+
+fn load(device: &Device, built: Arc<Built>) -> Result<KernelOf, Error> {
+    let loaded = device.load_kernel(&built.kernel)?;
+    Ok(KernelOf { built, loaded })
+}
+
+/// Builds the kernel of a kind for these loops.
+fn build(kind: &Kind, steps: &[Step]) -> Result<Built, Error> {
     let (arch, bytes) = (kind.arch, kind.bytes);
-    let built = match kind.method {
+    Ok(match kind.method {
         CopyMethod::Flat => copy_flat::build(arch, bytes, kind.vector),
         CopyMethod::Bulk => copy_bulk::build(arch, bytes),
         CopyMethod::Strided => copy_strided::build(arch, steps, bytes, kind.vector),
         CopyMethod::Tma => transpose_tma::build(arch, steps, bytes, kind.squares),
         method => transpose_tile::build(arch, steps, bytes, method),
-    };
-    let built = Arc::new(built?);
-    known.insert(kind.clone(), Arc::clone(&built));
-    Ok(built)
+    }?)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! is wrong is a [`KernelError`]. [`Walk`] is what a copy from one layout to another comes to; [`GemmProblem`] what a
 //! matrix product does; [`reference`](mod@reference) does both on the host.
 
+mod calls;
 pub mod check;
 pub mod check_gemm;
 pub mod check_plans;
@@ -25,6 +26,7 @@ mod transpose_tma;
 mod view;
 mod walk;
 
+pub(crate) use calls::Calls;
 pub use elements::Elements;
 pub use error::KernelError;
 pub use gemm_problem::{Compute, GemmElement, GemmProblem, Major, MatrixName};

@@ -1,24 +1,27 @@
 //! Copies and transposes as calls: checked, planned, built once for each kind, launched.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use super::calls::{Call, CopyHow, CopyShape, Shape, same_device};
 use super::error::KernelError;
 use super::gemm_problem::disjoint;
 use super::launches;
 use super::plan::{CopyMethod, CopyPlan};
 use super::view::View;
 use super::walk::Walk;
-use crate::argument::Argument;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
 use crate::function::Function;
-use crate::launch::Launch;
 use crate::sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
 /// [corresponds](super::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
 /// that layouts, addresses and device allow is taken.
+///
+/// The device keeps what it prepares for a call, as for [`gemm`](crate::gemm()): a second copy of the same layouts and
+/// addresses is looked up and launched.
 ///
 /// ```
 /// use colex_gpu::{Device, copy, kernels::View};
@@ -66,8 +69,8 @@ pub fn transpose<T: Element>(
 /// A copy ready to be launched, as often as one likes, while what it reads and writes is there.
 #[derive(Clone, Debug)]
 pub struct CopyCall<'a> {
-    plan: CopyPlan,
-    launches: Vec<(Function, Launch, Vec<Argument>)>,
+    call: Arc<Call<CopyPlan>>,
+    device: Device,
     views: PhantomData<&'a ()>,
 }
 
@@ -81,6 +84,15 @@ impl<'a> CopyCall<'a> {
         source: &View<'a, T>,
         destination: &View<'a, T>,
         method: Option<CopyMethod>,
+    ) -> Result<CopyCall<'a>, Error> {
+        let how = method.map_or(CopyHow::Fastest, CopyHow::Method);
+        CopyCall::how(source, destination, how)
+    }
+
+    fn how<T: Element>(
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
+        how: CopyHow,
     ) -> Result<CopyCall<'a>, Error> {
         let device = source.device();
         if !device.is(destination.device()) {
@@ -100,32 +112,21 @@ impl<'a> CopyCall<'a> {
             "the source",
             source.bytes(),
         )?;
-        let walk = Walk::new(source.layout(), destination.layout())?;
         let addresses = [source.bytes().0, destination.bytes().0];
-        let bytes = T::BYTES as i64;
-        let plan = match method {
-            None => CopyPlan::choose(&walk, bytes, addresses, device.arch())?,
-            Some(method) => CopyPlan::new(&walk, bytes, addresses, device.arch(), method)?,
+        let shape = CopyShape {
+            layouts: [source.layout().clone(), destination.layout().clone()],
+            bytes: T::BYTES as i64,
+            how,
         };
-        CopyCall::planned(plan, device, addresses)
-    }
-
-    /// The copy that a plan describes, between tensors that begin at these addresses of a device. The plan was made for
-    /// them: nothing more is checked.
-    pub(crate) fn planned(
-        plan: CopyPlan,
-        device: &Device,
-        addresses: [u64; 2],
-    ) -> Result<CopyCall<'a>, Error> {
-        let prepared = launches::of(&plan, device, addresses)?;
-        let load = |one: launches::Prepared| {
-            let function = device.load(&one.built.kernel)?;
-            Ok::<_, Error>((function, one.launch, one.arguments))
-        };
-        let launches = prepared.into_iter().map(load).collect::<Result<_, _>>()?;
+        let copies = &device.held().calls.copies;
+        let call = copies.call(shape, addresses, device, |shape| {
+            let plan = shape.plan(device, addresses)?;
+            let launches = launches::of(&plan, device, addresses)?;
+            Ok(Shape::new(plan, launches))
+        })?;
         Ok(CopyCall {
-            plan,
-            launches,
+            call,
+            device: device.clone(),
             views: PhantomData,
         })
     }
@@ -140,19 +141,18 @@ impl<'a> CopyCall<'a> {
         destination: &View<'a, T>,
         squares: [i64; 2],
     ) -> Result<CopyCall<'a>, Error> {
-        let call = CopyCall::new(source, destination, Some(CopyMethod::Tma))?;
-        let addresses = [source.bytes().0, destination.bytes().0];
-        CopyCall::planned(call.plan.with_squares(squares)?, source.device(), addresses)
+        CopyCall::how(source, destination, CopyHow::Squares(squares))
     }
 
     /// The plan.
     pub fn plan(&self) -> &CopyPlan {
-        &self.plan
+        self.call.about()
     }
 
     /// The kernels on their device, in the order of their launches.
-    pub fn functions(&self) -> impl Iterator<Item = &Function> {
-        self.launches.iter().map(|(function, ..)| function)
+    pub fn functions(&self) -> impl Iterator<Item = Function> {
+        let kernels = self.call.kernels();
+        kernels.map(|kernel| self.device.function(kernel.clone()))
     }
 
     /// Runs the copy on the simulator, and says what each of its launches counted.
@@ -161,10 +161,8 @@ impl<'a> CopyCall<'a> {
     ///
     /// Those of [`Device::count`].
     pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        let launches = self.launches.iter();
-        launches
-            .map(|(function, launch, arguments)| device.count(function, *launch, arguments))
-            .collect()
+        same_device(device, &self.device)?;
+        self.call.count(device)
     }
 
     /// Gives the copy to a stream of its device.
@@ -173,10 +171,21 @@ impl<'a> CopyCall<'a> {
     ///
     /// What the device says of the launch.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
-        self.launches
-            .iter()
-            .try_for_each(|(function, launch, arguments)| {
-                device.launch(function, *launch, arguments)
-            })
+        same_device(device, &self.device)?;
+        self.call.run(device)
+    }
+}
+
+impl CopyShape {
+    /// The plan of the copy between tensors that begin at these addresses of a device.
+    fn plan(&self, device: &Device, addresses: [u64; 2]) -> Result<CopyPlan, Error> {
+        let [source, destination] = &self.layouts;
+        let walk = Walk::new(source, destination)?;
+        let by = |method| CopyPlan::new(&walk, self.bytes, addresses, device.arch(), method);
+        Ok(match self.how {
+            CopyHow::Fastest => CopyPlan::choose(&walk, self.bytes, addresses, device.arch())?,
+            CopyHow::Method(method) => by(method)?,
+            CopyHow::Squares(squares) => by(CopyMethod::Tma)?.with_squares(squares)?,
+        })
     }
 }

@@ -1,29 +1,85 @@
 //! A library with the driver's names that does nothing but answer, as the variable `FAKE_CUDA` says.
 //!
+//! It counts its calls. Where the variable `FAKE_CUDA_CALLS` names a file, `cuStreamSynchronize` writes there how often
+//! each function was called since the last time, a name and a number per line, and counts from 0 again.
+//!
 //! Parameters that the driver's own header has as pointers to write through are references here: the caller always
 //! passes them.
 #![allow(non_snake_case)]
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 type Code = u32;
 type Handle = usize;
 
+/// What the variable says, read once.
+fn said() -> &'static str {
+    static SAID: OnceLock<String> = OnceLock::new();
+    SAID.get_or_init(|| std::env::var("FAKE_CUDA").unwrap_or_default())
+}
+
 /// Whether the variable names this scene.
 fn scene(name: &str) -> bool {
-    std::env::var("FAKE_CUDA").is_ok_and(|set| set == name)
+    said() == name
 }
 
 /// The number after the scene's name and a colon.
 fn number(name: &str) -> Option<Code> {
-    let set = std::env::var("FAKE_CUDA").ok()?;
-    set.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+    said().strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+}
+
+/// How often a function was called.
+struct Calls {
+    name: &'static str,
+    count: AtomicU64,
+    listed: OnceLock<()>,
+}
+
+/// The functions that were called at least once.
+static LIST: Mutex<Vec<&'static Calls>> = Mutex::new(Vec::new());
+
+impl Calls {
+    const fn new(name: &'static str) -> Calls {
+        Calls {
+            name,
+            count: AtomicU64::new(0),
+            listed: OnceLock::new(),
+        }
+    }
+
+    fn add(&'static self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.listed.get_or_init(|| LIST.lock().unwrap().push(self));
+    }
+}
+
+/// Counts a call of the function.
+macro_rules! counted {
+    ($name:ident) => {{
+        static CALLS: Calls = Calls::new(stringify!($name));
+        CALLS.add();
+    }};
+}
+
+/// Writes the counts to the file that the variable names, and begins anew.
+fn tell() {
+    let Ok(file) = std::env::var("FAKE_CUDA_CALLS") else {
+        return;
+    };
+    let line = |calls: &&Calls| match calls.count.swap(0, Ordering::Relaxed) {
+        0 => String::new(),
+        count => format!("{} {count}\n", calls.name),
+    };
+    let lines: String = LIST.lock().unwrap().iter().map(line).collect();
+    std::fs::write(file, lines).unwrap();
 }
 
 macro_rules! succeeds {
     ($($name:ident($($argument:ty),*);)*) => {$(
         #[no_mangle]
         pub extern "C" fn $name($(_: $argument),*) -> Code {
+            counted!($name);
             0
         }
     )*};
@@ -33,25 +89,35 @@ macro_rules! makes {
     ($($name:ident(&mut Handle $(, $argument:ty)*);)*) => {$(
         #[no_mangle]
         pub extern "C" fn $name(handle: &mut Handle $(, _: $argument)*) -> Code {
+            counted!($name);
             *handle = 0x1000;
             0
         }
     )*};
 }
 
+/// Another handle each time.
+fn fresh() -> Handle {
+    static NEXT: AtomicUsize = AtomicUsize::new(0x10_0000);
+    NEXT.fetch_add(0x100, Ordering::Relaxed)
+}
+
 #[no_mangle]
 pub extern "C" fn cuDriverGetVersion(version: &mut i32) -> Code {
+    counted!(cuDriverGetVersion);
     *version = if scene("old") { 11040 } else { 13000 };
     0
 }
 
 #[no_mangle]
 pub extern "C" fn cuInit(_: u32) -> Code {
+    counted!(cuInit);
     number("init").unwrap_or(0)
 }
 
 #[no_mangle]
 pub extern "C" fn cuGetErrorName(code: Code, name: &mut &'static u8) -> Code {
+    counted!(cuGetErrorName);
     let known: &'static [u8] = match code {
         2 => b"CUDA_ERROR_OUT_OF_MEMORY\0",
         218 => b"CUDA_ERROR_INVALID_PTX\0",
@@ -66,6 +132,7 @@ pub extern "C" fn cuGetErrorName(code: Code, name: &mut &'static u8) -> Code {
 
 #[no_mangle]
 pub extern "C" fn cuGetErrorString(code: Code, text: &mut &'static u8) -> Code {
+    counted!(cuGetErrorString);
     match code {
         4242 => 1,
         _ => {
@@ -77,18 +144,21 @@ pub extern "C" fn cuGetErrorString(code: Code, text: &mut &'static u8) -> Code {
 
 #[no_mangle]
 pub extern "C" fn cuDeviceGetCount(count: &mut i32) -> Code {
+    counted!(cuDeviceGetCount);
     *count = 1;
     0
 }
 
 #[no_mangle]
 pub extern "C" fn cuDeviceGet(device: &mut i32, ordinal: i32) -> Code {
+    counted!(cuDeviceGet);
     *device = ordinal;
     0
 }
 
 #[no_mangle]
 pub extern "C" fn cuDeviceGetName(name: &mut [u8; 255], _: i32, _: i32) -> Code {
+    counted!(cuDeviceGetName);
     name[..5].copy_from_slice(b"Fake\0");
     0
 }
@@ -96,6 +166,7 @@ pub extern "C" fn cuDeviceGetName(name: &mut [u8; 255], _: i32, _: i32) -> Code 
 /// Attributes by their numbers in `cuda.h`.
 #[no_mangle]
 pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) -> Code {
+    counted!(cuDeviceGetAttribute);
     *value = match attribute {
         1..=3 => 1024,
         4 => 64,
@@ -114,33 +185,38 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
 
 #[no_mangle]
 pub extern "C" fn cuDevicePrimaryCtxRetain(context: &mut Handle, _: i32) -> Code {
+    counted!(cuDevicePrimaryCtxRetain);
     *context = 0x2000;
     number("retain").unwrap_or(0)
 }
 
 #[no_mangle]
 pub extern "C" fn cuMemAlloc_v2(address: &mut u64, bytes: usize) -> Code {
-    *address = 0x7000_0000;
+    counted!(cuMemAlloc_v2);
+    static NEXT: AtomicU64 = AtomicU64::new(0x7000_0000);
     if bytes > 1 << 20 {
-        2
-    } else {
-        0
+        return 2;
     }
+    *address = NEXT.fetch_add(1 << 20, Ordering::Relaxed);
+    0
 }
 
 #[no_mangle]
 pub extern "C" fn cuMemGetInfo_v2(free: &mut usize, total: &mut usize) -> Code {
+    counted!(cuMemGetInfo_v2);
     (*free, *total) = (1 << 20, 1 << 21);
     0
 }
 
 #[no_mangle]
 pub extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+    tell();
     number("synchronize").unwrap_or(0)
 }
 
 #[no_mangle]
 pub extern "C" fn cuGraphGetNodes(_: Handle, _: Handle, count: &mut usize) -> Code {
+    counted!(cuGraphGetNodes);
     *count = 0;
     0
 }
@@ -163,6 +239,7 @@ pub extern "C" fn cuLinkCreate_v2(
     values: &'static mut Values,
     link: &mut Handle,
 ) -> Code {
+    counted!(cuLinkCreate_v2);
     *LOG.lock().unwrap() = Some(&mut *values.errors);
     *link = 0x3000;
     0
@@ -179,6 +256,7 @@ pub extern "C" fn cuLinkAddData_v2(
     _: Handle,
     _: Handle,
 ) -> Code {
+    counted!(cuLinkAddData_v2);
     if scene("silent") {
         return 218;
     }
@@ -200,13 +278,27 @@ pub extern "C" fn cuLinkComplete(
     code: &mut &'static [u8; 4],
     bytes: &mut usize,
 ) -> Code {
+    counted!(cuLinkComplete);
     (*code, *bytes) = (&CODE, 4);
     0
 }
 
 #[no_mangle]
-pub extern "C" fn cuFuncGetAttribute(value: &mut i32, _: u32, _: Handle) -> Code {
-    *value = 32;
+pub extern "C" fn cuFuncGetAttribute(value: &mut i32, attribute: u32, _: Handle) -> Code {
+    counted!(cuFuncGetAttribute);
+    *value = match attribute {
+        0 => 1024,
+        4 => 32,
+        _ => 0,
+    };
+    0
+}
+
+/// A context of its own, as `cuCtxCreate` makes them.
+#[no_mangle]
+pub extern "C" fn cuCtxCreate_v4(context: &mut Handle, _: Handle, _: u32, _: i32) -> Code {
+    counted!(cuCtxCreate_v4);
+    *context = fresh();
     0
 }
 
@@ -222,6 +314,7 @@ makes! {
 succeeds! {
     cuDevicePrimaryCtxRelease_v2(i32);
     cuCtxSetCurrent(Handle);
+    cuCtxDestroy_v2(Handle);
     cuCtxSynchronize();
     cuMemFree_v2(u64);
     cuMemsetD8Async(u64, u8, usize, Handle);
@@ -263,6 +356,7 @@ pub extern "C" fn cuTensorMapEncodeTiled(
     promotion: u32,
     fill: u32,
 ) -> Code {
+    counted!(cuTensorMapEncodeTiled);
     let small = [extents[0], extents[1], steps[0], steps[1]].map(u64::from);
     let modes = [interleave, swizzle, promotion, fill].map(u64::from);
     let head = [u64::from(element), u64::from(rank), address, dims[0], dims[1], *stride];
@@ -291,6 +385,7 @@ pub extern "C" fn cuTensorMapEncodeIm2col(
     promotion: u32,
     fill: u32,
 ) -> Code {
+    counted!(cuTensorMapEncodeIm2col);
     let corners = [lower[0], lower[1], upper[0], upper[1]].map(|corner| corner as u64);
     let small = [channels, pixels, steps[1], steps[2]].map(u64::from);
     let modes = [interleave, swizzle, promotion, fill].map(u64::from);

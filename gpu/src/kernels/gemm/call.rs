@@ -1,8 +1,7 @@
 //! Matrix products as calls: checked, planned, built once for each plan, launched.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
@@ -16,12 +15,18 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::function::Function;
 use crate::ir::Type;
+use crate::kept::Kept;
+use crate::kernels::calls::{Call, GemmShape, KernelOf, OneLaunch, Shape};
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
 use crate::launch::Launch;
 use crate::sim::Report;
 use crate::tensor::{Built, Given};
 
 /// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
+///
+/// The device keeps what it prepares for a call: a second call of the same numbers and addresses looks it up and makes
+/// one launch; one with other addresses encodes its tensor maps anew; one of another shape that takes the same kernel
+/// makes new arguments. Nothing is verified, printed or built twice.
 ///
 /// ```
 /// use colex_gpu::{Device, gemm, kernels::GemmProblem};
@@ -52,11 +57,8 @@ pub fn gemm<T: GemmElement, C: GemmElement>(
 /// A product ready to be launched, as often as one likes, while its matrices are there.
 #[derive(Clone, Debug)]
 pub struct GemmCall<'a> {
-    plan: GemmPlan,
-    built: Arc<Built>,
+    call: Arc<Call<(GemmPlan, Arc<Built>)>>,
     function: Function,
-    launch: Launch,
-    arguments: Vec<Argument>,
     matrices: PhantomData<&'a ()>,
 }
 
@@ -101,32 +103,35 @@ impl<'a> GemmCall<'a> {
         let addresses = [a.address(), b.address(), c.address()];
         let operands = operands::<T, C>(problem, addresses);
         let plan = plan(operands, device.arch())?;
-        plan.check(device.arch())?;
-        plan.check_call(problem, &operands)?;
-        let plan = plan.narrowed(problem);
-        let built = built(&plan, device.arch())?;
-        let arguments = arguments(problem, &plan, &built, device, addresses)?;
-        let launch = launch(problem, &plan, &built, device);
-        let function = device.load(&built.kernel)?;
-        function.check(&launch, &arguments)?;
-        Ok(GemmCall {
+        let shape = GemmShape {
             plan,
-            built,
-            function,
-            launch,
-            arguments,
+            operands,
+            sizes: [problem.m, problem.n, problem.k],
+            leading: NAMES.map(|name| problem.leading_of(name)),
+            factors: [problem.alpha, problem.beta].map(f64::to_bits),
+        };
+        let gemms = &device.held().calls.gemms;
+        let call = gemms.call(shape, addresses, device, |shape| {
+            prepare(problem, shape, device, addresses)
+        })?;
+        let mut kernels = call.kernels();
+        let kernel = kernels.next().expect("a product is one launch").clone();
+        drop(kernels);
+        Ok(GemmCall {
+            call,
+            function: device.function(kernel),
             matrices: PhantomData,
         })
     }
 
     /// The plan.
     pub fn plan(&self) -> &GemmPlan {
-        &self.plan
+        &self.call.about().0
     }
 
     /// The kernel with its report.
     pub fn built(&self) -> &Built {
-        &self.built
+        &self.call.about().1
     }
 
     /// The kernel on its device.
@@ -140,7 +145,8 @@ impl<'a> GemmCall<'a> {
     ///
     /// Those of [`Device::count`].
     pub fn count(&self, device: &Device) -> Result<Report, Error> {
-        device.count(&self.function, self.launch, &self.arguments)
+        device.owns(&self.function)?;
+        Ok(self.call.count(device)?.remove(0))
     }
 
     /// Gives the product to a stream of its device.
@@ -149,8 +155,32 @@ impl<'a> GemmCall<'a> {
     ///
     /// What the device says of the launch.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
-        device.launch(&self.function, self.launch, &self.arguments)
+        device.owns(&self.function)?;
+        self.call.run(device)
     }
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+fn prepare(
+    problem: &GemmProblem,
+    shape: &GemmShape,
+    device: &Device,
+    addresses: [u64; 3],
+) -> Result<Shape<(GemmPlan, Arc<Built>)>, Error> {
+    shape.plan.check(device.arch())?;
+    shape.plan.check_call(problem, &shape.operands)?;
+    let plan = &shape.plan.narrowed(problem);
+    let kernels = &device.held().calls.gemms.kernels;
+    let kernel = kernels.get_or_make(plan, || {
+        let built = built(plan, device.arch())?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok::<_, Error>(KernelOf { built, loaded })
+    })?;
+    let arguments = arguments(problem, plan, &kernel.built, device, addresses)?;
+    let launch = launch(problem, plan, &kernel.built, device);
+    kernel.loaded.check(&launch, &arguments, device.limits())?;
+    let one = OneLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
+    Ok(Shape::new((*plan, kernel.built.clone()), vec![one]))
 }
 
 /// What is known of the matrices of a problem.
@@ -301,20 +331,10 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device
     }
 }
 
-/// Kernels by plan.
-type Known = HashMap<(GemmPlan, Arch), Arc<Built>>;
-
-/// Kernels that were built: building is pure, and done once in a program.
-static BUILT: Mutex<Option<Known>> = Mutex::new(None);
+/// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.
+static BUILT: LazyLock<Kept<(GemmPlan, Arch), Built>> = LazyLock::new(|| Kept::new(256));
 
 /// The kernel of a plan.
 fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {
-    let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
-    if let Some(built) = known.get(&(*plan, arch)) {
-        return Ok(Arc::clone(built));
-    }
-    let built = Arc::new(plan.build(arch)?);
-    known.insert((*plan, arch), Arc::clone(&built));
-    Ok(built)
+    BUILT.get_or_make(&(*plan, arch), || Ok(plan.build(arch)?))
 }

@@ -1,0 +1,532 @@
+//! What library calls and loads ask of the driver: everything once, and one launch from then on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use colex_atom::Arch;
+use colex_gpu::cuda::cudarc::driver::CudaContext;
+use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::{CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View};
+use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
+use half::{bf16, f16};
+
+use super::library::{Counts, counted, shown};
+use super::{TEXT, device, said};
+
+/// A buffer of the fake driver, which gives each a mebibyte.
+fn buffer<T: Element>(device: &Device) -> Buffer<T> {
+    device.uninitialised((1 << 20) / T::BYTES).unwrap()
+}
+
+fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> View<'a, T> {
+    View::new(buffer, layout.parse().unwrap()).unwrap()
+}
+
+/// A kernel without a line of its own: equal wherever it is built.
+fn kernel() -> Kernel {
+    let mut k = KernelBuilder::new("k", Arch::Sm90a);
+    k.scalar("n", Type::U32);
+    k.mov(Type::U32, Special::Tid(0));
+    k.finish()
+}
+
+type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
+
+/// A product of operands of a type, by the kernel that the library takes, once prepared and once not.
+fn product<'a, T: GemmElement, C: GemmElement>(
+    name: &str,
+    device: &'a Device,
+    problem: GemmProblem,
+) -> [(String, Work<'a>, u64); 2] {
+    let (a, b) = (buffer::<T>(device), buffer::<T>(device));
+    let c = buffer::<C>(device);
+    let again = (a.clone(), b.clone(), c.clone());
+    let whole: Work<'a> = Box::new(move || gemm(&problem, &a, &b, &c));
+    let parts: Work<'a> = Box::new(move || {
+        let (a, b, c) = &again;
+        GemmCall::new(&problem, a, b, c, None)?.run(a.device())
+    });
+    [
+        (format!("gemm {name}"), whole, 1),
+        (format!("GemmCall {name}"), parts, 1),
+    ]
+}
+
+/// Every public entry that launches, with how many launches it makes.
+fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
+    let mut all: Vec<(String, Work<'_>, u64)> = Vec::new();
+    let problem = GemmProblem::new(256, 512, 512);
+    all.extend(product::<bf16, bf16>("bf16", device, problem));
+    all.extend(product::<f16, f32>(
+        "f16 to f32, beta",
+        device,
+        problem.beta(0.5),
+    ));
+    let first = problem.major(MatrixName::C, Major::First);
+    all.extend(product::<bf16, bf16>("bf16, M fastest in C", device, first));
+    let narrow = GemmProblem::new(255, 129, 127);
+    all.extend(product::<f16, f16>("f16, odd extents", device, narrow));
+    let small = GemmProblem::new(128, 128, 128);
+    all.extend(product::<f32, f32>("f32", device, small));
+    all.extend(product::<f64, f64>("f64", device, small));
+    all.extend(product::<i8, i32>("s8", device, small));
+
+    let (a, b, c) = (
+        buffer::<f16>(device),
+        buffer::<f16>(device),
+        buffer::<f32>(device),
+    );
+    all.push((
+        "GemmCall::with_plan".to_string(),
+        Box::new(move || {
+            let plan = |operands, _| {
+                let usual = GemmPlan::new(GemmMethod::Ampere, operands);
+                Ok(GemmPlan { raster: 4, ..usual })
+            };
+            GemmCall::with_plan(&small, &a, &b, &c, plan)?.run(a.device())
+        }),
+        1,
+    ));
+
+    let copies = [
+        ("copy, one run", None, "65536:1", "65536:1", 1),
+        (
+            "copy, strided",
+            None,
+            "(16,5,4):(1,32,160)",
+            "(16,5,4):(1,16,80)",
+            1,
+        ),
+        (
+            "copy, transposed",
+            None,
+            "(256,512):(512,1)",
+            "(256,512):(1,256)",
+            1,
+        ),
+        (
+            "copy, transposed and odd",
+            None,
+            "(70,45):(45,1)",
+            "(70,45):(1,70)",
+            1,
+        ),
+        (
+            "CopyCall, naive",
+            Some(CopyMethod::Naive),
+            "(70,45):(45,1)",
+            "(70,45):(1,70)",
+            1,
+        ),
+        (
+            "CopyCall, padded",
+            Some(CopyMethod::Padded),
+            "(70,45):(45,1)",
+            "(70,45):(1,70)",
+            1,
+        ),
+        (
+            "CopyCall, bulk",
+            Some(CopyMethod::Bulk),
+            "131072:1",
+            "131072:1",
+            1,
+        ),
+        // A map with other dimensions than those that the kernel of this rank was built for.
+        (
+            "copy, transposed in a batch",
+            None,
+            "(64,4,128):(512,128,1)",
+            "(64,4,128):(1,64,256)",
+            1,
+        ),
+    ];
+    for (name, method, from, to, launches) in copies {
+        let (source, destination) = (buffer::<f32>(device), buffer::<f32>(device));
+        let work: Work<'_> = Box::new(move || {
+            let (source, destination) = (view(&source, from), view(&destination, to));
+            match method {
+                None => copy(&source, &destination),
+                _ => CopyCall::new(&source, &destination, method)?.run(source.device()),
+            }
+        });
+        all.push((name.to_string(), work, launches));
+    }
+    let (source, destination) = (buffer::<u16>(device), buffer::<u16>(device));
+    all.push((
+        "transpose".to_string(),
+        Box::new(move || {
+            let source = view(&source, "(256,512):(512,1)");
+            transpose(&source, &view(&destination, "(512,256):(256,1)"), &[1, 0])
+        }),
+        1,
+    ));
+    let (source, destination) = (buffer::<u16>(device), buffer::<u16>(device));
+    all.push((
+        "CopyCall::with_squares".to_string(),
+        Box::new(move || {
+            let source = view(&source, "(256,512):(512,1)");
+            let destination = view(&destination, "(256,512):(1,256)");
+            CopyCall::with_squares(&source, &destination, [1, 2])?.run(source.device())
+        }),
+        1,
+    ));
+    all.push((
+        "Device::load and launch".to_string(),
+        Box::new(|| {
+            let function = device.load(&kernel())?;
+            device.launch(&function, Launch::new(1, 32), &[7u32.into()])
+        }),
+        1,
+    ));
+    all.push((
+        "Device::load_ptx and launch".to_string(),
+        Box::new(|| {
+            let function = device.load_ptx(TEXT, "k")?;
+            device.launch(&function, Launch::new(1, 32), &[7u32.into()])
+        }),
+        1,
+    ));
+    let (context, stream) = device.cuda().unwrap();
+    let (a, c) = (buffer::<bf16>(device), buffer::<bf16>(device));
+    all.push((
+        "from_cuda, load and gemm".to_string(),
+        Box::new(move || {
+            let beside = Device::from_cuda(context.clone(), stream.clone())?;
+            let function = beside.load(&kernel())?;
+            beside.launch(&function, Launch::new(1, 32), &[7u32.into()])?;
+            gemm(&problem, &a, &a, &c)
+        }),
+        2,
+    ));
+    all
+}
+
+/// Exactly so many launches, each in the context made current for it.
+fn only_launches(launches: u64) -> Counts {
+    let names = ["cuCtxSetCurrent", "cuLaunchKernelEx"];
+    names.map(|name| (name.to_string(), launches)).into()
+}
+
+/// The first call builds and loads; the second to the fifth make their launches and nothing else.
+#[test]
+fn repeated_calls_only_launch() {
+    let act = || {
+        let device = device();
+        let mut calls = 0;
+        let mut rows = Vec::new();
+        for (name, work, launches) in entries(&device) {
+            let first = counted(&device, &work).unwrap();
+            for call in 2..=5 {
+                let counts = counted(&device, &work).unwrap();
+                assert_eq!(counts, only_launches(launches), "{name}, call {call}");
+                calls += 1;
+            }
+            rows.push(format!(
+                "{name}: {}; then {}",
+                shown(&first),
+                shown(&only_launches(launches))
+            ));
+        }
+        rows.push(calls.to_string());
+        rows.join("\n")
+    };
+    let table = said("calls::repeated_calls_only_launch", "whole", act);
+    let rows: Vec<&str> = table.split(" / ").collect();
+    let (calls, rows) = rows.split_last().expect("the number of calls comes last");
+    println!("{}", rows.join("\n"));
+    println!("law repeated_calls_only_launch: {calls} cases");
+}
+
+/// Other addresses cost the encoding of tensor maps; other sizes that take the same kernel, new arguments. No kernel is
+/// made twice.
+#[test]
+fn other_addresses_and_sizes_make_no_kernel() {
+    let act = || {
+        let device = device();
+        let fresh = || buffer::<bf16>(&device);
+        let (a, b, c) = (fresh(), fresh(), fresh());
+        let product = |n: i64, [a, b, c]: [&Buffer<bf16>; 3]| {
+            counted(&device, || gemm(&GemmProblem::new(256, n, 512), a, b, c)).unwrap()
+        };
+        let made = product(512, [&a, &b, &c]);
+        assert!(made.contains_key("cuLinkCreate_v2"), "{made:?}");
+        let with_maps: Counts = [
+            ("cuCtxSetCurrent".to_string(), 4),
+            ("cuLaunchKernelEx".to_string(), 1),
+            ("cuTensorMapEncodeTiled".to_string(), 3),
+        ]
+        .into();
+        assert_eq!(product(512, [&fresh(), &fresh(), &fresh()]), with_maps);
+        assert_eq!(
+            product(512, [&a, &b, &c]),
+            only_launches(1),
+            "both are known"
+        );
+        let other = product(384, [&a, &b, &c]);
+        assert!(!other.contains_key("cuLinkCreate_v2"), "{other:?}");
+        assert_eq!(product(384, [&a, &b, &c]), only_launches(1));
+
+        let (from, to) = (buffer::<f32>(&device), buffer::<f32>(&device));
+        let turned = |from: &Buffer<f32>, to: &Buffer<f32>| {
+            let (from, to) = (
+                view(from, "(256,512):(512,1)"),
+                view(to, "(256,512):(1,256)"),
+            );
+            counted(&device, || copy(&from, &to)).unwrap()
+        };
+        turned(&from, &to);
+        let moved = turned(&to, &from);
+        assert_eq!(moved.get("cuTensorMapEncodeTiled"), Some(&2), "{moved:?}");
+        assert_eq!(moved.get("cuLinkCreate_v2"), None, "{moved:?}");
+        "done".to_string()
+    };
+    let name = "calls::other_addresses_and_sizes_make_no_kernel";
+    assert_eq!(said(name, "whole", act), "done");
+}
+
+/// Arguments are those of the addresses of each call, be they prepared or bound anew: the fake driver says what a tensor
+/// map was encoded of, and the simulator computes.
+#[test]
+fn a_call_that_was_prepared_for_other_addresses_is_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(64, 32, 48);
+    let numbers = |count: usize, seed: usize| -> Vec<f16> {
+        let number = |i: usize| f16::from_f32(((i * 7 + seed * 13) % 17) as f32 - 8.0);
+        (0..count).map(number).collect()
+    };
+    let mut cases = 0;
+    for round in 0..3 {
+        for shift in [0, 1, 2, 8] {
+            let (a, b) = (numbers(64 * 48 + shift, round), numbers(32 * 48, round + 5));
+            let whole = device.upload(&a).unwrap();
+            let (da, db) = (whole.slice(shift..).unwrap(), device.upload(&b).unwrap());
+            let dc = device.poisoned::<f32>(64 * 32).unwrap();
+            gemm(&problem, &da, &db, &dc).unwrap();
+            let found = dc.download().unwrap();
+            for (at, value) in found.iter().enumerate() {
+                let (i, j) = (at / 32, at % 32);
+                let product = |k: usize| a[shift + i * 48 + k].to_f32() * b[j * 48 + k].to_f32();
+                assert_eq!(*value, (0..48).map(product).sum::<f32>());
+            }
+            let (from, to) = (
+                device.upload(&found).unwrap(),
+                device.poisoned::<f32>(2048).unwrap(),
+            );
+            let from = view(&from, "(64,32):(32,1)");
+            transpose(&from, &view(&to, "(32,64):(64,1)"), &[1, 0]).unwrap();
+            let turned = to.download().unwrap();
+            assert!((0..2048).all(|at| turned[at] == found[at % 64 * 32 + at / 64]));
+            cases += 2;
+        }
+    }
+    println!("law prepared_calls_are_bound_to_their_addresses: {cases} cases");
+}
+
+/// A device for every call, as a program beside cudarc makes them: the first asks for the device's limits, later ones
+/// ask nothing, and none waits.
+#[test]
+fn a_device_of_a_context_costs_nothing_the_second_time() {
+    let act = || {
+        let device = device();
+        // Another context than that of the device that counts.
+        let context = CudaContext::new_non_primary(0, 0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let make = || Device::from_cuda(context.clone(), stream.clone()).map(drop);
+        let first = counted(&device, make).unwrap();
+        let second = counted(&device, make).unwrap();
+        assert!(!first.contains_key("cuCtxSynchronize"), "{first:?}");
+        assert_eq!(second, Counts::new());
+        shown(&first)
+    };
+    let name = "calls::a_device_of_a_context_costs_nothing_the_second_time";
+    assert_eq!(
+        said(name, "whole", act),
+        "cuDeviceGetAttribute 12, cuDeviceGetName 1"
+    );
+}
+
+/// Devices of one context are one device, however they were made; those of two contexts are two.
+#[test]
+fn devices_of_one_context_take_each_others_functions() {
+    let act = || {
+        let opened = device();
+        let (context, stream) = opened.cuda().unwrap();
+        let other_stream = context.new_stream().unwrap();
+        let same = [
+            Device::from_cuda(context.clone(), stream.clone()).unwrap(),
+            Device::from_cuda(context.clone(), other_stream.clone()).unwrap(),
+            // A second owner of the primary context.
+            {
+                let again = CudaContext::new(0).unwrap();
+                let stream = again.new_stream().unwrap();
+                Device::from_cuda(again, stream).unwrap()
+            },
+        ];
+        let own = CudaContext::new_non_primary(0, 0).unwrap();
+        let stream = own.new_stream().unwrap();
+        let apart = Device::from_cuda(own, stream).unwrap();
+        let function = opened.load(&kernel()).unwrap();
+        let launch = |device: &Device| device.launch(&function, Launch::new(1, 32), &[7u32.into()]);
+        for device in &same {
+            assert!(device.is(&opened) && opened.is(device));
+            launch(device).unwrap();
+            assert!(device.load(&kernel()).unwrap().is(&function));
+            let buffer = device.uninitialised::<u8>(16).unwrap();
+            opened
+                .uninitialised(16)
+                .unwrap()
+                .copy_from(&buffer)
+                .unwrap();
+        }
+        assert!(!apart.is(&opened));
+        launch(&apart).unwrap_err().to_string()
+    };
+    let name = "calls::devices_of_one_context_take_each_others_functions";
+    assert_eq!(
+        said(name, "whole", act),
+        "the function is on another device of that name than the Fake it is used with"
+    );
+}
+
+/// A context that ends takes its modules with it; one that begins at the same address begins with nothing.
+#[test]
+fn a_context_at_the_address_of_one_that_ended_begins_anew() {
+    let act = || {
+        let counting = {
+            let context = CudaContext::new_non_primary(0, 0).unwrap();
+            let stream = context.new_stream().unwrap();
+            Device::from_cuda(context, stream).unwrap()
+        };
+        let load = || {
+            // The fake driver has its primary context always at one address.
+            let device = Device::gpu(0)?;
+            device.load(&kernel()).map(drop)
+        };
+        let first = counted(&counting, load).unwrap();
+        let second = counted(&counting, load).unwrap();
+        for counts in [&first, &second] {
+            assert_eq!(counts.get("cuModuleLoadDataEx"), Some(&1), "{counts:?}");
+            assert_eq!(counts.get("cuModuleUnload"), Some(&1), "{counts:?}");
+            assert_eq!(
+                counts.get("cuDevicePrimaryCtxRelease_v2"),
+                Some(&1),
+                "{counts:?}"
+            );
+        }
+        // While an owner lives, what was loaded stays, though all devices are gone.
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let load = || {
+            let device = Device::from_cuda(context.clone(), stream.clone())?;
+            device.load(&kernel()).map(drop)
+        };
+        counted(&counting, load).unwrap();
+        shown(&counted(&counting, load).unwrap())
+    };
+    let name = "calls::a_context_at_the_address_of_one_that_ended_begins_anew";
+    assert_eq!(said(name, "whole", act), "none");
+}
+
+/// Eight threads, each with devices of its own of one context, call the same few products and copies: each kernel is
+/// made once.
+#[test]
+fn threads_share_what_was_made() {
+    let act = || {
+        let device = device();
+        let (context, _) = device.cuda().unwrap();
+        let buffers: Arc<Vec<Buffer<bf16>>> = Arc::new((0..6).map(|_| buffer(&device)).collect());
+        let work = |thread: usize, round: usize| {
+            let at = |i: usize| &buffers[(thread + round + i) % 6];
+            let n = [512, 384, 256][(thread + round) % 3];
+            gemm(&GemmProblem::new(256, n, 512), at(0), at(1), at(2))?;
+            let from = view(at(3), "(256,512):(512,1)");
+            copy(&from, &view(at(4), "(256,512):(1,256)"))
+        };
+        let all = || {
+            std::thread::scope(|scope| {
+                let spawn = |thread| {
+                    let (work, context) = (&work, context.clone());
+                    scope.spawn(move || {
+                        (0..50).try_for_each(|round| {
+                            let stream = context.new_stream().unwrap();
+                            let beside = Device::from_cuda(context.clone(), stream)?;
+                            let function = beside.load(&kernel())?;
+                            beside.launch(&function, Launch::new(1, 32), &[7u32.into()])?;
+                            work(thread, round)
+                        })
+                    })
+                };
+                let threads: Vec<_> = (0..8).map(spawn).collect();
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().unwrap())
+            })
+        };
+        let counts = counted(&device, all).unwrap();
+        assert_eq!(counts["cuLaunchKernelEx"], 8 * 50 * 3);
+        // One plan of products, one of copies; the kernel of the test may be loaded by several threads at once.
+        let made = counts["cuLinkCreate_v2"];
+        assert!((3..=10).contains(&made), "{counts:?}");
+        assert!(
+            counts["cuTensorMapEncodeTiled"] <= 3 * 6 * 3 + 2 * 6,
+            "{counts:?}"
+        );
+        "done".to_string()
+    };
+    assert_eq!(
+        said("calls::threads_share_what_was_made", "whole", act),
+        "done"
+    );
+}
+
+/// Ten times what a call may take on a machine that does nothing else.
+#[test]
+fn repeated_calls_take_microseconds() {
+    let act = || {
+        let device = device();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+        );
+        let problem = GemmProblem::new(256, 512, 512);
+        let rows = view(&a, "(256,512):(512,1)");
+        let columns = view(&c, "(256,512):(1,256)");
+        let turned = view(&c, "(512,256):(256,1)");
+        let flat = (view(&a, "65536:1"), view(&c, "65536:1"));
+        let works: [(&str, u64, Work<'_>); 4] = [
+            ("gemm", 200, Box::new(|| gemm(&problem, &a, &b, &c))),
+            ("copy", 100, Box::new(|| copy(&flat.0, &flat.1))),
+            ("copy, transposed", 100, Box::new(|| copy(&rows, &columns))),
+            (
+                "transpose",
+                100,
+                Box::new(|| transpose(&rows, &turned, &[1, 0])),
+            ),
+        ];
+        for (name, most, work) in works {
+            work().unwrap();
+            let mut times: Vec<Duration> = (0..201)
+                .map(|_| {
+                    let started = Instant::now();
+                    work().unwrap();
+                    started.elapsed()
+                })
+                .collect();
+            times.sort();
+            let median = times[100];
+            eprintln!("{name}: {median:?}");
+            assert!(
+                median < Duration::from_micros(most),
+                "{name} takes {median:?}"
+            );
+        }
+        "done".to_string()
+    };
+    assert_eq!(
+        said("calls::repeated_calls_take_microseconds", "whole", act),
+        "done"
+    );
+}
