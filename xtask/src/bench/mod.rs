@@ -3,6 +3,7 @@
 //! To add a group: write `bench/NAME.rs` with `fn run()`, one [`measure::call`] a row, and add it to [`GROUPS`]; one on a
 //! GPU takes the device and the file for its numbers.
 
+mod calls;
 mod copy;
 mod device;
 mod gemm;
@@ -22,6 +23,8 @@ use colex_gpu::Device;
 enum Run {
     /// This machine's processor.
     Host(fn()),
+    /// A fake driver, and a GPU if there is one.
+    Driver(fn() -> Result<()>),
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
 }
@@ -29,6 +32,7 @@ enum Run {
 /// Every group of benches.
 const GROUPS: &[(&str, Run)] = &[
     ("layout", Run::Host(layout::run)),
+    ("host", Run::Driver(calls::run)),
     ("copy", Run::Gpu(copy::run)),
     ("transpose", Run::Gpu(transpose::run)),
     ("gemm", Run::Gpu(gemm::run)),
@@ -53,6 +57,9 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> 
     if cfg!(debug_assertions) {
         return optimised(name, json);
     }
+    if calls::is_child() {
+        return calls::child();
+    }
     println!("{}", host::description());
     for (group, run) in groups {
         println!("\n{group}");
@@ -61,6 +68,7 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> 
                 println!("{}", measure::PROTOCOL);
                 run();
             }
+            (Run::Driver(run), _) => run()?,
             (Run::Gpu(run), Ok(device)) => run(&device, json)?,
             (Run::Gpu(_), Err(why)) if name.is_none() => println!("skipped: {why}"),
             (Run::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),

@@ -1,0 +1,256 @@
+//! Host time: how long a call keeps the host, and what it asks of the driver.
+//!
+//! On the fake driver every call of the driver returns at once, so that the time is Colex's own; it is built by `rustc`
+//! and runs in a process of its own. On a GPU the driver's time is in it.
+
+#[path = "../../../gpu/tests/fake_driver/library.rs"]
+mod library;
+
+use std::cell::Cell;
+use std::env;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use colex_gpu::ir::KernelBuilder;
+use colex_gpu::kernels::gemm::GemmCall;
+use colex_gpu::kernels::{CopyCall, GemmProblem, View};
+use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
+use half::bf16;
+
+use library::{counted, shown};
+
+/// How the numbers are taken, for the reader of them.
+const PROTOCOL: &str = "microseconds of the host for a call: median of 201 batches of 64 calls, the device waited for \
+between batches; in brackets the 10th and the 90th percentile; one thread, release build; first: the first call, with \
+nothing kept and no cache on the disk";
+
+const BATCHES: usize = 201;
+const BATCH: usize = 64;
+
+/// Whether this process was started to measure on the fake driver.
+pub(super) fn is_child() -> bool {
+    env::var_os(library::CALLS).is_some()
+}
+
+/// Measures on the fake driver, which this process was started with.
+pub(super) fn child() -> Result<ExitCode> {
+    measure(&Device::gpu(0)?, true)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures on the GPU, if there is one, and on the fake driver, if it can be built.
+pub(super) fn run() -> Result<()> {
+    println!("{PROTOCOL}");
+    match Device::gpu(0) {
+        Ok(device) => {
+            device.set_cache(colex_gpu::Cache::off());
+            println!("\non {} ({})", device.name(), device.arch());
+            measure(&device, false)?;
+        }
+        Err(why) => println!("\non a GPU: skipped: {why}"),
+    }
+    let folder = env::temp_dir().join(format!("colex-fake-driver-{}", std::process::id()));
+    match library::build(&folder, true) {
+        Ok(()) => {
+            println!(
+                "\non the fake driver of sm_90a, with the driver's functions that a repeated call asks"
+            );
+            let done = on_fake_driver(&folder);
+            std::fs::remove_dir_all(&folder).context("the fake driver's folder stays")?;
+            done
+        }
+        Err(why) => {
+            println!("\non the fake driver: skipped: {}", why.trim());
+            Ok(())
+        }
+    }
+}
+
+fn on_fake_driver(folder: &std::path::Path) -> Result<()> {
+    let status = Command::new(env::current_exe()?)
+        .args(["bench", "host"])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("FAKE_CUDA", "whole")
+        .env(library::CALLS, folder.join("calls"))
+        .env("COLEX_CACHE", "off")
+        .status()
+        .context("the process on the fake driver cannot be started")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("the process on the fake driver failed: {status}"),
+    }
+}
+
+type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
+
+/// Prints a row for each call.
+fn measure(device: &Device, fake: bool) -> Result<()> {
+    println!(
+        "  {:<52} {:>9}  {:<20} {:>9}",
+        "call", "us", "", "first, ms"
+    );
+    let buffers = Buffers::new(device)?;
+    for (name, work) in buffers.works(device)? {
+        let started = Instant::now();
+        work()?;
+        device.synchronize()?;
+        let first = started.elapsed().as_secs_f64() * 1e3;
+        let mut samples = Vec::new();
+        for batch in 0..BATCHES + BATCHES / 10 {
+            let started = Instant::now();
+            for _ in 0..BATCH {
+                work()?;
+            }
+            let took = started.elapsed().as_secs_f64() * 1e6 / BATCH as f64;
+            device.synchronize()?;
+            if batch >= BATCHES / 10 {
+                samples.push(took);
+            }
+        }
+        samples.sort_by(f64::total_cmp);
+        let at = |percent: usize| samples[percent * (BATCHES - 1) / 100];
+        let range = format!("[{:.2}, {:.2}]", at(10), at(90));
+        print!("  {name:<52} {:>9.2}  {range:<20} {first:>9.2}", at(50));
+        match fake {
+            true => println!("  {}", shown(&counted(device, &work)?)),
+            false => println!(),
+        }
+    }
+    Ok(())
+}
+
+/// The elements of a buffer: a mebibyte of them, which is the most that the fake driver gives.
+struct Buffers {
+    halves: [Buffer<bf16>; 3],
+    words: [Buffer<f32>; 3],
+}
+
+const PROBLEM: [i64; 3] = [256, 512, 512];
+
+fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> Result<View<'a, T>> {
+    Ok(View::new(buffer, layout.parse()?)?)
+}
+
+impl Buffers {
+    fn new(device: &Device) -> Result<Buffers> {
+        let halves = || device.zeros::<bf16>((1 << 20) / 2);
+        let words = || device.zeros::<f32>((1 << 20) / 4);
+        Ok(Buffers {
+            halves: [halves()?, halves()?, halves()?],
+            words: [words()?, words()?, words()?],
+        })
+    }
+
+    /// What is measured.
+    fn works<'a>(&'a self, device: &'a Device) -> Result<Vec<(&'static str, Work<'a>)>> {
+        let [a, b, c] = &self.halves;
+        let [x, y, z] = &self.words;
+        let [m, n, k] = PROBLEM;
+        let problem = GemmProblem::new(m, n, k);
+        let cube = GemmProblem::new(128, 128, 128);
+        let empty = KernelBuilder::new("empty", device.arch()).finish();
+        let function = device.load(&empty)?;
+        let call = GemmCall::new(&problem, a, b, c, None)?;
+        let flat = (view(x, "262144:1")?, view(y, "262144:1")?);
+        let strided = (
+            view(x, "(16,5,4):(1,32,160)")?,
+            view(y, "(16,5,4):(1,16,80)")?,
+        );
+        let rows = view(x, "(256,512):(512,1)")?;
+        let columns = view(y, "(512,256):(256,1)")?;
+        let turned = view(y, "(256,512):(1,256)")?;
+        let prepared = CopyCall::new(&rows, &turned, None)?;
+        let layouts = [
+            "262144:1".parse::<colex_layout::Layout>()?,
+            "262144:1".parse()?,
+        ];
+        let (context, stream) = device.cuda().context("the device is a GPU")?;
+        let round = Cell::new(0_usize);
+        let next = move |count: usize| {
+            round.set((round.get() + 1) % count);
+            round.get()
+        };
+        let (next, next_shape) = (next.clone(), next);
+        device.forget_modules();
+        Ok(vec![
+            (
+                "Device::launch, an empty kernel",
+                Box::new(move || device.launch(&function, Launch::new(1, 32), &[])),
+            ),
+            (
+                "Device::load and launch, the same",
+                Box::new(move || {
+                    let function = device.load(&empty)?;
+                    device.launch(&function, Launch::new(1, 32), &[])
+                }),
+            ),
+            (
+                "Device::from_cuda",
+                Box::new(|| Device::from_cuda(context.clone(), stream.clone()).map(drop)),
+            ),
+            (
+                "gemm 256x512x512 bf16",
+                Box::new(move || gemm(&problem, a, b, c)),
+            ),
+            (
+                "gemm, a device by from_cuda for each call",
+                Box::new(move || {
+                    let beside = Device::from_cuda(context.clone(), stream.clone())?;
+                    GemmCall::new(&problem, a, b, c, None)?.run(&beside)
+                }),
+            ),
+            (
+                "gemm, f32 128x128x128, beta 0.5",
+                Box::new(move || gemm(&cube.beta(0.5), x, y, z)),
+            ),
+            (
+                "GemmCall::new",
+                Box::new(move || GemmCall::new(&problem, a, b, c, None).map(drop)),
+            ),
+            ("GemmCall::run", Box::new(move || call.run(device))),
+            (
+                "gemm, an address that is not among the last 1024",
+                Box::new(move || {
+                    let a = a.slice(128 * next(2000)..)?;
+                    gemm(&problem, &a, b, c)
+                }),
+            ),
+            (
+                "gemm, a shape that is not among the last 512",
+                Box::new(move || {
+                    let at = next_shape(1600) as i64;
+                    gemm(
+                        &GemmProblem::new(1 + at % 200, 512, 512 - at / 200 * 64),
+                        a,
+                        b,
+                        c,
+                    )
+                }),
+            ),
+            (
+                "copy of one run, 1 MiB",
+                Box::new(move || copy(&flat.0, &flat.1)),
+            ),
+            (
+                "View::new twice and copy, the same",
+                Box::new(move || {
+                    let [from, to] = layouts.clone();
+                    Ok(copy(&View::new(x, from)?, &View::new(y, to)?)?)
+                }),
+            ),
+            (
+                "copy, strided (16,5,4)",
+                Box::new(move || copy(&strided.0, &strided.1)),
+            ),
+            (
+                "transpose 256x512 f32",
+                Box::new(move || transpose(&rows, &columns, &[1, 0])),
+            ),
+            (
+                "CopyCall::run, the same",
+                Box::new(move || prepared.run(device)),
+            ),
+        ])
+    }
+}
