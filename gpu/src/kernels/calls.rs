@@ -14,7 +14,7 @@ use colex_layout::Layout;
 use super::gemm::{GemmPlan, Operands};
 use super::launches::Kind;
 use super::plan::{CopyMethod, CopyPlan};
-use crate::argument::Argument;
+use crate::argument::{Argument, TensorMapArgument};
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::LoadedKernel;
@@ -269,6 +269,16 @@ impl<A> Call<A> {
         };
         launches.map(count).collect()
     }
+}
+
+/// A tensor map among the arguments of a shape. It is checked and encoded when the shape is bound to addresses.
+pub(super) fn unencoded(map: TensorMap, address: u64) -> Argument {
+    let encoded = None;
+    Argument::from(TensorMapArgument {
+        map,
+        address,
+        encoded,
+    })
 }
 
 /// Whether a device is the one that a call was made for.

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use colex_atom::Arch;
 use colex_layout::Layout;
 
-use super::calls::{KernelOf, OneLaunch};
+use super::calls::{KernelOf, OneLaunch, unencoded};
 use super::pieces::dynamic;
 use super::plan::{CopyMethod, CopyPlan};
 use super::transpose_tma::Squares;
@@ -190,8 +190,8 @@ fn mapped(
         }
     };
     let mut given = Vec::new();
-    for (map, address) in maps.iter().zip(addresses) {
-        given.push(Given::Value(device.tensor_map_at(map, address)?.into()));
+    for (map, address) in maps.into_iter().zip(addresses) {
+        given.push(Given::Value(unencoded(map, address)));
     }
     given.extend(
         steps[2..]

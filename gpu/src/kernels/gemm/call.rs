@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::function::Function;
 use crate::ir::Type;
 use crate::kept::Kept;
-use crate::kernels::calls::{Call, GemmShape, KernelOf, OneLaunch, Shape};
+use crate::kernels::calls::{Call, GemmShape, KernelOf, OneLaunch, Shape, unencoded};
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
 use crate::launch::Launch;
 use crate::sim::Report;
@@ -176,7 +176,7 @@ fn prepare(
         let loaded = device.load_kernel(&built.kernel)?;
         Ok::<_, Error>(KernelOf { built, loaded })
     })?;
-    let arguments = arguments(problem, plan, &kernel.built, device, addresses)?;
+    let arguments = arguments(problem, plan, &kernel.built, addresses)?;
     let launch = launch(problem, plan, &kernel.built, device);
     kernel.loaded.check(&launch, &arguments, device.limits())?;
     let one = OneLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
@@ -267,7 +267,6 @@ fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
     built: &Built,
-    device: &Device,
     [a, b, c]: [u64; 3],
 ) -> Result<Vec<Argument>, Error> {
     let layout = |operand: Operand| -> Layout {
@@ -285,15 +284,10 @@ fn arguments(
     });
     let mut given = Vec::new();
     if plan.method == GemmMethod::Hopper {
-        let map_a = device.tensor_map_at(&built.tensor_map("A", &la)?, a)?;
-        let map_b = device.tensor_map_at(&built.tensor_map("B", &lb)?, b)?;
-        given.extend([map_a, map_b].map(|map| Given::Value(map.into())));
+        given.push(Given::Value(unencoded(built.tensor_map("A", &la)?, a)));
+        given.push(Given::Value(unencoded(built.tensor_map("B", &lb)?, b)));
         given.push(match plan.stages_c() {
-            true => Given::Value(
-                device
-                    .tensor_map_at(&built.tensor_map("C", &lc)?, c)?
-                    .into(),
-            ),
+            true => Given::Value(unencoded(built.tensor_map("C", &lc)?, c)),
             false => Given::checked(c, &lc),
         });
         let sizes = [problem.m, problem.n, problem.k];
@@ -336,5 +330,5 @@ static BUILT: LazyLock<Kept<(GemmPlan, Arch), Built>> = LazyLock::new(|| Kept::n
 
 /// The kernel of a plan.
 fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {
-    BUILT.get_or_make(&(*plan, arch), || Ok(plan.build(arch)?))
+    BUILT.get_or_make(&(*plan, arch), || plan.build(arch))
 }
