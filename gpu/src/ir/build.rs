@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
-use super::kernel::{Kernel, Param, ParamType, SharedVar};
+use super::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
 use super::op::Op;
 use super::operand::{Operand, ParamId, Reg, SharedId};
 use super::stmt::{Guard, Stmt};
@@ -51,6 +51,7 @@ impl KernelBuilder {
             params: Vec::new(),
             shared: Vec::new(),
             dynamic_shared: None,
+            shared_regions: Vec::new(),
             block: None,
             cluster: None,
             min_blocks: None,
@@ -155,6 +156,16 @@ impl KernelBuilder {
             .dynamic_shared
             .map_or(align, |old| old.max(align));
         self.kernel.dynamic_shared = Some(align);
+        self
+    }
+
+    /// Names a part of dynamic shared memory, for messages. One that begins where another does takes its place.
+    pub fn shared_region(&mut self, region: SharedRegion) -> &mut Self {
+        let regions = &mut self.kernel.shared_regions;
+        match regions.binary_search_by_key(&region.start, |known| known.start) {
+            Ok(at) => regions[at] = region,
+            Err(at) => regions.insert(at, region),
+        }
         self
     }
 

@@ -64,6 +64,49 @@ pub struct SharedVar {
     pub at: &'static Location<'static>,
 }
 
+/// A part of dynamic shared memory that has a name: what messages call its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRegion {
+    /// Its name: `f16 tensor (64,32):(32,1)`.
+    pub name: String,
+    /// Its first byte, counted from the beginning of dynamic shared memory.
+    pub start: u32,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// What it consists of, `element` or `barrier`, and the bytes of each; for `byte` it is 1.
+    pub unit: (&'static str, u32),
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
+}
+
+impl SharedRegion {
+    /// One of its bytes, by the element that it belongs to.
+    ///
+    /// ```
+    /// use colex_gpu::ir::SharedRegion;
+    ///
+    /// let at = std::panic::Location::caller();
+    /// let name = "f32 tensor (4,4):(4,1)".to_string();
+    /// let tile = SharedRegion { name, start: 128, bytes: 64, unit: ("element", 4), at };
+    /// assert!(tile.describe(0).starts_with("element 0 of the shared f32 tensor (4,4):(4,1) ("));
+    /// assert!(tile.describe(6).starts_with("byte 2 of element 1 of the shared f32 tensor (4,4):(4,1) ("));
+    /// ```
+    pub fn describe(&self, byte: u32) -> String {
+        let (unit, each) = (self.unit.0, self.unit.1.max(1));
+        let within = match byte % each {
+            0 => String::new(),
+            inside => format!("byte {inside} of "),
+        };
+        format!(
+            "{within}{unit} {} of the shared {} ({}:{})",
+            byte / each,
+            self.name,
+            self.at.file(),
+            self.at.line()
+        )
+    }
+}
+
 /// A kernel: parameters, shared memory, registers and a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -77,6 +120,8 @@ pub struct Kernel {
     pub shared: Vec<SharedVar>,
     /// Alignment in bytes of dynamic shared memory, if the kernel uses any.
     pub dynamic_shared: Option<u32>,
+    /// The parts of dynamic shared memory that have names, by their first bytes. They are for messages only.
+    pub shared_regions: Vec<SharedRegion>,
     /// Threads of a block, if only one size is right (`.reqntid`).
     pub block: Option<[u32; 3]>,
     /// Blocks of a cluster, if only one size is right (`.reqnctapercluster`).

@@ -18,7 +18,7 @@ mod word;
 mod words;
 
 pub use build::KernelBuilder;
-pub use kernel::{Kernel, Param, ParamType, SharedVar};
+pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
 pub use op::{Access, CopyArgs, End, Op, ScaleD};
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 pub use stmt::{Guard, Stmt};

@@ -9,11 +9,20 @@ use super::port::Who;
 use super::shadow::{Clash, Does};
 use crate::ir::{Op, Stmt};
 
-/// One of two accesses, and the number of its cluster.
+/// One of two accesses, the number of its cluster, and whether it writes.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'w, 'v> {
     pub(super) who: &'w Who<'v>,
     pub(super) cluster: u32,
+    pub(super) writes: bool,
+}
+
+/// The other one.
+#[derive(Clone, Copy)]
+pub(super) struct There {
+    pub(super) epoch: Epoch,
+    pub(super) cluster: u32,
+    pub(super) writes: bool,
 }
 
 impl Machine<'_, '_> {
@@ -32,6 +41,7 @@ impl Machine<'_, '_> {
         let here = Side {
             who,
             cluster: g.number,
+            writes,
         };
         match clash {
             Clash::Race {
@@ -47,13 +57,14 @@ impl Machine<'_, '_> {
                         true => self.shared_element(g, here, other, cluster),
                         false => None,
                     }
-                    .unwrap_or_else(|| self.remedy(
-                        g,
-                        here,
-                        other,
-                        cluster,
-                        other_writes
-                    )),
+                    .unwrap_or_else(|| {
+                        let there = There {
+                            epoch: other,
+                            cluster,
+                            writes: other_writes,
+                        };
+                        self.remedy(g, here, there)
+                    }),
                 );
                 self.fault(g, &who.spot, FaultKind::Race, what)
             }
@@ -103,42 +114,78 @@ impl Machine<'_, '_> {
         })
     }
 
-    /// What would order an access after another, which writes or reads.
-    pub(super) fn remedy(
-        &self,
-        g: &Group,
-        here: Side<'_, '_>,
-        other: Epoch,
-        cluster: u32,
-        other_writes: bool,
-    ) -> String {
+    /// What would order two accesses: one that is looked at, and one that came before it in this order of events.
+    pub(super) fn remedy(&self, g: &Group, here: Side<'_, '_>, there: There) -> String {
         let who = here.who;
-        let block = |agent: usize| agent / g.warps_per_block();
-        if other.agent() >= g.warps {
-            let wait = self.wait_for(other, other_writes);
-            let same = cluster == here.cluster;
-            return match g.issuer(other).filter(|_| same && cluster == g.number) {
+        let (other, cluster) = (there.epoch, there.cluster);
+        let is_engine = |agent: usize| agent >= g.warps;
+        let sides = [(who.epoch(), here.cluster), (other, cluster)];
+        let engines = sides
+            .into_iter()
+            .filter(|(epoch, cluster)| is_engine(epoch.agent()) && *cluster == g.number);
+        for (engine, _) in engines {
+            if let Some((_, at, bytes)) = g.unannounced(engine) {
+                return format!(
+                    "the barrier at {} does not wait for the {bytes} bytes of the copy, and the bytes of its \
+                     `mbarrier.arrive.expect_tx` are missing or too few",
+                    self.shared_name(at)
+                );
+            }
+        }
+        let same_cluster = cluster == here.cluster;
+        if is_engine(other.agent()) {
+            let wait = self.wait_for(other, there.writes);
+            let issuer = g
+                .issuer(other)
+                .filter(|_| same_cluster && cluster == g.number);
+            if let Some((warp, asked)) = issuer
+                && is_engine(who.agent)
+                && warp == who.warp
+                && who.view.seen.get(warp) < asked
+            {
+                // This one was asked for before the other.
+                let wait = self.wait_for(who.epoch(), here.writes);
+                return format!(
+                    "{wait} before the other access, or a barrier after that, is missing"
+                );
+            }
+            return match issuer.map(|(warp, _)| warp) {
                 Some(warp) if warp == who.warp && !other.before(&who.view.seen) => {
                     format!("{wait} between them is missing")
                 }
                 Some(warp) if warp == who.warp => {
                     format!("`bar.warp.sync` or a barrier after {wait} is missing")
                 }
-                _ if !same => format!(
+                _ if !same_cluster => format!(
                     "{wait}, or a release after it and an acquire before the other, is missing"
                 ),
                 _ => format!("{wait} or a barrier after it is missing"),
             };
         }
+        if is_engine(who.agent) && same_cluster {
+            let wait = self.wait_for(who.epoch(), here.writes);
+            let after_issue = other.clock() > who.view.seen.get(other.agent());
+            return match other.agent() == who.warp {
+                true if after_issue => {
+                    format!("{wait} before the other access, or a barrier after that, is missing")
+                }
+                true => "`bar.warp.sync` or a barrier between them is missing".to_string(),
+                false => format!(
+                    "a barrier before this, or {wait} and a barrier before the other access, is missing"
+                ),
+            };
+        }
+        let block = |agent: usize| agent / g.warps_per_block();
         let missing = match () {
-            () if cluster != here.cluster => {
-                "a release after the one and an acquire before the other are missing"
+            () if !same_cluster => {
+                "a release after the one and an acquire before the other are missing, or barriers between these and the \
+                 accesses"
             }
             () if other.agent() == who.warp => {
                 "`bar.warp.sync` or a barrier between them is missing"
             }
             () if block(other.agent()) != who.spot.block => {
-                "a barrier of the cluster between them is missing"
+                "a barrier of the cluster, or a release after the one and an acquire before the other, is missing"
             }
             () => "a barrier between them is missing",
         };

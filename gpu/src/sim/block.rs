@@ -63,6 +63,19 @@ pub(super) struct ClusterBarrier {
     pub(super) complete: View,
 }
 
+/// What an engine was last used for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Engine {
+    /// Its clock when it is done.
+    clock: u32,
+    /// The warp that asked, and its clock then.
+    warp: usize,
+    asked: u32,
+    /// The barrier whose bytes it completes, and whether it has: block, place, bytes.
+    tells: Option<(usize, usize, i64)>,
+    told: bool,
+}
+
 /// The blocks of a cluster and what they share.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -79,8 +92,8 @@ pub(super) struct Group {
     pub(super) pending: Vec<Pending>,
     /// The number of the next one.
     pub(super) next_operation: u64,
-    /// How often each engine was used, and for which warp the last time.
-    engines: Vec<(u32, usize)>,
+    /// What each engine was used for.
+    engines: Vec<Engine>,
     next_engine: usize,
     pub(super) barrier: ClusterBarrier,
     /// What ordered accesses have left in shared memory, by block and place.
@@ -100,7 +113,7 @@ impl Group {
             reads: ReadSets::default(),
             pending: Vec::new(),
             next_operation: 0,
-            engines: vec![(0, 0); ENGINES],
+            engines: vec![Engine::default(); ENGINES],
             next_engine: 0,
             barrier: ClusterBarrier {
                 arriving: View::new(agents),
@@ -120,21 +133,66 @@ impl Group {
         (self.warps / self.blocks.len().max(1)).max(1)
     }
 
-    /// The next engine in turn, for a warp, and its clock when it is done with one operation more; one before, it has read.
-    pub(super) fn engine(&mut self, warp: usize) -> (usize, u32) {
+    /// The next engine in turn, for a warp at this time, and its clock when it is done with one operation more; one before, it has read.
+    pub(super) fn engine(&mut self, (warp, asked): (usize, u32)) -> (usize, u32) {
         let engine = self.next_engine;
         self.next_engine = (engine + 1) % ENGINES;
         let used = &mut self.engines[engine];
-        *used = (used.0 + 2, warp);
-        (self.warps + engine, used.0)
+        *used = Engine {
+            clock: used.clock + 2,
+            warp,
+            asked,
+            tells: None,
+            told: false,
+        };
+        (self.warps + engine, used.clock)
     }
 
-    /// The warp that has asked an engine for an operation, as far as the engine remembers.
-    pub(super) fn issuer(&self, operation: Epoch) -> Option<usize> {
-        let (used, warp) = *self
-            .engines
-            .get(operation.agent().checked_sub(self.warps)?)?;
-        (operation.clock() + 1 >= used).then_some(warp)
+    /// The last operation of an engine completes bytes of a barrier: block, place, bytes.
+    pub(super) fn tells(&mut self, agent: usize, tells: Option<(usize, usize, i64)>) {
+        let engine = agent.checked_sub(self.warps);
+        if let Some(engine) = engine.and_then(|engine| self.engines.get_mut(engine)) {
+            engine.tells = tells;
+        }
+    }
+
+    /// It has completed them.
+    pub(super) fn told(&mut self, agent: usize) {
+        let engine = agent.checked_sub(self.warps);
+        if let Some(engine) = engine.and_then(|engine| self.engines.get_mut(engine)) {
+            engine.told = true;
+        }
+    }
+
+    /// What an engine was last used for, if that is this operation.
+    fn used_for(&self, operation: Epoch) -> Option<&Engine> {
+        let engine = operation.agent().checked_sub(self.warps)?;
+        let engine = self.engines.get(engine)?;
+        (operation.clock() + 1 >= engine.clock).then_some(engine)
+    }
+
+    /// The barrier of an operation (block, place, bytes), if that does not wait for the bytes.
+    pub(super) fn unannounced(&self, operation: Epoch) -> Option<(usize, usize, i64)> {
+        let engine = self.used_for(operation)?;
+        let (block, at, bytes) = engine.tells?;
+        let barrier = self.blocks[block].mbarriers.get(&at)?;
+        // All copies that are to complete bytes there count.
+        let on_the_way = self.engines.iter().filter(|engine| !engine.told);
+        let on_the_way = on_the_way
+            .filter_map(|engine| engine.tells)
+            .filter(|tells| (tells.0, tells.1) == (block, at));
+        let on_the_way: i64 = on_the_way.map(|tells| tells.2).sum();
+        let waits = match engine.told {
+            true => barrier.bytes >= 0,
+            false => barrier.bytes >= on_the_way,
+        };
+        (!waits).then_some((block, at, bytes))
+    }
+
+    /// The warp that has asked an engine for an operation, and its clock then, as far as the engine remembers.
+    pub(super) fn issuer(&self, operation: Epoch) -> Option<(usize, u32)> {
+        self.used_for(operation)
+            .map(|engine| (engine.warp, engine.asked))
     }
 
     /// Someone was in the shared memory of a block that is not his.

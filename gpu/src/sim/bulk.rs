@@ -35,8 +35,9 @@ impl Exec<'_, '_, '_> {
                 None => self.plain_bulk(atom, args, lane, mask)?,
             };
             let to_global = atom.to() == At::Global;
-            let engine = self.g.engine(self.w.index);
+            let engine = self.g.engine(self.w.now());
             let spot = Spot::of(self.w, lane);
+            self.g.tells(engine.0, transfer.tell.first().copied());
             let number = self.issue(spot, engine, Proxy::Async, Work::Move(transfer));
             if to_global {
                 self.w.bulk.flying.push(super::warp::Flying {

@@ -7,7 +7,7 @@ use super::float;
 use super::machine::Machine;
 use super::port::Spot;
 use super::wait::Wait;
-use super::warp::{FULL, Lanes, Warp, lanes};
+use super::warp::{FULL, InFlight, Lanes, Warp, lanes};
 use crate::ir::{Guard, Op, Operand, Reg, RegType, Special, Stmt, Type};
 
 /// What happens after an instruction.
@@ -171,9 +171,28 @@ impl<'k> Exec<'_, '_, 'k> {
     }
 
     fn in_flight(&self, reg: Reg, verb: &str) -> Fault {
+        let slot = self.m.program.slot(reg);
+        let holds = |product: &&InFlight| {
+            let mut held = product.slots.iter().chain(&product.sources);
+            held.any(|held| Some(*held) == slot)
+        };
+        let products = &self.w.products;
+        let open = products.open.iter().find(holds);
+        let product = open.or_else(|| products.groups.iter().flatten().find(holds));
+        let name = product.map_or("a `wgmma`".to_string(), |product| {
+            let spot = Spot {
+                pc: product.pc,
+                ..Spot::of(self.w, 0)
+            };
+            self.m.described(&spot)
+        });
+        let first = match open {
+            Some(_) => "`wgmma.commit_group` and `wgmma.wait_group`",
+            None => "`wgmma.wait_group`",
+        };
         self.fault_warp(
             FaultKind::InFlight,
-            format!("register {reg} is {verb} while a `wgmma` holds it: `wgmma.wait_group` must come first"),
+            format!("register {reg} is {verb} while {name} holds it: {first} must come first"),
         )
     }
 

@@ -73,7 +73,10 @@ impl Machine<'_, '_> {
     ) -> Result<(), Fault> {
         let barrier = self.barrier(g, who, block, at)?;
         let (of, phase) = (barrier.count, barrier.phase);
-        match barrier.arrive(count, who.view) {
+        let came = barrier.arrive(count, who.view);
+        let turned = barrier.phase != phase;
+        match came {
+            true if turned => self.check_all_told(g, block, at, phase),
             true => Ok(()),
             false => {
                 let what = format!(

@@ -85,8 +85,21 @@ impl Machine<'_, '_> {
             .max_by_key(|(_, start, _)| *start)
     }
 
+    /// A byte of a part of dynamic shared memory that has a name.
+    fn region(&self, at: usize) -> Option<String> {
+        let at = (at as u64).checked_sub(u64::from(self.dynamic_at))?;
+        let at = u32::try_from(at).ok()?;
+        let regions = &self.program.kernel.shared_regions;
+        let before = regions.iter().rev().find(|region| region.start <= at)?;
+        let inside = at - before.start;
+        (inside < before.bytes).then(|| before.describe(inside))
+    }
+
     /// ``byte 4 of `tile` ``
     pub(super) fn shared_name(&self, at: usize) -> String {
+        if let Some(place) = self.region(at) {
+            return place;
+        }
         match self.variable(at) {
             Some((name, start, bytes)) if at < start + bytes => match name.contains(' ') {
                 true => format!("byte {} of {name}", at - start),

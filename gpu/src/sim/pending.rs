@@ -189,10 +189,50 @@ impl Machine<'_, '_> {
         }
         for (block, at, bytes) in &transfer.tell {
             let (agent, clock) = (who.agent, who.clock);
-            self.barrier(g, who, *block, *at)?
-                .brought(*bytes, agent, clock);
+            let barrier = self.barrier(g, who, *block, *at)?;
+            let phase = barrier.phase;
+            barrier.brought(*bytes, agent, clock);
+            let turned = barrier.phase != phase;
+            g.told(agent);
+            if turned {
+                self.check_all_told(g, *block, *at, phase)?;
+            }
         }
         Ok(())
+    }
+
+    /// A phase of a barrier is complete: no copy may be under way that completes bytes there. Had it been faster, its
+    /// bytes would count for this phase.
+    pub(super) fn check_all_told(
+        &self,
+        g: &Group,
+        block: usize,
+        at: usize,
+        phase: u64,
+    ) -> Result<(), Fault> {
+        let here = |tell: &&(usize, usize, i64)| (tell.0, tell.1) == (block, at);
+        let late = g
+            .pending
+            .iter()
+            .find_map(|operation| match &operation.work {
+                Work::Move(transfer) => {
+                    let tell = transfer.tell.iter().find(here)?;
+                    Some((operation.spot, tell.2))
+                }
+                _ => None,
+            });
+        match late {
+            None => Ok(()),
+            Some((spot, bytes)) => {
+                let what = format!(
+                    "phase {phase} of the barrier at {} completes while this copy of {bytes} bytes for it is under way: \
+                     the barrier waits for fewer bytes than copies bring, and the bytes of its \
+                     `mbarrier.arrive.expect_tx` are missing or too few",
+                    self.shared_name(at)
+                );
+                Err(self.fault(g, &spot, FaultKind::Barrier, what))
+            }
+        }
     }
 
     /// Nothing may reach a block that has ended.

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::accuse::Side;
+use super::accuse::{Side, There};
 use super::block::Group;
 use super::clock::{Epoch, Proxy, View};
 use super::fault::{Fault, FaultKind};
@@ -260,11 +260,14 @@ impl Machine<'_, '_> {
                 g,
                 Side {
                     who: &reader,
-                    cluster: suspect.cluster
+                    cluster: suspect.cluster,
+                    writes: false,
                 },
-                writer.epoch(),
-                g.number,
-                true
+                There {
+                    epoch: writer.epoch(),
+                    cluster: g.number,
+                    writes: true,
+                },
             ),
         );
         let atomic = |who: &Who<'_>| who.proxy == Proxy::Atomic;
@@ -450,12 +453,18 @@ impl Machine<'_, '_> {
             let reader = Side {
                 who,
                 cluster: g.number,
+                writes: false,
+            };
+            let writer = There {
+                epoch,
+                cluster,
+                writes: true,
             };
             let what = format!(
                 "{} is written by {}, which nothing orders before this read: {}",
                 self.byte_name(target.after(i)),
                 self.accused_at(g, epoch, cluster, g.number),
-                self.remedy(g, reader, epoch, cluster, true),
+                self.remedy(g, reader, writer),
             );
             return Err(self.fault(g, &who.spot, FaultKind::Uninitialised, what));
         }

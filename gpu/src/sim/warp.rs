@@ -56,6 +56,8 @@ pub(super) struct InFlight {
     /// The registers it writes, and those of A that it reads.
     pub(super) slots: Vec<usize>,
     pub(super) sources: Vec<usize>,
+    /// The step that issued it.
+    pub(super) pc: usize,
 }
 
 /// The products of a warp.
@@ -207,6 +209,11 @@ impl Warp {
             cluster_phase: None,
             registers: 0,
         }
+    }
+
+    /// Its number and its clock.
+    pub(super) fn now(&self) -> (usize, u32) {
+        (self.index, self.view.seen.get(self.index))
     }
 
     /// Where it is: the number of a cluster is not its own to know.

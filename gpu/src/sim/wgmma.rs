@@ -108,6 +108,7 @@ impl Exec<'_, '_, '_> {
             engine,
             slots,
             sources,
+            pc: self.w.pc,
         });
         self.w.products.issued += 1;
         tick(&mut self.w.view.seen, self.w.index);
@@ -187,7 +188,7 @@ impl Exec<'_, '_, '_> {
         }
         let (agent, clock) = match self.w.products.open.last() {
             Some(last) => last.engine,
-            None => self.g.engine(self.w.index),
+            None => self.g.engine(self.w.now()),
         };
         let number = self.g.next_operation;
         self.g.next_operation += 1;

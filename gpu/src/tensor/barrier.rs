@@ -99,10 +99,9 @@ impl Builder {
                 count: 1,
             };
         };
-        Barriers {
-            base: self.shared_bytes(bytes, 8),
-            count,
-        }
+        let base = self.shared_bytes(bytes, 8);
+        self.name_shared(format!("array of {count} barriers"), bytes, ("barrier", 8));
+        Barriers { base, count }
     }
 
     /// Initialises barriers: for one thread of the block, before a fence and a barrier of all who use them.

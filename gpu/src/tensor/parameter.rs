@@ -12,7 +12,7 @@ use super::index::{Index, Leaf, Node};
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
 use super::memory::{Dense, MAX_EXTENT, Tensor, View, whole};
 use super::offset::period;
-use crate::ir::{Base, ParamId, ParamType, Reg, Type};
+use crate::ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
 impl Builder {
     /// A tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the order of
@@ -208,6 +208,11 @@ impl Builder {
         };
         let period = period(swizzle) * i64::from(ty.bits()) / 8;
         let base = self.shared_bytes(bytes, period.max(128) as u32);
+        self.name_shared(
+            format!("{ty} tensor {layout}"),
+            bytes,
+            ("element", ty.bits() as u32 / 8),
+        );
         Ok(Tensor {
             space: Space::Shared,
             ty,
@@ -221,6 +226,21 @@ impl Builder {
             ends: Vec::new(),
             share: None,
         })
+    }
+
+    /// Names the last bytes of shared memory that were given out, for messages.
+    #[track_caller]
+    pub(super) fn name_shared(&mut self, name: String, bytes: u32, unit: (&'static str, u32)) {
+        let here = Location::caller();
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        self.ir.shared_region(SharedRegion {
+            name,
+            start: self.launch.shared.saturating_sub(bytes),
+            bytes,
+            unit,
+            at: site.unwrap_or(here),
+        });
     }
 
     /// So many bytes of the block's shared memory, aligned to a power of two: their address.
@@ -239,7 +259,10 @@ impl Builder {
         let offset = self.launch.shared.next_multiple_of(align);
         let most = super::super::Limits::of(self.ir.target()).shared;
         match offset.checked_add(bytes).filter(|end| *end <= most) {
-            Some(end) => self.launch.shared = end,
+            Some(end) => {
+                self.launch.shared = end;
+                self.name_shared(format!("{bytes} bytes"), bytes, ("byte", 1));
+            }
             None => {
                 let why = format!(
                     "{bytes} bytes after {offset} others, and a block of {} has {most}",

@@ -226,6 +226,54 @@ fn a_bulk_copy_under_way_is_named_with_its_barrier() {
     );
 }
 
+/// Two copies of 128 bytes, and the barrier is told of those of one.
+#[test]
+fn a_barrier_that_expects_too_few_bytes() {
+    let all = fault_in_every_order(
+        |k, data| {
+            let tile = k.shared("tile", 256, 128);
+            let bar = k.shared("bar", 8, 8);
+            let first = first_thread(k);
+            k.if_(first, |k| {
+                k.mbarrier_init(bar, 1);
+                k.fence(FenceKind::MbarrierInit);
+                k.mbarrier_arrive_expect(bar, 128);
+                bulk_in(k, tile, bar, data);
+                let args = CopyArgs {
+                    dst: End::Memory(Address::from(tile).at(128)),
+                    src: End::Memory(data.into()),
+                    barrier: Some(bar.into()),
+                    size: Some(128.into()),
+                    ..CopyArgs::default()
+                };
+                k.copy_atom(&copy("SM90_BULK_COPY_G2S").unwrap(), args);
+            });
+            k.sync();
+            k.mbarrier_wait(bar, 0);
+            let at = shared_word(k, tile);
+            k.load(shared(Type::U32), Address::from(at).at(128));
+        },
+        Launch::new(1, 32),
+    );
+    for fault in &all {
+        assert!(
+            matches!(fault.kind(), FaultKind::Barrier | FaultKind::Race),
+            "{fault}"
+        );
+        assert!(
+            fault
+                .what()
+                .ends_with("the bytes of its `mbarrier.arrive.expect_tx` are missing or too few"),
+            "{fault}"
+        );
+    }
+    says(
+        &all[0],
+        FaultKind::Barrier,
+        "thread (0,0,0) of block (0,0,0), at `copy SM90_BULK_COPY_G2S [tile+128] <- [%rd0], barrier [bar], bytes 128` (here): phase 0 of the barrier at byte 0 of `bar` completes while this copy of 128 bytes for it is under way: the barrier waits for fewer bytes than copies bring, and the bytes of its `mbarrier.arrive.expect_tx` are missing or too few",
+    );
+}
+
 #[test]
 fn the_store_of_a_peer_is_named() {
     let unmet = fault(
@@ -251,7 +299,7 @@ fn the_store_of_a_peer_is_named() {
     says(
         &unmet,
         FaultKind::Race,
-        "thread (0,0,0) of block (0,0,0), at `%r4 = ld.shared.u32 [%r2]` (here): byte 0 of `tile` is written by `st.cluster.u32 [%r5], 3` of warp 0 of block 1 of the cluster (here), which nothing orders before this read: a barrier of the cluster between them is missing",
+        "thread (0,0,0) of block (0,0,0), at `%r4 = ld.shared.u32 [%r2]` (here): byte 0 of `tile` is written by `st.cluster.u32 [%r5], 3` of warp 0 of block 1 of the cluster (here), which nothing orders before this read: a barrier of the cluster, or a release after the one and an acquire before the other, is missing",
     );
 }
 
@@ -275,7 +323,7 @@ fn a_block_that_starts_later_is_named() {
     says(
         &across,
         FaultKind::Race,
-        "thread (0,0,0) of block (0,0,0), at `%r1 = ld.global.u32 [%rd0+200]` (here): byte 200 of `data` is written by `st.global.u32 [%rd0+200], 1` of warp 0 (here) of cluster 5, which nothing orders before this read: a release after the one and an acquire before the other are missing",
+        "thread (0,0,0) of block (0,0,0), at `%r1 = ld.global.u32 [%rd0+200]` (here): byte 200 of `data` is written by `st.global.u32 [%rd0+200], 1` of warp 0 (here) of cluster 5, which nothing orders before this read: a release after the one and an acquire before the other are missing, or barriers between these and the accesses",
     );
 }
 

@@ -150,7 +150,7 @@ fn registers_of_a_product_are_touched() {
     says(
         &early,
         FaultKind::InFlight,
-        "the warp of thread (0,0,0) of block (0,0,0), at `%f4 = add.f32 %f0, 1.0` (here): register %f0 is read while a `wgmma` holds it: `wgmma.wait_group` must come first",
+        "the warp of thread (0,0,0) of block (0,0,0), at `%f4 = add.f32 %f0, 1.0` (here): register %f0 is read while `{%f0..%f3} = mma SM90_64x8x16_F32F16F16_SS %rd2 * %rd3 + {%f0..%f3}` (here) holds it: `wgmma.wait_group` must come first",
     );
     let unfenced = product(false, |k, _| k.wgmma_wait(0));
     says(

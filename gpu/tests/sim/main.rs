@@ -17,3 +17,4 @@ mod mma;
 mod noise;
 mod order;
 mod random;
+mod tensors;

@@ -35,6 +35,8 @@ struct World {
     blocks: u32,
     clustered: bool,
     warps: u32,
+    /// Whether nothing has written shared memory, words and letters before the first scene.
+    fresh: bool,
 }
 
 impl World {
@@ -44,6 +46,7 @@ impl World {
             blocks,
             clustered: blocks == 2 && dice.below(2) == 0,
             warps: [1, 2, 4][dice.below(3)],
+            fresh: false,
         }
     }
 
@@ -119,6 +122,12 @@ impl Play {
         }
     }
 
+    /// The same on memory that nobody has written.
+    fn fresh(mut self) -> Self {
+        self.world.fresh = true;
+        self
+    }
+
     /// Its kernel, with the site of that number broken.
     fn stage(&self, planted: Option<usize>) -> Staged {
         let mut stage = Stage::new(self.world, planted);
@@ -149,8 +158,16 @@ impl Play {
         let all = self.world.all() as usize;
         let input: Vec<u32> = (0..self.world.all()).flat_map(begins_with).collect();
         host.words(&input);
-        host.words(&vec![0; all]);
-        host.words(&vec![0; SCENES * all]);
+        match self.world.fresh {
+            true => {
+                host.empty(4 * all as u64);
+                host.empty(4 * (SCENES * all) as u64);
+            }
+            false => {
+                host.words(&vec![0; all]);
+                host.words(&vec![0; SCENES * all]);
+            }
+        }
         host.words(&vec![0; SCENES * self.world.blocks as usize]);
         let engines = host.words(&vec![0; all]);
         let output = host.empty(4 * (HELD * all) as u64);

@@ -48,6 +48,18 @@ impl Site {
         let told = |line: &u32| fault.what().contains(&format!(".rs:{line})"));
         let here = place.at.file().contains("/random/") && self.lines.contains(&line);
         let here = here || ended && self.lines.iter().any(told);
+        // Of two accesses that nothing orders both are named, and what would order them.
+        let meeting = self.name.contains("meeting") && fault.kind() == FaultKind::Race;
+        if meeting && !self.lines.iter().any(told) {
+            return Some(format!(
+                "none of the lines {:?} is the other access",
+                self.lines
+            ));
+        }
+        let remedies = remedies(self.name, fault.kind());
+        if !remedies.is_empty() && !remedies.iter().any(|word| fault.what().contains(word)) {
+            return Some(format!("it asks for none of {remedies:?}"));
+        }
         if !self.kinds.contains(&fault.kind()) {
             return Some(format!("{:?} is none of {:?}", fault.kind(), self.kinds));
         }
@@ -58,5 +70,33 @@ impl Site {
             true => None,
             false => Some(format!("thread {} takes no part", place.thread[0])),
         }
+    }
+}
+
+/// What a sentence asks for, one of these, if that is left out.
+fn remedies(name: &str, kind: FaultKind) -> &'static [&'static str] {
+    match (name, kind) {
+        (name, FaultKind::Race) if name.contains("meeting") => &["barrier"],
+        ("the release" | "the acquire", FaultKind::Race) => &["release"],
+        (
+            "the first commit" | "the second commit" | "the first wait" | "the second wait",
+            FaultKind::Race,
+        ) => &["`cp.async.wait_group`"],
+        ("the announcement", FaultKind::Race | FaultKind::Barrier) => {
+            &["`mbarrier.arrive.expect_tx`"]
+        }
+        ("the wait", FaultKind::Race) => &["a wait for the barrier that it completes"],
+        (
+            "the commit" | "the wait for the copy" | "the wait for the whole copy",
+            FaultKind::Race,
+        ) => &["`cp.async.bulk.wait_group"],
+        (_, FaultKind::MissingFence) => &["`fence.proxy.async` is missing"],
+        ("an arrival" | "a thread", FaultKind::Deadlock) => &[" arrivals have come"],
+        ("the number of bytes", FaultKind::Deadlock) => &["bytes are missing"],
+        ("the commit of the product", FaultKind::InFlight) => &["`wgmma.commit_group` and"],
+        ("the wait for the product", FaultKind::InFlight) => &["`wgmma.wait_group` must come"],
+        ("the fence of the registers", _) => &["`wgmma.fence`"],
+        (_, FaultKind::EarlyExit) => &["wait", "barrier"],
+        _ => &[],
     }
 }

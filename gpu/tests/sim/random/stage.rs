@@ -42,7 +42,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// The beginning of every kernel: all memory is written, the barriers are ready.
+    /// The beginning of every kernel: memory is written, if it is to be, and the barriers are ready.
     pub(super) fn new(world: World, planted: Option<usize>) -> Self {
         let mut k = kernel("play");
         let [input, words, letters, flags, engines, output] =
@@ -55,8 +55,10 @@ impl Stage {
         let number = k.mad(Type::U32, block, i64::from(world.threads()), thread);
         let base = k.address_of(tile);
         let mine = k.mad(Type::U32, thread, 16, base);
-        for i in 0..4 {
-            k.store(shared(Type::U32), Address::from(mine).at(4 * i), 0);
+        if !world.fresh {
+            for i in 0..4 {
+                k.store(shared(Type::U32), Address::from(mine).at(4 * i), 0);
+            }
         }
         k.if_(first, |k| {
             k.mbarrier_init(bars[0], 1);
