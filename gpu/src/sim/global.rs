@@ -207,10 +207,12 @@ impl Global {
             0 => &one[..],
             _ => self.members(writes),
         };
+        // The lanes of one warp store at once.
+        let at_once = |mark: &Mark| mark.cluster == cluster && access.repeats(mark.epoch);
         let mut unordered = all
             .iter()
             .map(|number| self.mark(*number))
-            .filter(|mark| !mark.before(cluster, access));
+            .filter(|mark| !mark.before(cluster, access) && !at_once(mark));
         let first = unordered.clone().next()?;
         let same = |mark: Mark| {
             let elsewhere =

@@ -533,6 +533,12 @@ fn two_blocks_that_store_the_same_value_are_a_warning() {
                 .contains("; 39 stores of this instruction do so\n")
         );
     }
+    // All threads of both blocks, of which those of one warp store at once.
+    let mut host = Host::default();
+    host.empty(256);
+    let all = built(|k, data| k.store(global(Type::U32), data, 5));
+    let report = host.run(&all, Launch::new(3, 32)).unwrap();
+    assert_eq!(report.warnings.len(), 1);
     // A read has to come after both, and other values are a race.
     let read = fault(
         |k, data| {
