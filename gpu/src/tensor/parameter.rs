@@ -211,7 +211,7 @@ impl Builder {
         self.name_shared(
             format!("{ty} tensor {layout}"),
             bytes,
-            ("element", ty.bits() as u32 / 8),
+            ("element", ty.bits() / 8),
         );
         Ok(Tensor {
             space: Space::Shared,

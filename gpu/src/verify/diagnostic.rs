@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 use super::problem::Problem;
-use crate::ir::{Kernel, Reg};
+use crate::ir::Kernel;
 
 /// A kernel that cannot be right, with everything that is wrong in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,49 +66,10 @@ fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kernel `{}` is refused:", self.kernel)?;
-        let mut told = vec![false; self.diagnostics.len()];
-        for (i, diagnostic) in self.diagnostics.iter().enumerate() {
-            if told[i] {
-                continue;
-            }
-            // The same mistake in many registers is one line.
-            let mut regs: Vec<Reg> = diagnostic.problem.register().into_iter().collect();
-            for (j, other) in self.diagnostics.iter().enumerate().skip(i + 1) {
-                if let Some(reg) = other.as_in(diagnostic) {
-                    regs.push(reg);
-                    told[j] = true;
-                }
-            }
-            let line = diagnostic.to_string();
-            match &regs[..] {
-                [first, _, ..] => {
-                    let all = ranges(regs.clone());
-                    write!(f, "\n{}", line.replacen(&first.to_string(), &all, 1))?;
-                }
-                _ => write!(f, "\n{line}")?,
-            }
-        }
-        Ok(())
+        self.diagnostics
+            .iter()
+            .try_for_each(|diagnostic| write!(f, "\n{diagnostic}"))
     }
-}
-
-/// Registers by their ranges, and how many they are: `%f0..%f95 (96 registers)`.
-fn ranges(mut regs: Vec<Reg>) -> String {
-    let count = regs.len();
-    regs.sort_unstable_by_key(|reg| (reg.ty as u8, reg.index));
-    let mut ranges: Vec<(Reg, Reg)> = Vec::new();
-    for reg in regs {
-        match ranges.last_mut() {
-            Some((_, last)) if last.ty == reg.ty && last.index + 1 == reg.index => *last = reg,
-            _ => ranges.push((reg, reg)),
-        }
-    }
-    let texts = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}..{last}"),
-    });
-    let texts: Vec<String> = texts.collect();
-    format!("{} ({count} registers)", texts.join(", "))
 }
 
 impl std::error::Error for Refused {}
@@ -120,15 +81,6 @@ pub struct Diagnostic {
     pub at: &'static Location<'static>,
     /// What is wrong, and what would be right.
     pub problem: Problem,
-}
-
-impl Diagnostic {
-    /// The register of this one, if it says what the other does of another register of that class.
-    fn as_in(&self, other: &Diagnostic) -> Option<Reg> {
-        let (own, reg) = (self.problem.register()?, other.problem.register()?);
-        let same = self.at == other.at && own.ty == reg.ty && own != reg;
-        (same && self.problem.of_register(reg) == other.problem).then_some(own)
-    }
 }
 
 impl fmt::Display for Diagnostic {

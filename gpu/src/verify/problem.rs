@@ -308,25 +308,6 @@ pub enum Problem {
     },
 }
 
-impl Problem {
-    /// The one register that is the matter of a problem which others may have as well.
-    pub(super) fn register(&self) -> Option<Reg> {
-        match self {
-            Problem::Unwritten { reg, .. } | Problem::WgmmaInFlight { reg, .. } => Some(*reg),
-            _ => None,
-        }
-    }
-
-    /// The same of another register.
-    pub(super) fn of_register(&self, new: Reg) -> Problem {
-        let mut problem = self.clone();
-        if let Problem::Unwritten { reg, .. } | Problem::WgmmaInFlight { reg, .. } = &mut problem {
-            *reg = new;
-        }
-        problem
-    }
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty, copy};
 use colex_gpu::Launch;
 use colex_gpu::sim::{Fault, FaultKind, SimOptions};
-use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given};
+use colex_gpu::tensor::{AtThread, Builder, Built, Error, Given, RawMemory};
 use colex_layout::ComposedLayout;
 use colex_tiled::TiledCopy;
 
@@ -14,7 +14,14 @@ fn run(built: &Built, threads: u32, seed: u64) -> Fault {
     let mut host = Host::default();
     let layout = "(32,32):(32,_1)".parse().expect("a layout");
     let (from, to) = (host.words(&[1; 1024]), host.empty(4096));
-    let given = [Given::Tensor(from, &layout), Given::Tensor(to, &layout)];
+    let given = [from, to].map(|address| {
+        let memory = RawMemory {
+            address,
+            bytes: 4096,
+            ty: Ty::F32,
+        };
+        Given::raw(memory, &layout)
+    });
     let given = match built.kernel.params.is_empty() {
         true => &[][..],
         false => &given[..],

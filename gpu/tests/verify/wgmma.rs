@@ -58,36 +58,6 @@ fn a_loop_as_it_should_be() {
     });
 }
 
-/// The accumulators of a large product are 96 registers, and one wait is forgotten.
-#[test]
-fn a_forgotten_wait_is_one_line() {
-    let atom = mma("SM90_64x192x16_F32F16F16_SS").expect("it is in the table");
-    let kernel = kernel(Arch::Sm90a, |k| {
-        let d: Vec<Reg> = (0..96).map(|_| k.mov(Type::F32, 0.0)).collect();
-        let [a, b] = [0, 0].map(|x| k.mov(Type::U64, x));
-        k.wgmma_fence();
-        k.wgmma(&atom, &d, &[a], b, ScaleD::One);
-        k.wgmma_commit();
-        for d in &d {
-            k.add(Type::F32, *d, 1.0);
-        }
-        k.wgmma_wait(0);
-    });
-    let refused = kernel.verify().unwrap_err();
-    assert_eq!(refused.diagnostics.len(), 96);
-    let text = refused.to_string();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 2, "{text}");
-    let sentence = lines[1].split_once(": `").expect("a place comes first").1;
-    assert!(
-        sentence.starts_with(
-            "add.f32` touches %f0..%f95 (96 registers) while the wgmma of gpu/tests/verify/wgmma.rs:"
-        ),
-        "{text}"
-    );
-    assert!(sentence.ends_with(" works on it: commit it and wait for its group first"));
-}
-
 #[test]
 fn fences() {
     said(
