@@ -160,16 +160,29 @@ impl Tuple<Int> {
 
     /// Each leaf rounded up to a multiple of its divisor; missing modes of `divisor` are 1.
     ///
+    /// A number has a number as its divisor and a tuple a tuple, in every mode: the multiples of a tuple have no order.
+    ///
+    /// ```
+    /// use colex_layout::IntTuple;
+    /// let round_up = |a: &str, b: &str| a.parse::<IntTuple>()?.round_up(&b.parse()?);
+    /// assert_eq!(round_up("(4,(7,5))", "(3,(2))")?.to_string(), "(6,(8,5))");
+    /// assert_eq!(
+    ///     round_up("(4,2,8,6)", "(4,2,(1,8),6)").unwrap_err().to_string(),
+    ///     "round_up of (4,2,8,6) and (4,2,(1,8),6) needs two integers or two tuples in each mode",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
     pub fn round_up(&self, divisor: &Self) -> Result<Self, Error> {
-        if self.is_leaf() != divisor.is_leaf() {
+        if !is_alike(self.view(), divisor.view()) {
             return Err(rank_error(
                 "round_up",
                 self,
                 divisor,
-                "two integers or two tuples",
+                "two integers or two tuples in each mode",
             ));
         }
         self.divide("round_up", divisor, Pad::Ones, |a, b| {
@@ -262,6 +275,15 @@ impl Tuple<Int> {
         let mut b = Builder::new();
         divide(self.view(), divisor.view(), pad, op, &mut b, &mismatch)?;
         Ok(b.finish())
+    }
+}
+
+/// Whether each mode that the second has is a number in both, or a tuple in both.
+fn is_alike(a: IntView<'_>, b: IntView<'_>) -> bool {
+    match (a.as_leaf(), b.as_leaf()) {
+        (Some(_), Some(_)) => true,
+        (None, None) => a.modes().zip(b.modes()).all(|(a, b)| is_alike(a, b)),
+        _ => false,
     }
 }
 

@@ -190,7 +190,7 @@ fn numbers() -> Rows {
         ),
         (
             error(tuple("(4,5)").round_up(&2.into())),
-            "round_up of (4,5) and 2 needs two integers or two tuples",
+            "round_up of (4,5) and 2 needs two integers or two tuples in each mode",
         ),
         (
             error(tuple("(4,5)").product_like(&tuple("(0,(0,0))"))),

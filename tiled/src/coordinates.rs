@@ -3,6 +3,7 @@
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
 use crate::copy_host::{bare, is_inside};
+use crate::named::check_walk;
 use crate::partition::beyond;
 use crate::tensor_part::{Kept, cut, project, thread_place};
 use crate::{Error, Partition, Tensor};
@@ -70,8 +71,9 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`colex_layout::Error::Overflow`].
+    /// [`Error::Assumption`] for more than 2^26 of them; [`colex_layout::Error::Overflow`].
     pub fn elements(&self) -> Result<Vec<IntTuple>, Error> {
+        check_walk("elements", self.layout())?;
         let value = |index| beyond(self.start(), self.layout(), self.layout().coord_at(index)?);
         (0..self.layout().size()).map(value).collect()
     }
@@ -109,7 +111,7 @@ impl Tensor<Coordinates> {
     /// [`Error::Layout`].
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
-        self.part(tiler, Kept::Tile, coord)
+        self.part("local_tile", tiler, Kept::Tile, coord)
     }
 
     /// As [`Tensor::local_tile_of`] of data.
@@ -133,7 +135,7 @@ impl Tensor<Coordinates> {
     ///
     /// [`Error::Layout`].
     pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
-        self.part(tiler, Kept::Rest, coord)
+        self.part("outer_partition", tiler, Kept::Rest, coord)
     }
 
     /// As [`Tensor::local_partition`] of data, but that the threads need not divide.
@@ -143,7 +145,7 @@ impl Tensor<Coordinates> {
     /// [`Error::Layout`].
     pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Self, Error> {
         let (tiler, place) = thread_place(threads, index)?;
-        self.part(&tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, Kept::Rest, &place)
     }
 
     /// As [`Tensor::local_partition_of`] of data.
@@ -159,11 +161,17 @@ impl Tensor<Coordinates> {
     ) -> Result<Self, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
-        self.part(&tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, Kept::Rest, &place)
     }
 
-    fn part(&self, tiler: &Tiler, kept: Kept, coord: &IntTuple) -> Result<Self, Error> {
-        let (divided, part, at) = cut(self.layout(), tiler, kept, coord)?;
+    fn part(
+        &self,
+        operation: &'static str,
+        tiler: &Tiler,
+        kept: Kept,
+        coord: &IntTuple,
+    ) -> Result<Self, Error> {
+        let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
         self.at_value(divided.value(at)?, part)
     }
 

@@ -6,6 +6,7 @@ use colex_atom::{Route, Space};
 use colex_layout::{IntTuple, Layout};
 
 use crate::copy::{Side, TiledCopy, size};
+use crate::coverage::Coverage;
 use crate::named::{Coords, Named, Places, check_walk, tuple};
 use crate::partition::of_thread;
 use crate::tensor::one_place_each;
@@ -77,8 +78,8 @@ impl TiledCopy {
     ///
     /// [`Error::Assumption`] when the tensors differ in their extents, when `dst` has one element at several
     /// coordinates, when an element does not hold a value, when an instruction has values that `predicate`
-    /// keeps and others that it drops, or reaches a memory at several places, and for an atom that reduces
-    /// ([`TiledCopy::copy_reducing`]) or only prefetches;
+    /// keeps and others that it drops, or reaches a memory at several places, when no thread writes an element that
+    /// `predicate` keeps, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches;
     /// [`Error::Outside`] when it keeps a coordinate outside of the tensors;
     /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. Nothing is written then.
     pub fn copy_if<T, S, D>(
@@ -135,7 +136,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::copy`]; [`Error::Assumption`] for an atom that does not reduce.
+    /// As [`TiledCopy::copy`]; [`Error::Assumption`] for an atom that does not reduce, and where an element would be
+    /// combined with twice.
     pub fn copy_reducing<T, S, D>(
         &self,
         src: &Tensor<S>,
@@ -191,9 +193,37 @@ impl TiledCopy {
                 active.push(lanes);
             }
         }
+        let written = active.iter().flatten().zip(ends.routes.iter().cycle());
+        let written = written.filter(|(_, routes)| routes.is_some());
+        let coverage = Coverage::new(&to_layout, written.map(|(lane, _)| (lane.thread, lane.to)));
+        let kept = |coord: &IntTuple| predicate.is_none_or(|predicate| predicate(coord));
+        self.check_coverage(&coverage, &extents, kept)?;
         // Nothing is written before everything is known to lie inside.
         let mut run = active.iter();
         run.try_for_each(|lanes| instruction(lanes, &ends, src, dst, &combine))
+    }
+
+    /// Refuses to leave out an element that is to be copied, and to combine with one twice.
+    fn check_coverage(
+        &self,
+        coverage: &Coverage,
+        extents: &IntTuple,
+        kept: impl Fn(&IntTuple) -> bool,
+    ) -> Result<(), Error> {
+        if let (count, Some(first)) = coverage.missing_of(extents, kept)? {
+            return refuse(format!(
+                "no thread writes {first}, nor {} others: the thread-value layout {} does not have the whole tile",
+                count - 1,
+                self.tv()
+            ));
+        }
+        match &coverage.repeated {
+            (_, Some((thread, coord))) if self.atom().reduction().is_some() => refuse(format!(
+                "thread {thread} combines with {coord} again: the thread-value layout {} has an element twice",
+                self.tv()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses elements that are narrower than the values of the copy.

@@ -6,6 +6,7 @@ use colex_layout::{IntTuple, Layout, Stride, Tiler, Tuple};
 use crate::Error;
 use crate::copy::{Side, TiledCopy, fixed, size};
 use crate::mma::{Operand, TiledMma};
+use crate::named::check_walk;
 
 impl TiledCopy {
     /// The copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`, `_C`.
@@ -71,7 +72,7 @@ impl TiledCopy {
     /// # Errors
     ///
     /// [`Error::Assumption`] when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
-    /// thread only); those of [`TiledCopy::from_tv`].
+    /// thread only), or names more than 2^26; those of [`TiledCopy::from_tv`].
     #[doc(alias = "make_cotiled_copy")]
     pub fn cotiled(atom: CopyAtom, bits: i64, tv: &Layout, data: &Layout) -> Result<Self, Error> {
         check_named(tv, data)?;
@@ -84,6 +85,7 @@ impl TiledCopy {
 
 /// Refuses threads and values that name an offset where the data has nothing.
 fn check_named(tv: &Layout, data: &Layout) -> Result<(), Error> {
+    check_walk("cotiled", tv)?;
     let threads = size(tv, 0);
     for (index, offset) in (0..).zip(tv.table()?) {
         if data.coord_of(offset).is_err() {

@@ -4,6 +4,7 @@ use colex_layout::{Coord, Layout, Slot, Tiler};
 
 use crate::Error;
 use crate::copy::{TiledCopy, size};
+use crate::named::check_walk;
 
 impl TiledCopy {
     /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
@@ -29,6 +30,7 @@ impl TiledCopy {
     pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
         let values = size(fragment, 0);
         self.check_fragment(fragment, values)?;
+        check_walk("retile", fragment)?;
         let order = self.tv().right_inverse()?.with_shape(self.tile_shape()?)?;
         let order = order.upcast(self.threads() * values)?;
         let first = Layout::column_major(values)?;

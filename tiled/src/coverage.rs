@@ -57,11 +57,22 @@ impl Coverage {
 
     /// The coordinates of the tensor that nobody names.
     pub(crate) fn missing(&self, extents: &IntTuple) -> Result<Found<IntTuple>, Error> {
+        self.missing_of(extents, |_| true)
+    }
+
+    /// The coordinates that are wanted, and that nobody names.
+    pub(crate) fn missing_of(
+        &self,
+        extents: &IntTuple,
+        wanted: impl Fn(&IntTuple) -> bool,
+    ) -> Result<Found<IntTuple>, Error> {
         let mut found = (0, None);
         for (index, count) in (0..).zip(&self.counts) {
             if *count == 0 {
                 let coord = bare(extents.coord(index)?);
-                note(&mut found, || coord);
+                if wanted(&coord) {
+                    note(&mut found, || coord);
+                }
             }
         }
         Ok(found)

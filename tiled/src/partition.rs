@@ -5,6 +5,7 @@ use core::fmt;
 use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, LeafMode, Slot, Stride};
 
 use crate::Error;
+use crate::named::check_walk;
 
 /// A thread's part of a tensor: its layout, and the value of the tensor's layout where it starts.
 ///
@@ -31,8 +32,9 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// As [`Partition::at`].
+    /// As [`Partition::at`]; [`Error::Assumption`] for more than 2^26 of them.
     pub fn values(&self) -> Result<Vec<IntTuple>, Error> {
+        check_walk("values", &self.layout)?;
         (0..self.layout.size()).map(|i| self.at(i)).collect()
     }
 }

@@ -6,6 +6,7 @@ use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
 use crate::copy_check::reach;
+use crate::named::check_walk;
 use crate::partition::fragment_like;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
@@ -45,8 +46,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when an offset is negative or beyond the data; [`Error::Layout`] for a layout whose
-    /// values are coordinates.
+    /// [`Error::Assumption`] when an offset is negative or beyond the data, or for more than 2^26 elements under XOR
+    /// strides, of which each is looked at; [`Error::Layout`] for a layout whose values are coordinates.
     pub fn new(data: D, layout: Layout) -> Result<Self, Error> {
         let tensor = Self {
             data,
@@ -69,8 +70,9 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// None for a tensor that was built; the layout's table is read again.
+    /// [`Error::Assumption`] for more than 2^26 of them, which a layout with a stride of 0 has over little data.
     pub fn elements(&self) -> Result<Vec<&T>, Error> {
+        check_walk("elements", &self.layout)?;
         let table = self.layout.table()?;
         Ok(table
             .into_iter()
@@ -165,7 +167,10 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         let inside = 0..i64::try_from(self.data.len()).unwrap_or(i64::MAX);
         let places = match reach(&self.layout)? {
             Some(ends) => ends.to_vec(),
-            None => self.layout.table()?,
+            None => {
+                check_walk("Tensor", &self.layout)?;
+                self.layout.table()?
+            }
         };
         let mut places = places.into_iter().map(|x| self.beyond_start(x));
         match places.find(|x| !inside.contains(x)) {

@@ -5,6 +5,7 @@ use core::ops::{Add, Deref, DerefMut, Mul};
 use colex_layout::IntTuple;
 
 use crate::copy_host::bare;
+use crate::named::check_walk;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 
@@ -56,6 +57,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     where
         T: Clone,
     {
+        check_walk("fill", self.layout())?;
         for offset in self.layout().table()? {
             let place = self.place(offset);
             self.data_mut()[place] = value.clone();

@@ -17,17 +17,29 @@ pub(crate) enum Kept {
 
 /// The mode that stays of a layout cut by a tiler, and the coordinate of the cut layout where it starts.
 pub(crate) fn cut(
+    operation: &'static str,
     layout: &Layout,
     tiler: &Tiler,
     kept: Kept,
     coord: &IntTuple,
 ) -> Result<(Layout, Layout, IntTuple), Error> {
     let divided = layout.zipped_divide(tiler)?;
-    let (mode, at) = match kept {
-        Kept::Tile => (0, [0.into(), coord.clone()]),
-        Kept::Rest => (1, [coord.clone(), 0.into()]),
+    let (mode, at, cut) = match kept {
+        Kept::Tile => (0, [0.into(), coord.clone()], "tiles"),
+        Kept::Rest => (1, [coord.clone(), 0.into()], "places of the tile"),
     };
     let part = divided.get(&[mode])?;
+    let along = divided.get(&[1 - mode])?.rank();
+    if coord.rank() != along {
+        return Err(Error::Assumption {
+            operation,
+            why: format!(
+                "{coord} has {} of the {along} modes that the {cut} of {layout} by {tiler} have: it takes one number \
+                 for each",
+                coord.rank()
+            ),
+        });
+    }
     Ok((divided, part, IntTuple::concat(&at)))
 }
 
@@ -92,8 +104,9 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tiler does not divide the tensor: the last tiles would reach outside of it;
-    /// [`Error::Layout`].
+    /// [`Error::Assumption`] when the tiler does not divide the tensor: the last tiles would reach outside of it; and for
+    /// a coordinate of another number of modes than the tiles have (CuTe takes one number for all of them as their
+    /// index); [`Error::Layout`].
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
         self.part("local_tile", tiler, Kept::Tile, coord)
@@ -215,7 +228,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             );
             return Err(Error::Assumption { operation, why });
         }
-        let (divided, part, at) = cut(self.layout(), tiler, kept, coord)?;
+        let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
         Ok((self.beyond_start(divided.offset(at)?), part))
     }
 }

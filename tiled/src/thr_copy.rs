@@ -22,6 +22,10 @@ impl ThrCopy<'_> {
 
     /// What this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
     ///
+    /// A tile that does not divide the tensor, or is larger, is rounded up to as in CuTe: the partition then names offsets
+    /// outside of the tensor. [`Tensor::partition`](crate::Tensor::partition) refuses those outside of the data,
+    /// [`TiledCopy::report`] counts them, and a partition of the identity tensor says which they are.
+    ///
     /// # Errors
     ///
     /// As [`TiledCopy::partitions`].
@@ -30,7 +34,8 @@ impl ThrCopy<'_> {
         self.partition(tensor, Side::Source)
     }
 
-    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`; where the tile does not divide it as
+    /// [`ThrCopy::partition_src`].
     ///
     /// # Errors
     ///

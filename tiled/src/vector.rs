@@ -82,7 +82,8 @@ impl Vectorization {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the two differ in their size, or a width is not a power of two;
+    /// [`Error::Assumption`] when the two differ in their size, a width is not a power of two, or one is swizzled and has
+    /// more than 2^22 elements, of which each is looked at;
     /// [`Error::Layout`] for strides that are coordinates.
     pub fn new(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<Self, Error> {
         check(src, dst, bits, alignment)?;
@@ -114,6 +115,9 @@ impl Vectorization {
     }
 }
 
+/// The most elements of a swizzled layout, whose offsets are listed.
+const MOST_SWIZZLED: i64 = 1 << 22;
+
 fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Error> {
     let refuse = |why| {
         Err(Error::Assumption {
@@ -137,6 +141,16 @@ fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Er
 fn common_run(src: &Layout, dst: &Layout) -> Result<i64, Error> {
     if !src.is_xor() && !dst.is_xor() {
         return Ok(src.max_common_vector(dst)?);
+    }
+    if dst.size() > MOST_SWIZZLED {
+        return Err(Error::Assumption {
+            operation: "Vectorization",
+            why: format!(
+                "{src} and {dst} have {} elements, and each of at most {MOST_SWIZZLED} of a swizzled layout is looked \
+                 at: take a part of whole tiles, the others are alike",
+                dst.size()
+            ),
+        });
     }
     let pairs = dst.table()?.into_iter().zip(src.table()?);
     let source: HashMap<i64, i64> = pairs.collect();
