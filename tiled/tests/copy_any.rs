@@ -63,12 +63,23 @@ fn layout(random: &mut Random, most: &[i64]) -> String {
 /// A copy by threads and values, or by a thread-value layout over some tile.
 fn built(random: &mut Random) -> Result<Result<TiledCopy, colex_tiled::Error>, Box<dyn Error>> {
     let atom = atom(random)?;
-    let bits = random.of(&[8, 16, 16, 32, 32, 64, 24]);
+    // Mostly a width that the atom takes, and whole instructions.
+    let taken: Vec<i64> = [8, 16, 32, 64, 24]
+        .into_iter()
+        .filter(|bits| atom.val_layouts(*bits).is_ok())
+        .collect();
+    let bits = match random.below(10) {
+        0 => random.of(&[8, 16, 24, 32, 64]),
+        _ => random.of(&taken),
+    };
     let threads = match atom.threads() {
         1 => layout(random, &[1, 2, 4, 8, 16]),
-        _ => layout(random, &[32, 8, 16, 64]),
+        _ => layout(random, &[32, 32, 8, 64]),
     };
-    let values = layout(random, &[1, 2, 4, 8, 3]);
+    let held = atom
+        .val_layouts(bits)
+        .map_or(1, |values| values.reference.mode(1).map_or(1, |v| v.size()));
+    let values = layout(random, &[held, held, 2 * held, 1, 3]);
     let (threads, values): (Layout, Layout) = (threads.parse()?, values.parse()?);
     if random.below(3) > 0 {
         return Ok(TiledCopy::new(atom, bits, &threads, &values));
