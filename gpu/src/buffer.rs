@@ -147,8 +147,10 @@ impl<T: Element> Buffer<T> {
         self.same_length("the buffer", elements.len())?;
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
-                let bytes = T::to_bytes(elements);
-                simulated.memory().write(self.address(), &bytes)?;
+                let mut memory = simulated.memory();
+                for (at, elements) in (0..).step_by(CHUNK).zip(elements.chunks(CHUNK)) {
+                    memory.write(self.address_of(at), &T::to_bytes(elements))?;
+                }
             }
             Kind::Gpu(gpu) => gpu.write(self.address(), elements)?,
         }
@@ -163,9 +165,11 @@ impl<T: Element> Buffer<T> {
     pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
-                simulated
-                    .memory()
-                    .write(self.address(), &vec![byte; self.bytes()])?;
+                let mut memory = simulated.memory();
+                let bytes = vec![byte; CHUNK.min(self.length) * T::BYTES];
+                for (at, count) in self.chunks() {
+                    memory.write(self.address_of(at), &bytes[..count * T::BYTES])?;
+                }
             }
             Kind::Gpu(gpu) => gpu.fill(self.address(), byte, self.bytes())?,
         }
@@ -176,22 +180,24 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`] on the simulator, for an element that was never written; on a GPU, what went wrong before:
-    /// [`Error::ContextLost`] if a kernel trapped.
+    /// [`Error::HostMemory`] if the host has no room for them; [`Error::Memory`] on the simulator, for an element that
+    /// was never written; on a GPU, what went wrong before: [`Error::ContextLost`] if a kernel trapped.
     pub fn download(&self) -> Result<Vec<T>, Error> {
+        let mut elements = room(self.length)?;
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
-                let bytes = simulated
-                    .memory()
-                    .read(self.address(), self.bytes() as u64)?;
-                Ok(T::from_bytes(&bytes))
+                let memory = simulated.memory();
+                for (at, count) in self.chunks() {
+                    let bytes = memory.read(self.address_of(at), (count * T::BYTES) as u64)?;
+                    elements.extend(T::from_bytes(&bytes));
+                }
             }
             Kind::Gpu(gpu) => {
-                let mut elements = vec![T::ZERO; self.length];
+                elements.resize(self.length, T::ZERO);
                 gpu.read(self.address(), &mut elements)?;
-                Ok(elements)
             }
         }
+        Ok(elements)
     }
 
     /// Its elements as an array of that shape, the last index running fastest.
@@ -201,7 +207,7 @@ impl<T: Element> Buffer<T> {
     /// [`Error::Length`] if the shape has more or fewer elements, and those of [`download`](Buffer::download).
     pub fn download_array(&self, shape: impl IntoDimension) -> Result<ArrayD<T>, Error> {
         let shape = shape.into_dimension().into_dyn();
-        self.same_length("the buffer", shape.size())?;
+        self.same_length("the buffer", shape.size_checked().unwrap_or(usize::MAX))?;
         let array = ArrayD::from_shape_vec(shape, self.download()?);
         Ok(array.expect("the shape has as many elements as the buffer"))
     }
@@ -223,12 +229,31 @@ impl<T: Element> Buffer<T> {
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
                 let mut memory = simulated.memory();
-                let bytes = memory.read(source.address(), self.bytes() as u64)?;
-                memory.write(self.address(), &bytes)?;
+                let mut copy = |(at, count): (usize, usize)| {
+                    let bytes = memory.read(source.address_of(at), (count * T::BYTES) as u64)?;
+                    memory.write(self.address_of(at), &bytes)
+                };
+                // Slices of one buffer may overlap: no chunk is written over before it is read.
+                match source.address() < self.address() {
+                    true => self.chunks().rev().try_for_each(&mut copy)?,
+                    false => self.chunks().try_for_each(&mut copy)?,
+                }
             }
             Kind::Gpu(gpu) => gpu.copy(self.address(), source.address(), self.bytes())?,
         }
         Ok(())
+    }
+
+    /// The address of an element.
+    fn address_of(&self, at: usize) -> u64 {
+        self.address() + (at * T::BYTES) as u64
+    }
+
+    /// Its elements in chunks: the first of each, and how many they are.
+    fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+        let length = self.length;
+        let chunk = move |i| (i * CHUNK, CHUNK.min(length - i * CHUNK));
+        (0..length.div_ceil(CHUNK)).map(chunk)
     }
 
     fn same_length(&self, what: &'static str, found: usize) -> Result<(), Error> {
@@ -241,6 +266,24 @@ impl<T: Element> Buffer<T> {
                 found,
             }),
         }
+    }
+}
+
+/// The elements that the simulator's memory is given or gives at once: what they need besides is bounded.
+const CHUNK: usize = 1 << 18;
+
+/// An empty list with room for so many elements.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
+    let mut elements = Vec::new();
+    let reserved = elements.try_reserve_exact(length);
+    let bytes = length.saturating_mul(T::BYTES);
+    match reserved {
+        Ok(()) => Ok(elements),
+        Err(_) => Err(Error::HostMemory { bytes }),
     }
 }
 
@@ -258,7 +301,11 @@ impl Device {
     {
         match array.as_slice() {
             Some(elements) => self.upload(elements),
-            None => self.upload(&array.iter().copied().collect::<Vec<T>>()),
+            None => {
+                let mut elements = room(array.len())?;
+                elements.extend(array.iter().copied());
+                self.upload(&elements)
+            }
         }
     }
 }
@@ -336,6 +383,48 @@ mod tests {
         assert_eq!(
             device.zeros::<f64>(2).unwrap().download().unwrap(),
             [0.0; 2]
+        );
+    }
+
+    /// Buffers of several chunks, their last one short, and overlapping slices in both directions.
+    #[test]
+    fn chunks_are_all_of_a_buffer() {
+        let device = Device::simulator(Arch::Sm90a);
+        let length = 2 * CHUNK + 5;
+        let numbers: Vec<u32> = (0..length as u32).collect();
+        for shift in [1, CHUNK - 1, CHUNK + 1] {
+            let buffer = device.zeros(length).unwrap();
+            assert_eq!(buffer.download().unwrap(), vec![0; length]);
+            buffer.write(&numbers).unwrap();
+            assert_eq!(buffer.download().unwrap(), numbers);
+            let (low, high) = (buffer.slice(..length - shift), buffer.slice(shift..));
+            let (low, high) = (low.unwrap(), high.unwrap());
+            high.copy_from(&low).unwrap();
+            assert_eq!(high.download().unwrap(), numbers[..length - shift]);
+            buffer.write(&numbers).unwrap();
+            low.copy_from(&high).unwrap();
+            assert_eq!(low.download().unwrap(), numbers[shift..]);
+        }
+    }
+
+    /// Lengths from 2^36 bytes to what cannot be counted: each is an error or a buffer, and nothing aborts.
+    #[test]
+    fn absurd_sizes_are_errors() {
+        let device = Device::simulator(Arch::Sm90a);
+        for log in [45, 48, 56, 62, 63] {
+            let length = 1_usize << log;
+            assert!(device.uninitialised::<u8>(length).is_err(), "2^{log} bytes");
+            assert!(device.zeros::<u8>(length).is_err());
+            assert!(device.poisoned::<f64>(length).is_err());
+        }
+        assert_eq!(
+            said(room::<f64>(1 << 57)),
+            "1152921504606846976 bytes of the host's memory were asked for, and it has no room for them"
+        );
+        let buffer = device.zeros::<u8>(0).unwrap();
+        assert_eq!(
+            said(buffer.download_array((1 << 32, 1 << 32))),
+            "the buffer has 0 elements, and 18446744073709551615 were given"
         );
     }
 

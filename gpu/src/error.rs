@@ -49,6 +49,11 @@ pub enum Error {
         /// Those it has.
         total: usize,
     },
+    /// The host has no room for what a buffer holds.
+    HostMemory {
+        /// The bytes asked for.
+        bytes: usize,
+    },
     /// A kernel was built for an architecture whose code the device does not run.
     Target {
         /// The kernel's name.
@@ -222,6 +227,10 @@ impl fmt::Display for Error {
                 f,
                 "{bytes} bytes were asked of the device, which has {free} free of {total}"
             ),
+            Error::HostMemory { bytes } => write!(
+                f,
+                "{bytes} bytes of the host's memory were asked for, and it has no room for them"
+            ),
             Error::Target {
                 kernel,
                 target,
@@ -390,6 +399,10 @@ mod tests {
                     total: 150,
                 },
                 "200 bytes were asked of the device, which has 100 free of 150",
+            ),
+            (
+                Error::HostMemory { bytes: 1 << 60 },
+                "1152921504606846976 bytes of the host's memory were asked for, and it has no room for them",
             ),
             (
                 Error::ContextLost {

@@ -9,7 +9,7 @@ use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::ir::{Kernel, SharedVar};
-use crate::launch::{Launch, Limits, check_arguments};
+use crate::launch::{Launch, Limits, check_alignments, check_arguments};
 use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
 use crate::sim::{Report, simulate};
@@ -155,6 +155,7 @@ impl LoadedKernel {
             }
         }
         check_arguments(&self.signature.parameters, arguments)?;
+        check_alignments(&self.signature.alignments, arguments)?;
         let fixed = match &self.code {
             Code::Gpu(loaded) => {
                 limits.threads = limits.threads.min(loaded.resources.threads);
@@ -364,5 +365,116 @@ impl Device {
                 holder: function.device.name(),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colex_atom::Arch;
+
+    use super::*;
+    use crate::ir::KernelBuilder;
+    use crate::sim::{FaultKind, Memory};
+
+    /// Numbers that a launch may have, good and bad.
+    const EXTENTS: [u32; 12] = [0, 1, 2, 3, 4, 8, 9, 64, 65, 1024, 1025, 65536];
+
+    /// Launches of kernels with and without required shapes, with arguments and dynamic shared memory of all sizes: what the simulator calls
+    /// a fault of the launch is refused before any device sees it, and nothing else is.
+    #[test]
+    fn a_fault_of_the_launch_is_found_before_it() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % most
+        };
+        let (mut cases, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            let arch = [Arch::Sm80, Arch::Sm90a, Arch::Sm75][draw(3) as usize];
+            let mut k = KernelBuilder::new("k", arch);
+            let pointer = draw(2) == 0;
+            if pointer {
+                k.pointer("p");
+            }
+            let mut kernel = k.finish();
+            // Mostly 1, so that a third of the launches pass.
+            let mut extents = || {
+                [0; 3].map(|_| match draw(4) {
+                    0 => EXTENTS[draw(12) as usize],
+                    _ => 1,
+                })
+            };
+            let mut launch = Launch::new(extents(), extents());
+            if arch == Arch::Sm90a {
+                launch = launch.cluster(extents());
+            }
+            if draw(4) == 0 {
+                kernel.block = Some([32, 1, 1]);
+            }
+            if draw(8) == 0 {
+                kernel.cluster = Some([2, 1, 1]);
+            }
+            let shared = [
+                0,
+                1,
+                48 << 10,
+                99 << 10,
+                227 << 10,
+                (227 << 10) + 1,
+                u32::MAX,
+            ];
+            launch.dynamic_shared = shared[draw(7) as usize];
+            let device = Device::simulator(arch);
+            let Ok(function) = device.load(&kernel) else {
+                continue;
+            };
+            let given = [Argument::Pointer(0), Argument::Pointer(16)];
+            let arguments = &given[..draw(3) as usize];
+            let checked = function.check(&launch, arguments);
+            cases += 1;
+            refused += u32::from(checked.is_err());
+            if launch.blocks().saturating_mul(launch.threads()) > 1 << 14 && checked.is_ok() {
+                continue;
+            }
+            // The bound on blocks is the simulator's own.
+            let options = crate::sim::SimOptions {
+                max_blocks: u64::MAX,
+                ..Default::default()
+            };
+            let ran = simulate(
+                &kernel,
+                &launch,
+                arguments,
+                &mut Memory::default(),
+                &options,
+            );
+            let fault = ran.is_err_and(|fault| fault.kind() == FaultKind::Launch);
+            assert_eq!(
+                checked.is_err(),
+                fault,
+                "{launch:?} of {kernel:?}: {checked:?}"
+            );
+        }
+        assert!(refused > cases / 4 && refused < cases);
+        println!("law launch_faults_are_found_before_the_launch: {cases} cases");
+    }
+
+    #[test]
+    fn an_address_that_the_kernel_is_not_built_for_is_refused() {
+        let device = Device::simulator(Arch::Sm80);
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        k.pointer("p");
+        let function = device.load(&k.finish()).unwrap();
+        let launch = |address: u64| {
+            let arguments = [Argument::Pointer(address)];
+            device.launch(&function, Launch::new(1, 32), &arguments)
+        };
+        assert_eq!(launch(0x1010), Ok(()));
+        assert_eq!(
+            launch(0x1004).unwrap_err().to_string(),
+            "argument 0 is the address 0x1004, and the kernel is built for multiples of 16 bytes"
+        );
     }
 }

@@ -204,6 +204,31 @@ pub fn check_arguments(
     }
 }
 
+/// Whether the addresses among the arguments are multiples of what the parameters declare, in bytes. The assembler may
+/// rely on it.
+///
+/// # Errors
+///
+/// [`LaunchError::ArgumentAlignment`].
+pub(crate) fn check_alignments(
+    alignments: &[u64],
+    arguments: &[Argument],
+) -> Result<(), LaunchError> {
+    let pairs = alignments.iter().zip(arguments);
+    for (index, (&align, argument)) in pairs.enumerate() {
+        if let Argument::Pointer(address) | Argument::U64(address) = *argument
+            && !address.is_multiple_of(align)
+        {
+            return Err(LaunchError::ArgumentAlignment {
+                index,
+                address,
+                align,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// What a launch may ask of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

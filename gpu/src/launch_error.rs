@@ -85,6 +85,15 @@ pub enum LaunchError {
         /// What was given.
         found: &'static str,
     },
+    /// An address that is no multiple of what the kernel declares.
+    ArgumentAlignment {
+        /// Which argument, from 0.
+        index: usize,
+        /// The address.
+        address: u64,
+        /// What it must be a multiple of, in bytes.
+        align: u64,
+    },
 }
 
 /// `(2,1,1)`.
@@ -168,6 +177,14 @@ impl fmt::Display for LaunchError {
             } => write!(
                 f,
                 "argument {index} is {found}, and the parameter is {expected}"
+            ),
+            LaunchError::ArgumentAlignment {
+                index,
+                address,
+                align,
+            } => write!(
+                f,
+                "argument {index} is the address {address:#x}, and the kernel is built for multiples of {align} bytes"
             ),
         }
     }

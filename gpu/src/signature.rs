@@ -9,6 +9,8 @@ use crate::ir::{Kernel, Param, ParamType, Type};
 pub(crate) struct Signature {
     /// The types of its parameters.
     pub(crate) parameters: Vec<ParameterType>,
+    /// What the address in each parameter is a multiple of, in bytes; 1 for those that are no pointers.
+    pub(crate) alignments: Vec<u64>,
     /// The one shape of a block that it takes (`.reqntid`).
     pub(crate) block: Option<[u32; 3]>,
     /// The one shape of a cluster that it takes (`.reqnctapercluster`).
@@ -28,7 +30,12 @@ impl Signature {
                 declaration: format!("{}: {:?}", param.name, param.ty),
             })
         };
+        let alignment = |param: &Param| match param.ty {
+            ParamType::Pointer { align } => u64::from(align).max(1),
+            _ => 1,
+        };
         Ok(Signature {
+            alignments: kernel.params.iter().map(alignment).collect(),
             parameters: kernel
                 .params
                 .iter()
@@ -164,8 +171,11 @@ fn read(entry: &str, tokens: &[&str]) -> Result<Signature, Error> {
     let declared = inside
         .split(|&token| token == ",")
         .filter(|declaration| !declaration.is_empty());
-    let parameters = declared.map(|declaration| parameter(entry, declaration));
+    let parameters = declared
+        .clone()
+        .map(|declaration| parameter(entry, declaration));
     Ok(Signature {
+        alignments: declared.map(pointer_alignment).collect(),
         parameters: parameters.collect::<Result<_, _>>()?,
         block: extents(after, ".reqntid"),
         cluster: extents(after, ".reqnctapercluster"),
@@ -197,6 +207,15 @@ fn parameter(entry: &str, declaration: &[&str]) -> Result<ParameterType, Error> 
             declaration: declaration.join(" "),
         }),
     }
+}
+
+/// Returns what a pointer's declaration says of its address, `.ptr .global .align 16`; 1 if it says nothing.
+fn pointer_alignment(declaration: &[&str]) -> u64 {
+    let after = |word: &str, tokens: &[&str]| tokens.iter().position(|&token| token == word);
+    let pointer = after(".ptr", declaration).map(|at| &declaration[at..]);
+    let number = pointer.and_then(|tokens| tokens.get(after(".align", tokens)? + 1));
+    let number = number.and_then(|number| number.parse().ok());
+    number.filter(|&bytes| bytes > 0).unwrap_or(1)
 }
 
 /// The numbers after a directive, 1 where there are fewer than three.
@@ -233,6 +252,7 @@ mod tests {
         use ParameterType::*;
         let one = of(TEXT, "one").unwrap();
         assert_eq!(one.parameters, [U64, TensorMap, F32, B16]);
+        assert_eq!(one.alignments, [16, 1, 1, 1]);
         assert_eq!(one.block, Some([128, 2, 1]));
         assert_eq!(one.cluster, Some([2, 1, 1]));
         for name in ["two", "three"] {

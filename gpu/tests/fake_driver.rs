@@ -230,6 +230,25 @@ fn out_of_memory() {
     );
 }
 
+/// A GPU refuses what it has no room for, and the host is not asked to hold it.
+#[test]
+fn absurd_sizes() {
+    let act = || {
+        let device = device();
+        let large = |log: u32| sentence(device.zeros::<u8>(1 << log));
+        assert_eq!(
+            sentence(device.uninitialised::<f64>(1 << 61)),
+            "the largest buffer that can be addressed has 1152921504606846975 elements, and 2305843009213693952 were given"
+        );
+        assert!((40..63).all(|log| large(log).contains("were asked of the device")));
+        large(45)
+    };
+    assert_eq!(
+        said("absurd_sizes", "whole", act),
+        "35184372088832 bytes were asked of the device, which has 1048576 free of 2097152"
+    );
+}
+
 #[test]
 fn the_assemblers_words() {
     assert_eq!(
