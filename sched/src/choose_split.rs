@@ -1,9 +1,8 @@
 //! Whole tiles, split-K or stream-K: the shortest schedule, fix-up included.
 
 use crate::coord::GemmCoord;
-use crate::error::{Error, at_least, ceil_div, product};
+use crate::error::{Error, at_least, ceil_div, of_a_device, product};
 use crate::persistent::RasterChoice;
-use crate::raster::few;
 use crate::stream_k::countable;
 use crate::stream_k_sm90::{Decomposition, StreamKSm90, StreamKSm90Args};
 use std::fmt;
@@ -44,12 +43,12 @@ const MOST_SPLITS: i64 = 32;
 
 /// Compares whole tiles, every split up to 32, and stream-K for `tiles` of `k_tiles` k-tiles on `sms` multiprocessors.
 ///
-/// Each schedule is built and its busiest block measured. The fix-up is CUTLASS 2's estimate: 2 k-tiles a wave and a peer,
+/// Of each schedule the busiest block is found, in time that grows with the multiprocessors and not with the tiles. The fix-up is CUTLASS 2's estimate: 2 k-tiles a wave and a peer,
 /// and 2 % of the iterations a peer where shares do not align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent, k-tile count or device below 1; [`Error::Invalid`] for more than 2^26 tiles or 2^40 iterations;
-/// otherwise as [`StreamKSm90::new`].
+/// [`Error::TooSmall`] for an extent, k-tile count or device below 1; [`Error::TooLarge`] for more than 65536
+/// multiprocessors; [`Error::Invalid`] for more than 2^40 iterations; otherwise as [`StreamKSm90::new`].
 ///
 /// ```
 /// use colex_sched::{Decomposition, GemmCoord, choose_split};
@@ -63,8 +62,7 @@ const MOST_SPLITS: i64 = 32;
 /// ```
 pub fn choose_split(tiles: GemmCoord, k_tiles: i64, sms: i64) -> Result<SplitChoice, Error> {
     at_least("the number of k-tiles", k_tiles, 1)?;
-    at_least("the number of multiprocessors", sms, 1)?;
-    few(tiles.product()?)?;
+    of_a_device("the number of multiprocessors", sms)?;
     countable(tiles.product()?, k_tiles)?;
     let mut tried = vec![
         (Decomposition::DataParallel, 1),
@@ -100,7 +98,8 @@ fn measure(
         ..StreamKSm90Args::new(sms)
     };
     let s = StreamKSm90::new(tiles, k_tiles, args)?;
-    let iterations = busiest(&s, sms);
+    let iterations = s.busiest(sms);
+    // Of split tiles and of whole ones the first stands for all.
     let shared = 0..s.sk_tiles().max(1);
     let peers = shared
         .map(|slot| s.peers(slot).len() as i64)
@@ -114,19 +113,6 @@ fn measure(
         peers,
         length,
     })
-}
-
-/// The k-tiles of the block with most of them.
-fn busiest(s: &StreamKSm90, sms: i64) -> i64 {
-    let mut each = vec![0i64; sms.min(s.units()) as usize];
-    for unit in 0..s.units() {
-        each[(unit % sms) as usize] += s
-            .work(unit)
-            .iter()
-            .map(|segment| segment.len())
-            .sum::<i64>();
-    }
-    each.into_iter().max().unwrap_or(0)
 }
 
 /// The fix-up in hundredths of a k-tile.

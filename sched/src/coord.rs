@@ -151,14 +151,15 @@ impl Dim3 {
     /// The grid itself if a device can launch it.
     ///
     /// # Errors
-    /// [`Error::GridLimit`] with the axis that is too long.
+    /// [`Error::TooSmall`] for an extent below 1; [`Error::GridLimit`] with the axis that is too long.
     pub fn launchable(self) -> Result<Self, Error> {
         let limit = Dim3::LIMIT;
-        for (axis, blocks, limit) in [
-            ('x', self.x, limit.x),
-            ('y', self.y, limit.y),
-            ('z', self.z, limit.z),
+        for (axis, what, blocks, limit) in [
+            ('x', "extent x of the grid", self.x, limit.x),
+            ('y', "extent y of the grid", self.y, limit.y),
+            ('z', "extent z of the grid", self.z, limit.z),
         ] {
+            at_least(what, blocks, 1)?;
             if blocks > limit {
                 return Err(Error::GridLimit {
                     axis,

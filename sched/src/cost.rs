@@ -4,7 +4,6 @@ use crate::coord::Tile;
 use crate::error::{Error, at_least, product};
 use crate::lru::Lru;
 use crate::raster::Raster;
-use std::collections::HashSet;
 
 /// The operands of one output tile, in bytes a k-tile, and how many k-tiles it has.
 ///
@@ -108,22 +107,49 @@ pub fn wave_costs(
     bytes: &TileBytes,
 ) -> Result<Vec<WaveCost>, Error> {
     check_sizes(raster, bytes)?;
-    Ok(raster
-        .waves(workers)?
-        .map(|wave| wave_cost(wave, bytes))
-        .collect())
+    let e = raster.extent();
+    let [rows, columns] = [e.m, e.n].map(|extent| Distinct::new(extent * e.k));
+    let mut panels = [rows, columns];
+    let cost = |wave: &[Option<Tile>]| {
+        let [rows, columns] = &mut panels;
+        let (mut a, mut b, mut tiles) = (0, 0, 0);
+        for t in wave.iter().flatten() {
+            a += i64::from(rows.is_new(t.l * e.m + t.m));
+            b += i64::from(columns.is_new(t.l * e.n + t.n));
+            tiles += 1;
+        }
+        panels.iter_mut().for_each(Distinct::clear);
+        WaveCost {
+            tiles,
+            rows: a,
+            columns: b,
+            a_bytes: a * bytes.a * bytes.k_tiles,
+            b_bytes: b * bytes.b * bytes.k_tiles,
+        }
+    };
+    Ok(raster.waves(workers)?.map(cost).collect())
 }
 
-fn wave_cost(wave: &[Option<Tile>], bytes: &TileBytes) -> WaveCost {
-    let busy = || wave.iter().flatten();
-    let rows = busy().map(|t| (t.l, t.m)).collect::<HashSet<_>>().len() as i64;
-    let columns = busy().map(|t| (t.l, t.n)).collect::<HashSet<_>>().len() as i64;
-    WaveCost {
-        tiles: busy().count() as i64,
-        rows,
-        columns,
-        a_bytes: rows * bytes.a * bytes.k_tiles,
-        b_bytes: columns * bytes.b * bytes.k_tiles,
+/// Numbers below a bound that were seen since the last clearing.
+struct Distinct {
+    seen: Vec<u32>,
+    round: u32,
+}
+
+impl Distinct {
+    fn new(bound: i64) -> Distinct {
+        Distinct {
+            seen: vec![0; bound as usize],
+            round: 1,
+        }
+    }
+
+    fn is_new(&mut self, number: i64) -> bool {
+        std::mem::replace(&mut self.seen[number as usize], self.round) != self.round
+    }
+
+    fn clear(&mut self) {
+        self.round += 1;
     }
 }
 
@@ -149,7 +175,8 @@ impl Traffic {
 /// then of B. One wave ends before the next begins. Outputs do not pass through the model.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for no workers or a negative cache; [`Error::Overflow`]; [`Error::Invalid`] for too many slices.
+/// [`Error::TooSmall`] for no workers or a negative cache; [`Error::Overflow`]; [`Error::Invalid`] for more than 2^22
+/// touches of slices, two for each place and k-tile.
 pub fn l2_traffic(
     raster: &Raster,
     workers: i64,
@@ -184,6 +211,9 @@ pub fn l2_traffic_coarse(
     l2_traffic(raster, workers, &bytes.resliced(slices), cache)
 }
 
+/// The most touches of slices that are simulated: two for each place and step along k.
+const MOST_TOUCHES: i64 = 1 << 22;
+
 struct Simulation<'a> {
     raster: &'a Raster,
     bytes: &'a TileBytes,
@@ -197,8 +227,14 @@ impl<'a> Simulation<'a> {
     fn new(raster: &'a Raster, bytes: &'a TileBytes, cache: i64) -> Result<Self, Error> {
         let e = raster.extent();
         let slices = product("the slices", &[e.m + e.n, e.k, bytes.k_tiles])?;
-        if slices > 1 << 28 {
-            let sentence = format!("{slices} slices are too many to simulate: use fewer along k");
+        let touches = product(
+            "the touches of slices",
+            &[2, raster.slots().len() as i64, bytes.k_tiles],
+        )?;
+        if touches > MOST_TOUCHES {
+            let sentence = format!(
+                "{touches} touches of slices are more than the {MOST_TOUCHES} that are simulated: use fewer steps along k"
+            );
             return Err(Error::Invalid { sentence });
         }
         let traffic = Traffic {

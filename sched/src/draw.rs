@@ -7,8 +7,8 @@ use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::raster::Raster;
 use crate::stream_k::{StreamK, StreamKRole};
 use crate::stream_k_sm90::StreamKSm90;
-use colex_layout::draw::{Cell, Fill, Grid, Headers, Picture};
-use std::collections::BTreeMap;
+use colex_layout::draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
+use std::collections::{BTreeMap, HashSet};
 
 impl Raster {
     /// A picture of the raster: the tiles of each batch, labelled with their place in the launch order, coloured by the
@@ -27,6 +27,7 @@ impl Raster {
     pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
         at_least("the number of workers", workers, 1)?;
         let extent = self.extent();
+        drawable("tiles", extent.product()?)?;
         let cell = |l: i64, m: i64, n: i64| {
             let slot = self
                 .slot_of(Tile::new(m, n, l))
@@ -45,6 +46,15 @@ impl Raster {
         );
         Ok(Picture::beside(grids).title(title).legend(legend))
     }
+}
+
+/// Refuses more of something than a picture shows.
+fn drawable(what: &str, count: i64) -> Result<(), Error> {
+    if count <= MAX_CELLS {
+        return Ok(());
+    }
+    let sentence = format!("a picture of {count} {what}: it can hold at most {MAX_CELLS}");
+    Err(Error::Invalid { sentence })
 }
 
 fn legend_of(wave: i64, waves: i64) -> String {
@@ -106,6 +116,8 @@ impl StreamK {
     /// # Errors
     /// [`Error::Invalid`] for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
+        drawable("tiles", self.tiles().product()?)?;
+        drawable("blocks", self.grid()?.x)?;
         let mut units = BTreeMap::<Tile, Vec<(i64, i64)>>::new();
         for x in (0..self.grid()?.x).filter(|x| !matches!(self.role(*x), StreamKRole::Idle)) {
             for segment in self.work(x) {
@@ -132,6 +144,8 @@ impl StreamKSm90 {
     /// # Errors
     /// [`Error::Invalid`] for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
+        drawable("tiles", self.raster().slots())?;
+        drawable("units", self.units())?;
         let mut units = BTreeMap::<Tile, Vec<(i64, i64)>>::new();
         for unit in 0..self.units() {
             for segment in self.work(unit) {
@@ -162,6 +176,7 @@ impl Grouped {
     /// [`Error::TooSmall`] for no workers; [`Error::Invalid`] where every group is empty or a picture holds too few tiles.
     pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
         at_least("the number of workers", workers, 1)?;
+        drawable("places", self.slots())?;
         let mut grids = Vec::new();
         for group in 0..self.starts().len() as i64 - 1 {
             let Some(schedule) = self.group(group) else {
@@ -201,10 +216,14 @@ impl Pipeline {
         let wrong = |sentence: String| Error::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
         let rows = rows_of(&spans);
-        let end = spans.iter().map(|span| span.end).max().unwrap_or(0) as i64;
+        let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
+        let end = i64::try_from(end).unwrap_or(i64::MAX);
+        drawable("cells", end.saturating_mul(rows.len() as i64))?;
         let cell = |row: i64, time: i64| {
-            let mut at = rows[row as usize].spans.iter().map(|i| &spans[*i]);
-            match at.find(|span| (span.start as i64..span.end as i64).contains(&time)) {
+            let row = &rows[row as usize].spans;
+            let begun = row.partition_point(|i| spans[*i].start as i64 <= time);
+            let last = begun.checked_sub(1).map(|last| &spans[row[last]]);
+            match last.filter(|span| time < span.end as i64) {
                 None => Cell::default(),
                 Some(span) if span.what == "epilogue" => Cell::new(["E"]).filled(Fill::Void),
                 Some(span) => {
@@ -233,16 +252,18 @@ struct Row {
     spans: Vec<usize>,
 }
 
-/// The spans in as few rows as they need, actor by actor, loads before multiplies.
+/// The spans in as few rows as they need, actor by actor, loads before multiplies. Spans come in the order of their starts.
 fn rows_of(spans: &[Span]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
+    let mut seen = HashSet::new();
     for (i, span) in spans.iter().enumerate() {
-        if span.end == span.start || spans[..i].contains(span) {
+        let (actor, is_load) = (span.actor, span.what == "load");
+        let is_known = !seen.insert((actor, span.what, span.item, span.start, span.end));
+        if span.end == span.start || is_known {
             continue;
         }
-        let (actor, is_load) = (span.actor, span.what == "load");
         let free = |row: &&mut Row| {
-            let ended = row.spans.iter().all(|j| spans[*j].end <= span.start);
+            let ended = row.spans.last().is_none_or(|j| spans[*j].end <= span.start);
             row.actor == actor && row.is_load == is_load && ended
         };
         match rows.iter_mut().find(free) {

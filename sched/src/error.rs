@@ -216,6 +216,19 @@ pub(crate) fn within(
     at_least(what, value as i64, least as i64).map(|_| ())
 }
 
+/// A count that some device may have: 1 to 65536.
+pub(crate) fn of_a_device(what: &'static str, value: i64) -> Result<i64, Error> {
+    let most = 1 << 16;
+    match at_least(what, value, 1)? {
+        value if value > most => Err(Error::TooLarge {
+            what,
+            value: value as usize,
+            most: most as usize,
+        }),
+        value => Ok(value),
+    }
+}
+
 /// The quotient rounded up, for positive operands.
 pub(crate) fn ceil_div(a: i64, b: i64) -> i64 {
     debug_assert!(a >= 0 && b > 0, "extents were checked on the way in");

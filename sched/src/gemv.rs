@@ -1,7 +1,7 @@
 //! The threadblock swizzle of batched matrix-vector products.
 
 use crate::coord::{BatchedGemmCoord, Dim3};
-use crate::error::{Error, at_least, ceil_div};
+use crate::error::{Error, at_least, ceil_div, product};
 
 /// A batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
 ///
@@ -54,7 +54,7 @@ pub fn tiled_shape(
 /// The grid: n, batch, k.
 ///
 /// # Errors
-/// [`Error::GridLimit`] for a grid no device launches.
+/// [`Error::TooSmall`] for an extent below 1; [`Error::GridLimit`] for a grid no device launches.
 pub fn grid_shape(tiled: BatchedGemmCoord) -> Result<Dim3, Error> {
     Dim3::new(tiled.n, tiled.batch, tiled.k).launchable()
 }
@@ -75,6 +75,14 @@ pub fn block_of(tiled: BatchedGemmCoord, tile: BatchedGemmCoord) -> Option<Dim3>
 }
 
 /// The batch of one row of threads: `batches of a tile` rows share a block.
-pub fn batch_index(block: Dim3, block_rows: i64, thread_y: i64) -> i64 {
-    block_rows * block.y + thread_y
+///
+/// # Errors
+/// [`Error::TooSmall`] for a block, rows or a thread below 0; [`Error::Overflow`].
+pub fn batch_index(block: Dim3, block_rows: i64, thread_y: i64) -> Result<i64, Error> {
+    at_least("y of the block", block.y, 0)?;
+    at_least("the rows of threads of a block", block_rows, 0)?;
+    at_least("y of the thread", thread_y, 0)?;
+    product("the batch", &[block_rows, block.y])?
+        .checked_add(thread_y)
+        .ok_or(Error::Overflow { what: "the batch" })
 }

@@ -329,11 +329,22 @@ impl Persistent {
     }
 
     /// The first place of `block` of `grid`; its next ones follow at steps of the whole grid.
-    pub fn first_slot(&self, grid: Dim3, block: Dim3) -> i64 {
-        match self.order {
+    ///
+    /// # Errors
+    /// [`Error::Outside`] for a block that is not in the grid; [`Error::Overflow`].
+    pub fn first_slot(&self, grid: Dim3, block: Dim3) -> Result<i64, Error> {
+        grid.count()?;
+        if !grid.contains(block) {
+            return Err(Error::Outside {
+                what: "block",
+                coord: [block.x, block.y, block.z],
+                extent: [grid.x, grid.y, grid.z],
+            });
+        }
+        Ok(match self.order {
             RasterOrder::AlongN => block.x + block.y * grid.x,
             RasterOrder::AlongM => block.x * grid.y + block.y,
-        }
+        })
     }
 }
 

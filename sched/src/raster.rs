@@ -27,7 +27,7 @@ pub struct Raster {
 }
 
 /// The most places a raster tabulates.
-const MOST_SLOTS: i64 = 1 << 26;
+const MOST_SLOTS: i64 = 1 << 20;
 
 impl Raster {
     /// A raster from its table.
@@ -87,14 +87,15 @@ impl Raster {
     /// The launch order of a threadblock swizzle, x fastest; the third extent of `tiled` becomes the batch.
     ///
     /// # Errors
-    /// As [`ThreadblockSwizzle::grid_shape`].
+    /// As [`ThreadblockSwizzle::grid_shape`]; [`Error::Invalid`] beyond 2^20 places.
     pub fn of_swizzle(swizzle: ThreadblockSwizzle, tiled: GemmCoord) -> Result<Raster, Error> {
         let grid = swizzle.grid_shape(tiled)?;
         let log_tile = swizzle.log_tile(tiled)?;
         Raster::from_fn(swizzle.to_string(), tiled, grid.count()?, |slot| {
             let tile = grid
                 .block(slot)
-                .map(|block| swizzle.tile_offset_unbounded(log_tile, block));
+                .map(|block| swizzle.tile_offset_unbounded(log_tile, block))
+                .transpose()?;
             Ok(tile
                 .filter(|t| tiled.contains(*t))
                 .map(|t| Tile::new(t.m, t.n, t.k)))
@@ -104,7 +105,7 @@ impl Raster {
     /// The linear order of a persistent scheduler.
     ///
     /// # Errors
-    /// [`Error::Invalid`] beyond 2^26 places.
+    /// [`Error::Invalid`] beyond 2^20 places.
     pub fn of_persistent(schedule: &Persistent) -> Result<Raster, Error> {
         Raster::from_fn(
             schedule.to_string(),
@@ -117,7 +118,7 @@ impl Raster {
     /// Strips `width` tiles wide that run along `order`, the last one narrower: no place without a tile.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent or width below 1.
+    /// [`Error::TooSmall`] for an extent or width below 1; [`Error::Invalid`] beyond 2^20 places.
     pub fn grouped(m: i64, n: i64, width: i64, order: RasterOrder) -> Result<Raster, Error> {
         let extent = plane(m, n)?;
         at_least("the width of the raster", width, 1)?;
@@ -145,7 +146,7 @@ impl Raster {
     /// Places off the tiles are left out, so the order is a table of tiles (`compact` already).
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1.
+    /// [`Error::TooSmall`] for an extent below 1; [`Error::Invalid`] beyond 2^20 places.
     pub fn hilbert(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Hilbert", m, n, formula::hilbert)
     }
@@ -153,7 +154,7 @@ impl Raster {
     /// The Z-order (Morton) curve, over the same squares.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1.
+    /// [`Error::TooSmall`] for an extent below 1; [`Error::Invalid`] beyond 2^20 places.
     pub fn morton(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Morton", m, n, formula::morton)
     }

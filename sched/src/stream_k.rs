@@ -93,7 +93,8 @@ impl StreamK {
     /// A decomposition of one GEMM. `splits` of 1 leaves the choice to CUTLASS's heuristic; more is plain split-K.
     ///
     /// # Errors
-    /// As [`tiled_shape`]; [`Error::TooSmall`] for a device count below 1; [`Error::GridLimit`].
+    /// As [`tiled_shape`]; [`Error::TooSmall`] for a device count below 1; [`Error::Invalid`] for more than 2^16 of one,
+    /// more than 2^20 resident blocks, or more than 2^40 iterations; [`Error::GridLimit`].
     pub fn new(
         problem: GemmCoord,
         tile: GemmCoord,
@@ -453,17 +454,26 @@ fn check_device(d: &StreamKDevice) -> Result<(), Error> {
         d.accumulator_fragments,
         1,
     )?;
-    // The heuristic tries every number of blocks up to this, so it must stay a number of a real device.
     let most = 1 << 16;
-    match [d.sms, d.available_sms, d.occupancy, d.accumulator_fragments]
+    if let Some(x) = [d.sms, d.available_sms, d.occupancy, d.accumulator_fragments]
         .iter()
         .find(|x| **x > most)
     {
-        Some(x) => Err(Error::Invalid {
+        return Err(Error::Invalid {
             sentence: format!("{x} is more than the {most} any device has"),
-        }),
-        None => Ok(()),
+        });
     }
+    // The heuristic tries every number of blocks up to this.
+    let (most, resident) = (1 << 20, d.available_sms * d.occupancy);
+    if resident > most {
+        return Err(Error::Invalid {
+            sentence: format!(
+                "{} blocks on each of {} multiprocessors are {resident}: it can be at most {most}",
+                d.occupancy, d.available_sms
+            ),
+        });
+    }
+    Ok(())
 }
 
 impl fmt::Display for StreamK {

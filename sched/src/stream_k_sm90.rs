@@ -1,7 +1,7 @@
 //! Stream-K of CUTLASS 3 for Hopper: a persistent grid whose first units share tiles by k, cluster by cluster.
 
 use crate::coord::{Dim3, GemmCoord, Tile};
-use crate::error::{Error, at_least, product};
+use crate::error::{Error, at_least, of_a_device, product};
 use crate::persistent::{Persistent, RasterChoice, RasterOrder};
 use crate::work::Segment;
 use std::fmt;
@@ -87,12 +87,14 @@ impl StreamKSm90 {
     /// A schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
     ///
     /// # Errors
-    /// As [`Persistent::new`] and [`Persistent::grid_shape`]; [`Error::Splits`] for more splits than k-tiles;
+    /// As [`Persistent::new`] and [`Persistent::grid_shape`]; [`Error::TooLarge`] for more than 65536 multiprocessors;
+    /// [`Error::Splits`] for more splits than k-tiles;
     /// [`Error::Invalid`] for splits together with a decomposition that cannot use them.
     pub fn new(tiles: GemmCoord, k_tiles: i64, args: StreamKSm90Args) -> Result<Self, Error> {
         let base = Persistent::new(tiles, args.cluster, args.max_swizzle, args.raster)?;
         at_least("the number of k-tiles", k_tiles, 1)?;
         check_splits(k_tiles, &args)?;
+        of_a_device("the number of multiprocessors", args.sms)?;
         product("the iterations", &[base.slots(), k_tiles, 2])?;
         let grid = resident_grid(&base, &args)?;
         let whole = StreamKSm90 {
@@ -282,6 +284,44 @@ impl StreamKSm90 {
         begin(index)..begin(index + 1)
     }
 
+    /// The first unit of `group` whose run, and that of every later one, is so; the number of units if there is none.
+    fn first_unit(&self, group: i64, is_so: impl Fn(std::ops::Range<i64>) -> bool) -> i64 {
+        let (mut low, mut high) = (0, self.sk_units / self.cluster_size() / self.groups);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_so(self.iterations(middle, group)) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
+    }
+
+    /// The k-tiles of the worker that has most of them, where worker `w` of `workers` takes units `w`, `w + workers`, ...
+    pub(crate) fn busiest(&self, workers: i64) -> i64 {
+        // How many of the units below `end` are worker `w`'s.
+        let below = |end: i64, w: i64| {
+            (end - w).max(0) / workers + i64::from((end - w).max(0) % workers != 0)
+        };
+        if self.splits > 1 {
+            // The first splits of all tiles have a k-tile more, so nobody has more than worker 0.
+            let (each, extra) = (self.k_tiles / self.splits, self.k_tiles % self.splits);
+            return each * below(self.units(), 0) + below(extra * self.base.slots(), 0);
+        }
+        let size = self.cluster_size();
+        let mut shared = vec![0i64; workers.min(self.sk_units.max(1)) as usize];
+        for unit in 0..self.sk_units {
+            let (cluster, worker) = (unit / size, (unit % workers) as usize);
+            let run = self.iterations(cluster / self.groups, cluster % self.groups);
+            shared[worker] += (run.end - run.start).max(0);
+        }
+        let whole = |w: i64| (below(self.units(), w) - below(self.sk_units, w)) * self.k_tiles;
+        let with_shares = shared.iter().zip(0..).map(|(shared, w)| shared + whole(w));
+        // Of the workers without a share, the first has the most whole tiles.
+        let without = Some(self.sk_units).filter(|w| *w < workers).map(whole);
+        with_shares.chain(without).max().unwrap_or(0)
+    }
+
     /// Moves a cut that would leave fewer than [`LEAST_K_TILES`] k-tiles on one side to the border of the tile.
     fn snapped(&self, iter: i64) -> i64 {
         let inside = iter % self.k_tiles;
@@ -312,11 +352,11 @@ impl StreamKSm90 {
         }
         let (in_group, group) = (cluster / self.groups, cluster % self.groups);
         let (begin, end) = (in_group * self.k_tiles, (in_group + 1) * self.k_tiles);
-        (0..self.sk_units / size / self.groups)
-            .filter(|index| {
-                let run = self.iterations(*index, group);
-                run.start < end && begin < run.end && !run.is_empty()
-            })
+        // The runs of a group follow one another, so those that meet the tile stand together.
+        let first = self.first_unit(group, |run| begin < run.end);
+        let after = self.first_unit(group, |run| end <= run.start);
+        (first..after)
+            .filter(|index| !self.iterations(*index, group).is_empty())
             .map(|index| (index * self.groups + group) * size + inside)
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use crate::conv::{Conv, ConvOperator};
 use crate::coord::{Dim3, GemmCoord};
-use crate::error::{Error, at_least, ceil_div, product};
+use crate::error::{Error, at_least, ceil_div, product, within};
 use crate::expr::Int;
 use crate::formula;
 use crate::problem::{tiled_mn, tiled_shape};
@@ -234,22 +234,36 @@ impl ThreadblockSwizzle {
                 extent,
             });
         }
-        let tile = self.tile_offset_unbounded(self.log_tile(tiled)?, block);
+        let tile = self.tile_offset_unbounded(self.log_tile(tiled)?, block)?;
         Ok(tiled.contains(tile).then_some(tile))
     }
 
     /// The tile that CUTLASS's formula gives, which may lie outside the problem: what a kernel computes before its check.
-    pub fn tile_offset_unbounded(&self, log_tile: u32, block: Dim3) -> GemmCoord {
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] for a block below 0; [`Error::TooLarge`] for a `log_tile` above 62; [`Error::Overflow`].
+    pub fn tile_offset_unbounded(&self, log_tile: u32, block: Dim3) -> Result<GemmCoord, Error> {
+        within(
+            "the base-2 logarithm of the width",
+            log_tile as usize,
+            0,
+            MOST_LOG as usize,
+        )?;
+        let block = below_nothing(block)?;
+        if !self.is_horizontal() {
+            fits(block, 1 << log_tile)?;
+        }
         let [m, n] = self.formula(block.x, block.y, log_tile);
-        GemmCoord::new(m, n, block.z)
+        Ok(GemmCoord::new(m, n, block.z))
     }
 
     /// The formula of [`ThreadblockSwizzle::tile_offset_unbounded`] over any [`Int`]: numbers, or [`crate::Expr`] for a kernel.
+    /// A `log_tile` above 62 counts as 62.
     pub fn formula<T: Int>(&self, bx: T, by: T, log_tile: u32) -> [T; 2] {
         if self.is_horizontal() {
             [by, bx]
         } else {
-            formula::identity(bx, by, T::from(1 << log_tile))
+            formula::identity(bx, by, T::from(1 << log_tile.min(MOST_LOG)))
         }
     }
 
@@ -258,7 +272,7 @@ impl ThreadblockSwizzle {
     /// # Errors
     /// [`Error::Outside`] for a tile that is not in the problem; otherwise as [`ThreadblockSwizzle::grid_shape`].
     pub fn block_of(&self, tiled: GemmCoord, tile: GemmCoord) -> Result<Dim3, Error> {
-        let log_tile = self.log_tile(tiled)?;
+        let (grid, log_tile) = (self.grid_shape(tiled)?, self.log_tile(tiled)?);
         if !tiled.contains(tile) {
             return Err(Error::Outside {
                 what: "tile",
@@ -270,7 +284,12 @@ impl ThreadblockSwizzle {
             return Ok(Dim3::new(tile.n, tile.m, tile.k));
         }
         let [x, y] = formula::identity_block(tile.m, tile.n, 1 << log_tile);
-        Ok(Dim3::new(x, y, tile.k))
+        let block = Dim3::new(x, y, tile.k);
+        debug_assert!(
+            grid.contains(block),
+            "invariant: every tile has a block of the grid"
+        );
+        Ok(block)
     }
 
     /// Whether blocks run along n first.
@@ -280,6 +299,28 @@ impl ThreadblockSwizzle {
             Swizzle::Horizontal | Swizzle::SplitKHorizontal | Swizzle::StridedDgradHorizontal
         )
     }
+}
+
+/// The most that a width of strips can be shifted by.
+const MOST_LOG: u32 = 62;
+
+/// The block, if none of its numbers is below 0.
+fn below_nothing(block: Dim3) -> Result<Dim3, Error> {
+    at_least("x of the block", block.x, 0)?;
+    at_least("y of the block", block.y, 0)?;
+    at_least("z of the block", block.z, 0)?;
+    Ok(block)
+}
+
+/// Refuses a block whose column of tiles is beyond 64 bits.
+fn fits(block: Dim3, width: i64) -> Result<(), Error> {
+    let first = product("the column of the tile", &[block.y, width])?;
+    first
+        .checked_add(block.x % width)
+        .map(drop)
+        .ok_or(Error::Overflow {
+            what: "the column of the tile",
+        })
 }
 
 /// The widest power of two up to `width` that leaves few enough blocks idle. Source: `get_log_tile`.
@@ -316,16 +357,18 @@ fn log_by_division(width: i64, n: i64) -> u32 {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooSmall`] for a width below 1.
+/// [`Error::TooSmall`] for a width below 1 or a block below 0; [`Error::Overflow`].
 pub fn tile_offset_disagreeing_with_grid(
     width: i64,
     tiled: GemmCoord,
     block: Dim3,
 ) -> Result<GemmCoord, Error> {
     at_least("the width of the swizzle", width, 1)?;
+    let block = below_nothing(block)?;
     if tiled.m < width || tiled.n < width {
         return Ok(GemmCoord::new(block.x, block.y, block.z));
     }
+    fits(block, width)?;
     let [m, n] = formula::identity(block.x, block.y, width);
     Ok(GemmCoord::new(m, n, block.z))
 }

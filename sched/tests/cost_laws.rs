@@ -310,7 +310,7 @@ fn errors_are_sentences() {
             },
             1,
         ),
-        "4294967296 slices are too many to simulate: use fewer along k",
+        "8589934592 touches of slices are more than the 4194304 that are simulated: use fewer steps along k",
     );
     let huge = TileBytes {
         a: i64::MAX,

@@ -91,7 +91,7 @@ fn persistent_workers_share_the_tiles() {
                 let workers = grid.count().unwrap();
                 let mut table: Vec<Option<Tile>> = vec![None; s.slots() as usize];
                 for worker in (0..workers).map(|w| grid.block(w).unwrap()) {
-                    let first = s.first_slot(grid, worker);
+                    let first = s.first_slot(grid, worker).unwrap();
                     for slot in (first..s.slots()).step_by(workers as usize) {
                         table[slot as usize] = s.tile(slot);
                     }
@@ -372,7 +372,7 @@ fn errors_are_sentences() {
     );
     refuses(
         Raster::hilbert(1 << 20, 1 << 20),
-        "a raster of 1099511627776 places is more than the 67108864 that fit a table",
+        "a raster of 1099511627776 places is more than the 1048576 that fit a table",
     );
     let grouped = |p: &[[i64; 2]]| Grouped::new(p, [64, 64], [1, 1], 1, RasterOrder::AlongM);
     refuses(

@@ -755,7 +755,7 @@ fn a_plan_too_large_is_refused_before_it_is_built() {
     let mut p = WarpSpecialized::cooperative(2, 1, 2).build().unwrap();
     let name = "a".to_string();
     p.slots = vec![Slot { name, block: 0 }; 200_000];
-    assert_eq!(fault(&p), "the plan has more than 131072 slots");
+    assert_eq!(fault(&p), "the plan has more than 32768 slots");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn swizzle_formula_as_expression_agrees() {
             for slot in 0..grid.count().unwrap() {
                 let block = grid.block(slot).unwrap();
                 let value = |name: &str| Some(if name == "bx" { block.x } else { block.y });
-                let t = swizzle.tile_offset_unbounded(log, block);
+                let t = swizzle.tile_offset_unbounded(log, block).unwrap();
                 assert_eq!(
                     (em.eval(&value), en.eval(&value)),
                     (Some(t.m), Some(t.n)),

@@ -197,8 +197,10 @@ fn sections(p: &Pipeline) -> Vec<(usize, &'static str)> {
 
 /// The most actors, and the most steps of all actors together, a load counted once for each slot it fills.
 pub(super) const MOST_STEPS: usize = 1 << 14;
-/// The most slots, the most barriers, and the most slots that all multiplies together read.
+/// The most slots that all multiplies together read.
 pub(super) const MOST_PARTS: usize = 1 << 17;
+/// The most slots, and the most barriers.
+pub(super) const MOST_WORDS: usize = 1 << 15;
 
 /// Refuses indices that lead nowhere and counts too large for a state, so that the walk need not look again.
 fn well_formed(p: &Pipeline) -> Result<(), Fault> {
@@ -210,8 +212,8 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
     };
     for (what, count, most) in [
         ("actors", p.actors.len(), MOST_STEPS),
-        ("slots", p.slots.len(), MOST_PARTS),
-        ("barriers", p.barriers.len(), MOST_PARTS),
+        ("slots", p.slots.len(), MOST_WORDS),
+        ("barriers", p.barriers.len(), MOST_WORDS),
         ("steps", steps().map(landings).sum(), MOST_STEPS),
         ("reads of slots", steps().map(read).sum(), MOST_PARTS),
     ] {

@@ -60,7 +60,11 @@ fn swizzle(case: &Case) -> Compared {
             .map(|t| json!([t.m, t.n, t.k]))
             .collect()
     };
-    let right = |block| swizzle.tile_offset_unbounded(log_tile, block);
+    let right = |block| {
+        swizzle
+            .tile_offset_unbounded(log_tile, block)
+            .expect("invariant: the block is one of the grid's")
+    };
     let other = |block| match width {
         Some(width) => tile_offset_disagreeing_with_grid(width, tiled, block)
             .expect("invariant: the width made a grid"),
