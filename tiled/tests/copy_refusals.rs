@@ -188,3 +188,32 @@ fn a_fragment_that_does_not_fit_a_copy() -> Outcome {
     );
     Ok(())
 }
+
+/// W1: a copy of a half of each value, and a count of values that could not be right.
+#[test]
+fn values_that_an_instruction_does_not_move_whole() -> Outcome {
+    let new = |atom: &str, bits| -> Result<TiledCopy, Box<dyn Error>> {
+        let (threads, values) = ("32:1".parse()?, "1:0".parse()?);
+        Ok(TiledCopy::new(
+            colex_atom::copy(atom)?,
+            bits,
+            &threads,
+            &values,
+        )?)
+    };
+    assert_eq!(
+        refused(new("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>", 64)).as_deref(),
+        Some(
+            "`SM80_CP_ASYNC_CACHEALWAYS<uint32_t>` cannot be read in values of 64 bits: (_1,_32):(_0,_1): \
+             a thread moves 32 bits, which are not whole values"
+        )
+    );
+    assert_eq!(
+        refused(new("UniversalCopy<uint32_t>", 24)).as_deref(),
+        Some(
+            "`UniversalCopy<uint32_t>` cannot be read in values of 24 bits: (_1,_32):(_0,_1): \
+             a thread moves 32 bits, which are not whole values"
+        )
+    );
+    Ok(())
+}
