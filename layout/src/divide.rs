@@ -9,11 +9,12 @@ use crate::tuple::{Builder, Tuple};
 use crate::{Error, Int, IntTuple, Layout, Tiler};
 
 impl Layout {
-    /// `self` cut by `tiler`: mode 0 walks one tile, mode 1 from tile to tile. `A / T = A o (T, complement(T, |A|))`.
+    /// Cuts `self` by `tiler`, rounding up: mode 0 walks one tile, mode 1 goes from tile to tile. Where tiles do not
+    /// divide `self`, the result has more coordinates than `self`; [`Layout::logical_divide_exact`] refuses that.
     ///
-    /// With a tuple tiler each mode is cut by its own tiler; `_` and missing modes stay whole.
-    /// A tile that does not divide rounds up, as in CuTe; see [`Layout::logical_divide_exact`] and
-    /// [`Layout::is_divided_by`].
+    /// `A / T = A o (T, complement(T, |A|))`. With a tuple tiler each mode is cut by its own tiler; `_` and missing
+    /// modes stay whole. The rounding is CuTe's: `10:1` by 3 is `(3,4):(1,3)`, with the offsets 0 to 11, and the last
+    /// two lie beyond `10:1`. A kernel then needs a predicate. [`Layout::is_divided_by`] tells whether tiles fit.
     ///
     /// Laws `divide_at` (the composition above, at every index) and `divide_rank` (rank 2 by a layout).
     ///
@@ -28,6 +29,9 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let a: Layout = "(4,2,3):(2,1,8)".parse()?;
     /// assert_eq!(a.logical_divide(&"4:2".parse()?)?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+    /// let ten: Layout = "10:1".parse()?;
+    /// assert_eq!(ten.logical_divide(&3.into())?.size(), 12);
+    /// assert!(ten.logical_divide_exact(&3.into()).is_err());
     /// let b: Layout = "(9,(4,8)):(59,(13,1))".parse()?;
     /// assert_eq!(
     ///     b.logical_divide(&"(3:3,(2,4):(1,8))".parse()?)?.to_string(),
@@ -81,7 +85,7 @@ impl Layout {
         Self::checked(b.finish())
     }
 
-    /// [`Layout::logical_divide`] with the tiles gathered in mode 0 and the rests in mode 1:
+    /// [`Layout::logical_divide`], which rounds up, with the tiles gathered in mode 0 and the rests in mode 1:
     /// `((T0,T1,..),(r0,r1,..,x,y))`.
     ///
     /// # Errors
@@ -101,7 +105,7 @@ impl Layout {
         self.logical_divide(tiler)?.tile_unzip(tiler)
     }
 
-    /// [`Layout::zipped_divide`] with the rests unpacked: `((T0,T1,..),r0,r1,..)`.
+    /// [`Layout::zipped_divide`], which rounds up, with the rests unpacked: `((T0,T1,..),r0,r1,..)`.
     ///
     /// # Errors
     ///
@@ -110,7 +114,7 @@ impl Layout {
         Ok(self.zipped_divide(tiler)?.unpack(Unpack::Rest))
     }
 
-    /// [`Layout::zipped_divide`] with tiles and rests unpacked: `(T0,T1,..,r0,r1,..)`.
+    /// [`Layout::zipped_divide`], which rounds up, with tiles and rests unpacked: `(T0,T1,..,r0,r1,..)`.
     ///
     /// # Errors
     ///
@@ -119,7 +123,7 @@ impl Layout {
         Ok(self.zipped_divide(tiler)?.unpack(Unpack::Both))
     }
 
-    /// [`Layout::logical_divide`], refused where the tiles would cover more than the layout.
+    /// [`Layout::logical_divide`] by tiles that divide: an error where they would cover more than `self`.
     ///
     /// # Errors
     ///
