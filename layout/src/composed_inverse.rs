@@ -37,6 +37,9 @@ impl Layout {
         end: i64,
         swizzle: Swizzle,
     ) -> Result<ComposedLayout, Error> {
+        if swizzle.is_identity() {
+            return Ok(self.into());
+        }
         let refuse = |why: &str| Error::Operand {
             operation: "composition",
             operand: format!("{self} o {swizzle}").into(),

@@ -211,7 +211,7 @@ impl Layout {
         if self.is_xor() {
             let digits = self.shape().coord_unbounded(coord.clone())?;
             let apart = |(leaf, digit): (&LeafMode, &Int)| {
-                let bits = 1_i64.unbounded_shl(bit_length(leaf.size())) - 1;
+                let bits = i64::MAX.unbounded_shr(63 - bit_length(leaf.size()));
                 leaf.stride.is_zero() || digit.value() & bits == 0
             };
             let digits = self.leaves().iter().zip(digits.leaves());

@@ -375,7 +375,9 @@ impl Layout {
         }
         let integers = self.0.try_refine(|_, leaf, out| {
             let vectors = vectors(leaf, leaf.stride.coefficient().value())?;
-            let steps: SmallVec<[i64; 16]> = vectors.iter().map(|v| v - 2 * (v & start)).collect();
+            // A bit that the start has goes down, the others go up.
+            let step = |v: &i64| (v & !start) - (v & start);
+            let steps: SmallVec<[i64; 16]> = vectors.iter().map(step).collect();
             push_runs(leaf.extent, &steps, Stride::Int, out).map_err(|_| {
                 refuse("both set the same bits, and the extent of a mode is not a power of two")
             })

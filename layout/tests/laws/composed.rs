@@ -1,6 +1,8 @@
 //! Slices, inverses, compositions and runs of XOR and composed layouts, against the definition in 128 bits.
 
-use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, Outer, Slot, Swizzle, Tiler};
+use colex_layout::{
+    ComposedLayout, Coord, IntTuple, Layout, Outer, Slot, Stride, Swizzle, Tiler, Tuple,
+};
 
 use crate::law::law;
 use crate::oracle::{Function, Leaves, inners, tiles, xors};
@@ -884,4 +886,190 @@ fn composed_offsets_at_the_ends() {
     }
     let fits = ComposedLayout::new(Swizzle::IDENTITY, i64::MAX - 3, layout("4:1"));
     assert_eq!(fits.offsets().map(|all| all.last()), Ok(Some(i64::MAX)));
+}
+
+/// Numbers at the ends of 64 bits, among small ones: a result is the definition where it is looked at, and nothing
+/// panics.
+#[test]
+fn composed_at_the_ends_of_the_integers() {
+    const MAX: i64 = i64::MAX;
+    const MIN: i64 = i64::MIN;
+    let extents = [1, 2, 3, 4, 1 << 20, 1 << 31, 1 << 62, MAX];
+    let strides = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        8,
+        -1,
+        -4,
+        1 << 40,
+        1 << 62,
+        MAX,
+        MAX - 1,
+        MIN,
+        MIN + 1,
+    ];
+    let offsets = [0, 1, 4, 1 << 62, MAX, MIN, -1];
+    let swizzles = [
+        (0, 4, 3),
+        (2, 0, 2),
+        (2, 0, -2),
+        (1, 60, 1),
+        (1, 60, -1),
+        (3, 20, 30),
+    ];
+    let outers = [
+        "4:1",
+        "(2,4):(1,8)",
+        "8:-4",
+        "(4,2):(^1,^8)",
+        "9223372036854775807:1",
+    ];
+    let mut state = 2026_u64;
+    let mut pick = move |n: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % n
+    };
+    law("composed_at_the_ends", "results", 20_000, |count| {
+        for _ in 0..24_000 / every(4) {
+            let rank = 1 + pick(3);
+            let shape = IntTuple::flat(
+                (0..rank)
+                    .map(|_| extents[pick(8)].into())
+                    .collect::<Vec<_>>(),
+            );
+            let is_xor = pick(2) == 0;
+            let stride = |d: i64| match is_xor && d != 0 {
+                true => Stride::Xor(d.into()),
+                false => Stride::Int(d.into()),
+            };
+            let modes: Vec<Stride> = (0..rank).map(|_| stride(strides[pick(14)])).collect();
+            let Ok(inner) = Layout::new(shape, Tuple::flat(modes)) else {
+                continue;
+            };
+            let outer = match pick(2) {
+                0 => layout(outers[pick(5)]).into(),
+                _ => {
+                    let (b, m, s) = swizzles[pick(6)];
+                    Outer::from(Swizzle::new(b, m, s).expect("B <= |S|"))
+                }
+            };
+            let whole = ComposedLayout::new(outer, offsets[pick(7)], inner.clone());
+            let n = [1, 2, 3, 4, 1 << 20, 1 << 62, MAX][pick(7)];
+            *count += at_the_ends(&whole, n);
+        }
+    });
+}
+
+/// Every operation of one composed layout and of its inner one; how many had a result.
+fn at_the_ends(whole: &ComposedLayout, n: i64) -> u64 {
+    let inner = whole.inner();
+    let (truth, plain) = (Function::of(whole), Function::plain(inner));
+    let probes = [0, 1, 2, truth.size() / 2, truth.size() - 1];
+    let probes = probes.into_iter().filter(|i| *i < truth.size());
+    let probes: Vec<Vec<i128>> = probes.map(|i| truth.inner.digits(i)).collect();
+    let mut results = 0;
+    for digits in &probes {
+        let index = IntTuple::flat(digits.iter().map(|c| (*c as i64).into()));
+        if let Ok(value) = whole.offset(index) {
+            assert_eq!(
+                truth.at_digits(digits),
+                Some(value.into()),
+                "{whole} at {digits:?}"
+            );
+            results += 1;
+        }
+    }
+    let gathered = |fine: &Function, coarse: &Function, k: i128| {
+        let step = |(s, d): &(i128, i128)| match d.abs() {
+            size if *s == 1 || size % k == 0 => 1,
+            size => k / size,
+        };
+        let steps: Vec<i128> = fine.inner.modes.iter().map(|m| step(m).max(1)).collect();
+        probes.iter().all(|digits| {
+            let units: Vec<i128> = digits.iter().zip(&steps).map(|(c, k)| c / k).collect();
+            let unit = fine.at_digits(digits).map(|x| x.div_euclid(n.into()));
+            unit.is_none() || coarse.at_digits(&units) == unit
+        })
+    };
+    let ups = [
+        inner.upcast(n),
+        inner.upcast_exact(n),
+        inner.recast(1, n),
+        inner.recast_exact(1, n),
+    ];
+    for up in ups.into_iter().flatten() {
+        assert!(
+            gathered(&plain, &Function::plain(&up), n.into()),
+            "{inner} by {n} is {up}"
+        );
+        results += 1;
+    }
+    for up in [whole.upcast(n), whole.recast(1, n)].into_iter().flatten() {
+        let ways: Vec<i128> = match whole.outer() {
+            Outer::Swizzle(_) => vec![n.into()],
+            Outer::Layout(_) => [1, 2, 4, 8, 1 << 20, n].map(i128::from).into(),
+        };
+        let right = ways
+            .iter()
+            .any(|k| gathered(&truth, &Function::of(&up), *k));
+        assert!(right, "{whole} by {n} is {up}");
+        results += 1;
+    }
+    let ends = |end: i64| {
+        IntTuple::flat(
+            inner
+                .modes()
+                .map(|m| (m.size() - end).into())
+                .collect::<Vec<_>>(),
+        )
+    };
+    let others = [
+        whole.downcast(n).is_ok(),
+        whole.recast(n, 1).is_ok(),
+        whole.recast(n, 6).is_ok(),
+        inner.downcast(n).is_ok(),
+        whole.max_alignment().is_ok(),
+        inner.max_alignment().is_ok(),
+        whole.max_common_vector(whole).is_ok(),
+        whole.max_common_layout(inner).is_ok(),
+        whole.left_inverse().is_ok(),
+        whole.right_inverse().is_ok(),
+        whole
+            .to_xor()
+            .is_ok_and(|(xor, _)| xor.to_swizzled().is_ok()),
+        inner.composition_composed(whole).is_ok(),
+        whole.composition(inner).is_ok(),
+        whole.domain_offset(ends(1)).is_ok(),
+        inner.domain_offset(ends(0)).is_ok(),
+    ];
+    results += others.into_iter().filter(|ok| *ok).count() as u64;
+    if let Ok(mut offsets) = whole.offsets() {
+        assert_eq!(offsets.next().map(i128::from), truth.at(0), "{whole}");
+        results += 1;
+    }
+    let slot = |(i, m): (usize, Layout)| match i {
+        0 => Coord::from(Slot::All),
+        _ => Coord::from(m.size() - 1),
+    };
+    let last = Coord::concat(&inner.modes().enumerate().map(slot).collect::<Vec<_>>());
+    if let Ok((slice, offset)) = whole.slice_and_offset(&last) {
+        let slice = Function::of(&slice);
+        let mut digits: Vec<i128> = truth.inner.modes.iter().map(|(s, _)| s - 1).collect();
+        for c in [0, 1.min(digits[0]), digits[0]] {
+            digits[0] = c;
+            let value = truth.at_digits(&digits);
+            let found = slice.at(c).map(|x| x + i128::from(offset));
+            assert!(
+                value.is_none() || found == value,
+                "{whole} at {last} and {c}: {found:?}, not {value:?}"
+            );
+        }
+        results += 1;
+    }
+    results
 }

@@ -59,15 +59,15 @@ impl Leaves {
         digits
     }
 
-    /// The offset at these digits; an XOR layout has none below 0.
+    /// The offset at these digits; an XOR layout has none below 0 or beyond 63 bits. Nothing beyond 128 bits.
     pub(crate) fn at_digits(&self, digits: &[i128]) -> Option<i128> {
         let mut sum = 0;
         for ((_, d), c) in self.modes.iter().zip(digits) {
             if !self.xor {
-                sum += c * d;
+                sum = c.checked_mul(*d)?.checked_add(sum)?;
                 continue;
             }
-            if *c < 0 && *d != 0 {
+            if *d != 0 && (*c < 0 || *c >= 1 << 63) {
                 return None;
             }
             let set = (0..100).filter(|k| c >> k & 1 == 1 && *d != 0);
@@ -131,7 +131,7 @@ impl Function {
 
     /// What the outer function makes of an inner offset.
     pub(crate) fn map(&self, inner: i128) -> Option<i128> {
-        self.map.at(self.offset + inner)
+        self.map.at(self.offset.checked_add(inner)?)
     }
 
     pub(crate) fn at_digits(&self, digits: &[i128]) -> Option<i128> {
