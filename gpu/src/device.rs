@@ -229,7 +229,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::Tma`] for what the hardware does not take; [`Error::OtherDevice`]; [`Error::Length`] if the tensor is
-    /// longer than the buffer.
+    /// longer than the buffer; [`Error::Mismatch`] if the buffer's elements are not the map's (bytes, `u8`, are any).
     pub fn tensor_map<T: Element>(
         &self,
         map: &TensorMap,
@@ -243,6 +243,7 @@ impl Device {
                 holder: buffer.device().name(),
             });
         }
+        crate::tensor::Mismatch::of_map(map.element, T::NAME)?;
         let bytes = usize::try_from(map.tensor_bytes())
             .expect("extents and strides that `check` passed are positive");
         if bytes > buffer.bytes() {

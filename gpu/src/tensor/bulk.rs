@@ -53,6 +53,7 @@ impl Builder {
         let at = Location::caller();
         self.site(at, |k| {
             let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
+            k.check_target(&to.into())?;
             let args = k.bulk_ends(from, to)?;
             k.ir.copy_atom(&atom, args);
             Ok::<_, ErrorKind>(())

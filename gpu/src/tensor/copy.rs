@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 use colex_atom::{Argument, CopyForm, Space, Ty};
-use colex_tiled::TiledCopy;
+use colex_tiled::{Side, TiledCopy};
 
 use super::builder::Builder;
 use super::copy_run::{Ends, Run};
@@ -57,6 +57,67 @@ impl Piece<'_> {
             Piece::Registers(_) => Space::Register,
         }
     }
+}
+
+impl Piece<'_> {
+    /// The extents of the tile, where all of a thread's part of it is here.
+    fn tile(&self) -> Option<&Vec<i64>> {
+        match self {
+            Piece::Memory(tensor) => tensor.share.as_ref()?.tile.as_ref(),
+            Piece::Registers(fragment) => fragment.tile.as_ref(),
+        }
+    }
+}
+
+/// Refuses parts of tiles of different extents.
+fn check_tiles(src: &Piece<'_>, dst: &Piece<'_>) -> Result<(), ErrorKind> {
+    match (src.tile(), dst.tile()) {
+        (Some(a), Some(b)) if a != b => {
+            let why = format!(
+                "a part of a tile of {a:?} into one of a tile of {b:?}: both tiles have the same extents"
+            );
+            Err(ErrorKind::operands("copy", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a partition by a tiled copy that gives its threads other elements.
+fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(), ErrorKind> {
+    let Piece::Memory(Tensor {
+        share: Some(share), ..
+    }) = piece
+    else {
+        return Ok(());
+    };
+    let Some(of) = &share.of else {
+        return Ok(());
+    };
+    let values = |copy: &TiledCopy, side| {
+        let values = copy.atom().val_layouts(copy.value_bits())?;
+        Ok::<_, ErrorKind>(match side {
+            Side::Source => values.src,
+            Side::Destination => values.dst,
+        })
+    };
+    let (other, side) = of.as_ref();
+    if copy.tv() == other.tv()
+        && copy.tiler() == other.tiler()
+        && values(copy, end)? == values(other, *side)?
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "the partition is of threads and values {} of tiles {} by {}, and the copy has {} of {} by {}: partition the tensor with \
+         the copy",
+        other.tv(),
+        other.tiler(),
+        other.atom().name(),
+        copy.tv(),
+        copy.tiler(),
+        copy.atom().name()
+    );
+    Err(ErrorKind::operands("copy", why))
 }
 
 /// Which of its instructions a copy executes.
@@ -227,6 +288,11 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
+        check_tiles(&src, &dst)?;
+        for (piece, end) in [(&src, Side::Source), (&dst, Side::Destination)] {
+            check_partition(copy, piece, end)?;
+        }
+        self.check_target(&dst)?;
         let values = atom.val_layouts(copy.value_bits())?;
         let counts = [&values.src, &values.dst].map(|l| l.mode(1).map_or(1, |m| m.size()));
         let [n, m] =

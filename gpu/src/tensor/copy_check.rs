@@ -208,6 +208,36 @@ impl Builder {
         Ok(())
     }
 
+    /// Refuses a destination with one element at several coordinates. Of dynamic strides the launch is asked.
+    pub(super) fn check_target(&mut self, target: &Piece<'_>) -> Result<(), ErrorKind> {
+        let refuse = |layout: &dyn std::fmt::Display| {
+            let why = format!(
+                "the destination {layout} has one element at several coordinates: which value stays would be a race"
+            );
+            Err(ErrorKind::operands("copy", why))
+        };
+        let tensor = match target {
+            Piece::Registers(fragment) if !fragment.layout.is_injective() => {
+                return refuse(&fragment.layout);
+            }
+            Piece::Registers(_) => return Ok(()),
+            Piece::Memory(tensor) => tensor,
+        };
+        match (&tensor.view, &tensor.share) {
+            (View::Coords { of, .. }, _) if of.layout.is_static() => {
+                if !of.layout.is_injective() {
+                    return refuse(&of.layout);
+                }
+            }
+            (View::Coords { of, .. }, _) => self.launch.write(of.slot),
+            (View::Offsets { layout, .. }, Some(share)) if !share.is_injective => {
+                return refuse(layout);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Refuses a part of a partition some of whose threads no thread of the block is: nobody would copy theirs.
     pub(super) fn check_share(&self, share: &Share) -> Result<(), ErrorKind> {
         let mut missing: BTreeSet<i64> = share.threads.iter().copied().collect();
@@ -282,9 +312,28 @@ impl Builder {
         let need = (count * bytes).min(16);
         if let View::Coords { of, .. } = &tensor.view {
             self.launch.require(of.slot, None, need);
+            let vector = (need / bytes).max(1);
             let coordinates = tensor.coordinates_at(first)?;
+            let (mut fixed, mut odd) = (Index::constant(0), None);
             for (mode, x) in coordinates.iter().enumerate() {
-                self.check_mode(of, mode, x, (need / bytes).max(1))?;
+                for (place, stride) in self.check_mode(of, mode, x, vector) {
+                    let part = &place * &stride;
+                    if part.alignment() % vector != 0 {
+                        odd.get_or_insert((mode, x, stride));
+                    }
+                    fixed = fixed + part;
+                }
+            }
+            // Of static strides the sum counts.
+            if let Some((mode, x, stride)) = odd
+                && fixed.alignment() % vector != 0
+            {
+                let why = format!(
+                    "an instruction moves {vector} elements from a multiple of them, and in mode {mode} of {} it starts at {x} \
+                     times {stride}",
+                    of.name
+                );
+                return Err(ErrorKind::operands("copy", why));
             }
             return Ok(());
         }
@@ -298,14 +347,16 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn check_mode(
+    /// Asks the launch for dynamic strides that vectors need to be multiples; the digits of a coordinate along static strides.
+    fn check_mode(
         &mut self,
         of: &Dense,
         mode: usize,
         x: &Index,
         vector: i64,
-    ) -> Result<(), ErrorKind> {
+    ) -> Vec<(Index, Index)> {
         let mut rest = x.clone();
+        let mut fixed = Vec::new();
         let last = of.modes[mode].len() - 1;
         for (at, (extent, stride)) in of.modes[mode].iter().enumerate() {
             let digit = if at == last {
@@ -314,22 +365,15 @@ impl Builder {
                 &rest % extent
             };
             rest = rest / extent;
-            if (digit * stride).alignment() % vector == 0 {
-                continue;
-            }
             match of.dynamic_stride(mode, at) {
-                Some(leaf) => self.launch.require(of.slot, Some(leaf), vector),
-                None => {
-                    let why = format!(
-                        "an instruction moves {vector} elements from a multiple of them, and in mode {mode} of {} it starts \
-                         at {x} times {stride}",
-                        of.name
-                    );
-                    return Err(ErrorKind::operands("copy", why));
+                Some(leaf) if (&digit * stride).alignment() % vector != 0 => {
+                    self.launch.require(of.slot, Some(leaf), vector);
                 }
+                Some(_) => {}
+                None => fixed.push((digit, stride.clone())),
             }
         }
-        Ok(())
+        fixed
     }
 }
 

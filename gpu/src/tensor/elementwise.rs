@@ -72,9 +72,23 @@ impl Term<'_> {
     }
 }
 
-/// The register of every element.
-fn registers(d: &Fragment) -> Result<Vec<Reg>, ErrorKind> {
-    (0..d.layout.size()).map(|i| Ok(d.element(i)?.0)).collect()
+/// The register of every element. One of several elements comes to what is gathered in it, so it must be read too.
+fn registers(
+    operation: &'static str,
+    d: &Fragment,
+    read: &[&[Operand]],
+) -> Result<Vec<Reg>, ErrorKind> {
+    let regs = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
+    let regs = regs.collect::<Result<Vec<Reg>, ErrorKind>>()?;
+    let gathers = |term: &&[Operand]| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
+    if !d.layout.is_injective() && !read.iter().any(|term| gathers(term)) {
+        let why = format!(
+            "{} has one register for several elements, and none of them is read: only the last would stay",
+            d.layout
+        );
+        return Err(ErrorKind::operands(operation, why));
+    }
+    Ok(regs)
 }
 
 impl Builder {
@@ -82,7 +96,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes.
+    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, and for a `d` with one register
+    /// for several elements that the instruction does not read.
     #[track_caller]
     pub fn each_unary<'a>(
         &mut self,
@@ -92,7 +107,8 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("each_unary", d).at(at)?;
-        let (to, a) = (registers(d).at(at)?, a.into().of("each_unary", d).at(at)?);
+        let a = a.into().of("each_unary", d).at(at)?;
+        let to = registers("each_unary", d, &[&a]).at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
                 k.ir.push(Op::Unary { op, ty, d, a });
@@ -140,7 +156,8 @@ impl Builder {
         let at = Location::caller();
         let ty = lone("each_binary", d).at(at)?;
         let [a, b] = [a.into(), b.into()].map(|term| term.of("each_binary", d));
-        let (to, a, b) = (registers(d).at(at)?, a.at(at)?, b.at(at)?);
+        let (a, b) = (a.at(at)?, b.at(at)?);
+        let to = registers("each_binary", d, &[&a, &b]).at(at)?;
         self.site(at, |k| {
             for ((d, a), b) in to.into_iter().zip(a).zip(b) {
                 k.ir.binary_to(op, ty, d, a, b);
@@ -165,7 +182,8 @@ impl Builder {
         let at = Location::caller();
         let ty = lone("each_fma", d).at(at)?;
         let [a, b, c] = [a.into(), b.into(), c.into()].map(|term| term.of("each_fma", d));
-        let (to, a, b, c) = (registers(d).at(at)?, a.at(at)?, b.at(at)?, c.at(at)?);
+        let (a, b, c) = (a.at(at)?, b.at(at)?, c.at(at)?);
+        let to = registers("each_fma", d, &[&a, &b, &c]).at(at)?;
         let op = if ty.is_float() {
             TernaryOp::Fma
         } else {
@@ -188,7 +206,8 @@ impl Builder {
     pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<Term<'a>>) -> Result<(), Error> {
         let at = Location::caller();
         lone("assign", d).at(at)?;
-        let (to, a) = (registers(d).at(at)?, a.into().of("assign", d).at(at)?);
+        let a = a.into().of("assign", d).at(at)?;
+        let to = registers("assign", d, &[&a]).at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
                 k.ir.mov_to(d, a);
@@ -229,7 +248,8 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("mask", d).at(at)?;
-        let to = registers(d).at(at)?;
+        let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
+        let to = to.collect::<Result<Vec<Reg>, ErrorKind>>().at(at)?;
         self.site(at, |k| {
             for (i, d) in (0..).zip(to) {
                 match keep(k, i) {

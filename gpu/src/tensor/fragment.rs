@@ -20,6 +20,8 @@ pub struct Fragment {
     pub(super) layout: Layout,
     pub(super) start: i64,
     pub(super) regs: Vec<Reg>,
+    /// The extents of the tile, where all of a thread's part of it is here.
+    pub(super) tile: Option<Vec<i64>>,
 }
 
 /// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
@@ -85,6 +87,7 @@ impl Fragment {
         Ok(Fragment {
             layout,
             start: self.start + offset,
+            tile: None,
             ..self.clone()
         })
     }
@@ -93,6 +96,7 @@ impl Fragment {
     pub fn with_layout(&self, layout: Layout) -> Fragment {
         Fragment {
             layout,
+            tile: None,
             ..self.clone()
         }
     }
@@ -106,7 +110,10 @@ impl Fragment {
     #[doc(alias = "retile_D")]
     #[track_caller]
     pub fn retile(&self, copy: &colex_tiled::TiledCopy) -> Result<Fragment, Error> {
-        Ok(self.with_layout(copy.retile(&self.layout)?))
+        Ok(Fragment {
+            layout: copy.retile(&self.layout)?,
+            ..self.clone()
+        })
     }
 
     /// So many values from an index of the layout on, in one mode: what a copy of a few values at a time takes of large
@@ -131,6 +138,7 @@ impl Fragment {
         Ok(Fragment {
             layout: Layout::column_major(count)?.to_static(),
             start: self.start + start,
+            tile: None,
             ..self.clone()
         })
     }
@@ -150,6 +158,7 @@ impl Fragment {
         let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
         Ok(Fragment {
             start: 0,
+            tile: None,
             regs: regs.collect::<Result<_, _>>().at(at)?,
             layout: Layout::column_major(count)?.to_static(),
             ..self.clone()
@@ -242,6 +251,7 @@ impl Builder {
             layout: layout.clone(),
             start: 0,
             regs,
+            tile: None,
         })
     }
 
@@ -253,7 +263,9 @@ impl Builder {
     #[track_caller]
     pub fn fragment_like(&mut self, part: &super::memory::Tensor) -> Result<Fragment, Error> {
         let layout = Layout::column_major(part.layout().shape())?;
-        self.fragment(part.ty(), &layout.to_static())
+        let tile = part.share.as_ref().and_then(|share| share.tile.clone());
+        let fragment = self.fragment(part.ty(), &layout.to_static())?;
+        Ok(Fragment { tile, ..fragment })
     }
 
     /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
@@ -271,6 +283,7 @@ impl Builder {
         operand: Operand,
         tile: [i64; 2],
     ) -> Result<Fragment, Error> {
+        let extents = Some(tile.to_vec());
         let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
         let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
         let at = Location::caller();
@@ -282,6 +295,7 @@ impl Builder {
             layout,
             start: 0,
             regs: self.ir.regs(class, count as usize),
+            tile: extents,
         })
     }
 

@@ -11,7 +11,7 @@ use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::fragment::Fragment;
 use super::index::{Index, sum};
-use super::memory::{Tensor, View};
+use super::memory::{Tensor, View, places};
 use super::mma::check_type;
 use super::offset::period;
 use super::partition::AtThread;
@@ -64,11 +64,12 @@ impl GmmaOperand {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when there is no mode after K.
+    /// [`ErrorKind::Layout`] when there is no mode after K; [`ErrorKind::Operands`] for a stage that it need not have.
     #[track_caller]
     pub fn at(&self, stage: impl Into<Index>) -> Result<GmmaOperand, Error> {
-        let mode = self.rest.get(&[2])?;
-        let start = super::offset::layout_at(&mode, &stage.into());
+        let (mode, stage) = (self.rest.get(&[2])?, stage.into());
+        places("at", &mode.to_static(), &stage).map_err(ErrorKind::here)?;
+        let start = super::offset::layout_at(&mode, &stage);
         Ok(GmmaOperand {
             rest: self.rest.take(0..2)?,
             start: &self.start + start * self.bytes,

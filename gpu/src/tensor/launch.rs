@@ -315,6 +315,8 @@ pub(super) struct TensorSlot {
     pub(super) layout: Layout,
     /// What must divide the address, in bytes.
     pub(super) align: i64,
+    /// Whether the kernel writes it.
+    pub(super) is_written: bool,
     /// What is asked of the dynamic leaves, in the order of [`Layout::dynamic_values`].
     pub(super) asked: Vec<Asked>,
 }
@@ -457,6 +459,11 @@ impl TensorSlot {
         if let Held::Checked = given.held {
             return Ok(());
         }
+        if self.is_written && !layout.is_injective() {
+            return refuse(format!(
+                "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
+            ));
+        }
         let bytes = i128::from(bytes);
         let (low, high) = reach(layout);
         let (first, last) = (low * bytes, (high + 1) * bytes - 1);
@@ -539,6 +546,13 @@ impl Signature {
                 Some(leaf) => &mut slot.asked[leaf].vector,
             };
             *old = common(*old, multiple);
+        }
+    }
+
+    /// Notes that the kernel writes a tensor.
+    pub(super) fn write(&mut self, tensor: usize) {
+        if let Slot::Tensor(slot) = &mut self.slots[tensor] {
+            slot.is_written = true;
         }
     }
 

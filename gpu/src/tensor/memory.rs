@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
+use colex_tiled::{Side, TiledCopy};
 
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
@@ -37,6 +38,13 @@ pub(super) struct Share {
     pub(super) thread: Index,
     /// The numbers of all threads of the partition.
     pub(super) threads: Rc<[i64]>,
+    /// The tiled copy whose partition it is, and the side of it.
+    pub(super) of: Option<Rc<(TiledCopy, Side)>>,
+    /// The extents of the tile, where all of the thread's part of it is here, and how many modes it has.
+    pub(super) tile: Option<Vec<i64>>,
+    pub(super) rank: usize,
+    /// Whether every coordinate of the tile has an element of its own.
+    pub(super) is_injective: bool,
 }
 
 /// The end of a tile that a partition reaches beyond: the coordinates `start + layout(c)` in the tile, and its extents.
@@ -330,14 +338,14 @@ impl Tensor {
     pub fn slice(&self, coord: impl Into<Coord>) -> Result<Tensor, Error> {
         let here = Location::caller();
         let coord = coord.into();
-        self.cut(|layout| {
+        let part = self.cut(|layout| {
             Ok(Cut {
                 all: layout.clone(),
                 coord: coord.clone(),
                 places: Vec::new(),
             })
-        })
-        .at(here)
+        });
+        Ok(part.at(here)?.of_a_part())
     }
 
     /// The part at a place of one mode that only the kernel knows: a stage, a step along K.
@@ -358,7 +366,7 @@ impl Tensor {
             }
         };
         let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
-        self.cut(|layout| {
+        let part = self.cut(|layout| {
             let fixed = layout.get(&[mode])?;
             places("at", &fixed, &place)?;
             Ok(Cut {
@@ -366,8 +374,19 @@ impl Tensor {
                 coord: coord.clone(),
                 places: vec![(fixed, place.clone())],
             })
-        })
-        .at(here)
+        });
+        let part = part.at(here)?;
+        // Modes behind those of the tile, stages for example, leave the thread's part of the tile whole.
+        let is_behind = part.share.as_ref().is_none_or(|share| mode > share.rank);
+        Ok(if is_behind { part } else { part.of_a_part() })
+    }
+
+    /// The same, not known to be all of the thread's part of a tile.
+    pub(super) fn of_a_part(mut self) -> Tensor {
+        if let Some(share) = &mut self.share {
+            share.tile = None;
+        }
+        self
     }
 
     /// The part that a cut of the layout keeps. The ends of uneven tiles are cut as the layout is.
@@ -423,7 +442,12 @@ impl Tensor {
                     .push(end.cut(&how)?.in_modes_of(result.layout()));
             }
         }
-        result.share = Some(share);
+        let extents = whole.modes().take(share.rank).map(|mode| mode.size());
+        result.share = Some(Share {
+            tile: Some(extents.collect()),
+            is_injective: whole.has_coordinate_values() || whole.is_injective(),
+            ..share
+        });
         Ok(result)
     }
 
@@ -536,7 +560,11 @@ fn reach(layout: &Layout, rank: usize) -> Vec<i64> {
 }
 
 /// Refuses a place that a static mode need not have.
-fn places(operation: &'static str, mode: &Layout, place: &Index) -> Result<(), ErrorKind> {
+pub(super) fn places(
+    operation: &'static str,
+    mode: &Layout,
+    place: &Index,
+) -> Result<(), ErrorKind> {
     let ((low, high), last) = (place.range(), mode.size() - 1);
     if !mode.is_static() || low >= 0 && high <= last || place.broken().is_some() {
         return Ok(());

@@ -87,6 +87,7 @@ impl Builder {
             ty,
             layout: layout.clone(),
             align: i64::from(ty.bits() / 8),
+            is_written: false,
             asked: vec![Asked::default(); layout.dynamic_values().len()],
         })));
         let start = vec![Index::constant(0); of.modes.len()];

@@ -124,6 +124,10 @@ impl CopyAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: (0..self.copy.threads()).collect(),
+            of: Some(Rc::new((self.copy.clone(), side))),
+            tile: None,
+            rank: self.copy.tiler().rank(),
+            is_injective: true,
         };
         tensor.part(share, |layout| {
             let parts = self.copy.partitions(layout, side)?;
@@ -158,6 +162,10 @@ impl MmaAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: thread_numbers(self.mma)?,
+            of: None,
+            tile: None,
+            rank: 2,
+            is_injective: true,
         };
         tensor.part(share, |layout| self.cuts(layout, operand))
     }
@@ -264,10 +272,25 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when the composition has no result.
+    /// [`ErrorKind::Layout`] when the composition has no result; [`ErrorKind::Operands`] for indices that the tensor does not
+    /// have.
     #[track_caller]
     pub fn compose(&self, with: &Layout) -> Result<Tensor, Error> {
-        let mut result = self.clone();
+        let mut result = self.clone().of_a_part();
+        let (reach, size) = (with.cosize()?, self.layout().size());
+        if reach > size
+            || with
+                .leaves()
+                .iter()
+                .any(|l| l.stride.coefficient().value() < 0)
+        {
+            let why = format!(
+                "{with} has indices beyond those of {}, which are 0 to {}",
+                self.layout(),
+                size - 1
+            );
+            return Err(ErrorKind::operands("compose", why).here());
+        }
         match &mut result.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => {
                 *layout = fixed("compose", layout)

@@ -19,6 +19,8 @@ use crate::ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
 pub struct TmaTensor {
     name: String,
     param: ParamId,
+    /// Its place among the kernel's parameters.
+    slot: usize,
     /// Kept in the kernel's signature too, for the map of the day.
     plan: TmaPlan,
     tile: Vec<i64>,
@@ -113,6 +115,7 @@ impl Builder {
         };
         let plan = TmaPlan::new(&request).map_err(|e| refuse(&e))?;
         let param = self.ir.tensor_map(name);
+        let slot = self.launch.slots.len();
         self.launch.slots.push(Slot::Map(Box::new(MapSlot {
             name: name.to_string(),
             layout: layout.clone(),
@@ -121,10 +124,12 @@ impl Builder {
             element,
             multicast,
             plan: plan.clone(),
+            is_stored: false,
         })));
         Ok(TmaTensor {
             name: name.to_string(),
             param,
+            slot,
             plan,
             tile: tile.to_vec(),
             ty,
@@ -220,7 +225,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction.
+    /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction, and
+    /// for the map of a tile that several blocks share.
     #[track_caller]
     pub fn tma_store(
         &mut self,
@@ -281,6 +287,16 @@ impl Builder {
     }
 
     fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
+        if work.tensor.blocks > 1 {
+            let why = format!(
+                "{} is shared by {} blocks, each of which loads a part of its tiles: a map that is stored to is of one block",
+                work.tensor.name, work.tensor.blocks
+            );
+            return Err(ErrorKind::operands(work.operation, why));
+        }
+        if let Slot::Map(map) = &mut self.launch.slots[work.tensor.slot] {
+            map.is_stored = true;
+        }
         self.each_box(work, &atom, |_, src| CopyArgs {
             src,
             ..CopyArgs::default()

@@ -15,14 +15,20 @@ pub(super) struct MapSlot {
     pub(super) element: TmaElement,
     pub(super) multicast: i64,
     pub(super) plan: TmaPlan,
+    /// Whether the kernel stores to it.
+    pub(super) is_stored: bool,
 }
+
+/// What a store writes whole, in bytes: also where a row of the tensor ends within.
+const UNIT: i64 = 16;
 
 impl MapSlot {
     /// The tensor map for the layout of today.
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has.
+    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
+    /// tensor that the kernel stores to, for rows that are no multiples of 16 bytes and elements at several coordinates.
     pub(super) fn map(&self, layout: &Layout) -> Result<TensorMap, Mismatch> {
         let refuse = |why: String| Mismatch {
             why: format!("tensor {}: {why}", self.name),
@@ -37,6 +43,18 @@ impl MapSlot {
         let plan = plan.map_err(|e| refuse(e.to_string()))?;
         let same = plan.map().extents == self.plan.map().extents
             && plan.tensor().stride() == self.plan.tensor().stride();
+        let row = plan.map().dims[0] * self.element.bytes();
+        if self.is_stored && row % UNIT != 0 {
+            return Err(refuse(format!(
+                "rows of {layout} have {row} bytes, and a store writes whole units of {UNIT}: what lies behind a row would be \
+                 overwritten"
+            )));
+        }
+        if self.is_stored && !layout.is_injective() {
+            return Err(refuse(format!(
+                "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
+            )));
+        }
         if !same {
             return Err(refuse(format!(
                 "{layout} is moved in boxes {}, and the kernel is built for {} of {}",
@@ -77,6 +95,27 @@ impl MapSlot {
             boxes(map),
             boxes(ours)
         );
+        Err(Mismatch { why })
+    }
+}
+
+impl Mismatch {
+    /// Refuses a buffer whose elements are not those of a map; bytes may be anything's.
+    pub(crate) fn of_map(element: TmaElement, held: &'static str) -> Result<(), Mismatch> {
+        let names: &[&str] = match element {
+            TmaElement::U8 => &["i8"],
+            TmaElement::U16 => &["u16", "i16"],
+            TmaElement::U32 | TmaElement::S32 => &["u32", "i32"],
+            TmaElement::U64 | TmaElement::S64 => &["u64", "i64"],
+            TmaElement::F16 => &["f16"],
+            TmaElement::F32 | TmaElement::Tf32 => &["f32"],
+            TmaElement::F64 => &["f64"],
+            TmaElement::Bf16 => &["bf16"],
+        };
+        if held == "u8" || names.contains(&held) {
+            return Ok(());
+        }
+        let why = format!("elements of {held}, and the map is of {element:?}");
         Err(Mismatch { why })
     }
 }

@@ -265,6 +265,161 @@ fn nothing_is_stored_before_a_tensor() {
     );
 }
 
+/// Found by the mutants: of a tile that several blocks share, a store would write one block's slice.
+#[test]
+fn a_shared_tile_is_not_stored() {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    let like = parsed("(4096,4096):(4096,_1)");
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 2);
+    let (a, shared) = (map.expect("a map"), k.shared_tensor(Ty::Bf16, tile));
+    assert_eq!(
+        said(k.tma_store(&a, &[0.into(), 0.into()], &shared.expect("a tensor"))),
+        "tma_store: a is shared by 2 blocks, each of which loads a part of its tiles: a map that is stored to is of one block"
+    );
+}
+
+/// Found by the mutants: a store writes whole units of 16 bytes, also behind the end of a row.
+#[test]
+fn rows_that_are_stored_are_whole_units() {
+    let (mut k, a) = mapped();
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
+    k.tma_store(&a, &[0.into(), 0.into()], &shared)
+        .expect("a store");
+    let built = k.finish().expect("a kernel");
+    assert!(built.tensor_map("a", &parsed("(100,96):(104,_1)")).is_ok());
+    assert_eq!(
+        built
+            .tensor_map("a", &parsed("(100,99):(104,_1)"))
+            .expect_err("half a unit")
+            .to_string(),
+        "tensor a: rows of (100,99):(104,_1) have 198 bytes, and a store writes whole units of 16: what lies behind a row would \
+         be overwritten"
+    );
+}
+
+/// Found by the mutants: what is written has one element for each coordinate.
+#[test]
+fn a_destination_has_a_place_for_every_element() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (copy, tid) = (tiled("(4,8):(8,1)", 1), k.thread());
+    let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,8):(7,1)"));
+    let tile = tile.expect("a tensor");
+    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    assert!(
+        said(k.copy(&copy, &held, &part))
+            .ends_with("has one element at several coordinates: which value stays would be a race")
+    );
+    let twice = k
+        .fragment(Ty::F32, &parsed("((_1,_2)):((_0,_0))"))
+        .expect("registers");
+    assert!(said(k.copy(&copy, &part, &twice)).contains("has one element at several coordinates"));
+    assert_eq!(
+        said(k.each_binary(colex_gpu::ir::BinaryOp::Add, &twice, &held, &held)),
+        "each_binary: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would \
+         stay"
+    );
+    let to = k
+        .tensor("to", Ty::F32, &parsed("(64,64):(64,1)"))
+        .expect("a tensor");
+    let tile = to
+        .local_tile(&[8, 8], &[k.block_index(0), 0.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
+    k.copy_inside(&copy, &held, &part).expect("a copy");
+    let built = k.finish().expect("a kernel");
+    let memory = RawMemory {
+        address: 0,
+        bytes: 1 << 20,
+        ty: Ty::F32,
+    };
+    assert_eq!(
+        built
+            .arguments(&[Given::raw(memory, &parsed("(64,64):(32,1)"))])
+            .expect_err("it overlaps")
+            .to_string(),
+        "tensor to: (64,64):(32,1) has one element at several coordinates, and the kernel writes it: which value stays would be \
+         a race"
+    );
+}
+
+/// Found by the mutants: parts of tiles of other extents, or of another tiled copy.
+#[test]
+fn both_ends_are_parts_of_one_tile_by_one_copy() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (rows, columns) = (tiled("(4,8):(8,1)", 1), tiled("(8,4):(4,1)", 1));
+    let tid = k.thread();
+    let mut of = |shape: &str| {
+        k.shared_tensor(Ty::F32, parsed::<Layout>(shape))
+            .expect("a tensor")
+    };
+    let (wide, tall) = (of("(8,16):(16,1)"), of("(16,8):(8,1)"));
+    let part = rows.at(&tid).partition_src(&wide).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    k.copy(&rows, &part, &held).expect("a copy");
+    let to = rows.at(&tid).partition_dst(&tall).expect("a part");
+    assert_eq!(
+        said(k.copy(&rows, &held, &to)),
+        "copy: a part of a tile of [8, 16] into one of a tile of [16, 8]: both tiles have the same extents"
+    );
+    assert!(
+        said(k.copy(&columns, &part, &held))
+            .starts_with("copy: the partition is of threads and values")
+    );
+    assert_eq!(
+        said(wide.compose(&parsed("(_8,_17):(_1,_8)"))),
+        "compose: (_8,_17):(_1,_8) has indices beyond those of (_8,_16):(_16,_1), which are 0 to 127"
+    );
+}
+
+/// The class of defect 1: a vector of a static layout is taken where all of its addresses are multiples, and refused only
+/// where one is not.
+#[test]
+fn law_vectors_are_aligned() {
+    let mut random = crate::index_laws::Random::new(11);
+    let (mut cases, mut taken) = (0, 0);
+    let copy = tiled("(1,4):(0,1)", 4);
+    for _ in 0..6000 {
+        let mut one = |most: i64| 1 + random.below(most);
+        let (a, b) = (one(6), one(6));
+        let (d, e) = (one(9) * [1, 2, 4][one(3) as usize - 1] - 5, one(40) - 20);
+        let rows: Layout = match one(2) {
+            1 => parsed(&format!("_{a}:_{d}")),
+            _ => parsed(&format!("(_{a},_{b}):(_{d},_{e})")),
+        };
+        let at = match one(3) {
+            1 => None,
+            _ => Some(one(rows.size()) - 1),
+        };
+        let text = format!("({},_64):({},_1)", rows.shape(), rows.stride());
+        let mut k = Builder::new("k", Arch::Sm80, 4);
+        let tensor = k.tensor("a", Ty::F32, &parsed(&text)).expect("a tensor");
+        let (tid, m) = (k.thread(), k.block_index(0).within(0..rows.size()));
+        let place = at.map_or(m, Index::from);
+        let tile = tensor
+            .local_tile(&[1, 16], &[place, 2.into()])
+            .expect("a tile");
+        let part = copy.at(&tid).partition_src(&tile).expect("a part");
+        let held = k.fragment_like(&part).expect("registers");
+        let is_taken = k.copy_inside(&copy, &part, &held).is_ok();
+        let places = at.map_or(0..rows.size(), |at| at..at + 1);
+        let is_aligned = places.clone().all(|i| rows.at(i).expect("a row") % 4 == 0);
+        assert!(
+            !is_taken || is_aligned,
+            "{text} at {at:?}: a vector is not aligned"
+        );
+        if at.is_some() {
+            assert_eq!(is_taken, is_aligned, "{text} at {at:?}");
+        }
+        cases += 1;
+        taken += u32::from(is_taken);
+    }
+    assert!(taken > 500, "{taken} are taken");
+    println!("law copies.vectors_are_aligned: {cases} cases");
+}
+
 /// Defect 3: what the barrier is told of is what arrives.
 #[test]
 fn a_barrier_is_told_of_the_bytes_that_arrive() {

@@ -1,0 +1,419 @@
+//! Correct kernels of every family with one operand of one call changed: each is refused, faults, or is right.
+//!
+//! `COLEX_MUTANTS=100000 cargo test -p colex-gpu --test mutants -- --nocapture` runs as many cases as it says, and
+//! `COLEX_MUTANTS_SEED` draws others.
+
+mod copies;
+mod hook;
+mod hopper;
+mod products;
+mod reference;
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use colex_atom::{Arch, TensorMap, Ty};
+use colex_gpu::tensor::{Built, Error, RawMemory};
+use colex_gpu::{Argument, Buffer, Device, Element, Launch, TensorMapArgument};
+
+use hook::{Hook, Kind, Random, Site, changed};
+use reference::{Given, Memory};
+
+/// A kernel with what it is launched with and what it should do.
+pub(crate) struct Program {
+    pub(crate) built: Built,
+    pub(crate) arch: Arch,
+    pub(crate) given: Vec<Given>,
+    pub(crate) cluster: u32,
+    /// The grid for what is given.
+    pub(crate) grid: fn(&[Given]) -> [u32; 3],
+    /// What the tensors hold afterwards.
+    pub(crate) expected: Box<dyn Fn(&[Given]) -> Vec<Given>>,
+}
+
+/// A family: one kernel for each of the numbers that its form is drawn with.
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) build: fn(&mut Hook, &mut Random) -> Result<Program, Error>,
+}
+
+fn families() -> Vec<Family> {
+    [copies::families(), products::families(), hopper::families()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// How a mutant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Refused,
+    AtLaunch,
+    Fault,
+    Right,
+    /// Wrong numbers, or a panic.
+    Wrong,
+}
+
+/// A buffer of some type of element.
+struct Held {
+    address: u64,
+    map: Box<dyn Fn(&TensorMap) -> Result<TensorMapArgument, colex_gpu::Error>>,
+    download: Box<dyn Fn() -> Vec<u8>>,
+}
+
+fn held<T: Element>(device: &Device, bytes: &[u8]) -> Held {
+    let buffer: Buffer<T> = device.upload(&T::from_bytes(bytes)).expect("memory");
+    let (address, other, device) = (buffer.address(), buffer.clone(), device.clone());
+    Held {
+        address,
+        map: Box::new(move |map| device.tensor_map(map, &other)),
+        download: Box::new(move || T::to_bytes(&buffer.download().expect("it is there"))),
+    }
+}
+
+fn held_as(device: &Device, memory: &Memory) -> Held {
+    match memory.ty {
+        Ty::F64 => held::<f64>(device, &memory.bytes),
+        Ty::F32 => held::<f32>(device, &memory.bytes),
+        Ty::F16 => held::<half::f16>(device, &memory.bytes),
+        Ty::Bf16 => held::<half::bf16>(device, &memory.bytes),
+        _ => held::<i32>(device, &memory.bytes),
+    }
+}
+
+/// Runs a program: what it says, or how it ended.
+fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
+    let device = Device::simulator(program.arch);
+    let buffers: Vec<Option<Held>> = given
+        .iter()
+        .map(|given| match given {
+            Given::Tensor(memory) | Given::Map(_, memory) => Some(held_as(&device, memory)),
+            Given::Number(_) => None,
+        })
+        .collect();
+    let mut arguments = Vec::new();
+    for (given, buffer) in given.iter().zip(&buffers) {
+        let address = buffer.as_ref().map_or(0, |held| held.address);
+        arguments.push(match given {
+            Given::Tensor(memory) => {
+                let raw = RawMemory {
+                    address,
+                    bytes: memory.bytes.len() as u64,
+                    ty: memory.ty,
+                };
+                colex_gpu::tensor::Given::raw(raw, &memory.layout).from_element(memory.origin)
+            }
+            Given::Map(name, memory) => {
+                let map = match program.built.tensor_map(name, &memory.layout) {
+                    Ok(map) => map,
+                    Err(e) => return (Outcome::AtLaunch, e.to_string()),
+                };
+                let buffer = buffer.as_ref().expect("a tensor");
+                match (buffer.map)(&map) {
+                    Ok(map) => colex_gpu::tensor::Given::Value(map.into()),
+                    Err(e) => return (Outcome::AtLaunch, e.to_string()),
+                }
+            }
+            Given::Number(n) => colex_gpu::tensor::Given::Value(Argument::U32(*n)),
+        });
+    }
+    let arguments = match program.built.arguments(&arguments) {
+        Ok(arguments) => arguments,
+        Err(e) => return (Outcome::AtLaunch, e.to_string()),
+    };
+    let function = match device.load(&program.built.kernel) {
+        Ok(function) => function,
+        Err(e) => return (Outcome::Refused, e.to_string()),
+    };
+    let threads = program.built.kernel.block.map_or(1, |block| block[0]);
+    let mut launch =
+        Launch::new((program.grid)(given), threads).dynamic_shared(program.built.dynamic_shared());
+    if program.cluster > 1 {
+        launch = launch.cluster(program.cluster);
+    }
+    if let Err(e) = function.check(&launch, &arguments) {
+        return (Outcome::AtLaunch, e.to_string());
+    }
+    if let Err(e) = device.launch(&function, launch, &arguments) {
+        return (Outcome::Fault, e.to_string());
+    }
+    for (i, (expected, buffer)) in (program.expected)(given).iter().zip(&buffers).enumerate() {
+        let (Given::Tensor(expected) | Given::Map(_, expected), Some(buffer)) = (expected, buffer)
+        else {
+            continue;
+        };
+        let found = (buffer.download)();
+        let width = (expected.ty.bits() / 8) as usize;
+        if let Some(at) = (0..found.len()).find(|b| found[*b] != expected.bytes[*b]) {
+            let of = |bytes: &[u8]| bytes[at / width * width..][..width].to_vec();
+            let why = format!(
+                "argument {i}: element {} is {:?}, not {:?}",
+                at / width,
+                of(&found),
+                of(&expected.bytes)
+            );
+            return (Outcome::Wrong, why);
+        }
+    }
+    (Outcome::Right, String::new())
+}
+
+/// Changes one of the arguments; the words for it.
+fn change_argument(r: &mut Random, given: &mut [Given]) -> String {
+    let i = r.below(given.len());
+    let j = r.below(given.len());
+    if let Given::Number(n) = &mut given[i] {
+        let old = *n;
+        *n = r.one(&[
+            0,
+            1,
+            old + 1,
+            old.wrapping_sub(1),
+            old * 2,
+            u32::MAX,
+            1 << 30,
+        ]);
+        return format!("argument {i}: {old} -> {n}");
+    }
+    if r.below(8) == 0 && i != j {
+        given.swap(i, j);
+        return format!("arguments {i} and {j} in each other's places");
+    }
+    let is_map = matches!(given[i], Given::Map(..));
+    let (Given::Tensor(memory) | Given::Map(_, memory)) = &mut given[i] else {
+        unreachable!("numbers are done with")
+    };
+    match r.below(5) {
+        0 => {
+            let near: Vec<Ty> = [Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32]
+                .into_iter()
+                .filter(|ty| *ty != memory.ty)
+                .collect();
+            let ty = r.one(&near);
+            let words = format!("argument {i}: {} -> {ty}", memory.ty);
+            memory.ty = ty;
+            words
+        }
+        1 => {
+            let n = memory.bytes.len();
+            let width = (memory.ty.bits() / 8) as usize;
+            let less = width * (1 + r.below((n / width).min(40).max(2) - 1));
+            memory.bytes.truncate(n - less.min(n));
+            format!("argument {i}: {less} bytes fewer of {n}")
+        }
+        2 if !is_map => {
+            memory.origin = r.range(-9, 9);
+            format!("argument {i}: from element {}", memory.origin)
+        }
+        _ => {
+            // The reference speaks of layouts that the host can follow.
+            let new = changed(r, &memory.layout);
+            let words = format!("argument {i}: {} -> {new}", memory.layout);
+            memory.layout = new;
+            words
+        }
+    }
+}
+
+/// The call whose arguments are changed.
+const LAUNCH: Site = ("arguments", Kind::Argument);
+
+/// What a case is drawn from.
+struct Draw<'a> {
+    family: &'a Family,
+    /// The operands of the call, by number; none for the launch.
+    sites: &'a [usize],
+    seed: u64,
+}
+
+/// One mutant; none if it is the kernel that it was made from.
+fn mutant(draw: &Draw<'_>) -> Option<(Outcome, String)> {
+    let mut r = Random(draw.seed);
+    let form = r.next();
+    let original = (draw.family.build)(&mut Hook::new(None, 0), &mut Random(form));
+    let original = original.unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
+    if draw.sites.is_empty() {
+        let mut given = original.given.clone();
+        let words = change_argument(&mut r, &mut given);
+        let same = format!("{given:?}") == format!("{:?}", original.given);
+        return (!same).then(|| {
+            let (outcome, why) = run(&original, &given);
+            (outcome, format!("{words}: {why}"))
+        });
+    }
+    let target = r.one(draw.sites);
+    let mut hook = Hook::new(Some(target), r.next());
+    let changed = (draw.family.build)(&mut hook, &mut Random(form));
+    let words = hook.change.clone();
+    let program = match changed {
+        Ok(program) => program,
+        Err(e) => return Some((Outcome::Refused, format!("{words}: {e}"))),
+    };
+    let texts = [&original, &program].map(|p| p.built.kernel.ptx());
+    if let [Ok(a), Ok(b)] = &texts
+        && a == b
+        && format!("{:?}", original.built.signature) == format!("{:?}", program.built.signature)
+    {
+        return None;
+    }
+    if let [_, Err(e)] = &texts {
+        return Some((Outcome::Refused, format!("{words}: {e}")));
+    }
+    let (outcome, why) = run(&program, &program.given);
+    Some((outcome, format!("{words}: {why}")))
+}
+
+/// The calls of a family with the numbers of their operands.
+fn calls(family: &Family) -> BTreeMap<Site, Vec<usize>> {
+    let mut hook = Hook::new(None, 0);
+    let built = (family.build)(&mut hook, &mut Random(1));
+    built.unwrap_or_else(|e| panic!("{}: {e}", family.name));
+    let mut calls: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
+    for (i, site) in hook.sites.iter().enumerate() {
+        calls.entry(*site).or_default().push(i);
+    }
+    calls.insert(LAUNCH, Vec::new());
+    calls
+}
+
+/// Every form of every family is right as it is.
+#[test]
+fn the_kernels_are_right() {
+    let (mut cases, mut wrong) = (0, Vec::new());
+    for family in families() {
+        for form in 0..12 {
+            cases += 1;
+            let mut hook = Hook::new(None, 0);
+            match (family.build)(&mut hook, &mut Random(form)) {
+                Err(e) => wrong.push(format!("{}, form {form}: {e}", family.name)),
+                Ok(program) => match run(&program, &program.given) {
+                    (Outcome::Right, _) => {}
+                    (_, why) => wrong.push(format!("{}, form {form}: {why}", family.name)),
+                },
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("law mutants.originals: {cases} cases");
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+/// Nothing that is changed is wrong in silence.
+fn law(name: &str, part: impl Fn(usize) -> bool) {
+    // A mutant that panics is counted; its words are in the table.
+    let all = families();
+    let chosen: Vec<&Family> = all
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| part(*i))
+        .map(|(_, family)| family)
+        .collect();
+    let groups: Vec<(&Family, Site, Vec<usize>)> = chosen
+        .iter()
+        .flat_map(|family| {
+            calls(family)
+                .into_iter()
+                .map(|(site, at)| (*family, site, at))
+        })
+        .collect();
+    let total: usize = all.iter().map(|family| calls(family).len()).sum();
+    let cases = number("COLEX_MUTANTS", 2000);
+    let each = cases.div_ceil(total as u64);
+    let seed = number("COLEX_MUTANTS_SEED", 1);
+    let mut run = 0;
+    let mut wrong = Vec::new();
+    println!(
+        "{:<16}{:<22}{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
+        "family", "call", "kind", "refused", "launch", "fault", "right", "WRONG", "distinct"
+    );
+    for (family, site, at) in &groups {
+        let mut counts = [0u64; 5];
+        let mut seen = HashSet::new();
+        let mut draws = 0;
+        while counts.iter().sum::<u64>() < each && draws < 20 * each {
+            let key = format!("{seed} {} {site:?} {draws}", family.name);
+            let seed = key.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+            });
+            draws += 1;
+            let draw = Draw {
+                family,
+                sites: at,
+                seed,
+            };
+            let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw)));
+            let (outcome, words) = match result {
+                Ok(None) => continue,
+                Ok(Some(result)) => result,
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+                    (
+                        Outcome::Wrong,
+                        format!("panic: {}", text.unwrap_or_default()),
+                    )
+                }
+            };
+            seen.insert(words.clone());
+            counts[outcome as usize] += 1;
+            if outcome == Outcome::Wrong {
+                let (call, kind) = site;
+                wrong.push(format!(
+                    "{}, {call}, {kind}, seed {seed}: {words}",
+                    family.name
+                ));
+            }
+        }
+        let (call, kind) = site;
+        println!(
+            "{:<16}{call:<22}{kind:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
+            family.name,
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            counts[4],
+            seen.len()
+        );
+        run += counts.iter().sum::<u64>();
+    }
+    println!("law {name}: {run} cases");
+    assert!(
+        wrong.is_empty(),
+        "{} wrong of {run}:\n{}",
+        wrong.len(),
+        wrong
+            .iter()
+            .take(200)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+}
+
+#[test]
+fn law_mutants_of_even_families() {
+    law("mutants.even", |i| i % 2 == 0);
+}
+
+#[test]
+fn law_mutants_of_odd_families() {
+    law("mutants.odd", |i| i % 2 == 1);
+}
+
+/// A tensor among what is given.
+pub(crate) fn tensor(ty: Ty, layout: &str, seed: i64) -> Given {
+    Given::Tensor(Memory::numbers(ty, layout, seed))
+}
+
+/// A tensor that a kernel writes.
+pub(crate) fn target(ty: Ty, layout: &str) -> Given {
+    Given::Tensor(Memory::poison(ty, layout))
+}
