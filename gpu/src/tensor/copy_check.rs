@@ -217,7 +217,7 @@ impl Builder {
             Err(ErrorKind::operands("copy", why))
         };
         let tensor = match target {
-            Piece::Registers(fragment) if !fragment.layout.is_injective() => {
+            Piece::Registers(fragment) if !fragment.layout.is_injective()? => {
                 return refuse(&fragment.layout);
             }
             Piece::Registers(_) => return Ok(()),
@@ -225,7 +225,7 @@ impl Builder {
         };
         match (&tensor.view, &tensor.share) {
             (View::Coords { of, .. }, _) if of.layout.is_static() => {
-                if !of.layout.is_injective() {
+                if !of.layout.is_injective()? {
                     return refuse(&of.layout);
                 }
             }

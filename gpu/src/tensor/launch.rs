@@ -459,10 +459,8 @@ impl TensorSlot {
         if let Held::Checked = given.held {
             return Ok(());
         }
-        if self.is_written && !layout.is_injective() {
-            return refuse(format!(
-                "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
-            ));
+        if self.is_written {
+            check_written(layout).or_else(refuse)?;
         }
         let bytes = i128::from(bytes);
         let (low, high) = reach(layout);
@@ -507,6 +505,17 @@ fn is_same_kind(a: &Layout, b: &Layout) -> bool {
                 && std::mem::discriminant(&a.stride) == std::mem::discriminant(&b.stride)
         })
         && a.is_congruent(b)
+}
+
+/// Refuses a layout that a kernel writes through, with one element at several coordinates.
+pub(super) fn check_written(layout: &Layout) -> Result<(), String> {
+    match layout.is_injective() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!(
+            "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
+        )),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 /// The least and the largest offset of a layout.

@@ -43,7 +43,7 @@ pub(super) struct Share {
     /// The extents of the tile, where all of the thread's part of it is here, and how many modes it has.
     pub(super) tile: Option<Vec<i64>>,
     pub(super) rank: usize,
-    /// Whether every coordinate of the tile has an element of its own.
+    /// Whether every coordinate of the tile is known to have an element of its own.
     pub(super) is_injective: bool,
 }
 
@@ -445,7 +445,7 @@ impl Tensor {
         let extents = whole.modes().take(share.rank).map(|mode| mode.size());
         result.share = Some(Share {
             tile: Some(extents.collect()),
-            is_injective: whole.has_coordinate_values() || whole.is_injective(),
+            is_injective: whole.has_coordinate_values() || whole.is_injective() == Ok(true),
             ..share
         });
         Ok(result)

@@ -3,7 +3,7 @@
 use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
 use colex_layout::{ComposedLayout, Layout, Tiler};
 
-use super::launch::{Built, Mismatch, Slot};
+use super::launch::{Built, Mismatch, Slot, check_written};
 
 /// What a launch needs to know of a tensor map.
 #[derive(Clone, Debug)]
@@ -50,10 +50,8 @@ impl MapSlot {
                  overwritten"
             )));
         }
-        if self.is_stored && !layout.is_injective() {
-            return Err(refuse(format!(
-                "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
-            )));
+        if self.is_stored {
+            check_written(layout).map_err(refuse)?;
         }
         if !same {
             return Err(refuse(format!(
