@@ -224,12 +224,10 @@ impl Builder {
             Piece::Memory(tensor) => tensor,
         };
         match (&tensor.view, &tensor.share) {
-            (View::Coords { of, .. }, _) if of.layout.is_static() => {
-                if !of.layout.is_injective()? {
-                    return refuse(&of.layout);
-                }
+            (View::Coords { of, .. }, _) if !of.layout.is_static() => self.launch.write(of.slot),
+            (View::Coords { of, .. }, _) if !of.layout.is_injective()? => {
+                return refuse(&of.layout);
             }
-            (View::Coords { of, .. }, _) => self.launch.write(of.slot),
             (View::Offsets { layout, .. }, Some(share)) if !share.is_injective => {
                 return refuse(layout);
             }

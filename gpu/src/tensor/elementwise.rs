@@ -81,7 +81,7 @@ fn registers(
     let regs = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
     let regs = regs.collect::<Result<Vec<Reg>, ErrorKind>>()?;
     let gathers = |term: &&[Operand]| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
-    if !d.layout.is_injective()? && !read.iter().any(|term| gathers(term)) {
+    if !d.layout.is_injective()? && !read.iter().any(gathers) {
         let why = format!(
             "{} has one register for several elements, and none of them is read: only the last would stay",
             d.layout
