@@ -3,6 +3,14 @@
 //! `COLEX_MUTANTS=100000 cargo test -p colex-gpu --test mutants -- --nocapture` runs as many cases as it says, and
 //! `COLEX_MUTANTS_SEED` draws others.
 
+#![allow(
+    clippy::cloned_ref_to_slice_refs,
+    clippy::type_complexity,
+    clippy::manual_div_ceil,
+    clippy::manual_is_multiple_of,
+    reason = "operands are handed over one by one, and formulas stand as they are thought"
+)]
+
 mod copies;
 mod hook;
 mod hopper;
@@ -198,7 +206,7 @@ fn change_argument(r: &mut Random, given: &mut [Given]) -> String {
         1 => {
             let n = memory.bytes.len();
             let width = (memory.ty.bits() / 8) as usize;
-            let less = width * (1 + r.below((n / width).min(40).max(2) - 1));
+            let less = width * (1 + r.below((n / width).clamp(2, 40) - 1));
             memory.bytes.truncate(n - less.min(n));
             format!("argument {i}: {less} bytes fewer of {n}")
         }
