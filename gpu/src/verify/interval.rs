@@ -211,6 +211,8 @@ fn binary(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
         }
         (BinaryOp::Div, Some(n @ 1..)) => ends(Some(a.least / n), Some(a.greatest / n)),
         (BinaryOp::Rem, Some(n @ 1..)) => remainder(a, n),
+        // `mask` is at least 0 here, so this asks whether it is a run of low bits; the greatest keeps everything.
+        (BinaryOp::And, Some(i64::MAX)) => Some(a),
         (BinaryOp::And, Some(mask)) if (mask + 1).count_ones() == 1 => remainder(a, mask + 1),
         (BinaryOp::And, _) => ends(Some(0), Some(a.greatest.min(b.greatest))),
         (BinaryOp::Min, _) => ends(Some(a.least.min(b.least)), Some(a.greatest.min(b.greatest))),
@@ -263,5 +265,62 @@ fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
             greatest: a.greatest.max(b.greatest),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every operation over all small intervals and over the ends of the integers: the result of each pair of values lies in
+    /// the interval, or the interval is unknown.
+    #[test]
+    fn intervals_hold_what_they_compute() {
+        let ends = [0, 1, 2, 3, 7, 8, 31, 32, 1 << 31, i64::MAX - 1, i64::MAX];
+        let mut cases = 0u64;
+        for op in [
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Div,
+            BinaryOp::Rem,
+            BinaryOp::And,
+            BinaryOp::Shl,
+            BinaryOp::Shr,
+            BinaryOp::Min,
+            BinaryOp::Max,
+        ] {
+            for (i, &least) in ends.iter().enumerate() {
+                for &greatest in &ends[i..] {
+                    let a = Interval { least, greatest };
+                    for &value in ends.iter().chain(&[-1, i64::MIN]) {
+                        cases += 1;
+                        let Some(found) = binary(op, a, Interval::one(value)) else {
+                            continue;
+                        };
+                        for x in [least, greatest] {
+                            let exact = match op {
+                                BinaryOp::Add => i128::from(x) + i128::from(value),
+                                BinaryOp::Sub => i128::from(x) - i128::from(value),
+                                BinaryOp::Mul => i128::from(x) * i128::from(value),
+                                BinaryOp::Div => i128::from(x / value),
+                                BinaryOp::Rem => i128::from(x % value),
+                                BinaryOp::And => i128::from(x & value),
+                                BinaryOp::Shl => i128::from(x) << value,
+                                BinaryOp::Shr => i128::from(x >> value),
+                                BinaryOp::Min => i128::from(x.min(value)),
+                                _ => i128::from(x.max(value)),
+                            };
+                            let inside = i128::from(found.least)..=i128::from(found.greatest);
+                            assert!(
+                                inside.contains(&exact),
+                                "{op:?} of {x} in {a:?} and {value} is {exact}, not in {found:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        println!("law verify.intervals: {cases} cases");
     }
 }
