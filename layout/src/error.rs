@@ -152,6 +152,13 @@ pub enum Error {
         /// How many steps were taken.
         bound: u64,
     },
+    /// A layout whose parentheses nest deeper than the walks over them go.
+    Deep {
+        /// How deep it nests.
+        depth: usize,
+        /// How deep it may.
+        bound: usize,
+    },
     /// A result of more elements than one value holds.
     TooMany {
         /// The operation.
@@ -305,6 +312,10 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "{operation} of {of} is undecided after {bound} steps, which is its bound"
+            ),
+            Self::Deep { depth, bound } => write!(
+                f,
+                "a layout nests {depth} parentheses deep, and the bound is {bound}"
             ),
             Self::TooMany {
                 operation,

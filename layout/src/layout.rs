@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::int::{add, mul};
+use crate::parse::MAX_DEPTH;
 use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Stride};
 
@@ -65,8 +66,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], or [`Error::Overflow`] when the
-    /// size does not fit 64 bits.
+    /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], [`Error::Overflow`] when the size
+    /// does not fit 64 bits, or [`Error::Deep`] beyond 64 nested parentheses.
     ///
     /// # Example
     ///
@@ -88,6 +89,7 @@ impl Layout {
         }
         check_shape(&shape)?;
         check_kinds(stride.leaves())?;
+        check_depth(&shape)?;
         let mut strides = stride.leaves().iter();
         Ok(Self(shape.map(|extent| {
             LeafMode::new(
@@ -112,7 +114,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::MixedStrides`], and [`Error::Overflow`] when the size does not fit 64 bits.
+    /// [`Error::MixedStrides`], [`Error::Overflow`] when the size does not fit 64 bits, and [`Error::Deep`] beyond 64
+    /// nested parentheses.
     ///
     /// # Example
     ///
@@ -131,6 +134,7 @@ impl Layout {
     #[inline]
     pub(crate) fn checked(tuple: Tuple<LeafMode>) -> Result<Self, Error> {
         check_leaves(tuple.leaves())?;
+        check_depth(&tuple)?;
         Ok(Self(tuple))
     }
 
@@ -284,6 +288,18 @@ impl Layout {
 }
 
 /// Whether the size fits 64 bits and all strides are of one kind.
+/// Walks over a layout recurse into its parentheses: a bound on their depth keeps them within the stack.
+fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
+    // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
+    match tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
+        true => Err(Error::Deep {
+            depth: tuple.depth(),
+            bound: MAX_DEPTH,
+        }),
+        false => Ok(()),
+    }
+}
+
 fn check_leaves(leaves: &[LeafMode]) -> Result<(), Error> {
     leaves.iter().try_fold(1, |n, leaf| mul(n, leaf.size()))?;
     let mut kinds = leaves.iter().map(|l| l.stride).filter(|d| !is_neutral(*d));

@@ -282,6 +282,11 @@ impl<T: Copy> Tuple<T> {
         self.view().depth()
     }
 
+    /// How many leaves and parentheses there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// All values from left to right.
     #[must_use]
     pub fn leaves(&self) -> &[T] {

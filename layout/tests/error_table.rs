@@ -279,6 +279,10 @@ fn places() -> Rows {
             "coord_of of (4,(3,6)):(1,(4,12)): no coordinate has the offset 100",
         ),
         (
+            error((0..65).try_fold(layout("4:1"), |inner, _| Layout::concat([&inner]))),
+            "a layout nests 65 parentheses deep, and the bound is 64",
+        ),
+        (
             error(layout("67108865:1").table()),
             "table of 67108865:1 has 67108865 elements, and its bound is 67108864",
         ),
@@ -465,6 +469,7 @@ fn every_variant_has_a_row() {
         "BasisPath",
         "Composition",
         "Coordinate",
+        "Deep",
         "DivideByZero",
         "Extent",
         "Infer",
