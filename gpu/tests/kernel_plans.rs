@@ -197,6 +197,15 @@ fn what_is_too_much_is_refused() {
         said(Hopper, |plan| plan.warps = [1, 1]),
         "the plan asks for 256 registers for a thread's sums: the Hopper kernel takes at most 255, 1 fewer"
     );
+    // ptxas refuses this kernel with C7602.
+    assert_eq!(
+        said(Hopper, |plan| {
+            plan.tile = [192, 256, 64];
+            plan.warps = [3, 1];
+            plan.stages = 2;
+        }),
+        "the plan asks for 128 registers for a consumer's sums at entry: the Hopper kernel takes at most 102, 26 fewer"
+    );
     assert_eq!(
         said(Ampere, |plan| plan.tile = [1 << 40, 128, 32]),
         "the plan's tile along M is 1099511627776: the Ampere kernel takes 32 to 1024, in multiples of 32"
