@@ -157,3 +157,49 @@ fn verdict(case: &Case) -> Verdict {
         None => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    fn ends(op: &str, args: &[&str], result: Json) -> Verdict {
+        verdict(&Case {
+            op: op.into(),
+            args: args.iter().map(|arg| json!(arg)).collect(),
+            result,
+            post: None,
+            place: "derived:1".into(),
+        })
+    }
+
+    /// Cases whose results follow from the definitions; not computed by CuTe.
+    #[test]
+    fn the_format_takes_what_other_files_may_hold() {
+        // 2*5 + 3*7 + 4*11.
+        let sum = ends("inner_product", &["(2,(3,4))", "(5,(7,11))"], json!(75));
+        assert_eq!(sum, Verdict::Equal);
+        let wrong = ends("inner_product", &["(2,3)", "(5,7)"], json!(30));
+        assert!(matches!(wrong, Verdict::Refuted(_)), "{wrong:?}");
+        let refused = ends("inner_product", &["(2,3)", "(5,7,1)"], json!("REJECT"));
+        assert!(matches!(refused, Verdict::Error(_)), "{refused:?}");
+        // The swizzle and its offset stay, and two copies of the block lie 8 apart.
+        let product = ends(
+            "logical_product",
+            &["Sw<1,0,2> o 0 o (4,2):(1,4)", "2"],
+            json!("Sw<1,0,2> o 0 o ((4,2),2):((1,4),8)"),
+        );
+        assert_eq!(product, Verdict::Equal);
+        // A step along mode 1 of the layout is a step of 8.
+        let composed = ends("composition", &["(4,8):(1,8)", "2:3@1"], json!("2:24"));
+        assert_eq!(composed, Verdict::Equal);
+        let by_mode = ends(
+            "composition_tiler",
+            &["((4,2),(2,3)):((1,8),(4,16))", "(2:1@1,2:1@0)"],
+            json!("(2,2):(8,4)"),
+        );
+        assert_eq!(by_mode, Verdict::Equal);
+        let wrong = ends("composition", &["(4,8):(1,8)", "2:3@1"], json!("2:3"));
+        assert!(matches!(wrong, Verdict::Refuted(_)), "{wrong:?}");
+    }
+}

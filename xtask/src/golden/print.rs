@@ -90,22 +90,54 @@ fn print_svg(case: &Case) -> Verdict {
     judge(case, print_tiled::svg)
 }
 
-/// `int SHAPE:STRIDE values i*FACTOR-LESS`, where `i` is the offset.
+/// `TYPE SHAPE:STRIDE values i*FACTOR-LESS`, where `i` is the offset; the factor and the rest may have fractions.
 fn print_tensor_body(case: &Case) -> Verdict {
     judge(case, |words| {
         let parts = words
-            .strip_prefix("int ")
-            .and_then(|rest| rest.split_once(" values i"));
-        let (layout, formula) = parts.ok_or("the words are not `int LAYOUT values i..`")?;
-        let numbers = formula.strip_prefix('*').unwrap_or("1-0").split_once('-');
-        let number = |text: &str| text.parse::<i64>().map_err(|error| error.to_string());
-        let (factor, less) = numbers.ok_or("the formula is not `i` or `i*FACTOR-LESS`")?;
-        let (factor, less) = (number(factor)?, number(less)?);
+            .split_once(' ')
+            .and_then(|(ty, rest)| Some((ty, rest.split_once(" values i")?)));
+        let (ty, (layout, formula)) = parts.ok_or("the words are not `TYPE LAYOUT values i..`")?;
+        let (factor, rest) = match formula.strip_prefix('*') {
+            None => ("1", formula),
+            Some(times) => times.split_at(times.find(['-', '+']).unwrap_or(times.len())),
+        };
+        let number = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
+        let (factor, rest) = (
+            number(factor)?,
+            if rest.is_empty() { 0.0 } else { number(rest)? },
+        );
+        let shown = shown(ty).ok_or_else(|| format!("a type `{ty}`, which no case names"))?;
         let layout = layout.parse().map_err(sentence)?;
-        draw::print_tensor(&layout, |i| i * factor - less)
+        draw::print_tensor(&layout, |i| shown(i as f64 * factor + rest))
             .map(Some)
             .map_err(sentence)
     })
+}
+
+/// How a value of a type stands in a printed tensor. Source: `cute/util/print_tensor.hpp`, `cute/numeric/numeric_types.hpp`.
+fn shown(ty: &str) -> Option<fn(f64) -> String> {
+    Some(match ty {
+        "int" | "int32_t" | "uint32_t" | "int64_t" | "uint64_t" => |v| format!("{v:>5.0}"),
+        "bool" => |v| format!("{:>3}", u8::from(v != 0.0)),
+        "half" | "half_t" | "bfloat16_t" | "float_e4m3_t" | "float_e5m2_t" => {
+            |v| format!("{v:>8.2}")
+        }
+        "float" | "double" | "tf32" | "tfloat32_t" => |v| format!("{:>10}", exponential(v)),
+        _ => return None,
+    })
+}
+
+/// A number as C prints it with `%.2e`: the exponent has a sign and two digits at least.
+fn exponential(value: f64) -> String {
+    let text = format!("{value:.2e}");
+    let Some((digits, exponent)) = text.split_once('e') else {
+        return text;
+    };
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 /// Compares every byte.
@@ -194,6 +226,31 @@ mod tests {
         assert_eq!(
             print_tensor_body(&case("   -1\n    9")),
             failed("12 bytes, CuTe's 11")
+        );
+    }
+
+    /// Derived from the `printf` formats of the headers; not computed by CuTe.
+    #[test]
+    fn values_may_have_fractions() {
+        let case = |words, result| print_tensor_body(&case("print_tensor_body", words, result));
+        assert_eq!(
+            case(
+                "half_t (2,2):(1,2) values i*0.5-1",
+                "   -1.00    0.00\n   -0.50    0.50\n"
+            ),
+            Verdict::Equal
+        );
+        assert_eq!(
+            case(
+                "float 3:1 values i*1000+0.25",
+                "  2.50e-01\n  1.00e+03\n  2.00e+03\n"
+            ),
+            Verdict::Equal
+        );
+        assert_eq!(case("int 2:3 values i", "    0\n    3\n"), Verdict::Equal);
+        assert_eq!(
+            case("word 2:3 values i", ""),
+            Verdict::Failed("a type `word`, which no case names".into())
         );
     }
 

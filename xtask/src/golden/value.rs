@@ -223,7 +223,7 @@ impl Value {
 }
 
 /// What stands between a pair of parentheses that encloses all of `text`.
-fn inside(text: &str) -> Option<&str> {
+pub(crate) fn inside(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
     let mut depth = 0;
     for c in inner.chars() {
@@ -236,7 +236,7 @@ fn inside(text: &str) -> Option<&str> {
 }
 
 /// `text` cut at the commas that stand in no parentheses.
-fn split(text: &str) -> Vec<&str> {
+pub(crate) fn split(text: &str) -> Vec<&str> {
     let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {
         depth += i32::from(c == '(') - i32::from(c == ')');

@@ -6,7 +6,7 @@
 use super::{layout_argument, layout_result, of_op};
 use crate::golden::case::Case;
 use crate::golden::judge::{Law, agrees};
-use crate::golden::value::{Map, Value};
+use crate::golden::value::{Map, Value, inside, split};
 
 /// The law of an operation on identity layouts.
 pub(super) fn of(op: &str) -> Option<Law> {
@@ -14,6 +14,34 @@ pub(super) fn of(op: &str) -> Option<Law> {
         Some(plain) => of_op(plain).map(|_| weighed as Law),
         None => (op == "composition_basis").then_some(by_coordinate as Law),
     }
+}
+
+/// The law of an operation whose tiler has coordinate strides.
+pub(super) fn of_tiler(op: &str) -> Option<Law> {
+    matches!(op, "composition" | "composition_tiler").then_some(by_tiler as Law)
+}
+
+/// Mode by mode, as the tiler has it: coordinate strides by coordinate, all else by the plain law.
+fn by_tiler(case: &Case, result: &Value) -> Result<(), String> {
+    let text = case.text(1)?;
+    if !text.contains('@') {
+        let law = of_op(&case.op).expect("composition has a plain law");
+        return law(case, result);
+    }
+    let Some(tilers) = inside(&text) else {
+        return by_coordinate(case, result);
+    };
+    let (layout, result) = (layout_argument(case, 0)?, layout_result(result)?);
+    for (i, tiler) in split(tilers).into_iter().enumerate() {
+        let (outer, found) = layout
+            .mode(i)
+            .zip(result.mode(i))
+            .ok_or_else(|| format!("there is no mode {i} for the tiler"))?;
+        let mut mode = case.clone();
+        mode.args = vec![outer.to_string().into(), tiler.into()];
+        by_tiler(&mode, &Value::Map(found)).map_err(|what| format!("mode {i}: {what}"))?;
+    }
+    Ok(())
 }
 
 fn weighed(case: &Case, result: &Value) -> Result<(), String> {

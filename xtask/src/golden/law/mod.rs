@@ -24,7 +24,11 @@ pub(crate) fn of(case: &Case) -> Option<Law> {
     if let Some(law) = recast::of(case) {
         return Some(law);
     }
-    let is_swizzled = |arg: &Json| arg.as_str().is_some_and(|text| text.contains("Sw<"));
+    let names = |arg: &Json, what| arg.as_str().is_some_and(|text| text.contains(what));
+    let is_swizzled = |arg: &Json| names(arg, "Sw<");
+    if case.args.iter().any(|arg| names(arg, "@")) {
+        return coordinate::of(&case.op).or_else(|| coordinate::of_tiler(&case.op));
+    }
     match case.args.iter().any(is_swizzled) {
         true => swizzle::of(&case.op),
         false => of_op(&case.op).or_else(|| coordinate::of(&case.op)),
@@ -52,6 +56,7 @@ fn of_op(op: &str) -> Option<Law> {
         "raked_product" => product::raked,
         "tile_to_shape" => product::tile_to_shape,
         "round_up" => tuple::round_up,
+        "inner_product" => tuple::inner_product,
         _ => return None,
     })
 }
@@ -82,7 +87,7 @@ mod tests {
     use crate::golden::case;
     use crate::workspace;
 
-    /// 26 results carry the mark `post: false`. 92 more break a law unmarked: 44 recasts with several modes of stride 1,
+    /// 26 results carry the mark `post: false`. 115 more break a law unmarked: 67 recasts whose result is not the set of offsets that it stands for,
     /// 25 divides and products, two `tile_to_shape` that carry as products do, the left inverse of a layout that is
     /// not injective, under swizzles three divides, four inverses and one exchange of a layout with a swizzle, and
     /// with coordinate strides eleven divides and a composition.
@@ -103,7 +108,7 @@ mod tests {
             }
         }
         assert_eq!(surprises, Vec::<String>::new());
-        assert_eq!((marked, unmarked), (26, 92));
+        assert_eq!((marked, unmarked), (26, 115));
         println!("law golden_results: {} cases", marked + unmarked + held);
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn of(op: &str) -> Option<Law> {
         "right_inverse_swizzled" | "right_inverse" => right_inverse,
         "left_inverse_swizzled" | "left_inverse" => left_inverse,
         _ => {
-            of_op(op.strip_suffix("_swizzled")?)?;
+            of_op(op.trim_end_matches("_swizzled"))?;
             forwarded
         }
     })

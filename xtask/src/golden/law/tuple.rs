@@ -41,3 +41,22 @@ fn rounded(dividend: &Tree, divisor: &Tree, result: &Tree) -> Result<(), String>
         _ => Err(format!("{result} has not the modes of {dividend}")),
     }
 }
+
+/// The sum of the products of leaves in the same places.
+pub(crate) fn inner_product(case: &Case, result: &Value) -> Result<(), String> {
+    let leaves = |i: usize| {
+        let text = case.text(i)?;
+        let tree =
+            Tree::parse(&text).ok_or_else(|| format!("argument {i}, `{text}`, is not a tuple"))?;
+        Ok::<_, String>(tree.leaves())
+    };
+    let (a, b) = (leaves(0)?, leaves(1)?);
+    if a.len() != b.len() {
+        return Err(format!("{} numbers meet {}", a.len(), b.len()));
+    }
+    let sum: i64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
+    match result {
+        Value::Tree(Tree::Int(found)) if *found == sum => Ok(()),
+        other => Err(format!("it is {other}, not {sum}")),
+    }
+}

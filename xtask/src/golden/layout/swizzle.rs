@@ -133,7 +133,7 @@ fn swizzle_table(case: &Case) -> Answer {
     ))
 }
 
-fn tile_to_shape(case: &Case) -> Answer {
+pub(super) fn tile_to_shape(case: &Case) -> Answer {
     let (block, shape) = (composed(case, 0)?, tuple(case, 1)?);
     tried(match case.text(2).as_deref() {
         Err(_) => block.tile_to_shape(&shape),

@@ -9,6 +9,9 @@ use crate::golden::{Case, Op};
 pub(super) const OPS: &[Op] = &[
     Op::judged("product", |case| tried(tuple(case, 0)?.product())),
     Op::judged("product_each", |case| tried(tuple(case, 0)?.product_each())),
+    Op::judged("inner_product", |case| {
+        tried(tuple(case, 0)?.inner_product(&tuple(case, 1)?))
+    }),
     Op::judged("ceil_div", |case| {
         tried(tuple(case, 0)?.ceil_div(&tuple(case, 1)?))
     }),
