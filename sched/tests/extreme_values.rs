@@ -6,7 +6,7 @@ use colex_sched::{
     Grouped, Order, Persistent, Quantization, Raster, RasterChoice, RasterOrder, StreamK,
     StreamKDevice, StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile, TileBytes, TiledGemm,
     choose, choose_split, clusters_exact, conv3d, gemv, k_tiles, split_k_range, strip_footprint,
-    tiled_shape,
+    tile_offset_disagreeing_with_grid, tiled_shape,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -42,18 +42,31 @@ fn law(name: &str, at_least: u64, check: impl Fn(&[i64; 12]) -> u64) {
         rng_seed: RngSeed::Fixed(2026),
         ..Config::default()
     };
-    let results = std::cell::Cell::new(0);
+    let (results, longest) = (
+        std::cell::Cell::new(0),
+        std::cell::Cell::new(std::time::Duration::ZERO),
+    );
     let numbers = prop::collection::vec(number(), 12);
     let run = TestRunner::new(config).run(&numbers, |numbers| {
         let numbers: [i64; 12] = numbers.try_into().expect("there are 12");
+        let start = std::time::Instant::now();
         results.set(results.get() + check(&numbers));
+        let took = start.elapsed();
+        longest.set(longest.get().max(took));
+        assert!(
+            took < std::time::Duration::from_secs(4),
+            "{numbers:?} took {took:?}"
+        );
         Ok(())
     });
     if let Err(failure) = run {
         panic!("{failure}");
     }
     let results = results.get();
-    println!("law {name}: {results} results");
+    println!(
+        "law {name}: {results} results, the longest case took {:?}",
+        longest.get()
+    );
     assert!(results >= at_least, "law {name} had {results} results");
 }
 
@@ -96,7 +109,18 @@ fn swizzles_do_not_panic() {
                 // Any shape may be asked for, not only a tiled one.
                 results += told(swizzle.grid_shape(problem)) + told(swizzle.log_tile(problem));
             }
-            let grid = Dim3::new(x, y, z);
+            let (grid, log) = (Dim3::new(x, y, z), w as u32);
+            for swizzle in swizzles {
+                results += told(swizzle.tile_offset(problem, grid));
+                results += told(swizzle.tile_offset_unbounded(log, grid));
+                // Where both are defined, one undoes the other.
+                if let Ok(block) = swizzle.block_of(problem, tile) {
+                    assert_eq!(swizzle.tile_offset(problem, block), Ok(Some(tile)));
+                    results += 1;
+                }
+            }
+            results += told(tile_offset_disagreeing_with_grid(width, problem, grid));
+            results += told(gemv::batch_index(grid, width, w));
             let _ = (
                 grid.block(w),
                 grid.slot(Dim3::new(m, n, k)),
@@ -129,7 +153,16 @@ fn schedulers_do_not_panic() {
                     schedule.tile_padded(slot),
                     schedule.takes_part(slot),
                 );
-                results += told(schedule.slot_of(Tile::new(a, b, c)));
+                let tile = Tile::new(a, b, c);
+                if let Ok(slot) = schedule.slot_of(tile) {
+                    assert_eq!(schedule.tile_padded(slot), Some(tile), "{schedule}");
+                }
+                if let Some(tile) = schedule.tile(slot) {
+                    assert_eq!(schedule.slot_of(tile), Ok(slot), "{schedule}");
+                }
+                let (grid, block) = (Dim3::new(a, b, 1), Dim3::new(c, slot, 0));
+                results += told(schedule.first_slot(grid, block));
+                results += told(schedule.slot_of(tile)) + told(schedule.layout());
                 results += told(schedule.grid_shape(sms, None));
                 results += told(schedule.grid_shape(sms, Some(a)));
                 results += told(schedule.grid_shape_unchecked(sms, Some(a)));
@@ -141,6 +174,9 @@ fn schedulers_do_not_panic() {
                     grouped.tile(slot),
                     grouped.slots_counted_by_cutlass(),
                 );
+                if let Some(tile) = grouped.tile(slot) {
+                    assert_eq!(grouped.slot_of(tile), Ok(slot));
+                }
                 results += told(grouped.slot_of(GroupTile {
                     group: c,
                     m: a,
@@ -230,6 +266,11 @@ fn convolutions_do_not_panic() {
     );
 }
 
+/// The k-tiles of a problem that was accepted.
+fn tk_tiles(k: i64, tile_k: i64) -> i64 {
+    k / tile_k + i64::from(k % tile_k != 0)
+}
+
 #[test]
 fn stream_k_does_not_panic() {
     law(
@@ -247,7 +288,13 @@ fn stream_k_does_not_panic() {
             let mut results = 0;
             if let Ok(made) = &made {
                 let _ = (made.role(x), made.tile_at(x));
-                results += told(made.grid());
+                let grid = made.grid();
+                for at in [x, 0, grid.as_ref().map_or(0, |grid| grid.x - 1)] {
+                    for segment in made.work(at) {
+                        assert!((0..=tk_tiles(k, tk)).contains(&segment.k.end), "{made}");
+                    }
+                }
+                results += told(grid) + made.peers(x).map_or(0, |_| 1);
             }
             let args = StreamKSm90Args {
                 cluster: [c, occupancy],
@@ -257,6 +304,15 @@ fn stream_k_does_not_panic() {
                 ..StreamKSm90Args::new(sms)
             };
             let newer = StreamKSm90::new(problem, tk, args);
+            if let Ok(newer) = &newer {
+                for unit in [x, 0, newer.units() - 1] {
+                    for segment in newer.work(unit) {
+                        let slot = newer.raster().slot_of(segment.tile).unwrap();
+                        assert!(newer.peers(slot).contains(&unit), "{newer}, unit {unit}");
+                        results += 1;
+                    }
+                }
+            }
             results + told(made) + told(newer)
         },
     );
