@@ -19,6 +19,9 @@ const FRACTION_FP8: i32 = 13;
 /// The least exponent that the terms of a sum in `f16` are aligned to. It shows where C is zero and all products are
 /// below 2^-20: what lies below 2^-46 is cut off then.
 const LEAST_OF_F16: i32 = -21;
+/// The same for sums in `f32`. It shows where the largest product is below 2^-132: what lies below 2^-158 is cut off then. An
+/// H200 showed it with `wgmma` and `mma.sync` of bf16 and tf32; both limits are 7 below the format's least normal exponent.
+const LEAST_OF_F32: i32 = -133;
 
 /// Numbers and the exponents they are aligned by; that of zero is below all others.
 #[derive(Clone, Debug, Default)]
@@ -239,6 +242,8 @@ fn aligned(products: &Terms, c: f64, format: FloatFormat, fraction: i32) -> f64 
     }
     let least = if format == FloatFormat::F16 {
         LEAST_OF_F16
+    } else if format == FloatFormat::F32 {
+        LEAST_OF_F32
     } else {
         OF_ZERO
     };
@@ -294,7 +299,7 @@ fn chained(products: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::cut_to_f32;
+    use super::{FRACTION, FloatFormat, Terms, aligned, cut_to_f32, times_power_of_two};
 
     #[test]
     fn sums_are_cut_below_the_range_and_infinite_from_its_end_on() {
@@ -308,5 +313,22 @@ mod tests {
         }
         assert_eq!(cut_to_f32(1.0 + 1.5 * 2f64.powi(-23)), 1.0 + 2f64.powi(-23));
         assert!(cut_to_f32(-0.0).is_sign_positive());
+    }
+
+    /// Terms beside the tie between 0 and 2^-149, the smallest `f32`: what lies below 2^-158 is not seen, whatever its sign.
+    #[test]
+    fn sums_below_the_least_exponent_of_f32_are_cut_at_one_place() {
+        let sum = |powers: &[i32]| {
+            let products = Terms {
+                values: powers.iter().map(|p| times_power_of_two(1.0, *p)).collect(),
+                exponents: powers.to_vec(),
+            };
+            aligned(&products, 0.0, FloatFormat::F32, FRACTION)
+        };
+        let two_to = |p| times_power_of_two(1.0, p);
+        assert_eq!(sum(&[-150, -158]), two_to(-150) + two_to(-158));
+        assert_eq!(sum(&[-150, -159]), two_to(-150));
+        assert_eq!(sum(&[-133, -158]), two_to(-133) + two_to(-158));
+        assert_eq!(sum(&[-132, -158]), two_to(-132));
     }
 }

@@ -22,6 +22,8 @@ pub struct Fragment {
     pub(super) regs: Vec<Reg>,
     /// The extents of the tile, where all of a thread's part of it is here.
     pub(super) tile: Option<Vec<i64>>,
+    /// The operand of a product that it was made for.
+    pub(super) operand: Option<Operand>,
 }
 
 /// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
@@ -97,6 +99,7 @@ impl Fragment {
         Fragment {
             layout,
             tile: None,
+            operand: None,
             ..self.clone()
         }
     }
@@ -252,6 +255,7 @@ impl Builder {
             start: 0,
             regs,
             tile: None,
+            operand: None,
         })
     }
 
@@ -296,6 +300,7 @@ impl Builder {
             start: 0,
             regs: self.ir.regs(class, count as usize),
             tile: extents,
+            operand: Some(operand),
         })
     }
 

@@ -52,7 +52,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
-    /// more threads than the block has, and atoms that read shared memory.
+    /// a fragment that was made for another operand, more threads than the block has, and atoms that read shared memory.
     #[doc(alias = "gemm")]
     #[track_caller]
     pub fn mma(
@@ -92,6 +92,11 @@ impl Builder {
         ];
         for (operand, fragment) in operands {
             check_type("mma", atom, operand, fragment.ty)?;
+            // A and B of one shape hold other elements of their tiles in each thread.
+            if let Some(made_for) = fragment.operand.filter(|made_for| *made_for != operand) {
+                let why = format!("the fragment for {operand:?} was made for {made_for:?}");
+                return Err(ErrorKind::operands("mma", why));
+            }
         }
         let [va, m, ka] = extents(a.layout());
         let [vb, n, kb] = extents(b.layout());

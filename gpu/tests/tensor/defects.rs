@@ -481,6 +481,25 @@ fn a_product_takes_elements_of_its_own_type() {
     );
 }
 
+/// A and B of one shape lie otherwise over the threads: each is taken in its own place. The changed kernels found it.
+#[test]
+fn a_product_takes_each_operand_in_its_place() {
+    let square = mma("UniversalFMA<float>", "(4,4,1):(1,4,0)", "(4,4,1)");
+    let mut k = Builder::new("k", Arch::Sm70, 16);
+    let mut of = |operand, tile| k.fragment_of(&square, operand, tile).expect("registers");
+    let (a, b) = (of(Operand::A, [8, 4]), of(Operand::B, [8, 4]));
+    let c = of(Operand::C, [8, 8]);
+    assert_eq!(
+        said(k.mma(&square, &c, &b, &a, &c)),
+        "mma: the fragment for A was made for B"
+    );
+    assert_eq!(
+        said(k.mma(&square, &c, &a, &a, &c)),
+        "mma: the fragment for B was made for A"
+    );
+    k.mma(&square, &c, &a, &b, &c).expect("its own places");
+}
+
 /// Defect 4: an MMA, or a partition, of threads that the block does not have.
 #[test]
 fn threads_that_the_block_does_not_have() {
