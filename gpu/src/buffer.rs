@@ -272,7 +272,7 @@ impl<T: Element> Buffer<T> {
 /// The elements that the simulator's memory is given or gives at once: what they need besides is bounded.
 const CHUNK: usize = 1 << 18;
 
-/// An empty list with room for so many elements.
+/// Returns an empty list with room for `length` elements.
 ///
 /// # Errors
 ///

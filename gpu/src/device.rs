@@ -314,7 +314,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if the bytes of so many elements cannot be counted; [`Error::OutOfMemory`];
+    /// [`Error::Length`] if the bytes of that number of elements cannot be counted; [`Error::OutOfMemory`];
     /// [`Error::Memory`] where the host has no room for what the simulator is asked for.
     pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         Buffer::allocate(self, length)

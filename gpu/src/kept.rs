@@ -10,7 +10,7 @@ use crate::ir::Kernel;
 
 /// Values by key. A value that is there is found under a lock that readers share. One that is not is made by the first
 /// caller that wants it, while others that want the same wait for it and all others go on. Beyond `most` values, the
-/// quarter that was used least recently is dropped; whoever holds one of them goes on with it.
+/// quarter that was used least recently is dropped; a holder of one of them goes on with it.
 #[derive(Debug)]
 pub(crate) struct Kept<K, V> {
     places: RwLock<HashMap<K, Place<V>>>,
@@ -33,7 +33,7 @@ struct Value<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Kept<K, V> {
-    /// Builds a store of at most so many values, without any.
+    /// Builds an empty store of at most `most` values.
     pub(crate) fn new(most: usize) -> Kept<K, V> {
         Kept {
             places: RwLock::default(),

@@ -295,7 +295,7 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
 }
 
 /// Drawn plans: those that are accepted give the right result at every size, and the others are refused with a sentence;
-/// nothing panics. `COLEX_PLANS=2000x20` draws so many plans with so many problems each.
+/// nothing panics. `COLEX_PLANS=2000x20` draws 2,000 plans with 20 problems each.
 #[test]
 fn drawn_plans_are_right_or_refused() {
     let wish = std::env::var("COLEX_PLANS").unwrap_or_else(|_| "200x1".to_string());

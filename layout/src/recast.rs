@@ -522,7 +522,7 @@ pub(crate) enum Units {
     Touched,
     /// It is refused.
     Whole,
-    /// It is refused unless its elements touch each of so many parts.
+    /// It is refused unless its elements touch each of the parts.
     Parts(i64),
 }
 

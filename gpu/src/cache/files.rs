@@ -22,7 +22,7 @@ pub(super) fn open(path: &Path) -> Option<(File, Metadata)> {
     (same && system::is_ours(&opened)).then_some((file, opened))
 }
 
-/// Reads so many bytes; `None` if there are more or fewer, or no memory for them.
+/// Reads exactly the given number of bytes; `None` if there are more or fewer, or no memory for them.
 pub(super) fn read(file: &mut File, length: u64) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?;
     let mut bytes = Vec::new();

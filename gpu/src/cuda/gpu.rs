@@ -25,7 +25,7 @@ pub(crate) struct Gpu {
     opened: Option<Arc<OpenedContext>>,
 }
 
-/// What all handles to a context share, whoever made them: one of these lives as long as its context is in use in this
+/// What all handles to a context share, whichever program made them: one of these lives as long as its context is in use in this
 /// process. It does not keep the context alive.
 pub(super) struct Shared {
     pub(super) driver: &'static Driver,

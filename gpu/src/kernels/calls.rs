@@ -113,7 +113,7 @@ pub(super) struct OneLaunch {
 enum Slot {
     /// The same for every address.
     Value(Argument),
-    /// So many bytes behind an operand's first.
+    /// The given number of bytes behind an operand's first.
     Pointer { operand: usize, offset: u64 },
     /// A tensor that begins where the operand does.
     Map { operand: usize, map: TensorMap },

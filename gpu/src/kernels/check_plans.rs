@@ -44,7 +44,7 @@ impl Dice {
         (self.next() % n as u64) as i64
     }
 
-    /// One time out of so many.
+    /// Returns true one time out of `n`.
     fn one_in(&mut self, n: i64) -> bool {
         self.below(n) == 0
     }
@@ -573,7 +573,7 @@ impl CopyPlanCase {
     }
 }
 
-/// A random order of so many modes.
+/// Returns a random order of the given number of modes.
 fn order(dice: &mut Dice, rank: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rank).collect();
     for i in (1..rank).rev() {
@@ -582,7 +582,7 @@ fn order(dice: &mut Dice, rank: usize) -> Vec<usize> {
     order
 }
 
-/// A layout of these extents whose modes follow each other in an order, some with so many elements between them.
+/// A layout of these extents whose modes follow each other in an order, some with a gap of elements between them.
 fn strided(dice: &mut Dice, extents: &[i64], order: &[usize], gap: i64) -> String {
     let (mut strides, mut next) = (vec![0; extents.len()], 1);
     for mode in order {
@@ -649,7 +649,7 @@ impl PlanCase {
         }
     }
 
-    /// Runs so many problems on a device, or each on a simulator of its own; or only builds and checks what would be
+    /// Runs the given number of problems on a device, or each on a simulator of its own; or only builds and checks what would be
     /// launched.
     pub fn run(
         &self,

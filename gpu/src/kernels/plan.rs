@@ -353,7 +353,7 @@ impl CopyPlan {
     }
 }
 
-/// Whether there are elements of so many bytes, and they lie where such elements can.
+/// Whether there are elements of that number of bytes, and they lie where such elements can.
 fn check_elements(bytes: i64, addresses: [u64; 2]) -> Result<(), String> {
     if ![1, 2, 4, 8].contains(&bytes) {
         return Err(format!(

@@ -224,12 +224,12 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The one who accesses memory now, for somebody of the cluster `home`.
+    /// The present access, described for a thread of the cluster `home`.
     pub(super) fn accused(&self, g: &Group, who: &Who<'_>, home: u32) -> String {
         self.accused_at(g, who.epoch(), g.number, home)
     }
 
-    /// An access of a cluster, for somebody of the cluster `home`.
+    /// An access of a cluster, described for a thread of the cluster `home`.
     pub(super) fn accused_at(&self, g: &Group, other: Epoch, cluster: u32, home: u32) -> String {
         match cluster == home {
             true => self.other(g, other),

@@ -73,7 +73,7 @@ pub(super) struct Global {
 }
 
 impl Global {
-    /// The histories of a launch whose blocks have so many warps.
+    /// Builds the histories of a launch whose blocks have `warps_per_block` warps.
     pub(super) fn new(warps_per_block: usize) -> Self {
         Global {
             warps_per_block,
@@ -182,7 +182,7 @@ impl Global {
                 (false, _) => cell.reads = self.with(old.reads, own, cluster, access),
                 (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
                 (true, false) => {
-                    // Who reads has to come after all who have stored the same.
+                    // A later read must be ordered after all stores of the same value.
                     let write = match compared.write == old.write {
                         true => own,
                         false => self.with(old.write, own, cluster, access),

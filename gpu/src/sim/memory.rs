@@ -15,7 +15,7 @@ const GAP: u64 = 4096;
 /// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
 const END: u64 = super::place::GENERIC_SHARED;
 
-/// So many zeros, if the host has room for them. The pages come when they are written.
+/// Returns `length` zeros, if the host has room for them. The pages come when they are written.
 fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
     // `vec!` would end the process where this fails, and filling what was reserved would touch every page.
     let mut room = Vec::<T>::new();

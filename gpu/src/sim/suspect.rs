@@ -1,7 +1,7 @@
 //! Reads of bytes that are not written yet: which access would have written them.
 //!
-//! Who reads such bytes is stopped there, and everybody else goes on. Nobody can learn of what comes after a read that
-//! is not complete, so whoever writes the bytes now is not ordered after it; and it was not before it. That is a data
+//! A reader of such bytes is stopped there, and all others go on. No thread can learn of what comes after a read that
+//! is not complete, so a write of the bytes now is not ordered after it; and it was not before it. That is a data
 //! race, whichever of the two the order of events puts first. When nobody else can go on, the bytes are never written
 //! before the read. Then the readers get zeros and go on for a while, only to find who writes the bytes too late.
 
@@ -27,7 +27,7 @@ const QUIET: u64 = 1 << 21;
 /// How many instructions the readers may execute with zeros in place of what they read.
 const WITH_ZEROS: u64 = 1 << 18;
 
-/// How somebody uses bytes that are not written.
+/// How a thread or an engine uses bytes that are not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Read,
@@ -54,7 +54,7 @@ pub(super) struct Suspect {
     cluster: u32,
     target: Target,
     bytes: usize,
-    /// Who reads, and what was known there.
+    /// The reader, and what was known there.
     spot: Spot,
     agent: usize,
     clock: u32,
@@ -123,7 +123,7 @@ pub(super) struct Suspects {
     parked: Option<Cluster>,
     /// Whether a fault says who writes the bytes of one.
     named: bool,
-    /// How many instructions had been executed when somebody last did something for others.
+    /// How many instructions had been executed when a thread or an engine last did something that others may wait for.
     active: u64,
 }
 
@@ -132,7 +132,7 @@ impl Suspects {
         self.all.is_empty()
     }
 
-    /// Somebody did something for others, when so many instructions had been executed.
+    /// Records progress that others may wait for, at this count of executed instructions.
     pub(super) fn served(&mut self, executed: u64) {
         self.active = executed;
     }
@@ -149,7 +149,7 @@ impl Suspects {
 }
 
 impl Machine<'_, '_> {
-    /// Somebody uses bytes that are not written; the fault is what is to be said if nobody writes them.
+    /// Records a use of bytes that are not written; the fault is reported if no write follows.
     pub(super) fn catch(
         &mut self,
         g: &Group,
@@ -193,7 +193,7 @@ impl Machine<'_, '_> {
         true
     }
 
-    /// Somebody is about to write bytes: if a read waits for them, nothing orders the two, or the write comes too late.
+    /// Called before a write: if a read waits for them, nothing orders the two, or the write comes too late.
     pub(super) fn meet_suspects(
         &mut self,
         g: &mut Group,
@@ -351,7 +351,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Lets readers go on with zeros, until somebody writes what they should have read.
+    /// Lets readers go on with zeros, until a write of what they should have read.
     fn with_zeros(&mut self, mut cluster: Cluster) -> Option<Fault> {
         self.options.uninitialised = false;
         cluster.thaw();

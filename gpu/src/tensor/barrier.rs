@@ -285,7 +285,7 @@ impl Builder {
         });
     }
 
-    /// Arrives, and the phase waits for so many bytes more. Where the loads that report to the barrier stand in the same body
+    /// Arrives, and the phase waits for `bytes` more bytes. Where the loads that report to the barrier stand in the same body
     /// of the kernel, [`Builder::finish`] compares their bytes with these.
     #[track_caller]
     pub fn arrive_expect(&mut self, barrier: &Index, bytes: i64) {
@@ -296,7 +296,7 @@ impl Builder {
         });
     }
 
-    /// Notes that a load reports so many bytes to a barrier.
+    /// Notes that a load reports these bytes to a barrier.
     #[track_caller]
     pub(super) fn brings(&mut self, barrier: &Index, bytes: i64) {
         self.note_bytes(barrier, bytes, true, Location::caller());

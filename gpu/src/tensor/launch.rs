@@ -269,7 +269,7 @@ impl<'a> Given<'a> {
 }
 
 impl GivenTensor<'_> {
-    /// The address of coordinate 0, elements being of so many bytes.
+    /// The address of coordinate 0, for elements of that number of bytes.
     fn coordinate_0(&self, bytes: i64) -> u64 {
         self.address
             .wrapping_add_signed(self.origin.wrapping_mul(bytes))
@@ -565,7 +565,7 @@ impl Signature {
         }
     }
 
-    /// Notes that tiles of so many elements must divide an extent.
+    /// Notes that tiles of that number of elements must divide an extent.
     pub(super) fn require_tiles(&mut self, tensor: usize, leaf: usize, tile: i64) {
         if let Slot::Tensor(slot) = &mut self.slots[tensor] {
             slot.asked[leaf].tile = common(slot.asked[leaf].tile, tile);

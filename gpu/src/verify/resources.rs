@@ -25,7 +25,7 @@ pub(crate) const LEAST: u32 = 24;
 /// Threads of a warpgroup.
 const GROUP: u32 = 128;
 
-/// The registers with which a thread of a block begins, where so many blocks must fit a multiprocessor.
+/// The registers with which a thread of a block begins, where `min_blocks` blocks must fit a multiprocessor.
 pub(crate) fn registers_at_entry(threads: u32, min_blocks: u32) -> u32 {
     let threads = threads.max(1).next_multiple_of(32);
     let share = REGISTER_FILE / threads.saturating_mul(min_blocks.max(1));

@@ -203,7 +203,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
     all
 }
 
-/// Exactly so many launches, each in the context made current for it.
+/// Exactly this number of launches, each in the context made current for it.
 fn only_launches(launches: u64) -> Counts {
     let names = ["cuCtxSetCurrent", "cuLaunchKernelEx"];
     names.map(|name| (name.to_string(), launches)).into()

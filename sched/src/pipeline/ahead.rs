@@ -263,7 +263,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         self.budget = self.budget.saturating_sub(by.len() * arrivers.len());
         let mut news = Vec::new();
         for (other, count) in others() {
-            // The others can do all but so many of the arrivals.
+            // The others can do all but this number of the arrivals.
             let Some(without) = needed.checked_sub(all - count + 1) else {
                 continue;
             };
@@ -287,7 +287,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         };
         match step {
             Step::Wait { barrier, parity } => {
-                // The parity after so many phases is not the one waited for.
+                // The parity after that number of phases is not the one waited for.
                 let least = self.completed(actor, *barrier);
                 let then = u32::from(self.plan.barrier(s, *barrier).parity) + least;
                 let wrong = u32::from(then % 2 == u32::from(*parity));

@@ -20,7 +20,7 @@ pub(super) struct Cases<'a, T> {
     pub(super) processes: usize,
     /// How long one case may take, its process's start and the assembler included.
     pub(super) patience: Duration,
-    /// The arguments of the process of a shard, `2/16` for the third of sixteen, of which so many cases are done. It prints a
+    /// The arguments of the process of a shard, `2/16` for the third of sixteen, and the number of its cases that are done. It prints a
     /// line of JSON for each of the others.
     pub(super) arguments: &'a (dyn Fn(&str, usize) -> Vec<String> + Sync),
     /// What a line says.

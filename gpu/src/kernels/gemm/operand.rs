@@ -26,7 +26,7 @@ pub(super) struct Route {
     whole: bool,
 }
 
-/// The swizzled tile of an operand in shared memory, stages last, of which the threads read so many elements of the
+/// The swizzled tile of an operand in shared memory, stages last, of which the threads read the given number of elements of the
 /// contiguous mode at a time.
 pub(super) fn shared_layout(
     major: Major,

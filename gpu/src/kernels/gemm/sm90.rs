@@ -35,7 +35,7 @@ struct Parts<'a> {
 /// The blocks of a cluster along M.
 pub(super) const CLUSTER: u32 = 2;
 
-/// The registers of a consumer's threads after the producer has kept the fewest it can: what so many consumers have between
+/// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
 fn consumer_registers(consumers: u32) -> Option<u32> {
     /// What a thread with 128 sums and its addresses needs at most; as many are left to the producer as to CUTLASS's.
