@@ -9,18 +9,28 @@ use std::path::Path;
 /// Opens a regular file of this user or of root for reading. `None` for anything else: a link, a FIFO, a device, a
 /// folder, a file of another user or one that others may write.
 pub(super) fn open(path: &Path) -> Option<(File, Metadata)> {
-    let named = fs::symlink_metadata(path).ok()?;
-    if !named.is_file() {
-        return None;
+    for _ in 0..REPLACEMENTS {
+        let named = fs::symlink_metadata(path).ok()?;
+        if !named.is_file() {
+            return None;
+        }
+        let mut options = OpenOptions::new();
+        system::careful(options.read(true));
+        let file = options.open(path).ok()?;
+        let opened = file.metadata().ok()?;
+        if !opened.is_file() {
+            return None;
+        }
+        // The name may have come to mean another file between the two calls: a link, or a newer entry.
+        if system::is_same(&named, &opened) {
+            return system::is_ours(&opened).then_some((file, opened));
+        }
     }
-    let mut options = OpenOptions::new();
-    system::careful(options.read(true));
-    let file = options.open(path).ok()?;
-    let opened = file.metadata().ok()?;
-    // The name may have come to mean another file between the two calls.
-    let same = opened.is_file() && system::is_same(&named, &opened);
-    (same && system::is_ours(&opened)).then_some((file, opened))
+    None
 }
+
+/// How often another process may replace a file between a look at its name and its opening, before it counts as missing.
+const REPLACEMENTS: usize = 64;
 
 /// Reads exactly the given number of bytes; `None` if there are more or fewer, or no memory for them.
 pub(super) fn read(file: &mut File, length: u64) -> Option<Vec<u8>> {
