@@ -159,7 +159,7 @@ impl TryFrom<Ty> for TmaElement {
 /// channels, pixels, and the channels of one slice: NC/8HWC8 for 8 channels of 2 bytes.
 ///
 /// The dimensions of such a map are, innermost first, the pixels along W (and H, and D), the slices of channels, and the
-/// images. One step along W is one slice, 16 or 32 bytes, whatever the element type; coordinates and extents of dimension 0
+/// images. One step along W is one slice, 16 or 32 bytes for every element type; coordinates and extents of dimension 0
 /// count pixels, those of the slices' dimension count slices, and `strides` holds the distance between slices like any
 /// other stride. One instruction moves one slice of each pixel of its box.
 ///
