@@ -5,7 +5,7 @@ use core::fmt;
 use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, LeafMode, Slot, Stride};
 
 use crate::Error;
-use crate::named::check_walk;
+use crate::access::named::check_walk;
 
 /// A thread's part of a tensor: its layout, and the value of the tensor's layout where it starts.
 ///

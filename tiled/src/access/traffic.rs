@@ -6,9 +6,9 @@ use colex_atom::Space;
 use colex_layout::{Access, Banks};
 
 use crate::Error;
-use crate::coverage::Place;
-use crate::named::{Coords, Named, Places, tuple};
-use crate::vector::{off, placed};
+use crate::access::coverage::Place;
+use crate::access::named::{Coords, Named, Places, tuple};
+use crate::access::vector::{off, placed};
 
 /// The bytes of a sector of global memory.
 const SECTOR: i64 = 32;

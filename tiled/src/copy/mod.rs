@@ -1,14 +1,22 @@
 //! `TiledCopy`: one copy atom repeated over threads and values.
 
+pub(crate) mod check;
+mod make;
+mod retile;
+mod steps;
+mod thread;
+
+pub use steps::CopySteps;
+pub use thread::ThrCopy;
+
 use core::fmt;
 
 use colex_atom::{CopyAtom, ValLayouts};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
-use crate::copy_check::{check_compact, check_consecutive, check_thread_value};
-use crate::partition::Partitionable;
-use crate::thr_copy::ThrCopy;
+use crate::copy::check::{check_compact, check_consecutive, check_thread_value};
+use crate::tensor::partition::Partitionable;
 
 /// A copy atom repeated over a tile: which thread moves which element, as source and as destination.
 ///

@@ -7,9 +7,9 @@ use colex_atom::{Rule, Value};
 use colex_layout::Layout;
 
 use crate::copy::size;
-use crate::gemm::{Factors, check_extents, refuse};
-use crate::gemm_options::{Edge, GemmOptions, Predicated};
-use crate::gemm_part::{At, Held, Part, kept, matrix};
+use crate::host::gemm::options::{Edge, GemmOptions, Predicated};
+use crate::host::gemm::part::{At, Held, Part, kept, matrix};
+use crate::host::gemm::{Factors, check_extents, refuse};
 use crate::mma::TiledMma;
 use crate::{Error, Tensor};
 

@@ -2,10 +2,10 @@
 
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
-use crate::copy_host::{bare, is_inside};
-use crate::named::check_walk;
-use crate::partition::beyond;
-use crate::tensor_part::{Kept, cut, project, thread_place};
+use crate::access::named::check_walk;
+use crate::host::copy::{bare, is_inside};
+use crate::tensor::part::{Kept, cut, project, thread_place};
+use crate::tensor::partition::beyond;
 use crate::{Error, Partition, Tensor};
 
 /// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its

@@ -5,7 +5,7 @@ use core::ops::Deref;
 use colex_atom::{Class, Ty, Value};
 use colex_layout::IntTuple;
 
-use crate::gemm::refuse;
+use crate::host::gemm::refuse;
 use crate::mma::Operand;
 use crate::{Error, Tensor};
 

@@ -1,5 +1,11 @@
 //! `TiledMma`: one MMA atom repeated over threads and over a tile.
 
+mod steps;
+mod thread;
+
+pub use steps::MmaSteps;
+pub use thread::ThrMma;
+
 use core::fmt;
 use std::collections::HashMap;
 
@@ -7,11 +13,10 @@ use colex_atom::MmaAtom;
 use colex_layout::{Int, IntTuple, Layout, LeafMode, Stride, Tiler};
 
 use crate::Error;
+use crate::copy::check::reach;
 use crate::copy::{fixed, fixed_layout, size};
-use crate::copy_check::reach;
-use crate::mma_steps::check_rank;
-use crate::partition::Partitionable;
-use crate::thr_mma::ThrMma;
+use crate::mma::steps::check_rank;
+use crate::tensor::partition::Partitionable;
 
 /// An MMA atom repeated over a grid of atoms, and over the values of each thread: which thread holds which elements
 /// of A, B and C.

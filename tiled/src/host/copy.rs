@@ -5,12 +5,12 @@ use core::ops::{Deref, DerefMut};
 use colex_atom::{Route, Space};
 use colex_layout::{IntTuple, Layout};
 
+use crate::access::coverage::Coverage;
+use crate::access::named::{Coords, Named, Places, check_walk, tuple};
+use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy, size};
-use crate::coverage::Coverage;
-use crate::named::{Coords, Named, Places, check_walk, tuple};
-use crate::partition::of_thread;
 use crate::tensor::one_place_each;
-use crate::traffic::Engine;
+use crate::tensor::partition::of_thread;
 use crate::{Error, Tensor};
 
 /// What one thread gives an instruction, and what it gets.

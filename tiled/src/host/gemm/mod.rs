@@ -1,17 +1,25 @@
 //! A tiled MMA on the host, instruction by instruction.
 
+mod held;
+mod options;
+mod part;
+mod sparse;
+mod values;
+
+pub use options::{Arithmetic, Edge, GemmOptions, Predicated};
+pub use sparse::Compressed;
+
 use core::ops::{Deref, DerefMut};
 
 use colex_atom::{Fragment, Operand as Given, Value};
 use colex_layout::Layout;
 
+use crate::access::named::Places;
 use crate::copy::size;
-use crate::gemm_held::Held;
-use crate::gemm_options::{Arithmetic, GemmOptions, Predicated};
-use crate::gemm_part::{Part, Parts, fragments, values};
-use crate::gemm_values::check_values;
+use crate::host::gemm::held::Held;
+use crate::host::gemm::part::{Part, Parts, fragments, values};
+use crate::host::gemm::values::check_values;
 use crate::mma::{Operand, TiledMma};
-use crate::named::Places;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 

@@ -4,8 +4,8 @@ use core::ops::{Add, Deref, DerefMut, Mul};
 
 use colex_layout::IntTuple;
 
-use crate::copy_host::bare;
-use crate::named::check_walk;
+use crate::access::named::check_walk;
+use crate::host::copy::bare;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 

@@ -4,7 +4,7 @@ use colex_layout::Layout;
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
-use crate::partition::{Partition, of_thread};
+use crate::tensor::partition::{Partition, of_thread};
 
 /// One thread of a [`TiledCopy`].
 #[derive(Clone, Copy, Debug)]

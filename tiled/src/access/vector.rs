@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
-use crate::mma_sentences::number;
-use crate::named::{Coords, Named, Places, tuple};
+use crate::access::named::{Coords, Named, Places, tuple};
+use crate::report::mma_sentences::number;
 
 /// How many values a copy from one layout to another may move at once, and why not more.
 ///

@@ -5,9 +5,9 @@ use core::ops::{Deref, DerefMut};
 use colex_atom::{Argument, CopyForm};
 use colex_layout::{IntTuple, Layout};
 
+use crate::access::named::{Coords, Places, tuple};
 use crate::copy::{Side, TiledCopy, size};
-use crate::copy_host::bare;
-use crate::named::{Coords, Places, tuple};
+use crate::host::copy::bare;
 use crate::tensor::one_place_each;
 use crate::{Error, Tensor};
 

@@ -5,9 +5,9 @@ use core::ops::Deref;
 use colex_atom::{Fragment, Value};
 
 use crate::Error;
-use crate::gemm::{Ends, Factors};
-use crate::gemm_part::{Part, Parts, fragments};
-use crate::gemm_sparse::metadata;
+use crate::host::gemm::part::{Part, Parts, fragments};
+use crate::host::gemm::sparse::metadata;
+use crate::host::gemm::{Ends, Factors};
 use crate::mma::TiledMma;
 
 /// The operands of one atom's instructions, each loaded once for all instructions that share it.

@@ -4,7 +4,7 @@ use colex_layout::{Coord, IntTuple, Layout, Slot};
 
 use crate::Error;
 use crate::mma::{Operand, TiledMma};
-use crate::partition::{Partition, fragment_like, slice};
+use crate::tensor::partition::{Partition, fragment_like, slice};
 
 /// One thread of a [`TiledMma`].
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::copy_host::bare;
-use crate::named::{Coords, tuple};
+use crate::access::named::{Coords, tuple};
+use crate::host::copy::bare;
 
 /// A thread and the coordinate it names.
 pub type Place = (i64, IntTuple);

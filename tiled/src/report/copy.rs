@@ -6,13 +6,13 @@ use colex_atom::Space;
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
+use crate::access::coverage::{Coverage, Place};
+use crate::access::named::{Places, check_walk};
+use crate::access::traffic::{Engine, Requests, Traffic};
+use crate::access::traffic_sentences::sentence;
+use crate::access::vector::{Narrow, widest};
 use crate::copy::{Side, TiledCopy, size};
-use crate::coverage::{Coverage, Place};
-use crate::mma_sentences::{are, number, verb};
-use crate::named::{Places, check_walk};
-use crate::traffic::{Engine, Requests, Traffic};
-use crate::traffic_sentences::sentence;
-use crate::vector::{Narrow, widest};
+use crate::report::mma_sentences::{are, number, verb};
 
 /// What a tiled copy does with two tensors; [`fmt::Display`] says it in sentences.
 #[derive(Clone, Debug, PartialEq)]

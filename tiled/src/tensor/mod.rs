@@ -1,13 +1,23 @@
 //! `Tensor`: data and the layout that says where each element lies.
 
+mod array;
+mod coordinates;
+mod fold;
+pub(crate) mod part;
+pub(crate) mod partition;
+mod recast;
+
+pub use coordinates::Coordinates;
+pub use partition::{Partition, Partitionable};
+
 use core::ops::{Deref, DerefMut};
 
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
-use crate::copy_check::reach;
-use crate::named::check_walk;
-use crate::partition::fragment_like;
+use crate::access::named::check_walk;
+use crate::copy::check::reach;
+use crate::tensor::partition::fragment_like;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
 ///

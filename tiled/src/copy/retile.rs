@@ -3,8 +3,8 @@
 use colex_layout::{Coord, Layout, Slot, Tiler};
 
 use crate::Error;
+use crate::access::named::check_walk;
 use crate::copy::{TiledCopy, size};
-use crate::named::check_walk;
 
 impl TiledCopy {
     /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's

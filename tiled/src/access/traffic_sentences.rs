@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use crate::coverage::Place;
-use crate::mma_sentences::{number, verb};
-use crate::traffic::Traffic;
+use crate::access::coverage::Place;
+use crate::access::traffic::Traffic;
+use crate::report::mma_sentences::{number, verb};
 
 /// One line; `whose` is `The source's`, `A's` and so on.
 pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Result {

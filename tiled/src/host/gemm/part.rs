@@ -5,10 +5,10 @@ use core::ops::Deref;
 use colex_atom::{Fragment, Ty, Value};
 use colex_layout::{IntTuple, Layout};
 
+use crate::access::named::{Named, Places, check_walk, tuple};
 use crate::copy::size;
-use crate::gemm_options::Edge;
+use crate::host::gemm::options::Edge;
 use crate::mma::{Operand, TiledMma};
-use crate::named::{Named, Places, check_walk, tuple};
 use crate::{Error, Tensor};
 
 /// A row and a column.

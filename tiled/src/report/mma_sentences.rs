@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::mma_report::{MmaReport, OperandReport};
-use crate::traffic_sentences::sentence;
+use crate::access::traffic_sentences::sentence;
+use crate::report::mma::{MmaReport, OperandReport};
 
 impl fmt::Display for MmaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

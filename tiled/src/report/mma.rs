@@ -4,13 +4,13 @@ use colex_atom::{Space, Ty};
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
+use crate::access::coverage::{Coverage, Place};
+use crate::access::named::{Named, Places, check_walk};
+use crate::access::traffic::{Requests, Traffic};
+use crate::access::vector::{Narrow, widest};
 use crate::copy::size;
-use crate::coverage::{Coverage, Place};
-use crate::gemm::check_extents;
+use crate::host::gemm::check_extents;
 use crate::mma::{Operand, TiledMma};
-use crate::named::{Named, Places, check_walk};
-use crate::traffic::{Requests, Traffic};
-use crate::vector::{Narrow, widest};
 
 /// What a tiled MMA does with three tensors; [`Display`](core::fmt::Display) says it in sentences.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
-use crate::copy_check::reach;
+use crate::copy::check::reach;
 use crate::{Error, Partition};
 
 /// The most coordinates that are walked: a gigabyte of matrix coordinates.

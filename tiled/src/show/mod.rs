@@ -1,0 +1,4 @@
+//! Tiled copies and tiled MMAs as pictures, and in the words of CuTe's `print`.
+
+mod draw;
+mod print;
