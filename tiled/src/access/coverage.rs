@@ -4,7 +4,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::named::{Coords, tuple};
-use crate::host::copy::bare;
+use crate::tensor::extents::bare;
 
 /// A thread and the coordinate it names.
 pub type Place = (i64, IntTuple);

@@ -5,6 +5,7 @@ pub(crate) mod named;
 pub(crate) mod traffic;
 pub(crate) mod traffic_sentences;
 pub(crate) mod vector;
+pub(crate) mod words;
 
 pub use coverage::Place;
 pub use traffic::Traffic;

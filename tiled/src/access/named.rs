@@ -5,26 +5,9 @@
 
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
-use crate::copy::check::reach;
-use crate::{Error, Partition};
-
-/// The most coordinates that are walked: a gigabyte of matrix coordinates.
-const MOST: i64 = 1 << 26;
-
-/// Refuses to walk a tensor whose coordinates would not fit the memory of a small machine.
-pub(crate) fn check_walk(operation: &'static str, tensor: &Layout) -> Result<(), Error> {
-    if tensor.size() <= MOST {
-        return Ok(());
-    }
-    Err(Error::Assumption {
-        operation,
-        why: format!(
-            "{tensor} has {} elements, and each of at most {MOST} is looked at: take a part of whole tiles, the others \
-             are alike",
-            tensor.size()
-        ),
-    })
-}
+use crate::Error;
+use crate::tensor::Partition;
+use crate::tensor::extents::{overflow, reach};
 
 /// Some coordinates of `rank` digits each.
 #[derive(Clone, Copy)]
@@ -130,14 +113,6 @@ impl Named {
         let digits = self.digits.chunks(each.max(1));
         let coords = digits.map(move |digits| Coords { rank, digits });
         self.threads.iter().copied().zip(coords)
-    }
-}
-
-const fn overflow(left: i64, operator: char, right: i64) -> colex_layout::Error {
-    colex_layout::Error::Overflow {
-        left,
-        operator,
-        right,
     }
 }
 

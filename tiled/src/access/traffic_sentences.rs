@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::access::coverage::Place;
 use crate::access::traffic::Traffic;
-use crate::report::mma_sentences::{number, verb};
+use crate::access::words::{number, verb};
 
 /// One line; `whose` is `The source's`, `A's` and so on.
 pub(crate) fn sentence(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Result {

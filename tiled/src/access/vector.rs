@@ -7,7 +7,7 @@ use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
 use crate::access::named::{Coords, Named, Places, tuple};
-use crate::report::mma_sentences::number;
+use crate::access::words::number;
 
 /// How many values a copy from one layout to another may move at once, and why not more.
 ///

@@ -3,7 +3,7 @@
 use colex_layout::{IntTuple, Layout, Stride, Tiler};
 
 use crate::Error;
-use crate::copy::shape_of;
+use crate::tensor::extents::{reach, shape_of};
 
 /// Whether a layout of threads or of values numbers them 0, 1, 2 and so on, each once.
 pub(crate) fn check_compact(what: &'static str, layout: &Layout) -> Result<(), Error> {
@@ -89,28 +89,6 @@ fn check_coordinates(tv: &Layout, tile: &IntTuple) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The least and the greatest value of a layout of integers.
-pub(crate) fn reach(layout: &Layout) -> Result<Option<[i64; 2]>, Error> {
-    let overflow = |left: i64, operator, right: i64| colex_layout::Error::Overflow {
-        left,
-        operator,
-        right,
-    };
-    let mut ends = [0_i64, 0];
-    for leaf in layout.leaves() {
-        let (steps, stride) = (leaf.extent.value() - 1, leaf.stride);
-        let d = match stride {
-            Stride::Int(d) => d.value(),
-            other if other.is_zero() => 0,
-            _ => return Ok(None),
-        };
-        let far = steps.checked_mul(d).ok_or(overflow(steps, '*', d))?;
-        let end = &mut ends[usize::from(far > 0)];
-        *end = end.checked_add(far).ok_or(overflow(*end, '+', far))?;
-    }
-    Ok(Some(ends))
 }
 
 #[cfg(test)]

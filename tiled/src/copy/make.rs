@@ -4,9 +4,9 @@ use colex_atom::CopyAtom;
 use colex_layout::{IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
-use crate::access::named::check_walk;
-use crate::copy::{Side, TiledCopy, fixed, size};
+use crate::copy::{Side, TiledCopy};
 use crate::mma::{Operand, TiledMma};
+use crate::tensor::extents::{check_walk, fixed, size};
 
 impl TiledCopy {
     /// The copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`, `_C`.

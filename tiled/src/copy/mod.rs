@@ -1,6 +1,7 @@
 //! `TiledCopy`: one copy atom repeated over threads and values.
 
-pub(crate) mod check;
+mod check;
+mod lanes;
 mod make;
 mod retile;
 mod steps;
@@ -12,10 +13,11 @@ pub use thread::ThrCopy;
 use core::fmt;
 
 use colex_atom::{CopyAtom, ValLayouts};
-use colex_layout::{Int, IntTuple, Layout, Stride, Tiler, Tuple};
+use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::check::{check_compact, check_consecutive, check_thread_value};
+use crate::tensor::extents::{shape_of, size};
 use crate::tensor::partition::Partitionable;
 
 /// A copy atom repeated over a tile: which thread moves which element, as source and as destination.
@@ -235,34 +237,4 @@ impl TiledCopy {
             threads: self.threads(),
         })
     }
-}
-
-/// The size of mode `i`; 1 beyond the rank.
-pub(crate) fn size(layout: &Layout, i: usize) -> i64 {
-    layout.mode(i).map_or(1, |m| m.size())
-}
-
-/// The extents that a tiler cuts, if it says.
-pub(crate) fn shape_of(tiler: &Tiler) -> Option<IntTuple> {
-    match tiler {
-        Tiler::All => None,
-        Tiler::Int(n) => Some(IntTuple::leaf(*n)),
-        Tiler::Layout(l) => Some(l.shape()),
-        Tiler::Modes(modes) => {
-            let shapes: Vec<IntTuple> = modes.iter().map(shape_of).collect::<Option<_>>()?;
-            Some(IntTuple::concat(&shapes))
-        }
-    }
-}
-
-/// `n` copies of a mode: integers as static leaves.
-pub(crate) fn fixed(n: i64) -> Int {
-    Int::Static(n)
-}
-
-/// The flat layout of static leaves.
-pub(crate) fn fixed_layout(modes: &[(i64, i64)]) -> Result<Layout, Error> {
-    let shape = IntTuple::flat(modes.iter().map(|m| fixed(m.0)));
-    let stride = Tuple::flat(modes.iter().map(|m| Stride::constant(m.1)));
-    Ok(Layout::new(shape, stride)?)
 }

@@ -3,8 +3,8 @@
 use colex_layout::{Coord, Layout, Slot, Tiler};
 
 use crate::Error;
-use crate::access::named::check_walk;
-use crate::copy::{TiledCopy, size};
+use crate::copy::TiledCopy;
+use crate::tensor::extents::{check_walk, size};
 
 impl TiledCopy {
     /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's

@@ -5,7 +5,8 @@ use core::fmt;
 use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
-use crate::copy::{Side, TiledCopy, fixed};
+use crate::copy::{Side, TiledCopy};
+use crate::tensor::extents::fixed;
 
 /// What [`TiledCopy::partitions`] computes, form by form, as CuTe's `tidfrg_S` and `tidfrg_D` go through them.
 ///

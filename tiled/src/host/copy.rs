@@ -3,15 +3,16 @@
 use core::ops::{Deref, DerefMut};
 
 use colex_atom::{Route, Space};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::IntTuple;
 
+use crate::Error;
 use crate::access::coverage::Coverage;
-use crate::access::named::{Coords, Named, Places, check_walk, tuple};
+use crate::access::named::{Coords, Named, Places, tuple};
 use crate::access::traffic::Engine;
-use crate::copy::{Side, TiledCopy, size};
+use crate::copy::{Side, TiledCopy};
+use crate::tensor::Tensor;
+use crate::tensor::extents::size;
 use crate::tensor::one_place_each;
-use crate::tensor::partition::of_thread;
-use crate::{Error, Tensor};
 
 /// What one thread gives an instruction, and what it gets.
 struct Lane<'a> {
@@ -334,30 +335,6 @@ impl TiledCopy {
         }
         Ok(instructions)
     }
-
-    /// The extents of both tensors.
-    pub(crate) fn same_extents(&self, src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
-        let extents = src.shape().product_each()?;
-        if extents == dst.shape().product_each()? {
-            return Ok(extents);
-        }
-        Err(Error::Assumption {
-            operation: "copy",
-            why: format!("{src} and {dst} differ in their extents"),
-        })
-    }
-
-    /// The coordinates that each thread names of a tensor of these extents.
-    pub(crate) fn named(&self, extents: &IntTuple, side: Side) -> Result<Named, Error> {
-        let identity = Layout::identity(extents)?;
-        let all = self.partitions(&identity, side)?;
-        check_walk("copy", &all)?;
-        let mut named = Named::new(identity.rank());
-        for thread in 0..self.threads() {
-            named.push(thread, &of_thread(&identity, &all, thread)?)?;
-        }
-        Ok(named)
-    }
 }
 
 /// One instruction: gather what the lanes give, scatter what they get.
@@ -389,14 +366,6 @@ where
         }
     }
     Ok(())
-}
-
-/// A coordinate of one mode as its number, which every tensor of one mode takes.
-pub(crate) fn bare(coord: IntTuple) -> IntTuple {
-    match coord.leaves() {
-        [one] => IntTuple::leaf(*one),
-        _ => coord,
-    }
 }
 
 /// Whether the lanes take part: all of their values, or none.
@@ -431,17 +400,4 @@ fn refuse<T>(why: String) -> Result<T, Error> {
         operation: "copy",
         why,
     })
-}
-
-/// Whether a coordinate, one number a mode or one for all, lies inside of a tensor.
-pub(crate) fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
-    let below = |digit: i64, extent: i64| (0..extent).contains(&digit);
-    match coord.leaves() {
-        [index] => below(index.value(), tensor.size()),
-        digits => {
-            let mut pairs = digits.iter().zip(tensor.modes());
-            digits.len() == tensor.rank()
-                && pairs.all(|(digit, mode)| below(digit.value(), mode.size()))
-        }
-    }
 }

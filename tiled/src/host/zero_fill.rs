@@ -5,11 +5,12 @@ use core::ops::{Deref, DerefMut};
 use colex_atom::{Argument, CopyForm};
 use colex_layout::{IntTuple, Layout};
 
+use crate::Error;
 use crate::access::named::{Coords, Places, tuple};
-use crate::copy::{Side, TiledCopy, size};
-use crate::host::copy::bare;
+use crate::copy::{Side, TiledCopy};
+use crate::tensor::Tensor;
+use crate::tensor::extents::{bare, size};
 use crate::tensor::one_place_each;
-use crate::{Error, Tensor};
 
 const OPERATION: &str = "copy_zero_filled";
 

@@ -1,5 +1,6 @@
 //! `TiledMma`: one MMA atom repeated over threads and over a tile.
 
+pub(crate) mod check;
 mod steps;
 mod thread;
 
@@ -7,15 +8,15 @@ pub use steps::MmaSteps;
 pub use thread::ThrMma;
 
 use core::fmt;
-use std::collections::HashMap;
 
 use colex_atom::MmaAtom;
-use colex_layout::{Int, IntTuple, Layout, LeafMode, Stride, Tiler};
+use colex_layout::{Int, IntTuple, Layout, Tiler};
 
 use crate::Error;
-use crate::copy::check::reach;
-use crate::copy::{fixed, fixed_layout, size};
-use crate::mma::steps::check_rank;
+use crate::mma::check::{
+    MOST_THREADS, check_order, check_rank, check_reach, refused, repeated, unnested,
+};
+use crate::tensor::extents::{fixed, fixed_layout, reach, size};
 use crate::tensor::partition::Partitionable;
 
 /// An MMA atom repeated over a grid of atoms, and over the values of each thread: which thread holds which elements
@@ -63,10 +64,16 @@ impl Operand {
             Self::C => [0, 1],
         }
     }
-}
 
-/// The most threads of a tiling, and the most elements of an order, which are looked at one by one.
-const MOST_THREADS: i64 = 1 << 20;
+    /// `A`, `B` or `C`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+        }
+    }
+}
 
 impl TiledMma {
     /// The atom repeated over `atoms`, a layout of atoms along M, N and K, and over the tile that `permutation` says:
@@ -179,6 +186,15 @@ impl TiledMma {
     #[must_use]
     pub const fn thread_layout(&self) -> &Layout {
         &self.threads
+    }
+
+    /// Whether the instruction reads the operand from shared memory, by descriptor.
+    pub(crate) fn in_shared(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::A => self.atom().a_in_shared(),
+            Operand::B => self.atom().b_in_shared(),
+            Operand::C => false,
+        }
     }
 
     /// How many threads take part.
@@ -302,80 +318,6 @@ impl TiledMma {
     }
 }
 
-fn check_order(order: &Tiler, mode: &str) -> Result<(), Error> {
-    let order = match order {
-        Tiler::Layout(order) => order,
-        Tiler::Modes(modes) => return modes.iter().try_for_each(|order| check_order(order, mode)),
-        Tiler::Int(_) | Tiler::All => return Ok(()),
-    };
-    if order.size() > MOST_THREADS {
-        return Err(refused(format!(
-            "the order {order} of {mode} has {} elements, and at most {MOST_THREADS} are looked at: an extent keeps the \
-             order as it is",
-            order.size()
-        )));
-    }
-    if let Some((first, place, element)) = repeated(order, order.size())? {
-        return Err(refused(format!(
-            "places {first} and {place} of the order {order} of {mode} are one element, {element}, which would be \
-             computed twice"
-        )));
-    }
-    match unnested(order) {
-        None => Ok(()),
-        Some(why) => Err(refused(format!(
-            "{why} of the order {order} of {mode}: its repetitions would leave elements out"
-        ))),
-    }
-}
-
-/// What is wrong where the strides of integers do not nest: where one is not a multiple of the one below it times its
-/// extent. Only of nested strides is `offset / stride % extent` the place along a mode, and only these and their
-/// complement have every offset once.
-fn unnested(layout: &Layout) -> Option<String> {
-    let leaf = |leaf: &LeafMode| match leaf.stride {
-        Stride::Int(d) => Some((d.value().saturating_abs(), leaf.extent.value())),
-        _ => None,
-    };
-    let mut modes: Vec<(i64, i64)> = layout.leaves().iter().filter_map(leaf).collect();
-    modes.retain(|(_, extent)| *extent > 1);
-    modes.sort_unstable();
-    let pairs = modes.iter().zip(modes.iter().skip(1));
-    let ends = pairs.map(|((d, n), (above, _))| (*d, *n, d.saturating_mul(*n), *above));
-    let mut apart = ends.filter(|(_, _, end, above)| *end == 0 || above % end != 0);
-    let (d, n, end, above) = apart.next()?;
-    Some(format!(
-        "the stride {above} is not a multiple of {end}, the end of the {n} at stride {d},"
-    ))
-}
-
-/// The first two of the first `places` places that have one value, and the value.
-fn repeated(layout: &Layout, places: i64) -> Result<Option<(i64, i64, i64)>, Error> {
-    let mut seen = HashMap::new();
-    for place in 0..places {
-        let value = layout.at(place)?;
-        if let Some(first) = seen.insert(value, place) {
-            return Ok(Some((first, place, value)));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a thread-value layout stays within its tile.
-fn check_reach(tv: &Layout, [rows, cols]: [i64; 2]) -> Result<(), Error> {
-    let reach = tv.cosize()?;
-    if reach <= rows * cols {
-        return Ok(());
-    }
-    Err(Error::Assumption {
-        operation: "TiledMma::tv",
-        why: format!(
-            "{tv:#} reaches index {} of a tile of {rows} by {cols}: the order of a mode is not a permutation of it",
-            reach - 1
-        ),
-    })
-}
-
 /// The place of a thread index in one mode of the thread layout: `thread / stride % extent` of each leaf.
 fn place(mode: &Layout, thread: i64) -> i64 {
     let mut before = 1;
@@ -404,12 +346,5 @@ fn tiler_extents(tiler: &Tiler) -> IntTuple {
             IntTuple::concat(&modes.iter().map(tiler_extents).collect::<Vec<_>>())
         }
         Tiler::All => 1.into(),
-    }
-}
-
-fn refused(why: String) -> Error {
-    Error::Assumption {
-        operation: "TiledMma::new",
-        why,
     }
 }

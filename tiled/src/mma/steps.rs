@@ -5,8 +5,9 @@ use core::fmt;
 use colex_layout::{Layout, Tiler};
 
 use crate::Error;
-use crate::copy::size;
+use crate::mma::check::check_rank;
 use crate::mma::{Operand, TiledMma};
+use crate::tensor::extents::size;
 
 /// What [`TiledMma::fragments`] computes, form by form, as CuTe's `thrfrg_A`, `thrfrg_B` and `thrfrg_C` go through them.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,18 +70,6 @@ fn both(extents: [i64; 2]) -> Result<Tiler, Error> {
     let mode = |n: i64| Ok::<_, Error>(Tiler::Layout(Layout::column_major(n)?.to_static()));
     let modes: Result<Vec<Tiler>, Error> = extents.into_iter().map(mode).collect();
     Ok(Tiler::Modes(modes?))
-}
-
-pub(crate) fn check_rank(have: usize, tensor: &dyn fmt::Display) -> Result<(), Error> {
-    if have >= 2 {
-        return Ok(());
-    }
-    Err(Error::Rank {
-        operation: "fragments",
-        tensor: tensor.to_string(),
-        have,
-        need: 2,
-    })
 }
 
 /// One form a line.

@@ -7,12 +7,13 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::named::{Places, check_walk};
-use crate::access::traffic::{Engine, Requests, Traffic};
+use crate::access::named::Places;
+use crate::access::traffic::{Requests, Traffic};
 use crate::access::traffic_sentences::sentence;
 use crate::access::vector::{Narrow, widest};
-use crate::copy::{Side, TiledCopy, size};
-use crate::report::mma_sentences::{are, number, verb};
+use crate::access::words::{are, number, verb};
+use crate::copy::{Side, TiledCopy};
+use crate::tensor::extents::{check_walk, size};
 
 /// What a tiled copy does with two tensors; [`fmt::Display`] says it in sentences.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,16 +126,6 @@ impl TiledCopy {
             chunk,
             one_of_equal: self.atom_threads() > 1,
             engine: self.engine(),
-        }
-    }
-
-    /// Whether the copy engine moves the data, and what it takes.
-    pub(crate) fn engine(&self) -> Option<Engine> {
-        let ptx = self.atom().op().map_or("", |op| &op.ptx);
-        match (ptx.contains(".bulk"), self.atom().tensor_rank()) {
-            (false, _) => None,
-            (true, None) => Some(Engine::Bulk),
-            (true, Some(_)) => Some(Engine::Tma),
         }
     }
 }

@@ -5,12 +5,12 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::named::{Named, Places, check_walk};
+use crate::access::named::{Named, Places};
 use crate::access::traffic::{Requests, Traffic};
 use crate::access::vector::{Narrow, widest};
-use crate::copy::size;
-use crate::host::gemm::check_extents;
+use crate::mma::check::check_extents;
 use crate::mma::{Operand, TiledMma};
+use crate::tensor::extents::{check_walk, size};
 
 /// What a tiled MMA does with three tensors; [`Display`](core::fmt::Display) says it in sentences.
 #[derive(Clone, Debug, PartialEq)]
@@ -267,16 +267,5 @@ impl OperandReport {
         self.traffic = requests.traffic(named)?;
         (self.widest, self.narrow) = (Some(widest), narrow);
         Ok(())
-    }
-}
-
-impl Operand {
-    /// `A`, `B` or `C`.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::A => "A",
-            Self::B => "B",
-            Self::C => "C",
-        }
     }
 }

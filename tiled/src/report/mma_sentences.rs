@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::access::traffic_sentences::sentence;
+use crate::access::words::{are, number, verb};
 use crate::report::mma::{MmaReport, OperandReport};
 
 impl fmt::Display for MmaReport {
@@ -144,28 +145,5 @@ impl OperandReport {
             Some(traffic) => sentence(f, &format!("{name}'s"), traffic),
             None => Ok(()),
         }
-    }
-}
-
-/// So many of something.
-pub(crate) fn number(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        _ => format!("{n} {what}s"),
-    }
-}
-
-/// The verb for so many: of one thread `issues`, of two `issue`.
-pub(crate) fn verb(n: usize, plural: &str) -> String {
-    match n {
-        1 => format!("{plural}s"),
-        _ => plural.into(),
-    }
-}
-
-pub(crate) const fn are(n: usize) -> &'static str {
-    match n {
-        1 => "is",
-        _ => "are",
     }
 }

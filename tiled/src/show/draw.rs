@@ -5,8 +5,13 @@ use colex_layout::draw::{
 };
 use colex_layout::{IntTuple, Layout, Tiler};
 
-use crate::copy::{fixed, size};
-use crate::{Error, Operand, Partition, Side, TiledCopy, TiledMma};
+use crate::Error;
+use crate::copy::Side;
+use crate::copy::TiledCopy;
+use crate::mma::Operand;
+use crate::mma::TiledMma;
+use crate::tensor::Partition;
+use crate::tensor::extents::{fixed, size};
 
 impl TiledCopy {
     /// Who reads and who writes the elements of a tile: the maps of source and destination.

@@ -4,7 +4,10 @@ use core::fmt;
 
 use colex_layout::Tiler;
 
-use crate::{ThrCopy, ThrMma, TiledCopy, TiledMma};
+use crate::copy::ThrCopy;
+use crate::copy::TiledCopy;
+use crate::mma::ThrMma;
+use crate::mma::TiledMma;
 
 /// CuTe's `print`.
 impl fmt::Display for TiledCopy {

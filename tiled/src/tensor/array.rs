@@ -5,7 +5,8 @@ use core::ops::Deref;
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, ArrayViewMut, Dimension, IxDyn, ShapeBuilder};
 
-use crate::{Error, Tensor};
+use crate::Error;
+use crate::tensor::Tensor;
 
 impl<'a, T> Tensor<&'a [T]> {
     /// The tensor of a view: its extents and strides, one mode an axis. No element is copied.

@@ -2,11 +2,12 @@
 
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
-use crate::access::named::check_walk;
-use crate::host::copy::{bare, is_inside};
+use crate::Error;
+use crate::tensor::Partition;
+use crate::tensor::Tensor;
+use crate::tensor::extents::{bare, check_walk, is_inside};
 use crate::tensor::part::{Kept, cut, project, thread_place};
 use crate::tensor::partition::beyond;
-use crate::{Error, Partition, Tensor};
 
 /// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its
 /// layout.

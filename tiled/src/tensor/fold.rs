@@ -4,10 +4,10 @@ use core::ops::{Add, Deref, DerefMut, Mul};
 
 use colex_layout::IntTuple;
 
-use crate::access::named::check_walk;
-use crate::host::copy::bare;
+use crate::Error;
+use crate::tensor::Tensor;
+use crate::tensor::extents::{bare, check_walk};
 use crate::tensor::one_place_each;
-use crate::{Error, Tensor};
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// All elements combined with `init`, one after the other in colexicographic order.

@@ -2,6 +2,7 @@
 
 mod array;
 mod coordinates;
+pub(crate) mod extents;
 mod fold;
 pub(crate) mod part;
 pub(crate) mod partition;
@@ -12,11 +13,10 @@ pub use partition::{Partition, Partitionable};
 
 use core::ops::{Deref, DerefMut};
 
-use colex_layout::{IntTuple, Layout, LeafMode, Stride};
+use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::named::check_walk;
-use crate::copy::check::reach;
+use crate::tensor::extents::{check_walk, reach};
 use crate::tensor::partition::fragment_like;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
@@ -107,10 +107,10 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
 
     /// The sum with the start, or its XOR where the strides xor.
     pub(crate) fn beyond_start(&self, offset: i64) -> i64 {
-        let xor = |leaf: &LeafMode| matches!(leaf.stride, Stride::Xor(_));
-        match self.layout.leaves().iter().any(xor) {
-            true => self.start ^ offset,
-            false => self.start + offset,
+        if self.layout.is_xor() {
+            self.start ^ offset
+        } else {
+            self.start + offset
         }
     }
 

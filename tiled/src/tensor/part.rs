@@ -4,7 +4,9 @@ use core::ops::{Deref, DerefMut};
 
 use colex_layout::{Coord, IntTuple, Layout, Tiler};
 
-use crate::{Error, Partition, Tensor};
+use crate::Error;
+use crate::tensor::Partition;
+use crate::tensor::Tensor;
 
 /// Which mode of a layout cut by a tiler stays.
 #[derive(Clone, Copy)]

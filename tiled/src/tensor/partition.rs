@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, LeafMode, Slot, Stride};
+use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, Slot, Stride};
 
 use crate::Error;
-use crate::access::named::check_walk;
+use crate::tensor::extents::check_walk;
 
 /// A thread's part of a tensor: its layout, and the value of the tensor's layout where it starts.
 ///
@@ -57,11 +57,8 @@ pub(crate) fn beyond(
     layout: &Layout,
     value: IntTuple,
 ) -> Result<IntTuple, Error> {
-    let xor = |leaf: &LeafMode| matches!(leaf.stride, Stride::Xor(_));
     match (start.as_leaf(), value.as_leaf()) {
-        (Some(start), Some(value)) if layout.leaves().iter().any(xor) => {
-            Ok((start.value() ^ value.value()).into())
-        }
+        (Some(start), Some(value)) if layout.is_xor() => Ok((start.value() ^ value.value()).into()),
         _ => add(start, &value),
     }
 }

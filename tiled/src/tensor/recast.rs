@@ -4,7 +4,8 @@ use core::ops::{Deref, DerefMut};
 
 use colex_layout::Layout;
 
-use crate::{Error, Tensor};
+use crate::Error;
+use crate::tensor::Tensor;
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// `N` neighbours as one element: what a vector load sees. CuTe's `recast` to a wider type, which checks neither

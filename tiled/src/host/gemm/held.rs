@@ -3,12 +3,27 @@
 use core::ops::Deref;
 
 use colex_atom::{Fragment, Value};
+use colex_layout::Layout;
 
 use crate::Error;
-use crate::host::gemm::part::{Part, Parts, fragments};
-use crate::host::gemm::sparse::metadata;
-use crate::host::gemm::{Ends, Factors};
+use crate::access::named::Places;
+use crate::host::gemm::part::{Part, fragments};
+use crate::host::gemm::parts::Parts;
+use crate::host::gemm::positions::metadata;
 use crate::mma::TiledMma;
+use crate::tensor::Tensor;
+
+/// What to multiply: the kept elements and the positions of a sparse A, or all of A.
+pub(crate) struct Factors<'a, A, B> {
+    pub(crate) a: &'a Tensor<A>,
+    /// A with its zeros.
+    pub(crate) whole_a: Layout,
+    pub(crate) positions: Option<Tensor<&'a [u8]>>,
+    pub(crate) b: &'a Tensor<B>,
+}
+
+/// Where A, B and C have each coordinate.
+pub(crate) type Ends<'a> = [Places<'a>; 3];
 
 /// The operands of one atom's instructions, each loaded once for all instructions that share it.
 pub(crate) struct Held<'a> {

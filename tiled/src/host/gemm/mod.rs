@@ -1,10 +1,12 @@
 //! A tiled MMA on the host, instruction by instruction.
 
+mod check;
 mod held;
 mod options;
 mod part;
+mod parts;
+mod positions;
 mod sparse;
-mod values;
 
 pub use options::{Arithmetic, Edge, GemmOptions, Predicated};
 pub use sparse::Compressed;
@@ -12,28 +14,18 @@ pub use sparse::Compressed;
 use core::ops::{Deref, DerefMut};
 
 use colex_atom::{Fragment, Operand as Given, Value};
-use colex_layout::Layout;
 
+use crate::Error;
 use crate::access::named::Places;
-use crate::copy::size;
-use crate::host::gemm::held::Held;
-use crate::host::gemm::part::{Part, Parts, fragments, values};
-use crate::host::gemm::values::check_values;
+use crate::host::gemm::check::{check_values, refuse};
+use crate::host::gemm::held::{Factors, Held};
+use crate::host::gemm::part::{Part, fragments, values};
+use crate::host::gemm::parts::Parts;
+use crate::mma::check::check_extents;
 use crate::mma::{Operand, TiledMma};
+use crate::tensor::Tensor;
+use crate::tensor::extents::size;
 use crate::tensor::one_place_each;
-use crate::{Error, Tensor};
-
-/// What to multiply: the kept elements and the positions of a sparse A, or all of A.
-pub(crate) struct Factors<'a, A, B> {
-    pub(crate) a: &'a Tensor<A>,
-    /// A with its zeros.
-    pub(crate) whole_a: Layout,
-    pub(crate) positions: Option<Tensor<&'a [u8]>>,
-    pub(crate) b: &'a Tensor<B>,
-}
-
-/// Where A, B and C have each coordinate.
-pub(crate) type Ends<'a> = [Places<'a>; 3];
 
 impl TiledMma {
     /// `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and every
@@ -226,14 +218,6 @@ impl TiledMma {
             }
         }
     }
-
-    pub(crate) fn in_shared(&self, operand: Operand) -> bool {
-        match operand {
-            Operand::A => self.atom().a_in_shared(),
-            Operand::B => self.atom().b_in_shared(),
-            Operand::C => false,
-        }
-    }
 }
 
 /// The sum of two accumulators; the register it goes to rounds or wraps it.
@@ -281,38 +265,6 @@ fn outside(groups: &[Vec<Parts>]) -> Predicated {
         outside.c += count(&along_k[0].c);
     }
     outside
-}
-
-/// Refuses operands whose extents are not those of a product; a sparse A has one element for `packing` along K.
-pub(crate) fn check_extents(
-    operation: &'static str,
-    tensors: [&Layout; 3],
-    packing: i64,
-) -> Result<(), Error> {
-    let refuse = |why| Err(Error::Assumption { operation, why });
-    let [a, b, c] = tensors;
-    if tensors.iter().any(|t| t.rank() != 2) {
-        return refuse(format!("A {a}, B {b} and C {c} are not all of rank 2"));
-    }
-    let agree =
-        size(a, 0) == size(c, 0) && size(b, 0) == size(c, 1) && size(a, 1) * packing == size(b, 1);
-    let modes = match packing {
-        1 => "(M,K)".to_string(),
-        n => format!("(M,K/{n})"),
-    };
-    match agree {
-        true => Ok(()),
-        false => refuse(format!(
-            "A {a}, B {b} and C {c} are not of the extents {modes}, (N,K) and (M,N)"
-        )),
-    }
-}
-
-pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::Assumption {
-        operation: "gemm",
-        why,
-    })
 }
 
 /// An operand in registers, or as the tile in shared memory that every thread names.

@@ -5,11 +5,11 @@ use core::ops::Deref;
 use colex_atom::{Fragment, Ty, Value};
 use colex_layout::{IntTuple, Layout};
 
-use crate::access::named::{Named, Places, check_walk, tuple};
-use crate::copy::size;
+use crate::Error;
+use crate::access::named::{Places, tuple};
 use crate::host::gemm::options::Edge;
-use crate::mma::{Operand, TiledMma};
-use crate::{Error, Tensor};
+use crate::tensor::Tensor;
+use crate::tensor::extents::size;
 
 /// A row and a column.
 pub(crate) type At = [i64; 2];
@@ -52,89 +52,25 @@ impl Part {
     }
 }
 
-/// The extents of a matrix as a shape.
-pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
-    IntTuple::from((rows, columns))
-}
-
-/// The parts of the threads of one atom, of each operand.
-pub(crate) struct Parts {
-    pub(crate) a: Vec<Part>,
-    pub(crate) b: Vec<Part>,
-    pub(crate) c: Vec<Part>,
-    /// Of each thread of the metadata of a sparse A: groups of positions instead of elements.
-    pub(crate) e: Vec<Part>,
-}
-
 /// One thread's values of a matrix, inside or not: so many an instruction, and the rest of each mode.
-pub(crate) struct Held {
+pub(crate) struct Lane {
     pub(crate) coords: Vec<At>,
     pub(crate) values: usize,
     pub(crate) rest: [usize; 2],
 }
 
-impl TiledMma {
-    /// The parts of the atoms at `[m, n]`, one for each atom along K.
-    pub(crate) fn parts_along_k(
-        &self,
-        operands: [&Layout; 3],
-        [m, n]: [i64; 2],
-        edge: Edge,
-    ) -> Result<Vec<Parts>, Error> {
-        let parts = |k| {
-            let place = [m, n, k];
-            let [a, b, c] = operands;
-            let lanes = self.lanes(a, Operand::A, place)?;
-            let (a, e) = match self.atom().rule().is_sparse() {
-                true => self.sparse_parts(a, &lanes, edge)?,
-                false => (within(a, lanes, edge)?, Vec::new()),
-            };
-            Ok(Parts {
-                a,
-                b: within(b, self.lanes(b, Operand::B, place)?, edge)?,
-                c: within(c, self.lanes(c, Operand::C, place)?, edge)?,
-                e,
-            })
-        };
-        (0..size(self.thread_layout(), 3)).map(parts).collect()
-    }
-
-    /// What the threads of the atom at `place` name of a matrix of the operand's extents.
-    fn lanes(
-        &self,
-        tensor: &Layout,
-        operand: Operand,
-        [m, n, k]: [i64; 3],
-    ) -> Result<Vec<(i64, Held)>, Error> {
-        let identity = Layout::identity(matrix(size(tensor, 0), size(tensor, 1)))?;
-        let all = self.fragments(&identity, operand)?;
-        check_walk("gemm", &all)?;
-        // Of an operand in shared memory every thread names the whole tile: the first speaks for all.
-        let lanes = match self.in_shared(operand) {
-            true => 0..1,
-            false => 0..size(self.thread_layout(), 0),
-        };
-        let named = |v| {
-            let thread = self.thread_layout().offset((v, m, n, k))?;
-            let partition = self.slice(thread)?.part_of(&identity, &all, operand)?;
-            let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
-            let mut named = Named::new(2);
-            named.push(thread, &partition)?;
-            let coords = named.lanes().flat_map(|(_, coords)| coords.iter());
-            let held = Held {
-                coords: coords.map(|coord| [coord[0], coord[1]]).collect(),
-                values: count(0),
-                rest: [count(1), count(2)],
-            };
-            Ok((thread, held))
-        };
-        lanes.map(named).collect()
-    }
+/// The extents of a matrix as a shape.
+pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
+    IntTuple::from((rows, columns))
 }
 
 /// Parts without what lies outside, or a refusal.
-fn within(tensor: &Layout, lanes: Vec<(i64, Held)>, edge: Edge) -> Result<Vec<Part>, Error> {
-    let part = |(thread, held): (i64, Held)| {
+pub(super) fn within(
+    tensor: &Layout,
+    lanes: Vec<(i64, Lane)>,
+    edge: Edge,
+) -> Result<Vec<Part>, Error> {
+    let part = |(thread, held): (i64, Lane)| {
         let coords = held.coords.into_iter();
         let coords = coords.map(|coord| kept(thread, coord, tensor, edge));
         let coords = coords.collect::<Result<_, _>>()?;

@@ -1,13 +1,13 @@
-//! Numbers that an operand's type does not hold.
+//! What a product refuses: numbers that an operand's type does not hold.
 
 use core::ops::Deref;
 
 use colex_atom::{Class, Ty, Value};
 use colex_layout::IntTuple;
 
-use crate::host::gemm::refuse;
+use crate::Error;
 use crate::mma::Operand;
-use crate::{Error, Tensor};
+use crate::tensor::Tensor;
 
 /// Refuses an operand with a number that its type does not hold, but for rounding: what is beyond an integer's range, a
 /// NaN where there are integers, and a complex number where there are real ones.
@@ -41,4 +41,11 @@ fn holds(ty: Ty, value: Value) -> bool {
             (least..end).contains(&i128::from(value.int()))
         }
     }
+}
+
+pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Assumption {
+        operation: "gemm",
+        why,
+    })
 }

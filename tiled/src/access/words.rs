@@ -1,0 +1,24 @@
+//! Counts, and the words that go with them.
+
+/// So many of something.
+pub(crate) fn number(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
+/// The verb for so many: of one thread `issues`, of two `issue`.
+pub(crate) fn verb(n: usize, plural: &str) -> String {
+    match n {
+        1 => format!("{plural}s"),
+        _ => plural.into(),
+    }
+}
+
+pub(crate) const fn are(n: usize) -> &'static str {
+    match n {
+        1 => "is",
+        _ => "are",
+    }
+}
