@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
 
-use crate::argument::Argument;
 use crate::device::{Device, Kind};
 use crate::element::Element;
 use crate::error::Error;
+use colex_ir::launch::Argument;
 
 /// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
 /// when the last of them is dropped.

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use colex_atom::{Arch, TensorMap};
 
-use crate::argument::TensorMapArgument;
 use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::cuda::Gpu;
@@ -12,8 +11,9 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::kept::Loads;
 use crate::kernels::Calls;
-use crate::launch::Limits;
-use crate::sim::{Memory, SimOptions};
+use colex_ir::launch::Limits;
+use colex_ir::launch::TensorMapArgument;
+use colex_sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
 #[derive(Clone, Debug)]
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn kernels_for_another_architecture_are_refused() {
-        let kernel = crate::ir::KernelBuilder::new("k", Arch::Sm90a).finish();
+        let kernel = colex_ir::KernelBuilder::new("k", Arch::Sm90a).finish();
         let error = Device::simulator(Arch::Sm80).load(&kernel).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -5,9 +5,9 @@ use core::fmt;
 use colex_atom::{Arch, TmaError};
 
 use crate::kernels::KernelError;
-use crate::launch_error::LaunchError;
-use crate::sim::MemoryFault;
-use crate::verify::Refused;
+use colex_ir::launch::LaunchError;
+use colex_ir::verify::Refused;
+use colex_sim::MemoryFault;
 
 /// Why something could not be done on a device.
 #[non_exhaustive]
@@ -155,7 +155,7 @@ pub enum Error {
     /// The simulator's memory was not used as it should be.
     Memory(MemoryFault),
     /// The simulator found a mistake of the kernel.
-    Fault(Box<crate::sim::Fault>),
+    Fault(Box<colex_sim::Fault>),
     /// Something that this device does not do.
     Unsupported {
         /// What was asked.
@@ -203,8 +203,8 @@ impl From<crate::tensor::Mismatch> for Error {
     }
 }
 
-impl From<crate::sim::Fault> for Error {
-    fn from(fault: crate::sim::Fault) -> Error {
+impl From<colex_sim::Fault> for Error {
+    fn from(fault: colex_sim::Fault) -> Error {
         Error::Fault(Box::new(fault))
     }
 }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::argument::{Argument, ParameterType};
 use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::error::Error;
-use crate::ir::{Kernel, SharedVar};
-use crate::launch::{Launch, Limits, check_alignments, check_arguments};
-use crate::launch_error::LaunchError;
 use crate::signature::{self, Signature};
-use crate::sim::{Report, simulate};
+use colex_ir::launch::LaunchError;
+use colex_ir::launch::{Argument, ParameterType};
+use colex_ir::launch::{Launch, Limits, check_alignments, check_arguments};
+use colex_ir::{Kernel, SharedVar};
+use colex_sim::{Report, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
 #[derive(Clone, Debug)]
@@ -373,8 +373,8 @@ mod tests {
     use colex_atom::Arch;
 
     use super::*;
-    use crate::ir::KernelBuilder;
-    use crate::sim::{FaultKind, Memory};
+    use colex_ir::KernelBuilder;
+    use colex_sim::{FaultKind, Memory};
 
     /// Numbers that a launch may have, good and bad.
     const EXTENTS: [u32; 12] = [0, 1, 2, 3, 4, 8, 9, 64, 65, 1024, 1025, 65536];
@@ -439,7 +439,7 @@ mod tests {
                 continue;
             }
             // The bound on blocks is the simulator's own.
-            let options = crate::sim::SimOptions {
+            let options = colex_sim::SimOptions {
                 max_blocks: u64::MAX,
                 ..Default::default()
             };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::function::LoadedKernel;
-use crate::ir::Kernel;
+use colex_ir::Kernel;
 
 /// Values by key. A value that is there is found under a lock that readers share. One that is not is made by the first
 /// caller that wants it, while others that want the same wait for it and all others go on. Beyond `most` values, the
@@ -289,7 +289,7 @@ mod tests {
     use colex_atom::Arch;
 
     use super::*;
-    use crate::ir::{KernelBuilder, Type};
+    use colex_ir::{KernelBuilder, Type};
 
     #[test]
     fn a_value_is_made_once_and_what_was_used_least_recently_goes() {

@@ -12,7 +12,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod argument;
 mod buffer;
 mod cache;
 pub mod corpus;
@@ -26,22 +25,22 @@ mod element;
 mod error;
 mod event;
 mod function;
-pub mod ir;
 mod kept;
 pub mod kernels;
-mod launch;
-mod launch_error;
-pub mod ptx;
 mod signature;
-pub mod sim;
 pub mod sweep;
 pub mod tensor;
 mod timing;
-pub mod verify;
 
-pub use argument::{Argument, ParameterType, TensorMapArgument};
 pub use buffer::Buffer;
 pub use cache::Cache;
+pub use colex_ir as ir;
+pub use colex_ir::launch::{
+    Argument, Extents, Launch, LaunchError, Limits, ParameterType, TensorMapArgument,
+    check_arguments,
+};
+pub use colex_ir::{ptx, verify};
+pub use colex_sim as sim;
 pub use device::Device;
 pub use element::Element;
 pub use error::Error;
@@ -49,6 +48,4 @@ pub use event::Event;
 pub use function::{Function, Origin, Resources};
 pub use kernels::gemm::gemm;
 pub use kernels::{copy, transpose};
-pub use launch::{Extents, Launch, Limits, check_arguments};
-pub use launch_error::LaunchError;
 pub use timing::{Repeats, Timing};

@@ -1,8 +1,8 @@
 //! What a PTX text says about its entries: enough to check a launch before the device sees it.
 
-use crate::argument::ParameterType;
 use crate::error::Error;
-use crate::ir::{Kernel, Param, ParamType, Type};
+use colex_ir::launch::ParameterType;
+use colex_ir::{Kernel, Param, ParamType, Type};
 
 /// An entry of a PTX module, as its text declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]

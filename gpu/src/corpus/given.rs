@@ -1,6 +1,6 @@
 //! Something to work on.
 
-use crate::ir::{KernelBuilder, Operand, Reg, RegType, SharedId, Special, Type};
+use colex_ir::{KernelBuilder, Operand, Reg, RegType, SharedId, Special, Type};
 
 /// Values of every class, and memory of every space.
 pub(super) struct Given {
@@ -16,7 +16,7 @@ impl Given {
         let shared = k.shared("bytes", 1024, 128);
         let global = k.param(data);
         let lane = k.mov(Type::U32, Special::LaneId);
-        let pred = k.setp(crate::ir::Compare::Lt, Type::U32, lane, 7);
+        let pred = k.setp(colex_ir::Compare::Lt, Type::U32, lane, 7);
         let values = [
             k.mov(Type::U16, 3),
             k.mov(Type::U32, 5),

@@ -3,12 +3,12 @@
 use colex_atom::Arch;
 
 use super::given::Given;
-use crate::ir::{
+use colex_ir::ptx::Needs;
+use colex_ir::{
     Access, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Guard, Kernel,
     KernelBuilder, Op, Operand, Order, RegType, Rounding, Scope, ShuffleMode, Space, Special,
     TernaryOp, Type, UnaryOp, VoteMode,
 };
-use crate::ptx::Needs;
 
 /// One instruction in a kernel.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ fn arithmetic(ops: &mut Vec<Make>) {
         }
         for &op in TernaryOp::ALL {
             ops.push(Box::new(move |k, g| {
-                let types = crate::ptx::ternary_types(op, ty);
+                let types = colex_ir::ptx::ternary_types(op, ty);
                 let class = match op {
                     TernaryOp::MadWide => types[2].register(),
                     _ => ty.register(),
@@ -339,7 +339,7 @@ fn reduce(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Orde
     }));
 }
 
-fn place(g: &Given, space: Space) -> crate::ir::Address {
+fn place(g: &Given, space: Space) -> colex_ir::Address {
     match space {
         Space::Global | Space::Generic => g.global.into(),
         _ => g.shared.into(),

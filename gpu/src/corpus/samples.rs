@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, CopyAtom, MmaAtom};
 
-use crate::ir::{
+use colex_ir::{
     Access, Address, AtomicOp, Base, BinaryOp, Compare, CopyArgs, End, FenceKind, Kernel,
     KernelBuilder, Op, Operand, Reg, RegType, ScaleD, ShuffleMode, Space, Special, Type,
 };
@@ -257,7 +257,7 @@ impl Ring {
         &self,
         k: &mut KernelBuilder,
         load: &CopyAtom,
-        maps: [crate::ir::ParamId; 2],
+        maps: [colex_ir::ParamId; 2],
         steps: Reg,
     ) {
         k.for_range(0, steps, 1, |k, step| {

@@ -13,7 +13,7 @@ use super::driver::{Driver, driver};
 use crate::cache::Cache;
 use crate::device::Held;
 use crate::error::Error;
-use crate::launch::Limits;
+use colex_ir::launch::Limits;
 
 /// A handle to a GPU and to one of its streams.
 #[derive(Clone)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
 
 use super::gpu::Gpu;
-use crate::argument::Argument;
 use crate::device::{Device, Kind};
 use crate::error::Error;
+use colex_ir::launch::Argument;
 
 /// A slice of `cudarc` lent to launches. Keep it until the launches that use it were given to the device: on its drop,
 /// other streams learn what they have to wait for.

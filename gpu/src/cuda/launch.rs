@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::gpu::Gpu;
 use super::module::Loaded;
-use crate::argument::{Argument, TensorMapArgument};
 use crate::error::Error;
-use crate::launch::Launch;
+use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, TensorMapArgument};
 
 /// A tensor map where the driver reads it: at a multiple of 64 bytes.
 #[repr(C, align(64))]

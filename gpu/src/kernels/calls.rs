@@ -14,14 +14,14 @@ use colex_layout::Layout;
 use super::gemm::{GemmPlan, Operands};
 use super::launches::Kind;
 use super::plan::{CopyMethod, CopyPlan};
-use crate::argument::{Argument, TensorMapArgument};
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::LoadedKernel;
 use crate::kept::Kept;
-use crate::launch::Launch;
-use crate::sim::Report;
 use crate::tensor::Built;
+use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, TensorMapArgument};
+use colex_sim::Report;
 
 /// What a device keeps for the kernel library.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use colex_layout::{ComposedLayout, Int, Layout};
 
 use super::copy_flat::{MOST, run};
 use super::pieces::raw;
-use crate::ir::FenceKind;
 use crate::tensor::{Builder, Built, Error};
+use colex_ir::FenceKind;
 
 /// The bytes that a block copies.
 pub(super) const CHUNK: i64 = 16 << 10;

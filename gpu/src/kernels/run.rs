@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
 use crate::function::Function;
-use crate::sim::Report;
+use colex_sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
 /// [corresponds](super::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel

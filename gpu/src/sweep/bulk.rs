@@ -7,8 +7,8 @@ use super::copy::policy;
 use super::engine::{Before, Engine, THREADS, from_shared, memory};
 use super::frame::Frame;
 use super::random::Random;
-use crate::ir::{Address, CopyArgs, End, Kernel, KernelBuilder};
-use crate::launch::Launch;
+use colex_ir::launch::Launch;
+use colex_ir::{Address, CopyArgs, End, Kernel, KernelBuilder};
 
 /// Bytes of shared memory and of output behind what is copied: they must stay as they are.
 const BEHIND: u32 = 64;

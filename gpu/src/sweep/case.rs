@@ -2,8 +2,8 @@
 
 use colex_atom::TensorMap;
 
-use crate::ir::Kernel;
-use crate::launch::Launch;
+use colex_ir::Kernel;
+use colex_ir::launch::Launch;
 
 /// What lies in every byte of the output before the kernel runs: NaN in every float format.
 pub(super) const POISON: u8 = 0xff;

@@ -6,8 +6,8 @@ use super::case::{Bytes, Case, POISON, Shot, entry};
 use super::frame::{self, Frame};
 use super::random::Random;
 use super::shared::Area;
-use crate::ir::{self, Access, Address, CopyArgs, End, Kernel, KernelBuilder, Op, Reg, Type};
-use crate::launch::Launch;
+use colex_ir::launch::Launch;
+use colex_ir::{Access, Address, CopyArgs, End, Kernel, KernelBuilder, Op, Reg, Type};
 
 /// A warp.
 const LANES: usize = 32;
@@ -253,7 +253,7 @@ fn meet(k: &mut KernelBuilder, atom: &CopyAtom) {
 
 /// A cache policy: what is read is to be evicted first.
 pub(super) fn policy(k: &mut KernelBuilder) -> Reg {
-    let d = k.reg(ir::RegType::B64);
+    let d = k.reg(colex_ir::RegType::B64);
     k.push(Op::CreatePolicy {
         d,
         primary: "evict_first",
@@ -266,7 +266,7 @@ pub(super) fn policy(k: &mut KernelBuilder) -> Reg {
 fn of_lane(k: &mut KernelBuilder, frame: &Frame, array: usize) -> Reg {
     let at = frame.of_thread(k, frame.input, 4);
     let address = Address::from(at).at(array as i64);
-    k.load(Access::new(ir::Space::Global, Type::U32), address)
+    k.load(Access::new(colex_ir::Space::Global, Type::U32), address)
 }
 
 /// One operand: registers, loaded if they are the source, or the lane's address.
@@ -298,7 +298,7 @@ fn end(
     Ok(End::Memory(match area {
         Some(area) if space == Space::Cluster => {
             let here = k.add(Type::U32, area.at, offset);
-            let rank = k.mov(Type::U32, ir::Special::ClusterCtaRank);
+            let rank = k.mov(Type::U32, colex_ir::Special::ClusterCtaRank);
             let peer = k.xor(Type::B32, rank, 1);
             k.mapa(here, peer).into()
         }
@@ -323,13 +323,13 @@ fn load(
     from: Reg,
 ) -> Vec<Reg> {
     match narrow(atom, held.class) {
-        Some(ty) => vec![k.load(Access::new(ir::Space::Global, ty), from)],
+        Some(ty) => vec![k.load(Access::new(colex_ir::Space::Global, ty), from)],
         None => frame::load(k, held, from, 0),
     }
 }
 
 fn store(k: &mut KernelBuilder, atom: &CopyAtom, held: &[Reg], to: Reg) {
-    let class = if held[0].ty == ir::RegType::B16 {
+    let class = if held[0].ty == colex_ir::RegType::B16 {
         RegClass::B16
     } else {
         RegClass::B32
@@ -339,7 +339,7 @@ fn store(k: &mut KernelBuilder, atom: &CopyAtom, held: &[Reg], to: Reg) {
         class,
     };
     match narrow(atom, class) {
-        Some(ty) => k.store(Access::new(ir::Space::Global, ty), to, held[0]),
+        Some(ty) => k.store(Access::new(colex_ir::Space::Global, ty), to, held[0]),
         None => frame::store(k, registers, held, to),
     }
 }

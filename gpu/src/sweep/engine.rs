@@ -4,9 +4,7 @@ use colex_atom::{CopyAtom, Space};
 
 use super::frame::Frame;
 use super::shared::{self, Area};
-use crate::ir::{
-    Access, Address, BinaryOp, Compare, End, Guard, KernelBuilder, Reg, Special, Type,
-};
+use colex_ir::{Access, Address, BinaryOp, Compare, End, Guard, KernelBuilder, Reg, Special, Type};
 
 /// One warp.
 pub(super) const THREADS: u32 = 32;
@@ -60,7 +58,7 @@ impl Engine {
             first,
             clusters: cluster > 1,
         };
-        k.when(first, |k| k.fence(crate::ir::FenceKind::MbarrierInit));
+        k.when(first, |k| k.fence(colex_ir::FenceKind::MbarrierInit));
         shared::show(k);
         engine.meet(k);
         engine
@@ -100,7 +98,7 @@ impl Engine {
     ) {
         let barrier = self.barrier;
         let rank = k.mov(Type::U32, Special::ClusterCtaRank);
-        let blocks = k.load(Access::new(crate::ir::Space::Global, Type::U32), mask);
+        let blocks = k.load(Access::new(colex_ir::Space::Global, Type::U32), mask);
         let mine = k.shr(Type::U32, blocks, rank);
         let mine = k.and(Type::B32, mine, 1);
         let mine = k.setp(Compare::Ne, Type::U32, mine, 0);

@@ -2,7 +2,7 @@
 
 use colex_atom::{RegClass, Registers};
 
-use crate::ir::{Access, KernelBuilder, Reg, RegType, Space, Special, Type};
+use colex_ir::{Access, KernelBuilder, Reg, RegType, Space, Special, Type};
 
 /// The registers that every kernel begins with.
 pub(super) struct Frame {
@@ -87,7 +87,7 @@ pub(super) fn load(k: &mut KernelBuilder, registers: Registers, from: Reg, at: u
     let loaded = k.regs(class, registers.count);
     let width = vector(registers);
     for (i, part) in loaded.chunks(width).enumerate() {
-        let address = crate::ir::Address::from(from).at(offset(registers, i * width, at));
+        let address = colex_ir::Address::from(from).at(offset(registers, i * width, at));
         k.load_to(Access::new(Space::Global, ty), part, address);
     }
     loaded
@@ -98,7 +98,7 @@ pub(super) fn store(k: &mut KernelBuilder, registers: Registers, held: &[Reg], t
     let (_, ty) = types(registers.class);
     let width = vector(registers);
     for (i, part) in held.chunks(width).enumerate() {
-        let address = crate::ir::Address::from(to).at(offset(registers, i * width, 0));
+        let address = colex_ir::Address::from(to).at(offset(registers, i * width, 0));
         k.store_vector(Access::new(Space::Global, ty), address, part);
     }
 }

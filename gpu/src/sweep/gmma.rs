@@ -3,7 +3,7 @@
 use colex_atom::{Error, Major, MmaAtom, SmemSwizzle, Ty, Value};
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 
-use crate::ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
+use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
 
 /// What a tile of shared memory begins at a multiple of: the longest pattern of a swizzle.
 const ALIGN: u32 = 1024;

@@ -9,8 +9,8 @@ use super::product::Product;
 use super::random::{Kind, Random};
 use super::shared::{self, Area};
 use super::tiles::{Tiles, block_threads, lane};
-use crate::ir::{Access, Address, Compare, Kernel, KernelBuilder, Op, Reg, ScaleD, Space, Type};
-use crate::launch::Launch;
+use colex_ir::launch::Launch;
+use colex_ir::{Access, Address, Compare, Kernel, KernelBuilder, Op, Reg, ScaleD, Space, Type};
 
 /// Where the operands of one block lie in its input, in bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::case::{Agreement, Case, Shot, Side};
-use crate::argument::Argument;
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::{Function, Origin};
+use colex_ir::launch::Argument;
 
 /// Bytes that a launch's input and output begin at a multiple of: what a tensor map and every load want.
 const ALIGN: usize = 256;

@@ -1,7 +1,7 @@
 //! Blocks of shared memory, filled and emptied by all threads, 16 bytes each and step.
 
 use super::frame::Frame;
-use crate::ir::{Access, Address, FenceKind, KernelBuilder, Reg, Space, Type};
+use colex_ir::{Access, Address, FenceKind, KernelBuilder, Reg, Space, Type};
 
 /// A part of shared memory that a kernel of the sweep works on: so many bytes, a multiple of 16, from a register's address.
 #[derive(Clone, Copy)]

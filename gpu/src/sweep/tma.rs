@@ -15,8 +15,8 @@ use super::im2col;
 use super::random::Random;
 use super::tma_form::TmaForm;
 use super::tma_form::TmaVariant;
-use crate::ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
-use crate::launch::Launch;
+use colex_ir::launch::Launch;
+use colex_ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
 
 /// The swizzles of Hopper.
 pub(super) const SWIZZLES: [TmaSwizzle; 4] = [
@@ -371,7 +371,7 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
     let coordinates: Vec<Operand> = (0..rank)
         .map(|d| {
             k.load(
-                Access::new(crate::ir::Space::Global, Type::S32),
+                Access::new(colex_ir::Space::Global, Type::S32),
                 header.at(4 * d),
             )
             .into()
@@ -384,7 +384,7 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
         > 0;
     let offsets = (0..if has_offsets { rank - 2 } else { 0 }).map(|d| {
         let at = header.at(i64::from(OFFSETS) + 2 * d);
-        k.load(Access::new(crate::ir::Space::Global, Type::B16), at)
+        k.load(Access::new(colex_ir::Space::Global, Type::B16), at)
     });
     let offsets = offsets.collect();
     let args = CopyArgs {

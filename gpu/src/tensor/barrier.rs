@@ -8,7 +8,7 @@ use super::error::{At, Error, ErrorKind};
 use super::flow::Cond;
 use super::index::Index;
 use super::variable::Var;
-use crate::ir::{BinaryOp, Compare, FenceKind, Type};
+use colex_ir::{BinaryOp, Compare, FenceKind, Type};
 
 /// An array of mbarriers in the block's shared memory.
 #[derive(Clone, Debug)]

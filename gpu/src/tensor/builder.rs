@@ -8,7 +8,7 @@ use colex_atom::Arch;
 
 use super::error::{Error, ErrorKind};
 use super::index::{Index, Leaf};
-use crate::ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
+use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors; every instruction of [`KernelBuilder`] is there too.
 ///
@@ -197,7 +197,7 @@ impl Builder {
         self.site(at, |k| {
             let number = k.thread() / i64::from(threads);
             let reg = k.value(&number);
-            let shared = k.ir.shuffle(crate::ir::ShuffleMode::Idx, reg, 0);
+            let shared = k.ir.shuffle(colex_ir::ShuffleMode::Idx, reg, 0);
             k.reports.values.groups.insert(shared, i64::from(threads));
             let depth = k.depth();
             Index::leaf(

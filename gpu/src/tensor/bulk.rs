@@ -8,7 +8,7 @@ use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
 use super::memory::{Tensor, View};
-use crate::ir::{CopyArgs, End};
+use colex_ir::{CopyArgs, End};
 
 /// What a bulk copy is a multiple of, and its addresses are multiples of, in bytes.
 const UNIT: i64 = 16;

@@ -7,7 +7,7 @@ use colex_atom::Ty;
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::fragment::{Fragment, class};
-use crate::ir::{Op, Reg, RegType, Rounding, Type};
+use colex_ir::{Op, Reg, RegType, Rounding, Type};
 
 /// The type that an instruction reads an element as.
 fn scalar(ty: Ty) -> Option<Type> {

@@ -13,7 +13,7 @@ use super::flow::Cond;
 use super::fragment::Fragment;
 use super::index::Index;
 use super::memory::Tensor;
-use crate::ir::{Cache, Reg};
+use colex_ir::{Cache, Reg};
 
 /// One end of a copy: a partition in memory, or registers.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use super::error::ErrorKind;
 use super::flow::{Cond, zero_of};
 use super::fragment::Fragment;
 use super::index::Index;
-use crate::ir::{Access, Address, CopyArgs, End, Op, Operand, Reg, RegType, Space as Memory, Type};
+use colex_ir::{Access, Address, CopyArgs, End, Op, Operand, Reg, RegType, Space as Memory, Type};
 
 /// What the instructions of one copy share.
 pub(super) struct Run<'a> {

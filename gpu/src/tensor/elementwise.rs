@@ -8,7 +8,7 @@ use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::flow::Cond;
 use super::fragment::Fragment;
-use crate::ir::{BinaryOp, Op, Operand, Reg, TernaryOp, Type, UnaryOp};
+use colex_ir::{BinaryOp, Op, Operand, Reg, TernaryOp, Type, UnaryOp};
 
 /// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
 #[derive(Clone, Copy, Debug)]

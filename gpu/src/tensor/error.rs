@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use crate::ir::Reg;
+use colex_ir::Reg;
 
 /// Why a kernel was not built: what is wrong, and the call that asked for it.
 #[derive(Clone, Debug, PartialEq)]

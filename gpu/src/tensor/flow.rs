@@ -6,7 +6,7 @@ use super::builder::{Builder, Scope};
 use super::error::{At, Error, ErrorKind};
 use super::index::Index;
 use super::lower::narrow_type;
-use crate::ir::{BinaryOp, Guard, KernelBuilder, Op, Operand, Reg, RegType};
+use colex_ir::{BinaryOp, Guard, KernelBuilder, Op, Operand, Reg, RegType};
 
 /// Whether something holds: known, or in a predicate register.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,7 +173,7 @@ impl Builder {
         &mut self,
         repeats: bool,
         body: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<(T, Vec<crate::ir::Stmt>), Error> {
+    ) -> Result<(T, Vec<colex_ir::Stmt>), Error> {
         self.stamp += 1;
         let site = self.ir.ascribe(None);
         self.scopes.push(Scope::new(repeats, self.stamp));

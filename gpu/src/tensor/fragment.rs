@@ -9,7 +9,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::flow::zero_of;
-use crate::ir::{Operand as Word, Reg, RegType, Type};
+use colex_ir::{Operand as Word, Reg, RegType, Type};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
 ///
@@ -362,10 +362,10 @@ impl Builder {
         self.site(at, |k| {
             for ((x, _), (d, _)) in x.into_iter().zip(d) {
                 match beta {
-                    None => k.ir.binary_to(crate::ir::BinaryOp::Mul, ty, d, x, alpha),
+                    None => k.ir.binary_to(colex_ir::BinaryOp::Mul, ty, d, x, alpha),
                     Some(beta) => {
                         let old = k.ir.mul(ty, d, beta);
-                        k.ir.ternary_to(crate::ir::TernaryOp::Fma, ty, d, x, alpha, old);
+                        k.ir.ternary_to(colex_ir::TernaryOp::Fma, ty, d, x, alpha, old);
                     }
                 }
             }

@@ -15,7 +15,7 @@ use super::memory::{Tensor, View, places};
 use super::mma::check_type;
 use super::offset::period;
 use super::partition::AtThread;
-use crate::ir::{Op, Reg, RegType, ScaleD};
+use colex_ir::{Op, Reg, RegType, ScaleD};
 
 /// One past the largest byte of shared memory that a descriptor reaches.
 const REACH: u64 = (1 << 18) - 1;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::broken::Broken;
-use crate::ir::Reg;
+use colex_ir::Reg;
 
 /// Bounds beyond which a range is not followed: no register holds more.
 pub(super) const LIMIT: i64 = 1 << 62;

@@ -5,7 +5,7 @@ use std::ops::{Add, BitXor, Div, Mul, Neg, Rem, Sub};
 
 use super::fields::{product, quotient, remainder};
 use super::index::{Index, Node, moved, sum};
-use crate::ir::Reg;
+use colex_ir::Reg;
 
 impl From<i64> for Index {
     fn from(value: i64) -> Self {

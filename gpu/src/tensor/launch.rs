@@ -8,11 +8,11 @@ use colex_layout::{Int, Layout};
 
 use super::index::{Index, Node};
 use super::memory::MAX_EXTENT;
-use crate::argument::Argument;
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::element::Element;
-use crate::ir::{Base, Kernel, ParamType, Reg, Type};
+use colex_ir::launch::Argument;
+use colex_ir::{Base, Kernel, ParamType, Reg, Type};
 
 /// A kernel with what its launch takes.
 #[derive(Clone, Debug)]
@@ -310,7 +310,7 @@ pub(super) enum Slot {
 pub(super) struct TensorSlot {
     pub(super) name: String,
     /// The parameter that is its pointer.
-    pub(super) param: crate::ir::ParamId,
+    pub(super) param: colex_ir::ParamId,
     pub(super) ty: Ty,
     pub(super) layout: Layout,
     /// What must divide the address, in bytes.

@@ -6,7 +6,7 @@ use super::builder::Builder;
 use super::error::ErrorKind;
 use super::flow::Cond;
 use super::index::{Index, Node};
-use crate::ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, RegType, Type};
+use colex_ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, RegType, Type};
 
 /// How a number of 32 bits is read.
 pub(super) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {

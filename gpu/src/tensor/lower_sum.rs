@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::index::{Index, Node, sum};
 use super::lower::{fits, is_wide_leaf, narrow_type};
-use crate::ir::{KernelBuilder, Reg, TernaryOp, Type};
+use colex_ir::{KernelBuilder, Reg, TernaryOp, Type};
 
 impl Builder {
     /// Terms that change in outer bodies are summed there; the others are added one by one.

@@ -9,7 +9,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::fragment::{Fragment, element};
-use crate::ir::{TernaryOp, Type};
+use colex_ir::{TernaryOp, Type};
 
 /// The extents of a fragment: one atom's values, then the repetitions; missing modes are 1.
 fn extents(layout: &Layout) -> [i64; 3] {

@@ -1,6 +1,6 @@
 //! Kernels from tensors: partitions instead of addresses.
 //!
-//! A [`Builder`] writes the same [`Kernel`](crate::ir::Kernel) as [`KernelBuilder`](crate::ir::KernelBuilder), whose
+//! A [`Builder`] writes the same [`Kernel`](colex_ir::Kernel) as [`KernelBuilder`](colex_ir::KernelBuilder), whose
 //! instructions it has as well (it dereferences to it), from these:
 //!
 //! | | |

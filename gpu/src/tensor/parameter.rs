@@ -12,7 +12,7 @@ use super::index::{Index, Leaf, Node};
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
 use super::memory::{Dense, MAX_EXTENT, Tensor, View, whole};
 use super::offset::period;
-use crate::ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
+use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
 impl Builder {
     /// A tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the order of

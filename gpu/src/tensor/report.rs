@@ -9,7 +9,7 @@ use colex_layout::{Access, Banks};
 
 use super::builder::Builder;
 use super::index::Index;
-use crate::ir::Reg;
+use colex_ir::Reg;
 
 /// A line for every copy and matrix instruction, in the order of the kernel.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::builder::Builder;
 use super::error::{At, Error, ErrorKind};
 use super::fragment::Fragment;
-use crate::ir::{BinaryOp, Op, ShuffleMode, Type};
+use colex_ir::{BinaryOp, Op, ShuffleMode, Type};
 
 /// How the rows of C lie in the accumulators of a tiled MMA: read off its own partition, thread by thread.
 ///

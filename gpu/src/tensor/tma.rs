@@ -12,7 +12,7 @@ use super::launch::Slot;
 use super::memory::{Tensor, View};
 use super::offset::layout_at_coordinates;
 use super::tma_map::MapSlot;
-use crate::ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
+use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
 
 /// A tensor that is moved in tiles by TMA: a tensor map among the parameters, and the boxes of a tile.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ impl Builder {
     #[track_caller]
     pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
         let a = self.map_address(tensor);
-        self.ir.push(crate::ir::Op::PrefetchTensorMap { a });
+        self.ir.push(colex_ir::Op::PrefetchTensorMap { a });
     }
 
     /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of

@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::builder::{Builder, Scope};
 use super::error::ErrorKind;
 use super::index::{Index, Leaf, Node};
-use crate::ir::{BinaryOp, Reg, Type};
+use colex_ir::{BinaryOp, Reg, Type};
 
 /// An integer that changes as the kernel runs: a stage, a phase, a tile number.
 #[derive(Clone, Debug)]

@@ -10,17 +10,17 @@ use colex_tiled::Operand;
 use super::numbers::{outputs, scale_type};
 use super::plan::{GemmMethod, GemmPlan, Operands, vector};
 use super::sm90::CLUSTER;
-use crate::argument::Argument;
 use crate::device::Device;
 use crate::error::Error;
 use crate::function::Function;
-use crate::ir::Type;
 use crate::kept::Kept;
 use crate::kernels::calls::{Call, GemmShape, KernelOf, OneLaunch, Shape, unencoded};
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
-use crate::launch::Launch;
-use crate::sim::Report;
 use crate::tensor::{Built, Given};
+use colex_ir::Type;
+use colex_ir::launch::Argument;
+use colex_ir::launch::Launch;
+use colex_sim::Report;
 
 /// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
 ///

@@ -5,9 +5,9 @@ use colex_layout::{ComposedLayout, IntTuple, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
-use crate::ir::{Op, Rounding, Type};
 use crate::kernels::Major;
 use crate::tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
+use colex_ir::{Op, Rounding, Type};
 
 /// One operand of a block's product.
 pub(super) struct Route {

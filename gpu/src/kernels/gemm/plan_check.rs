@@ -9,7 +9,7 @@ use super::plan::{GemmMethod, GemmPlan, Operands};
 use super::raster;
 use super::simt::neighbours;
 use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
-use crate::launch::Limits;
+use colex_ir::launch::Limits;
 
 /// The largest extent of a tile along M, N or K.
 const MOST_TILE: i64 = 1024;
@@ -225,7 +225,7 @@ impl GemmPlan {
         if self.method == GemmMethod::Hopper {
             // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
             let threads = (self.warps[0] as u32 + 1) * 128;
-            let entry = i64::from(crate::verify::registers_at_entry(threads, 1));
+            let entry = i64::from(colex_ir::verify::registers_at_entry(threads, 1));
             let most = entry - BESIDE_SUMS;
             self.limit(
                 "registers for a consumer's sums at entry",

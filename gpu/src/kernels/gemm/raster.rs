@@ -21,7 +21,7 @@ pub(super) fn grouped(number: &Index, major: &Index, minor: &Index, width: i64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Reg, RegType};
+    use colex_ir::{Reg, RegType};
 
     #[test]
     fn it_is_the_formula_of_the_schedule() {

@@ -7,10 +7,10 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::numbers::scaled;
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
-use crate::ir::Reg;
 use crate::kernels::Major;
-use crate::launch::Limits;
 use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+use colex_ir::Reg;
+use colex_ir::launch::Limits;
 
 /// The way of the sums: rows of one atom of every warp at a time, so that the buffer is small.
 struct Way {

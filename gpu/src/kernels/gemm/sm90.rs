@@ -8,9 +8,9 @@ use super::operand::boxed_layout;
 use super::plan::GemmPlan;
 use super::raster::grouped;
 use super::sm90_end::End;
-use crate::ir::{Reg, ScaleD, Type};
 use crate::tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
-use crate::verify::{LEAST, STEP, registers_at_entry};
+use colex_ir::verify::{LEAST, STEP, registers_at_entry};
+use colex_ir::{Reg, ScaleD, Type};
 
 /// Threads of a warpgroup.
 pub(super) const GROUP: u32 = 128;

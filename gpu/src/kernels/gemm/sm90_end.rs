@@ -7,11 +7,11 @@ use super::numbers::scaled;
 use super::operand::shared_layout;
 use super::plan::GemmPlan;
 use super::sm90::GROUP;
-use crate::ir::{FenceKind, Reg};
 use crate::kernels::Major;
 use crate::tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
 };
+use colex_ir::{FenceKind, Reg};
 
 /// Rows of C that a warpgroup has.
 const ROWS: i64 = 64;

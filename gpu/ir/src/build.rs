@@ -1,0 +1,604 @@
+//! Writing a kernel: registers, arithmetic, control flow.
+
+use std::panic::Location;
+
+use colex_atom::Arch;
+
+use super::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+use super::op::Op;
+use super::operand::{Operand, ParamId, Reg, SharedId};
+use super::stmt::{Guard, Stmt};
+use super::ty::{RegType, Type};
+use super::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp};
+
+/// Builds a [`Kernel`], one call an instruction.
+///
+/// Methods that compute return a fresh register; those that end in `_to` write into one that exists.
+/// Nothing is checked here: the verifier does it on the finished kernel, and names the call that built what is wrong.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_ir::{Access, KernelBuilder, Space, Special, Type};
+///
+/// let mut k = KernelBuilder::new("twice", Arch::Sm70);
+/// let data = k.pointer("data");
+/// let thread = k.mov(Type::U32, Special::Tid(0));
+/// let base = k.param(data);
+/// let offset = k.mul_wide(Type::U32, thread, 4);
+/// let address = k.add(Type::S64, base, offset);
+/// let x = k.load(Access::new(Space::Global, Type::F32), address);
+/// let y = k.add(Type::F32, x, x);
+/// k.store(Access::new(Space::Global, Type::F32), address, y);
+/// let kernel = k.finish();
+/// assert_eq!(kernel.body.len(), 7);
+/// ```
+#[derive(Debug)]
+pub struct KernelBuilder {
+    kernel: Kernel,
+    open: Vec<Vec<Stmt>>,
+    guard: Option<Guard>,
+    /// The call that instructions are ascribed to, where it is not the one that adds them.
+    site: Option<&'static Location<'static>>,
+}
+
+impl KernelBuilder {
+    /// A kernel of that name for that architecture.
+    #[track_caller]
+    pub fn new(name: &str, target: Arch) -> Self {
+        let kernel = Kernel {
+            name: name.to_string(),
+            target,
+            params: Vec::new(),
+            shared: Vec::new(),
+            dynamic_shared: None,
+            shared_regions: Vec::new(),
+            block: None,
+            cluster: None,
+            min_blocks: None,
+            max_registers: None,
+            registers: [0; 6],
+            body: Vec::new(),
+            at: Location::caller(),
+        };
+        KernelBuilder {
+            kernel,
+            open: vec![Vec::new()],
+            guard: None,
+            site: None,
+        }
+    }
+
+    /// The kernel.
+    pub fn finish(mut self) -> Kernel {
+        self.kernel.body = self.open.pop().expect("closures close what they open");
+        self.kernel
+    }
+
+    /// What it is built for.
+    pub fn target(&self) -> Arch {
+        self.kernel.target
+    }
+
+    /// Only blocks of this many threads will do.
+    pub fn block(&mut self, threads: [u32; 3]) -> &mut Self {
+        self.kernel.block = Some(threads);
+        self
+    }
+
+    /// Only clusters of this many blocks will do.
+    pub fn cluster(&mut self, blocks: [u32; 3]) -> &mut Self {
+        self.kernel.cluster = Some(blocks);
+        self
+    }
+
+    /// A multiprocessor must be able to hold this many blocks.
+    pub fn min_blocks(&mut self, blocks: u32) -> &mut Self {
+        self.kernel.min_blocks = Some(blocks);
+        self
+    }
+
+    /// A thread may get at most this many registers.
+    pub fn max_registers(&mut self, registers: u32) -> &mut Self {
+        self.kernel.max_registers = Some(registers);
+        self
+    }
+
+    /// A parameter.
+    #[track_caller]
+    pub fn parameter(&mut self, name: &str, ty: ParamType) -> ParamId {
+        self.kernel.params.push(Param {
+            name: name.to_string(),
+            ty,
+            at: Location::caller(),
+        });
+        ParamId(self.kernel.params.len() as u32 - 1)
+    }
+
+    /// A parameter that points into global memory, at 16 bytes of alignment.
+    #[track_caller]
+    pub fn pointer(&mut self, name: &str) -> ParamId {
+        self.parameter(name, ParamType::Pointer { align: 16 })
+    }
+
+    /// A parameter that is a number.
+    #[track_caller]
+    pub fn scalar(&mut self, name: &str, ty: Type) -> ParamId {
+        self.parameter(name, ParamType::Scalar(ty))
+    }
+
+    /// A parameter that is a tensor map.
+    #[track_caller]
+    pub fn tensor_map(&mut self, name: &str) -> ParamId {
+        self.parameter(name, ParamType::TensorMap)
+    }
+
+    /// The type of a parameter; none if it is not of this kernel.
+    pub fn param_type(&self, id: ParamId) -> Option<ParamType> {
+        self.kernel.params.get(id.index()).map(|param| param.ty)
+    }
+
+    /// A variable of so many bytes in shared memory.
+    #[track_caller]
+    pub fn shared(&mut self, name: &str, bytes: u32, align: u32) -> SharedId {
+        self.kernel.shared.push(SharedVar {
+            name: name.to_string(),
+            bytes,
+            align,
+            at: Location::caller(),
+        });
+        SharedId(self.kernel.shared.len() as u32 - 1)
+    }
+
+    /// The kernel uses dynamic shared memory, aligned to so many bytes.
+    pub fn dynamic_shared(&mut self, align: u32) -> &mut Self {
+        let align = self
+            .kernel
+            .dynamic_shared
+            .map_or(align, |old| old.max(align));
+        self.kernel.dynamic_shared = Some(align);
+        self
+    }
+
+    /// Names a part of dynamic shared memory, for messages. One that begins where another does takes its place.
+    pub fn shared_region(&mut self, region: SharedRegion) -> &mut Self {
+        let regions = &mut self.kernel.shared_regions;
+        match regions.binary_search_by_key(&region.start, |known| known.start) {
+            Ok(at) => regions[at] = region,
+            Err(at) => regions.insert(at, region),
+        }
+        self
+    }
+
+    /// A fresh register.
+    pub fn reg(&mut self, ty: RegType) -> Reg {
+        let at = RegType::ALL.iter().position(|t| *t == ty);
+        let count = &mut self.kernel.registers[at.expect("ALL holds every class")];
+        let index = *count;
+        *count += 1;
+        Reg { index, ty }
+    }
+
+    /// Several fresh registers.
+    pub fn regs(&mut self, ty: RegType, count: usize) -> Vec<Reg> {
+        (0..count).map(|_| self.reg(ty)).collect()
+    }
+
+    /// Adds an instruction.
+    #[track_caller]
+    pub fn push(&mut self, op: Op) {
+        let stmt = Stmt {
+            op,
+            guard: self.guard,
+            at: self.site.unwrap_or(Location::caller()),
+        };
+        self.open
+            .last_mut()
+            .expect("the body is open until finish")
+            .push(stmt);
+    }
+
+    /// The instructions that `body` adds are executed only where the guard holds (predicated, not branched).
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// let p = k.setp(Compare::Eq, Type::U32, Special::LaneId, 0);
+    /// k.when(p, |k| k.push(Op::Exit));
+    /// assert_eq!(k.finish().body[1].guard, Some(p.into()));
+    /// ```
+    pub fn when<T>(&mut self, guard: impl Into<Guard>, body: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.guard.replace(guard.into());
+        let result = body(self);
+        self.guard = outer;
+        result
+    }
+
+    /// Opens a body; what is added goes into it.
+    pub fn open_scope(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    /// Closes the innermost body.
+    pub fn close_scope(&mut self) -> Vec<Stmt> {
+        self.open.pop().expect("a scope is closed by who opened it")
+    }
+
+    /// Ascribes the instructions that follow to a call; answers with what was ascribed before.
+    pub fn ascribe(
+        &mut self,
+        site: Option<&'static Location<'static>>,
+    ) -> Option<&'static Location<'static>> {
+        std::mem::replace(&mut self.site, site)
+    }
+
+    /// Runs `body` with what it adds going to the end of an outer body, for every thread that reaches it.
+    pub fn hoisted<T>(&mut self, scope: usize, body: impl FnOnce(&mut Self) -> T) -> T {
+        let inner = self.open.split_off(scope + 1);
+        let guard = self.guard.take();
+        let result = body(self);
+        self.guard = guard;
+        self.open.extend(inner);
+        result
+    }
+
+    fn scope(&mut self, body: impl FnOnce(&mut Self)) -> Vec<Stmt> {
+        self.open.push(Vec::new());
+        let outer = self.guard.take();
+        body(self);
+        self.guard = outer;
+        self.open.pop().expect("pushed above")
+    }
+
+    /// A branch: `then` where the guard holds.
+    #[track_caller]
+    pub fn if_(&mut self, guard: impl Into<Guard>, then: impl FnOnce(&mut Self)) {
+        let at = Location::caller();
+        let then = self.scope(then);
+        self.push_at(
+            Op::If {
+                p: guard.into(),
+                then,
+                other: Vec::new(),
+            },
+            at,
+        );
+    }
+
+    /// A branch with both sides.
+    #[track_caller]
+    pub fn if_else(
+        &mut self,
+        guard: impl Into<Guard>,
+        then: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) {
+        let at = Location::caller();
+        let then = self.scope(then);
+        let other = self.scope(other);
+        self.push_at(
+            Op::If {
+                p: guard.into(),
+                then,
+                other,
+            },
+            at,
+        );
+    }
+
+    /// Repeats `body` until it breaks.
+    #[track_caller]
+    pub fn loop_(&mut self, body: impl FnOnce(&mut Self)) {
+        let at = Location::caller();
+        let body = self.scope(body);
+        self.push_at(Op::Loop { body }, at);
+    }
+
+    /// Leaves the innermost loop where the guard holds.
+    #[track_caller]
+    pub fn break_if(&mut self, guard: impl Into<Guard>) {
+        let at = Location::caller();
+        let guard = guard.into();
+        self.when(guard, |k| k.push_at(Op::Break, at));
+    }
+
+    /// `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. None at all if `start >= end`.
+    ///
+    /// A `Continue` of the body's own would leave out the step, and begin the same turn again: branch around instead.
+    #[track_caller]
+    pub fn for_range(
+        &mut self,
+        start: impl Into<Operand>,
+        end: impl Into<Operand>,
+        step: impl Into<Operand>,
+        body: impl FnOnce(&mut Self, Reg),
+    ) {
+        let (end, step) = (end.into(), step.into());
+        let at = self.site.unwrap_or(Location::caller());
+        let i = self.mov(Type::U32, start);
+        self.loop_(|k| {
+            let outer = k.ascribe(Some(at));
+            let done = k.setp(Compare::Ge, Type::U32, i, end);
+            k.break_if(done);
+            k.ascribe(outer);
+            body(k, i);
+            let outer = k.ascribe(Some(at));
+            k.binary_to(BinaryOp::Add, Type::U32, i, i, step);
+            k.ascribe(outer);
+        });
+    }
+
+    /// A remark in the listing.
+    #[track_caller]
+    pub fn comment(&mut self, text: impl Into<String>) {
+        self.push(Op::Comment(text.into()));
+    }
+
+    fn push_at(&mut self, op: Op, at: &'static Location<'static>) {
+        let guard = self.guard;
+        let at = self.site.unwrap_or(at);
+        self.open
+            .last_mut()
+            .expect("the body is open until finish")
+            .push(Stmt { op, guard, at });
+    }
+
+    /// A copy of `a` in a fresh register of the type's class. A number becomes its bits in that type.
+    #[track_caller]
+    pub fn mov(&mut self, ty: Type, a: impl Into<Operand>) -> Reg {
+        let d = self.reg(ty.register());
+        let a = match a.into() {
+            Operand::Float(value) => ty.constant(value),
+            a => a,
+        };
+        self.push(Op::Mov { d, a });
+        d
+    }
+
+    /// `mov` into `d`.
+    #[track_caller]
+    pub fn mov_to(&mut self, d: Reg, a: impl Into<Operand>) {
+        self.push(Op::Mov { d, a: a.into() });
+    }
+
+    /// An instruction with one source.
+    #[track_caller]
+    pub fn unary(&mut self, op: UnaryOp, ty: Type, a: impl Into<Operand>) -> Reg {
+        let class = match op {
+            UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind => RegType::B32,
+            _ => ty.register(),
+        };
+        let d = self.reg(class);
+        self.push(Op::Unary {
+            op,
+            ty,
+            d,
+            a: a.into(),
+        });
+        d
+    }
+
+    /// An instruction with two sources.
+    #[track_caller]
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        ty: Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Reg {
+        let class = match (op, ty.bits()) {
+            (BinaryOp::MulWide, 16) => RegType::B32,
+            (BinaryOp::MulWide, _) => RegType::B64,
+            _ => ty.register(),
+        };
+        let d = self.reg(class);
+        self.binary_to(op, ty, d, a, b);
+        d
+    }
+
+    /// An instruction with two sources, into `d`.
+    #[track_caller]
+    pub fn binary_to(
+        &mut self,
+        op: BinaryOp,
+        ty: Type,
+        d: Reg,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) {
+        let (a, b) = (a.into(), b.into());
+        self.push(Op::Binary { op, ty, d, a, b });
+    }
+
+    /// An instruction with three sources.
+    #[track_caller]
+    pub fn ternary(
+        &mut self,
+        op: TernaryOp,
+        ty: Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) -> Reg {
+        let class = match (op, ty.bits()) {
+            (TernaryOp::MadWide, 16) => RegType::B32,
+            (TernaryOp::MadWide, _) => RegType::B64,
+            _ => ty.register(),
+        };
+        let d = self.reg(class);
+        self.ternary_to(op, ty, d, a, b, c);
+        d
+    }
+
+    /// An instruction with three sources, into `d`.
+    #[track_caller]
+    pub fn ternary_to(
+        &mut self,
+        op: TernaryOp,
+        ty: Type,
+        d: Reg,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        self.push(Op::Ternary { op, ty, d, a, b, c });
+    }
+
+    /// A comparison.
+    #[track_caller]
+    pub fn setp(
+        &mut self,
+        cmp: Compare,
+        ty: Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Reg {
+        let p = self.reg(RegType::Pred);
+        let (a, b) = (a.into(), b.into());
+        self.push(Op::Setp { cmp, ty, p, a, b });
+        p
+    }
+
+    /// `and`, `or` or `xor` of two predicates, each taken as it is or negated.
+    #[track_caller]
+    pub fn pred(&mut self, op: BinaryOp, a: impl Into<Guard>, b: impl Into<Guard>) -> Reg {
+        let p = self.reg(RegType::Pred);
+        let (a, b) = (a.into(), b.into());
+        self.push(Op::PredLogic { op, p, a, b });
+        p
+    }
+
+    /// `a` where `p`, else `b`.
+    #[track_caller]
+    pub fn selp(&mut self, ty: Type, a: impl Into<Operand>, b: impl Into<Operand>, p: Reg) -> Reg {
+        let d = self.reg(ty.register());
+        let (a, b) = (a.into(), b.into());
+        self.push(Op::Selp { ty, d, a, b, p });
+        d
+    }
+
+    /// A conversion, rounded to nearest even where it rounds (toward zero into an integer), plain where it cannot.
+    #[track_caller]
+    pub fn cvt(&mut self, to: Type, from: Type, a: impl Into<Operand>) -> Reg {
+        let rounding = match (to.is_float(), from.is_float()) {
+            (true, true) if to.bits() < from.bits() || to == Type::Tf32 => Some(Rounding::Rn),
+            // A pair of 8-bit floats is rounded in both directions.
+            (true, true) if matches!(from, Type::E4m3x2 | Type::E5m2x2) => Some(Rounding::Rn),
+            (true, true) | (false, false) => None,
+            (true, false) => Some(Rounding::Rn),
+            (false, true) => Some(Rounding::Rzi),
+        };
+        let d = self.reg(to.register());
+        let a = a.into();
+        let saturate = false;
+        self.push(Op::Cvt {
+            to,
+            from,
+            rounding,
+            saturate,
+            d,
+            a,
+        });
+        d
+    }
+
+    /// Two numbers rounded into a pair, `lo` in the low half.
+    #[track_caller]
+    pub fn cvt_pack(&mut self, to: Type, hi: impl Into<Operand>, lo: impl Into<Operand>) -> Reg {
+        let d = self.reg(to.register());
+        let (hi, lo) = (hi.into(), lo.into());
+        self.push(Op::CvtPack {
+            to,
+            from: Type::F32,
+            relu: false,
+            d,
+            hi,
+            lo,
+        });
+        d
+    }
+
+    /// Narrow registers side by side, lowest first.
+    #[track_caller]
+    pub fn pack(&mut self, ty: RegType, parts: &[Reg]) -> Reg {
+        let d = self.reg(ty);
+        self.push(Op::Pack {
+            d,
+            parts: parts.to_vec(),
+        });
+        d
+    }
+
+    /// A wide register in parts, lowest first.
+    #[track_caller]
+    pub fn unpack(&mut self, ty: RegType, a: Reg) -> Vec<Reg> {
+        let count = (a.ty.bits() / ty.bits()) as usize;
+        let parts = self.regs(ty, count);
+        self.push(Op::Unpack {
+            parts: parts.clone(),
+            a,
+        });
+        parts
+    }
+}
+
+macro_rules! binary_methods {
+    ($($(#[$doc:meta])* $name:ident = $op:ident;)*) => {
+        impl KernelBuilder {
+            $($(#[$doc])*
+            #[track_caller]
+            pub fn $name(&mut self, ty: Type, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+                self.binary(BinaryOp::$op, ty, a, b)
+            })*
+        }
+    };
+}
+
+binary_methods! {
+    /// `a + b`
+    add = Add;
+    /// `a - b`
+    sub = Sub;
+    /// `a * b`, the low half for integers
+    mul = Mul;
+    /// `a * b` in twice the width
+    mul_wide = MulWide;
+    /// `a / b`
+    div = Div;
+    /// `a % b`
+    rem = Rem;
+    /// the smaller
+    min = Min;
+    /// the larger
+    max = Max;
+    /// both bits
+    and = And;
+    /// either bit
+    or = Or;
+    /// one bit but not both
+    xor = Xor;
+    /// `a << b`
+    shl = Shl;
+    /// `a >> b`
+    shr = Shr;
+}
+
+impl KernelBuilder {
+    /// `a * b + c`: `mad.lo` for integers, `fma.rn` for floats.
+    #[track_caller]
+    pub fn mad(
+        &mut self,
+        ty: Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) -> Reg {
+        let op = if ty.is_float() {
+            TernaryOp::Fma
+        } else {
+            TernaryOp::Mad
+        };
+        self.ternary(op, ty, a, b, c)
+    }
+}

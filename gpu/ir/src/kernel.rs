@@ -1,0 +1,161 @@
+//! A whole kernel.
+
+use std::panic::Location;
+
+use colex_atom::Arch;
+
+use super::stmt::Stmt;
+use super::ty::{RegType, Type};
+
+/// What the caller passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ParamType,
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
+}
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamType {
+    /// A number.
+    Scalar(Type),
+    /// An address in device memory, aligned to so many bytes.
+    Pointer {
+        /// Bytes.
+        align: u32,
+    },
+    /// A tensor map by value: 128 bytes.
+    TensorMap,
+}
+
+impl ParamType {
+    /// Bytes it takes.
+    pub fn bytes(self) -> u32 {
+        match self {
+            ParamType::Scalar(ty) => ty.bits() / 8,
+            ParamType::Pointer { .. } => 8,
+            ParamType::TensorMap => 128,
+        }
+    }
+
+    /// Bytes it is aligned to.
+    pub fn align(self) -> u32 {
+        match self {
+            ParamType::TensorMap => 64,
+            _ => self.bytes(),
+        }
+    }
+}
+
+/// A variable in the block's shared memory, of a size known when the kernel is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedVar {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// Bytes it is aligned to, a power of two.
+    pub align: u32,
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
+}
+
+/// A part of dynamic shared memory that has a name: what messages call its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRegion {
+    /// Its name: `f16 tensor (64,32):(32,1)`.
+    pub name: String,
+    /// Its first byte, counted from the beginning of dynamic shared memory.
+    pub start: u32,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// What it consists of, `element` or `barrier`, and the bytes of each; for `byte` it is 1.
+    pub unit: (&'static str, u32),
+    /// The call of the builder that declared it.
+    pub at: &'static Location<'static>,
+}
+
+impl SharedRegion {
+    /// One of its bytes, by the element that it belongs to.
+    ///
+    /// ```
+    /// use colex_ir::SharedRegion;
+    ///
+    /// let at = std::panic::Location::caller();
+    /// let name = "f32 tensor (4,4):(4,1)".to_string();
+    /// let tile = SharedRegion { name, start: 128, bytes: 64, unit: ("element", 4), at };
+    /// assert!(tile.describe(0).starts_with("element 0 of the shared f32 tensor (4,4):(4,1) ("));
+    /// assert!(tile.describe(6).starts_with("byte 2 of element 1 of the shared f32 tensor (4,4):(4,1) ("));
+    /// ```
+    pub fn describe(&self, byte: u32) -> String {
+        let (unit, each) = (self.unit.0, self.unit.1.max(1));
+        let within = match byte % each {
+            0 => String::new(),
+            inside => format!("byte {inside} of "),
+        };
+        format!(
+            "{within}{unit} {} of the shared {} ({}:{})",
+            byte / each,
+            self.name,
+            self.at.file(),
+            self.at.line()
+        )
+    }
+}
+
+/// A kernel: parameters, shared memory, registers and a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// The entry's name.
+    pub name: String,
+    /// What it is built for.
+    pub target: Arch,
+    /// Parameters, in the order of launch arguments.
+    pub params: Vec<Param>,
+    /// Variables in shared memory.
+    pub shared: Vec<SharedVar>,
+    /// Alignment in bytes of dynamic shared memory, if the kernel uses any.
+    pub dynamic_shared: Option<u32>,
+    /// The parts of dynamic shared memory that have names, by their first bytes. They are for messages only.
+    pub shared_regions: Vec<SharedRegion>,
+    /// Threads of a block, if only one size is right (`.reqntid`).
+    pub block: Option<[u32; 3]>,
+    /// Blocks of a cluster, if only one size is right (`.reqnctapercluster`).
+    pub cluster: Option<[u32; 3]>,
+    /// Blocks that a multiprocessor must be able to hold (`.minnctapersm`).
+    pub min_blocks: Option<u32>,
+    /// The most registers a thread may get (`.maxnreg`).
+    pub max_registers: Option<u32>,
+    /// How many registers of each class there are, in the order of [`RegType::ALL`].
+    pub registers: [u32; 6],
+    /// The instructions.
+    pub body: Vec<Stmt>,
+    /// The call that began it.
+    pub at: &'static Location<'static>,
+}
+
+impl Kernel {
+    /// How many registers of a class the kernel names.
+    pub fn count(&self, ty: RegType) -> u32 {
+        let at = RegType::ALL.iter().position(|t| *t == ty);
+        self.registers[at.expect("ALL holds every class")]
+    }
+
+    /// Visits every instruction, outermost first, in program order.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
+        fn block<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
+            for stmt in body {
+                visit(stmt);
+                stmt.op
+                    .blocks()
+                    .into_iter()
+                    .for_each(|inner| block(inner, visit));
+            }
+        }
+        block(&self.body, visit);
+    }
+}

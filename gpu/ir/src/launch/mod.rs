@@ -1,0 +1,358 @@
+//! The shape of a launch, and what a device allows.
+
+use colex_atom::Arch;
+
+mod argument;
+mod error;
+
+pub use argument::{Argument, ParameterType, TensorMapArgument};
+pub use error::LaunchError;
+
+/// How many blocks of how many threads: extents along x, y and z.
+///
+/// ```
+/// use colex_ir::launch::Launch;
+///
+/// let launch = Launch::new([64, 2, 1], 128).cluster([2, 1, 1]).dynamic_shared(96 << 10);
+/// assert_eq!((launch.blocks(), launch.threads()), (128, 128));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Launch {
+    /// The blocks of the grid.
+    pub grid: [u32; 3],
+    /// The threads of a block.
+    pub block: [u32; 3],
+    /// The blocks of a cluster; `[1, 1, 1]` for none.
+    pub cluster: [u32; 3],
+    /// The dynamic shared memory of a block, in bytes.
+    pub dynamic_shared: u32,
+}
+
+/// One extent, or three.
+pub struct Extents([u32; 3]);
+
+impl From<u32> for Extents {
+    fn from(x: u32) -> Extents {
+        Extents([x, 1, 1])
+    }
+}
+
+impl From<[u32; 2]> for Extents {
+    fn from([x, y]: [u32; 2]) -> Extents {
+        Extents([x, y, 1])
+    }
+}
+
+impl From<[u32; 3]> for Extents {
+    fn from(xyz: [u32; 3]) -> Extents {
+        Extents(xyz)
+    }
+}
+
+impl Launch {
+    /// A grid of blocks, without clusters or dynamic shared memory.
+    pub fn new(grid: impl Into<Extents>, block: impl Into<Extents>) -> Launch {
+        Launch {
+            grid: grid.into().0,
+            block: block.into().0,
+            cluster: [1; 3],
+            dynamic_shared: 0,
+        }
+    }
+
+    /// The same, in clusters of so many blocks.
+    pub fn cluster(self, cluster: impl Into<Extents>) -> Launch {
+        Launch {
+            cluster: cluster.into().0,
+            ..self
+        }
+    }
+
+    /// The same, with so many bytes of dynamic shared memory a block.
+    pub fn dynamic_shared(self, bytes: u32) -> Launch {
+        Launch {
+            dynamic_shared: bytes,
+            ..self
+        }
+    }
+
+    /// The blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&extent| u64::from(extent)).product()
+    }
+
+    /// The threads of a block.
+    pub fn threads(&self) -> u64 {
+        self.block.iter().map(|&extent| u64::from(extent)).product()
+    }
+
+    /// The blocks of a cluster.
+    pub fn cluster_blocks(&self) -> u64 {
+        self.cluster
+            .iter()
+            .map(|&extent| u64::from(extent))
+            .product()
+    }
+
+    /// Whether a device with these limits takes the launch of a kernel with so much static shared memory.
+    ///
+    /// # Errors
+    ///
+    /// The first [`LaunchError`] found: extents, block, grid, cluster, shared memory.
+    pub fn check(&self, limits: &Limits, static_shared: u32) -> Result<(), LaunchError> {
+        self.check_extents()?;
+        self.check_block(limits)?;
+        over("grid", self.grid, limits.grid)?;
+        self.check_cluster(limits)?;
+        let total = u64::from(static_shared) + u64::from(self.dynamic_shared);
+        if total > u64::from(limits.shared) {
+            return Err(LaunchError::Shared {
+                fixed: static_shared,
+                dynamic: self.dynamic_shared,
+                most: limits.shared,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_extents(&self) -> Result<(), LaunchError> {
+        for (what, extents) in [
+            ("grid", self.grid),
+            ("block", self.block),
+            ("cluster", self.cluster),
+        ] {
+            if extents.contains(&0) {
+                return Err(LaunchError::Empty { what, extents });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_block(&self, limits: &Limits) -> Result<(), LaunchError> {
+        over("block", self.block, limits.block)?;
+        if self.threads() > u64::from(limits.threads) {
+            return Err(LaunchError::Threads {
+                block: self.block,
+                threads: self.threads(),
+                most: limits.threads,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_cluster(&self, limits: &Limits) -> Result<(), LaunchError> {
+        if self.cluster == [1; 3] {
+            return Ok(());
+        }
+        if self.cluster_blocks() > u64::from(limits.cluster) {
+            return Err(LaunchError::Cluster {
+                cluster: self.cluster,
+                most: limits.cluster,
+            });
+        }
+        let divides = |axis: usize| self.grid[axis].is_multiple_of(self.cluster[axis]);
+        match (0..3).find(|&axis| !divides(axis)) {
+            Some(axis) => Err(LaunchError::ClusterDivides {
+                axis: AXES[axis],
+                cluster: self.cluster[axis],
+                grid: self.grid[axis],
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The names of the three axes.
+const AXES: [char; 3] = ['x', 'y', 'z'];
+
+/// No extent exceeds its limit.
+fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), LaunchError> {
+    match (0..3).find(|&axis| extents[axis] > most[axis]) {
+        Some(axis) => Err(LaunchError::Extent {
+            what,
+            axis: AXES[axis],
+            extent: extents[axis],
+            most: most[axis],
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the arguments are those that the parameters want, in number and type.
+///
+/// # Errors
+///
+/// [`LaunchError::ArgumentCount`] and [`LaunchError::ArgumentType`].
+pub fn check_arguments(
+    parameters: &[ParameterType],
+    arguments: &[Argument],
+) -> Result<(), LaunchError> {
+    if parameters.len() != arguments.len() {
+        return Err(LaunchError::ArgumentCount {
+            expected: parameters.len(),
+            found: arguments.len(),
+        });
+    }
+    let pairs = parameters.iter().zip(arguments);
+    match pairs
+        .enumerate()
+        .find(|(_, (ty, argument))| !argument.fits(**ty))
+    {
+        Some((index, (&expected, argument))) => Err(LaunchError::ArgumentType {
+            index,
+            expected,
+            found: argument.what(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the addresses among the arguments are multiples of what the parameters declare, in bytes. The assembler may
+/// rely on it.
+///
+/// # Errors
+///
+/// [`LaunchError::ArgumentAlignment`].
+pub fn check_alignments(alignments: &[u64], arguments: &[Argument]) -> Result<(), LaunchError> {
+    let pairs = alignments.iter().zip(arguments);
+    for (index, (&align, argument)) in pairs.enumerate() {
+        if let Argument::Pointer(address) | Argument::U64(address) = *argument
+            && !address.is_multiple_of(align)
+        {
+            return Err(LaunchError::ArgumentAlignment {
+                index,
+                address,
+                align,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What a launch may ask of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The threads of a block.
+    pub threads: u32,
+    /// The extents of a block.
+    pub block: [u32; 3],
+    /// The extents of a grid, in blocks.
+    pub grid: [u32; 3],
+    /// The blocks of a cluster; 1 where there are no clusters.
+    pub cluster: u32,
+    /// The shared memory of a block, static and dynamic, in bytes.
+    pub shared: u32,
+    /// The multiprocessors.
+    pub multiprocessors: u32,
+}
+
+impl Limits {
+    /// The limits of an architecture (CUDA C++ Programming Guide, "Compute capabilities"), with the multiprocessors of
+    /// its largest data-centre part.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::Limits;
+    ///
+    /// assert_eq!(Limits::of(Arch::Sm90a).shared, 227 << 10);
+    /// assert_eq!(Limits::of(Arch::Sm80).cluster, 1);
+    /// ```
+    pub fn of(arch: Arch) -> Limits {
+        let (shared_kib, multiprocessors) = match arch {
+            Arch::Sm50 | Arch::Sm61 => (48, 28),
+            Arch::Sm70 => (96, 80),
+            Arch::Sm75 => (64, 72),
+            Arch::Sm80 => (163, 108),
+            Arch::Sm89 | Arch::Sm120a => (99, 142),
+            _ => (227, 132),
+        };
+        Limits {
+            threads: 1024,
+            block: [1024, 1024, 64],
+            grid: [i32::MAX as u32, 65535, 65535],
+            cluster: if arch >= Arch::Sm90 { 8 } else { 1 },
+            shared: shared_kib << 10,
+            multiprocessors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(launch: Launch, static_shared: u32) -> String {
+        let limits = Limits::of(Arch::Sm90a);
+        launch
+            .check(&limits, static_shared)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn what_the_hardware_takes_passes() {
+        let limits = Limits::of(Arch::Sm90a);
+        let most = Launch::new([i32::MAX as u32 - 7, 65535, 65535], [16, 64]);
+        let most = most.cluster(8).dynamic_shared(227 << 10);
+        assert_eq!(most.check(&limits, 0), Ok(()));
+    }
+
+    #[test]
+    fn every_refusal_verbatim() {
+        assert_eq!(
+            refused(Launch::new([0, 2], 32), 0),
+            "the grid (0,2,1) is empty: every extent is at least 1"
+        );
+        assert_eq!(
+            refused(Launch::new(1, [1, 1, 65]), 0),
+            "the block has 65 along z, and the device takes at most 64"
+        );
+        assert_eq!(
+            refused(Launch::new(1, [32, 33]), 0),
+            "the block (32,33,1) has 1056 threads, and this kernel on this device takes at most 1024"
+        );
+        assert_eq!(
+            refused(Launch::new([1, 65536], 32), 0),
+            "the grid has 65536 along y, and the device takes at most 65535"
+        );
+        assert_eq!(
+            refused(Launch::new(18, 32).cluster([3, 3]), 0),
+            "the cluster (3,3,1) has 9 blocks, and the device takes at most 8"
+        );
+        assert_eq!(
+            refused(Launch::new([4, 9], 32).cluster([2, 2]), 0),
+            "the cluster has 2 blocks along y, which does not divide the 9 of the grid"
+        );
+        assert_eq!(
+            refused(Launch::new(1, 32).dynamic_shared(232_448), 16),
+            "a block would have 16 bytes of static and 232448 of dynamic shared memory, and the device gives it at most 232448"
+        );
+    }
+
+    #[test]
+    fn no_clusters_before_hopper() {
+        let launch = Launch::new(4, 32).cluster(2);
+        let error = launch.check(&Limits::of(Arch::Sm80), 0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the cluster (2,1,1) has 2 blocks, but the device has no clusters: those came with sm_90"
+        );
+    }
+
+    #[test]
+    fn arguments_are_counted_and_typed() {
+        let parameters = [ParameterType::U64, ParameterType::F32];
+        let check = |arguments: &[Argument]| check_arguments(&parameters, arguments);
+        assert_eq!(check(&[Argument::Pointer(0), 1f32.into()]), Ok(()));
+        assert_eq!(
+            check(&[Argument::Pointer(0)]).unwrap_err().to_string(),
+            "the kernel has 2 parameters, and 1 argument was given"
+        );
+        assert_eq!(
+            check(&[Argument::Pointer(0), 1u32.into()])
+                .unwrap_err()
+                .to_string(),
+            "argument 1 is a 32-bit integer, and the parameter is .f32"
+        );
+    }
+}

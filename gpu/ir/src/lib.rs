@@ -1,0 +1,36 @@
+//! The kernel as data: mutable virtual registers, typed, and structured control flow.
+//!
+//! A [`Kernel`] is a plain value. The PTX printer, the verifier and the simulator read the same one.
+//! Registers are those of PTX, not single-assignment values: an accumulator of `wgmma` must never be copied,
+//! so it must be possible to write into a register twice.
+#![forbid(unsafe_code)]
+
+mod build;
+mod build_memory;
+mod build_sync;
+mod kernel;
+pub mod launch;
+mod op;
+mod operand;
+pub mod ptx;
+mod stmt;
+mod text;
+mod ty;
+pub mod verify;
+mod visit;
+mod word;
+mod words;
+
+pub use build::KernelBuilder;
+pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+pub use op::{Access, CopyArgs, End, Op, ScaleD};
+pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
+pub use stmt::{Guard, Stmt};
+#[doc(hidden)]
+pub use text::instruction;
+pub use ty::{RegType, Type};
+pub use visit::Parts;
+pub use words::{
+    AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
+    ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,
+};

@@ -1,0 +1,257 @@
+//! What an instruction names: registers, constants, special registers, addresses.
+
+use std::fmt;
+
+use super::ty::RegType;
+
+/// A virtual register. It may be written more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg {
+    /// Its number among the registers of its class.
+    pub index: u32,
+    /// Its class.
+    pub ty: RegType,
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}{}", self.ty.prefix(), self.index)
+    }
+}
+
+/// A register that the hardware keeps (PTX ISA 10). All are 32 bits wide but the clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Special {
+    /// The thread's place in its block, along x, y or z.
+    Tid(u8),
+    /// The block's extent.
+    NTid(u8),
+    /// The block's place in the grid.
+    Ctaid(u8),
+    /// The grid's extent.
+    NCtaid(u8),
+    /// The thread's place in its warp, 0..32.
+    LaneId,
+    /// The block's rank in its cluster.
+    ClusterCtaRank,
+    /// How many blocks the cluster has.
+    ClusterNCtaRank,
+    /// The block's place in its cluster.
+    ClusterCtaid(u8),
+    /// The cluster's extent.
+    ClusterNCtaid(u8),
+    /// The cluster's place in the grid of clusters.
+    ClusterId(u8),
+    /// The grid's extent in clusters.
+    NClusterId(u8),
+    /// A counter of clock ticks, 64 bits.
+    Clock64,
+    /// Nanoseconds, 64 bits.
+    GlobalTimer,
+    /// The multiprocessor's number.
+    SmId,
+    /// Bytes of dynamic shared memory.
+    DynamicSharedSize,
+}
+
+impl Special {
+    /// The axis, of those that have one: 0, 1, 2 for x, y, z, and no other.
+    pub fn axis(self) -> Option<u8> {
+        match self {
+            Special::Tid(axis)
+            | Special::NTid(axis)
+            | Special::Ctaid(axis)
+            | Special::NCtaid(axis)
+            | Special::ClusterCtaid(axis)
+            | Special::ClusterNCtaid(axis)
+            | Special::ClusterId(axis)
+            | Special::NClusterId(axis) => Some(axis),
+            _ => None,
+        }
+    }
+
+    /// The class of register that it is read into.
+    pub fn register(self) -> RegType {
+        match self {
+            Special::Clock64 | Special::GlobalTimer => RegType::B64,
+            _ => RegType::B32,
+        }
+    }
+}
+
+impl fmt::Display for Special {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, axis) = match *self {
+            Special::Tid(axis) => ("tid", Some(axis)),
+            Special::NTid(axis) => ("ntid", Some(axis)),
+            Special::Ctaid(axis) => ("ctaid", Some(axis)),
+            Special::NCtaid(axis) => ("nctaid", Some(axis)),
+            Special::LaneId => ("laneid", None),
+            Special::ClusterCtaRank => ("cluster_ctarank", None),
+            Special::ClusterNCtaRank => ("cluster_nctarank", None),
+            Special::ClusterCtaid(axis) => ("cluster_ctaid", Some(axis)),
+            Special::ClusterNCtaid(axis) => ("cluster_nctaid", Some(axis)),
+            Special::ClusterId(axis) => ("clusterid", Some(axis)),
+            Special::NClusterId(axis) => ("nclusterid", Some(axis)),
+            Special::Clock64 => ("clock64", None),
+            Special::GlobalTimer => ("globaltimer", None),
+            Special::SmId => ("smid", None),
+            Special::DynamicSharedSize => ("dynamic_smem_size", None),
+        };
+        match axis {
+            None => write!(f, "%{name}"),
+            Some(axis) => match ["x", "y", "z"].get(usize::from(axis)) {
+                Some(letter) => write!(f, "%{name}.{letter}"),
+                None => write!(f, "%{name}.{axis}"),
+            },
+        }
+    }
+}
+
+/// What an instruction reads. Floating-point constants are equal if their bits are, since the instruction holds the
+/// bits: `0.0` is not `-0.0`, and a NaN equals itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand {
+    /// A register.
+    Reg(Reg),
+    /// An integer, written into the instruction.
+    Int(i64),
+    /// A floating-point number, written into the instruction bit for bit in the instruction's type.
+    Float(f64),
+    /// A special register.
+    Special(Special),
+}
+
+impl PartialEq for Operand {
+    fn eq(&self, other: &Operand) -> bool {
+        match (self, other) {
+            (Operand::Reg(a), Operand::Reg(b)) => a == b,
+            (Operand::Int(a), Operand::Int(b)) => a == b,
+            (Operand::Float(a), Operand::Float(b)) => a.to_bits() == b.to_bits(),
+            (Operand::Special(a), Operand::Special(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Operand {}
+
+impl From<Reg> for Operand {
+    fn from(reg: Reg) -> Self {
+        Operand::Reg(reg)
+    }
+}
+
+impl From<&Reg> for Operand {
+    fn from(reg: &Reg) -> Self {
+        Operand::Reg(*reg)
+    }
+}
+
+macro_rules! from_int {
+    ($($int:ty),*) => {$(
+        impl From<$int> for Operand {
+            fn from(value: $int) -> Self {
+                Operand::Int(i64::from(value))
+            }
+        }
+    )*};
+}
+from_int!(i64, i32, u32, u16, u8);
+
+impl From<f64> for Operand {
+    fn from(value: f64) -> Self {
+        Operand::Float(value)
+    }
+}
+
+impl From<f32> for Operand {
+    fn from(value: f32) -> Self {
+        Operand::Float(f64::from(value))
+    }
+}
+
+impl From<Special> for Operand {
+    fn from(special: Special) -> Self {
+        Operand::Special(special)
+    }
+}
+
+/// The number of a parameter, in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParamId(pub u32);
+
+impl ParamId {
+    /// The place of the parameter in the kernel's list.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The number of a variable in shared memory, in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedId(pub u32);
+
+impl SharedId {
+    /// The place of the variable in the kernel's list.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where an address begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Base {
+    /// A register: 64 bits for global memory, 32 for shared.
+    Reg(Reg),
+    /// A variable in shared memory.
+    Shared(SharedId),
+    /// The first byte of dynamic shared memory.
+    DynamicShared,
+    /// A kernel parameter.
+    Param(ParamId),
+}
+
+/// A base and a constant number of bytes after it, which the instruction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Where it begins.
+    pub base: Base,
+    /// Bytes after that; may be negative.
+    pub offset: i64,
+}
+
+impl Address {
+    /// The address `bytes` further on.
+    pub fn at(self, bytes: i64) -> Self {
+        Address {
+            // An offset that is too large for 64 bits is too large for the verifier as well.
+            offset: self.offset.saturating_add(bytes),
+            ..self
+        }
+    }
+}
+
+impl From<Reg> for Address {
+    fn from(reg: Reg) -> Self {
+        Base::Reg(reg).into()
+    }
+}
+
+impl From<SharedId> for Address {
+    fn from(id: SharedId) -> Self {
+        Base::Shared(id).into()
+    }
+}
+
+impl From<ParamId> for Address {
+    fn from(id: ParamId) -> Self {
+        Base::Param(id).into()
+    }
+}
+
+impl From<Base> for Address {
+    fn from(base: Base) -> Self {
+        Address { base, offset: 0 }
+    }
+}

@@ -1,0 +1,117 @@
+//! The module's head, the entry's directives and declarations.
+
+use std::fmt::Write as _;
+
+use colex_atom::PtxVersion;
+
+use super::flow::Flow;
+use super::names::{dynamic_name, scoped};
+use super::needs::Needs;
+use crate::verify::{Refused, parameter_bytes};
+use crate::{Kernel, Op, Param, ParamType, RegType, Type};
+
+/// The whole module.
+pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
+    let mut flow = Flow::new(kernel);
+    flow.block(&kernel.body)?;
+    let mut text = format!(
+        ".version {}\n.target {}\n.address_size 64\n\n",
+        version(kernel),
+        kernel.target
+    );
+    shared(&mut text, kernel);
+    text += &format!(".visible .entry {}(", kernel.name);
+    let params: Vec<String> = kernel.params.iter().map(|p| param(kernel, p)).collect();
+    if !params.is_empty() {
+        text += &format!("\n    {}\n", params.join(",\n    "));
+    }
+    text += ")\n";
+    directives(&mut text, kernel);
+    text += "{\n";
+    declarations(&mut text, "%", kernel.registers);
+    declarations(&mut text, "%x", flow.scratch);
+    text += &flow.text;
+    if !matches!(kernel.body.last(), Some(stmt) if stmt.op == Op::Exit && stmt.guard.is_none()) {
+        text += "    exit;\n";
+    }
+    Ok(text + "}\n")
+}
+
+/// The lowest version of PTX that has everything in the kernel.
+fn version(kernel: &Kernel) -> PtxVersion {
+    let mut version = kernel.target.ptx_version().max(PtxVersion(6, 0));
+    kernel.walk(&mut |stmt| version = version.max(Needs::of(&stmt.op, kernel.target).version));
+    if kernel.cluster.is_some() {
+        version = version.max(PtxVersion(7, 8));
+    }
+    if parameter_bytes(kernel) > 4352 {
+        version = version.max(PtxVersion(8, 1));
+    }
+    version
+}
+
+fn shared(text: &mut String, kernel: &Kernel) {
+    for var in &kernel.shared {
+        let name = scoped(kernel, &var.name);
+        writeln!(
+            text,
+            ".shared .align {} .b8 {name}[{}];",
+            var.align, var.bytes
+        )
+        .expect("writing to a string");
+    }
+    if let Some(align) = kernel.dynamic_shared {
+        let name = dynamic_name(kernel);
+        writeln!(text, ".extern .shared .align {align} .b8 {name}[];").expect("to a string");
+    }
+    if !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+}
+
+fn param(kernel: &Kernel, param: &Param) -> String {
+    let name = scoped(kernel, &param.name);
+    match param.ty {
+        ParamType::Scalar(ty) => format!(".param .{} {name}", scalar(ty)),
+        ParamType::Pointer { align } => {
+            format!(".param .u64 .ptr .global .align {align} {name}")
+        }
+        ParamType::TensorMap => format!(".param .align 64 .b8 {name}[128]"),
+    }
+}
+
+/// PTX declares only its fundamental types.
+fn scalar(ty: Type) -> String {
+    match ty {
+        Type::F32 | Type::F64 => ty.to_string(),
+        _ if ty.is_float() => format!("b{}", ty.bits()),
+        _ => ty.to_string(),
+    }
+}
+
+fn directives(text: &mut String, kernel: &Kernel) {
+    let three = |[x, y, z]: [u32; 3]| format!("{x}, {y}, {z}");
+    let lines = [
+        kernel
+            .block
+            .map(|block| format!(".reqntid {}", three(block))),
+        kernel.min_blocks.map(|n| format!(".minnctapersm {n}")),
+        kernel.max_registers.map(|n| format!(".maxnreg {n}")),
+        kernel
+            .cluster
+            .map(|cluster| format!(".reqnctapercluster {}", three(cluster))),
+    ];
+    for line in lines.into_iter().flatten() {
+        *text += &line;
+        text.push('\n');
+    }
+}
+
+fn declarations(text: &mut String, prefix: &str, counts: [u32; 6]) {
+    for (ty, count) in RegType::ALL.into_iter().zip(counts) {
+        if count > 0 {
+            writeln!(text, "    .reg .{ty} {prefix}{}<{count}>;", ty.prefix())
+                .expect("writing to a string");
+        }
+    }
+}

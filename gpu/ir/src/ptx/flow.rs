@@ -1,0 +1,188 @@
+//! Structured control flow as labels and branches.
+
+use super::names::{Lines, predicate};
+use crate::verify::{Diagnostic, Problem, Refused};
+use crate::{Guard, Kernel, Op, Stmt};
+
+/// The body of an entry, being written.
+pub(super) struct Flow<'a> {
+    kernel: &'a Kernel,
+    /// The lines so far.
+    pub(super) text: String,
+    labels: u32,
+    /// The labels of the loops that are open: where they begin and where they end.
+    loops: Vec<(String, String)>,
+    /// How many scratch registers of each class were in use at once.
+    pub(super) scratch: [u32; 6],
+}
+
+impl<'a> Flow<'a> {
+    pub(super) fn new(kernel: &'a Kernel) -> Self {
+        Flow {
+            kernel,
+            text: String::new(),
+            labels: 0,
+            loops: Vec::new(),
+            scratch: [0; 6],
+        }
+    }
+
+    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), Refused> {
+        body.iter().try_for_each(|stmt| self.stmt(stmt))
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refused> {
+        match &stmt.op {
+            Op::If { p, then, other } => {
+                self.skipping(stmt.guard, |flow| flow.branch(*p, then, other))
+            }
+            Op::Loop { body } => self.skipping(stmt.guard, |flow| flow.repeat(body)),
+            Op::Break | Op::Continue => {
+                self.jump(&stmt.op, stmt.guard);
+                Ok(())
+            }
+            Op::Exit => {
+                self.line(stmt.guard, "exit;");
+                Ok(())
+            }
+            Op::Comment(text) => {
+                text.lines()
+                    .for_each(|line| self.line(None, &format!("// {line}")));
+                Ok(())
+            }
+            _ => self.plain(stmt),
+        }
+    }
+
+    /// One instruction: predicated if it is one line, else branched around.
+    fn plain(&mut self, stmt: &Stmt) -> Result<(), Refused> {
+        let mut lines = Lines::new(self.kernel);
+        let wait = matches!(stmt.op, Op::MbarrierWait { .. });
+        let label = if wait {
+            self.label("wait")
+        } else {
+            String::new()
+        };
+        let known = lines.compute(&stmt.op)
+            || lines.memory(&stmt.op)
+            || lines.sync(&stmt.op)
+            || lines.mbarrier_wait(&stmt.op, &label);
+        if !known {
+            lines.atom(&stmt.op).map_err(|error| {
+                Refused::new(
+                    self.kernel,
+                    vec![Diagnostic {
+                        at: stmt.at,
+                        problem: Problem::Atom(error.to_string()),
+                    }],
+                )
+            })?;
+        }
+        let counts = lines.scratch_counts();
+        for (most, used) in self.scratch.iter_mut().zip(counts) {
+            *most = (*most).max(used);
+        }
+        match &lines.lines[..] {
+            [line] => self.line(stmt.guard, line),
+            lines => self.skipping(stmt.guard, |flow| {
+                lines.iter().for_each(|line| flow.line(None, line));
+                Ok(())
+            })?,
+        }
+        Ok(())
+    }
+
+    /// `inner` where the guard holds.
+    fn skipping(
+        &mut self,
+        guard: Option<Guard>,
+        inner: impl FnOnce(&mut Self) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let Some(guard) = guard else {
+            return inner(self);
+        };
+        let end = self.label("skip");
+        self.line(Some(guard.negated()), &format!("bra {end};"));
+        inner(self)?;
+        self.mark(&end);
+        Ok(())
+    }
+
+    fn branch(&mut self, p: Guard, then: &[Stmt], other: &[Stmt]) -> Result<(), Refused> {
+        let end = self.label("end");
+        if other.is_empty() {
+            self.line(Some(p.negated()), &format!("bra {end};"));
+            self.block(then)?;
+        } else {
+            let otherwise = end.replace("end", "else");
+            self.line(Some(p.negated()), &format!("bra {otherwise};"));
+            self.block(then)?;
+            if !then.last().is_some_and(leaves) {
+                self.line(None, &format!("bra {end};"));
+            }
+            self.mark(&otherwise);
+            self.block(other)?;
+        }
+        self.mark(&end);
+        Ok(())
+    }
+
+    fn repeat(&mut self, body: &[Stmt]) -> Result<(), Refused> {
+        let begin = self.label("loop");
+        let end = begin.replace("loop", "done");
+        self.mark(&begin);
+        self.loops.push((begin.clone(), end.clone()));
+        match body.split_last() {
+            // A test at the end is one branch, not two.
+            Some((last, before)) if matches!(last.op, Op::Break) && last.guard.is_some() => {
+                self.block(before)?;
+                self.line(last.guard.map(Guard::negated), &format!("bra {begin};"));
+            }
+            _ => {
+                self.block(body)?;
+                if !body.last().is_some_and(leaves) {
+                    self.line(None, &format!("bra {begin};"));
+                }
+            }
+        }
+        self.loops.pop();
+        self.mark(&end);
+        Ok(())
+    }
+
+    fn jump(&mut self, op: &Op, guard: Option<Guard>) {
+        let Some((begin, end)) = self.loops.last().cloned() else {
+            return;
+        };
+        let to = if *op == Op::Break { end } else { begin };
+        self.line(guard, &format!("bra {to};"));
+    }
+
+    /// A label of its own: `$loop3`.
+    fn label(&mut self, word: &str) -> String {
+        self.labels += 1;
+        format!("${word}{}", self.labels - 1)
+    }
+
+    fn mark(&mut self, label: &str) {
+        self.text.push_str(label);
+        self.text.push_str(":\n");
+    }
+
+    fn line(&mut self, guard: Option<Guard>, line: &str) {
+        if line.ends_with(':') {
+            return self.mark(line.trim_end_matches(':'));
+        }
+        self.text.push_str("    ");
+        if let Some(guard) = guard {
+            self.text.push_str(&format!("@{} ", predicate(guard)));
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+}
+
+/// Whether nothing after it is executed.
+fn leaves(stmt: &Stmt) -> bool {
+    stmt.guard.is_none() && matches!(stmt.op, Op::Break | Op::Continue | Op::Exit)
+}

@@ -1,0 +1,82 @@
+//! A kernel as PTX text.
+//!
+//! The text is a function of the kernel alone, one instruction a line, for [`Kernel::target`], in the lowest
+//! `.version` of PTX that has its instructions.
+
+mod atoms;
+mod compute;
+mod convert;
+mod entry;
+mod flow;
+mod memory;
+mod names;
+mod needs;
+mod sync;
+
+pub use compute::ternary_types;
+pub use needs::Needs;
+
+use crate::Kernel;
+use crate::verify::Refused;
+
+impl Kernel {
+    /// The kernel as a module of PTX.
+    ///
+    /// Parameters and shared variables are named after the kernel and their own name (`scale_data`), so that several
+    /// kernels can be put in one module.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::{Access, KernelBuilder, Space, Special, Type};
+    ///
+    /// let mut k = KernelBuilder::new("twice", Arch::Sm70);
+    /// let data = k.pointer("data");
+    /// let base = k.param(data);
+    /// let thread = k.mov(Type::U32, Special::Tid(0));
+    /// let offset = k.mul_wide(Type::U32, thread, 4);
+    /// let address = k.add(Type::S64, base, offset);
+    /// let x = k.load(Access::new(Space::Global, Type::F32), address);
+    /// let y = k.mul(Type::F32, x, 2.0);
+    /// k.store(Access::new(Space::Global, Type::F32), address, y);
+    /// assert_eq!(k.finish().ptx()?, "\
+    /// .version 6.0
+    /// .target sm_70
+    /// .address_size 64
+    ///
+    /// .visible .entry twice(
+    ///     .param .u64 .ptr .global .align 16 twice_data
+    /// )
+    /// {
+    ///     .reg .b32 %r<1>;
+    ///     .reg .b64 %rd<3>;
+    ///     .reg .f32 %f<2>;
+    ///     ld.param.u64 %rd0, [twice_data];
+    ///     mov.u32 %r0, %tid.x;
+    ///     mul.wide.u32 %rd1, %r0, 4;
+    ///     add.s64 %rd2, %rd0, %rd1;
+    ///     ld.global.f32 %f0, [%rd2];
+    ///     mul.rn.f32 %f1, %f0, 0f40000000;
+    ///     st.global.f32 [%rd2], %f1;
+    ///     exit;
+    /// }
+    /// ");
+    /// # Ok::<(), colex_ir::verify::Refused>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with everything that the assembler or the hardware would not take, and who wrote it.
+    pub fn ptx(&self) -> Result<String, Refused> {
+        self.verify()?;
+        entry::module(self)
+    }
+
+    /// The same without [`verify`](Kernel::verify): to see what the assembler says of a kernel that is wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] where there is no text at all, as for an atom with too few registers.
+    pub fn ptx_unverified(&self) -> Result<String, Refused> {
+        entry::module(self)
+    }
+}

@@ -1,0 +1,218 @@
+//! What a register holds, and how an instruction reads it.
+
+use std::fmt;
+
+use colex_atom::{FloatFormat, Rounding};
+
+use super::operand::Operand;
+
+/// The class of a register: its width and the file it is declared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RegType {
+    /// One bit, the outcome of a comparison.
+    Pred,
+    /// 16 bits: a half, a bfloat, a short; 8-bit values are widened into it.
+    B16,
+    /// 32 bits: an integer, or several narrower values side by side.
+    B32,
+    /// 64 bits: an integer, an address, a descriptor.
+    B64,
+    /// A binary32.
+    F32,
+    /// A binary64.
+    F64,
+}
+
+impl RegType {
+    /// Every class.
+    pub const ALL: [RegType; 6] = [
+        RegType::Pred,
+        RegType::B16,
+        RegType::B32,
+        RegType::B64,
+        RegType::F32,
+        RegType::F64,
+    ];
+
+    /// The width in bits; 1 for a predicate.
+    pub fn bits(self) -> u32 {
+        match self {
+            RegType::Pred => 1,
+            RegType::B16 => 16,
+            RegType::B32 | RegType::F32 => 32,
+            RegType::B64 | RegType::F64 => 64,
+        }
+    }
+
+    /// The type that reads its bits as they are.
+    pub fn untyped(self) -> Type {
+        match self {
+            RegType::Pred => Type::Pred,
+            RegType::B16 => Type::B16,
+            RegType::B32 => Type::B32,
+            RegType::B64 => Type::B64,
+            RegType::F32 => Type::F32,
+            RegType::F64 => Type::F64,
+        }
+    }
+
+    /// The word of its declaration in PTX, and of an untyped move.
+    pub fn ptx(self) -> &'static str {
+        match self {
+            RegType::Pred => "pred",
+            RegType::B16 => "b16",
+            RegType::B32 => "b32",
+            RegType::B64 => "b64",
+            RegType::F32 => "f32",
+            RegType::F64 => "f64",
+        }
+    }
+
+    /// The letters that its registers' names begin with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            RegType::Pred => "p",
+            RegType::B16 => "h",
+            RegType::B32 => "r",
+            RegType::B64 => "rd",
+            RegType::F32 => "f",
+            RegType::F64 => "fd",
+        }
+    }
+}
+
+impl fmt::Display for RegType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ptx())
+    }
+}
+
+/// The type that an instruction works on (PTX ISA 5.2): how it reads the bits of its registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the names are PTX's own")]
+pub enum Type {
+    Pred,
+    B8,
+    U8,
+    S8,
+    B16,
+    U16,
+    S16,
+    F16,
+    Bf16,
+    B32,
+    U32,
+    S32,
+    F32,
+    Tf32,
+    F16x2,
+    Bf16x2,
+    E4m3x2,
+    E5m2x2,
+    B64,
+    U64,
+    S64,
+    F64,
+    B128,
+}
+
+impl Type {
+    /// The width in bits.
+    pub fn bits(self) -> u32 {
+        match self {
+            Type::Pred => 1,
+            Type::B8 | Type::U8 | Type::S8 => 8,
+            Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => 16,
+            Type::E4m3x2 | Type::E5m2x2 => 16,
+            Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::Tf32 => 32,
+            Type::F16x2 | Type::Bf16x2 => 32,
+            Type::B64 | Type::U64 | Type::S64 | Type::F64 => 64,
+            Type::B128 => 128,
+        }
+    }
+
+    /// A number as a constant of this type, rounded to nearest even; in a packed type, a pair of it.
+    ///
+    /// ```
+    /// use colex_ir::{Operand, Type};
+    ///
+    /// assert_eq!(Type::F16.constant(1.0), Operand::Int(0x3c00));
+    /// assert_eq!(Type::Bf16x2.constant(-2.0), Operand::Int(0xc000_c000));
+    /// assert_eq!(Type::F32.constant(1.0), Operand::Float(1.0));
+    /// ```
+    pub fn constant(self, value: f64) -> Operand {
+        let bits = |format: FloatFormat| format.encode(value, Rounding::Nearest) as i64;
+        match self {
+            Type::F16 => Operand::Int(bits(FloatFormat::F16)),
+            Type::Bf16 => Operand::Int(bits(FloatFormat::BF16)),
+            Type::F16x2 => Operand::Int(bits(FloatFormat::F16) * 0x1_0001),
+            Type::Bf16x2 => Operand::Int(bits(FloatFormat::BF16) * 0x1_0001),
+            Type::E4m3x2 => Operand::Int(bits(FloatFormat::E4M3) * 0x101),
+            Type::E5m2x2 => Operand::Int(bits(FloatFormat::E5M2) * 0x101),
+            _ => Operand::Float(value),
+        }
+    }
+
+    /// The type's word in an opcode.
+    pub fn ptx(self) -> &'static str {
+        match self {
+            Type::Pred => "pred",
+            Type::B8 => "b8",
+            Type::U8 => "u8",
+            Type::S8 => "s8",
+            Type::B16 => "b16",
+            Type::U16 => "u16",
+            Type::S16 => "s16",
+            Type::F16 => "f16",
+            Type::Bf16 => "bf16",
+            Type::B32 => "b32",
+            Type::U32 => "u32",
+            Type::S32 => "s32",
+            Type::F32 => "f32",
+            Type::Tf32 => "tf32",
+            Type::F16x2 => "f16x2",
+            Type::Bf16x2 => "bf16x2",
+            Type::E4m3x2 => "e4m3x2",
+            Type::E5m2x2 => "e5m2x2",
+            Type::B64 => "b64",
+            Type::U64 => "u64",
+            Type::S64 => "s64",
+            Type::F64 => "f64",
+            Type::B128 => "b128",
+        }
+    }
+
+    /// Whether it is a number with a fraction.
+    pub fn is_float(self) -> bool {
+        use Type::{Bf16, Bf16x2, E4m3x2, E5m2x2, F16, F16x2, F32, F64, Tf32};
+        matches!(
+            self,
+            F16 | Bf16 | F32 | Tf32 | F16x2 | Bf16x2 | E4m3x2 | E5m2x2 | F64
+        )
+    }
+
+    /// Whether it is an integer whose top bit is the sign.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+    }
+
+    /// The class of register that a new value of this type gets. 8-bit values live in 16-bit registers.
+    pub fn register(self) -> RegType {
+        match self {
+            Type::Pred => RegType::Pred,
+            Type::F32 => RegType::F32,
+            Type::F64 => RegType::F64,
+            _ => match self.bits() {
+                8 | 16 => RegType::B16,
+                32 => RegType::B32,
+                _ => RegType::B64,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ptx())
+    }
+}

@@ -1,0 +1,213 @@
+//! Every register is written before it is read, whichever way the control flow takes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::diagnostic::Diagnostic;
+use super::problem::Problem;
+use super::regset::RegSet;
+use crate::{Guard, Op, Reg, RegType, ScaleD, Stmt};
+
+/// Finds the registers that are read on a way on which nothing wrote them; each is reported once.
+pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
+    let mut walk = Walk::default();
+    walk.block(body, State::default());
+    walk.found
+}
+
+/// What is written at a point; none if the point is never reached.
+type Reached = Option<State>;
+
+#[derive(Clone, Default)]
+struct State {
+    written: RegSet,
+    /// Registers written by those threads only whose predicate has that value.
+    where_: HashMap<Reg, HashSet<Guard>>,
+    /// What is known to hold here, from the branches around.
+    holds: HashSet<Guard>,
+}
+
+impl State {
+    fn write(&mut self, reg: Reg, guard: Option<Guard>) {
+        // A new predicate says nothing about what the old one guarded.
+        if reg.ty == RegType::Pred {
+            let others = |guard: &Guard| guard.pred != reg;
+            self.where_
+                .values_mut()
+                .for_each(|guards| guards.retain(others));
+            self.holds.retain(others);
+        }
+        let Some(guard) = guard.filter(|guard| !self.holds.contains(guard)) else {
+            self.written.insert(reg);
+            return;
+        };
+        let guards = self.where_.entry(reg).or_default();
+        guards.insert(guard);
+        if guards.contains(&guard.negated()) {
+            self.written.insert(reg);
+        }
+    }
+
+    fn has(&self, reg: Reg, guard: Option<Guard>) -> bool {
+        let known = |guards: &HashSet<Guard>| {
+            guard.is_some_and(|guard| guards.contains(&guard)) || !guards.is_disjoint(&self.holds)
+        };
+        self.written.contains(reg) || self.where_.get(&reg).is_some_and(known)
+    }
+
+    /// What is written whichever of the two ways was taken.
+    fn meet(mut self, other: &State) -> State {
+        self.written.intersect(&other.written);
+        let written = std::mem::take(&mut self.written);
+        self.where_ = (self.where_.into_iter())
+            // What is written on both ways needs no guard any more.
+            .filter(|(reg, _)| !written.contains(*reg))
+            .filter_map(|(reg, mut guards)| {
+                let others = other.where_.get(&reg);
+                guards.retain(|guard| {
+                    other.written.contains(reg) || others.is_some_and(|o| o.contains(guard))
+                });
+                (!guards.is_empty()).then_some((reg, guards))
+            })
+            .collect();
+        self.written = written;
+        self.holds.retain(|guard| other.holds.contains(guard));
+        self
+    }
+}
+
+fn meet(a: Reached, b: Reached) -> Reached {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.meet(&b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    found: Vec<Diagnostic>,
+    reported: HashSet<Reg>,
+    /// What is written where the open loops are left.
+    left: Vec<Reached>,
+}
+
+impl Walk {
+    fn block(&mut self, body: &[Stmt], state: State) -> Reached {
+        let mut state = state;
+        for stmt in body {
+            state = self.stmt(stmt, state)?;
+        }
+        Some(state)
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Reached {
+        self.reads(stmt, &state);
+        let after = match &stmt.op {
+            Op::If { p, then, other } => self.branch(*p, then, other, state.clone()),
+            Op::Loop { body } => self.repeat(body, state.clone()),
+            Op::Break => {
+                let left = self.left.pop();
+                let left = left.map(|left| meet(left, Some(state.clone())));
+                self.left.extend(left);
+                None
+            }
+            Op::Continue | Op::Exit | Op::Trap => None,
+            op => {
+                for reg in op.parts().writes {
+                    state.write(reg, stmt.guard);
+                }
+                return Some(state);
+            }
+        };
+        // With a guard, other threads go on as if nothing had been there.
+        if stmt.guard.is_some() {
+            meet(after, Some(state))
+        } else {
+            after
+        }
+    }
+
+    fn reads(&mut self, stmt: &Stmt, state: &State) {
+        for reg in read(stmt) {
+            let guard = stmt.guard.filter(|guard| guard.pred != reg);
+            if !state.has(reg, guard) && self.reported.insert(reg) {
+                self.found.push(Diagnostic {
+                    at: stmt.at,
+                    problem: Problem::Unwritten {
+                        word: stmt.op.word(),
+                        regs: vec![reg],
+                    },
+                });
+            }
+        }
+    }
+
+    fn branch(&mut self, p: Guard, then: &[Stmt], other: &[Stmt], state: State) -> Reached {
+        let under = |guard: Guard| {
+            let mut state = state.clone();
+            state.holds.insert(guard);
+            state
+        };
+        let a = self.block(then, under(p));
+        let b = self.block(other, under(p.negated()));
+        let a = known_under(a, p, &state);
+        let b = known_under(b, p.negated(), &state);
+        meet(a, b)
+    }
+
+    fn repeat(&mut self, body: &[Stmt], state: State) -> Reached {
+        // What the body writes to predicates, it may have written already when it begins again.
+        let mut state = state;
+        let mut predicates = HashSet::new();
+        written(body, &mut predicates);
+        state
+            .holds
+            .retain(|guard| !predicates.contains(&guard.pred));
+        for guards in state.where_.values_mut() {
+            guards.retain(|guard| !predicates.contains(&guard.pred));
+        }
+        self.left.push(None);
+        self.block(body, state);
+        self.left.pop().flatten()
+    }
+}
+
+/// After a branch, what was written in it is written where its condition held.
+fn known_under(state: Reached, p: Guard, before: &State) -> Reached {
+    state.map(|mut state| {
+        if state.holds.contains(&p) {
+            for reg in state.written.difference(&before.written) {
+                state.where_.entry(reg).or_default().insert(p);
+            }
+        }
+        state.holds.remove(&p);
+        state
+    })
+}
+
+/// Every register that the statements write, at any depth.
+pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
+    for stmt in body {
+        into.extend(stmt.op.parts().writes);
+        stmt.op
+            .blocks()
+            .into_iter()
+            .for_each(|inner| written(inner, into));
+    }
+}
+
+/// What is read for certain: `wgmma` under a predicate decides by itself whether it looks at D.
+fn read(stmt: &Stmt) -> Vec<Reg> {
+    let all = stmt.reads();
+    match &stmt.op {
+        Op::Mma {
+            d,
+            a,
+            scale_d: ScaleD::Pred(_),
+            ..
+        } => all
+            .into_iter()
+            .filter(|reg| a.contains(reg) || !d.contains(reg))
+            .collect(),
+        _ => all,
+    }
+}

@@ -1,0 +1,90 @@
+//! What is wrong with a kernel, and where.
+
+use core::fmt;
+use std::collections::HashMap;
+use std::panic::Location;
+
+use super::problem::Problem;
+use crate::Kernel;
+
+/// A kernel that cannot be right, with everything that is wrong in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// The kernel's name.
+    pub kernel: String,
+    /// What is wrong: the kernel itself first, then its instructions in program order.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Refused {
+    pub(crate) fn new(kernel: &Kernel, diagnostics: Vec<Diagnostic>) -> Self {
+        Refused {
+            kernel: kernel.name.clone(),
+            diagnostics: joined(diagnostics),
+        }
+    }
+}
+
+/// One finding for each mistake: a call of the builder may write an instruction for each of a hundred registers, and then
+/// the same is wrong with all of them.
+fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut out: Vec<Diagnostic> = Vec::new();
+    // Where in `out` the finding of a kind and place is.
+    let mut places = HashMap::new();
+    for one in all {
+        let kind = match &one.problem {
+            Problem::Unwritten { .. } => Some((one.at, None)),
+            Problem::WgmmaInFlight { issued, .. } => Some((one.at, Some(*issued))),
+            _ => None,
+        };
+        let known = kind.and_then(|kind| places.get(&kind).copied());
+        match (known.map(|at: usize| &mut out[at].problem), one.problem) {
+            (
+                Some(Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. }),
+                Problem::Unwritten { regs: more, .. } | Problem::WgmmaInFlight { regs: more, .. },
+            ) => regs.extend(more),
+            (_, problem) => {
+                places.extend(kind.map(|kind| (kind, out.len())));
+                out.push(Diagnostic {
+                    at: one.at,
+                    problem,
+                });
+            }
+        }
+    }
+    for one in &mut out {
+        if let Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. } =
+            &mut one.problem
+        {
+            regs.sort_by_key(|reg| (reg.ty, reg.index));
+            regs.dedup();
+        }
+    }
+    out
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}` is refused:", self.kernel)?;
+        self.diagnostics
+            .iter()
+            .try_for_each(|diagnostic| write!(f, "\n{diagnostic}"))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// One thing that is wrong with a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// The call of the builder that wrote it.
+    pub at: &'static Location<'static>,
+    /// What is wrong, and what would be right.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.problem)
+    }
+}

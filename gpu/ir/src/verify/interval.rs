@@ -1,0 +1,326 @@
+//! Between which integers the registers of some threads lie.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use crate::{BinaryOp, Compare, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special};
+
+/// The least and the greatest value. Predicates are 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    least: i64,
+    greatest: i64,
+}
+
+impl Interval {
+    pub(super) const TRUE: Interval = Interval::one(1);
+    pub(super) const FALSE: Interval = Interval::one(0);
+    const EITHER: Interval = Interval {
+        least: 0,
+        greatest: 1,
+    };
+
+    const fn one(value: i64) -> Interval {
+        Interval {
+            least: value,
+            greatest: value,
+        }
+    }
+
+    fn hull(self, other: Interval) -> Interval {
+        Interval {
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+        }
+    }
+
+    fn not(self) -> Interval {
+        Interval {
+            least: 1 - self.greatest,
+            greatest: 1 - self.least,
+        }
+    }
+
+    fn exact(self) -> Option<i64> {
+        (self.least == self.greatest).then_some(self.least)
+    }
+}
+
+/// What is known of registers; of those without an entry, nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Values<'a> {
+    kernel: &'a Kernel,
+    threads: Range<u32>,
+    known: HashMap<Reg, Interval>,
+}
+
+impl<'a> Values<'a> {
+    /// Before the first instruction, in the threads of a block with these numbers.
+    pub(super) fn of_threads(kernel: &'a Kernel, threads: Range<u32>) -> Values<'a> {
+        Values {
+            kernel,
+            threads,
+            known: HashMap::new(),
+        }
+    }
+
+    pub(super) fn guard(&self, guard: Guard) -> Interval {
+        let value = self.known.get(&guard.pred).copied();
+        let value = value.unwrap_or(Interval::EITHER);
+        if guard.when { value } else { value.not() }
+    }
+
+    pub(super) fn forget(&mut self, regs: &HashSet<Reg>) {
+        self.known.retain(|reg, _| !regs.contains(reg));
+    }
+
+    /// What is known where two ways meet.
+    pub(super) fn join(&mut self, other: &Values<'_>) {
+        self.known.retain(|reg, value| match other.known.get(reg) {
+            None => false,
+            Some(other) => {
+                *value = value.hull(*other);
+                true
+            }
+        });
+    }
+
+    /// What is known after an instruction that all of the threads execute, or only some.
+    pub(super) fn execute(&mut self, op: &Op, all: bool) {
+        let value = self.result(op);
+        for reg in op.parts().writes {
+            let old = self.known.get(&reg).copied();
+            let new = match all {
+                true => value,
+                false => value.zip(old).map(|(new, old)| new.hull(old)),
+            };
+            match new {
+                Some(new) => self.known.insert(reg, new),
+                None => self.known.remove(&reg),
+            };
+        }
+    }
+
+    fn of(&self, operand: Operand) -> Option<Interval> {
+        match operand {
+            Operand::Reg(reg) => self.known.get(&reg).copied(),
+            Operand::Int(value) => Some(Interval::one(value)),
+            Operand::Float(_) => None,
+            Operand::Special(special) => self.special(special),
+        }
+    }
+
+    fn special(&self, special: Special) -> Option<Interval> {
+        let block = self.kernel.block?.map(i64::from);
+        match special {
+            Special::NTid(axis) => block.get(usize::from(axis)).copied().map(Interval::one),
+            Special::LaneId => Some(Interval {
+                least: 0,
+                greatest: 31,
+            }),
+            Special::Tid(axis) => {
+                let axis = usize::from(axis);
+                let extent = *block.get(axis)?;
+                let before: i64 = block[..axis].iter().product();
+                let end = i64::from(self.threads.end).min(block.iter().product());
+                let (first, last) = (i64::from(self.threads.start) / before, (end - 1) / before);
+                // Threads are numbered x first: within one turn of the axis the coordinate rises.
+                Some(match first / extent == last / extent {
+                    true => Interval {
+                        least: first % extent,
+                        greatest: last % extent,
+                    },
+                    false => Interval {
+                        least: 0,
+                        greatest: extent - 1,
+                    },
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of what an instruction writes: a number below 2^31, so that its signed and its unsigned readings agree.
+    fn result(&self, op: &Op) -> Option<Interval> {
+        let value = match op {
+            Op::Mov { a, .. } => self.of(*a)?,
+            Op::Cvt { to, from, a, .. }
+                if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
+            {
+                self.of(*a)?
+            }
+            Op::Binary { op, ty, a, b, .. } if !ty.is_float() => {
+                binary(*op, self.of(*a)?, self.of(*b)?)?
+            }
+            Op::Setp { cmp, ty, a, b, .. } if !ty.is_float() => {
+                let (a, b) = (self.of(*a)?, self.of(*b)?);
+                // A negative constant is a large one where the comparison is unsigned.
+                if a.least < 0 || b.least < 0 {
+                    return None;
+                }
+                return Some(compare(*cmp, a, b));
+            }
+            Op::PredLogic { op, a, b, .. } => {
+                return logic(*op, self.guard(*a), self.guard(*b));
+            }
+            Op::Selp { a, b, p, .. } => {
+                let (a, b) = (self.of(*a)?, self.of(*b)?);
+                match self.guard((*p).into()).exact() {
+                    Some(1) => a,
+                    Some(_) => b,
+                    None => a.hull(b),
+                }
+            }
+            // Another lane of the warp has a value of the same threads.
+            Op::Shuffle {
+                mode: ShuffleMode::Idx,
+                p: None,
+                a,
+                ..
+            } => self.of(*a)?,
+            _ => return None,
+        };
+        (value.least >= 0 && value.greatest <= i64::from(i32::MAX)).then_some(value)
+    }
+}
+
+fn binary(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
+    let ends = |least: Option<i64>, greatest: Option<i64>| {
+        Some(Interval {
+            least: least?,
+            greatest: greatest?,
+        })
+    };
+    if a.least < 0 || b.least < 0 {
+        return None;
+    }
+    let by = b.exact();
+    match (op, by) {
+        (BinaryOp::Add, _) => ends(
+            a.least.checked_add(b.least),
+            a.greatest.checked_add(b.greatest),
+        ),
+        (BinaryOp::Sub, _) => ends(Some(a.least - b.greatest), Some(a.greatest - b.least)),
+        (BinaryOp::Mul, _) => ends(
+            a.least.checked_mul(b.least),
+            a.greatest.checked_mul(b.greatest),
+        ),
+        (BinaryOp::Shr, Some(n @ 0..32)) => ends(Some(a.least >> n), Some(a.greatest >> n)),
+        (BinaryOp::Shl, Some(n @ 0..32)) => {
+            ends(a.least.checked_mul(1 << n), a.greatest.checked_mul(1 << n))
+        }
+        (BinaryOp::Div, Some(n @ 1..)) => ends(Some(a.least / n), Some(a.greatest / n)),
+        (BinaryOp::Rem, Some(n @ 1..)) => remainder(a, n),
+        // `mask` is at least 0 here, so this asks whether it is a run of low bits; the greatest keeps everything.
+        (BinaryOp::And, Some(i64::MAX)) => Some(a),
+        (BinaryOp::And, Some(mask)) if (mask + 1).count_ones() == 1 => remainder(a, mask + 1),
+        (BinaryOp::And, _) => ends(Some(0), Some(a.greatest.min(b.greatest))),
+        (BinaryOp::Min, _) => ends(Some(a.least.min(b.least)), Some(a.greatest.min(b.greatest))),
+        (BinaryOp::Max, _) => ends(Some(a.least.max(b.least)), Some(a.greatest.max(b.greatest))),
+        _ => None,
+    }
+}
+
+fn remainder(a: Interval, n: i64) -> Option<Interval> {
+    Some(match a.least / n == a.greatest / n {
+        true => Interval {
+            least: a.least % n,
+            greatest: a.greatest % n,
+        },
+        false => Interval {
+            least: 0,
+            greatest: n - 1,
+        },
+    })
+}
+
+fn compare(cmp: Compare, a: Interval, b: Interval) -> Interval {
+    let certain = |yes: bool, no: bool| match (yes, no) {
+        (true, _) => Interval::TRUE,
+        (_, true) => Interval::FALSE,
+        _ => Interval::EITHER,
+    };
+    let apart = a.greatest < b.least || b.greatest < a.least;
+    let same = a.exact().is_some() && a == b;
+    match cmp {
+        Compare::Eq => certain(same, apart),
+        Compare::Ne => certain(apart, same),
+        Compare::Lt => certain(a.greatest < b.least, a.least >= b.greatest),
+        Compare::Le => certain(a.greatest <= b.least, a.least > b.greatest),
+        Compare::Gt => certain(a.least > b.greatest, a.greatest <= b.least),
+        Compare::Ge => certain(a.least >= b.greatest, a.greatest < b.least),
+        _ => Interval::EITHER,
+    }
+}
+
+/// `not` has its one operand twice.
+fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
+    match op {
+        BinaryOp::And => Some(Interval {
+            least: a.least.min(b.least),
+            greatest: a.greatest.min(b.greatest),
+        }),
+        BinaryOp::Or => Some(Interval {
+            least: a.least.max(b.least),
+            greatest: a.greatest.max(b.greatest),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every operation over all small intervals and over the ends of the integers: the result of each pair of values lies in
+    /// the interval, or the interval is unknown.
+    #[test]
+    fn intervals_hold_what_they_compute() {
+        let ends = [0, 1, 2, 3, 7, 8, 31, 32, 1 << 31, i64::MAX - 1, i64::MAX];
+        let mut cases = 0u64;
+        for op in [
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Div,
+            BinaryOp::Rem,
+            BinaryOp::And,
+            BinaryOp::Shl,
+            BinaryOp::Shr,
+            BinaryOp::Min,
+            BinaryOp::Max,
+        ] {
+            for (i, &least) in ends.iter().enumerate() {
+                for &greatest in &ends[i..] {
+                    let a = Interval { least, greatest };
+                    for &value in ends.iter().chain(&[-1, i64::MIN]) {
+                        cases += 1;
+                        let Some(found) = binary(op, a, Interval::one(value)) else {
+                            continue;
+                        };
+                        for x in [least, greatest] {
+                            let exact = match op {
+                                BinaryOp::Add => i128::from(x) + i128::from(value),
+                                BinaryOp::Sub => i128::from(x) - i128::from(value),
+                                BinaryOp::Mul => i128::from(x) * i128::from(value),
+                                BinaryOp::Div => i128::from(x / value),
+                                BinaryOp::Rem => i128::from(x % value),
+                                BinaryOp::And => i128::from(x & value),
+                                BinaryOp::Shl => i128::from(x) << value,
+                                BinaryOp::Shr => i128::from(x >> value),
+                                BinaryOp::Min => i128::from(x.min(value)),
+                                _ => i128::from(x.max(value)),
+                            };
+                            let inside = i128::from(found.least)..=i128::from(found.greatest);
+                            assert!(
+                                inside.contains(&exact),
+                                "{op:?} of {x} in {a:?} and {value} is {exact}, not in {found:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        println!("law verify.intervals: {cases} cases");
+    }
+}

@@ -1,0 +1,159 @@
+//! What the assembler or the hardware would refuse, found before either sees the kernel.
+//!
+//! Every finding names the call of the builder that wrote the instruction, says what is wrong with it and what would
+//! be right. A kernel that passes is assembled without an error, keeps the rules of collective and asynchronous
+//! instructions, and reads no register that was not written.
+
+mod assigned;
+mod atoms;
+mod collective;
+mod declare;
+mod diagnostic;
+mod forms;
+mod interval;
+mod memory;
+mod operands;
+mod problem;
+mod regset;
+mod resources;
+mod uniform;
+mod wgmma;
+
+pub use declare::parameter_bytes;
+pub use diagnostic::{Diagnostic, Refused};
+pub use problem::Problem;
+pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
+pub use uniform::Together;
+
+use crate::ptx::Needs;
+use crate::{Kernel, Op, Stmt};
+
+impl Kernel {
+    /// Refuses a kernel that cannot be right.
+    ///
+    /// ```
+    /// use colex_ir::{KernelBuilder, Special, Type};
+    ///
+    /// let mut k = KernelBuilder::new("wrong", colex_atom::Arch::Sm80);
+    /// let lane = k.mov(Type::U32, Special::LaneId);
+    /// let line = line!() + 1;
+    /// k.add(Type::F32, lane, 1);
+    /// let refused = k.finish().verify().unwrap_err();
+    /// assert_eq!(refused.diagnostics[0].at.line(), line);
+    /// assert_eq!(
+    ///     refused.diagnostics[0].problem.to_string(),
+    ///     "`add.f32` cannot take the constant 1: write 1.0"
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with everything found: the declarations first, then the instructions in program order.
+    pub fn verify(&self) -> Result<(), Refused> {
+        let mut all = declare::check(self);
+        block(self, &self.body, 0, &mut all);
+        // Registers of another kernel have no place in this one's control flow.
+        let foreign = |found: &Diagnostic| matches!(found.problem, Problem::Foreign { .. });
+        if !all.iter().any(foreign) {
+            all.extend(assigned::check(&self.body));
+            all.extend(collective::check(self));
+            all.extend(wgmma::check(&self.body));
+            all.extend(resources::check(self));
+        }
+        match all.is_empty() {
+            true => Ok(()),
+            false => Err(Refused::new(self, all)),
+        }
+    }
+}
+
+/// Where findings about one instruction go.
+struct Found<'a> {
+    stmt: &'a Stmt,
+    all: &'a mut Vec<Diagnostic>,
+}
+
+impl Found<'_> {
+    fn word(&self) -> String {
+        self.stmt.op.word()
+    }
+
+    fn add(&mut self, problem: Problem) {
+        let at = self.stmt.at;
+        self.all.push(Diagnostic { at, problem });
+    }
+
+    fn range(&mut self, found: i64, takes: &'static str) {
+        let word = self.word();
+        self.add(Problem::Range { word, found, takes });
+    }
+}
+
+fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
+    for stmt in body {
+        let mut found = Found { stmt, all };
+        instruction(kernel, stmt, loops, &mut found);
+        let inside = loops + u32::from(matches!(stmt.op, Op::Loop { .. }));
+        for inner in stmt.op.blocks() {
+            block(kernel, inner, inside, all);
+        }
+    }
+}
+
+fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Found<'_>) {
+    let op = &stmt.op;
+    let parts = op.parts();
+    for reg in stmt.reads().into_iter().chain(parts.writes) {
+        operands::known(kernel, reg, found);
+    }
+    if let Some(guard) = stmt.guard {
+        operands::guard(guard, found);
+    }
+    if let Err(takes) = forms::check(op) {
+        let word = op.word();
+        return found.add(Problem::Form { word, takes });
+    }
+    target(kernel, op, found);
+    operands::check(op, found);
+    memory::check(kernel, op, found);
+    atoms::check(kernel, op, found);
+    declare::numbers(kernel, op, found);
+    whole_groups(kernel, op, found);
+    if matches!(op, Op::Break | Op::Continue) && loops == 0 {
+        let word = op.word();
+        found.add(Problem::NoLoop { word });
+    }
+}
+
+fn target(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
+    let needs = Needs::of(op, kernel.target).arch;
+    if !needs.runs_on(kernel.target) {
+        found.add(Problem::Target {
+            word: op.word(),
+            needs,
+            target: kernel.target,
+        });
+    }
+}
+
+/// Warps and warpgroups are whole if the block's size is a multiple of theirs.
+fn whole_groups(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
+    let (Some(block), Op::Mma { .. } | Op::Copy { .. } | Op::SetMaxReg { .. }) = (kernel.block, op)
+    else {
+        return;
+    };
+    let threads = block.iter().fold(1u32, |all, &n| all.saturating_mul(n));
+    let group = match collective::needs(op) {
+        Some(Together::Warp) => 32,
+        Some(_) => 128,
+        None => return,
+    };
+    if threads % group != 0 {
+        let word = op.word();
+        found.add(Problem::WholeGroups {
+            word,
+            threads,
+            group,
+        });
+    }
+}

@@ -1,0 +1,591 @@
+//! The kinds of mistakes, each with its sentence.
+
+use core::fmt;
+use std::panic::Location;
+
+use colex_atom::Arch;
+
+use super::uniform::Together;
+use crate::{Operand, Reg, RegType, Type};
+
+/// What is wrong with an instruction or a declaration.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// A name that PTX does not take.
+    Name {
+        /// `kernel`, `parameter` or `shared variable`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A name used twice.
+    NameTwice {
+        /// The name.
+        name: String,
+    },
+    /// A parameter of a type that cannot be passed.
+    ParameterType {
+        /// Its name.
+        name: String,
+        /// Its type.
+        ty: Type,
+    },
+    /// More parameters than fit.
+    ParameterSpace {
+        /// The bytes they take.
+        bytes: u32,
+    },
+    /// An alignment that is none.
+    Alignment {
+        /// What is to be aligned.
+        name: String,
+        /// To how many bytes.
+        align: u32,
+    },
+    /// A shared variable without bytes.
+    EmptyShared {
+        /// Its name.
+        name: String,
+    },
+    /// More static shared memory than a kernel may declare.
+    SharedSpace {
+        /// The bytes declared.
+        bytes: u64,
+        /// Bytes of dynamic shared memory that the target has.
+        dynamic: u32,
+        /// The target.
+        target: Arch,
+    },
+    /// A block that no multiprocessor takes.
+    Block {
+        /// Its extents.
+        block: [u32; 3],
+    },
+    /// A cluster that cannot be.
+    Cluster {
+        /// Its extents.
+        cluster: [u32; 3],
+    },
+    /// A number of registers or blocks that a multiprocessor cannot give.
+    Limit {
+        /// `min_blocks` or `max_registers`.
+        what: &'static str,
+        /// The number.
+        found: u32,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// An instruction or a feature that the target does not have.
+    Target {
+        /// What it is.
+        word: String,
+        /// What has it.
+        needs: Arch,
+        /// What the kernel is for.
+        target: Arch,
+    },
+    /// An instruction that does not exist for a type.
+    Form {
+        /// The instruction.
+        word: String,
+        /// The forms that exist.
+        takes: String,
+    },
+    /// A register of the wrong class.
+    Class {
+        /// The instruction.
+        word: String,
+        /// `destination`, `source`, ...
+        role: &'static str,
+        /// The register.
+        reg: Reg,
+        /// What is taken there.
+        takes: String,
+    },
+    /// A constant that cannot be written there.
+    Constant {
+        /// The instruction.
+        word: String,
+        /// The constant.
+        value: Operand,
+        /// What would be right.
+        right: String,
+    },
+    /// A special register of an axis beyond z.
+    Axis {
+        /// The instruction.
+        word: String,
+        /// The register.
+        special: Operand,
+    },
+    /// A special register of another width.
+    SpecialWidth {
+        /// The instruction.
+        word: String,
+        /// The register.
+        special: Operand,
+        /// Its class.
+        is: RegType,
+    },
+    /// A register, a parameter or a variable of another kernel.
+    Foreign {
+        /// What it is.
+        what: String,
+        /// How many of them this kernel has.
+        count: usize,
+    },
+    /// Registers that do not make up the other side.
+    Parts {
+        /// `pack` or `unpack`.
+        word: String,
+        /// Bits of the parts together.
+        parts: u32,
+        /// Bits of the whole.
+        whole: u32,
+    },
+    /// A vector that no access has.
+    Vector {
+        /// The instruction.
+        word: String,
+        /// Elements.
+        count: usize,
+        /// Bytes of all of them.
+        bytes: u32,
+    },
+    /// An address that the instruction cannot take.
+    Address {
+        /// The instruction.
+        word: String,
+        /// The address.
+        address: String,
+        /// What is taken there.
+        takes: &'static str,
+    },
+    /// A constant offset, or a base, that does not suit the width of the access.
+    Misaligned {
+        /// The instruction.
+        word: String,
+        /// The address.
+        address: String,
+        /// Bytes it must be a multiple of.
+        align: u32,
+    },
+    /// An access beyond the end of a variable or a parameter.
+    OutOfBounds {
+        /// The instruction.
+        word: String,
+        /// The address.
+        address: String,
+        /// Bytes accessed.
+        bytes: u32,
+        /// Bytes there are.
+        size: u32,
+    },
+    /// A cache hint or an order that the access does not have.
+    Modifier {
+        /// The instruction.
+        word: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// The row of the instruction does not take these operands.
+    Atom(String),
+    /// Registers that may not have been written.
+    Unwritten {
+        /// The first instruction that reads one.
+        word: String,
+        /// The registers.
+        regs: Vec<Reg>,
+    },
+    /// A collective instruction that some of its threads may not reach.
+    Divergent {
+        /// The instruction.
+        word: String,
+        /// Who must execute it together.
+        needs: Together,
+        /// The branch, loop exit or end that parts them.
+        parted: &'static Location<'static>,
+    },
+    /// An operand that must be the same in all threads of a collective instruction.
+    Varying {
+        /// The instruction.
+        word: String,
+        /// The register.
+        reg: Reg,
+        /// Among whom it must be the same.
+        needs: Together,
+    },
+    /// A block that does not consist of whole groups of threads.
+    WholeGroups {
+        /// The instruction.
+        word: String,
+        /// Threads of the block.
+        threads: u32,
+        /// Threads of a group.
+        group: u32,
+    },
+    /// `wgmma` on registers that were touched since the last `wgmma.fence`.
+    WgmmaFence {
+        /// The instruction.
+        word: String,
+        /// The register, if a fence came before.
+        reg: Option<Reg>,
+    },
+    /// Registers that a `wgmma` in flight still works on.
+    WgmmaInFlight {
+        /// The first instruction that touches one.
+        word: String,
+        /// The registers.
+        regs: Vec<Reg>,
+        /// Where the `wgmma` was issued.
+        issued: &'static Location<'static>,
+    },
+    /// A `wgmma` that is never waited for.
+    WgmmaUnwaited {
+        /// The instruction.
+        word: String,
+    },
+    /// `setmaxnreg` with a number it does not take.
+    SetMaxReg {
+        /// The number.
+        count: u32,
+    },
+    /// `setmaxnreg` that the assembler would ignore.
+    SetMaxRegUnknown,
+    /// `setmaxnreg.inc` to fewer registers than a thread has, or `setmaxnreg.dec` to more.
+    SetMaxRegDirection {
+        /// Whether it increases.
+        increase: bool,
+        /// The number.
+        count: u32,
+        /// What a thread has there.
+        held: u32,
+        /// What a thread begins with.
+        entry: u32,
+        /// The threads of the block.
+        threads: u32,
+    },
+    /// More registers than the block begins with.
+    RegisterPool {
+        /// What the threads of each warpgroup ask for or have.
+        asked: Vec<u32>,
+        /// What a thread begins with.
+        entry: u32,
+    },
+    /// A named barrier that waits for more threads than the block has.
+    BarrierBlock {
+        /// The number it waits for.
+        threads: i64,
+        /// The threads of the block.
+        block: u32,
+    },
+    /// A jump out of no loop.
+    NoLoop {
+        /// `break` or `continue`.
+        word: String,
+    },
+    /// A named barrier that does not exist.
+    BarrierId {
+        /// Its number.
+        id: i64,
+    },
+    /// A barrier for a number of threads that is none.
+    BarrierThreads {
+        /// The number.
+        threads: i64,
+    },
+    /// `barrier.arrive` without a number of threads.
+    BarrierArrive,
+    /// A number that the instruction does not have.
+    Range {
+        /// The instruction.
+        word: String,
+        /// The number.
+        found: i64,
+        /// The numbers it takes.
+        takes: &'static str,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Name { what, name } => write!(
+                f,
+                "`{name}` is no name for a {what}: take letters, digits and `_`, and no digit first"
+            ),
+            Problem::NameTwice { name } => write!(
+                f,
+                "`{name}` is the name of two parameters or shared variables: each needs its own"
+            ),
+            Problem::ParameterType { name, ty } => {
+                write!(
+                    f,
+                    "parameter `{name}` cannot be a {ty}: pass a number of 8 to 64 bits"
+                )
+            }
+            Problem::ParameterSpace { bytes } => {
+                write!(
+                    f,
+                    "the parameters take {bytes} bytes: a kernel has room for 32764"
+                )
+            }
+            Problem::Alignment { name, align } => {
+                write!(
+                    f,
+                    "`{name}` is aligned to {align} bytes: an alignment is a power of two"
+                )
+            }
+            Problem::EmptyShared { name } => {
+                write!(
+                    f,
+                    "shared variable `{name}` has no bytes: it needs at least 1"
+                )
+            }
+            Problem::SharedSpace {
+                bytes,
+                dynamic,
+                target,
+            } => write!(
+                f,
+                "shared variables take {bytes} bytes: a kernel may declare 49152, and {target} gives up to {dynamic} as dynamic shared memory"
+            ),
+            Problem::Block { block: [x, y, z] } => write!(
+                f,
+                "a block of {x} x {y} x {z} threads: it may have 1 to 1024, and at most 64 along z"
+            ),
+            Problem::Cluster { cluster: [x, y, z] } => {
+                write!(f, "a cluster of {x} x {y} x {z} blocks: it may have 1 to 8")
+            }
+            Problem::Limit { what, found, right } => write!(f, "{what} is {found}: {right}"),
+            Problem::Target {
+                word,
+                needs,
+                target,
+            } => {
+                let only = if needs.is_specific() {
+                    "needs"
+                } else {
+                    "came with"
+                };
+                write!(f, "`{word}` {only} {needs}, and the kernel is for {target}")
+            }
+            Problem::Form { word, takes } => write!(f, "`{word}` does not exist: {takes}"),
+            Problem::Class {
+                word,
+                role,
+                reg,
+                takes,
+            } => write!(
+                f,
+                "`{word}` takes {takes} as its {role}, and {reg} is of class {}",
+                reg.ty
+            ),
+            Problem::Constant { word, value, right } => {
+                write!(
+                    f,
+                    "`{word}` cannot take the constant {}: {right}",
+                    constant(value)
+                )
+            }
+            Problem::Axis { word, special } => write!(
+                f,
+                "`{word}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
+                constant(special)
+            ),
+            Problem::SpecialWidth { word, special, is } => write!(
+                f,
+                "`{word}` cannot read {}, which has class {is}: move it into a register first",
+                constant(special)
+            ),
+            Problem::Foreign { what, count } => write!(
+                f,
+                "{what} is not of this kernel, which has {count} of them: use what its own builder returned"
+            ),
+            Problem::Parts { word, parts, whole } => write!(
+                f,
+                "`{word}` has {parts} bits in parts and {whole} in one: 2 or 4 parts of equal width make up the whole"
+            ),
+            Problem::Vector { word, count, bytes } => write!(
+                f,
+                "`{word}` has {count} elements of {bytes} bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
+            ),
+            Problem::Address {
+                word,
+                address,
+                takes,
+            } => write!(
+                f,
+                "`{word}` cannot take the address {address}: it takes {takes}"
+            ),
+            Problem::Misaligned {
+                word,
+                address,
+                align,
+            } => write!(
+                f,
+                "`{word}` at {address} is misaligned: its address must be a multiple of {align}"
+            ),
+            Problem::OutOfBounds {
+                word,
+                address,
+                bytes,
+                size,
+            } => write!(
+                f,
+                "`{word}` at {address} accesses {bytes} bytes there, beyond the {size} that there are"
+            ),
+            Problem::Modifier { word, right } => write!(f, "`{word}` does not exist: {right}"),
+            Problem::Atom(why) => f.write_str(why),
+            _ => self.flow(f),
+        }
+    }
+}
+
+impl Problem {
+    fn flow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Unwritten { word, regs } => match regs.as_slice() {
+                [reg] => write!(
+                    f,
+                    "`{word}` reads {reg}, which is not written on every way there: write it first"
+                ),
+                regs => write!(
+                    f,
+                    "`{word}` reads {}, which are not written on every way there: write them first",
+                    Runs(regs)
+                ),
+            },
+            Problem::Divergent {
+                word,
+                needs,
+                parted,
+            } => write!(
+                f,
+                "`{word}` must be executed by {needs} together, and {parted} parts them: branch on something that is the same for all of them"
+            ),
+            Problem::Varying { word, reg, needs } => write!(
+                f,
+                "`{word}` needs {reg} to be the same in {needs}: broadcast it with a shuffle of lane 0, or compute it from what they share"
+            ),
+            Problem::WholeGroups {
+                word,
+                threads,
+                group,
+            } => write!(
+                f,
+                "`{word}` is executed by {group} threads together, and the block has {threads}: make it a multiple of {group}"
+            ),
+            Problem::WgmmaFence { word, reg: None } => {
+                write!(f, "`{word}` has no `wgmma.fence` before it: registers must be handed over first")
+            }
+            Problem::WgmmaFence {
+                word,
+                reg: Some(reg),
+            } => write!(
+                f,
+                "`{word}` works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
+            ),
+            Problem::WgmmaInFlight { word, regs, issued } => {
+                let them = if regs.len() == 1 { "it" } else { "them" };
+                write!(
+                    f,
+                    "`{word}` touches {} while the wgmma of {issued} works on {them}: commit the wgmma and wait for its group first",
+                    Runs(regs)
+                )
+            }
+            Problem::WgmmaUnwaited { word } => write!(
+                f,
+                "`{word}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
+            ),
+            Problem::SetMaxReg { count } => write!(
+                f,
+                "`setmaxnreg` of {count} registers: it takes 24 to 256 in steps of 8"
+            ),
+            Problem::SetMaxRegUnknown => f.write_str(
+                "`setmaxnreg` would be ignored: give the kernel its block and min_blocks, or max_registers, so that the registers at its entry are known",
+            ),
+            Problem::SetMaxRegDirection {
+                increase,
+                count,
+                held,
+                entry,
+                threads,
+            } => {
+                let (word, other, way) = match increase {
+                    true => ("inc", "dec", "at least"),
+                    false => ("dec", "inc", "at most"),
+                };
+                write!(
+                    f,
+                    "`setmaxnreg.{word}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"
+                )
+            }
+            Problem::RegisterPool { asked, entry } => {
+                let terms: Vec<String> = asked.iter().map(u32::to_string).collect();
+                let (sum, groups) = (asked.iter().sum::<u32>(), asked.len() as u32);
+                let all = groups * entry;
+                write!(
+                    f,
+                    "the warpgroups wait for registers for ever: by `setmaxnreg` they ask for {} = {sum} per thread, and the block begins with {groups} x {entry} = {all}, {} fewer",
+                    terms.join(" + "),
+                    sum - all
+                )
+            }
+            Problem::BarrierBlock { threads, block } => write!(
+                f,
+                "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
+                threads - i64::from(*block)
+            ),
+            Problem::NoLoop { word } => write!(f, "`{word}` outside of a loop: there is nothing to leave"),
+            Problem::BarrierId { id } => {
+                write!(f, "barrier {id} does not exist: a block has the barriers 0 to 15")
+            }
+            Problem::BarrierThreads { threads } => write!(
+                f,
+                "a barrier of {threads} threads: it takes a multiple of 32, from 32 to 1024"
+            ),
+            Problem::BarrierArrive => f.write_str(
+                "`barrier.arrive` does not wait, so it must say for how many threads the barrier is",
+            ),
+            Problem::Range { word, found, takes } => {
+                write!(f, "`{word}` cannot have {found}: it takes {takes}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Registers in words: neighbours as a range, and how many there are where they are more than two.
+struct Runs<'a>(&'a [Reg]);
+
+impl fmt::Display for Runs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 3;
+        let follows = |a: &Reg, b: &Reg| a.ty == b.ty && a.index.checked_add(1) == Some(b.index);
+        let runs: Vec<&[Reg]> = self.0.chunk_by(follows).collect();
+        for (i, run) in runs.iter().take(SHOWN).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            match run {
+                [first, .., last] => write!(f, "{comma}{first} to {last}")?,
+                [one] => write!(f, "{comma}{one}")?,
+                [] => {}
+            }
+        }
+        match (self.0.len(), runs.len() > SHOWN) {
+            (count, true) => write!(f, " and others, {count} registers in all"),
+            (count @ 3.., false) => write!(f, " ({count} registers)"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn constant(operand: &Operand) -> String {
+    match operand {
+        Operand::Reg(reg) => reg.to_string(),
+        Operand::Int(value) => value.to_string(),
+        Operand::Float(value) => format!("{value:?}"),
+        Operand::Special(special) => special.to_string(),
+    }
+}

@@ -1,0 +1,322 @@
+//! What a block takes of its multiprocessor: registers that `setmaxnreg` moves between warpgroups, and the threads that
+//! its named barriers wait for.
+
+use std::collections::HashSet;
+use std::panic::Location;
+
+use super::diagnostic::Diagnostic;
+use super::interval::{Interval, Values};
+use super::problem::Problem;
+use crate::{Kernel, Op, Operand, Stmt};
+
+/// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Compute capabilities": the same since sm_70).
+const REGISTER_FILE: u32 = 1 << 16;
+
+/// The most registers with which the assembler lets a kernel with `setmaxnreg` begin: seen with ptxas 12.9, which gives
+/// 248 to blocks of 128 and of 256 threads, and for `.maxnreg 255`.
+const MOST_AT_ENTRY: u32 = 248;
+
+/// Registers come in steps of this many per thread.
+pub const STEP: u32 = 8;
+
+/// The fewest registers that `setmaxnreg` leaves a thread (PTX ISA 9.7.19.5).
+pub const LEAST: u32 = 24;
+
+/// Threads of a warpgroup.
+const GROUP: u32 = 128;
+
+/// The registers with which a thread of a block begins, where `min_blocks` blocks must fit a multiprocessor.
+pub fn registers_at_entry(threads: u32, min_blocks: u32) -> u32 {
+    let threads = threads.max(1).next_multiple_of(32);
+    let share = REGISTER_FILE / threads.saturating_mul(min_blocks.max(1));
+    (share / STEP * STEP).clamp(LEAST, MOST_AT_ENTRY)
+}
+
+/// The registers with which a thread of a kernel begins, if the kernel says enough for the assembler to know.
+pub fn at_entry(kernel: &Kernel) -> Option<u32> {
+    match (kernel.max_registers, kernel.block, kernel.min_blocks) {
+        (Some(most), ..) => Some(most.min(MOST_AT_ENTRY)),
+        (None, Some(block), Some(min_blocks)) => {
+            Some(registers_at_entry(threads(block), min_blocks))
+        }
+        _ => None,
+    }
+}
+
+fn threads(block: [u32; 3]) -> u32 {
+    block.iter().fold(1, |all, &n| all.saturating_mul(n))
+}
+
+/// Everything that no block can be given.
+pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut all = barriers(kernel);
+    all.extend(registers(kernel));
+    all
+}
+
+/// Barriers that wait for more threads than the block has.
+fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
+    let Some(block) = kernel.block.map(threads) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    kernel.walk(&mut |stmt| {
+        if let Op::Barrier {
+            threads: Some(Operand::Int(n)),
+            ..
+        } = stmt.op
+            && (32..=1024).contains(&n)
+            && n > i64::from(block.next_multiple_of(32))
+        {
+            all.push(Diagnostic {
+                at: stmt.at,
+                problem: Problem::BarrierBlock { threads: n, block },
+            });
+        }
+    });
+    all
+}
+
+/// One `setmaxnreg` that a warpgroup executes.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    increase: bool,
+    count: u32,
+    at: &'static Location<'static>,
+}
+
+/// What warpgroups ask for by `setmaxnreg`, against what their block begins with (PTX ISA 9.7.19.5: a decrease gives
+/// registers to a pool of the block, and an increase waits until the pool has enough).
+fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut any = false;
+    let mut right = true;
+    kernel.walk(&mut |stmt| {
+        if let Op::SetMaxReg { count, .. } = stmt.op {
+            any = true;
+            right &= (LEAST..=256).contains(&count) && count % STEP == 0;
+        }
+    });
+    let (true, Some(entry), Some(block)) = (any && right, at_entry(kernel), kernel.block) else {
+        return Vec::new();
+    };
+    let threads = threads(block);
+    if !threads.is_multiple_of(GROUP) || threads > 1024 {
+        // The declaration is refused for that.
+        return Vec::new();
+    }
+    let asked: Vec<Vec<Ask>> = (0..threads / GROUP)
+        .map(|group| asks(kernel, group))
+        .collect();
+    let directions = directions(&asked, entry, threads);
+    match directions.is_empty() {
+        true => pool(&asked, entry).into_iter().collect(),
+        false => directions,
+    }
+}
+
+/// Increases to fewer registers than a warpgroup has, and decreases to more.
+fn directions(asked: &[Vec<Ask>], entry: u32, threads: u32) -> Vec<Diagnostic> {
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
+    for asks in asked {
+        let mut held = entry;
+        for ask in asks {
+            let wrong = match ask.increase {
+                true => ask.count < held,
+                false => ask.count > held,
+            };
+            if wrong && known.insert((ask.at, held)) {
+                all.push(Diagnostic {
+                    at: ask.at,
+                    problem: Problem::SetMaxRegDirection {
+                        increase: ask.increase,
+                        count: ask.count,
+                        held,
+                        entry,
+                        threads,
+                    },
+                });
+            }
+            held = ask.count;
+        }
+    }
+    all
+}
+
+/// The finding of a block whose warpgroups wait for registers for ever, in whichever order they come: the registers that
+/// they ask for are more than the block has.
+fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
+    let start = vec![0; asked.len()];
+    let (mut open, mut seen) = (vec![start.clone()], HashSet::from([start]));
+    let held = |group: usize, done: usize| match done {
+        0 => entry,
+        _ => asked[group][done - 1].count,
+    };
+    let all = entry * asked.len() as u32;
+    let mut stuck = None;
+    while let Some(done) = open.pop() {
+        if (done.iter().zip(asked)).all(|(done, asks)| *done == asks.len()) {
+            return None;
+        }
+        let taken: u32 = done.iter().enumerate().map(|(g, n)| held(g, *n)).sum();
+        let mut moves = 0;
+        for (group, asks) in asked.iter().enumerate() {
+            let Some(ask) = asks.get(done[group]) else {
+                continue;
+            };
+            let after = taken - held(group, done[group]) + ask.count;
+            if ask.increase && after > all {
+                continue;
+            }
+            moves += 1;
+            let mut next = done.clone();
+            next[group] += 1;
+            if seen.insert(next.clone()) {
+                open.push(next);
+            }
+        }
+        if moves == 0 {
+            stuck = Some(done);
+        }
+        if seen.len() > MOST_STATES {
+            return None;
+        }
+    }
+    let done = stuck?;
+    let waiting = |group: usize| asked[group].get(done[group]);
+    let at = (0..asked.len()).find_map(waiting)?.at;
+    let wanted = (0..asked.len()).map(|group| match waiting(group) {
+        Some(ask) => ask.count,
+        None => held(group, done[group]),
+    });
+    Some(Diagnostic {
+        at,
+        problem: Problem::RegisterPool {
+            asked: wanted.collect(),
+            entry,
+        },
+    })
+}
+
+/// Orders of the warpgroups beyond which nobody looks: those of eight with three `setmaxnreg` each.
+const MOST_STATES: usize = 1 << 16;
+
+/// The `setmaxnreg`s that a warpgroup executes for certain, in order.
+fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
+    let mut walk = Walk {
+        values: Values::of_threads(kernel, group * GROUP..(group + 1) * GROUP),
+        found: Vec::new(),
+    };
+    walk.block(&kernel.body, true);
+    walk.found
+}
+
+/// A walk through the kernel as one warpgroup sees it.
+struct Walk<'a> {
+    values: Values<'a>,
+    found: Vec<Ask>,
+}
+
+impl<'a> Walk<'a> {
+    /// Walks a block that is executed for certain or perhaps; whether the warpgroup may go on after it.
+    fn block(&mut self, body: &'a [Stmt], certain: bool) -> bool {
+        let mut certain = certain;
+        for stmt in body {
+            match self.stmt(stmt, certain) {
+                Goes::On => {}
+                Goes::Perhaps => certain = false,
+                Goes::Nowhere => return false,
+            }
+        }
+        true
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt, certain: bool) -> Goes {
+        let guard = match stmt.guard {
+            None => Interval::TRUE,
+            Some(guard) => self.values.guard(guard),
+        };
+        if guard == Interval::FALSE {
+            return Goes::On;
+        }
+        let sure = guard == Interval::TRUE;
+        match &stmt.op {
+            Op::If { p, then, other } => self.branch(self.values.guard(*p), then, other, certain),
+            Op::Loop { body } => {
+                self.forget(body);
+                self.block(body, certain);
+                self.forget(body);
+                match ends(body) {
+                    true => Goes::Perhaps,
+                    // A loop is left by a `break`, wherever that stands.
+                    false => Goes::On,
+                }
+            }
+            Op::Break | Op::Continue | Op::Exit | Op::Trap if sure => Goes::Nowhere,
+            Op::Break | Op::Continue | Op::Exit | Op::Trap => Goes::Perhaps,
+            Op::SetMaxReg { increase, count } => {
+                if certain && sure {
+                    self.found.push(Ask {
+                        increase: *increase,
+                        count: *count,
+                        at: stmt.at,
+                    });
+                }
+                Goes::On
+            }
+            op => {
+                self.values.execute(op, sure);
+                Goes::On
+            }
+        }
+    }
+
+    fn branch(&mut self, p: Interval, then: &'a [Stmt], other: &'a [Stmt], certain: bool) -> Goes {
+        let one = |walk: &mut Self, body| match walk.block(body, certain) {
+            true => Goes::On,
+            false => Goes::Nowhere,
+        };
+        if p == Interval::TRUE {
+            return one(self, then);
+        }
+        if p == Interval::FALSE {
+            return one(self, other);
+        }
+        let before = self.values.clone();
+        let a = self.block(then, false);
+        let after = std::mem::replace(&mut self.values, before);
+        let b = self.block(other, false);
+        match (a, b) {
+            (false, false) => return Goes::Nowhere,
+            (true, false) => self.values = after,
+            (false, true) => {}
+            (true, true) => self.values.join(&after),
+        }
+        match a && b {
+            true => Goes::On,
+            false => Goes::Perhaps,
+        }
+    }
+
+    /// Registers that a loop writes may hold anything while it runs.
+    fn forget(&mut self, body: &[Stmt]) {
+        let mut written = HashSet::new();
+        super::assigned::written(body, &mut written);
+        self.values.forget(&written);
+    }
+}
+
+/// Whether a thread may end inside.
+fn ends(body: &[Stmt]) -> bool {
+    let mut ops = body.iter().map(|stmt| &stmt.op);
+    ops.any(|op| matches!(op, Op::Exit | Op::Trap) || op.blocks().into_iter().any(ends))
+}
+
+/// Where a warpgroup goes after a statement.
+enum Goes {
+    /// To the next one.
+    On,
+    /// Some of its threads, or none, to the next one.
+    Perhaps,
+    /// Not to the next one.
+    Nowhere,
+}

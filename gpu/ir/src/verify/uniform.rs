@@ -1,0 +1,293 @@
+//! Which values are the same in which threads.
+
+use core::fmt;
+use std::collections::HashMap;
+
+use crate::{
+    BinaryOp, Kernel, Op, Operand, Order, Reg, ShuffleMode, Special, Stmt, TernaryOp, UnaryOp,
+};
+
+/// Threads that must act as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Together {
+    /// All lanes of a warp.
+    Warp,
+    /// All four warps of a warpgroup.
+    Warpgroup,
+    /// All threads of the block.
+    Block,
+}
+
+impl Together {
+    /// How many threads that are, as the binary logarithm.
+    pub(super) fn log2(self) -> u32 {
+        match self {
+            Together::Warp => 5,
+            Together::Warpgroup => 7,
+            Together::Block => WHOLE,
+        }
+    }
+}
+
+impl fmt::Display for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Together::Warp => "all threads of a warp",
+            Together::Warpgroup => "all threads of a warpgroup",
+            Together::Block => "all threads of the block",
+        })
+    }
+}
+
+/// The same in the whole block.
+pub(super) const WHOLE: u32 = 32;
+
+/// What is known about a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// The same in every aligned group of `2^n` threads that follow each other.
+    Same(u32),
+    /// The thread's index in its block, shifted right by so many bits.
+    Thread(u32),
+}
+
+impl Value {
+    /// The binary logarithm of the groups it is the same in.
+    pub(super) fn group(self) -> u32 {
+        match self {
+            Value::Same(group) | Value::Thread(group) => group,
+        }
+    }
+
+    pub(super) fn join(self, other: Value) -> Value {
+        match self == other {
+            true => self,
+            false => Value::Same(self.group().min(other.group())),
+        }
+    }
+}
+
+/// The values of all registers at a point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Values(HashMap<Reg, Value>);
+
+impl Values {
+    /// A register that was not written yet holds no value that could differ.
+    pub(super) fn of(&self, reg: Reg) -> Value {
+        self.0.get(&reg).copied().unwrap_or(Value::Same(WHOLE))
+    }
+
+    pub(super) fn operand(&self, kernel: &Kernel, operand: Operand) -> Value {
+        match operand {
+            Operand::Reg(reg) => self.of(reg),
+            Operand::Int(_) | Operand::Float(_) => Value::Same(WHOLE),
+            Operand::Special(special) => special_value(kernel, special),
+        }
+    }
+
+    /// The values of some registers.
+    pub(super) fn snapshot(&self, regs: &[Reg]) -> Vec<Value> {
+        regs.iter().map(|reg| self.of(*reg)).collect()
+    }
+
+    /// Those values again.
+    pub(super) fn restore(&mut self, regs: &[Reg], values: &[Value]) {
+        let pairs = regs.iter().copied().zip(values.iter().copied());
+        self.0.extend(pairs);
+    }
+
+    /// Where two ways meet that differ in these registers.
+    pub(super) fn join(&mut self, regs: &[Reg], others: &[Value]) {
+        for (reg, other) in regs.iter().zip(others) {
+            let value = self.of(*reg).join(*other);
+            self.0.insert(*reg, value);
+        }
+    }
+
+    /// Registers that were written where groups of `2^parted` threads went together hold values of that size at most.
+    pub(super) fn part(&mut self, written: &[Reg], parted: u32) {
+        for reg in written {
+            let value = self.of(*reg);
+            if value.group() > parted {
+                self.0.insert(*reg, Value::Same(parted));
+            }
+        }
+    }
+
+    /// The values after an instruction.
+    pub(super) fn execute(&mut self, kernel: &Kernel, stmt: &Stmt) {
+        let parts = stmt.op.parts();
+        if parts.writes.is_empty() {
+            return;
+        }
+        let value = self.result(kernel, &stmt.op);
+        for reg in parts.writes {
+            let new = match stmt.guard {
+                None => value,
+                Some(guard) => {
+                    let parted = self.of(guard.pred).group();
+                    Value::Same(value.group().min(self.of(reg).group()).min(parted))
+                }
+            };
+            self.0.insert(reg, new);
+        }
+    }
+
+    fn result(&self, kernel: &Kernel, op: &Op) -> Value {
+        let of = |operand: &Operand| self.operand(kernel, *operand);
+        match op {
+            Op::Mov { a, .. } => of(a),
+            Op::Cvt { a, to, from, .. }
+                if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
+            {
+                of(a)
+            }
+            Op::Binary { op, a, b, .. } => binary(*op, of(a), *b, of(b)),
+            Op::Setp { cmp, a, b, .. } => compare(*cmp, of(a), *b, of(b)),
+            Op::Ternary {
+                op: TernaryOp::Bfe,
+                a,
+                b: Operand::Int(start),
+                c: Operand::Int(_),
+                ..
+            } => match of(a) {
+                Value::Thread(shift) => Value::Same(shift.saturating_add(*start as u32)),
+                value => value,
+            },
+            Op::Shuffle {
+                mode,
+                a,
+                lane,
+                mask,
+                ..
+            } => {
+                let whole = *mask == Operand::Int(0xffff_ffff) && *mode == ShuffleMode::Idx;
+                match of(a) {
+                    value if value.group() >= 5 => value,
+                    _ if whole && of(lane).group() >= 5 => Value::Same(5),
+                    _ => Value::Same(0),
+                }
+            }
+            Op::Vote { p, mask, .. } => collective(self.of(p.pred), *mask),
+            Op::Redux { a, mask, .. } => collective(of(a), *mask),
+            Op::Elect { .. } | Op::ActiveMask { .. } | Op::Atomic { .. } => Value::Same(0),
+            Op::MbarrierTry { .. } | Op::Mma { .. } => Value::Same(0),
+            // What others write meanwhile, the warps may see at different times.
+            Op::Load { access, .. } if access.order != Order::Weak => {
+                Value::Same(self.least(kernel, op).min(5))
+            }
+            // A copy into registers gives each lane its own part.
+            Op::Copy { atom, .. } if atom.threads() > 1 => Value::Same(0),
+            Op::Unary {
+                op: UnaryOp::Not | UnaryOp::Neg,
+                a,
+                ..
+            } => Value::Same(of(a).group()),
+            op => Value::Same(self.least(kernel, op)),
+        }
+    }
+
+    /// A function of its operands is the same where all of them are.
+    fn least(&self, kernel: &Kernel, op: &Op) -> u32 {
+        let parts = op.parts();
+        let sources = parts
+            .sources
+            .iter()
+            .map(|operand| self.operand(kernel, *operand));
+        let bases = parts.reads().map(|reg| self.of(reg));
+        sources
+            .chain(bases)
+            .map(Value::group)
+            .min()
+            .unwrap_or(WHOLE)
+    }
+}
+
+/// A whole warp's answer is the same in the warp.
+fn collective(value: Value, mask: Operand) -> Value {
+    match mask {
+        Operand::Int(0xffff_ffff) => Value::Same(value.group().max(5)),
+        _ => Value::Same(0),
+    }
+}
+
+fn binary(op: BinaryOp, a: Value, b: Operand, b_value: Value) -> Value {
+    let plain = Value::Same(a.group().min(b_value.group()));
+    let (Value::Thread(shift), Operand::Int(n)) = (a, b) else {
+        return plain;
+    };
+    match op {
+        BinaryOp::Shr if (0..32).contains(&n) => Value::Thread(shift + n as u32),
+        BinaryOp::Div if n > 0 && n.count_ones() == 1 => Value::Thread(shift + n.trailing_zeros()),
+        BinaryOp::And => Value::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
+        BinaryOp::Add | BinaryOp::Sub if n == 0 => a,
+        _ => plain,
+    }
+}
+
+/// `tid < c` is the same in groups whose size divides `c`.
+fn compare(cmp: crate::Compare, a: Value, b: Operand, b_value: Value) -> Value {
+    use crate::Compare::{Ge, Gt, Le, Lt};
+    let plain = Value::Same(a.group().min(b_value.group()));
+    let (Value::Thread(shift), Operand::Int(n)) = (a, b) else {
+        return plain;
+    };
+    let bound = match cmp {
+        Lt | Ge => n,
+        Le | Gt => n.saturating_add(1),
+        _ => return plain,
+    };
+    Value::Same(shift.saturating_add(bound.trailing_zeros()).min(WHOLE))
+}
+
+/// Threads are numbered x first; where the block's extents are not given, a kernel that never asks for y and z is
+/// taken to have none.
+fn special_value(kernel: &Kernel, special: Special) -> Value {
+    match special {
+        Special::Tid(axis) => thread_index(kernel, usize::from(axis.min(2))),
+        Special::LaneId | Special::Clock64 | Special::GlobalTimer => Value::Same(0),
+        _ => Value::Same(WHOLE),
+    }
+}
+
+fn thread_index(kernel: &Kernel, axis: usize) -> Value {
+    let Some(block) = kernel.block else {
+        let flat = !asks_for_yz(kernel);
+        return if axis == 0 && flat {
+            Value::Thread(0)
+        } else {
+            Value::Same(0)
+        };
+    };
+    let before: u64 = block[..axis].iter().map(|&n| u64::from(n)).product();
+    let after: u64 = block[axis + 1..].iter().map(|&n| u64::from(n)).product();
+    match (axis, after) {
+        _ if block[axis] == 1 => Value::Same(WHOLE),
+        (_, 1) if before.is_power_of_two() => Value::Thread(before.trailing_zeros()).flat(axis),
+        _ => Value::Same(before.trailing_zeros().min(WHOLE)).flat(axis),
+    }
+}
+
+impl Value {
+    /// Along x, threads of one index differ in nothing else only if the block has no other extent.
+    fn flat(self, axis: usize) -> Value {
+        match (axis, self) {
+            (0, Value::Same(_)) => Value::Same(0),
+            _ => self,
+        }
+    }
+}
+
+fn asks_for_yz(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel.walk(&mut |stmt| {
+        let sources = stmt.op.parts().sources;
+        found |= sources.iter().any(|operand| {
+            matches!(
+                operand,
+                Operand::Special(Special::Tid(1 | 2) | Special::NTid(1 | 2))
+            )
+        });
+    });
+    found
+}

@@ -1,0 +1,270 @@
+//! The asynchronous matrix instructions: registers are handed over by a fence and come back by a wait
+//! (PTX ISA 9.7.15.7).
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::Location;
+
+use super::diagnostic::Diagnostic;
+use super::problem::Problem;
+use crate::{Op, Reg, Stmt};
+
+/// More groups than this are never told apart.
+const GROUPS: usize = 8;
+
+/// Finds accumulators and A registers that are touched while a `wgmma` works on them, or given to one without a fence.
+pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
+    let mut walk = Walk::default();
+    each(body, &mut |stmt| {
+        if let Op::Mma { atom, d, a, .. } = &stmt.op
+            && atom.b_in_shared()
+        {
+            walk.handed.extend(d.iter().chain(a));
+        }
+    });
+    if !walk.handed.is_empty() {
+        let end = walk.block(body, State::default());
+        walk.end(end);
+    }
+    walk.found
+}
+
+fn each(body: &[Stmt], visit: &mut dyn FnMut(&Stmt)) {
+    for stmt in body {
+        visit(stmt);
+        stmt.op
+            .blocks()
+            .into_iter()
+            .for_each(|inner| each(inner, visit));
+    }
+}
+
+/// A register that a `wgmma` works on: where it was issued, and whether it writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Use {
+    issued: &'static Location<'static>,
+    writes: bool,
+}
+
+type Group = BTreeMap<Reg, Use>;
+
+/// What is in flight at a point.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    fenced: bool,
+    /// Registers touched since the last fence.
+    touched: HashSet<Reg>,
+    /// Issued and not committed.
+    open: Group,
+    /// Committed groups, newest first.
+    committed: Vec<Group>,
+}
+
+impl State {
+    fn join(&mut self, other: &State) {
+        self.fenced &= other.fenced;
+        self.touched.extend(&other.touched);
+        self.open.extend(&other.open);
+        for (i, group) in other.committed.iter().enumerate() {
+            match self.committed.get_mut(i) {
+                Some(own) => own.extend(group),
+                None => self.committed.push(group.clone()),
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        self.committed.insert(0, std::mem::take(&mut self.open));
+        if self.committed.len() > GROUPS {
+            let oldest = self.committed.split_off(GROUPS);
+            let last = &mut self.committed[GROUPS - 1];
+            oldest.into_iter().for_each(|group| last.extend(group));
+        }
+    }
+
+    /// The `wgmma` that works on a register, if one does.
+    fn busy(&self, reg: Reg, writes: bool) -> Option<Use> {
+        let groups = self.committed.iter().chain([&self.open]);
+        let mut uses = groups.filter_map(|group| group.get(&reg));
+        uses.find(|used| used.writes || writes).copied()
+    }
+}
+
+/// The states where a loop is left, and where it is begun again.
+#[derive(Default)]
+struct Open {
+    breaks: Option<State>,
+    again: Option<State>,
+}
+
+#[derive(Default)]
+struct Walk {
+    /// The registers that any `wgmma` works on; no others matter.
+    handed: HashSet<Reg>,
+    found: Vec<Diagnostic>,
+    reported: HashSet<(&'static Location<'static>, Reg)>,
+    loops: Vec<Open>,
+}
+
+fn merge(into: &mut Option<State>, state: State) {
+    match into {
+        None => *into = Some(state),
+        Some(own) => own.join(&state),
+    }
+}
+
+impl Walk {
+    fn block(&mut self, body: &[Stmt], state: State) -> Option<State> {
+        let mut state = state;
+        for stmt in body {
+            state = self.stmt(stmt, state)?;
+        }
+        Some(state)
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Option<State> {
+        let before = stmt.guard.map(|_| state.clone());
+        let after = match &stmt.op {
+            Op::If { then, other, .. } => {
+                self.touch(stmt, &mut state);
+                let mut after = self.block(then, state.clone());
+                if let Some(other) = self.block(other, state) {
+                    merge(&mut after, other);
+                }
+                after
+            }
+            Op::Loop { body } => self.repeat(body, state),
+            Op::Break | Op::Continue => {
+                if let Some(open) = self.loops.last_mut() {
+                    let kept = match stmt.op {
+                        Op::Break => &mut open.breaks,
+                        _ => &mut open.again,
+                    };
+                    merge(kept, state);
+                }
+                None
+            }
+            Op::Exit => {
+                self.end(Some(state));
+                None
+            }
+            _ => {
+                self.plain(stmt, &mut state);
+                return Some(state);
+            }
+        };
+        match (after, before) {
+            (Some(mut after), Some(before)) => {
+                after.join(&before);
+                Some(after)
+            }
+            (after, before) => after.or(before),
+        }
+    }
+
+    fn plain(&mut self, stmt: &Stmt, state: &mut State) {
+        match &stmt.op {
+            Op::WgmmaFence => {
+                state.fenced = true;
+                state.touched.clear();
+            }
+            Op::WgmmaCommit => state.commit(),
+            Op::WgmmaWait { pending } => {
+                state.committed.truncate(*pending as usize);
+            }
+            Op::Mma { atom, d, a, .. } if atom.b_in_shared() => {
+                let a: &[Reg] = if atom.a_in_shared() { &[] } else { a };
+                self.issue(stmt, d, a, state);
+            }
+            _ => self.touch(stmt, state),
+        }
+    }
+
+    fn issue(&mut self, stmt: &Stmt, d: &[Reg], a: &[Reg], state: &mut State) {
+        let touched = d.iter().chain(a).find(|reg| state.touched.contains(reg));
+        if !state.fenced || touched.is_some() {
+            let reg = touched.copied().filter(|_| state.fenced);
+            let first = d.iter().chain(a).next().copied();
+            if let Some(first) = first {
+                self.report(stmt, first, |word| Problem::WgmmaFence { word, reg });
+            }
+        }
+        for (regs, writes) in [(a, false), (d, true)] {
+            let issued = stmt.at;
+            state
+                .open
+                .extend(regs.iter().map(|reg| (*reg, Use { issued, writes })));
+        }
+    }
+
+    /// An instruction that is not a `wgmma` reads and writes registers.
+    fn touch(&mut self, stmt: &Stmt, state: &mut State) {
+        let writes = stmt.op.parts().writes;
+        let reads = stmt.reads();
+        for (regs, written) in [(&reads, false), (&writes, true)] {
+            for reg in regs {
+                if let Some(used) = state.busy(*reg, written) {
+                    let issued = used.issued;
+                    let reg = *reg;
+                    self.report(stmt, reg, |word| Problem::WgmmaInFlight {
+                        word,
+                        regs: vec![reg],
+                        issued,
+                    });
+                }
+            }
+        }
+        let all = reads.into_iter().chain(writes);
+        let handed = all.filter(|reg| self.handed.contains(reg));
+        state.touched.extend(handed);
+    }
+
+    fn report(&mut self, stmt: &Stmt, reg: Reg, problem: impl FnOnce(String) -> Problem) {
+        if self.reported.insert((stmt.at, reg)) {
+            self.found.push(Diagnostic {
+                at: stmt.at,
+                problem: problem(stmt.op.word()),
+            });
+        }
+    }
+
+    fn repeat(&mut self, body: &[Stmt], state: State) -> Option<State> {
+        let mut state = state;
+        loop {
+            let found = self.found.len();
+            self.loops.push(Open::default());
+            let on = self.block(body, state.clone());
+            let mut open = self.loops.pop().expect("pushed above");
+            if let Some(on) = on {
+                merge(&mut open.again, on);
+            }
+            let mut next = state.clone();
+            if let Some(again) = &open.again {
+                next.join(again);
+            }
+            if next == state {
+                return open.breaks;
+            }
+            // Only the last turn speaks: it has seen every way into the loop.
+            for diagnostic in self.found.split_off(found) {
+                self.reported.retain(|(at, _)| *at != diagnostic.at);
+            }
+            state = next;
+        }
+    }
+
+    fn end(&mut self, state: Option<State>) {
+        let Some(state) = state else { return };
+        let groups = state.committed.iter().chain([&state.open]);
+        let first = groups.flat_map(Group::iter).find(|(_, used)| used.writes);
+        if let Some((reg, used)) = first
+            && self.reported.insert((used.issued, *reg))
+        {
+            self.found.push(Diagnostic {
+                at: used.issued,
+                problem: Problem::WgmmaUnwaited {
+                    word: "wgmma".into(),
+                },
+            });
+        }
+    }
+}

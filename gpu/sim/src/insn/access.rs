@@ -1,0 +1,181 @@
+//! Loads and stores.
+
+use crate::machine::exec::{Exec, low};
+use crate::machine::place::Target;
+use crate::machine::port::{Who, tick};
+use crate::order::clock::Proxy;
+use crate::order::message::{Message, Ordering, Reach};
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::warp::lanes;
+use colex_ir::{Access, Address, Operand, Order, Reg, Space};
+
+/// The most bytes of one thread's access.
+const WIDEST: usize = 16;
+
+impl Exec<'_, '_, '_> {
+    /// `ld`
+    pub(crate) fn load(
+        &mut self,
+        access: &Access,
+        d: &[Reg],
+        a: &Address,
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let each = access.ty.bits() as usize / 8;
+        let bytes = self.vector(each, d.len())?;
+        let addresses = self.address(a, mask)?;
+        self.count(access.space, &addresses, bytes, mask);
+        let proxy = proxy_of(access);
+        let mut values = [[0u64; 32]; 4];
+        for lane in lanes(mask) {
+            let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
+            let mut buffer = [0u8; WIDEST];
+            let who = Who::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            // What it learns here orders what follows, not this read itself.
+            if let Some(ordering) = Ordering::of(access.order) {
+                self.receive(target, ordering, lane);
+            }
+            for (i, value) in values.iter_mut().enumerate().take(d.len()) {
+                value[lane] = word(&buffer[i * each..], each);
+            }
+        }
+        for (d, values) in d.iter().zip(&mut values) {
+            if access.ty.is_signed() && access.ty.bits() < d.ty.bits() {
+                let unused = 64 - access.ty.bits();
+                let keep = low(d.ty.bits());
+                *values = values.map(|x| ((x << unused) as i64 >> unused) as u64 & keep);
+            }
+            self.set(*d, mask, values)?;
+        }
+        Ok(())
+    }
+
+    /// `st`
+    pub(crate) fn store(
+        &mut self,
+        access: &Access,
+        a: &Address,
+        s: &[Operand],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let each = access.ty.bits() as usize / 8;
+        let bytes = self.vector(each, s.len())?;
+        let addresses = self.address(a, mask)?;
+        self.count(access.space, &addresses, bytes, mask);
+        let proxy = proxy_of(access);
+        let mut values = [[0u64; 32]; 4];
+        for (value, s) in values.iter_mut().zip(s) {
+            *value = self.value(*s, access.ty, mask)?;
+        }
+        for lane in lanes(mask) {
+            let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
+            let mut buffer = [0u8; WIDEST];
+            for (i, value) in values.iter().enumerate().take(s.len()) {
+                buffer[i * each..(i + 1) * each]
+                    .copy_from_slice(&value[lane].to_le_bytes()[..each]);
+            }
+            let who = Who::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m.write(self.g, &who, target, &buffer[..bytes])?;
+            if let Some(ordering) = Ordering::of(access.order) {
+                self.pass_on(target, ordering, false);
+            }
+        }
+        if access.order != Order::Weak {
+            tick(&mut self.w.view.seen, self.w.index);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a vector of values of so many bytes.
+    fn vector(&self, each: usize, count: usize) -> Result<usize, Fault> {
+        match (each, count) {
+            (1..=8, 1 | 2 | 4) if each * count <= WIDEST => Ok(each * count),
+            _ => Err(self.fault_warp(
+                FaultKind::Operand,
+                format!("a vector of {count} values of {each} bytes: 1, 2 or 4 values of up to {WIDEST} bytes are possible"),
+            )),
+        }
+    }
+
+    /// What lies at an address that ordered accesses use.
+    fn message(&mut self, target: Target) -> Option<&mut Message> {
+        match target {
+            _ if !self.m.options.races => None,
+            Target::Global(address) => Some(self.m.ordered.entry(address).or_default()),
+            Target::Shared { block, at } => Some(self.g.ordered.entry((block, at)).or_default()),
+            Target::Param(_) => None,
+        }
+    }
+
+    /// An ordered read: it learns what was passed on there, at once or at the next fence.
+    pub(crate) fn receive(&mut self, target: Target, ordering: Ordering, lane: usize) {
+        let home = self.w.home(self.g.number);
+        let known = self.message(target).filter(|message| !message.is_empty());
+        let Some(message) = known.map(|message| message.clone()) else {
+            return;
+        };
+        match ordering.acquires {
+            true => {
+                message.acquire(ordering.reach, home, &mut self.w.view);
+                let own = message.own(ordering.reach, home, self.w.index);
+                self.w.learnt(1 << lane, own);
+            }
+            false => self.w.unacquired.merge(&message, ordering.reach),
+        }
+    }
+
+    /// An ordered write: it leaves what the warp knows, or knew at its last fence. With `adds`, to what is there.
+    pub(crate) fn pass_on(&mut self, target: Target, ordering: Ordering, adds: bool) {
+        let home = self.w.home(self.g.number);
+        let mut new = Message::default();
+        new.merge(&self.w.released, ordering.reach);
+        if ordering.releases {
+            new.add(ordering.reach, home, &self.w.view);
+        }
+        match self.message(target) {
+            Some(message) if adds => message.merge(&new, Reach::Device),
+            Some(message) => *message = new,
+            None => {}
+        }
+    }
+
+    /// Counts bank conflicts and sectors.
+    pub(crate) fn count(&mut self, space: Space, addresses: &[u64; 32], bytes: usize, mask: u32) {
+        if !self.m.options.counts {
+            return;
+        }
+        let count = &mut self.m.counts[self.w.pc];
+        match space {
+            Space::Shared | Space::Cluster => {
+                let (passes, least) = crate::state::banks::passes(addresses, bytes, mask);
+                count.passes += passes;
+                count.least_passes += least;
+            }
+            Space::Global => {
+                let (sectors, least) = crate::state::banks::sectors(addresses, bytes, mask);
+                count.sectors += sectors;
+                count.least_sectors += least;
+            }
+            Space::Param | Space::Generic => {}
+        }
+    }
+}
+
+/// Ordered accesses do not race with each other.
+fn proxy_of(access: &Access) -> Proxy {
+    match access.order {
+        Order::Weak => Proxy::Generic,
+        _ => Proxy::Atomic,
+    }
+}
+
+/// The first `each` bytes as a number, lowest first.
+pub(crate) fn word(bytes: &[u8], each: usize) -> u64 {
+    let mut word = [0; 8];
+    let each = each.min(8);
+    word[..each].copy_from_slice(&bytes[..each]);
+    u64::from_le_bytes(word)
+}

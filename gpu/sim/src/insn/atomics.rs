@@ -1,0 +1,159 @@
+//! Atomic operations.
+
+use colex_atom::{Reduction, Scalar};
+
+use super::access::word;
+use crate::machine::exec::Exec;
+use crate::machine::port::{Who, tick};
+use crate::order::clock::Proxy;
+use crate::order::message::Ordering;
+use crate::report::fault::Fault;
+use crate::state::warp::lanes;
+use colex_ir::{Address, AtomicOp, Op, Operand, Space, Type};
+
+impl Exec<'_, '_, '_> {
+    /// `atom` and `red`.
+    pub(crate) fn atomic(&mut self, op: &Op, mask: u32) -> Result<(), Fault> {
+        match op {
+            Op::Atomic {
+                op,
+                space,
+                ty,
+                order,
+                d,
+                a,
+                s,
+                t,
+            } => {
+                let update = Update {
+                    op: *op,
+                    space: *space,
+                    ty: *ty,
+                    ordering: Ordering::of_atomic(*order),
+                };
+                let old = self.update(update, a, 0, 1, [Some(*s), *t], mask)?;
+                self.set(*d, mask, &old)
+            }
+            Op::Reduce {
+                op,
+                space,
+                ty,
+                order,
+                a,
+                s,
+            } => {
+                let update = Update {
+                    op: *op,
+                    space: *space,
+                    ty: *ty,
+                    ordering: Ordering::of_atomic(*order),
+                };
+                for (i, source) in s.iter().enumerate() {
+                    self.update(update, a, i, s.len(), [Some(*source), None], mask)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes element `i` of `count` at the address in each lane, one lane after the other; the old values.
+    fn update(
+        &mut self,
+        update: Update,
+        a: &Address,
+        i: usize,
+        count: usize,
+        [s, t]: [Option<Operand>; 2],
+        mask: u32,
+    ) -> Result<[u64; 32], Fault> {
+        let bytes = update.ty.bits() as usize / 8;
+        let addresses = self.address(a, mask)?;
+        let zero = Operand::Int(0);
+        let [s, t] = self.values([s.unwrap_or(zero), t.unwrap_or(zero)], update.ty, mask)?;
+        if update.apply(0, 0, 0).is_none() {
+            let (op, ty) = (update.op.ptx(), update.ty);
+            return Err(self.unsupported(format_args!("atomic {op} of {ty}")));
+        }
+        if i == 0 {
+            self.count(update.space, &addresses, bytes * count, mask);
+        }
+        let mut old = [0; 32];
+        for lane in lanes(mask) {
+            let target = self.target(
+                update.space,
+                addresses[lane],
+                bytes * count,
+                bytes * count,
+                lane,
+            )?;
+            let target = target.after(i * bytes);
+            let mut buffer = [0; 8];
+            let who = Who::lane(self.w, lane, Proxy::Atomic);
+            self.m.check_alive(self.g, &who, target)?;
+            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            self.receive(target, update.ordering, lane);
+            let who = Who::lane(self.w, lane, Proxy::Atomic);
+            old[lane] = word(&buffer, bytes);
+            let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
+            self.m
+                .write(self.g, &who, target, &new.to_le_bytes()[..bytes])?;
+            self.pass_on(target, update.ordering, true);
+        }
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(old)
+    }
+}
+
+/// What an atomic operation does.
+#[derive(Clone, Copy)]
+struct Update {
+    op: AtomicOp,
+    space: Space,
+    ty: Type,
+    ordering: Ordering,
+}
+
+impl Update {
+    /// The new value; `None` if there is no such operation of the type.
+    fn apply(self, old: u64, s: u64, t: u64) -> Option<u64> {
+        let reduction = match self.op {
+            AtomicOp::Exch | AtomicOp::Cas if !matches!(self.ty.bits(), 16 | 32 | 64) => {
+                return None;
+            }
+            AtomicOp::Exch => return Some(s),
+            AtomicOp::Cas => return Some(if old == s { t } else { old }),
+            AtomicOp::Add => Reduction::Add,
+            AtomicOp::Min => Reduction::Min,
+            AtomicOp::Max => Reduction::Max,
+            AtomicOp::Inc => Reduction::Inc,
+            AtomicOp::Dec => Reduction::Dec,
+            AtomicOp::And => Reduction::And,
+            AtomicOp::Or => Reduction::Or,
+            AtomicOp::Xor => Reduction::Xor,
+        };
+        let scalar = match self.ty {
+            Type::U32 => Scalar::U32,
+            Type::S32 => Scalar::S32,
+            Type::B32 => Scalar::B32,
+            Type::U64 => Scalar::U64,
+            Type::S64 => Scalar::S64,
+            Type::B64 => Scalar::B64,
+            Type::F16 => Scalar::F16,
+            Type::Bf16 => Scalar::Bf16,
+            Type::F32 => Scalar::F32,
+            Type::F64 => Scalar::F64,
+            Type::F16x2 | Type::Bf16x2 => {
+                let half = if self.ty == Type::F16x2 {
+                    Scalar::F16
+                } else {
+                    Scalar::Bf16
+                };
+                let low = reduction.combine(half, old & 0xffff, s & 0xffff);
+                return Some(reduction.combine(half, old >> 16, s >> 16) << 16 | low);
+            }
+            _ => return None,
+        };
+        Some(reduction.combine(scalar, old, s))
+    }
+}

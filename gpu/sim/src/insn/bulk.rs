@@ -1,0 +1,323 @@
+//! Bulk copies and tensor copies: one thread asks, an engine moves.
+
+use colex_atom::{
+    Argument as Row, CopyAtom, OperandKind, Reduction, Scalar, Space as At, TensorMap, TmaElement,
+    TmaError,
+};
+
+use crate::machine::exec::{Exec, Flow};
+use crate::machine::pending::{Piece, Transfer, Work};
+use crate::machine::place::{GENERIC_PARAMS, Target};
+use crate::machine::port::{Spot, tick};
+use crate::order::clock::Proxy;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::warp::lanes;
+use colex_ir::launch::Argument;
+use colex_ir::{Address, CopyArgs, End, Operand, Space, Type};
+
+/// What a bulk copy is a multiple of, and its addresses are multiples of.
+const UNIT: usize = 16;
+
+/// Barriers to tell: block, place, bytes.
+type Tells = Vec<(usize, usize, i64)>;
+
+impl Exec<'_, '_, '_> {
+    /// Issues bulk or tensor copies, one a lane.
+    pub(crate) fn bulk(
+        &mut self,
+        atom: &CopyAtom,
+        args: &CopyArgs,
+        mask: u32,
+    ) -> Result<Flow, Fault> {
+        for lane in lanes(mask) {
+            let transfer = match args.tensor {
+                Some(_) => self.tensor_copy(atom, args, lane, mask)?,
+                None => self.plain_bulk(atom, args, lane, mask)?,
+            };
+            let to_global = atom.to() == At::Global;
+            let engine = self.g.engine(self.w.now());
+            let spot = Spot::of(self.w, lane);
+            self.g.tells(engine.0, transfer.tell.first().copied());
+            let number = self.issue(spot, engine, Proxy::Async, Work::Move(transfer));
+            if to_global {
+                self.w.bulk.flying.push(crate::state::warp::Flying {
+                    number,
+                    engine,
+                    lanes: 1 << lane,
+                    group: self.w.bulk.committed[lane],
+                });
+            }
+        }
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(Flow::Yield)
+    }
+
+    /// The address of one end, in one lane.
+    fn end(
+        &self,
+        atom: &CopyAtom,
+        end: &End,
+        which: Row,
+        bytes: usize,
+        lane: usize,
+    ) -> Result<Target, Fault> {
+        let End::Memory(address) = end else {
+            return Err(self.fault_warp(FaultKind::Operand, "both ends of a bulk copy are memory"));
+        };
+        let kinds = atom.op().map(|op| op.operands.clone()).unwrap_or_default();
+        let kind = kinds
+            .iter()
+            .find(|operand| operand.argument == which)
+            .map(|o| o.kind);
+        let (space, align) = match kind {
+            Some(OperandKind::Address { space, align }) => (space, align as usize),
+            _ => (At::Global, UNIT),
+        };
+        let space = match space {
+            At::Shared => Space::Shared,
+            At::Cluster => Space::Cluster,
+            _ => Space::Global,
+        };
+        let addresses = self.address(address, 1 << lane)?;
+        self.target(space, addresses[lane], bytes, align, lane)
+    }
+
+    /// The blocks that receive a copy whose destination is in one of them, and the barrier that each tells.
+    fn receivers(
+        &self,
+        args: &CopyArgs,
+        to: Target,
+        bytes: usize,
+        lane: usize,
+    ) -> Result<(Vec<usize>, Tells), Fault> {
+        let Target::Shared { block, .. } = to else {
+            return Ok((Vec::new(), Vec::new()));
+        };
+        let blocks: Vec<usize> = match args.mask {
+            None => vec![block],
+            Some(mask) => {
+                let mask = self.reg(mask, 1 << lane)?[lane];
+                if mask == 0 || mask >> self.g.blocks.len() != 0 {
+                    let what = format!(
+                        "the mask of blocks {mask:#x} for a cluster of {}",
+                        self.g.blocks.len()
+                    );
+                    return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+                }
+                (0..64).filter(|rank| mask >> rank & 1 == 1).collect()
+            }
+        };
+        let Some(barrier) = &args.barrier else {
+            return Ok((blocks, Vec::new()));
+        };
+        let address = self.address(barrier, 1 << lane)?[lane];
+        let (owner, at) = self.barrier_at(Space::Cluster, address, lane)?;
+        let tell = blocks.iter().map(|rank| {
+            let owner = if args.mask.is_some() { *rank } else { owner };
+            (owner, at, bytes as i64)
+        });
+        Ok((blocks.clone(), tell.collect()))
+    }
+
+    fn plain_bulk(
+        &mut self,
+        atom: &CopyAtom,
+        args: &CopyArgs,
+        lane: usize,
+        mask: u32,
+    ) -> Result<Transfer, Fault> {
+        let own = Operand::Int(atom.bits_per_thread() as i64 / 8);
+        let bytes = self.value(args.size.unwrap_or(own), Type::U32, mask)?[lane] as usize;
+        if !bytes.is_multiple_of(UNIT) {
+            let what = format!("{bytes} bytes are not a multiple of {UNIT}");
+            return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        let from = self.end(atom, &args.src, Row::Src, bytes, lane)?;
+        let to = self.end(atom, &args.dst, Row::Dst, bytes, lane)?;
+        let (blocks, tell) = self.receivers(args, to, bytes, lane)?;
+        let targets: Vec<Target> = match to {
+            Target::Shared { at, .. } => blocks
+                .iter()
+                .map(|block| Target::Shared { block: *block, at })
+                .collect(),
+            other => vec![other],
+        };
+        let piece = |to: Target| Piece {
+            from: Some(from),
+            to,
+            lane,
+            read: bytes,
+            bytes,
+        };
+        Ok(Transfer {
+            pieces: targets.into_iter().map(piece).collect(),
+            reduce: atom.reduction(),
+            tell,
+            two_steps: true,
+            fetched: None,
+            rounds: false,
+            fill: 0,
+        })
+    }
+
+    /// The tensor map that an address names, and where its tensor begins.
+    fn map(&self, a: &Address, lane: usize) -> Result<(TensorMap, u64), Fault> {
+        let address = self.address(a, 1 << lane)?[lane];
+        let at = if address >= GENERIC_PARAMS {
+            address - GENERIC_PARAMS
+        } else {
+            address
+        };
+        let params = self.m.program.params.iter().zip(self.m.arguments);
+        let found = params
+            .filter(|(place, _)| u64::from(**place) == at)
+            .find_map(|(_, argument)| match argument {
+                Argument::TensorMap(map) => Some((map.map.clone(), map.address)),
+                _ => None,
+            });
+        found.ok_or_else(|| {
+            self.fault(
+                FaultKind::Operand,
+                lane,
+                "its address is not that of a tensor map among the parameters",
+            )
+        })
+    }
+
+    fn tensor_copy(
+        &mut self,
+        atom: &CopyAtom,
+        args: &CopyArgs,
+        lane: usize,
+        mask: u32,
+    ) -> Result<Transfer, Fault> {
+        let Some((address, coordinates)) = &args.tensor else {
+            return Err(self.fault_warp(FaultKind::Operand, "a tensor copy names a tensor map"));
+        };
+        let name = atom.op().map(|op| op.ptx.clone()).unwrap_or_default();
+        let (map, base) = self.map(address, lane)?;
+        let sound = map.check().and_then(|()| map.check_address(base));
+        sound.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
+        let mut at = Vec::new();
+        for coordinate in coordinates {
+            let value = self.value(*coordinate, Type::S32, mask)?[lane];
+            at.push(i64::from(value as u32 as i32));
+        }
+        let loads = atom.from() == At::Global;
+        let mut offsets = Vec::new();
+        for offset in &args.offsets {
+            offsets.push(i64::from(self.reg(*offset, 1 << lane)?[lane] as u16));
+        }
+        let im2col = name.contains(".im2col");
+        let elements = match (loads, im2col) {
+            _ if map.im2col.is_some() != im2col => Err(TmaError::Mode { im2col: !im2col }),
+            (true, true) => map.loaded_at(&at, &offsets),
+            (true, false) => map.loaded(&at),
+            (false, _) => map.stored(&at),
+        };
+        let elements =
+            elements.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
+        let each = map.element.bytes() as usize;
+        let bytes = map.box_bytes() as usize;
+        let (end, which) = match loads {
+            true => (&args.dst, Row::Dst),
+            false => (&args.src, Row::Src),
+        };
+        let shared = self.end(atom, end, which, bytes, lane)?;
+        let Target::Shared { block, at: start } = shared else {
+            return Err(self.fault(FaultKind::Operand, lane, "a box lies in shared memory"));
+        };
+        let first = i64::from(crate::state::block::SHARED_BASE) + start as i64;
+        let swizzle = map.swizzle.on_bytes();
+        let mut boxes: Vec<(Option<u64>, usize, usize)> = Vec::new();
+        for element in elements {
+            let to =
+                swizzle.apply(first + element.shared) - i64::from(crate::state::block::SHARED_BASE);
+            let (to, from) = (
+                to as usize,
+                element.global.map(|x| base.wrapping_add(x as u64)),
+            );
+            match boxes.last_mut() {
+                Some((last, place, length))
+                    if *place + *length == to
+                        && !to.is_multiple_of(UNIT)
+                        && follows(*last, *length, from) =>
+                {
+                    *length += each;
+                }
+                _ => boxes.push((from, to, each)),
+            }
+        }
+        let size = self.g.blocks[block].shared.len();
+        if let Some((_, to, length)) = boxes.iter().find(|(_, to, length)| to + length > size) {
+            let what = self.m.beyond_shared(*to as i64, *length, size);
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        }
+        let (blocks, tell) = self.receivers(args, shared, bytes, lane)?;
+        let piece = |global: Option<u64>, block: usize, at: usize, bytes: usize| {
+            let (near, far) = (Target::Shared { block, at }, global.map(Target::Global));
+            match loads {
+                true => Some(Piece {
+                    from: far,
+                    to: near,
+                    lane,
+                    read: bytes,
+                    bytes,
+                }),
+                false => far.map(|to| Piece {
+                    from: Some(near),
+                    to,
+                    lane,
+                    read: bytes,
+                    bytes,
+                }),
+            }
+        };
+        let sides = if loads { blocks } else { vec![block] };
+        let pieces = sides.iter().flat_map(|block| {
+            boxes
+                .iter()
+                .filter_map(move |(global, at, bytes)| piece(*global, *block, *at, *bytes))
+        });
+        Ok(Transfer {
+            pieces: pieces.collect(),
+            reduce: self.reduction(atom, map.element, lane)?,
+            tell,
+            two_steps: !loads,
+            fetched: None,
+            rounds: loads && map.element == TmaElement::Tf32,
+            fill: map.fill.pattern(),
+        })
+    }
+
+    /// What a tensor reduction computes, in the map's type.
+    fn reduction(
+        &self,
+        atom: &CopyAtom,
+        element: TmaElement,
+        lane: usize,
+    ) -> Result<Option<(Reduction, Scalar)>, Fault> {
+        let Some((reduction, scalar)) = atom.reduction() else {
+            return Ok(None);
+        };
+        if scalar != Scalar::Mapped {
+            return Ok(Some((reduction, scalar)));
+        }
+        match element.reduced(reduction) {
+            Some(mapped) => Ok(Some((reduction, mapped))),
+            None => {
+                let what = "a tensor of this type does not have this reduction";
+                Err(self.fault(FaultKind::Operand, lane, what))
+            }
+        }
+    }
+}
+
+/// Whether an element follows `length` bytes that begin at `last`, or both are outside.
+fn follows(last: Option<u64>, length: usize, next: Option<u64>) -> bool {
+    match (last, next) {
+        (Some(last), Some(next)) => last.wrapping_add(length as u64) == next,
+        (None, None) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,180 @@
+//! The cluster's barrier, register reallocation, and the end of a warp.
+
+use crate::machine::Machine;
+use crate::machine::exec::{Exec, Flow};
+use crate::machine::pending::{Pending, Work};
+use crate::machine::place::Target;
+use crate::machine::port::{Spot, tick};
+use crate::order::message::Reach;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::Group;
+use crate::state::wait::Wait;
+use crate::state::warp::Warp;
+use colex_ir::{ClusterOrder, Op};
+
+impl Exec<'_, '_, '_> {
+    /// Executes an instruction on the cluster or the register file; `None` if it is none.
+    pub(crate) fn cluster(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+        match op {
+            Op::ClusterArrive { order } => {
+                self.collective(mask)?;
+                if self.w.cluster_phase.is_some() {
+                    let what =
+                        "a warp arrives at the cluster's barrier twice without a wait between";
+                    return Err(self.fault_warp(FaultKind::Barrier, what));
+                }
+                self.w.cluster_phase = Some(self.g.barrier.phase);
+                let own = self.w.home(self.g.number);
+                // A fence before a relaxed arrival makes it one that passes on what came before the fence.
+                let fenced = match order {
+                    ClusterOrder::Release => None,
+                    ClusterOrder::Relaxed => Some(self.w.released.view_for(Reach::Cluster, own)),
+                };
+                let view = match &fenced {
+                    None => Some(&self.w.view),
+                    Some(fenced) => fenced.as_ref(),
+                };
+                self.g.arrive_cluster(view);
+                tick(&mut self.w.view.seen, self.w.index);
+            }
+            Op::ClusterWait => {
+                self.collective(mask)?;
+                let Some(phase) = self.w.cluster_phase.take() else {
+                    let what = "a warp waits at the cluster's barrier without having arrived";
+                    return Err(self.fault_warp(FaultKind::Barrier, what));
+                };
+                return Ok(Some(Flow::Wait(Wait::Cluster { phase })));
+            }
+            Op::SetMaxReg { increase, count } => {
+                self.collective(mask)?;
+                return self.reallocate(*increase, i64::from(*count)).map(Some);
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Flow::Next))
+    }
+
+    fn reallocate(&mut self, increase: bool, count: i64) -> Result<Flow, Fault> {
+        let held = self.w.registers;
+        if !(24..=256).contains(&count) || count % 8 != 0 {
+            let what = format!("{count} registers: a multiple of 8 from 24 to 256 is possible");
+            return Err(self.fault_warp(FaultKind::Operand, what));
+        }
+        if increase && count < held || !increase && count > held {
+            let (word, other) = if increase {
+                ("increases", "inc")
+            } else {
+                ("decreases", "dec")
+            };
+            let what = format!(
+                "`setmaxnreg.{other}` {word} the registers of a thread to {count}, and it has {held}"
+            );
+            return Err(self.fault_warp(FaultKind::Operand, what));
+        }
+        let more = (count - held) * 32;
+        self.w.registers = count;
+        if increase {
+            return Ok(Flow::Wait(Wait::Registers(more)));
+        }
+        self.g.blocks[self.w.block].free_registers -= more;
+        Ok(Flow::Next)
+    }
+}
+
+impl Group {
+    /// A warp that knows this much arrives.
+    pub(crate) fn arrive_cluster(&mut self, view: Option<&crate::order::clock::View>) {
+        self.barrier.arrived += 1;
+        if let Some(view) = view {
+            self.barrier.arriving.join(view);
+        }
+        self.turn_cluster();
+    }
+
+    /// Begins the next phase if all live warps have arrived.
+    pub(crate) fn turn_cluster(&mut self) {
+        let barrier = &mut self.barrier;
+        if barrier.arrived > 0 && barrier.arrived >= self.live {
+            barrier.arrived = 0;
+            barrier.phase += 1;
+            let arriving = barrier.arriving.clone();
+            barrier.complete.join(&arriving);
+        }
+    }
+}
+
+impl Machine<'_, '_> {
+    /// A warp has ended: its block may be complete, and others may wait for fewer.
+    pub(crate) fn end_warp(&self, g: &mut Group, warp: &Warp) -> Result<(), Fault> {
+        g.live -= 1;
+        let block = &mut g.blocks[warp.block];
+        block.live_warps -= 1;
+        block.ended.join(&warp.view);
+        let (live, index) = (block.live_warps, warp.block);
+        block
+            .named
+            .iter_mut()
+            .for_each(|named| named.turn(live * 32));
+        if warp.cluster_phase.is_some() {
+            // It had arrived, and is counted no more.
+            g.barrier.arrived = g.barrier.arrived.saturating_sub(1);
+        }
+        g.turn_cluster();
+        match live {
+            0 => self.end_block(g, warp, index),
+            _ => Ok(()),
+        }
+    }
+
+    /// The last warp of a block has ended: nobody may use its shared memory any more.
+    fn end_block(&self, g: &Group, warp: &Warp, index: usize) -> Result<(), Fault> {
+        let spot = Spot {
+            whole: true,
+            pc: warp.left_at.unwrap_or(warp.pc),
+            ..Spot::of(warp, 0)
+        };
+        let uses = |operation: &Pending| match &operation.work {
+            Work::Move(transfer) if transfer.fetched.is_some() => false,
+            Work::Move(transfer) => transfer.pieces.iter().any(|piece| {
+                let ends = [piece.from, Some(piece.to)];
+                ends.into_iter()
+                    .flatten()
+                    .any(|end| matches!(end, Target::Shared { block, .. } if block == index))
+            }),
+            Work::Product(_) => operation.spot.block == index,
+            Work::Arrive { .. } => false,
+        };
+        if let Some(operation) = g.pending.iter().find(|operation| uses(operation)) {
+            let what = unwaited(&self.described(&operation.spot));
+            return Err(self.fault(g, &spot, FaultKind::EarlyExit, what));
+        }
+        if !self.options.races {
+            return Ok(());
+        }
+        let block = &g.blocks[index];
+        let unordered = block
+            .visits
+            .values()
+            .filter(|visit| !visit.before(&block.ended.seen));
+        match unordered.min_by_key(|visit| visit.0) {
+            None => Ok(()),
+            Some(visit) if visit.agent() >= g.warps => {
+                let what = unwaited(&self.other(g, *visit));
+                Err(self.fault(g, &spot, FaultKind::EarlyExit, what))
+            }
+            Some(visit) => {
+                let what = format!(
+                    "the block ends, and nothing orders that after {}, which uses its shared memory: a cluster barrier \
+                     before the end is missing",
+                    self.other(g, *visit)
+                );
+                Err(self.fault(g, &spot, FaultKind::EarlyExit, what))
+            }
+        }
+    }
+}
+
+/// The sentence for an operation that uses the shared memory of a block that ends.
+fn unwaited(operation: &str) -> String {
+    format!("the block ends without having waited for {operation}, which uses its shared memory")
+}

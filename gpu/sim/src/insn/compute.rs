@@ -1,0 +1,298 @@
+//! Instructions from registers to registers.
+
+use crate::lane::convert;
+use crate::lane::convert::Cvt;
+use crate::lane::{float, integer};
+use crate::machine::exec::{Exec, Flow, low, map};
+use crate::report::fault::{Fault, FaultKind};
+use colex_ir::{BinaryOp, Compare, Guard, Op, Operand, Reg, RegType, TernaryOp, Type, UnaryOp};
+
+impl Exec<'_, '_, '_> {
+    /// Executes an instruction that only computes; `None` if it does more.
+    pub(crate) fn compute(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+        match op {
+            Op::Mov { d, a } => self.mov(*d, *a, mask)?,
+            Op::Pack { d, parts } => self.pack(*d, parts, mask)?,
+            Op::Unpack { parts, a } => self.unpack(parts, *a, mask)?,
+            Op::Unary { op, ty, d, a } => self.unary(*op, *ty, *d, *a, mask)?,
+            Op::Binary { op, ty, d, a, b } => self.binary(*op, *ty, *d, [*a, *b], mask)?,
+            Op::Ternary { op, ty, d, a, b, c } => self.ternary(*op, *ty, *d, [*a, *b, *c], mask)?,
+            Op::Lop3 { d, a, b, c, table } => {
+                let [a, b, c] = self.values([*a, *b, *c], Type::B32, mask)?;
+                let f = |l: usize| integer::lop3(a[l] as u32, b[l] as u32, c[l] as u32, *table);
+                let values = map(|lane| u64::from(f(lane)), mask);
+                self.set(*d, mask, &values)?;
+            }
+            Op::Bfi {
+                ty,
+                d,
+                a,
+                b,
+                start,
+                length,
+            } => {
+                if !matches!(ty.bits(), 32 | 64) {
+                    return Err(self.unsupported(format_args!("bfi of {ty}")));
+                }
+                let [a, b] = self.values([*a, *b], *ty, mask)?;
+                let [start, length] = self.values([*start, *length], Type::U32, mask)?;
+                let f = |l: usize| integer::insert(ty.bits(), a[l], b[l], start[l], length[l]);
+                let values = map(f, mask);
+                self.set(*d, mask, &values)?;
+            }
+            Op::Setp { cmp, ty, p, a, b } => self.setp(*cmp, *ty, *p, [*a, *b], mask)?,
+            Op::PredLogic { op, p, a, b } => self.pred_logic(*op, *p, [*a, *b], mask)?,
+            Op::Selp { ty, d, a, b, p } => {
+                let chosen = self.guard((*p).into(), mask)?;
+                let a = self.value(*a, *ty, chosen)?;
+                let b = self.value(*b, *ty, mask & !chosen)?;
+                let pick = |lane: usize| match chosen >> lane & 1 {
+                    1 => a[lane],
+                    _ => b[lane],
+                };
+                let values = map(pick, mask);
+                self.set(*d, mask, &values)?;
+            }
+            Op::Cvt { .. } => self.cvt(op, mask)?,
+            Op::CvtPack {
+                to,
+                relu,
+                d,
+                hi,
+                lo,
+                ..
+            } => {
+                let [hi, lo] = self.values([*hi, *lo], Type::F32, mask)?;
+                if convert::pack(*to, *relu, 0, 0).is_none() {
+                    return Err(self.unsupported(format_args!("a conversion into pairs of {to}")));
+                }
+                let values = map(
+                    |l| convert::pack(*to, *relu, hi[l], lo[l]).unwrap_or(0),
+                    mask,
+                );
+                self.set(*d, mask, &values)?;
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Flow::Next))
+    }
+
+    /// Several operands of one type.
+    pub(crate) fn values<const N: usize>(
+        &self,
+        operands: [Operand; N],
+        ty: Type,
+        mask: u32,
+    ) -> Result<[[u64; 32]; N], Fault> {
+        let mut values = [[0; 32]; N];
+        for (value, operand) in values.iter_mut().zip(operands) {
+            *value = self.value(operand, ty, mask)?;
+        }
+        Ok(values)
+    }
+
+    fn mov(&mut self, d: Reg, a: Operand, mask: u32) -> Result<(), Fault> {
+        if d.ty == RegType::Pred {
+            let holds = match a {
+                Operand::Reg(a) => self.guard(a.into(), mask)?,
+                Operand::Int(x) if x != 0 => mask,
+                _ => 0,
+            };
+            self.set_pred(d, mask, holds)?;
+            return Ok(());
+        }
+        let values = self.value(a, untyped(d.ty), mask)?;
+        self.set(d, mask, &values)
+    }
+
+    fn pack(&mut self, d: Reg, parts: &[Reg], mask: u32) -> Result<(), Fault> {
+        let mut values = [0; 32];
+        for (i, part) in parts.iter().enumerate() {
+            let width = part.ty.bits();
+            let part = self.reg(*part, mask)?;
+            for (value, part) in values.iter_mut().zip(part) {
+                *value |= (part & low(width)) << (i as u32 * width).min(63);
+            }
+        }
+        self.set(d, mask, &values)
+    }
+
+    fn unpack(&mut self, parts: &[Reg], a: Reg, mask: u32) -> Result<(), Fault> {
+        let whole = *self.reg(a, mask)?;
+        for (i, part) in parts.iter().enumerate() {
+            let width = part.ty.bits();
+            let values = whole.map(|x| x >> (i as u32 * width).min(63) & low(width));
+            self.set(*part, mask, &values)?;
+        }
+        Ok(())
+    }
+
+    fn unary(&mut self, op: UnaryOp, ty: Type, d: Reg, a: Operand, mask: u32) -> Result<(), Fault> {
+        if d.ty == RegType::Pred {
+            let a = self.value(a, Type::B32, mask)?;
+            let holds = (0..32).fold(0, |m, lane| m | u32::from(a[lane] == 0) << lane);
+            self.set_pred(d, mask, holds)?;
+            return Ok(());
+        }
+        let scalar = float::half_of(ty).unwrap_or(ty);
+        let f = match ty.is_float() {
+            true => float::unary(op, scalar),
+            false => integer::unary(op, ty),
+        };
+        let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
+        let a = self.value(a, ty, mask)?;
+        let values = match scalar == ty {
+            true => map(|lane| f(a[lane]), mask),
+            false => map(|lane| in_halves(|h| f(h(a[lane]))), mask),
+        };
+        self.set(d, mask, &values)
+    }
+
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        ty: Type,
+        d: Reg,
+        [a, b]: [Operand; 2],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let scalar = float::half_of(ty).unwrap_or(ty);
+        let f = match ty.is_float() {
+            true => float::binary(op, scalar),
+            false => integer::binary(op, ty),
+        };
+        let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
+        let a = self.value(a, ty, mask)?;
+        let by = match op {
+            BinaryOp::Shl | BinaryOp::Shr => Type::U32,
+            _ => ty,
+        };
+        let b = self.value(b, by, mask)?;
+        let values = match scalar == ty {
+            true => map(|lane| f(a[lane], b[lane]), mask),
+            false => map(|lane| in_halves(|h| f(h(a[lane]), h(b[lane]))), mask),
+        };
+        self.set(d, mask, &values)
+    }
+
+    fn ternary(
+        &mut self,
+        op: TernaryOp,
+        ty: Type,
+        d: Reg,
+        [a, b, c]: [Operand; 3],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let scalar = float::half_of(ty).unwrap_or(ty);
+        let f = match ty.is_float() {
+            true => float::ternary(op, scalar),
+            false => integer::ternary(op, ty),
+        };
+        let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
+        let [tb, tc] = match op {
+            TernaryOp::MadWide if ty.is_signed() => [ty, Type::S64],
+            TernaryOp::MadWide => [ty, Type::U64],
+            TernaryOp::Bfe => [Type::U32; 2],
+            _ => [ty; 2],
+        };
+        let a = self.value(a, ty, mask)?;
+        let b = self.value(b, tb, mask)?;
+        let c = self.value(c, tc, mask)?;
+        let values = match scalar == ty {
+            true => map(|lane| f(a[lane], b[lane], c[lane]) & low(d.ty.bits()), mask),
+            false => map(
+                |lane| in_halves(|h| f(h(a[lane]), h(b[lane]), h(c[lane]))),
+                mask,
+            ),
+        };
+        self.set(d, mask, &values)
+    }
+
+    fn setp(
+        &mut self,
+        cmp: Compare,
+        ty: Type,
+        p: Reg,
+        operands: [Operand; 2],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let f = match ty.is_float() {
+            true => float::compare(cmp, ty),
+            false => integer::compare(cmp, ty),
+        };
+        let f = f.ok_or_else(|| self.unsupported(format_args!("setp.{} of {ty}", cmp.ptx())))?;
+        let [a, b] = self.values(operands, ty, mask)?;
+        let holds = (0..32).fold(0, |m, lane| m | u32::from(f(a[lane], b[lane])) << lane);
+        self.set_pred(p, mask, holds)?;
+        Ok(())
+    }
+
+    fn pred_logic(
+        &mut self,
+        op: BinaryOp,
+        p: Reg,
+        [a, b]: [Guard; 2],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let (a, b) = (self.guard(a, mask)?, self.guard(b, mask)?);
+        let holds = match op {
+            BinaryOp::And => a & b,
+            BinaryOp::Or => a | b,
+            BinaryOp::Xor => a ^ b,
+            _ => return Err(self.unsupported(format_args!("{} of predicates", op.ptx()))),
+        };
+        self.set_pred(p, mask, holds)?;
+        Ok(())
+    }
+
+    fn cvt(&mut self, op: &Op, mask: u32) -> Result<(), Fault> {
+        let Op::Cvt {
+            to,
+            from,
+            rounding,
+            saturate,
+            d,
+            a,
+        } = op
+        else {
+            return Ok(());
+        };
+        let cvt = Cvt {
+            to: *to,
+            from: *from,
+            rounding: *rounding,
+            saturate: *saturate,
+        };
+        let a = self.value(*a, *from, mask)?;
+        let bits = d.ty.bits();
+        let one = |lane: usize| match (from, to) {
+            (Type::E4m3x2 | Type::E5m2x2, Type::F16x2) => convert::widen_pair(*from, a[lane]),
+            _ => cvt.apply(a[lane], bits),
+        };
+        if one(0).is_none() {
+            return Err(self.fault_warp(
+                FaultKind::Unsupported,
+                format!("the simulator does not execute a conversion from {from} to {to}"),
+            ));
+        }
+        let values = map(|lane| one(lane).unwrap_or(0), mask);
+        self.set(*d, mask, &values)
+    }
+}
+
+/// The type as which a register's bits are moved.
+fn untyped(ty: RegType) -> Type {
+    match ty {
+        RegType::Pred => Type::Pred,
+        RegType::B16 => Type::B16,
+        RegType::B32 => Type::B32,
+        RegType::B64 => Type::B64,
+        RegType::F32 => Type::F32,
+        RegType::F64 => Type::F64,
+    }
+}
+
+/// A function of 16 bits on each half of 32: `f` is given what picks the half.
+fn in_halves(f: impl Fn(fn(u64) -> u64) -> u64) -> u64 {
+    f(|x| x & 0xffff) | f(|x| x >> 16 & 0xffff) << 16
+}

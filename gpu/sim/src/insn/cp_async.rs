@@ -1,0 +1,183 @@
+//! `cp.async`: copies of single threads that complete later, in groups of each thread.
+
+use std::rc::Rc;
+
+use crate::machine::exec::{Exec, Flow};
+use crate::machine::pending::{Pending, Piece, Transfer, Work};
+use crate::machine::port::{Spot, tick};
+use crate::order::clock::Proxy;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::wait::Wait;
+use crate::state::warp::lanes;
+use colex_ir::{Address, CopyArgs, End, Op, Operand, Space, Type};
+
+impl Exec<'_, '_, '_> {
+    /// Issues copies of so many bytes.
+    pub(crate) fn cp_async(
+        &mut self,
+        args: &CopyArgs,
+        bytes: usize,
+        mask: u32,
+    ) -> Result<Flow, Fault> {
+        let (End::Memory(dst), End::Memory(src)) = (&args.dst, &args.src) else {
+            return Err(self.fault_warp(FaultKind::Operand, "both ends are addresses"));
+        };
+        let (to, from) = (self.address(dst, mask)?, self.address(src, mask)?);
+        let all = Operand::Int(bytes as i64);
+        let read = self.value(args.source_bytes.unwrap_or(all), Type::U32, mask)?;
+        self.count(Space::Shared, &to, bytes, mask);
+        let reading = lanes(mask)
+            .filter(|lane| read[*lane] > 0)
+            .fold(0, |m, lane| m | 1 << lane);
+        self.count(Space::Global, &from, bytes, reading);
+        // Lanes in different groups go separately.
+        let mut left = mask;
+        while left != 0 {
+            let group = self.w.copies.committed[left.trailing_zeros() as usize];
+            let members = lanes(left)
+                .filter(|lane| self.w.copies.committed[*lane] == group)
+                .fold(0, |m, lane| m | 1 << lane);
+            left &= !members;
+            let mut pieces = Vec::new();
+            for lane in lanes(members) {
+                if read[lane] as usize > bytes {
+                    let what = format!("it writes {bytes} bytes and cannot read {}", read[lane]);
+                    return Err(self.fault(FaultKind::Operand, lane, what));
+                }
+                pieces.push(Piece {
+                    from: Some(self.target(Space::Global, from[lane], bytes, bytes, lane)?),
+                    to: self.target(Space::Shared, to[lane], bytes, bytes, lane)?,
+                    lane,
+                    read: read[lane] as usize,
+                    bytes,
+                });
+            }
+            self.issue_copies(pieces, members, group);
+        }
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(Flow::Yield)
+    }
+
+    fn issue_copies(&mut self, pieces: Vec<Piece>, members: u32, group: u32) {
+        let (agent, clock) = match self.w.copies.flying.last() {
+            Some(last) if last.group == group && last.lanes == members => last.engine,
+            _ => self.g.engine(self.w.now()),
+        };
+        let transfer = Transfer {
+            pieces,
+            reduce: None,
+            tell: Vec::new(),
+            two_steps: false,
+            fetched: None,
+            rounds: false,
+            fill: 0,
+        };
+        let spot = Spot::of(self.w, members.trailing_zeros() as usize);
+        let number = self.issue(spot, (agent, clock), Proxy::Generic, Work::Move(transfer));
+        self.w.copies.flying.push(crate::state::warp::Flying {
+            number,
+            engine: (agent, clock),
+            lanes: members,
+            group,
+        });
+    }
+
+    /// Puts an operation under way; its number.
+    pub(crate) fn issue(
+        &mut self,
+        spot: Spot,
+        (agent, clock): (usize, u32),
+        proxy: Proxy,
+        work: Work,
+    ) -> u64 {
+        let number = self.g.next_operation;
+        self.g.next_operation += 1;
+        self.g.pending.push(Pending {
+            number,
+            spot,
+            agent,
+            clock,
+            proxy,
+            view: Rc::new(self.w.view.clone()),
+            warp: self.w.index,
+            lockstep: self.w.lockstep.clone(),
+            stalled: false,
+            work,
+        });
+        number
+    }
+
+    /// Executes an instruction on groups of copies; `None` if it is none.
+    pub(crate) fn groups(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+        match op {
+            Op::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
+            Op::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
+            Op::CpAsyncWait { pending } => {
+                let numbers = self.w.copies.due(mask, *pending);
+                return Ok(Some(Flow::Wait(Wait::Operations {
+                    numbers,
+                    read: false,
+                })));
+            }
+            Op::BulkWait { pending, read } => {
+                let numbers = self.w.bulk.due(mask, *pending);
+                return Ok(Some(Flow::Wait(Wait::Operations {
+                    numbers,
+                    read: *read,
+                })));
+            }
+            Op::CpAsyncArrive { a, noinc } => self.arrive_after(a, *noinc, mask)?,
+            Op::WgmmaFence => {
+                self.collective(mask)?;
+                self.w.fences += 1;
+            }
+            Op::WgmmaCommit => self.wgmma_commit(mask)?,
+            Op::WgmmaWait { pending } => return self.wgmma_wait(*pending, mask).map(Some),
+            _ => return Ok(None),
+        }
+        Ok(Some(Flow::Next))
+    }
+
+    /// `cp.async.mbarrier.arrive`: an arrival once all copies of the thread so far are complete.
+    fn arrive_after(&mut self, a: &Address, noinc: bool, mask: u32) -> Result<(), Fault> {
+        let addresses = self.address(a, mask)?;
+        for lane in lanes(mask) {
+            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+            let flying = self
+                .w
+                .copies
+                .flying
+                .iter()
+                .filter(|f| f.lanes >> lane & 1 == 1);
+            let after: Vec<u64> = flying.clone().map(|f| f.number).collect();
+            let mut view = self.w.view.clone();
+            flying.for_each(|f| view.seen.raise(f.engine.0, f.engine.1));
+            let who = crate::machine::port::Who::lane(self.w, lane, Proxy::Generic);
+            let barrier = self.m.barrier(self.g, &who, block, at)?;
+            if !noinc {
+                barrier.pending += 1;
+            }
+            let number = self.g.next_operation;
+            self.g.next_operation += 1;
+            self.g.pending.push(Pending {
+                number,
+                spot: Spot::of(self.w, lane),
+                agent: self.w.index,
+                clock: self.w.view.seen.get(self.w.index),
+                proxy: Proxy::Generic,
+                view: Rc::new(view),
+                warp: self.w.index,
+                lockstep: self.w.lockstep.clone(),
+                stalled: false,
+                work: Work::Arrive {
+                    after,
+                    block,
+                    at,
+                    count: 1,
+                },
+            });
+        }
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(())
+    }
+}

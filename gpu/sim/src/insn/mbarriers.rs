@@ -1,0 +1,297 @@
+//! The instructions on barriers in shared memory.
+
+use crate::machine::Machine;
+use crate::machine::exec::{Exec, Flow};
+use crate::machine::place::Target;
+use crate::machine::port::{Who, tick};
+use crate::machine::suspect::Use;
+use crate::order::clock::Proxy;
+use crate::order::message::Reach;
+use crate::order::shadow::Does;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::Group;
+use crate::state::mbarrier::Mbarrier;
+use crate::state::wait::Wait;
+use crate::state::warp::{Warp, lanes};
+use colex_ir::{Address, FenceKind, Op, Operand, Space, Type};
+
+/// The bytes of a barrier.
+const BYTES: usize = 8;
+
+/// The most bytes or arrivals that a phase counts.
+const LIMIT: u64 = (1 << 20) - 1;
+
+impl Machine<'_, '_> {
+    /// The barrier at a place, for someone who uses it.
+    pub(crate) fn barrier<'g>(
+        &mut self,
+        g: &'g mut Group,
+        who: &Who<'_>,
+        block: usize,
+        at: usize,
+    ) -> Result<&'g mut Mbarrier, Fault> {
+        let remote = block != who.spot.block;
+        if remote {
+            self.check_alive(g, who, Target::Shared { block, at })?;
+            if self.options.races {
+                g.remember_visit(block, who);
+            }
+        }
+        let outside = remote || who.proxy == Proxy::Async;
+        match g.blocks[block].mbarriers.get(&at) {
+            None => {
+                let what = format!(
+                    "{} is no barrier: `mbarrier.init` is missing",
+                    self.shared_name(at)
+                );
+                let fault = self.fault(g, &who.spot, FaultKind::Barrier, what);
+                let target = Target::Shared { block, at };
+                return Err(self.catch(g, who, (target, BYTES), Use::Barrier, fault));
+            }
+            Some(barrier) if outside && !barrier.fenced && self.options.races => {
+                let what = format!(
+                    "the barrier at {} is used from outside of its block's generic proxy, and no \
+                     `fence.mbarrier_init` follows its initialisation",
+                    self.shared_name(at)
+                );
+                return Err(self.fault(g, &who.spot, FaultKind::MissingFence, what));
+            }
+            Some(_) => {}
+        }
+        let barrier = g.blocks[block].mbarriers.get_mut(&at);
+        Ok(barrier.expect("looked up above"))
+    }
+
+    /// Someone arrives.
+    pub(crate) fn arrive(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        block: usize,
+        at: usize,
+        count: i64,
+    ) -> Result<(), Fault> {
+        let barrier = self.barrier(g, who, block, at)?;
+        let (of, phase) = (barrier.count, barrier.phase);
+        let came = barrier.arrive(count, who.view);
+        let turned = barrier.phase != phase;
+        match came {
+            true if turned => self.check_all_told(g, block, at, phase),
+            true => Ok(()),
+            false => {
+                let what = format!(
+                    "phase {phase} of the barrier at {} has had all of its {of} arrivals",
+                    self.shared_name(at)
+                );
+                Err(self.fault(g, &who.spot, FaultKind::Barrier, what))
+            }
+        }
+    }
+}
+
+impl Exec<'_, '_, '_> {
+    /// The barrier that each lane names: block and place.
+    pub(crate) fn barrier_at(
+        &self,
+        space: Space,
+        address: u64,
+        lane: usize,
+    ) -> Result<(usize, usize), Fault> {
+        match self.target(space, address, BYTES, BYTES, lane)? {
+            Target::Shared { block, at } => Ok((block, at)),
+            _ => Err(self.fault(FaultKind::Barrier, lane, "a barrier lies in shared memory")),
+        }
+    }
+
+    /// Executes an instruction on barriers; `None` if it is none.
+    pub(crate) fn mbarriers(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+        match op {
+            Op::MbarrierInit { a, count } => self.mbarrier_init(a, *count, mask)?,
+            Op::MbarrierInval { a } => {
+                let addresses = self.address(a, mask)?;
+                for lane in lanes(mask) {
+                    let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+                    self.g.blocks[block].mbarriers.remove(&at);
+                }
+            }
+            Op::MbarrierArrive {
+                space,
+                a,
+                count,
+                expect,
+            } => self.mbarrier_arrive(*space, a, *count, *expect, mask)?,
+            Op::MbarrierExpect { space, a, bytes } => {
+                let addresses = self.address(a, mask)?;
+                let bytes = self.value(*bytes, Type::U32, mask)?;
+                for lane in lanes(mask) {
+                    self.expect(*space, addresses[lane], bytes[lane], lane)?;
+                }
+            }
+            Op::MbarrierTry { p, a, parity, .. } => {
+                let addresses = self.address(a, mask)?;
+                let parity = self.value(*parity, Type::U32, mask)?;
+                let (mut passed, mut missed) = (0, None);
+                for lane in lanes(mask) {
+                    let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+                    match self.try_wait(block, at, parity[lane], lane)? {
+                        true => passed |= 1 << lane,
+                        false => missed = Some((block, at, parity[lane])),
+                    }
+                }
+                self.set_pred(p, mask, passed)?;
+                self.w.idle = missed;
+                if missed.is_some() {
+                    return Ok(Some(Flow::Yield));
+                }
+            }
+            Op::MbarrierWait { a, parity } => {
+                return self.mbarrier_wait(a, *parity, mask).map(Some);
+            }
+            Op::Fence(kind) => self.fence(*kind),
+            _ => return Ok(None),
+        }
+        Ok(Some(Flow::Next))
+    }
+
+    fn mbarrier_init(&mut self, a: &Address, count: Operand, mask: u32) -> Result<(), Fault> {
+        let addresses = self.address(a, mask)?;
+        let counts = self.value(count, Type::U32, mask)?;
+        for lane in lanes(mask) {
+            let count = counts[lane];
+            if count == 0 || count > LIMIT {
+                let what = format!("a barrier for {count} arrivals: 1 to {LIMIT} are possible");
+                return Err(self.fault(FaultKind::Barrier, lane, what));
+            }
+            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+            let who = Who::lane(self.w, lane, Proxy::Generic);
+            self.m
+                .write(self.g, &who, Target::Shared { block, at }, &[0; BYTES])?;
+            let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
+            self.g.blocks[block].mbarriers.insert(at, barrier);
+        }
+        Ok(())
+    }
+
+    /// Using a barrier is ordered after its initialisation, or a race.
+    fn barrier_touched(&mut self, block: usize, at: usize, lane: usize) -> Result<(), Fault> {
+        let who = Who::lane(self.w, lane, Proxy::Atomic);
+        self.m.touch(self.g, &who, block, at, BYTES, Does::Read)
+    }
+
+    fn mbarrier_arrive(
+        &mut self,
+        space: Space,
+        a: &Address,
+        count: Option<Operand>,
+        expect: Option<Operand>,
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let addresses = self.address(a, mask)?;
+        let counts = self.value(count.unwrap_or(Operand::Int(1)), Type::U32, mask)?;
+        let bytes = self.value(expect.unwrap_or(Operand::Int(0)), Type::U32, mask)?;
+        for lane in lanes(mask) {
+            let (block, at) = self.barrier_at(space, addresses[lane], lane)?;
+            if expect.is_some() {
+                self.expect(space, addresses[lane], bytes[lane], lane)?;
+            }
+            self.barrier_touched(block, at, lane)?;
+            let who = Who::lane(self.w, lane, Proxy::Generic);
+            self.m
+                .arrive(self.g, &who, block, at, i64::from(counts[lane] as u32))?;
+        }
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(())
+    }
+
+    fn expect(&mut self, space: Space, address: u64, bytes: u64, lane: usize) -> Result<(), Fault> {
+        let (block, at) = self.barrier_at(space, address, lane)?;
+        self.barrier_touched(block, at, lane)?;
+        let who = Who::lane(self.w, lane, Proxy::Generic);
+        let barrier = self.m.barrier(self.g, &who, block, at)?;
+        barrier.expect(i64::from(bytes as u32));
+        let total = barrier.bytes;
+        if total > LIMIT as i64 {
+            let what = format!("a phase counts at most {LIMIT} bytes, and {total} are announced");
+            return Err(self.fault(FaultKind::Barrier, lane, what));
+        }
+        Ok(())
+    }
+
+    fn try_wait(
+        &mut self,
+        block: usize,
+        at: usize,
+        parity: u64,
+        lane: usize,
+    ) -> Result<bool, Fault> {
+        self.barrier_touched(block, at, lane)?;
+        let who = Who::lane(self.w, lane, Proxy::Generic);
+        let known = self.m.barrier(self.g, &who, block, at)?.passed(parity);
+        match known {
+            Some(known) => {
+                self.w.learn(1 << lane, known);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn mbarrier_wait(&mut self, a: &Address, parity: Operand, mask: u32) -> Result<Flow, Fault> {
+        let addresses = self.address(a, mask)?;
+        let parity = self.value(parity, Type::U32, mask)?;
+        let mut waits = Vec::new();
+        for lane in lanes(mask) {
+            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+            let wait = (block, at, parity[lane]);
+            if waits.contains(&wait) {
+                continue;
+            }
+            self.try_wait(block, at, parity[lane], lane)?;
+            waits.push(wait);
+        }
+        Ok(Flow::Wait(Wait::Mbarriers(waits, mask)))
+    }
+
+    fn fence(&mut self, kind: FenceKind) {
+        let own = self.w.index;
+        let initialised = |g: &mut Group| {
+            let barriers = g
+                .blocks
+                .iter_mut()
+                .flat_map(|block| block.mbarriers.values_mut());
+            barriers
+                .filter(|b| b.owner == own)
+                .for_each(|b| b.fenced = true);
+        };
+        let home = self.w.home(self.g.number);
+        if let Some(reach) = Reach::of(kind) {
+            let Warp {
+                view, unacquired, ..
+            } = self.w;
+            unacquired.acquire(reach, home, view);
+            return self.release(reach);
+        }
+        match kind {
+            FenceKind::ProxyAsync | FenceKind::ProxyAsyncShared => {
+                self.w.view.fence(true, kind == FenceKind::ProxyAsync);
+                initialised(self.g);
+            }
+            FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),
+            FenceKind::MbarrierInit => {
+                initialised(self.g);
+                self.release(Reach::Cluster);
+            }
+            _ => {}
+        }
+        // What follows was not before the fence.
+        tick(&mut self.w.view.seen, self.w.index);
+    }
+
+    /// What the warp knows now may be passed on by a relaxed access or arrival.
+    fn release(&mut self, reach: Reach) {
+        let home = self.w.home(self.g.number);
+        let Warp { view, released, .. } = self.w;
+        released.add(reach, home, view);
+        tick(&mut self.w.view.seen, self.w.index);
+    }
+}

@@ -1,0 +1,185 @@
+//! Matrix instructions on registers.
+
+use std::rc::Rc;
+
+use crate::lane::plan::Plan;
+use crate::machine::exec::{Exec, Flow};
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::warp::{FULL, lanes};
+use colex_ir::{Op, Reg};
+
+impl<'k> Exec<'_, '_, 'k> {
+    /// The tables of the row, made when first asked for.
+    pub(crate) fn plan(&mut self, atom: &colex_atom::MmaAtom) -> Result<Rc<Plan>, Fault> {
+        if let Some(plan) = self.m.plans.get(&self.w.pc) {
+            return Ok(plan.clone());
+        }
+        let plan = Plan::new(atom).filter(|plan| plan.atom.is_executable());
+        let plan = plan.ok_or_else(|| self.unsupported(format_args!("`{}`", atom.name())))?;
+        let plan = Rc::new(plan);
+        self.m.plans.insert(self.w.pc, plan.clone());
+        Ok(plan)
+    }
+
+    /// One instruction: in each thread, in each quad-pair or in the warp.
+    pub(crate) fn mma(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
+        let Op::Mma {
+            atom, d, a, b, c, ..
+        } = op
+        else {
+            return Ok(Flow::Next);
+        };
+        self.check_counts(op)?;
+        if atom.b_in_shared() {
+            return self.wgmma(op, mask);
+        }
+        let plan = self.plan(atom)?;
+        let teams: Vec<Vec<usize>> = match plan.threads {
+            1 => lanes(mask).map(|lane| vec![lane]).collect(),
+            _ => {
+                self.collective(mask)?;
+                self.whole_warp(mask)?;
+                let size = plan.lanes.iter().max().map_or(32, |last| last + 1);
+                // Quad-pairs interleave: the next one begins four lanes on.
+                let starts = if size == 32 {
+                    vec![0]
+                } else {
+                    vec![0, 4, 8, 12]
+                };
+                starts
+                    .into_iter()
+                    .map(|start| plan.lanes.iter().map(|lane| start + lane).collect())
+                    .collect()
+            }
+        };
+        let [a, b, c] = [
+            self.words(a, mask)?,
+            self.words(b, mask)?,
+            self.words(c, mask)?,
+        ];
+        let mut result = vec![Vec::new(); 32];
+        for team in teams {
+            let of = |words: &[Vec<u32>]| -> Vec<Vec<u32>> {
+                team.iter().map(|lane| words[*lane].clone()).collect()
+            };
+            let (a, b, c) = (of(&a), of(&b), of(&c));
+            let words = product(&plan, self.m.options.hopper_sums, &a, &b, &c);
+            let words =
+                words.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
+            for (lane, words) in team.iter().zip(words) {
+                result[*lane] = words;
+            }
+        }
+        self.set_words(d, mask, &result)?;
+        Ok(Flow::Next)
+    }
+
+    /// Refuses operands with another number of registers than the row's.
+    fn check_counts(&self, op: &Op) -> Result<(), Fault> {
+        let Op::Mma {
+            atom,
+            d,
+            a,
+            b,
+            c,
+            e,
+            ..
+        } = op
+        else {
+            return Ok(());
+        };
+        let row = atom.op();
+        let row = row.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
+        let in_place = if row.is_async() { 0 } else { row.c.count };
+        let counts = [
+            ('D', d.len(), row.d.count),
+            ('A', a.len(), row.a.count),
+            ('B', b.len(), row.b.count),
+            ('C', c.len(), in_place),
+            ('E', e.len(), row.e.map_or(0, |e| e.count)),
+        ];
+        match counts
+            .into_iter()
+            .find(|(_, found, wanted)| found != wanted)
+        {
+            None => Ok(()),
+            Some((name, found, wanted)) => {
+                let what =
+                    format!("operand {name} has {found} registers, and the row wants {wanted}");
+                Err(self.fault_warp(FaultKind::Operand, what))
+            }
+        }
+    }
+
+    /// Refuses a warp with fewer than 32 threads.
+    pub(crate) fn whole_warp(&self, mask: u32) -> Result<(), Fault> {
+        match mask {
+            FULL => Ok(()),
+            mask => Err(self.fault_warp(
+                FaultKind::Divergence,
+                format!(
+                    "it takes a warp of 32 threads, and this one has {}",
+                    mask.count_ones()
+                ),
+            )),
+        }
+    }
+
+    /// The registers of each lane side by side, in words of 32 bits.
+    pub(crate) fn words(&self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
+        let mut words = vec![Vec::new(); 32];
+        for reg in regs {
+            let values = self.reg(*reg, mask)?;
+            for lane in lanes(mask) {
+                words[lane].push(values[lane] as u32);
+                if reg.ty.bits() == 64 {
+                    words[lane].push((values[lane] >> 32) as u32);
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    /// Writes registers from the words that each lane holds side by side.
+    pub(crate) fn set_words(
+        &mut self,
+        regs: &[Reg],
+        mask: u32,
+        words: &[Vec<u32>],
+    ) -> Result<(), Fault> {
+        let mut at = 0;
+        for reg in regs {
+            let wide = reg.ty.bits() == 64;
+            let mut values = [0u64; 32];
+            for lane in lanes(mask) {
+                let word = |i: usize| u64::from(words[lane].get(i).copied().unwrap_or(0));
+                values[lane] = match wide {
+                    true => word(at) | word(at + 1) << 32,
+                    false => word(at) & crate::machine::exec::low(reg.ty.bits()),
+                };
+            }
+            at += if wide { 2 } else { 1 };
+            self.set(*reg, mask, &values)?;
+        }
+        Ok(())
+    }
+}
+
+/// `D = A B + C` on the words that threads hold.
+fn product(
+    plan: &Plan,
+    hopper: bool,
+    a: &[Vec<u32>],
+    b: &[Vec<u32>],
+    c: &[Vec<u32>],
+) -> Result<Vec<Vec<u32>>, colex_atom::Error> {
+    if plan.is_real(hopper) {
+        let [a, b, c] = [(&plan.a, a), (&plan.b, b), (&plan.c, c)]
+            .map(|(side, words)| side.gather_reals(words));
+        let d = plan.atom.multiply_reals_on_hopper(&a, &b, &c)?;
+        return Ok(plan.c.scatter_reals(&d));
+    }
+    let [a, b, c] =
+        [(&plan.a, a), (&plan.b, b), (&plan.c, c)].map(|(side, words)| side.gather(words));
+    Ok(plan.c.scatter(&plan.multiply(hopper, &a, &b, &c)?))
+}

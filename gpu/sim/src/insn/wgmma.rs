@@ -1,0 +1,297 @@
+//! Matrix products of a warpgroup, which read shared memory while the warps go on.
+
+use std::rc::Rc;
+
+use crate::lane::plan::Plan;
+use crate::machine::exec::{Exec, Flow};
+use crate::machine::pending::{Pending, Work};
+use crate::machine::port::{Spot, tick};
+use crate::order::clock::{Proxy, View};
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::wait::Wait;
+use crate::state::warp::Warp;
+use colex_ir::{Op, Reg, ScaleD};
+
+/// A product under way.
+#[derive(Debug)]
+pub(crate) struct Product {
+    pub(crate) plan: Rc<Plan>,
+    /// The warpgroup's first warp.
+    pub(crate) group: usize,
+    /// Which product of the warpgroup it is.
+    sequence: u64,
+    pc: usize,
+    pub(crate) d: Vec<Reg>,
+    /// The descriptors of A, if it lies in shared memory, and of B.
+    pub(crate) descriptors: [u64; 2],
+    pub(crate) parts: [Option<Part>; 4],
+}
+
+/// What one warp contributes.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) scale_d: bool,
+    pub(crate) a: Vec<Vec<u32>>,
+    pub(crate) metadata: Vec<u32>,
+    pub(crate) view: Rc<View>,
+}
+
+impl Product {
+    /// Whether every warp of the warpgroup has issued it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.parts.iter().all(Option::is_some)
+    }
+
+    /// The warps, counted from the warpgroup's first, that have not issued it.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..4).filter(|w| self.parts[*w].is_none())
+    }
+}
+
+impl Exec<'_, '_, '_> {
+    /// Issues a product.
+    pub(crate) fn wgmma(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
+        let Op::Mma {
+            atom,
+            d,
+            a,
+            b,
+            e,
+            scale_d,
+            ..
+        } = op
+        else {
+            return Ok(Flow::Next);
+        };
+        self.collective(mask)?;
+        self.whole_warp(mask)?;
+        let plan = self.plan(atom)?;
+        let scale_d = self.scale_d(*scale_d, mask)?;
+        let in_registers = !atom.a_in_shared();
+        let descriptor = |exec: &Self, regs: &[Reg], what: &str| match regs.first() {
+            Some(reg) => exec.uniform((*reg).into(), what, mask),
+            None => Ok(0),
+        };
+        let b = descriptor(self, b, "the descriptor of B")?;
+        let (a_descriptor, a_words) = match in_registers {
+            true => (0, self.lent_words(a, mask)?),
+            false => (descriptor(self, a, "the descriptor of A")?, Vec::new()),
+        };
+        let metadata = match e.first() {
+            Some(reg) => self.reg(*reg, mask)?.iter().map(|x| *x as u32).collect(),
+            None => Vec::new(),
+        };
+        let held = if in_registers { a } else { &[][..] };
+        let places = |regs: &[Reg]| -> Result<Vec<usize>, Fault> {
+            regs.iter().map(|reg| self.slot(*reg)).collect()
+        };
+        let (slots, sources) = (places(d)?, places(held)?);
+        self.check_fenced(d, held)?;
+        if scale_d {
+            for reg in d {
+                self.check_initialised(*reg, mask)?;
+            }
+        }
+        let part = Part {
+            scale_d,
+            a: a_words,
+            metadata,
+            view: Rc::new(self.w.view.clone()),
+        };
+        let (number, engine) = self.join_product(&plan, d, [a_descriptor, b], part)?;
+        for slot in slots.iter().chain(&sources) {
+            self.w.busy[*slot] += 1;
+        }
+        sources.iter().for_each(|slot| self.w.lent[*slot] += 1);
+        self.w.products.open.push(crate::state::warp::InFlight {
+            number,
+            engine,
+            slots,
+            sources,
+            pc: self.w.pc,
+        });
+        self.w.products.issued += 1;
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(Flow::Yield)
+    }
+
+    /// The registers of A, which other products under way may read as well.
+    fn lent_words(&mut self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
+        let mut set_aside = Vec::new();
+        for reg in regs {
+            let slot = self.slot(*reg)?;
+            if self.w.busy[slot] == self.w.lent[slot] {
+                set_aside.push((slot, std::mem::take(&mut self.w.busy[slot])));
+            }
+        }
+        let words = self.words(regs, mask);
+        // In reverse, for a register that is named twice.
+        set_aside
+            .into_iter()
+            .rev()
+            .for_each(|(slot, busy)| self.w.busy[slot] = busy);
+        words
+    }
+
+    fn scale_d(&self, scale_d: ScaleD, mask: u32) -> Result<bool, Fault> {
+        match scale_d {
+            ScaleD::Zero => Ok(false),
+            ScaleD::One => Ok(true),
+            ScaleD::Pred(p) => match self.guard(p.into(), mask)? {
+                0 => Ok(false),
+                holds if holds == mask => Ok(true),
+                _ => Err(self.fault_warp(
+                    FaultKind::Divergence,
+                    format!(
+                        "the scale of D, {p}, holds in some threads of the warp and not in others"
+                    ),
+                )),
+            },
+        }
+    }
+
+    /// Registers that a product takes must not have been written since the last `wgmma.fence`.
+    fn check_fenced(&self, d: &[Reg], a: &[Reg]) -> Result<(), Fault> {
+        let unfenced = |reg: &&Reg| {
+            let slot = self.m.program.slot(**reg).unwrap_or(0);
+            self.w.busy[slot] == 0 && self.w.touched[slot] == self.w.fences
+        };
+        let found = match self.w.fences {
+            1 => Some("no `wgmma.fence` precedes the first product".to_string()),
+            _ => d.iter().chain(a).find(unfenced).map(|reg| {
+                format!("register {reg} was written since the last `wgmma.fence`: one is missing before this product")
+            }),
+        };
+        match found {
+            Some(what) => Err(self.fault_warp(FaultKind::InFlight, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds this warp's part to the product that the warpgroup issues.
+    fn join_product(
+        &mut self,
+        plan: &Rc<Plan>,
+        d: &[Reg],
+        descriptors: [u64; 2],
+        part: Part,
+    ) -> Result<(u64, (usize, u32)), Fault> {
+        let in_block = self.w.first as usize / 32;
+        let group = self.w.index - in_block % 4;
+        let sequence = self.w.products.issued;
+        let found = self.g.pending.iter().position(|p| match &p.work {
+            Work::Product(product) => product.group == group && product.sequence == sequence,
+            _ => false,
+        });
+        if let Some(index) = found {
+            return self.join_at(index, in_block % 4, descriptors, part);
+        }
+        let (agent, clock) = match self.w.products.open.last() {
+            Some(last) => last.engine,
+            None => self.g.engine(self.w.now()),
+        };
+        let number = self.g.next_operation;
+        self.g.next_operation += 1;
+        let mut product = Product {
+            plan: plan.clone(),
+            group,
+            sequence,
+            pc: self.w.pc,
+            d: d.to_vec(),
+            descriptors,
+            parts: Default::default(),
+        };
+        let view = part.view.clone();
+        product.parts[in_block % 4] = Some(part);
+        self.g.pending.push(Pending {
+            number,
+            spot: Spot {
+                whole: true,
+                ..Spot::of(self.w, 0)
+            },
+            agent,
+            clock,
+            proxy: Proxy::Async,
+            view,
+            warp: self.w.index,
+            lockstep: self.w.lockstep.clone(),
+            stalled: false,
+            work: Work::Product(Box::new(product)),
+        });
+        Ok((number, (agent, clock)))
+    }
+
+    fn join_at(
+        &mut self,
+        index: usize,
+        warp: usize,
+        descriptors: [u64; 2],
+        part: Part,
+    ) -> Result<(u64, (usize, u32)), Fault> {
+        let pc = self.w.pc;
+        let operation = &mut self.g.pending[index];
+        let (number, engine) = (operation.number, (operation.agent, operation.clock));
+        let Work::Product(product) = &mut operation.work else {
+            return Ok((number, engine));
+        };
+        let agrees = product.pc == pc && product.descriptors == descriptors;
+        let first = product.parts.iter().flatten().next().map(|p| p.scale_d);
+        let scale = part.scale_d;
+        product.parts[warp] = Some(part);
+        match agrees && first == Some(scale) {
+            true => Ok((number, engine)),
+            false => Err(self.fault_warp(
+                FaultKind::Divergence,
+                "the four warps of a warpgroup execute the same products with the same descriptors and scale, and this \
+                 warp's differs from another's",
+            )),
+        }
+    }
+
+    /// `wgmma.commit_group`
+    pub(crate) fn wgmma_commit(&mut self, mask: u32) -> Result<(), Fault> {
+        self.collective(mask)?;
+        let group = std::mem::take(&mut self.w.products.open);
+        self.w.products.groups.push_back(group);
+        Ok(())
+    }
+
+    /// `wgmma.wait_group`
+    pub(crate) fn wgmma_wait(&mut self, pending: u32, mask: u32) -> Result<Flow, Fault> {
+        self.collective(mask)?;
+        let done = self
+            .w
+            .products
+            .groups
+            .len()
+            .saturating_sub(pending as usize);
+        let numbers = self.w.products.groups.iter().take(done).flatten();
+        let numbers = numbers.map(|product| product.number).collect();
+        Ok(Flow::Wait(Wait::Operations {
+            numbers,
+            read: false,
+        }))
+    }
+}
+
+impl Warp {
+    /// After `wgmma.wait_group`: the registers of the groups that are complete may be touched.
+    pub(crate) fn release_products(&mut self, pending: u32) {
+        while self.products.groups.len() > pending as usize {
+            let group = self.products.groups.pop_front().unwrap_or_default();
+            for product in group {
+                let (agent, clock) = product.engine;
+                self.view.seen.raise(agent, clock);
+                product
+                    .slots
+                    .iter()
+                    .chain(&product.sources)
+                    .for_each(|slot| self.busy[*slot] -= 1);
+                product
+                    .sources
+                    .iter()
+                    .for_each(|slot| self.lent[*slot] -= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `cvt` on one lane.
+
+use colex_atom::{FloatFormat, Rounding as To};
+
+use colex_ir::{Rounding, Type};
+
+/// The format of a scalar float.
+fn format(ty: Type) -> Option<FloatFormat> {
+    Some(match ty {
+        Type::F16 => FloatFormat::F16,
+        Type::Bf16 => FloatFormat::BF16,
+        Type::F32 => FloatFormat::F32,
+        Type::Tf32 => FloatFormat::TF32,
+        Type::F64 => FloatFormat::F64,
+        _ => return None,
+    })
+}
+
+/// The integer that bits of a type spell.
+fn integer(ty: Type, bits: u64) -> i128 {
+    let unused = 64 - ty.bits();
+    match ty.is_signed() {
+        true => i128::from((bits << unused) as i64 >> unused),
+        false => i128::from(bits << unused >> unused),
+    }
+}
+
+/// The smallest and largest integer of a type.
+fn range(ty: Type) -> (i128, i128) {
+    match ty.is_signed() {
+        true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
+        false => (0, (1 << ty.bits()) - 1),
+    }
+}
+
+/// How `cvt` rounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cvt {
+    pub(crate) to: Type,
+    pub(crate) from: Type,
+    pub(crate) rounding: Option<Rounding>,
+    pub(crate) saturate: bool,
+}
+
+impl Cvt {
+    /// The bits of the result, in the width of the destination register; `None` for a pair of types that `cvt` does
+    /// not connect.
+    pub(crate) fn apply(self, bits: u64, register_bits: u32) -> Option<u64> {
+        if self.to.bits() > 64 || self.from.bits() > 64 {
+            return None;
+        }
+        let mask = u64::MAX >> (64 - register_bits);
+        Some(match (format(self.from), format(self.to)) {
+            (Some(from), Some(to)) => self.float(from.decode(low(self.from, bits)), to),
+            (Some(from), None) if !self.to.is_float() => {
+                self.to_integer(from.decode(low(self.from, bits))) & mask
+            }
+            (None, Some(to)) if !self.from.is_float() => {
+                self.of_integer(integer(self.from, bits), to)
+            }
+            (None, None) if !self.from.is_float() && !self.to.is_float() => {
+                let x = integer(self.from, bits);
+                let (least, most) = range(self.to);
+                let x = if self.saturate {
+                    x.clamp(least, most)
+                } else {
+                    x
+                };
+                // A narrow result is extended by its sign to the width of the register.
+                integer(self.to, x as u64) as u64 & mask
+            }
+            _ => return None,
+        })
+    }
+
+    fn float(self, x: f64, to: FloatFormat) -> u64 {
+        let x = match self.rounding {
+            Some(Rounding::Rni) => x.round_ties_even(),
+            Some(Rounding::Rzi) => x.trunc(),
+            Some(Rounding::Rmi) => x.floor(),
+            Some(Rounding::Rpi) => x.ceil(),
+            _ => x,
+        };
+        let x = match self.saturate {
+            true if x.is_nan() => 0.0,
+            true => x.clamp(0.0, 1.0),
+            false => x,
+        };
+        round(x, to, self.rounding)
+    }
+
+    fn to_integer(self, x: f64) -> u64 {
+        let x = match self.rounding {
+            Some(Rounding::Rni) => x.round_ties_even(),
+            Some(Rounding::Rmi) => x.floor(),
+            Some(Rounding::Rpi) => x.ceil(),
+            _ => x.trunc(),
+        };
+        let (least, most) = range(self.to);
+        // Beyond the range the nearest end; for a NaN zero, in 64 bits the top bit (PTX ISA 9.7.9, `cvt`).
+        let y = match x.is_nan() {
+            true if self.to.bits() == 64 => 1 << 63,
+            true => 0,
+            false => (x as i128).clamp(least, most),
+        };
+        y as u64
+    }
+
+    fn of_integer(self, x: i128, to: FloatFormat) -> u64 {
+        // An integer of 64 bits may not fit a binary64: what is lost is kept as the last bit, so that it rounds once.
+        let near = x as f64;
+        let back = near as i128;
+        let x = match (back == x, near.to_bits() & 1) {
+            (true, _) | (_, 1) => near,
+            _ if to == FloatFormat::F64 => near,
+            _ if (back < x) == (near > 0.0) => f64::from_bits(near.to_bits() + 1),
+            _ => f64::from_bits(near.to_bits() - 1),
+        };
+        round(x, to, self.rounding)
+    }
+}
+
+fn low(ty: Type, bits: u64) -> u64 {
+    bits & (u64::MAX >> (64 - ty.bits()))
+}
+
+/// A number in a format, rounded as the conversion says.
+fn round(x: f64, to: FloatFormat, rounding: Option<Rounding>) -> u64 {
+    match rounding {
+        Some(Rounding::Rz) => to.encode(x, To::Zero),
+        Some(Rounding::Rna) => {
+            let away = to.encode(x, To::Zero);
+            let step = to.ulp(to.decode(away));
+            match x.is_finite() && (x - to.decode(away)).abs() * 2.0 >= step {
+                true => to.encode(to.decode(away) + step.copysign(x), To::Nearest),
+                false => to.encode(x, To::Nearest),
+            }
+        }
+        _ => to.encode(x, To::Nearest),
+    }
+}
+
+/// `cvt` of two binary32 into a pair, `lo` in the low half; `None` if there is none of that type.
+pub(crate) fn pack(to: Type, relu: bool, hi: u64, lo: u64) -> Option<u64> {
+    let (format, bits) = match to {
+        Type::F16x2 => (FloatFormat::F16, 16),
+        Type::Bf16x2 => (FloatFormat::BF16, 16),
+        Type::E4m3x2 => (FloatFormat::E4M3, 8),
+        Type::E5m2x2 => (FloatFormat::E5M2, 8),
+        _ => return None,
+    };
+    let one = |x: u64| {
+        let x = f64::from(f32::from_bits(x as u32));
+        let x = if relu && x < 0.0 { 0.0 } else { x };
+        // Pairs of 8-bit floats exist with `.satfinite` only.
+        match bits {
+            8 => format.encode_saturating(x, To::Nearest),
+            _ => format.encode(x, To::Nearest),
+        }
+    };
+    Some(one(hi) << bits | one(lo))
+}
+
+/// `cvt` of a pair of 8-bit floats into a pair of halves.
+pub(crate) fn widen_pair(from: Type, bits: u64) -> Option<u64> {
+    let from = match from {
+        Type::E4m3x2 => FloatFormat::E4M3,
+        Type::E5m2x2 => FloatFormat::E5M2,
+        _ => return None,
+    };
+    let one = |x: u64| FloatFormat::F16.encode(from.decode(x & 0xff), To::Nearest);
+    Some(one(bits >> 8) << 16 | one(bits))
+}

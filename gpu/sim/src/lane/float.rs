@@ -1,0 +1,227 @@
+//! Floating-point instructions on one lane: the bits of the sources to the bits of the result.
+//!
+//! Results that are no number are the canonical NaN of PTX, all bits but the sign. Sums and products of 16-bit floats
+//! are computed in binary64 and rounded once.
+
+use colex_atom::{FloatFormat, Rounding};
+
+use colex_ir::{BinaryOp, Compare, TernaryOp, Type, UnaryOp};
+
+/// A float's format: bits to a number and back.
+trait Format {
+    fn of(bits: u64) -> f64;
+    fn bits(x: f64) -> u64;
+}
+
+struct F16;
+struct Bf16;
+struct F32;
+struct F64;
+
+impl Format for F16 {
+    fn of(bits: u64) -> f64 {
+        FloatFormat::F16.decode(bits)
+    }
+    fn bits(x: f64) -> u64 {
+        FloatFormat::F16.encode(x, Rounding::Nearest)
+    }
+}
+
+impl Format for Bf16 {
+    fn of(bits: u64) -> f64 {
+        f64::from(f32::from_bits((bits as u32) << 16))
+    }
+    fn bits(x: f64) -> u64 {
+        FloatFormat::BF16.encode(x, Rounding::Nearest)
+    }
+}
+
+impl Format for F32 {
+    fn of(bits: u64) -> f64 {
+        f64::from(f32::from_bits(bits as u32))
+    }
+    fn bits(x: f64) -> u64 {
+        match x.is_nan() {
+            true => 0x7fff_ffff,
+            false => u64::from((x as f32).to_bits()),
+        }
+    }
+}
+
+impl Format for F64 {
+    fn of(bits: u64) -> f64 {
+        f64::from_bits(bits)
+    }
+    fn bits(x: f64) -> u64 {
+        match x.is_nan() {
+            true => 0x7fff_ffff_ffff_ffff,
+            false => x.to_bits(),
+        }
+    }
+}
+
+/// The smaller (or larger): a number before a NaN, -0 before +0.
+fn least(a: f64, b: f64, larger: bool) -> f64 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a == b => match a.is_sign_negative() != larger {
+            true => a,
+            false => b,
+        },
+        _ if (a < b) != larger => a,
+        _ => b,
+    }
+}
+
+/// `a * b + c` rounded to odd in binary64: exact products of formats up to binary32, one rounding later.
+fn fused(a: f64, b: f64, c: f64) -> f64 {
+    let product = a * b;
+    let sum = product + c;
+    if !sum.is_finite() {
+        return sum;
+    }
+    let part = sum - product;
+    let lost = (product - (sum - part)) + (c - part);
+    match (lost == 0.0, sum.to_bits() & 1) {
+        (true, _) | (_, 1) => sum,
+        _ if (lost > 0.0) == (sum > 0.0) || sum == 0.0 => f64::from_bits(sum.to_bits() + 1),
+        _ => f64::from_bits(sum.to_bits() - 1),
+    }
+}
+
+fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
+    Some(match op {
+        UnaryOp::Neg => |a| T::bits(-T::of(a)),
+        UnaryOp::Abs => |a| T::bits(T::of(a).abs()),
+        UnaryOp::Rcp => |a| T::bits(1.0 / T::of(a)),
+        UnaryOp::Sqrt => |a| T::bits(T::of(a).sqrt()),
+        UnaryOp::Rsqrt => |a| T::bits(1.0 / T::of(a).sqrt()),
+        UnaryOp::Ex2 => |a| T::bits(T::of(a).exp2()),
+        UnaryOp::Lg2 => |a| T::bits(T::of(a).log2()),
+        UnaryOp::Sin => |a| T::bits(T::of(a).sin()),
+        UnaryOp::Cos => |a| T::bits(T::of(a).cos()),
+        UnaryOp::Tanh => |a| T::bits(T::of(a).tanh()),
+        _ => return None,
+    })
+}
+
+fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
+    Some(match op {
+        BinaryOp::Add => |a, b| T::bits(T::of(a) + T::of(b)),
+        BinaryOp::Sub => |a, b| T::bits(T::of(a) - T::of(b)),
+        BinaryOp::Mul => |a, b| T::bits(T::of(a) * T::of(b)),
+        BinaryOp::Div => |a, b| T::bits(T::of(a) / T::of(b)),
+        BinaryOp::Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
+        BinaryOp::Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
+        _ => return None,
+    })
+}
+
+/// The type of each half of a pair.
+pub(crate) fn half_of(ty: Type) -> Option<Type> {
+    match ty {
+        Type::F16x2 => Some(Type::F16),
+        Type::Bf16x2 => Some(Type::Bf16),
+        _ => None,
+    }
+}
+
+/// An instruction with one source; `None` if there is none of that type.
+pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
+    match ty {
+        // Of a NaN too, only the sign changes.
+        Type::F32 if op == UnaryOp::Neg => Some(|a| a ^ 0x8000_0000),
+        Type::F32 if op == UnaryOp::Abs => Some(|a| a & 0x7fff_ffff),
+        Type::F16 => unary_of::<F16>(op),
+        Type::Bf16 => unary_of::<Bf16>(op),
+        Type::F32 => unary_of::<F32>(op),
+        Type::F64 => unary_of::<F64>(op),
+        _ => None,
+    }
+}
+
+/// An instruction with two sources.
+pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<fn(u64, u64) -> u64> {
+    match ty {
+        Type::F16 => binary_of::<F16>(op),
+        Type::Bf16 => binary_of::<Bf16>(op),
+        Type::F32 => binary_of::<F32>(op),
+        Type::F64 => binary_of::<F64>(op),
+        _ => None,
+    }
+}
+
+fn fma_of<T: Format>(a: u64, b: u64, c: u64) -> u64 {
+    T::bits(fused(T::of(a), T::of(b), T::of(c)))
+}
+
+/// `a * b + c`, rounded once.
+pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+    Some(match ty {
+        Type::F16 => fma_of::<F16>,
+        Type::Bf16 => fma_of::<Bf16>,
+        Type::F32 => |a, b, c| {
+            let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
+            let d = a.mul_add(b, c);
+            u64::from(if d.is_nan() { 0x7fff_ffff } else { d.to_bits() })
+        },
+        Type::F64 => |a, b, c| {
+            let [a, b, c] = [a, b, c].map(f64::from_bits);
+            F64::bits(a.mul_add(b, c))
+        },
+        _ => return None,
+    })
+}
+
+/// `fma` for floats, nothing else.
+pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+    match op {
+        TernaryOp::Fma => fma(ty),
+        _ => None,
+    }
+}
+
+/// Whether two numbers cannot be compared.
+fn apart<T: Format>(a: u64, b: u64) -> bool {
+    T::of(a).is_nan() || T::of(b).is_nan()
+}
+
+fn compare_of<T: Format>(cmp: Compare) -> fn(u64, u64) -> bool {
+    match cmp {
+        Compare::Eq => |a, b| T::of(a) == T::of(b),
+        Compare::Ne => |a, b| T::of(a) < T::of(b) || T::of(a) > T::of(b),
+        Compare::Lt => |a, b| T::of(a) < T::of(b),
+        Compare::Le => |a, b| T::of(a) <= T::of(b),
+        Compare::Gt => |a, b| T::of(a) > T::of(b),
+        Compare::Ge => |a, b| T::of(a) >= T::of(b),
+        Compare::Equ => |a, b| T::of(a) == T::of(b) || apart::<T>(a, b),
+        Compare::Neu => |a, b| T::of(a) != T::of(b),
+        Compare::Ltu => |a, b| T::of(a) < T::of(b) || apart::<T>(a, b),
+        Compare::Gtu => |a, b| T::of(a) > T::of(b) || apart::<T>(a, b),
+        Compare::Nan => apart::<T>,
+    }
+}
+
+/// A comparison.
+pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<fn(u64, u64) -> bool> {
+    Some(match ty {
+        Type::F16 => compare_of::<F16>(cmp),
+        Type::Bf16 => compare_of::<Bf16>(cmp),
+        Type::F32 => compare_of::<F32>(cmp),
+        Type::F64 => compare_of::<F64>(cmp),
+        _ => return None,
+    })
+}
+
+/// The bits of a constant in an instruction's type.
+pub(crate) fn constant(ty: Type, x: f64) -> u64 {
+    match ty {
+        Type::F64 => x.to_bits(),
+        Type::F16 => F16::bits(x),
+        Type::Bf16 => Bf16::bits(x),
+        Type::F16x2 => F16::bits(x) * 0x1_0001,
+        Type::Bf16x2 => Bf16::bits(x) * 0x1_0001,
+        _ => u64::from((x as f32).to_bits()),
+    }
+}

@@ -1,0 +1,275 @@
+//! Two accesses that clash, in words.
+
+use super::Machine;
+use super::port::Who;
+use crate::order::clock::Epoch;
+use crate::order::lockstep::SEVERAL;
+use crate::order::shadow::{Clash, Does};
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::Group;
+use colex_ir::{Op, Stmt};
+
+/// One of two accesses, the number of its cluster, and whether it writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'w, 'v> {
+    pub(crate) who: &'w Who<'v>,
+    pub(crate) cluster: u32,
+    pub(crate) writes: bool,
+}
+
+/// The other one.
+#[derive(Clone, Copy)]
+pub(crate) struct There {
+    pub(crate) epoch: Epoch,
+    pub(crate) cluster: u32,
+    pub(crate) writes: bool,
+}
+
+impl Machine<'_, '_> {
+    /// The fault of an access to a byte that clashes with another, of the cluster with that number.
+    pub(crate) fn clash(
+        &self,
+        g: &Group,
+        who: &Who<'_>,
+        byte: &str,
+        clash: Clash,
+        cluster: u32,
+        does: Does,
+    ) -> Fault {
+        let writes = does != Does::Read;
+        let verb = |writes: bool| if writes { "writes" } else { "reads" };
+        let here = Side {
+            who,
+            cluster: g.number,
+            writes,
+        };
+        match clash {
+            Clash::Race {
+                other,
+                other_writes,
+            } => {
+                let what = format!(
+                    "this {} {byte}, and {} {} it, and nothing orders the two: {}",
+                    verb(writes),
+                    self.other_of(g, who, other, cluster),
+                    verb(other_writes),
+                    match writes && other_writes {
+                        true => self.shared_element(g, here, other, cluster),
+                        false => None,
+                    }
+                    .unwrap_or_else(|| {
+                        let there = There {
+                            epoch: other,
+                            cluster,
+                            writes: other_writes,
+                        };
+                        self.remedy(g, here, there)
+                    }),
+                );
+                self.fault(g, &who.spot, FaultKind::Race, what)
+            }
+            Clash::Fence { other } => {
+                let what = format!(
+                    "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
+                     `fence.proxy.async` is missing after the write",
+                    verb(writes),
+                    self.accused_at(g, other, cluster, g.number),
+                );
+                self.fault(g, &who.spot, FaultKind::MissingFence, what)
+            }
+        }
+    }
+
+    /// What is wrong if two threads write one place in the same instruction, or in instructions that one call of the
+    /// builder made: then it is not, or not only, a barrier that is missing.
+    fn shared_element(
+        &self,
+        g: &Group,
+        here: Side<'_, '_>,
+        other: Epoch,
+        cluster: u32,
+    ) -> Option<String> {
+        let who = here.who;
+        let same_block = cluster == here.cluster
+            && other.agent() / g.warps_per_block() == who.agent / g.warps_per_block();
+        let twice = match same_block {
+            true => "the partition gives one element to two threads",
+            false => "the grid gives one element to two blocks",
+        };
+        let pc = who.spot.pc;
+        let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
+        let (this, there) = (stmt(pc)?, stmt(other.pc())?);
+        // A copy that an engine does is no thread's part of a partition.
+        let by_warps = who.agent == who.warp && !is_engine(there) && !is_engine(this);
+        let same_warp = cluster == here.cluster && other.agent() == who.agent;
+        let same_thread = same_warp && other.lane() == who.spot.lane;
+        if !by_warps || same_thread || this.at != there.at {
+            return None;
+        }
+        let again = same_warp && other.clock() != who.clock;
+        let once = pc == other.pc() && !self.program.repeated[pc] && !again;
+        Some(match once {
+            true => twice.to_string(),
+            false => format!("either {twice}, or a barrier between two rounds is missing"),
+        })
+    }
+
+    /// What would order two accesses: one that is looked at, and one that came before it in this order of events.
+    pub(crate) fn remedy(&self, g: &Group, here: Side<'_, '_>, there: There) -> String {
+        let who = here.who;
+        let (other, cluster) = (there.epoch, there.cluster);
+        let is_engine = |agent: usize| agent >= g.warps;
+        let sides = [(who.epoch(), here.cluster), (other, cluster)];
+        let engines = sides
+            .into_iter()
+            .filter(|(epoch, cluster)| is_engine(epoch.agent()) && *cluster == g.number);
+        for (engine, _) in engines {
+            if let Some((_, at, bytes)) = g.unannounced(engine) {
+                return format!(
+                    "the barrier at {} does not wait for the {bytes} bytes of the copy, and the bytes of its \
+                     `mbarrier.arrive.expect_tx` are missing or too few",
+                    self.shared_name(at)
+                );
+            }
+        }
+        let same_cluster = cluster == here.cluster;
+        if is_engine(other.agent()) {
+            let wait = self.wait_for(other, there.writes);
+            let issuer = g
+                .issuer(other)
+                .filter(|_| same_cluster && cluster == g.number);
+            if let Some((warp, asked)) = issuer
+                && is_engine(who.agent)
+                && warp == who.warp
+                && who.view.seen.get(warp) < asked
+            {
+                // This one was asked for before the other.
+                let wait = self.wait_for(who.epoch(), here.writes);
+                return format!(
+                    "{wait} before the other access, or a barrier after that, is missing"
+                );
+            }
+            return match issuer.map(|(warp, _)| warp) {
+                Some(warp) if warp == who.warp && !other.before(&who.view.seen) => {
+                    format!("{wait} between them is missing")
+                }
+                Some(warp) if warp == who.warp => {
+                    format!("`bar.warp.sync` or a barrier after {wait} is missing")
+                }
+                _ if !same_cluster => format!(
+                    "{wait}, or a release after it and an acquire before the other, is missing"
+                ),
+                _ => format!("{wait} or a barrier after it is missing"),
+            };
+        }
+        if is_engine(who.agent) && same_cluster {
+            let wait = self.wait_for(who.epoch(), here.writes);
+            let after_issue = other.clock() > who.view.seen.get(other.agent());
+            return match other.agent() == who.warp {
+                true if after_issue => {
+                    format!("{wait} before the other access, or a barrier after that, is missing")
+                }
+                true => "`bar.warp.sync` or a barrier between them is missing".to_string(),
+                false => format!(
+                    "a barrier before this, or {wait} and a barrier before the other access, is missing"
+                ),
+            };
+        }
+        let block = |agent: usize| agent / g.warps_per_block();
+        let missing = match () {
+            () if !same_cluster => {
+                "a release after the one and an acquire before the other are missing, or barriers between these and the \
+                 accesses"
+            }
+            () if other.agent() == who.warp => {
+                "`bar.warp.sync` or a barrier between them is missing"
+            }
+            () if block(other.agent()) != who.spot.block => {
+                "a barrier of the cluster, or a release after the one and an acquire before the other, is missing"
+            }
+            () => "a barrier between them is missing",
+        };
+        missing.to_string()
+    }
+
+    /// What waits for an operation of an engine.
+    fn wait_for(&self, other: Epoch, other_writes: bool) -> &'static str {
+        match self.program.stmts.get(other.pc()).copied().flatten() {
+            Some(Stmt {
+                op: Op::Copy { atom, .. },
+                ..
+            }) => {
+                let bulk = atom.op().is_ok_and(|op| op.ptx.contains(".bulk"));
+                match (bulk, atom.to() == colex_atom::Space::Global) {
+                    (false, _) => "a `cp.async.wait_group` that covers it",
+                    (true, false) => "a wait for the barrier that it completes",
+                    (true, true) if other_writes => "a `cp.async.bulk.wait_group` that covers it",
+                    (true, true) => "a `cp.async.bulk.wait_group.read` that covers it",
+                }
+            }
+            Some(Stmt {
+                op: Op::Mma { .. }, ..
+            }) => "a `wgmma.wait_group` that covers it",
+            _ => "a wait for it",
+        }
+    }
+
+    /// An access by its instruction and its warp, and its lane or its cluster where that tells more.
+    fn other_of(&self, g: &Group, who: &Who<'_>, other: Epoch, cluster: u32) -> String {
+        let name = self.accused_at(g, other, cluster, g.number);
+        match other.lane() {
+            _ if cluster != g.number || other.agent() != who.warp => name,
+            SEVERAL => format!("{name} in several lanes"),
+            lane => format!("{name} in lane {lane}"),
+        }
+    }
+
+    /// The present access, described for a thread of the cluster `home`.
+    pub(crate) fn accused(&self, g: &Group, who: &Who<'_>, home: u32) -> String {
+        self.accused_at(g, who.epoch(), g.number, home)
+    }
+
+    /// An access of a cluster, described for a thread of the cluster `home`.
+    pub(crate) fn accused_at(&self, g: &Group, other: Epoch, cluster: u32, home: u32) -> String {
+        match cluster == home {
+            true => self.other(g, other),
+            false => format!("{} of cluster {cluster}", self.other(g, other)),
+        }
+    }
+
+    /// `` `st.shared.u32 ..` of warp 3 (file.rs:12) ``
+    pub(crate) fn other(&self, g: &Group, other: Epoch) -> String {
+        let stmt = self.program.stmts.get(other.pc()).copied().flatten();
+        let owner = match other.agent() < g.warps {
+            true => format!(" of warp {}", other.agent() % g.warps_per_block()),
+            false => String::new(),
+        };
+        let block = match g.blocks.len() {
+            1 => String::new(),
+            _ if other.agent() < g.warps => {
+                format!(
+                    " of block {} of the cluster",
+                    other.agent() / g.warps_per_block()
+                )
+            }
+            _ => String::new(),
+        };
+        match stmt {
+            Some(stmt) => format!(
+                "`{}`{owner}{block} ({}:{})",
+                self.instruction(stmt),
+                stmt.at.file(),
+                stmt.at.line()
+            ),
+            None => format!("something{owner}{block}"),
+        }
+    }
+}
+
+/// Whether an engine does what an instruction asks for.
+fn is_engine(stmt: &Stmt) -> bool {
+    match &stmt.op {
+        Op::Copy { atom, .. } => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
+        _ => false,
+    }
+}

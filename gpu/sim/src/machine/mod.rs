@@ -1,0 +1,239 @@
+//! The device while it runs a kernel: blocks and clusters come, warps take turns.
+
+pub(crate) mod accuse;
+pub(crate) mod exec;
+pub(crate) mod names;
+pub(crate) mod pending;
+pub(crate) mod place;
+pub(crate) mod port;
+pub(crate) mod product;
+pub(crate) mod reason;
+pub(crate) mod running;
+pub(crate) mod suspect;
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use crate::insn::matrix::Routes;
+use crate::lane::plan::Plan;
+use crate::machine::product::Places;
+use crate::machine::running::{Cluster, Progress};
+use crate::machine::suspect::{Firsts, Suspects};
+use crate::options::{Dice, SimOptions};
+use crate::order::global::Global;
+use crate::order::message::Message;
+use crate::report::fault::{Fault, FaultKind};
+use crate::report::{Count, Report};
+use crate::state::block::SHARED_BASE;
+use crate::state::flat::Program;
+use crate::state::memory::Memory;
+use colex_ir::Kernel;
+use colex_ir::launch::Argument;
+use colex_ir::launch::Launch;
+
+/// What all clusters share.
+pub(crate) struct Machine<'a, 'k> {
+    pub(crate) program: &'a Program<'k>,
+    pub(crate) launch: Launch,
+    pub(crate) memory: &'a mut Memory,
+    /// Who touched global memory, and what ordered accesses have left there.
+    pub(crate) global: Global,
+    pub(crate) ordered: HashMap<u64, Message>,
+    /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
+    pub(crate) equal: BTreeMap<usize, (String, u64)>,
+    pub(crate) params: Vec<u8>,
+    pub(crate) arguments: &'a [Argument],
+    pub(crate) options: SimOptions,
+    pub(crate) counts: Vec<Count>,
+    pub(crate) dice: Dice,
+    /// How many instructions all warps have executed.
+    pub(crate) executed: u64,
+    /// Reads that wait for their bytes, and bytes that atomic stores wrote first.
+    pub(crate) suspects: Suspects,
+    pub(crate) firsts: Firsts,
+    /// The tables of the rows, by step.
+    pub(crate) plans: HashMap<usize, Rc<Plan>>,
+    pub(crate) routes: HashMap<usize, Rc<Routes>>,
+    /// Where the tiles of `wgmma` lie, by descriptor, extents, width and major.
+    pub(crate) tiles: HashMap<(u64, usize, usize, usize, bool), Rc<Places>>,
+    /// Where dynamic shared memory begins in a block's.
+    pub(crate) dynamic_at: u32,
+    pub(crate) shared_bytes: u32,
+}
+
+impl<'a, 'k> Machine<'a, 'k> {
+    pub(crate) fn new(
+        program: &'a Program<'k>,
+        launch: &Launch,
+        arguments: &'a [Argument],
+        memory: &'a mut Memory,
+        options: &SimOptions,
+    ) -> Self {
+        let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
+        // The alignment is that of the address, which begins after what the system keeps.
+        let dynamic_at =
+            (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE;
+        Machine {
+            program,
+            launch: *launch,
+            memory,
+            global: Global::new(launch.threads().div_ceil(32) as usize),
+            equal: BTreeMap::new(),
+            ordered: HashMap::new(),
+            params: parameters(program, arguments),
+            arguments,
+            options: *options,
+            counts: vec![Count::default(); program.steps.len()],
+            dice: Dice::new(options.seed),
+            executed: 0,
+            suspects: Suspects::default(),
+            firsts: Firsts::default(),
+            plans: HashMap::new(),
+            routes: HashMap::new(),
+            tiles: HashMap::new(),
+            dynamic_at,
+            shared_bytes: match launch.dynamic_shared {
+                0 => program.static_shared,
+                bytes => dynamic_at + bytes,
+            },
+        }
+    }
+
+    /// Runs every block.
+    pub(crate) fn run(&mut self) -> Result<(), Fault> {
+        let size = self.launch.cluster;
+        let [x, y, z] = [0, 1, 2].map(|axis| self.launch.grid[axis] / size[axis].max(1));
+        let along_y = move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]));
+        let mut waiting = (0..z).flat_map(along_y).enumerate();
+        let mut running: Vec<Cluster> = Vec::new();
+        loop {
+            if running.is_empty() {
+                let Some((number, at)) = waiting.next() else {
+                    return self.last_word();
+                };
+                running.push(self.cluster(number, at));
+            }
+            let mut index = 0;
+            let mut stuck = None;
+            let mut moved = false;
+            while index < running.len() {
+                let mut progress = self.advance(&mut running[index]);
+                if matches!(progress, Ok(Progress::Done)) {
+                    progress = self.drain(&mut running[index]).map(|()| Progress::Done);
+                }
+                match progress {
+                    Ok(Progress::More) => moved = true,
+                    Ok(Progress::Done | Progress::Stuck)
+                        if self.suspects.holds(running[index].group.number) =>
+                    {
+                        moved = true;
+                        self.park(running.swap_remove(index))?;
+                        continue;
+                    }
+                    Ok(Progress::Done) => {
+                        moved = true;
+                        running.swap_remove(index);
+                        continue;
+                    }
+                    Ok(Progress::Stuck) => stuck = Some(index),
+                    Err(fault) => return Err(self.headline(fault, running)),
+                }
+                index += 1;
+            }
+            if let Some(index) = stuck.filter(|_| !moved) {
+                let fault = self.deadlock(&running[index]);
+                return Err(self.headline(fault, running));
+            }
+            if self.suspects.in_vain(self.executed) {
+                return Err(self.give_up(running));
+            }
+            // Whoever still runs may wait for a block that has not started.
+            if !running.is_empty()
+                && let Some((number, at)) = waiting.next()
+            {
+                running.push(self.cluster(number, at));
+            }
+        }
+    }
+}
+
+/// The bytes of the parameters.
+fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
+    let mut bytes = vec![0; program.param_bytes as usize];
+    for (at, argument) in program.params.iter().zip(arguments) {
+        let word = match argument {
+            Argument::U16(x) => x.to_le_bytes().to_vec(),
+            Argument::U32(x) => x.to_le_bytes().to_vec(),
+            Argument::U64(x) | Argument::Pointer(x) => x.to_le_bytes().to_vec(),
+            Argument::F32(x) => x.to_le_bytes().to_vec(),
+            Argument::F64(x) => x.to_le_bytes().to_vec(),
+            Argument::TensorMap(_) => vec![0; 128],
+        };
+        let at = *at as usize;
+        let room = bytes.len().saturating_sub(at).min(word.len());
+        bytes[at..at + room].copy_from_slice(&word[..room]);
+    }
+    bytes
+}
+
+/// Refuses a launch that the kernel was not built for.
+fn check_launch(
+    program: &Program<'_>,
+    launch: &Launch,
+    arguments: &[Argument],
+    options: &SimOptions,
+) -> Result<(), Fault> {
+    let kernel = program.kernel;
+    let wrong = |what: String| Err(Fault::new(FaultKind::Launch, what));
+    let limits = colex_ir::launch::Limits::of(kernel.target);
+    if let Err(error) = launch.check(&limits, program.static_shared) {
+        return wrong(error.to_string());
+    }
+    for (what, wanted, given) in [
+        ("blocks", kernel.block, launch.block),
+        ("clusters", kernel.cluster, launch.cluster),
+    ] {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != given) {
+            let name = &kernel.name;
+            return wrong(format!(
+                "`{name}` was built for {what} of {wanted:?} and is launched with {given:?}"
+            ));
+        }
+    }
+    if launch.blocks() > options.max_blocks {
+        return Err(Fault::new(
+            FaultKind::Limit,
+            format!(
+                "the grid has {} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \
+                 that bound",
+                launch.blocks(),
+                options.max_blocks
+            ),
+        ));
+    }
+    match kernel.params.len() == arguments.len() {
+        true => Ok(()),
+        false => wrong(format!(
+            "`{}` takes arguments for {} parameter{}, and {} were given",
+            kernel.name,
+            kernel.params.len(),
+            if kernel.params.len() == 1 { "" } else { "s" },
+            arguments.len()
+        )),
+    }
+}
+
+/// Runs a kernel on simulated memory.
+pub(crate) fn simulate(
+    kernel: &Kernel,
+    launch: &Launch,
+    arguments: &[Argument],
+    memory: &mut Memory,
+    options: &SimOptions,
+) -> Result<Report, Fault> {
+    let program = Program::new(kernel);
+    check_launch(&program, launch, arguments, options)?;
+    let mut machine = Machine::new(&program, launch, arguments, memory, options);
+    machine.run()?;
+    Ok(machine.report())
+}

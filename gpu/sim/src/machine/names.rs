@@ -1,0 +1,170 @@
+//! Names for places: threads, buffers, variables in shared memory; and the report.
+
+use super::Machine;
+use super::place::Target;
+use super::port::Spot;
+use crate::report::{LineCount, Report, Warning};
+use colex_ir::launch::Argument;
+use colex_ir::{RegType, Stmt};
+
+impl Machine<'_, '_> {
+    /// The place of a thread of the block.
+    pub(crate) fn thread(&self, number: u32) -> [u32; 3] {
+        let [x, y, _] = self.launch.block;
+        [number % x, number / x % y, number / x / y]
+    }
+
+    /// The place in the grid of a block of a cluster.
+    pub(crate) fn block_at(&self, cluster: u32, rank: usize) -> [u32; 3] {
+        let (size, grid) = (self.launch.cluster, self.launch.grid);
+        let [x, y] = [0, 1].map(|axis| (grid[axis] / size[axis].max(1)).max(1));
+        let at = [cluster % x, cluster / x % y, cluster / x / y];
+        let rank = rank as u32;
+        let inside = [
+            rank % size[0],
+            rank / size[0] % size[1],
+            rank / size[0] / size[1],
+        ];
+        [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis])
+    }
+
+    /// The instruction, as the kernel's listing has it.
+    pub(crate) fn instruction(&self, stmt: &Stmt) -> String {
+        colex_ir::instruction(self.program.kernel, &stmt.op)
+    }
+
+    /// `` `st.shared.u32 ..` (file.rs:12) ``
+    pub(crate) fn described(&self, spot: &Spot) -> String {
+        match self.program.stmts.get(spot.pc).copied().flatten() {
+            Some(stmt) => format!(
+                "`{}` ({}:{})",
+                self.instruction(stmt),
+                stmt.at.file(),
+                stmt.at.line()
+            ),
+            None => "something".to_string(),
+        }
+    }
+
+    /// The parameter that points to an allocation, or its address.
+    pub(crate) fn buffer_name(&self, allocation: u64) -> String {
+        let params = &self.program.kernel.params;
+        let points = |argument: &Argument| match argument {
+            Argument::Pointer(at) | Argument::U64(at) => *at >= allocation,
+            Argument::TensorMap(map) => map.address >= allocation,
+            _ => false,
+        };
+        let address = |argument: &Argument| match argument {
+            Argument::Pointer(at) | Argument::U64(at) => *at,
+            Argument::TensorMap(map) => map.address,
+            _ => u64::MAX,
+        };
+        let named = params.iter().zip(self.arguments).filter(|(_, a)| points(a));
+        let nearest = named.min_by_key(|(_, argument)| address(argument));
+        match nearest.filter(|(_, a)| self.memory.holds(allocation, address(a))) {
+            Some((param, _)) => format!("`{}`", param.name),
+            None => format!("the allocation at {allocation:#x}"),
+        }
+    }
+
+    /// The variable of shared memory at or before a place: its name, beginning and bytes.
+    pub(crate) fn variable(&self, at: usize) -> Option<(String, usize, usize)> {
+        let statics = self.program.kernel.shared.iter().zip(&self.program.shared);
+        let statics = statics.map(|(v, start)| (v.name.clone(), *start as usize, v.bytes as usize));
+        let dynamic = (self.launch.dynamic_shared > 0).then(|| {
+            let bytes = self.launch.dynamic_shared as usize;
+            (
+                "dynamic shared memory".to_string(),
+                self.dynamic_at as usize,
+                bytes,
+            )
+        });
+        statics
+            .chain(dynamic)
+            .filter(|(_, start, _)| *start <= at)
+            .max_by_key(|(_, start, _)| *start)
+    }
+
+    /// A byte of a part of dynamic shared memory that has a name.
+    fn region(&self, at: usize) -> Option<String> {
+        let at = (at as u64).checked_sub(u64::from(self.dynamic_at))?;
+        let at = u32::try_from(at).ok()?;
+        let regions = &self.program.kernel.shared_regions;
+        let before = regions.iter().rev().find(|region| region.start <= at)?;
+        let inside = at - before.start;
+        (inside < before.bytes).then(|| before.describe(inside))
+    }
+
+    /// ``byte 4 of `tile` ``
+    pub(crate) fn shared_name(&self, at: usize) -> String {
+        if let Some(place) = self.region(at) {
+            return place;
+        }
+        match self.variable(at) {
+            Some((name, start, bytes)) if at < start + bytes => match name.contains(' ') {
+                true => format!("byte {} of {name}", at - start),
+                false => format!("byte {} of `{name}`", at - start),
+            },
+            _ => format!("byte {at} of shared memory"),
+        }
+    }
+
+    /// A byte by its variable or buffer.
+    pub(crate) fn byte_name(&self, byte: Target) -> String {
+        match byte {
+            Target::Global(address) => self.global_name(address),
+            Target::Shared { at, .. } => self.shared_name(at),
+            Target::Param(at) => format!("byte {at} of the parameters"),
+        }
+    }
+
+    /// ``byte 4 of `data` ``
+    pub(crate) fn global_name(&self, address: u64) -> String {
+        let allocation = self.memory.beginning(address).unwrap_or(address);
+        format!(
+            "byte {} of {}",
+            address - allocation,
+            self.buffer_name(allocation)
+        )
+    }
+
+    /// What was counted.
+    pub(crate) fn report(&self) -> Report {
+        let kernel = self.program.kernel;
+        let steps = self.program.stmts.iter().zip(&self.counts);
+        let lines = steps
+            .filter(|(_, count)| count.executed > 0)
+            .filter_map(|(stmt, count)| {
+                stmt.map(|stmt| LineCount {
+                    instruction: self.instruction(stmt),
+                    at: stmt.at,
+                    executed: count.executed,
+                    passes: count.passes,
+                    least_passes: count.least_passes,
+                    sectors: count.sectors,
+                    least_sectors: count.least_sectors,
+                })
+            });
+        let warnings = self.equal.iter().filter_map(|(pc, (what, count))| {
+            let stmt = self.program.stmts.get(*pc).copied().flatten()?;
+            Some(Warning {
+                instruction: self.instruction(stmt),
+                at: stmt.at,
+                what: what.clone(),
+                count: *count,
+            })
+        });
+        let words = RegType::ALL.map(|ty| match ty {
+            RegType::Pred => 0,
+            ty => kernel.count(ty) * ty.bits().div_ceil(32),
+        });
+        Report {
+            instructions: self.counts.iter().map(|count| count.executed).sum(),
+            blocks: self.launch.blocks(),
+            registers: words.iter().sum(),
+            shared: self.shared_bytes,
+            lines: lines.collect(),
+            warnings: warnings.collect(),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Asynchronous operations: under way, and complete.
+
+use std::rc::Rc;
+
+use colex_atom::{Reduction, Scalar, TmaElement};
+
+use super::Machine;
+use super::place::Target;
+use super::port::{Spot, Who};
+use crate::insn::wgmma::Product;
+use crate::order::clock::{Proxy, View};
+use crate::order::lockstep::Lockstep;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::Group;
+use crate::state::warp::Warp;
+
+/// One operation under way.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Its number; those of a cluster count up.
+    pub(crate) number: u64,
+    pub(crate) spot: Spot,
+    /// The engine that does it, and that engine's clock.
+    pub(crate) agent: usize,
+    pub(crate) clock: u32,
+    pub(crate) proxy: Proxy,
+    /// What was known where it was issued: by which warp, and what its lanes knew of each other.
+    pub(crate) view: Rc<View>,
+    pub(crate) warp: usize,
+    pub(crate) lockstep: Lockstep,
+    /// Whether it has met bytes that it should read and that nobody has written yet.
+    pub(crate) stalled: bool,
+    /// What it does.
+    pub(crate) work: Work,
+}
+
+/// What an operation does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Bytes move.
+    Move(Transfer),
+    /// A matrix product.
+    Product(Box<Product>),
+    /// An arrival once all of these operations are complete: block, place, count.
+    Arrive {
+        after: Vec<u64>,
+        block: usize,
+        at: usize,
+        count: i64,
+    },
+}
+
+/// Some bytes that lie together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Where they come from; what fills from nowhere.
+    pub(crate) from: Option<Target>,
+    pub(crate) to: Target,
+    /// The lane that asked for it.
+    pub(crate) lane: usize,
+    /// Bytes read, and bytes written: zeros follow.
+    pub(crate) read: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Bytes that move, and who is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) pieces: Vec<Piece>,
+    /// What becomes of the bytes that are there.
+    pub(crate) reduce: Option<(Reduction, Scalar)>,
+    /// Barriers that count the bytes: block, place, bytes.
+    pub(crate) tell: Vec<(usize, usize, i64)>,
+    /// Whether reading and writing are two events.
+    pub(crate) two_steps: bool,
+    /// The bytes of each piece, once they were read and still have to be written.
+    pub(crate) fetched: Option<Vec<Vec<u8>>>,
+    /// Whether words of binary32 are rounded to tf32 between the two.
+    pub(crate) rounds: bool,
+    /// What stands in each two bytes that come from nowhere.
+    pub(crate) fill: u16,
+}
+
+impl Transfer {
+    /// Whether it is to read and to write, one after the other.
+    fn has_two_events_left(&self) -> bool {
+        self.two_steps && self.fetched.is_none()
+    }
+}
+
+impl Machine<'_, '_> {
+    /// Completes the operation at this place of the list, or a first half of it.
+    pub(crate) fn complete(
+        &mut self,
+        g: &mut Group,
+        warps: &mut [Warp],
+        index: usize,
+    ) -> Result<(), Fault> {
+        let mut operation = g.pending.remove(index);
+        // Its own accesses follow each other.
+        let mut view = (*operation.view).clone();
+        view.seen.raise(operation.agent, operation.clock);
+        let reads =
+            matches!(&operation.work, Work::Move(transfer) if transfer.has_two_events_left());
+        let who = Who {
+            spot: operation.spot,
+            agent: operation.agent,
+            clock: operation.clock - u32::from(reads),
+            proxy: operation.proxy,
+            view: &view,
+            warp: operation.warp,
+            lockstep: &operation.lockstep.clone(),
+        };
+        let done = match &mut operation.work {
+            Work::Move(transfer) => match transfer.fetched.take() {
+                Some(data) => self.deliver(g, &who, transfer, data),
+                None => match self.fetch(g, &who, transfer) {
+                    Ok(data) if transfer.two_steps => {
+                        transfer.fetched = Some(data);
+                        g.pending.insert(index, operation);
+                        return Ok(());
+                    }
+                    Ok(data) => self.deliver(g, &who, transfer, data),
+                    Err(fault) => Err(fault),
+                },
+            },
+            Work::Product(product) => self.multiply(g, warps, &who, product),
+            Work::Arrive {
+                block, at, count, ..
+            } => self.arrive(g, &who, *block, *at, *count),
+        };
+        match done {
+            Err(_) if self.waits() => {
+                operation.stalled = true;
+                g.pending.insert(index, operation);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        transfer: &Transfer,
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut data = Vec::with_capacity(transfer.pieces.len());
+        for piece in &transfer.pieces {
+            let mut bytes = vec![0; piece.bytes];
+            if let Some(from) = piece.from.filter(|_| piece.read > 0) {
+                self.read(g, &who.for_lane(piece.lane), from, &mut bytes[..piece.read])?;
+            }
+            if piece.from.is_none() {
+                let twice = transfer.fill.to_le_bytes();
+                bytes
+                    .iter_mut()
+                    .zip(twice.iter().cycle())
+                    .for_each(|(byte, fill)| *byte = *fill);
+            } else if transfer.rounds {
+                bytes.chunks_exact_mut(4).for_each(to_tf32);
+            }
+            data.push(bytes);
+        }
+        Ok(data)
+    }
+
+    fn deliver(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        transfer: &Transfer,
+        data: Vec<Vec<u8>>,
+    ) -> Result<(), Fault> {
+        for (piece, mut bytes) in transfer.pieces.iter().zip(data) {
+            let who = &who.for_lane(piece.lane);
+            self.check_alive(g, who, piece.to)?;
+            if let Some((reduction, scalar)) = transfer.reduce {
+                let mut old = vec![0; bytes.len()];
+                self.read(g, who, piece.to, &mut old)?;
+                let each = (scalar.bits() as usize / 8).clamp(1, 8);
+                for (old, new) in old.chunks(each).zip(bytes.chunks_mut(each)) {
+                    let [a, b] = [old, &*new].map(|x| crate::insn::access::word(x, each));
+                    let sum = reduction.combine(scalar, a, b);
+                    new.copy_from_slice(&sum.to_le_bytes()[..each]);
+                }
+            }
+            self.write(g, who, piece.to, &bytes)?;
+        }
+        for (block, at, bytes) in &transfer.tell {
+            let (agent, clock) = (who.agent, who.clock);
+            let barrier = self.barrier(g, who, *block, *at)?;
+            let phase = barrier.phase;
+            barrier.brought(*bytes, agent, clock);
+            let turned = barrier.phase != phase;
+            g.told(agent);
+            if turned {
+                self.check_all_told(g, *block, *at, phase)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A phase of a barrier is complete: no copy may be under way that completes bytes there. Had it been faster, its
+    /// bytes would count for this phase.
+    pub(crate) fn check_all_told(
+        &self,
+        g: &Group,
+        block: usize,
+        at: usize,
+        phase: u64,
+    ) -> Result<(), Fault> {
+        let here = |tell: &&(usize, usize, i64)| (tell.0, tell.1) == (block, at);
+        let late = g
+            .pending
+            .iter()
+            .find_map(|operation| match &operation.work {
+                Work::Move(transfer) => {
+                    let tell = transfer.tell.iter().find(here)?;
+                    Some((operation.spot, tell.2))
+                }
+                _ => None,
+            });
+        match late {
+            None => Ok(()),
+            Some((spot, bytes)) => {
+                let what = format!(
+                    "phase {phase} of the barrier at {} completes while this copy of {bytes} bytes for it is under way: \
+                     the barrier waits for fewer bytes than copies bring, and the bytes of its \
+                     `mbarrier.arrive.expect_tx` are missing or too few",
+                    self.shared_name(at)
+                );
+                Err(self.fault(g, &spot, FaultKind::Barrier, what))
+            }
+        }
+    }
+
+    /// Nothing may reach a block that has ended.
+    pub(crate) fn check_alive(
+        &self,
+        g: &Group,
+        who: &Who<'_>,
+        target: Target,
+    ) -> Result<(), Fault> {
+        match target {
+            Target::Shared { block, .. } if g.blocks[block].live_warps == 0 => {
+                let what = format!(
+                    "block {block} of the cluster has ended, and its shared memory with it: it must wait for those who \
+                     still use it"
+                );
+                Err(self.fault(g, &who.spot, FaultKind::EarlyExit, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Rounds one word as a load of a tensor of `tf32` does.
+fn to_tf32(word: &mut [u8]) {
+    let bits = TmaElement::Tf32.loaded_bits(crate::insn::access::word(word, 4));
+    word.copy_from_slice(&(bits as u32).to_le_bytes());
+}
+
+impl Group {
+    /// The places in the list of the operations that may complete now.
+    pub(crate) fn eligible(&self) -> Vec<usize> {
+        let waits = |after: &[u64]| self.pending.iter().any(|p| after.contains(&p.number));
+        let first_product = |product: &Product| {
+            let same = |p: &&Pending| matches!(&p.work, Work::Product(other) if other.group == product.group);
+            self.pending.iter().find(same).map(|p| p.number)
+        };
+        let may = |operation: &Pending| match &operation.work {
+            _ if operation.stalled => false,
+            Work::Move(_) => true,
+            Work::Product(product) => {
+                product.is_complete() && first_product(product) == Some(operation.number)
+            }
+            Work::Arrive { after, .. } => !waits(after),
+        };
+        let pending = self.pending.iter().enumerate();
+        pending.filter(|(_, p)| may(p)).map(|(i, _)| i).collect()
+    }
+
+    /// Whether an operation is still under way; with `read`, whether it has still to read its source.
+    pub(crate) fn under_way(&self, number: u64, read: bool) -> bool {
+        self.pending.iter().any(|operation| {
+            let has_read = matches!(&operation.work, Work::Move(t) if t.fetched.is_some());
+            operation.number == number && !(read && has_read)
+        })
+    }
+}

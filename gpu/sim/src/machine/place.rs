@@ -1,0 +1,201 @@
+//! Where an address leads.
+
+use super::exec::Exec;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::{SHARED_BASE, WINDOW_BITS};
+use colex_ir::{Address, Base, RegType, Space, Type};
+
+/// Where the parameters lie among generic addresses.
+pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000;
+
+/// Where shared memory lies among generic addresses.
+pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000;
+
+/// What an address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Device memory, at its address.
+    Global(u64),
+    /// The shared memory of a block of the cluster, so many bytes from its beginning.
+    Shared { block: usize, at: usize },
+    /// The parameters, so many bytes from their beginning.
+    Param(usize),
+}
+
+impl Target {
+    /// The place so many bytes further on.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        match self {
+            Target::Global(address) => Target::Global(address.wrapping_add(bytes as u64)),
+            Target::Shared { block, at } => Target::Shared {
+                block,
+                at: at + bytes,
+            },
+            Target::Param(at) => Target::Param(at + bytes),
+        }
+    }
+}
+
+impl Exec<'_, '_, '_> {
+    /// The address in each lane.
+    pub(crate) fn address(&self, a: &Address, mask: u32) -> Result<[u64; 32], Fault> {
+        let block = &self.g.blocks[self.w.block];
+        let program = self.m.program;
+        let offset = a.offset as u64;
+        let base = match a.base {
+            Base::Reg(reg) => {
+                let narrow = reg.ty == RegType::B32;
+                let values = self.reg(reg, mask)?;
+                return Ok(values.map(|x| match narrow {
+                    true => u64::from((x as u32).wrapping_add(offset as u32)),
+                    false => x.wrapping_add(offset),
+                }));
+            }
+            Base::Shared(id) => match program.shared.get(id.index()) {
+                Some(at) => u64::from(block.base()) + u64::from(*at),
+                None => {
+                    return Err(
+                        self.fault_warp(FaultKind::Operand, "the variable is not of this kernel")
+                    );
+                }
+            },
+
+            Base::DynamicShared => u64::from(block.base()) + u64::from(self.m.dynamic_at),
+            Base::Param(id) => match program.params.get(id.index()) {
+                Some(at) => u64::from(*at),
+                None => {
+                    return Err(
+                        self.fault_warp(FaultKind::Operand, "the parameter is not of this kernel")
+                    );
+                }
+            },
+        };
+        Ok([base.wrapping_add(offset); 32])
+    }
+
+    /// What an address of a space names, for an access of so many bytes aligned to `align`.
+    pub(crate) fn target(
+        &self,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        align: usize,
+        lane: usize,
+    ) -> Result<Target, Fault> {
+        if !address.is_multiple_of(align.max(1) as u64) {
+            let what = format!(
+                "the address {address:#x} is not a multiple of {align}, as this access of {bytes} bytes wants"
+            );
+            return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        match space {
+            Space::Global => Ok(Target::Global(address)),
+            Space::Shared | Space::Cluster => self.shared_target(space, address, bytes, lane),
+            Space::Param => Ok(Target::Param(address as usize)),
+            Space::Generic if address >= GENERIC_PARAMS => {
+                Ok(Target::Param((address - GENERIC_PARAMS) as usize))
+            }
+            Space::Generic if address >= GENERIC_SHARED => {
+                self.shared_target(Space::Cluster, address - GENERIC_SHARED, bytes, lane)
+            }
+            Space::Generic => Ok(Target::Global(address)),
+        }
+    }
+
+    /// A shared address: the window of a block, and the place in it.
+    pub(crate) fn shared_target(
+        &self,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        lane: usize,
+    ) -> Result<Target, Fault> {
+        let rank = (address >> WINDOW_BITS) as usize;
+        let own = self.w.block;
+        let at = (address as usize & ((1 << WINDOW_BITS) - 1)).wrapping_sub(SHARED_BASE as usize);
+        let Some(block) = self.g.blocks.get(rank) else {
+            let what = format!(
+                "the shared address {address:#x} is of block {rank} of the cluster, which has {}",
+                self.g.blocks.len()
+            );
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        };
+        if space == Space::Shared && rank != own {
+            let what = format!(
+                "the shared address {address:#x} is of block {rank} of the cluster, and `.shared::cta` reaches block \
+                 {own} only: use `.shared::cluster`"
+            );
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        }
+        if at
+            .checked_add(bytes)
+            .is_none_or(|end| end > block.shared.len())
+        {
+            let what = self.m.beyond_shared(at as i64, bytes, block.shared.len());
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        }
+        Ok(Target::Shared { block: rank, at })
+    }
+
+    /// `mov` of an address.
+    pub(crate) fn address_of(
+        &mut self,
+        d: colex_ir::Reg,
+        a: &Address,
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let mut values = self.address(a, mask)?;
+        if d.ty.bits() == 64 {
+            let base = match a.base {
+                Base::Param(_) => GENERIC_PARAMS,
+                Base::Shared(_) | Base::DynamicShared => GENERIC_SHARED,
+                Base::Reg(_) => 0,
+            };
+            values = values.map(|x| x.wrapping_add(base));
+        }
+        self.set(d, mask, &values)
+    }
+
+    /// `mapa`: the same place in another block of the cluster.
+    pub(crate) fn mapa(
+        &mut self,
+        d: colex_ir::Reg,
+        a: colex_ir::Operand,
+        rank: colex_ir::Operand,
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let [a, rank] = self.values([a, rank], Type::B32, mask)?;
+        let blocks = self.g.blocks.len() as u64;
+        if let Some(lane) = crate::state::warp::lanes(mask).find(|lane| rank[*lane] >= blocks) {
+            let what = format!("block {} of a cluster of {blocks}", rank[lane]);
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        }
+        let place = (1u64 << WINDOW_BITS) - 1;
+        let values = super::exec::map(|lane| a[lane] & place | rank[lane] << WINDOW_BITS, mask);
+        self.set(d, mask, &values)
+    }
+
+    /// `cvta`
+    pub(crate) fn cvta(
+        &mut self,
+        to_generic: bool,
+        space: Space,
+        d: colex_ir::Reg,
+        a: colex_ir::Operand,
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let base = match space {
+            Space::Shared | Space::Cluster => GENERIC_SHARED,
+            Space::Param => GENERIC_PARAMS,
+            Space::Global | Space::Generic => 0,
+        };
+        let values = self.value(a, Type::B64, mask)?;
+        let values = values.map(|x| match to_generic {
+            true if x < base => x + base,
+            true => x,
+            false if x >= base => x - base,
+            false => x,
+        });
+        self.set(d, mask, &values)
+    }
+}

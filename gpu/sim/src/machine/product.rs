@@ -1,0 +1,225 @@
+//! A product of a warpgroup, computed.
+
+use std::rc::Rc;
+
+use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
+
+use super::Machine;
+use super::port::Who;
+use crate::insn::wgmma::{Part, Product};
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::{Group, SHARED_BASE};
+use crate::state::warp::{FULL, Warp};
+use colex_ir::Reg;
+
+impl Machine<'_, '_> {
+    /// Completes a product.
+    pub(crate) fn multiply(
+        &mut self,
+        g: &mut Group,
+        warps: &mut [Warp],
+        who: &Who<'_>,
+        product: &Product,
+    ) -> Result<(), Fault> {
+        let plan = &product.plan;
+        let parts: Vec<&Part> = product.parts.iter().flatten().collect();
+        // Each warp's part may begin when that warp has issued it: only what all of them know is ordered before.
+        let mut view = (*parts[0].view).clone();
+        parts[1..].iter().for_each(|part| view.meet(&part.view));
+        let who = Who {
+            view: &view,
+            ..*who
+        };
+        let [m, n, k] = plan.atom.mnk().map(|extent| extent as usize);
+        let options = plan.atom.options();
+        let packing = plan.atom.rule().packing();
+        let wrong = |machine: &Self, g: &Group, error: colex_atom::Error| {
+            machine.fault(g, &who.spot, FaultKind::Operand, error.to_string())
+        };
+        let held: Vec<Vec<u32>> = parts
+            .iter()
+            .flat_map(|part| part.a.iter().cloned())
+            .collect();
+        let metadata: Vec<u32> = parts
+            .iter()
+            .flat_map(|p| p.metadata.iter().copied())
+            .collect();
+        let tile_a = Tile {
+            rows: m,
+            k: k / packing,
+            ty: plan.a.ty,
+            major: options.major_a,
+        };
+        let tile_b = Tile {
+            rows: n,
+            k,
+            ty: plan.b.ty,
+            major: options.major_b,
+        };
+        let in_shared = plan.atom.a_in_shared();
+        let [da, db] = product.descriptors;
+        let places_a = match in_shared {
+            true => Some(self.tile(g, &who, da, tile_a)?),
+            false => None,
+        };
+        let places_b = self.tile(g, &who, db, tile_b)?;
+        let shared = &g.blocks[who.spot.block].shared;
+        let team = &mut warps[product.group..product.group + 4];
+        let scale_d = parts[0].scale_d;
+        let hopper = self.options.hopper_sums;
+        let words = if plan.is_real(hopper) && packing == 1 {
+            let a = match &places_a {
+                Some(places) => places.reals(shared, plan.a.ty),
+                None => plan.a.gather_reals(&held),
+            };
+            let b = places_b.reals(shared, plan.b.ty);
+            let c = match scale_d {
+                true => plan.c.gather_reals(&self.accumulators(team, &product.d)),
+                false => vec![0.0; m * n],
+            };
+            let d = plan.atom.multiply_reals_on_hopper(&a, &b, &c);
+            plan.c
+                .scatter_reals(&d.map_err(|error| wrong(self, g, error))?)
+        } else {
+            let mut a = match &places_a {
+                Some(places) => places.values(shared, plan.a.ty),
+                None => plan.a.gather(&held),
+            };
+            if packing > 1 {
+                a = plan
+                    .atom
+                    .unpack(&a, &metadata)
+                    .map_err(|error| wrong(self, g, error))?;
+            }
+            let b = places_b.values(shared, plan.b.ty);
+            let c = match scale_d {
+                true => plan.c.gather(&self.accumulators(team, &product.d)),
+                false => vec![Value::zero(plan.c.ty); m * n],
+            };
+            let d = plan.multiply(hopper, &a, &b, &c);
+            plan.c.scatter(&d.map_err(|error| wrong(self, g, error))?)
+        };
+        for (w, warp) in team.iter_mut().enumerate() {
+            for (i, reg) in product.d.iter().enumerate() {
+                let slot = self.program.slot(*reg).unwrap_or(0);
+                let values = core::array::from_fn(|lane| u64::from(words[32 * w + lane][i]));
+                warp.written[slot] = FULL;
+                warp.regs[slot] = values;
+            }
+        }
+        Ok(())
+    }
+
+    fn accumulators(&self, team: &[Warp], d: &[Reg]) -> Vec<Vec<u32>> {
+        let of = |warp: &Warp, lane: usize| -> Vec<u32> {
+            let slots = d.iter().filter_map(|reg| self.program.slot(*reg));
+            slots.map(|slot| warp.regs[slot][lane] as u32).collect()
+        };
+        team.iter()
+            .flat_map(|warp| (0..32).map(move |lane| (warp, lane)))
+            .map(|(warp, lane)| of(warp, lane))
+            .collect()
+    }
+
+    /// A tile of shared memory, as its descriptor makes the tensor cores read it.
+    fn tile(
+        &mut self,
+        g: &mut Group,
+        who: &Who<'_>,
+        descriptor: u64,
+        tile: Tile,
+    ) -> Result<Rc<Places>, Fault> {
+        let bits = tile.ty.bits() as usize;
+        let key = (descriptor, tile.rows, tile.k, bits, tile.major == Major::K);
+        let places = match self.tiles.get(&key) {
+            Some(places) => places.clone(),
+            None => {
+                let places = places(descriptor, &tile)
+                    .map_err(|why| self.fault(g, &who.spot, FaultKind::Operand, why))?;
+                let places = Rc::new(places);
+                self.tiles.insert(key, places.clone());
+                places
+            }
+        };
+        let block = who.spot.block;
+        let size = g.blocks[block].shared.len();
+        for (start, bytes) in &places.runs {
+            let at = *start as i64 - i64::from(SHARED_BASE);
+            if at < 0 || at as usize + bytes > size {
+                let what = self.beyond_shared(at, *bytes, size);
+                return Err(self.fault(g, &who.spot, FaultKind::OutOfBounds, what));
+            }
+            let mut bytes = vec![0; *bytes];
+            let target = super::place::Target::Shared {
+                block,
+                at: at as usize,
+            };
+            self.read(g, who, target, &mut bytes)?;
+        }
+        Ok(places)
+    }
+}
+
+/// An operand in shared memory.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    k: usize,
+    ty: Ty,
+    major: Major,
+}
+
+/// Where the elements of a tile lie.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The address of each element in the block's window, in the order of the tile.
+    elements: Vec<usize>,
+    /// The bytes they fill: beginnings and lengths.
+    runs: Vec<(usize, usize)>,
+}
+
+impl Places {
+    /// The elements.
+    fn values(&self, shared: &[u8], ty: Ty) -> Vec<Value> {
+        let value = |word: u64| Value::decode(ty, &[word]);
+        self.words(shared, ty).map(value).collect()
+    }
+
+    /// The elements of a float type of at most 32 bits.
+    fn reals(&self, shared: &[u8], ty: Ty) -> Vec<f64> {
+        let format = FloatFormat::of(ty).unwrap_or(FloatFormat::F32);
+        let value = |word: u64| crate::lane::plan::real(format, word as u32);
+        self.words(shared, ty).map(value).collect()
+    }
+
+    fn words<'a>(&'a self, shared: &'a [u8], ty: Ty) -> impl Iterator<Item = u64> + 'a {
+        let each = ty.bits() as usize / 8;
+        self.elements.iter().map(move |at| {
+            let at = at - SHARED_BASE as usize;
+            crate::insn::access::word(&shared[at..at + each], each)
+        })
+    }
+}
+
+fn places(descriptor: u64, tile: &Tile) -> Result<Places, String> {
+    let bits = tile.ty.bits();
+    let layout = GmmaDescriptor::decode(descriptor)
+        .tile(tile.major, tile.rows as i64, tile.k as i64, bits)
+        .map_err(|error| error.to_string())?;
+    let table = crate::lane::plan::offsets(layout.inner()).ok_or("the tile has no such layout")?;
+    let each = bits as usize / 8;
+    let (swizzle, start) = (layout.swizzle(), layout.base_offset());
+    let place = |x: &usize| swizzle.apply(start + *x as i64) as usize * each;
+    let elements: Vec<usize> = table.iter().map(place).collect();
+    let mut sorted = elements.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in sorted {
+        match runs.last_mut() {
+            Some((start, bytes)) if *start + *bytes == at => *bytes += each,
+            _ => runs.push((at, each)),
+        }
+    }
+    Ok(Places { elements, runs })
+}

@@ -1,0 +1,362 @@
+//! A cluster that runs: whose turn it is, and what completes meanwhile.
+
+use super::Machine;
+use super::exec::Exec;
+use super::port::{Spot, beginning};
+use crate::order::clock::ENGINES;
+use crate::order::shadow::Cell;
+use crate::report::fault::{Fault, FaultKind};
+use crate::state::block::{Block, Group};
+use crate::state::wait::Wait;
+use crate::state::warp::{Flying, Warp};
+use colex_ir::{Op, RegType};
+
+/// How many steps a warp takes before another has its turn.
+const TURN: usize = 256;
+
+/// How many turns a cluster takes before another one starts beside it.
+const PATIENCE: usize = 4096;
+
+/// How many turns in which nobody does anything for others are enough for that.
+const IMPATIENCE: usize = 64;
+
+/// How often in a row warps may look at barriers in vain while nothing else happens.
+const IDLE_TURNS: usize = 10_000;
+
+/// A cluster that runs.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) group: Group,
+    pub(crate) warps: Vec<Warp>,
+    next: usize,
+    idle_turns: usize,
+}
+
+/// How far a cluster came.
+pub(crate) enum Progress {
+    More,
+    Done,
+    Stuck,
+}
+
+impl Machine<'_, '_> {
+    /// A cluster at its beginning.
+    pub(crate) fn cluster(&self, number: usize, at: [u32; 3]) -> Cluster {
+        let size = self.launch.cluster;
+        let program = self.program;
+        let threads = self.launch.threads() as u32;
+        let per_block = threads.div_ceil(32);
+        let ranks = self.launch.cluster_blocks() as u32;
+        let count = (ranks * per_block) as usize;
+        let agents = count + ENGINES;
+        let entry = colex_ir::verify::at_entry(program.kernel);
+        let entry = entry.unwrap_or_else(|| colex_ir::verify::registers_at_entry(threads, 1));
+        let held = i64::from(entry);
+        let blocks = (0..ranks).map(|rank| {
+            let inside = [
+                rank % size[0],
+                rank / size[0] % size[1],
+                rank / size[0] / size[1],
+            ];
+            let bytes = self.shared_bytes as usize;
+            Block {
+                ctaid: [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis]),
+                rank,
+                sm: (number as u32 * ranks + rank) % 132,
+                shared: vec![0; bytes],
+                written: vec![false; bytes],
+                cells: vec![Cell::default(); if self.options.races { bytes } else { 0 }],
+                named: Default::default(),
+                mbarriers: Default::default(),
+                live_warps: per_block,
+                ended: crate::order::clock::View::new(agents),
+                visits: Default::default(),
+                free_registers: 0,
+            }
+        });
+        let group = Group::new(number as u32, blocks.collect(), count);
+        let preds = program.kernel.count(RegType::Pred) as usize;
+        let warps = (0..count as u32).map(|w| {
+            let (block, first) = ((w / per_block) as usize, w % per_block * 32);
+            let view = beginning(agents, w as usize);
+            let registers = program.registers;
+            let mut warp = Warp::new(
+                [w as usize, block],
+                [first, threads],
+                [registers, preds],
+                view,
+            );
+            warp.registers = held;
+            warp
+        });
+        Cluster {
+            group,
+            warps: warps.collect(),
+            next: 0,
+            idle_turns: 0,
+        }
+    }
+
+    /// Lets the warps of a cluster take turns, for a while.
+    pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
+        let mut served = cluster.group.served;
+        for turn in 1..=PATIENCE {
+            // Nobody does anything for anybody: they may wait for a cluster that has not started.
+            if turn % IMPATIENCE == 0
+                && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
+            {
+                return Ok(Progress::More);
+            }
+            match self.choose(cluster) {
+                Some(w) if cluster.warps[w].idle.is_none() => self.turn(cluster, w)?,
+                idle => {
+                    let eligible = cluster.group.eligible();
+                    match (eligible.is_empty(), idle) {
+                        (false, _) => {
+                            let at = self.pick(eligible.len());
+                            self.happen(cluster, eligible[at])?;
+                        }
+                        (true, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
+                            cluster.idle_turns += 1;
+                            self.turn(cluster, w)?;
+                        }
+                        (true, _) => {
+                            let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
+                            return Ok(if done {
+                                Progress::Done
+                            } else {
+                                Progress::Stuck
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Which of so many operations completes next.
+    fn pick(&mut self, count: usize) -> usize {
+        match self.options.seed {
+            0 | 1 => 0,
+            _ => self.dice.below(count),
+        }
+    }
+
+    fn happen(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
+        cluster.wake_idle();
+        self.complete(&mut cluster.group, &mut cluster.warps, index)
+    }
+
+    fn turn(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
+        let steps = match self.options.seed {
+            0 | 1 => TURN,
+            _ => 1 + self.dice.below(64),
+        };
+        let Cluster { group, warps, .. } = cluster;
+        let warp = &mut warps[w];
+        self.resume(group, warp);
+        let mut exec = Exec {
+            m: self,
+            g: group,
+            w: warp,
+        };
+        let (steps_before, served_before) = (exec.w.steps, exec.g.served);
+        let ran = exec.run(steps);
+        self.executed += warp.steps - steps_before;
+        if group.served != served_before {
+            self.suspects.served(self.executed);
+        }
+        match ran {
+            Err(_) if self.waits() => {
+                warp.frozen = true;
+                return Ok(());
+            }
+            Err(fault) => return Err(fault),
+            Ok(_) => {}
+        }
+        if self.executed > self.options.max_instructions {
+            let what = format!(
+                "all warps together have executed {} instructions, and `SimOptions::max_instructions` allows {}: \
+                 simulate a smaller problem, or raise that bound",
+                self.executed, self.options.max_instructions
+            );
+            let spot = Spot::of(warp, 0);
+            return Err(self.fault(group, &spot, FaultKind::Limit, what));
+        }
+        if warp.alive() == 0 {
+            self.end_warp(group, &warps[w])?;
+        }
+        if cluster.warps[w].idle.is_none() {
+            cluster.wake_idle();
+        }
+        // As soon as possible, or by chance; as late as possible is when nobody can go on.
+        let mut more = self.options.seed == 1 || self.options.seed > 1 && self.dice.below(2) == 0;
+        while more {
+            let eligible = cluster.group.eligible();
+            if eligible.is_empty() {
+                break;
+            }
+            let at = self.pick(eligible.len());
+            self.happen(cluster, eligible[at])?;
+            more = self.options.seed == 1 || self.dice.below(2) == 0;
+        }
+        Ok(())
+    }
+
+    /// Lets a warp go on after what it waited for: it learns what is known there.
+    fn resume(&self, group: &mut Group, warp: &mut Warp) {
+        let Some(wait) = warp.wait.take() else {
+            return;
+        };
+        let block = &mut group.blocks[warp.block];
+        match wait {
+            Wait::Named { id, .. } => {
+                if let Some(known) = &block.named[id].complete {
+                    warp.learn(warp.alive(), known);
+                }
+            }
+            Wait::Cluster { .. } => warp.learn(warp.alive(), &group.barrier.complete),
+            Wait::Mbarriers(waits, mask) => {
+                for (block, at, parity) in waits {
+                    let barrier = group.blocks[block].mbarriers.get(&at);
+                    if let Some(known) = barrier.and_then(|barrier| barrier.passed(parity)) {
+                        warp.learn(mask, known);
+                    }
+                }
+            }
+            Wait::Operations { numbers, read } => {
+                if let Some(Op::WgmmaWait { pending }) =
+                    self.program.stmts[warp.pc].map(|stmt| &stmt.op)
+                {
+                    warp.release_products(*pending);
+                }
+                let now = warp.view.seen.get(warp.index);
+                let Warp {
+                    copies,
+                    bulk,
+                    view,
+                    lockstep,
+                    ..
+                } = warp;
+                for groups in [copies, bulk] {
+                    groups.flying.retain(|copy: &Flying| {
+                        let waited = numbers.contains(&copy.number);
+                        if waited {
+                            let (engine, done) = copy.engine;
+                            let known = (engine, done - u32::from(read));
+                            view.seen.raise(known.0, known.1);
+                            lockstep.waited(known, now);
+                        }
+                        !waited || read
+                    });
+                }
+            }
+            Wait::Registers(more) => block.free_registers -= more,
+        }
+        warp.pc += 1;
+    }
+
+    /// A warp that can go on; one that only looks at barriers if there is no other.
+    fn choose(&mut self, cluster: &mut Cluster) -> Option<usize> {
+        let count = cluster.warps.len();
+        let start = match self.options.seed {
+            0 | 1 => cluster.next,
+            _ => self.dice.below(count),
+        };
+        cluster.next = (start + 1) % count;
+        let order = || (0..count).map(|i| (start + i) % count);
+        let can = |w: &usize| ready(&cluster.warps[*w], &cluster.group);
+        let busy = order()
+            .filter(|w| cluster.warps[*w].idle.is_none())
+            .find(can);
+        busy.or_else(|| order().find(can))
+    }
+
+    /// Completes what is still under way after the last warp has ended.
+    pub(crate) fn drain(&mut self, cluster: &mut Cluster) -> Result<(), Fault> {
+        loop {
+            let eligible = cluster.group.eligible();
+            if eligible.is_empty() {
+                return Ok(());
+            }
+            let at = self.pick(eligible.len());
+            self.complete(&mut cluster.group, &mut cluster.warps, eligible[at])?;
+        }
+    }
+
+    /// Who waits for what.
+    pub(crate) fn deadlock(&self, cluster: &Cluster) -> Fault {
+        let waiting: Vec<&Warp> = cluster
+            .warps
+            .iter()
+            .filter(|warp| warp.alive() != 0)
+            .collect();
+        let first = self.cause(&cluster.group, &waiting);
+        let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+        // The cause first.
+        let order = first.iter().chain(&waiting);
+        for (i, warp) in order.enumerate() {
+            if i > 0 && first.is_some_and(|first| first.index == warp.index) {
+                continue;
+            }
+            let reason = self.reason(&cluster.group, warp);
+            let name = self.warp_name(&cluster.group, warp);
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, names)) => names.push(name),
+                None => reasons.push((reason, vec![name])),
+            }
+        }
+        let sentences: Vec<String> = reasons
+            .into_iter()
+            .map(|(reason, names)| format!("{} for {reason}", names.join(", ")))
+            .collect();
+        let what = format!("nobody can go on: {}", sentences.join("; "));
+        let fault = Fault::new(FaultKind::Deadlock, what);
+        match first {
+            Some(warp) => {
+                let spot = Spot {
+                    whole: true,
+                    ..Spot::of(warp, 0)
+                };
+                fault.at(self.place(&cluster.group, &spot))
+            }
+            None => fault,
+        }
+    }
+}
+
+impl Cluster {
+    /// Lets everybody go on who waits for bytes that nobody has written.
+    pub(crate) fn thaw(&mut self) {
+        self.warps.iter_mut().for_each(|warp| warp.frozen = false);
+        let pending = self.group.pending.iter_mut();
+        pending.for_each(|operation| operation.stalled = false);
+        self.wake_idle();
+    }
+
+    fn wake_idle(&mut self) {
+        self.idle_turns = 0;
+        self.warps.iter_mut().for_each(|warp| warp.idle = None);
+    }
+}
+
+/// Whether a warp can go on.
+fn ready(warp: &Warp, group: &Group) -> bool {
+    let block = &group.blocks[warp.block];
+    warp.alive() != 0
+        && !warp.frozen
+        && match &warp.wait {
+            None => true,
+            Some(Wait::Named { id, round }) => block.named[*id].rounds > *round,
+            Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
+            Some(Wait::Mbarriers(waits, _)) => waits.iter().all(|(block, at, parity)| {
+                let barrier = group.blocks[*block].mbarriers.get(at);
+                barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
+            }),
+            Some(Wait::Operations { numbers, read }) => numbers
+                .iter()
+                .all(|number| !group.under_way(*number, *read)),
+            Some(Wait::Registers(more)) => block.free_registers >= *more,
+        }
+}

@@ -1,0 +1,72 @@
+//! What a simulation checks, and in which order things happen.
+
+/// How the simulator runs a kernel.
+///
+/// ```
+/// use colex_sim::SimOptions;
+///
+/// let options = SimOptions::default().seed(7);
+/// assert_eq!(options.seed, 7);
+/// assert!(options.races && options.counts);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimOptions {
+    /// Chooses the order in which warps advance and asynchronous operations complete: 0 completes them as late as it
+    /// can, 1 as soon as it can, every other seed in an order of its own.
+    pub seed: u64,
+    /// Whether races in shared memory and missing proxy fences are faults.
+    pub races: bool,
+    /// Whether reads of what nobody wrote are faults; where not, memory that nobody wrote holds zeros.
+    pub uninitialised: bool,
+    /// Whether bank conflicts and sectors are counted.
+    pub counts: bool,
+    /// Whether float products sum as Hopper's tensor cores do, bit for bit; if not, exactly and rounded once.
+    pub hopper_sums: bool,
+    /// How many instructions one warp may execute before the simulation gives up: 50 million unless set otherwise.
+    pub max_steps: u64,
+    /// How many instructions all warps together may execute: 4 billion unless set otherwise, which take some minutes.
+    pub max_instructions: u64,
+    /// How many blocks a grid may have: 2^20 unless set otherwise.
+    pub max_blocks: u64,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        SimOptions {
+            seed: 0,
+            races: true,
+            uninitialised: true,
+            counts: true,
+            hopper_sums: true,
+            max_steps: 50_000_000,
+            max_instructions: 4_000_000_000,
+            max_blocks: 1 << 20,
+        }
+    }
+}
+
+impl SimOptions {
+    /// The same with another order of events.
+    pub fn seed(self, seed: u64) -> Self {
+        SimOptions { seed, ..self }
+    }
+}
+
+/// A sequence of numbers that look random (Steele, Lea and Flood 2014, SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    /// A number below `bound`, which is at least 1.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ x >> 31) % bound.max(1) as u64) as usize
+    }
+}

@@ -1,0 +1,202 @@
+//! Vector clocks: what each agent knows to have happened before (Lamport 1978; Flanagan and Freund 2009, FastTrack).
+//!
+//! Agents are the warps of a cluster, and [`ENGINES`] for asynchronous operations, which take turns. Of other clusters a
+//! view holds what their ordered accesses have passed on.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::lockstep::SEVERAL;
+
+/// Engines for asynchronous operations in a cluster.
+pub(crate) const ENGINES: usize = 128;
+
+/// How far each agent had come, for every agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Clock(Vec<u32>);
+
+impl Clock {
+    pub(crate) fn new(agents: usize) -> Self {
+        Clock(vec![0; agents])
+    }
+
+    pub(crate) fn get(&self, agent: usize) -> u32 {
+        self.0.get(agent).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn raise(&mut self, agent: usize, to: u32) {
+        if let Some(at) = self.0.get_mut(agent) {
+            *at = to.max(*at);
+        }
+    }
+
+    /// Knows what the other knows too.
+    pub(crate) fn join(&mut self, other: &Clock) {
+        for (mine, other) in self.0.iter_mut().zip(&other.0) {
+            *mine = (*other).max(*mine);
+        }
+    }
+
+    /// Knows only what the other knows too.
+    pub(crate) fn meet(&mut self, other: &Clock) {
+        for (mine, other) in self.0.iter_mut().zip(&other.0) {
+            *mine = (*other).min(*mine);
+        }
+    }
+}
+
+/// What was seen of a cluster, and which of it a proxy fence has made visible in global memory.
+type Known = (Clock, Clock);
+
+/// What an agent has seen, and which of it a proxy fence has made visible to the asynchronous proxy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct View {
+    pub(crate) seen: Clock,
+    /// In shared memory.
+    pub(crate) fenced: Clock,
+    /// In global memory.
+    pub(crate) fenced_global: Clock,
+    /// Of other clusters, by their numbers.
+    foreign: Option<Rc<BTreeMap<u32, Known>>>,
+}
+
+impl View {
+    pub(crate) fn new(agents: usize) -> Self {
+        View {
+            seen: Clock::new(agents),
+            fenced: Clock::new(agents),
+            fenced_global: Clock::new(agents),
+            foreign: None,
+        }
+    }
+
+    /// What is known of another cluster.
+    pub(crate) fn of(&self, cluster: u32) -> Option<&Known> {
+        self.foreign.as_ref()?.get(&cluster)
+    }
+
+    /// Knows what somebody knows, who is in cluster `other`; itself is in cluster `own`.
+    pub(crate) fn learn(&mut self, own: u32, other: u32, view: &View) {
+        if own == other {
+            return self.join(view);
+        }
+        self.know(other, (&view.seen, &view.fenced_global));
+        for (cluster, (seen, fenced)) in view.foreign.iter().flat_map(|foreign| foreign.iter()) {
+            match *cluster == own {
+                true => {
+                    self.seen.join(seen);
+                    self.fenced_global.join(fenced);
+                }
+                false => self.know(*cluster, (seen, fenced)),
+            }
+        }
+    }
+
+    fn know(&mut self, cluster: u32, (seen, fenced): (&Clock, &Clock)) {
+        let foreign = Rc::make_mut(self.foreign.get_or_insert_default());
+        let blank = || (Clock::new(seen.0.len()), Clock::new(fenced.0.len()));
+        let known = foreign.entry(cluster).or_insert_with(blank);
+        known.0.join(seen);
+        known.1.join(fenced);
+    }
+
+    pub(crate) fn join(&mut self, other: &View) {
+        self.seen.join(&other.seen);
+        self.fenced.join(&other.fenced);
+        self.fenced_global.join(&other.fenced_global);
+        if let Some(foreign) = &other.foreign
+            && self
+                .foreign
+                .as_ref()
+                .is_none_or(|own| !Rc::ptr_eq(own, foreign))
+        {
+            foreign
+                .iter()
+                .for_each(|(cluster, (seen, fenced))| self.know(*cluster, (seen, fenced)));
+        }
+    }
+
+    pub(crate) fn meet(&mut self, other: &View) {
+        self.seen.meet(&other.seen);
+        self.fenced.meet(&other.fenced);
+    }
+
+    /// A fence between the proxies, in shared memory and in global memory.
+    pub(crate) fn fence(&mut self, shared: bool, global: bool) {
+        if shared {
+            self.fenced.join(&self.seen);
+        }
+        if global {
+            self.fenced_global.join(&self.seen);
+            let own = self.foreign.iter_mut();
+            own.flat_map(|foreign| Rc::make_mut(foreign).values_mut())
+                .for_each(|(seen, fenced)| fenced.join(seen));
+        }
+    }
+}
+
+/// Which way an access goes to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// Loads, stores, `cp.async`.
+    Generic = 1,
+    /// Bulk copies, tensor copies and `wgmma`.
+    Async = 2,
+    /// Atomic operations, which do not race with each other.
+    Atomic = 3,
+}
+
+/// One access in one word: by whom and in which lane, when, where in the program, through which proxy. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Epoch(pub(crate) u64);
+
+impl Epoch {
+    pub(crate) fn new(agent: usize, clock: u32, pc: usize, lane: usize, proxy: Proxy) -> Self {
+        let pc = pc.min((1 << 18) - 1) as u64;
+        let lane = lane.min(SEVERAL) as u64;
+        let clock = u64::from(clock.min((1 << 28) - 1));
+        Epoch(clock | lane << 28 | (agent as u64 & 0x3ff) << 34 | pc << 44 | (proxy as u64) << 62)
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn clock(self) -> u32 {
+        self.0 as u32 & ((1 << 28) - 1)
+    }
+
+    pub(crate) fn lane(self) -> usize {
+        (self.0 >> 28 & 0x3f) as usize
+    }
+
+    pub(crate) fn agent(self) -> usize {
+        (self.0 >> 34 & 0x3ff) as usize
+    }
+
+    pub(crate) fn pc(self) -> usize {
+        (self.0 >> 44 & 0x3_ffff) as usize
+    }
+
+    pub(crate) fn proxy(self) -> Option<Proxy> {
+        match self.0 >> 62 {
+            1 => Some(Proxy::Generic),
+            2 => Some(Proxy::Async),
+            3 => Some(Proxy::Atomic),
+            _ => None,
+        }
+    }
+
+    /// Whether someone with this clock knows of it.
+    pub(crate) fn before(self, clock: &Clock) -> bool {
+        self.clock() <= clock.get(self.agent())
+    }
+
+    /// The same beside another of the same agent: of several lanes, if that is of another one at the same time.
+    pub(crate) fn beside(self, other: Epoch) -> Self {
+        match self.clock() == other.clock() && self.lane() != other.lane() {
+            true => Epoch(self.0 & !(0x3f << 28) | (SEVERAL as u64) << 28),
+            false => self,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Who last touched each byte of global memory.
+//!
+//! As in `shadow.rs`, but for all clusters of a launch: an access is told by its cluster's number and its epoch there. No
+//! cluster knows anything of another but what ordered accesses have passed on. Of reads that nothing orders the first
+//! [`MEMBERS`] are kept.
+
+use std::collections::HashMap;
+
+use super::clock::{Clock, Epoch, Proxy};
+use super::shadow::{Clash, Does, Touch};
+
+/// Bytes of a page of histories.
+const PAGE: u64 = 1 << 12;
+
+/// How many reads of a byte are remembered.
+const MEMBERS: usize = 16;
+
+/// Set in the number of a set of reads.
+const SET: u32 = 1 << 31;
+
+/// The last plain write to a byte, the atomic writes and the reads since: numbers of marks, or of a set; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    write: u32,
+    atomics: u32,
+    reads: u32,
+}
+
+/// An access, and the cluster of whoever did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Mark {
+    pub(crate) cluster: u32,
+    pub(crate) epoch: Epoch,
+}
+
+impl Mark {
+    /// Whether the access that is looked at is ordered after this one.
+    fn before(&self, cluster: u32, access: &Touch<'_>) -> bool {
+        match self.cluster == cluster {
+            true => access.knows(self.epoch),
+            false => self.within(access.view.of(self.cluster).map(|(seen, _)| seen)),
+        }
+    }
+
+    /// What fences between the proxies have made visible of its cluster.
+    fn fenced<'v>(&self, cluster: u32, access: &'v Touch<'_>) -> Option<&'v Clock> {
+        match self.cluster == cluster {
+            true => Some(&access.view.fenced_global),
+            false => access.view.of(self.cluster).map(|(_, fenced)| fenced),
+        }
+    }
+
+    fn within(&self, clock: Option<&Clock>) -> bool {
+        clock.is_some_and(|clock| self.epoch.before(clock))
+    }
+}
+
+/// The histories of global memory.
+#[derive(Debug, Default)]
+pub(crate) struct Global {
+    /// Where each page's histories are kept, and the page that was looked at last.
+    pages: HashMap<u64, usize>,
+    cells: Vec<Vec<Cell>>,
+    last_page: Option<(u64, usize)>,
+    marks: Vec<Mark>,
+    numbers: HashMap<Mark, u32>,
+    last_mark: Option<(Mark, u32)>,
+    sets: Vec<Vec<u32>>,
+    /// What adding a read to reads gave.
+    grown: HashMap<(u32, u32), u32>,
+    /// The warps of a block.
+    warps_per_block: usize,
+}
+
+impl Global {
+    /// Builds the histories of a launch whose blocks have `warps_per_block` warps.
+    pub(crate) fn new(warps_per_block: usize) -> Self {
+        Global {
+            warps_per_block,
+            ..Global::default()
+        }
+    }
+
+    /// The number of an access.
+    fn number(&mut self, mark: Mark) -> u32 {
+        if let Some((last, number)) = self.last_mark
+            && last == mark
+        {
+            return number;
+        }
+        let next = self.marks.len() as u32 + 1;
+        let number = *self.numbers.entry(mark).or_insert(next);
+        if number == next {
+            self.marks.push(mark);
+        }
+        self.last_mark = Some((mark, number));
+        number
+    }
+
+    fn mark(&self, number: u32) -> Mark {
+        self.marks[number as usize - 1]
+    }
+
+    fn members(&self, reads: u32) -> &[u32] {
+        &self.sets[(reads & !SET) as usize]
+    }
+
+    /// Compares an access to some bytes with those before it, and remembers it: a store of another block that has stored
+    /// the same there, if there is one. The first byte that clashes, how, and the cluster of the other.
+    pub(crate) fn touch(
+        &mut self,
+        cluster: u32,
+        address: u64,
+        count: usize,
+        access: &Touch<'_>,
+    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
+        let mark = Mark {
+            cluster,
+            epoch: access.epoch,
+        };
+        let own = self.number(mark);
+        let mut equal = None;
+        let mut at = 0;
+        while at < count {
+            let (number, first) = ((address + at as u64) / PAGE, (address + at as u64) % PAGE);
+            let here = (count - at).min((PAGE - first) as usize);
+            let page = self.page(number);
+            let mut cells = std::mem::take(&mut self.cells[page]);
+            let visited = &mut cells[first as usize..first as usize + here];
+            let result = self.visit(visited, cluster, own, access);
+            self.cells[page] = cells;
+            let found = result.map_err(|(i, clash, other)| (at + i, clash, other))?;
+            equal = equal.or(found);
+            at += here;
+        }
+        Ok(equal)
+    }
+
+    fn page(&mut self, number: u64) -> usize {
+        if let Some((last, page)) = self.last_page
+            && last == number
+        {
+            return page;
+        }
+        let page = *self.pages.entry(number).or_insert_with(|| {
+            self.cells.push(vec![Cell::default(); PAGE as usize]);
+            self.cells.len() - 1
+        });
+        self.last_page = Some((number, page));
+        page
+    }
+
+    fn visit(
+        &mut self,
+        cells: &mut [Cell],
+        cluster: u32,
+        own: u32,
+        access: &Touch<'_>,
+    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
+        let mut equal = None;
+        // Neighbouring bytes mostly have the same history.
+        let mut last = None;
+        for (i, cell) in cells.iter_mut().enumerate() {
+            if let Some((old, new)) = last
+                && old == *cell
+            {
+                *cell = new;
+                continue;
+            }
+            let old = *cell;
+            let mut compared = old;
+            if access.does == Does::Rewrite
+                && old.write != 0
+                && let Some(other) = self.stores_the_same(old.write, cluster, access)
+            {
+                equal = equal.or(Some(other));
+                compared.write = 0;
+            }
+            self.compare(compared, cluster, access)
+                .map_err(|(clash, other)| (i, clash, other))?;
+            match (access.writes(), access.is_atomic()) {
+                (false, _) => cell.reads = self.with(old.reads, own, cluster, access),
+                (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
+                (true, false) => {
+                    // A later read must be ordered after all stores of the same value.
+                    let write = match compared.write == old.write {
+                        true => own,
+                        false => self.with(old.write, own, cluster, access),
+                    };
+                    *cell = Cell {
+                        write,
+                        ..Cell::default()
+                    }
+                }
+            }
+            last = Some((old, *cell));
+        }
+        Ok(equal)
+    }
+
+    /// The store of another block that nothing orders before this one, if all such are plain stores of the same
+    /// instruction: this one stores what is there already.
+    fn stores_the_same(&self, writes: u32, cluster: u32, access: &Touch<'_>) -> Option<Mark> {
+        let block = |agent: usize| agent / self.warps_per_block.max(1);
+        let one = [writes];
+        let all = match writes & SET {
+            0 => &one[..],
+            _ => self.members(writes),
+        };
+        // The lanes of one warp store at once.
+        let at_once = |mark: &Mark| mark.cluster == cluster && access.repeats(mark.epoch);
+        let mut unordered = all
+            .iter()
+            .map(|number| self.mark(*number))
+            .filter(|mark| !mark.before(cluster, access) && !at_once(mark));
+        let first = unordered.clone().next()?;
+        let same = |mark: Mark| {
+            let elsewhere =
+                mark.cluster != cluster || block(mark.epoch.agent()) != block(access.epoch.agent());
+            let plain = [mark.epoch, access.epoch]
+                .iter()
+                .all(|epoch| epoch.proxy() == Some(Proxy::Generic));
+            elsewhere && plain && mark.epoch.pc() == access.epoch.pc()
+        };
+        unordered.all(same).then_some(first)
+    }
+
+    fn compare(&self, cell: Cell, cluster: u32, access: &Touch<'_>) -> Result<(), (Clash, u32)> {
+        let after = |mark: Mark| {
+            let here = mark.cluster == cluster;
+            let none = Clock::default();
+            let known = mark.before(cluster, access);
+            let fenced = mark.fenced(cluster, access).unwrap_or(&none);
+            match here || known {
+                true => access.after(mark.epoch, known, fenced),
+                false => Err(Clash::Race {
+                    other: mark.epoch,
+                    other_writes: true,
+                }),
+            }
+        };
+        if cell.write != 0 {
+            self.each(cell.write, after)?;
+        }
+        if cell.atomics != 0 && !access.is_atomic() {
+            self.each(cell.atomics, after)?;
+        }
+        if !access.writes() || cell.reads == 0 {
+            return Ok(());
+        }
+        let clear = |mark: Mark| match access.shares(mark.epoch) || mark.before(cluster, access) {
+            true => Ok(()),
+            false => Err(Clash::Race {
+                other: mark.epoch,
+                other_writes: false,
+            }),
+        };
+        self.each(cell.reads, clear)
+    }
+
+    /// Looks at each access of a set.
+    fn each(
+        &self,
+        accesses: u32,
+        look: impl Fn(Mark) -> Result<(), Clash>,
+    ) -> Result<(), (Clash, u32)> {
+        let one = |number: u32| {
+            let mark = self.mark(number);
+            look(mark).map_err(|clash| (clash, mark.cluster))
+        };
+        match accesses & SET {
+            0 => one(accesses),
+            _ => self
+                .members(accesses)
+                .iter()
+                .try_for_each(|number| one(*number)),
+        }
+    }
+
+    /// The reads with one more; those that the new one knows of are left out.
+    fn with(&mut self, reads: u32, own: u32, cluster: u32, access: &Touch<'_>) -> u32 {
+        if reads == 0 || reads == own {
+            return own;
+        }
+        if reads & SET == 0 && self.mark(reads).before(cluster, access) {
+            return own;
+        }
+        if let Some(grown) = self.grown.get(&(reads, own)) {
+            return *grown;
+        }
+        let mut members = match reads & SET {
+            0 => vec![reads],
+            _ => self.members(reads).to_vec(),
+        };
+        let mut new = self.mark(own);
+        for number in &members {
+            let read = self.mark(*number);
+            if read.cluster == cluster && read.epoch.agent() == new.epoch.agent() {
+                new.epoch = new.epoch.beside(read.epoch);
+            }
+        }
+        members.retain(|number| {
+            let read = self.mark(*number);
+            let same = read.cluster == cluster && read.epoch.agent() == new.epoch.agent();
+            !same && !read.before(cluster, access)
+        });
+        if members.len() < MEMBERS {
+            members.push(self.number(new));
+        }
+        let grown = match &members[..] {
+            [one] => *one,
+            _ => {
+                self.sets.push(members);
+                (self.sets.len() as u32 - 1) | SET
+            }
+        };
+        self.grown.insert((reads, own), grown);
+        grown
+    }
+}

@@ -1,0 +1,123 @@
+//! What the lanes of a warp know of each other: they take turns by chance, unless something makes them meet.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::clock::Epoch;
+use crate::state::warp::lanes;
+
+/// A lane that stands for several.
+pub(crate) const SEVERAL: usize = 32;
+
+/// How far of the warp's clock each lane knows what each other lane has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lockstep {
+    /// All lanes know this much of all others.
+    floor: u32,
+    /// Where lanes met that are not all: what each knows of each other beyond the floor.
+    pairs: Option<Rc<[[u32; 32]; 32]>>,
+    /// The copies that single lanes have waited for: by engine its clock, and the warp's clock at the wait.
+    waits: Option<Rc<BTreeMap<usize, (u32, u32)>>>,
+}
+
+impl Lockstep {
+    /// All lanes know what happened up to this time.
+    pub(crate) fn all(&mut self, clock: u32) {
+        if clock >= self.floor {
+            self.floor = clock;
+            self.pairs = None;
+            self.waits = None;
+        }
+    }
+
+    /// At this time lanes have waited for copies of their own: the others do not know that until they meet.
+    pub(crate) fn waited(&mut self, (engine, clock): (usize, u32), now: u32) {
+        Rc::make_mut(self.waits.get_or_insert_default()).insert(engine, (clock, now));
+    }
+
+    /// Whether a lane of this warp has met the one that did something, or waited for it, since.
+    pub(crate) fn met(&self, lane: usize, warp: usize, other: Epoch) -> bool {
+        let waited = || self.waits.as_ref()?.get(&other.agent());
+        let since = match other.agent() == warp {
+            true => other.clock(),
+            false => match waited() {
+                // An engine has read one before it is done.
+                Some((clock, at)) if (other.clock()..=other.clock() + 1).contains(clock) => *at,
+                _ => return true,
+            },
+        };
+        since <= self.known(lane, other.lane())
+    }
+
+    /// Some lanes know what all did up to this time.
+    pub(crate) fn some(&mut self, mask: u32, alive: u32, clock: u32) {
+        if mask == alive {
+            return self.all(clock);
+        }
+        let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
+        lanes(mask).for_each(|lane| {
+            pairs[lane]
+                .iter_mut()
+                .for_each(|known| *known = clock.max(*known))
+        });
+    }
+
+    /// Some lanes meet, and tell each other what they know.
+    pub(crate) fn meet(&mut self, mask: u32, alive: u32, clock: u32) {
+        if mask == alive {
+            return self.all(clock);
+        }
+        let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
+        let mut together = [0; 32];
+        for lane in lanes(mask) {
+            for (all, known) in together.iter_mut().zip(pairs[lane]) {
+                *all = known.max(*all);
+            }
+        }
+        lanes(mask).for_each(|lane| together[lane] = clock);
+        lanes(mask).for_each(|lane| pairs[lane] = together);
+    }
+
+    /// Up to when a lane knows of another.
+    pub(crate) fn known(&self, lane: usize, of: usize) -> u32 {
+        let beyond = match &self.pairs {
+            None => 0,
+            Some(pairs) if of < 32 => pairs[lane][of],
+            // Who the several are is not written down: no lane is accused that may know.
+            Some(pairs) => (0..32)
+                .filter(|other| *other != lane)
+                .map(|other| pairs[lane][other])
+                .max()
+                .unwrap_or(0),
+        };
+        beyond.max(self.floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: u32 = u32::MAX;
+
+    #[test]
+    fn lanes_that_meet_know_each_other_and_what_each_knew() {
+        let mut lanes = Lockstep::default();
+        lanes.meet(0b0011, ALL, 5);
+        assert_eq!(
+            (lanes.known(0, 1), lanes.known(1, 0), lanes.known(0, 2)),
+            (5, 5, 0)
+        );
+        lanes.meet(0b0110, ALL, 7);
+        assert_eq!(
+            (lanes.known(2, 1), lanes.known(2, 0), lanes.known(0, 2)),
+            (7, 5, 0)
+        );
+        lanes.some(0b1000, ALL, 6);
+        assert_eq!((lanes.known(3, 0), lanes.known(0, 3)), (6, 0));
+        lanes.meet(ALL, ALL, 9);
+        assert_eq!((lanes.known(0, 31), lanes.known(4, SEVERAL)), (9, 9));
+        lanes.meet(0b0011, ALL, 12);
+        assert_eq!((lanes.known(0, SEVERAL), lanes.known(4, SEVERAL)), (12, 9));
+    }
+}

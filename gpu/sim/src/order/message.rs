@@ -1,0 +1,157 @@
+//! What ordered accesses pass on: who releases leaves what he knows at an address, who acquires learns it.
+
+use super::clock::View;
+use colex_ir::{FenceKind, Order, Scope};
+
+/// How far a scope reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    Block,
+    Cluster,
+    Device,
+}
+
+impl From<Scope> for Reach {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Cta => Reach::Block,
+            Scope::Cluster => Reach::Cluster,
+            Scope::Gpu | Scope::Sys => Reach::Device,
+        }
+    }
+}
+
+impl Reach {
+    /// Of a fence that orders, not of one between proxies.
+    pub(crate) fn of(fence: FenceKind) -> Option<Self> {
+        match fence {
+            FenceKind::AcqRelCta => Some(Reach::Block),
+            FenceKind::AcqRelCluster => Some(Reach::Cluster),
+            FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Some(Reach::Device),
+            _ => None,
+        }
+    }
+}
+
+/// What an access does: how far it is seen, and whether it learns and passes on (PTX ISA 8.7, release and acquire
+/// patterns).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordering {
+    pub(crate) reach: Reach,
+    pub(crate) acquires: bool,
+    pub(crate) releases: bool,
+}
+
+impl Ordering {
+    /// Of a load or a store; none if it is plain.
+    pub(crate) fn of(order: Order) -> Option<Self> {
+        let (scope, acquires, releases) = match order {
+            Order::Weak => return None,
+            Order::Volatile => (Scope::Sys, false, false),
+            Order::Relaxed(scope) => (scope, false, false),
+            Order::Acquire(scope) => (scope, true, false),
+            Order::Release(scope) => (scope, false, true),
+            Order::AcqRel(scope) => (scope, true, true),
+        };
+        Some(Ordering {
+            reach: scope.into(),
+            acquires,
+            releases,
+        })
+    }
+
+    /// Of an atomic operation, which is relaxed and of the device where nothing is said.
+    pub(crate) fn of_atomic(order: Order) -> Self {
+        let plain = Ordering {
+            reach: Reach::Device,
+            acquires: false,
+            releases: false,
+        };
+        Self::of(order).unwrap_or(plain)
+    }
+}
+
+/// Where a warp is: its cluster's number, and its block's in the cluster.
+pub(crate) type Home = (u32, usize);
+
+/// Some knowledge, and who may have it.
+#[derive(Clone, Debug)]
+struct Part {
+    reach: Reach,
+    home: Home,
+    view: View,
+}
+
+impl Part {
+    fn reaches(&self, reach: Reach, home: Home) -> bool {
+        match self.reach.min(reach) {
+            Reach::Block => self.home == home,
+            Reach::Cluster => self.home.0 == home.0,
+            Reach::Device => true,
+        }
+    }
+}
+
+/// What lies at an address, or is on its way to a warp that has read it and not acquired it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Message(Vec<Part>);
+
+impl Message {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds what somebody knows.
+    pub(crate) fn add(&mut self, reach: Reach, home: Home, view: &View) {
+        match self
+            .0
+            .iter_mut()
+            .find(|part| part.reach == reach && part.home == home)
+        {
+            Some(part) => part.view.join(view),
+            None => self.0.push(Part {
+                reach,
+                home,
+                view: view.clone(),
+            }),
+        }
+    }
+
+    /// Adds what another message says, no further than this.
+    pub(crate) fn merge(&mut self, other: &Message, reach: Reach) {
+        for part in &other.0 {
+            self.add(part.reach.min(reach), part.home, &part.view);
+        }
+    }
+
+    /// How much of a warp's own doing somebody of that warp learns.
+    pub(crate) fn own(&self, reach: Reach, home: Home, warp: usize) -> u32 {
+        let parts = self
+            .0
+            .iter()
+            .filter(|part| part.home.0 == home.0 && part.reaches(reach, home));
+        parts
+            .map(|part| part.view.seen.get(warp))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// What somebody of the same cluster has left for so many.
+    pub(crate) fn view_for(&self, reach: Reach, home: Home) -> Option<View> {
+        let parts = self
+            .0
+            .iter()
+            .filter(|part| part.reach >= reach && part.home.0 == home.0);
+        parts.map(|part| part.view.clone()).reduce(|mut all, view| {
+            all.join(&view);
+            all
+        })
+    }
+
+    /// Somebody learns what he may.
+    pub(crate) fn acquire(&self, reach: Reach, home: Home, view: &mut View) {
+        for part in self.0.iter().filter(|part| part.reaches(reach, home)) {
+            view.learn(home.0, part.home.0, &part.view);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Happens-before: vector clocks, lanes, releases, and the accesses of each byte.
+
+pub(crate) mod clock;
+pub(crate) mod global;
+pub(crate) mod lockstep;
+pub(crate) mod message;
+pub(crate) mod shadow;

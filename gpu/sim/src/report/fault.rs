@@ -1,0 +1,157 @@
+//! What the simulator found wrong.
+
+use core::fmt;
+use std::panic::Location;
+
+/// The kind of a [`Fault`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// A launch that the kernel was not built for.
+    Launch,
+    /// An access outside of every allocation, of the block's shared memory, or of the parameters.
+    OutOfBounds,
+    /// An address that its width does not divide.
+    Misaligned,
+    /// A read of memory or of a register that nobody wrote.
+    Uninitialised,
+    /// Two accesses to one byte of shared memory, one of them a write, that nothing orders.
+    Race,
+    /// Accesses of the generic and the asynchronous proxy without the fence between them.
+    MissingFence,
+    /// Registers of a `wgmma` touched before the wait, or given to it without `wgmma.fence`.
+    InFlight,
+    /// Everybody waits, and nothing is under way that could wake anyone.
+    Deadlock,
+    /// A block that ends while others still use its shared memory, or the copy engine does.
+    EarlyExit,
+    /// A collective instruction that some of its threads do not execute.
+    Divergence,
+    /// A barrier that is not one, or not used like one.
+    Barrier,
+    /// An operand that the instruction does not take.
+    Operand,
+    /// `trap`.
+    Trap,
+    /// More instructions than the options allow.
+    Limit,
+    /// An instruction that the simulator does not execute.
+    Unsupported,
+}
+
+/// Where a fault was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The block's place in the grid.
+    pub block: [u32; 3],
+    /// The thread's place in its block; of a whole warp, that of its first thread.
+    pub thread: [u32; 3],
+    /// Whether the whole warp is meant.
+    pub warp: bool,
+    /// The instruction.
+    pub instruction: String,
+    /// The call of the builder that made it.
+    pub at: &'static Location<'static>,
+}
+
+/// A use of the device that no device has to answer: what, by which thread, at which instruction, built where.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_ir::{Access, KernelBuilder, Space, Type};
+/// use colex_sim::{FaultKind, Memory, SimOptions, simulate};
+/// use colex_ir::launch::{Argument, Launch};
+///
+/// let mut k = KernelBuilder::new("stray", Arch::Sm80);
+/// let data = k.pointer("data");
+/// let address = k.param(data);
+/// k.store(Access::new(Space::Global, Type::U32), address, 7);
+/// let kernel = k.finish();
+///
+/// let mut memory = Memory::default();
+/// let fault = simulate(&kernel, &Launch::new(1, 1), &[Argument::Pointer(64)], &mut memory, &SimOptions::default())
+///     .unwrap_err();
+/// assert_eq!(fault.kind(), FaultKind::OutOfBounds);
+/// assert_eq!(fault.what(), "4 bytes at 0x40 are in no allocation, and the first begins above");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault(Box<Found>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    kind: FaultKind,
+    what: String,
+    place: Option<Place>,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FaultKind, what: impl Into<String>) -> Fault {
+        Fault(Box::new(Found {
+            kind,
+            what: what.into(),
+            place: None,
+        }))
+    }
+
+    /// The same fault with another sentence.
+    pub(crate) fn saying(&self, change: impl FnOnce(&str) -> String) -> Fault {
+        let mut new = self.clone();
+        new.0.what = change(&self.0.what);
+        new
+    }
+
+    pub(crate) fn at(mut self, place: Place) -> Fault {
+        self.0.place.get_or_insert(place);
+        self
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> FaultKind {
+        self.0.kind
+    }
+
+    /// What happened, without the place.
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// Where it happened; nowhere in particular if nothing was executed.
+    pub fn place(&self) -> Option<&Place> {
+        self.0.place.as_ref()
+    }
+}
+
+/// `(2,1,1)`.
+fn tuple([x, y, z]: [u32; 3]) -> String {
+    format!("({x},{y},{z})")
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} of block {}, at `{}` ({}:{})",
+            if self.warp {
+                "the warp of thread"
+            } else {
+                "thread"
+            },
+            tuple(self.thread),
+            tuple(self.block),
+            self.instruction,
+            self.at.file(),
+            self.at.line()
+        )
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.place {
+            Some(place) => write!(f, "{place}: {}", self.0.what),
+            None => f.write_str(&self.0.what),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

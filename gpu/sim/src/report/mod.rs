@@ -1,0 +1,165 @@
+//! What a simulation counted.
+
+pub(crate) mod fault;
+
+use core::fmt;
+use std::panic::Location;
+
+/// What one instruction of the kernel did, over all warps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineCount {
+    /// The instruction.
+    pub instruction: String,
+    /// The call of the builder that made it.
+    pub at: &'static Location<'static>,
+    /// How often a warp executed it.
+    pub executed: u64,
+    /// Shared memory: the passes that the banks needed.
+    pub passes: u64,
+    /// Shared memory: the passes that would have been enough without bank conflicts.
+    pub least_passes: u64,
+    /// Global memory: the sectors of 32 bytes that were touched.
+    pub sectors: u64,
+    /// Global memory: the sectors that the bytes would fill if they lay together.
+    pub least_sectors: u64,
+}
+
+impl LineCount {
+    /// The passes lost to bank conflicts.
+    pub fn bank_conflicts(&self) -> u64 {
+        self.passes - self.least_passes
+    }
+}
+
+/// What is formally a data race, and does no harm as long as it stays as it is: the kernel ran to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The instruction.
+    pub instruction: String,
+    /// The call of the builder that made it.
+    pub at: &'static Location<'static>,
+    /// What happened, where it happened first.
+    pub what: String,
+    /// How often it happened in this instruction, thread by thread.
+    pub count: u64,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.at.file(), self.at.line());
+        write!(f, "{file}:{line}: `{}`: {}", self.instruction, self.what)?;
+        match self.count {
+            1 => Ok(()),
+            more => write!(f, "; {more} stores of this instruction do so"),
+        }
+    }
+}
+
+/// What a kernel did on the simulator.
+///
+/// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built it.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_ir::{Access, KernelBuilder, Space, Special, Type};
+/// use colex_sim::{Memory, SimOptions, simulate};
+/// use colex_ir::launch::Launch;
+///
+/// // Each thread of a warp writes the first word of a row of 128 bytes: all are in one bank.
+/// let mut k = KernelBuilder::new("column", Arch::Sm80);
+/// let tile = k.shared("tile", 4096, 16);
+/// let base = k.address_of(tile);
+/// let thread = k.mov(Type::U32, Special::Tid(0));
+/// let row = k.mad(Type::U32, thread, 128, base);
+/// k.store(Access::new(Space::Shared, Type::U32), row, thread);
+/// let report = simulate(&k.finish(), &Launch::new(1, 32), &[], &mut Memory::default(), &SimOptions::default())?;
+/// let text = report.to_string();
+/// assert!(text.starts_with(
+///     "1 blocks, 4 instructions of warps; a thread names 3 registers of 32 bits, a block has 4096 bytes of shared memory\n\
+///      global memory: 0 sectors of 32 bytes, and 0 would do; shared memory: 31 passes lost to bank conflicts\n"
+/// ));
+/// assert!(text.ends_with("`st.shared.u32 [%r2], %r1`: 32 passes of 1\n"));
+/// # Ok::<(), colex_sim::Fault>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// How many instructions all warps executed.
+    pub instructions: u64,
+    /// How many blocks ran.
+    pub blocks: u64,
+    /// 32-bit registers that a thread's virtual registers would fill.
+    pub registers: u32,
+    /// Bytes of shared memory of a block, static and dynamic.
+    pub shared: u32,
+    /// What each instruction did.
+    pub lines: Vec<LineCount>,
+    /// Stores of the same value by two blocks that nothing orders.
+    pub warnings: Vec<Warning>,
+}
+
+impl Report {
+    /// The passes lost to bank conflicts by all instructions.
+    pub fn bank_conflicts(&self) -> u64 {
+        self.lines.iter().map(LineCount::bank_conflicts).sum()
+    }
+
+    /// The sectors of global memory that all instructions touched, and how many would have been enough.
+    pub fn sectors(&self) -> (u64, u64) {
+        let sum = |of: fn(&LineCount) -> u64| self.lines.iter().map(of).sum();
+        (sum(|line| line.sectors), sum(|line| line.least_sectors))
+    }
+}
+
+/// What was executed, and the lines whose accesses cost more than they must.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sectors, least) = self.sectors();
+        writeln!(
+            f,
+            "{} blocks, {} instructions of warps; a thread names {} registers of 32 bits, a block has {} bytes of shared \
+             memory",
+            self.blocks, self.instructions, self.registers, self.shared
+        )?;
+        writeln!(
+            f,
+            "global memory: {sectors} sectors of 32 bytes, and {least} would do; shared memory: {} passes lost to bank \
+             conflicts",
+            self.bank_conflicts()
+        )?;
+        for line in &self.lines {
+            let place = format!(
+                "{}:{}: `{}`",
+                line.at.file(),
+                line.at.line(),
+                line.instruction
+            );
+            if line.bank_conflicts() > 0 {
+                writeln!(
+                    f,
+                    "{place}: {} passes of {}",
+                    line.passes, line.least_passes
+                )?;
+            }
+            if line.sectors > line.least_sectors {
+                writeln!(
+                    f,
+                    "{place}: {} sectors of {}",
+                    line.sectors, line.least_sectors
+                )?;
+            }
+        }
+        self.warnings
+            .iter()
+            .try_for_each(|warning| writeln!(f, "{warning}"))
+    }
+}
+
+/// The counts of one instruction while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) executed: u64,
+    pub(crate) passes: u64,
+    pub(crate) least_passes: u64,
+    pub(crate) sectors: u64,
+    pub(crate) least_sectors: u64,
+}

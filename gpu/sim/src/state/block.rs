@@ -1,0 +1,203 @@
+//! A block and a cluster of blocks, as far as they are not warps.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::mbarrier::Mbarrier;
+use super::named::Named;
+use crate::machine::pending::Pending;
+use crate::machine::port::Who;
+use crate::order::clock::{ENGINES, Epoch, View};
+use crate::order::lockstep::SEVERAL;
+use crate::order::message::Message;
+use crate::order::shadow::{Cell, ReadSets};
+
+/// Where a block's shared memory begins in its window of shared addresses: nothing lies at 0.
+pub(crate) const SHARED_BASE: u32 = 0x400;
+
+/// How far apart the windows of the blocks of a cluster lie.
+pub(crate) const WINDOW_BITS: u32 = 24;
+
+/// A block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Its place in the grid.
+    pub(crate) ctaid: [u32; 3],
+    /// Its rank in the cluster.
+    pub(crate) rank: u32,
+    /// The number of its multiprocessor.
+    pub(crate) sm: u32,
+    /// Its shared memory, and which bytes of it were written.
+    pub(crate) shared: Vec<u8>,
+    pub(crate) written: Vec<bool>,
+    /// The history of each byte; empty where nobody looks for races.
+    pub(crate) cells: Vec<Cell>,
+    /// Its named barriers.
+    pub(crate) named: [Named; 16],
+    /// Its barriers in shared memory, by the place of their first byte.
+    pub(crate) mbarriers: BTreeMap<usize, Mbarrier>,
+    /// How many of its warps have not ended.
+    pub(crate) live_warps: u32,
+    /// What its ended warps knew.
+    pub(crate) ended: View,
+    /// The last access of each other agent to its shared memory.
+    pub(crate) visits: HashMap<usize, Epoch>,
+    /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
+    pub(crate) free_registers: i64,
+}
+
+impl Block {
+    /// The shared address of its first byte.
+    pub(crate) fn base(&self) -> u32 {
+        self.rank << WINDOW_BITS | SHARED_BASE
+    }
+}
+
+/// The barrier of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterBarrier {
+    /// Warps that have arrived in this phase.
+    pub(crate) arrived: usize,
+    /// Phases that are complete.
+    pub(crate) phase: u64,
+    pub(crate) arriving: View,
+    pub(crate) complete: View,
+}
+
+/// What an engine was last used for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Engine {
+    /// Its clock when it is done.
+    clock: u32,
+    /// The warp that asked, and its clock then.
+    warp: usize,
+    asked: u32,
+    /// The barrier whose bytes it completes, and whether it has: block, place, bytes.
+    tells: Option<(usize, usize, i64)>,
+    told: bool,
+}
+
+/// The blocks of a cluster and what they share.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Its number among the clusters of the launch.
+    pub(crate) number: u32,
+    pub(crate) blocks: Vec<Block>,
+    /// How many warps there are.
+    pub(crate) warps: usize,
+    /// How many of them have not ended.
+    pub(crate) live: usize,
+    /// Sets of reads that histories refer to.
+    pub(crate) reads: ReadSets,
+    /// Asynchronous operations under way, oldest first.
+    pub(crate) pending: Vec<Pending>,
+    /// The number of the next one.
+    pub(crate) next_operation: u64,
+    /// What each engine was used for.
+    engines: Vec<Engine>,
+    next_engine: usize,
+    pub(crate) barrier: ClusterBarrier,
+    /// What ordered accesses have left in shared memory, by block and place.
+    pub(crate) ordered: HashMap<(usize, usize), Message>,
+    /// How many instructions there were that others may wait for.
+    pub(crate) served: u64,
+}
+
+impl Group {
+    pub(crate) fn new(number: u32, blocks: Vec<Block>, warps: usize) -> Self {
+        let agents = warps + ENGINES;
+        Group {
+            number,
+            blocks,
+            warps,
+            live: warps,
+            reads: ReadSets::default(),
+            pending: Vec::new(),
+            next_operation: 0,
+            engines: vec![Engine::default(); ENGINES],
+            next_engine: 0,
+            barrier: ClusterBarrier {
+                arriving: View::new(agents),
+                complete: View::new(agents),
+                ..ClusterBarrier::default()
+            },
+            ordered: HashMap::new(),
+            served: 0,
+        }
+    }
+
+    pub(crate) fn agents(&self) -> usize {
+        self.warps + ENGINES
+    }
+
+    pub(crate) fn warps_per_block(&self) -> usize {
+        (self.warps / self.blocks.len().max(1)).max(1)
+    }
+
+    /// The next engine in turn, for a warp at this time, and its clock when it is done with one operation more; one before, it has read.
+    pub(crate) fn engine(&mut self, (warp, asked): (usize, u32)) -> (usize, u32) {
+        let engine = self.next_engine;
+        self.next_engine = (engine + 1) % ENGINES;
+        let used = &mut self.engines[engine];
+        *used = Engine {
+            clock: used.clock + 2,
+            warp,
+            asked,
+            tells: None,
+            told: false,
+        };
+        (self.warps + engine, used.clock)
+    }
+
+    /// The last operation of an engine completes bytes of a barrier: block, place, bytes.
+    pub(crate) fn tells(&mut self, agent: usize, tells: Option<(usize, usize, i64)>) {
+        let engine = agent.checked_sub(self.warps);
+        if let Some(engine) = engine.and_then(|engine| self.engines.get_mut(engine)) {
+            engine.tells = tells;
+        }
+    }
+
+    /// It has completed them.
+    pub(crate) fn told(&mut self, agent: usize) {
+        let engine = agent.checked_sub(self.warps);
+        if let Some(engine) = engine.and_then(|engine| self.engines.get_mut(engine)) {
+            engine.told = true;
+        }
+    }
+
+    /// What an engine was last used for, if that is this operation.
+    fn used_for(&self, operation: Epoch) -> Option<&Engine> {
+        let engine = operation.agent().checked_sub(self.warps)?;
+        let engine = self.engines.get(engine)?;
+        (operation.clock() + 1 >= engine.clock).then_some(engine)
+    }
+
+    /// The barrier of an operation (block, place, bytes), if that does not wait for the bytes.
+    pub(crate) fn unannounced(&self, operation: Epoch) -> Option<(usize, usize, i64)> {
+        let engine = self.used_for(operation)?;
+        let (block, at, bytes) = engine.tells?;
+        let barrier = self.blocks[block].mbarriers.get(&at)?;
+        // All copies that are to complete bytes there count.
+        let on_the_way = self.engines.iter().filter(|engine| !engine.told);
+        let on_the_way = on_the_way
+            .filter_map(|engine| engine.tells)
+            .filter(|tells| (tells.0, tells.1) == (block, at));
+        let on_the_way: i64 = on_the_way.map(|tells| tells.2).sum();
+        let waits = match engine.told {
+            true => barrier.bytes >= 0,
+            false => barrier.bytes >= on_the_way,
+        };
+        (!waits).then_some((block, at, bytes))
+    }
+
+    /// The warp that has asked an engine for an operation, and its clock then, as far as the engine remembers.
+    pub(crate) fn issuer(&self, operation: Epoch) -> Option<(usize, u32)> {
+        self.used_for(operation)
+            .map(|engine| (engine.warp, engine.asked))
+    }
+
+    /// Someone was in the shared memory of a block that is not his.
+    pub(crate) fn remember_visit(&mut self, block: usize, who: &Who<'_>) {
+        let epoch = Epoch::new(who.agent, who.clock, who.spot.pc, SEVERAL, who.proxy);
+        self.blocks[block].visits.insert(who.agent, epoch);
+    }
+}

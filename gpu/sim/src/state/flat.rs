@@ -1,0 +1,164 @@
+//! A kernel's instructions in one list, with jumps in place of blocks.
+
+use colex_ir::{Guard, Kernel, Op, RegType, Stmt};
+
+/// One step of a warp.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step<'k> {
+    /// An instruction without a block.
+    Do(&'k Stmt),
+    /// The beginning of a branch; the steps of its `Else` and `EndIf`.
+    If {
+        guard: Guard,
+        other: usize,
+        end: usize,
+    },
+    /// Between the two sides.
+    Else { end: usize },
+    /// Where both sides meet.
+    EndIf,
+    /// The beginning of a loop; the step of its `EndLoop`.
+    Loop { end: usize },
+    /// The end of its body.
+    EndLoop { start: usize },
+    /// The end of the kernel.
+    End,
+}
+
+/// A kernel, ready to be executed.
+#[derive(Debug)]
+pub(crate) struct Program<'k> {
+    pub(crate) kernel: &'k Kernel,
+    pub(crate) steps: Vec<Step<'k>>,
+    /// The statement that each step belongs to.
+    pub(crate) stmts: Vec<Option<&'k Stmt>>,
+    /// Whether each step lies in a loop.
+    pub(crate) repeated: Vec<bool>,
+    /// How many loops there are around the next step.
+    loops: usize,
+    /// Where the registers of each class begin among all but the predicates.
+    first: [usize; 6],
+    /// How many there are.
+    pub(crate) registers: usize,
+    /// Where each variable lies in static shared memory, and where that ends.
+    pub(crate) shared: Vec<u32>,
+    pub(crate) static_shared: u32,
+    /// Where each parameter lies.
+    pub(crate) params: Vec<u32>,
+    pub(crate) param_bytes: u32,
+}
+
+impl<'k> Program<'k> {
+    pub(crate) fn new(kernel: &'k Kernel) -> Self {
+        let (shared, static_shared) =
+            places(kernel.shared.iter().map(|v| (v.bytes, v.align.max(1))));
+        let (params, param_bytes) = places(
+            kernel
+                .params
+                .iter()
+                .map(|p| (p.ty.bytes(), p.ty.align().max(1))),
+        );
+        let mut first = [0; 6];
+        let mut registers = 0;
+        for (at, ty) in RegType::ALL.into_iter().enumerate() {
+            first[at] = registers;
+            if ty != RegType::Pred {
+                registers += kernel.registers[at] as usize;
+            }
+        }
+        let mut program = Program {
+            kernel,
+            steps: Vec::new(),
+            stmts: Vec::new(),
+            repeated: Vec::new(),
+            loops: 0,
+            first,
+            registers,
+            shared,
+            static_shared,
+            params,
+            param_bytes,
+        };
+        program.block(&kernel.body);
+        program.push(Step::End, None);
+        program
+    }
+
+    /// Where a register that is no predicate lies.
+    pub(crate) fn slot(&self, reg: colex_ir::Reg) -> Option<usize> {
+        let known = reg.ty != RegType::Pred && reg.index < self.kernel.count(reg.ty);
+        known.then(|| self.first[reg.ty as usize] + reg.index as usize)
+    }
+
+    fn push(&mut self, step: Step<'k>, stmt: Option<&'k Stmt>) -> usize {
+        self.steps.push(step);
+        self.stmts.push(stmt);
+        self.repeated.push(self.loops > 0);
+        self.steps.len() - 1
+    }
+
+    fn block(&mut self, body: &'k [Stmt]) {
+        for stmt in body {
+            match &stmt.op {
+                Op::Comment(_) => {}
+                Op::If { p, then, other } => self.guarded(stmt, |program| {
+                    program.branch(stmt, *p, |p| p.block(then), |p| p.block(other));
+                }),
+                Op::Loop { body } => self.guarded(stmt, |program| program.repeat(stmt, body)),
+                _ => {
+                    self.push(Step::Do(stmt), Some(stmt));
+                }
+            }
+        }
+    }
+
+    /// A block that itself is predicated: in a branch of its own.
+    fn guarded(&mut self, stmt: &'k Stmt, inner: impl FnOnce(&mut Self)) {
+        match stmt.guard {
+            None => inner(self),
+            Some(guard) => self.branch(stmt, guard, inner, |_| {}),
+        }
+    }
+
+    fn repeat(&mut self, stmt: &'k Stmt, body: &'k [Stmt]) {
+        let start = self.push(Step::Loop { end: 0 }, Some(stmt));
+        self.loops += 1;
+        self.block(body);
+        self.loops -= 1;
+        let end = self.push(Step::EndLoop { start }, Some(stmt));
+        self.steps[start] = Step::Loop { end };
+    }
+
+    fn branch(
+        &mut self,
+        stmt: &'k Stmt,
+        guard: Guard,
+        then: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) {
+        let start = self.push(Step::EndIf, Some(stmt));
+        then(self);
+        let middle = self.push(Step::EndIf, Some(stmt));
+        other(self);
+        let end = self.push(Step::EndIf, Some(stmt));
+        self.steps[middle] = Step::Else { end };
+        self.steps[start] = Step::If {
+            guard,
+            other: middle,
+            end,
+        };
+    }
+}
+
+/// Lays out pieces of so many bytes, so aligned, one after the other: where each begins, and the end of the last.
+fn places(pieces: impl Iterator<Item = (u32, u32)>) -> (Vec<u32>, u32) {
+    let mut end = 0u32;
+    let starts = pieces
+        .map(|(bytes, align)| {
+            let start = end.checked_next_multiple_of(align).unwrap_or(u32::MAX);
+            end = start.saturating_add(bytes);
+            start
+        })
+        .collect();
+    (starts, end)
+}

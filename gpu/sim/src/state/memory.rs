@@ -1,0 +1,293 @@
+//! Global memory as the simulator holds it: separate allocations at 64-bit addresses, each byte written or not.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+/// Where the first allocation lies: below it, and in the gaps between allocations, nothing can be read.
+const FIRST: u64 = 0x7_0000_0000;
+
+/// Allocations begin at multiples of this many bytes, as CUDA's do.
+const ALIGNMENT: u64 = 256;
+
+/// The least distance between the end of an allocation and the next one's beginning, in bytes.
+const GAP: u64 = 4096;
+
+/// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
+const END: u64 = crate::machine::place::GENERIC_SHARED;
+
+/// Returns `length` zeros, if the host has room for them. The pages come when they are written.
+fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
+    // `vec!` would end the process where this fails, and filling what was reserved would touch every page.
+    let mut room = Vec::<T>::new();
+    room.try_reserve_exact(length).ok()?;
+    // Unused memory is otherwise optimised away, and with it the question whether there is any.
+    std::hint::black_box(&mut room);
+    drop(room);
+    Some(vec![T::default(); length])
+}
+
+/// Allocations by address.
+///
+/// ```
+/// use colex_sim::Memory;
+///
+/// let mut memory = Memory::default();
+/// let at = memory.allocate(8)?;
+/// memory.write(at, &[1, 2, 3, 4])?;
+/// assert_eq!(memory.read(at, 4)?, [1, 2, 3, 4]);
+/// let fault = memory.read(at + 2, 4).unwrap_err();
+/// assert!(fault.to_string().ends_with("never written"));
+/// # Ok::<(), colex_sim::MemoryFault>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Memory {
+    allocations: BTreeMap<u64, Allocation>,
+    next: u64,
+}
+
+/// Bytes, and which of them were written.
+#[derive(Clone, Debug)]
+struct Allocation {
+    bytes: Vec<u8>,
+    written: Vec<bool>,
+}
+
+/// A use of memory that no device has to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryFault {
+    /// An access that is not inside one allocation.
+    OutOfBounds {
+        /// Its first byte.
+        address: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// The allocation that begins at or before it: its address and bytes.
+        nearest: Option<(u64, u64)>,
+    },
+    /// A read of a byte that was never written.
+    Unwritten {
+        /// The first such byte.
+        address: u64,
+        /// The allocation's address.
+        allocation: u64,
+    },
+    /// More bytes were to be allocated than the host's memory, or the addresses of the simulator, have room for.
+    OutOfMemory {
+        /// How many.
+        bytes: u64,
+    },
+    /// The address of no allocation was to be freed.
+    NotAllocated {
+        /// The address.
+        address: u64,
+    },
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            allocations: BTreeMap::new(),
+            next: FIRST,
+        }
+    }
+}
+
+impl Memory {
+    /// Allocates bytes, none of them written; the address is a multiple of 256, and no address is given twice. The host
+    /// needs twice as many bytes of memory, each from when it is first written.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryFault::OutOfMemory`] if the host does not give them.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, MemoryFault> {
+        let full = || MemoryFault::OutOfMemory { bytes };
+        let address = self.next;
+        let end = address
+            .checked_add(bytes)
+            .and_then(|end| end.checked_add(GAP));
+        let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        let next = next.filter(|next| *next <= END).ok_or_else(full)?;
+        let length = usize::try_from(bytes).map_err(|_| full())?;
+        let fresh = Allocation {
+            bytes: zeroed(length).ok_or_else(full)?,
+            written: zeroed(length).ok_or_else(full)?,
+        };
+        self.allocations.insert(address, fresh);
+        self.next = next;
+        Ok(address)
+    }
+
+    /// Gives an allocation back.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryFault::NotAllocated`] if none begins there.
+    pub fn free(&mut self, address: u64) -> Result<(), MemoryFault> {
+        match self.allocations.remove(&address) {
+            Some(_) => Ok(()),
+            None => Err(MemoryFault::NotAllocated { address }),
+        }
+    }
+
+    /// The bytes from an address on.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryFault::OutOfBounds`], and [`MemoryFault::Unwritten`] for the first byte that nobody wrote.
+    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, MemoryFault> {
+        let (allocation, at) = self.find(address, bytes)?;
+        let held = &self.allocations[&allocation];
+        match held.written[at.clone()].iter().position(|written| !written) {
+            Some(first) => Err(MemoryFault::Unwritten {
+                address: address + first as u64,
+                allocation,
+            }),
+            None => Ok(held.bytes[at].to_vec()),
+        }
+    }
+
+    /// Puts bytes at an address; from then on they may be read.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryFault::OutOfBounds`], and nothing is written.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
+        let (allocation, at) = self.find(address, bytes.len() as u64)?;
+        let held = self
+            .allocations
+            .get_mut(&allocation)
+            .expect("`find` names an allocation");
+        held.bytes[at.clone()].copy_from_slice(bytes);
+        held.written[at].fill(true);
+        Ok(())
+    }
+
+    /// Where the allocation that holds an address begins.
+    pub(crate) fn beginning(&self, address: u64) -> Option<u64> {
+        self.find(address, 1).ok().map(|(start, _)| start)
+    }
+
+    /// Whether the allocation that begins there holds an address.
+    pub(crate) fn holds(&self, allocation: u64, address: u64) -> bool {
+        let held = self.allocations.get(&allocation);
+        held.is_some_and(|held| address.wrapping_sub(allocation) < held.bytes.len().max(1) as u64)
+    }
+
+    /// The bytes from an address on, and which of them were written.
+    pub(crate) fn get(
+        &mut self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(&mut [u8], &mut [bool]), MemoryFault> {
+        let (allocation, at) = self.find(address, bytes)?;
+        let held = self
+            .allocations
+            .get_mut(&allocation)
+            .expect("`find` names an allocation");
+        Ok((&mut held.bytes[at.clone()], &mut held.written[at]))
+    }
+
+    /// The allocation that holds these bytes, and where in it they are.
+    fn find(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(u64, core::ops::Range<usize>), MemoryFault> {
+        let nearest = self.allocations.range(..=address).next_back();
+        let nearest = nearest.map(|(&start, held)| (start, held.bytes.len() as u64));
+        match nearest {
+            Some((start, length)) if bytes <= length && address - start <= length - bytes => {
+                let offset = (address - start) as usize;
+                Ok((start, offset..offset + bytes as usize))
+            }
+            _ => Err(MemoryFault::OutOfBounds {
+                address,
+                bytes,
+                nearest,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for MemoryFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            MemoryFault::OutOfBounds {
+                address,
+                bytes,
+                nearest,
+            } => {
+                write!(f, "{bytes} bytes at {address:#x} are in no allocation")?;
+                match nearest {
+                    Some((start, length)) => write!(
+                        f,
+                        ": the nearest below has {length} bytes, and the access begins {} bytes after its start",
+                        address - start
+                    ),
+                    None => f.write_str(": the first begins above"),
+                }
+            }
+            MemoryFault::Unwritten {
+                address,
+                allocation,
+            } => write!(
+                f,
+                "byte {} of the allocation at {allocation:#x} is read but was never written",
+                address - allocation
+            ),
+            MemoryFault::OutOfMemory { bytes } => write!(
+                f,
+                "{bytes} bytes of simulated memory take twice as many of the host's, and it does not give them"
+            ),
+            MemoryFault::NotAllocated { address } => {
+                write!(
+                    f,
+                    "no allocation begins at {address:#x}, so none can be freed there"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_apart_aligned_and_never_reused() {
+        let mut memory = Memory::default();
+        let first = memory.allocate(1000).unwrap();
+        let second = memory.allocate(0).unwrap();
+        memory.free(second).unwrap();
+        let third = memory.allocate(16).unwrap();
+        assert!([first, second, third].iter().all(|at| at % 256 == 0));
+        assert!(first + 1000 < second && second < third);
+    }
+
+    #[test]
+    fn every_fault_verbatim() {
+        let mut memory = Memory::default();
+        let said = |fault: MemoryFault| fault.to_string();
+        assert_eq!(
+            said(memory.write(16, &[0; 4]).unwrap_err()),
+            "4 bytes at 0x10 are in no allocation: the first begins above"
+        );
+        let at = memory.allocate(10).unwrap();
+        memory.write(at, &[7; 5]).unwrap();
+        assert_eq!(
+            said(memory.read(at + 8, 4).unwrap_err()),
+            "4 bytes at 0x700000008 are in no allocation: the nearest below has 10 bytes, and the access begins 8 bytes after its start"
+        );
+        assert_eq!(
+            said(memory.read(at, 6).unwrap_err()),
+            "byte 5 of the allocation at 0x700000000 is read but was never written"
+        );
+        assert_eq!(
+            said(memory.free(at + 1).unwrap_err()),
+            "no allocation begins at 0x700000001, so none can be freed there"
+        );
+        assert!(memory.read(u64::MAX, u64::MAX).is_err(), "no overflow");
+    }
+}

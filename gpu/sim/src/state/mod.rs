@@ -1,0 +1,10 @@
+//! The state of a cluster: blocks, warps, barriers, memory, and the program.
+
+pub(crate) mod banks;
+pub(crate) mod block;
+pub(crate) mod flat;
+pub(crate) mod mbarrier;
+pub(crate) mod memory;
+pub(crate) mod named;
+pub(crate) mod wait;
+pub(crate) mod warp;

@@ -1,0 +1,16 @@
+//! What a warp can wait for.
+
+/// Why a warp does not go on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Wait {
+    /// A named barrier of its block, at the time that `round` rounds were complete.
+    Named { id: usize, round: u64 },
+    /// The cluster's barrier, at the time that `phase` phases were complete.
+    Cluster { phase: u64 },
+    /// Barriers in shared memory: block, place and parity of each, and the lanes that wait.
+    Mbarriers(Vec<(usize, usize, u64)>, u32),
+    /// Asynchronous operations, by number. The sources only of those that have read them, if `read`.
+    Operations { numbers: Vec<u64>, read: bool },
+    /// So many registers more for its warp.
+    Registers(i64),
+}

@@ -1,0 +1,371 @@
+//! A warp: 32 threads in lockstep, their registers, and which of them are active.
+
+use std::collections::VecDeque;
+
+use super::flat::Step;
+use super::wait::Wait;
+use crate::order::clock::View;
+use crate::order::lockstep::Lockstep;
+use crate::order::message::{Home, Message};
+
+/// All lanes.
+pub(crate) const FULL: u32 = u32::MAX;
+
+/// A value in each lane.
+pub(crate) type Lanes = [u64; 32];
+
+/// The lanes of a mask, lowest first.
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}
+
+/// A branch or loop that the warp is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frame {
+    If {
+        /// The lanes that meet at the end.
+        all: u32,
+        /// Those that take the other side, as long as it is still to come.
+        other: u32,
+        /// The steps of `Else` and `EndIf`.
+        other_at: usize,
+        end: usize,
+    },
+    Loop {
+        /// The lanes that meet after the loop.
+        all: u32,
+        /// Those that have not left it.
+        live: u32,
+        /// Those that had left the round of the loop around.
+        outer_gone: u32,
+        end: usize,
+    },
+}
+
+/// A product that the warp has issued.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) number: u64,
+    /// The engine that does it, and that engine's clock.
+    pub(crate) engine: (usize, u32),
+    /// The registers it writes, and those of A that it reads.
+    pub(crate) slots: Vec<usize>,
+    pub(crate) sources: Vec<usize>,
+    /// The step that issued it.
+    pub(crate) pc: usize,
+}
+
+/// The products of a warp.
+#[derive(Debug, Default)]
+pub(crate) struct Products {
+    /// Those that no group holds yet.
+    pub(crate) open: Vec<InFlight>,
+    /// The groups that have not been waited for, oldest first.
+    pub(crate) groups: VecDeque<Vec<InFlight>>,
+    /// How many there were.
+    pub(crate) issued: u64,
+}
+
+/// A copy that some lanes have issued.
+#[derive(Clone, Debug)]
+pub(crate) struct Flying {
+    pub(crate) number: u64,
+    pub(crate) engine: (usize, u32),
+    pub(crate) lanes: u32,
+    /// Which of the lanes' groups it belongs to.
+    pub(crate) group: u32,
+}
+
+/// Copies in groups, each thread's its own.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// How many groups each lane has committed.
+    pub(crate) committed: [u32; 32],
+    pub(crate) flying: Vec<Flying>,
+}
+
+impl Groups {
+    /// The copies that must be complete for at most `pending` groups of each lane to be under way.
+    pub(crate) fn due(&self, mask: u32, pending: u32) -> Vec<u64> {
+        let due = |copy: &&Flying| {
+            lanes(mask & copy.lanes)
+                .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
+        };
+        self.flying
+            .iter()
+            .filter(due)
+            .map(|copy| copy.number)
+            .collect()
+    }
+}
+
+/// 32 threads.
+#[derive(Debug)]
+pub(crate) struct Warp {
+    /// Its number among the warps of the cluster.
+    pub(crate) index: usize,
+    /// Its block's rank in the cluster.
+    pub(crate) block: usize,
+    /// The number of its first thread in the block.
+    pub(crate) first: u32,
+    /// The lanes that have a thread.
+    pub(crate) exists: u32,
+    /// The lanes that execute.
+    pub(crate) active: u32,
+    /// The lanes whose thread has ended, and the step of the last `exit`.
+    pub(crate) exited: u32,
+    pub(crate) left_at: Option<usize>,
+    /// The lanes that have left this round of the innermost loop.
+    gone: u32,
+    frames: Vec<Frame>,
+    /// The step to execute.
+    pub(crate) pc: usize,
+    /// How many instructions it has executed.
+    pub(crate) steps: u64,
+    /// What it waits for.
+    pub(crate) wait: Option<Wait>,
+    /// Whether it has met bytes that it should read and that nobody has written yet.
+    pub(crate) frozen: bool,
+    /// Registers that are no predicates, and the lanes in which each was written.
+    pub(crate) regs: Vec<Lanes>,
+    pub(crate) written: Vec<u32>,
+    /// Predicates, a bit a lane, and the lanes in which each was written.
+    pub(crate) preds: Vec<u32>,
+    pub(crate) preds_written: Vec<u32>,
+    /// What it knows to have happened, and what its lanes know of each other.
+    pub(crate) view: View,
+    pub(crate) lockstep: Lockstep,
+    /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
+    pub(crate) idle: Option<(usize, usize, u64)>,
+    /// How many products under way hold each register.
+    pub(crate) busy: Vec<u32>,
+    /// How many of those only read it.
+    pub(crate) lent: Vec<u32>,
+    /// What it knew at its last fences, and what it has read and not acquired.
+    pub(crate) released: Message,
+    pub(crate) unacquired: Message,
+    /// How many `wgmma.fence` there had been, plus one, when each register was last written.
+    pub(crate) touched: Vec<u32>,
+    /// How many there have been, plus one.
+    pub(crate) fences: u32,
+    pub(crate) products: Products,
+    /// `cp.async`, and bulk copies to global memory.
+    pub(crate) copies: Groups,
+    pub(crate) bulk: Groups,
+    /// The phase of the cluster's barrier at which it has arrived and not waited.
+    pub(crate) cluster_phase: Option<u64>,
+    /// 32-bit registers of a thread.
+    pub(crate) registers: i64,
+}
+
+impl Warp {
+    /// A warp at its beginning: its number and its block's rank, its first thread and the block's threads, how many
+    /// registers and predicates there are, and what it knows.
+    pub(crate) fn new(
+        [index, block]: [usize; 2],
+        [first, threads]: [u32; 2],
+        [registers, preds]: [usize; 2],
+        view: View,
+    ) -> Self {
+        let exists = match threads - first {
+            32.. => FULL,
+            some => (1 << some) - 1,
+        };
+        Warp {
+            index,
+            block,
+            first,
+            exists,
+            active: exists,
+            exited: 0,
+            left_at: None,
+            gone: 0,
+            frames: Vec::new(),
+            pc: 0,
+            steps: 0,
+            wait: None,
+            frozen: false,
+            regs: vec![[0; 32]; registers],
+            written: vec![0; registers],
+            preds: vec![0; preds],
+            preds_written: vec![0; preds],
+            view,
+            lockstep: Lockstep::default(),
+            idle: None,
+            busy: vec![0; registers],
+            lent: vec![0; registers],
+            released: Message::default(),
+            unacquired: Message::default(),
+            touched: vec![0; registers],
+            fences: 1,
+            products: Products::default(),
+            copies: Groups::default(),
+            bulk: Groups::default(),
+            cluster_phase: None,
+            registers: 0,
+        }
+    }
+
+    /// Its number and its clock.
+    pub(crate) fn now(&self) -> (usize, u32) {
+        (self.index, self.view.seen.get(self.index))
+    }
+
+    /// Where it is: the number of a cluster is not its own to know.
+    pub(crate) fn home(&self, cluster: u32) -> Home {
+        (cluster, self.block)
+    }
+
+    /// Some lanes learn what is known at a barrier or an address, and with it what their own warp had passed on.
+    pub(crate) fn learn(&mut self, mask: u32, known: &View) {
+        self.view.join(known);
+        self.learnt(mask, known.seen.get(self.index));
+    }
+
+    /// Some lanes know what all have done up to this time.
+    pub(crate) fn learnt(&mut self, mask: u32, own: u32) {
+        let alive = self.alive();
+        self.lockstep.some(mask & alive, alive, own);
+    }
+
+    /// The lanes whose threads have not ended.
+    pub(crate) fn alive(&self) -> u32 {
+        self.exists & !self.exited
+    }
+
+    /// Writes a register in some lanes.
+    pub(crate) fn write(&mut self, slot: usize, mask: u32, values: &Lanes) {
+        self.written[slot] |= mask;
+        self.touched[slot] = self.fences;
+        match mask {
+            FULL => self.regs[slot] = *values,
+            mask => lanes(mask).for_each(|lane| self.regs[slot][lane] = values[lane]),
+        }
+    }
+
+    /// Writes a predicate in some lanes.
+    pub(crate) fn write_pred(&mut self, index: usize, mask: u32, values: u32) {
+        self.preds[index] = self.preds[index] & !mask | values & mask;
+        self.preds_written[index] |= mask;
+    }
+
+    /// Takes a branch: `holds` are the active lanes in which its guard holds.
+    pub(crate) fn enter_if(&mut self, holds: u32, other_at: usize, end: usize) {
+        let other = self.active & !holds;
+        self.frames.push(Frame::If {
+            all: self.active,
+            other,
+            other_at,
+            end,
+        });
+        self.active &= holds;
+        self.pc = match self.active {
+            0 => other_at,
+            _ => self.pc + 1,
+        };
+    }
+
+    /// Goes to the other side.
+    pub(crate) fn enter_else(&mut self, end: usize) {
+        if let Some(Frame::If { other, .. }) = self.frames.last_mut() {
+            self.active = *other & !self.gone & !self.exited;
+            *other = 0;
+        }
+        self.pc = match self.active {
+            0 => end,
+            _ => self.pc + 1,
+        };
+    }
+
+    /// Both sides meet.
+    pub(crate) fn leave_if(&mut self) {
+        if let Some(Frame::If { all, .. }) = self.frames.pop() {
+            self.active = all & !self.gone & !self.exited;
+        }
+        self.pc += 1;
+        self.skip();
+    }
+
+    /// Enters a loop.
+    pub(crate) fn enter_loop(&mut self, end: usize) {
+        self.frames.push(Frame::Loop {
+            all: self.active,
+            live: self.active,
+            outer_gone: self.gone,
+            end,
+        });
+        self.gone = 0;
+        self.pc += 1;
+    }
+
+    /// The end of a round: those that have not left begin again.
+    pub(crate) fn end_round(&mut self, start: usize) {
+        let Some(Frame::Loop {
+            all,
+            live,
+            outer_gone,
+            ..
+        }) = self.frames.last().copied()
+        else {
+            return;
+        };
+        self.gone = 0;
+        self.active = live & !self.exited;
+        match self.active {
+            0 => {
+                self.frames.pop();
+                self.gone = outer_gone;
+                self.active = all & !self.exited;
+                self.pc += 1;
+                self.skip();
+            }
+            _ => self.pc = start + 1,
+        }
+    }
+
+    /// Some lanes leave the innermost loop (or with `again` only this round).
+    pub(crate) fn leave_round(&mut self, mask: u32, again: bool) {
+        let innermost = self.frames.iter_mut().rev().find_map(|frame| match frame {
+            Frame::Loop { live, .. } => Some(live),
+            Frame::If { .. } => None,
+        });
+        if let Some(live) = innermost.filter(|_| !again) {
+            *live &= !mask;
+        }
+        self.gone |= mask;
+        self.active &= !mask;
+        self.pc += 1;
+        self.skip();
+    }
+
+    /// Some threads end.
+    pub(crate) fn exit(&mut self, mask: u32, steps: &[Step<'_>]) {
+        self.exited |= mask;
+        self.active &= !mask;
+        self.left_at = Some(self.pc);
+        self.pc = match self.alive() {
+            0 => steps.len() - 1,
+            _ => self.pc + 1,
+        };
+        self.skip();
+    }
+
+    /// Without active lanes, goes on where there may be some again.
+    fn skip(&mut self) {
+        if self.active != 0 || self.alive() == 0 {
+            return;
+        }
+        match self.frames.last() {
+            Some(Frame::If {
+                other, other_at, ..
+            }) if *other != 0 => self.pc = *other_at,
+            Some(Frame::If { end, .. } | Frame::Loop { end, .. }) => self.pc = *end,
+            None => {}
+        }
+    }
+}
