@@ -9,7 +9,7 @@ use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
 use crate::device::{Device, Kind};
 use crate::element::Element;
 use crate::error::Error;
-use colex_ir::launch::Argument;
+use colex_ir::launch::{Argument, DeviceMemory};
 
 /// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
 /// when the last of them is dropped.
@@ -307,6 +307,28 @@ impl Device {
                 self.upload(&elements)
             }
         }
+    }
+}
+
+impl<T: Element> DeviceMemory for Buffer<T> {
+    fn address(&self) -> u64 {
+        self.address()
+    }
+
+    fn byte_count(&self) -> u64 {
+        self.bytes() as u64
+    }
+
+    fn element_name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn device_id(&self) -> usize {
+        self.device().id()
+    }
+
+    fn device_name(&self) -> String {
+        self.device().name()
     }
 }
 

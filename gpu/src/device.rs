@@ -11,8 +11,8 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::kept::Loads;
 use crate::kernels::Calls;
-use colex_ir::launch::Limits;
 use colex_ir::launch::TensorMapArgument;
+use colex_ir::launch::{Limits, Mismatch};
 use colex_sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
@@ -162,6 +162,14 @@ impl Device {
         }
     }
 
+    /// Returns a number that only handles to the same device share while any of them lives.
+    pub(crate) fn id(&self) -> usize {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.id(),
+            Kind::Simulator(simulated) => Arc::as_ptr(simulated).addr(),
+        }
+    }
+
     /// The version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
     pub fn driver_version(&self) -> Option<i32> {
         match &self.0 {
@@ -243,7 +251,7 @@ impl Device {
                 holder: buffer.device().name(),
             });
         }
-        crate::tensor::Mismatch::of_map(map.element, T::NAME)?;
+        Mismatch::of_map(map.element, T::NAME)?;
         let bytes = usize::try_from(map.tensor_bytes())
             .expect("extents and strides that `check` passed are positive");
         if bytes > buffer.bytes() {

@@ -149,9 +149,9 @@ pub enum Error {
     /// Operands that a library kernel does not take.
     Kernel(KernelError),
     /// A kernel that cannot be built: the layouts in it do not allow it.
-    Build(Box<crate::tensor::Error>),
+    Build(Box<colex_tensor::Error>),
     /// Tensors that a kernel was not built for.
-    Mismatch(crate::tensor::Mismatch),
+    Mismatch(colex_tensor::Mismatch),
     /// The simulator's memory was not used as it should be.
     Memory(MemoryFault),
     /// The simulator found a mistake of the kernel.
@@ -191,14 +191,14 @@ impl From<KernelError> for Error {
     }
 }
 
-impl From<crate::tensor::Error> for Error {
-    fn from(error: crate::tensor::Error) -> Error {
+impl From<colex_tensor::Error> for Error {
+    fn from(error: colex_tensor::Error) -> Error {
         Error::Build(Box::new(error))
     }
 }
 
-impl From<crate::tensor::Mismatch> for Error {
-    fn from(mismatch: crate::tensor::Mismatch) -> Error {
+impl From<colex_tensor::Mismatch> for Error {
+    fn from(mismatch: colex_tensor::Mismatch) -> Error {
         Error::Mismatch(mismatch)
     }
 }

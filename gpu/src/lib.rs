@@ -29,7 +29,6 @@ mod kept;
 pub mod kernels;
 mod signature;
 pub mod sweep;
-pub mod tensor;
 mod timing;
 
 pub use buffer::Buffer;
@@ -41,6 +40,7 @@ pub use colex_ir::launch::{
 };
 pub use colex_ir::{ptx, verify};
 pub use colex_sim as sim;
+pub use colex_tensor as tensor;
 pub use device::Device;
 pub use element::Element;
 pub use error::Error;

@@ -240,6 +240,11 @@ impl Gpu {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
+    /// Returns a number that only handles to the same context share.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
     /// The cache of assembled modules that it uses.
     pub(crate) fn cache(&self) -> Cache {
         locked(&self.shared.cache).clone()

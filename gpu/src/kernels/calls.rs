@@ -18,10 +18,10 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::function::LoadedKernel;
 use crate::kept::Kept;
-use crate::tensor::Built;
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
 use colex_sim::Report;
+use colex_tensor::Built;
 
 /// What a device keeps for the kernel library.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use colex_layout::{ComposedLayout, Int, Layout};
 
 use super::copy_flat::{MOST, run};
 use super::pieces::raw;
-use crate::tensor::{Builder, Built, Error};
 use colex_ir::FenceKind;
+use colex_tensor::{Builder, Built, Error};
 
 /// The bytes that a block copies.
 pub(super) const CHUNK: i64 = 16 << 10;

@@ -4,7 +4,7 @@ use colex_atom::Arch;
 use colex_layout::{Int, Layout};
 
 use super::pieces::{raw, row_of_vectors, through_registers};
-use crate::tensor::{Builder, Built, Error};
+use colex_tensor::{Builder, Built, Error};
 
 /// Threads of a block.
 pub(super) const THREADS: i64 = 256;

@@ -4,7 +4,7 @@ use colex_atom::Arch;
 
 use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
 use super::walk::Step;
-use crate::tensor::{Builder, Built, Error};
+use colex_tensor::{Builder, Built, Error};
 
 /// Threads of a block.
 pub(super) const THREADS: i64 = 256;

@@ -14,8 +14,8 @@ use super::{copy_bulk, copy_flat, copy_strided, transpose_tile, transpose_tma};
 use crate::device::Device;
 use crate::error::Error;
 use crate::kept::Kept;
-use crate::tensor::{Built, Given};
 use colex_ir::launch::Launch;
+use colex_tensor::{Built, Given};
 
 /// What a plan launches on a device, its kernels loaded.
 pub(super) fn of(

@@ -5,7 +5,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_tiled::TiledCopy;
 
 use super::walk::Step;
-use crate::tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
 
 /// The type by which elements of so many bytes are moved, whatever they mean.
 pub(super) fn raw(bytes: i64) -> Ty {

@@ -9,7 +9,7 @@ use super::error::KernelError;
 use super::transpose_tile;
 use super::transpose_tma::{self, Squares};
 use super::walk::{Step, Walk};
-use crate::tensor::MAX_EXTENT;
+use colex_tensor::MAX_EXTENT;
 
 /// How a copy is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use colex_tiled::TiledCopy;
 use super::pieces::{digits, dynamic, raw, through_registers, universal};
 use super::plan::CopyMethod;
 use super::walk::Step;
-use crate::tensor::{Builder, Built, Error, Index, Tensor};
+use colex_tensor::{Builder, Built, Error, Index, Tensor};
 
 /// The extent of a tile along both modes.
 pub(super) const TILE: i64 = 32;

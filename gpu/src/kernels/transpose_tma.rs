@@ -11,10 +11,8 @@ use super::error::KernelError;
 use super::pieces::{digits, dynamic, raw, universal};
 use super::plan::CopyMethod;
 use super::walk::Step;
-use crate::tensor::{
-    AtThread, Barriers, Builder, Built, Error, Index, Tensor, TmaTensor, swizzled,
-};
 use colex_ir::FenceKind;
+use colex_tensor::{AtThread, Barriers, Builder, Built, Error, Index, Tensor, TmaTensor, swizzled};
 
 /// The bytes of a row of shared memory: what a swizzle of the copy engine spans at most.
 const ROW: i64 = 128;

@@ -4,9 +4,11 @@ use colex_atom::Arch;
 
 mod argument;
 mod error;
+mod memory;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
 pub use error::LaunchError;
+pub use memory::{DeviceMemory, Mismatch};
 
 /// How many blocks of how many threads: extents along x, y and z.
 ///

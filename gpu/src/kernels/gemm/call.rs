@@ -16,11 +16,11 @@ use crate::function::Function;
 use crate::kept::Kept;
 use crate::kernels::calls::{Call, GemmShape, KernelOf, OneLaunch, Shape, unencoded};
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
-use crate::tensor::{Built, Given};
 use colex_ir::Type;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;
 use colex_sim::Report;
+use colex_tensor::{Built, Given};
 
 /// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
 ///

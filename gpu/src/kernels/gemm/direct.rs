@@ -4,8 +4,8 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::numbers::scaled;
 use super::plan::GemmPlan;
-use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 use colex_ir::Reg;
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
 /// The most elements that a thread stores at a time.
 const PART: i64 = 32;

@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, Ty};
 
-use crate::tensor::{Builder, Error, Fragment};
 use colex_ir::{BinaryOp, Compare, Op, Reg, Rounding, TernaryOp, Type};
+use colex_tensor::{Builder, Error, Fragment};
 
 /// What products of elements of a type are summed in.
 pub(super) fn sum_type(ab: Ty) -> Ty {

@@ -6,8 +6,8 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
 use crate::kernels::Major;
-use crate::tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
 use colex_ir::{Op, Rounding, Type};
+use colex_tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
 
 /// One operand of a block's product.
 pub(super) struct Route {

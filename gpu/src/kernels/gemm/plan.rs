@@ -7,7 +7,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::kernels::{GemmProblem, Major, MatrixName};
-use crate::tensor::{Built, Error};
+use colex_tensor::{Built, Error};
 
 /// The generation of instructions that a kernel is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

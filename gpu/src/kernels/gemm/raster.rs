@@ -1,6 +1,6 @@
 //! In which order blocks take the tiles.
 
-use crate::tensor::Index;
+use colex_tensor::Index;
 
 /// More tiles than this no problem has.
 pub(super) const MOST: i64 = 1 << 30;

@@ -11,7 +11,7 @@ use super::numbers::sum_type;
 use super::plan::GemmPlan;
 use super::staged::{self, Kind, Way};
 use crate::kernels::Major;
-use crate::tensor::{Built, Error};
+use colex_tensor::{Built, Error};
 
 /// The kernel of a plan.
 pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {

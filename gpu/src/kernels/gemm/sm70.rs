@@ -10,7 +10,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::plan::GemmPlan;
 use super::staged::{self, Kind, Way};
 use crate::kernels::Major;
-use crate::tensor::{Built, Error};
+use colex_tensor::{Built, Error};
 
 /// Elements that follow each row or column in shared memory: 16 bytes, so that eight rows begin in different banks.
 const MORE: i64 = 8;

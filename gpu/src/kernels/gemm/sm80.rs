@@ -9,7 +9,7 @@ use super::operand::Route;
 use super::plan::GemmPlan;
 use super::raster::grouped;
 use super::sm80_end;
-use crate::tensor::{Builder, Built, Error, Fragment, Index};
+use colex_tensor::{Builder, Built, Error, Fragment, Index};
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
 pub(super) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {

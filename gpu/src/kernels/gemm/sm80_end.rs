@@ -8,9 +8,9 @@ use super::numbers::scaled;
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
 use crate::kernels::Major;
-use crate::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 use colex_ir::Reg;
 use colex_ir::launch::Limits;
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
 /// The way of the sums: rows of one atom of every warp at a time, so that the buffer is small.
 struct Way {

@@ -8,9 +8,9 @@ use super::operand::boxed_layout;
 use super::plan::GemmPlan;
 use super::raster::grouped;
 use super::sm90_end::End;
-use crate::tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
+use colex_tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
 
 /// Threads of a warpgroup.
 pub(super) const GROUP: u32 = 128;

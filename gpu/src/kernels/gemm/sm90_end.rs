@@ -8,10 +8,10 @@ use super::operand::shared_layout;
 use super::plan::GemmPlan;
 use super::sm90::GROUP;
 use crate::kernels::Major;
-use crate::tensor::{
+use colex_ir::{FenceKind, Reg};
+use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
 };
-use colex_ir::{FenceKind, Reg};
 
 /// Rows of C that a warpgroup has.
 const ROWS: i64 = 64;

@@ -9,8 +9,8 @@ use super::numbers::{scale_type, scaled, widened};
 use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
 use super::raster::grouped;
-use crate::tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
 use colex_ir::Reg;
+use colex_tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
 
 /// How the tile of an operand lies in shared memory.
 pub(super) struct Way {

@@ -1,0 +1,378 @@
+//! Barriers in shared memory, and the ring of stages between producers and consumers.
+
+use std::collections::HashMap;
+use std::panic::Location;
+
+use super::Builder;
+use super::flow::Cond;
+use super::variable::Var;
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+use colex_ir::{BinaryOp, Compare, FenceKind, Type};
+
+/// An array of mbarriers in the block's shared memory.
+#[derive(Clone, Debug)]
+pub struct Barriers {
+    base: Index,
+    count: i64,
+}
+
+/// Bytes that a barrier is told of, or that a load reports to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    barrier: Index,
+    bytes: i64,
+    /// Whether they arrive.
+    arrive: bool,
+    /// The open body of the kernel.
+    body: u32,
+    at: &'static Location<'static>,
+}
+
+/// A ring of stages: two barriers a stage, one says that it is full and one that it is empty.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_tensor::{Builder, Pipeline};
+///
+/// let mut k = Builder::new("k", Arch::Sm90a, 384);
+/// // What the plan of the schedule says: who arrives how often.
+/// let plan = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8).build()?;
+/// let ring = k.pipeline_of(&plan)?;
+/// assert_eq!(ring.arrivals(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Completed when a stage's data has landed.
+    pub full: Barriers,
+    /// Completed when all consumers have released a stage.
+    pub empty: Barriers,
+    stages: i64,
+    arrivals: [u32; 2],
+}
+
+/// A place in a ring: the stage, and the parity of the phase waited for there.
+#[derive(Clone, Debug)]
+pub struct PipelineState {
+    stage: Var,
+    parity: Var,
+    stages: i64,
+}
+
+impl Barriers {
+    /// The address of one of them. A place that no barrier has is refused where the address is used.
+    pub fn at(&self, place: impl Into<Index>) -> Index {
+        &self.base + place.into().within(0..self.count) * 8
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> i64 {
+        self.count
+    }
+}
+
+impl Pipeline {
+    /// How many arrivals complete a phase of the full and of the empty barriers.
+    pub fn arrivals(&self) -> [u32; 2] {
+        self.arrivals
+    }
+
+    /// How many stages the ring has.
+    pub fn stages(&self) -> i64 {
+        self.stages
+    }
+}
+
+impl Builder {
+    /// Room for mbarriers in shared memory, not initialised. Fewer than one is an error, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn barriers(&mut self, count: i64) -> Barriers {
+        let at = Location::caller();
+        let bytes = u32::try_from(count).ok().and_then(|n| n.checked_mul(8));
+        let Some(bytes) = bytes.filter(|n| *n > 0) else {
+            let why = format!("{count} barriers; there are from 1 to {}", u32::MAX / 8);
+            self.fail(ErrorKind::operands("barriers", why), at);
+            return Barriers {
+                base: 0.into(),
+                count: 1,
+            };
+        };
+        let base = self.shared_bytes(bytes, 8);
+        self.name_shared(format!("array of {count} barriers"), bytes, ("barrier", 8));
+        Barriers { base, count }
+    }
+
+    /// Initialises barriers: for one thread of the block, before a fence and a barrier of all who use them.
+    #[track_caller]
+    pub fn init_barriers(&mut self, barriers: &Barriers, arrivals: u32) {
+        self.site(Location::caller(), |k| {
+            for i in 0..barriers.count {
+                let address = k.address(&barriers.at(i), false);
+                k.ir.mbarrier_init(address, arrivals);
+            }
+        });
+    }
+
+    /// A ring of stages whose full barriers take so many arrivals of producers, and the empty ones of consumers.
+    #[track_caller]
+    pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
+        Pipeline {
+            full: self.barriers(stages),
+            empty: self.barriers(stages),
+            stages,
+            arrivals: [producers, consumers],
+        }
+    }
+
+    /// The ring that a plan of `colex_sched::pipeline` describes: as many stages as it has barriers called `full[i]`, and
+    /// the arrivals it counts for `full[0]` and `empty[0]`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a plan without such barriers.
+    #[track_caller]
+    pub fn pipeline_of(
+        &mut self,
+        plan: &colex_sched::pipeline::Pipeline,
+    ) -> Result<Pipeline, Error> {
+        let named = |name: &str| {
+            let all = plan.barriers.iter().filter(|b| b.block == 0);
+            let mut of = all.filter(|b| b.name.starts_with(name));
+            of.next()
+                .map(|first| (first.arrivals, 1 + of.count() as i64))
+        };
+        match (named("full["), named("empty[")) {
+            (Some((full, stages)), Some((empty, others))) if stages == others => {
+                Ok(self.pipeline(stages, full.into(), empty.into()))
+            }
+            _ => {
+                let why = format!(
+                    "the plan `{}` has no barriers full[i] and empty[i], one a stage",
+                    plan.name
+                );
+                Err(ErrorKind::operands("pipeline_of", why)).at(Location::caller())
+            }
+        }
+    }
+
+    /// Thread 0 initialises the rings, and everybody waits for it: the block, or the cluster if `cluster`.
+    ///
+    /// # Errors
+    ///
+    /// None today.
+    #[track_caller]
+    pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) -> Result<(), Error> {
+        let at = Location::caller();
+        self.site(at, |k| {
+            let tid = k.thread();
+            let first = k.equal(&tid, &0.into());
+            k.if_(first, |k| {
+                k.site(at, |k| {
+                    for ring in rings {
+                        k.init_barriers(&ring.full, ring.arrivals[0]);
+                        k.init_barriers(&ring.empty, ring.arrivals[1]);
+                    }
+                    k.ir.fence(FenceKind::MbarrierInit);
+                });
+                Ok(())
+            })?;
+            match cluster {
+                true => k.ir.cluster_sync(),
+                false => k.ir.sync(),
+            }
+            Ok(())
+        })
+    }
+
+    /// Where a consumer begins: stage 0, waiting for the first phase of the full barriers.
+    #[track_caller]
+    pub fn consumer_state(&mut self, ring: &Pipeline) -> PipelineState {
+        self.state(ring, 0)
+    }
+
+    /// Where a producer begins: stage 0, the phase before the first of the empty barriers, which counts as complete.
+    #[track_caller]
+    pub fn producer_state(&mut self, ring: &Pipeline) -> PipelineState {
+        self.state(ring, 1)
+    }
+
+    #[track_caller]
+    fn state(&mut self, ring: &Pipeline, parity: i64) -> PipelineState {
+        PipelineState {
+            stage: self.var(0, 0..ring.stages),
+            parity: self.var(parity, 0..2),
+            stages: ring.stages,
+        }
+    }
+
+    /// The stage of a state now.
+    pub fn stage(&mut self, state: &PipelineState) -> Index {
+        self.get(&state.stage)
+    }
+
+    /// The parity of a state now.
+    pub fn parity(&mut self, state: &PipelineState) -> Index {
+        self.get(&state.parity)
+    }
+
+    /// To the next stage; after the last the first, in the other phase.
+    #[track_caller]
+    pub fn advance(&mut self, state: &PipelineState) {
+        self.site(Location::caller(), |k| {
+            let parity = k.get(&state.parity);
+            let reg = k.variable(&state.stage);
+            k.ir.binary_to(BinaryOp::Add, Type::U32, reg, reg, 1);
+            let last = k.ir.setp(Compare::Eq, Type::U32, reg, state.stages);
+            let wrapped = k.ir.selp(Type::B32, 0, reg, last);
+            k.ir.mov_to(reg, wrapped);
+            k.touch(&state.stage);
+            let flip = k.ir.selp(Type::B32, 1, 0, last);
+            let reg = k.variable(&state.parity);
+            let value = k.value(&parity);
+            let flipped = k.ir.xor(Type::B32, value, flip);
+            k.ir.mov_to(reg, flipped);
+            k.touch(&state.parity);
+        });
+    }
+
+    /// So many stages further on, as many as only the kernel knows: what a consumer does to skip the tiles of another.
+    #[track_caller]
+    pub fn advance_by(&mut self, state: &PipelineState, items: &Index) {
+        self.site(Location::caller(), |k| {
+            let all = k.get(&state.stage) + items;
+            let parity = (k.get(&state.parity) + &all / state.stages) % 2;
+            let stage = &all % state.stages;
+            // Both are computed before either is written.
+            let (stage, parity) = (k.operand(&stage), k.operand(&parity));
+            for (var, value) in [(&state.stage, stage), (&state.parity, parity)] {
+                let reg = k.variable(var);
+                k.ir.mov_to(reg, value);
+                k.touch(var);
+            }
+        });
+    }
+
+    /// Waits until the phase of a barrier with that parity is complete.
+    #[track_caller]
+    pub fn wait(&mut self, barrier: &Index, parity: &Index) {
+        self.site(Location::caller(), |k| {
+            let (address, parity) = (k.address(barrier, false), k.operand(parity));
+            k.ir.mbarrier_wait(address, parity);
+        });
+    }
+
+    /// Arrives at a barrier of this block.
+    #[track_caller]
+    pub fn arrive(&mut self, barrier: &Index) {
+        self.site(Location::caller(), |k| {
+            let address = k.address(barrier, false);
+            k.ir.mbarrier_arrive(address);
+        });
+    }
+
+    /// Arrives, where the condition holds, at the same barrier of the block of that rank in the cluster.
+    #[track_caller]
+    pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
+        self.site(Location::caller(), |k| {
+            let (address, rank) = (k.value(barrier), k.operand(rank));
+            // A rank that does not exist has no address: only those who arrive ask for it.
+            k.where_(cond, |ir| {
+                let remote = ir.mapa(address, rank);
+                ir.mbarrier_arrive_cluster(remote);
+            });
+        });
+    }
+
+    /// Arrives, and the phase waits for `bytes` more bytes. Where the loads that report to the barrier stand in the same body
+    /// of the kernel, [`Builder::finish`] compares their bytes with these.
+    #[track_caller]
+    pub fn arrive_expect(&mut self, barrier: &Index, bytes: i64) {
+        self.note_bytes(barrier, bytes, false, Location::caller());
+        self.site(Location::caller(), |k| {
+            let address = k.address(barrier, false);
+            k.ir.mbarrier_arrive_expect(address, bytes);
+        });
+    }
+
+    /// Notes that a load reports these bytes to a barrier.
+    #[track_caller]
+    pub(crate) fn brings(&mut self, barrier: &Index, bytes: i64) {
+        self.note_bytes(barrier, bytes, true, Location::caller());
+    }
+
+    fn note_bytes(
+        &mut self,
+        barrier: &Index,
+        bytes: i64,
+        arrive: bool,
+        at: &'static Location<'static>,
+    ) {
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        let body = self.scopes.last().map_or(0, |scope| scope.began);
+        self.transactions.push(Transaction {
+            barrier: barrier.clone(),
+            bytes,
+            arrive,
+            body,
+            at: site.unwrap_or(at),
+        });
+    }
+
+    /// Refuses a barrier that is told of other bytes than arrive, where both stand in one body.
+    pub(crate) fn check_transactions(&self) -> Result<(), Error> {
+        let mut barriers: HashMap<&Index, Vec<&Transaction>> = HashMap::new();
+        for transaction in &self.transactions {
+            barriers
+                .entry(&transaction.barrier)
+                .or_default()
+                .push(transaction);
+        }
+        for first in &self.transactions {
+            let all = &barriers[&first.barrier];
+            let sum = |arrive| -> Option<i64> {
+                let some = all.iter().filter(|t| t.arrive == arrive);
+                let bytes: Vec<i64> = some.map(|t| t.bytes).collect();
+                (!bytes.is_empty()).then(|| bytes.iter().sum())
+            };
+            let (Some(told), Some(arrives)) = (sum(false), sum(true)) else {
+                continue;
+            };
+            if told == arrives || all.iter().any(|t| t.body != first.body) {
+                continue;
+            }
+            let at = all.iter().find(|t| !t.arrive).map_or(first.at, |t| t.at);
+            let why = format!(
+                "the barrier is told of {told} bytes, and the loads of the same body bring {arrives}"
+            );
+            return Err(ErrorKind::operands("arrive_expect", why)).at(at);
+        }
+        Ok(())
+    }
+
+    /// `barrier.sync` of a named barrier whose number the kernel computes.
+    #[track_caller]
+    pub fn sync_named(&mut self, id: &Index, threads: u32) {
+        self.site(Location::caller(), |k| {
+            let id = k.operand(id);
+            k.ir.named_sync(id, threads);
+        });
+    }
+
+    /// `barrier.arrive` at a named barrier whose number the kernel computes.
+    #[track_caller]
+    pub fn arrive_named(&mut self, id: &Index, threads: u32) {
+        self.site(Location::caller(), |k| {
+            let id = k.operand(id);
+            k.ir.named_arrive(id, threads);
+        });
+    }
+
+    /// One lane of the warp: the same in all calls of one kernel where the same lanes are active.
+    #[track_caller]
+    pub fn elected(&mut self) -> Cond {
+        Cond::Where(self.ir.elect().into())
+    }
+}

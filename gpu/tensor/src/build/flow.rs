@@ -1,0 +1,214 @@
+//! Conditions, branches and loops.
+
+use std::panic::Location;
+
+use super::lower::narrow_type;
+use super::{Builder, Scope};
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+use colex_ir::{BinaryOp, Guard, KernelBuilder, Op, Operand, Reg, RegType};
+
+/// Whether something holds: known, or in a predicate register.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cond {
+    /// In every thread, or in none.
+    Known(bool),
+    /// Where the predicate says so.
+    Where(Guard),
+}
+
+impl From<Reg> for Cond {
+    fn from(pred: Reg) -> Self {
+        Cond::Where(pred.into())
+    }
+}
+
+impl Builder {
+    /// `body` where the condition holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`.
+    #[track_caller]
+    pub fn if_(
+        &mut self,
+        cond: Cond,
+        body: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.if_else(cond, body, |_| Ok(()))
+    }
+
+    /// `then` where the condition holds, `other` where it does not.
+    ///
+    /// # Errors
+    ///
+    /// Those of the two.
+    #[track_caller]
+    pub fn if_else(
+        &mut self,
+        cond: Cond,
+        then: impl FnOnce(&mut Self) -> Result<(), Error>,
+        other: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let p = match cond {
+            Cond::Known(true) => return then(self),
+            Cond::Known(false) => return other(self),
+            Cond::Where(guard) => guard,
+        };
+        let ((), then) = self.body(false, then)?;
+        let ((), other) = self.body(false, other)?;
+        self.site(at, |k| k.ir.push(Op::If { p, then, other }));
+        Ok(())
+    }
+
+    /// Repeats `body` until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`.
+    #[track_caller]
+    pub fn loop_(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ((), body) = self.body(true, body)?;
+        self.site(at, |k| k.ir.push(Op::Loop { body }));
+        Ok(())
+    }
+
+    /// `body(i)` for `i` from `start` to `end` (excluded) by `step`; none at all if `start >= end`. All three, and the sum
+    /// of the last two, are numbers of 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`; [`ErrorKind::Operands`] for a step below 1, [`ErrorKind::Wide`] for ends beyond 32 bits.
+    #[track_caller]
+    pub fn for_(
+        &mut self,
+        start: impl Into<Index>,
+        end: impl Into<Index>,
+        step: impl Into<Index>,
+        body: impl FnOnce(&mut Self, &Index) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let (start, end, step): (Index, Index, Index) = (start.into(), end.into(), step.into());
+        for_ends(&start, &end, &step).at(at)?;
+        let range = start.range().0..(end.range().1).max(start.range().0 + 1);
+        self.site(at, |k| {
+            // Counters are numbers of 32 bits, the one after the last too.
+            let beyond = (range.end + step.range().1).min(1 << 32);
+            let first = start.clone();
+            let i = k.var(start, range.start..beyond);
+            // Where the first time is certain, the question is asked at the end: once less, and what the body writes is
+            // written on every way.
+            let certain = first.range().1 < end.range().0;
+            let ask = |k: &mut Self| {
+                let now = k.get(&i);
+                let more = k.site(at, |k| k.less(&now, &end));
+                k.site(at, |k| k.break_unless(more));
+            };
+            k.loop_(|k| {
+                if !certain {
+                    ask(k);
+                }
+                let now = k.get(&i);
+                body(k, &now.within(range))?;
+                let now = k.get(&i);
+                k.site(at, |k| k.set(&i, now + step));
+                if certain {
+                    ask(k);
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Leaves the innermost loop where the condition does not hold.
+    #[track_caller]
+    pub fn break_unless(&mut self, cond: Cond) {
+        match cond {
+            Cond::Known(true) => {}
+            Cond::Known(false) => self.ir.push(Op::Break),
+            Cond::Where(guard) => self.ir.break_if(guard.negated()),
+        }
+    }
+
+    /// The instructions that `body` adds are executed only where the condition holds, without a branch.
+    pub fn where_<T>(
+        &mut self,
+        cond: Cond,
+        body: impl FnOnce(&mut KernelBuilder) -> T,
+    ) -> Option<T> {
+        match cond {
+            Cond::Known(true) => Some(body(&mut self.ir)),
+            Cond::Known(false) => None,
+            Cond::Where(guard) => Some(self.ir.when(guard, body)),
+        }
+    }
+
+    /// Both conditions.
+    #[track_caller]
+    pub fn both(&mut self, a: Cond, b: Cond) -> Cond {
+        match (a, b) {
+            (Cond::Known(true), other) | (other, Cond::Known(true)) => other,
+            (Cond::Known(false), _) | (_, Cond::Known(false)) => Cond::Known(false),
+            (Cond::Where(a), Cond::Where(b)) if a == b => Cond::Where(a),
+            (Cond::Where(a), Cond::Where(b)) => {
+                Cond::Where(self.ir.pred(BinaryOp::And, a, b).into())
+            }
+        }
+    }
+
+    /// The other way round.
+    pub fn not(cond: Cond) -> Cond {
+        match cond {
+            Cond::Known(known) => Cond::Known(!known),
+            Cond::Where(guard) => Cond::Where(guard.negated()),
+        }
+    }
+
+    pub(crate) fn body<T>(
+        &mut self,
+        repeats: bool,
+        body: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<(T, Vec<colex_ir::Stmt>), Error> {
+        self.stamp += 1;
+        let site = self.ir.ascribe(None);
+        self.scopes.push(Scope::new(repeats, self.stamp));
+        self.ir.open_scope();
+        let result = body(self);
+        let stmts = self.ir.close_scope();
+        self.scopes.pop();
+        self.ir.ascribe(site);
+        Ok((result?, stmts))
+    }
+}
+
+/// A loop goes up, and counts in 32 bits.
+fn for_ends(start: &Index, end: &Index, step: &Index) -> Result<(), ErrorKind> {
+    for index in [start, end, step] {
+        if let Some(broken) = index.broken() {
+            return Err(broken.kind());
+        }
+        if narrow_type(index.range()).is_none() {
+            let (index, range) = (index.to_string(), index.range());
+            return Err(ErrorKind::Wide { index, range });
+        }
+    }
+    let (low, high) = step.range();
+    if low < 0 || high < 1 {
+        let why = format!("the step {step} lies from {low} to {high}: a loop goes up");
+        return Err(ErrorKind::operands("for_", why));
+    }
+    Ok(())
+}
+
+/// The constant zero as an operand of a class.
+pub(crate) fn zero_of(ty: RegType) -> Operand {
+    match ty {
+        RegType::F32 | RegType::F64 => Operand::Float(0.0),
+        _ => Operand::Int(0),
+    }
+}

@@ -1,0 +1,574 @@
+//! What a built kernel wants at launch, from the tensors it was built with.
+
+use std::collections::HashMap;
+
+use colex_atom::Ty;
+use colex_layout::{Int, Layout};
+
+use crate::index::{Index, Node};
+use crate::tensor::MAX_EXTENT;
+pub use colex_ir::launch::Mismatch;
+use colex_ir::launch::{Argument, DeviceMemory};
+use colex_ir::{Base, Kernel, ParamType, Reg, Type};
+
+/// A kernel with what its launch takes.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its arguments.
+    pub signature: Signature,
+    /// What its copies and matrix instructions do.
+    pub report: super::report::Report,
+}
+
+impl Built {
+    /// The bytes of dynamic shared memory that a launch must give each block.
+    pub fn dynamic_shared(&self) -> u32 {
+        self.signature.shared
+    }
+
+    /// The report of every copy and matrix instruction, in the order of the kernel.
+    pub fn report(&self) -> &super::report::Report {
+        &self.report
+    }
+
+    /// The launch arguments for these tensors and scalars, in the order in which the kernel declared them.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::{Argument, Device};
+    /// use colex_tensor::{Builder, Given};
+    ///
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?)?;
+    /// let built = k.finish()?;
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let a = device.zeros::<f32>(104 * 64)?;
+    /// let today = "(100,_64):(_1,104)".parse()?;
+    /// let arguments = built.arguments(&[Given::tensor(&a, &today)])?;
+    /// assert_eq!(arguments, [Argument::Pointer(a.address()), Argument::U32(100), Argument::U64(104)]);
+    /// let refused = |given: Given<'_>| built.arguments(&[given]).unwrap_err().to_string();
+    /// let other = "(100,_32):(_1,104)".parse()?;
+    /// assert_eq!(
+    ///     refused(Given::tensor(&a, &other)),
+    ///     "tensor a: (100,_32):(_1,104) differs from (512,_64):(_1,520), which the kernel is built for, in a static leaf"
+    /// );
+    /// let wide = "(100,_64):(_1,112)".parse()?;
+    /// assert_eq!(
+    ///     refused(Given::tensor(&a, &wide)),
+    ///     "tensor a: (100,_64):(_1,112) of f32 has bytes 0 to 28623 from its origin, and the memory has 0 to 26623"
+    /// );
+    /// let halves = device.zeros::<half::f16>(104 * 64)?;
+    /// assert_eq!(
+    ///     refused(Given::tensor(&halves, &today)),
+    ///     "tensor a: elements of f16, and the kernel is built for f32"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`]: too many or too few; elements of another type than the kernel's; a layout that differs from the one the
+    /// kernel was built for in more than the values of dynamic leaves, or that reaches beyond the memory; an address, an extent
+    /// or a stride that is not a multiple of what the copies need; buffers of different devices; a scalar of another type or
+    /// outside of its range; a tensor map with other boxes than the kernel's.
+    pub fn arguments(&self, given: &[Given<'_>]) -> Result<Vec<Argument>, Mismatch> {
+        let slots = &self.signature.slots;
+        if slots.len() != given.len() {
+            let why = format!(
+                "{} arguments for {} tensors and scalars",
+                given.len(),
+                slots.len()
+            );
+            return Err(Mismatch { why });
+        }
+        one_device(given)?;
+        let mut arguments = Vec::new();
+        for (slot, given) in slots.iter().zip(given) {
+            match (slot, given) {
+                (Slot::Tensor(tensor), Given::Tensor(memory)) => {
+                    tensor.check(memory)?;
+                    let layout = memory.layout;
+                    let bytes = i64::from(tensor.ty.bits() / 8);
+                    arguments.push(Argument::Pointer(memory.coordinate_0(bytes)));
+                    let leaves = layout.leaves().iter();
+                    let extents = leaves.clone().map(|leaf| leaf.extent);
+                    let extents = extents.filter(|n| !n.is_static());
+                    arguments.extend(extents.map(|n| Argument::U32(n.value() as u32)));
+                    let strides = leaves.map(|leaf| leaf.stride.coefficient());
+                    let strides = strides.filter(|d| !d.is_static());
+                    arguments.extend(strides.map(|d| Argument::U64(d.value() as u64)));
+                }
+                (Slot::Value(value), Given::Value(argument)) => {
+                    value.check(argument)?;
+                    arguments.push(argument.clone());
+                }
+                (Slot::Map(map), Given::Value(Argument::TensorMap(bound))) => {
+                    map.check(&bound.map)?;
+                    arguments.push(Argument::TensorMap(bound.clone()));
+                }
+                (Slot::Tensor(tensor), Given::Value(_)) => {
+                    let why = format!(
+                        "argument {} is a tensor, and a scalar is given",
+                        tensor.name
+                    );
+                    return Err(Mismatch { why });
+                }
+                (Slot::Map(map), _) => {
+                    let why = format!(
+                        "argument {} is a tensor map: bind one to its memory",
+                        map.name
+                    );
+                    return Err(Mismatch { why });
+                }
+                (Slot::Value(value), Given::Tensor(_)) => {
+                    let why = format!("argument {} is a scalar, and a tensor is given", value.name);
+                    return Err(Mismatch { why });
+                }
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Buffers of two devices cannot be arguments of one launch.
+fn one_device(given: &[Given<'_>]) -> Result<(), Mismatch> {
+    let devices = given.iter().filter_map(|given| match given {
+        Given::Tensor(memory) => memory.device,
+        Given::Value(_) => None,
+    });
+    let mut first: Option<&dyn DeviceMemory> = None;
+    for device in devices {
+        match first {
+            None => first = Some(device),
+            Some(first) if first.device_id() == device.device_id() => {}
+            Some(first) => {
+                let why = format!(
+                    "a buffer of {} and one of {}: the arguments of a launch are of one device",
+                    first.device_name(),
+                    device.device_name()
+                );
+                return Err(Mismatch { why });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is passed for a tensor or scalar of the kernel.
+#[derive(Clone, Debug)]
+pub enum Given<'a> {
+    /// A tensor in memory: [`Given::tensor`] of a buffer, [`Given::raw`] of other memory.
+    Tensor(GivenTensor<'a>),
+    /// A scalar or a tensor map.
+    Value(Argument),
+}
+
+/// Memory under a layout, as a launch is given it.
+#[derive(Clone, Debug)]
+pub struct GivenTensor<'a> {
+    address: u64,
+    bytes: u64,
+    held: Held,
+    layout: &'a Layout,
+    /// The place of coordinate 0 in the memory, in elements.
+    origin: i64,
+    device: Option<&'a dyn DeviceMemory>,
+}
+
+/// What the elements of memory are.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// Those of a buffer.
+    Rust(&'static str),
+    /// Those that the author says.
+    Type(Ty),
+    /// The library has compared them, and their number, with the layout.
+    Checked,
+}
+
+/// Memory that no buffer holds, as its owner describes it.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_tensor::{Builder, Given, RawMemory};
+///
+/// let mut k = Builder::new("k", Arch::Sm80, 32);
+/// k.tensor("a", Ty::F32, &"(512):(1)".parse()?)?;
+/// let built = k.finish()?;
+/// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
+/// assert!(built.arguments(&[Given::raw(memory, &"(100):(1)".parse()?)]).is_ok());
+/// // Backwards from the last element.
+/// let backwards = "(100):(-1)".parse()?;
+/// assert_eq!(
+///     built.arguments(&[Given::raw(memory, &backwards)]).unwrap_err().to_string(),
+///     "tensor a: (100):(-1) of f32 has bytes -396 to 3 from its origin, and the memory has 0 to 399"
+/// );
+/// assert!(built.arguments(&[Given::raw(memory, &backwards).from_element(99)]).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawMemory {
+    /// The address of its first byte on the device.
+    pub address: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// The type of its elements.
+    pub ty: Ty,
+}
+
+impl<'a> Given<'a> {
+    /// The elements of a buffer under a layout, coordinate 0 at the first one.
+    pub fn tensor(buffer: &'a dyn DeviceMemory, layout: &'a Layout) -> Given<'a> {
+        Given::Tensor(GivenTensor {
+            address: buffer.address(),
+            bytes: buffer.byte_count(),
+            held: Held::Rust(buffer.element_name()),
+            layout,
+            origin: 0,
+            device: Some(buffer),
+        })
+    }
+
+    /// Memory that no buffer holds under a layout, coordinate 0 at its first element. What is said of the memory is believed.
+    pub fn raw(memory: RawMemory, layout: &'a Layout) -> Given<'a> {
+        Given::Tensor(GivenTensor {
+            address: memory.address,
+            bytes: memory.bytes,
+            held: Held::Type(memory.ty),
+            layout,
+            origin: 0,
+            device: None,
+        })
+    }
+
+    /// Memory whose elements and length the library has compared with the layout.
+    #[doc(hidden)]
+    pub fn checked(address: u64, layout: &'a Layout) -> Given<'a> {
+        Given::Tensor(GivenTensor {
+            address,
+            bytes: u64::MAX,
+            held: Held::Checked,
+            layout,
+            origin: 0,
+            device: None,
+        })
+    }
+
+    /// The same with coordinate 0 at that element of the memory: for strides below 0. A scalar has no elements.
+    #[must_use]
+    pub fn from_element(self, origin: i64) -> Given<'a> {
+        match self {
+            Given::Tensor(tensor) => Given::Tensor(GivenTensor { origin, ..tensor }),
+            Given::Value(argument) => Given::Value(argument),
+        }
+    }
+}
+
+impl GivenTensor<'_> {
+    /// The address of coordinate 0, for elements of that number of bytes.
+    fn coordinate_0(&self, bytes: i64) -> u64 {
+        self.address
+            .wrapping_add_signed(self.origin.wrapping_mul(bytes))
+    }
+}
+
+/// What a kernel takes.
+#[derive(Clone, Debug, Default)]
+pub struct Signature {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) shared: u32,
+    pub(crate) bases: HashMap<Reg, Base>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Slot {
+    Tensor(Box<TensorSlot>),
+    Value(ValueSlot),
+    Map(Box<super::tma_map::MapSlot>),
+}
+
+/// A tensor among the parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorSlot {
+    pub(crate) name: String,
+    /// The parameter that is its pointer.
+    pub(crate) param: colex_ir::ParamId,
+    pub(crate) ty: Ty,
+    pub(crate) layout: Layout,
+    /// What must divide the address, in bytes.
+    pub(crate) align: i64,
+    /// Whether the kernel writes it.
+    pub(crate) is_written: bool,
+    /// What is asked of the dynamic leaves, in the order of [`Layout::dynamic_values`].
+    pub(crate) asked: Vec<Asked>,
+}
+
+/// What a kernel asks of a dynamic leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// What its vectors need to divide it.
+    vector: i64,
+    /// What the tiles of copies that ask for no bounds need to divide it.
+    tile: i64,
+    /// How large it must be for tiles at fixed places.
+    least: i64,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Asked {
+            vector: 1,
+            tile: 1,
+            least: i64::MIN,
+        }
+    }
+}
+
+/// A scalar among the parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueSlot {
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    /// What an integer lies in, both ends included.
+    pub(crate) range: Option<(i64, i64)>,
+}
+
+impl ValueSlot {
+    fn check(&self, argument: &Argument) -> Result<(), Mismatch> {
+        let refuse = |why: String| {
+            Err(Mismatch {
+                why: format!("argument {}: {why}", self.name),
+            })
+        };
+        let fits = match argument {
+            Argument::U16(_) => self.ty.bits() == 16,
+            Argument::U32(_) => self.ty.bits() == 32 && !self.ty.is_float(),
+            Argument::F32(_) => self.ty == Type::F32 || self.ty == Type::B32,
+            Argument::U64(_) | Argument::Pointer(_) => self.ty.bits() == 64 && !self.ty.is_float(),
+            Argument::F64(_) => self.ty == Type::F64 || self.ty == Type::B64,
+            Argument::TensorMap(_) => false,
+        };
+        if !fits {
+            return refuse(format!(
+                "{}, and the kernel takes {}",
+                argument.what(),
+                self.ty
+            ));
+        }
+        match (self.range, argument) {
+            (Some((low, high)), Argument::U32(value)) => {
+                let value = if low < 0 {
+                    i64::from(*value as i32)
+                } else {
+                    i64::from(*value)
+                };
+                match (low..=high).contains(&value) {
+                    true => Ok(()),
+                    false => refuse(format!("{value}, and the kernel takes {low} to {high}")),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TensorSlot {
+    fn check(&self, given: &GivenTensor<'_>) -> Result<(), Mismatch> {
+        let bytes = i64::from(self.ty.bits() / 8);
+        let (layout, address) = (given.layout, given.coordinate_0(bytes));
+        let refuse = |why: String| {
+            Err(Mismatch {
+                why: format!("tensor {}: {why}", self.name),
+            })
+        };
+        let found = match given.held {
+            Held::Rust(name) if !rust_types(self.ty).contains(&name) => name.to_string(),
+            Held::Type(ty) if ty != self.ty => ty.to_string(),
+            _ => String::new(),
+        };
+        if !found.is_empty() {
+            return refuse(format!(
+                "elements of {found}, and the kernel is built for {}",
+                self.ty
+            ));
+        }
+        if !is_same_kind(layout, &self.layout) {
+            return refuse(format!(
+                "{layout} differs from {}, which the kernel is built for, in a static leaf",
+                self.layout
+            ));
+        }
+        if !address.is_multiple_of(self.align as u64) {
+            return refuse(format!(
+                "the address {address:#x} is not a multiple of {} bytes, which its vectors need",
+                self.align
+            ));
+        }
+        let extents = layout.leaves().iter().map(|leaf| ("extent", leaf.extent));
+        let strides = layout.leaves().iter();
+        let strides = strides.map(|leaf| ("stride", leaf.stride.coefficient()));
+        let dynamic = extents.chain(strides).filter(|(_, n)| !n.is_static());
+        for ((what, value), asked) in dynamic.zip(&self.asked) {
+            let value = value.value();
+            if value % asked.vector != 0 {
+                return refuse(format!(
+                    "the {what} {value} of {layout} is not a multiple of {}, which its vectors need",
+                    asked.vector
+                ));
+            }
+            if value % asked.tile != 0 {
+                return refuse(format!(
+                    "the {what} {value} of {layout} is not a multiple of {}, which the tiles of its copies need \
+                     (`copy_inside` needs none)",
+                    asked.tile
+                ));
+            }
+            if value < asked.least {
+                return refuse(format!(
+                    "the {what} {value} of {layout} is below {}, where the tiles of its copies end (`copy_inside` asks)",
+                    asked.least
+                ));
+            }
+            if what == "extent" && value > MAX_EXTENT {
+                return refuse(format!(
+                    "the extent {value} of {layout} is above {MAX_EXTENT}"
+                ));
+            }
+            if value.unsigned_abs() >= 1 << 40 {
+                return refuse(format!("the stride {value} of {layout} is not below 2^40"));
+            }
+        }
+        if let Held::Checked = given.held {
+            return Ok(());
+        }
+        if self.is_written {
+            check_written(layout).or_else(refuse)?;
+        }
+        let bytes = i128::from(bytes);
+        let (low, high) = reach(layout);
+        let (first, last) = (low * bytes, (high + 1) * bytes - 1);
+        let origin = i128::from(given.origin) * bytes;
+        if first + origin < 0 || last + origin >= i128::from(given.bytes) {
+            let (start, end) = (-origin, i128::from(given.bytes) - 1 - origin);
+            return refuse(format!(
+                "{layout} of {} has bytes {first} to {last} from its origin, and the memory has {start} to {end}",
+                self.ty
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The types of Rust whose buffers hold elements of a type.
+fn rust_types(ty: Ty) -> &'static [&'static str] {
+    match ty {
+        Ty::F64 | Ty::C64 | Ty::Gc64 => &["f64"],
+        Ty::F32 | Ty::Tf32 => &["f32"],
+        Ty::F16 => &["f16"],
+        Ty::Bf16 => &["bf16"],
+        Ty::S32 => &["i32", "u32"],
+        Ty::S16 => &["i16"],
+        Ty::U16 => &["u16"],
+        Ty::S8 => &["i8"],
+        Ty::U8 | Ty::E4m3 | Ty::E5m2 => &["u8"],
+        // Of fewer bits than a byte: no tensor in memory is.
+        _ => &[],
+    }
+}
+
+/// Whether two layouts are of one form, and agree in which leaves are static and in the values of those.
+fn is_same_kind(a: &Layout, b: &Layout) -> bool {
+    let alike = |a: Int, b: Int| a.is_static() == b.is_static() && (!a.is_static() || a == b);
+    let pairs = || a.leaves().iter().zip(b.leaves());
+    a.leaves().len() == b.leaves().len()
+        && pairs().all(|(a, b)| {
+            alike(a.extent, b.extent)
+                && alike(a.stride.coefficient(), b.stride.coefficient())
+                && std::mem::discriminant(&a.stride) == std::mem::discriminant(&b.stride)
+        })
+        && a.is_congruent(b)
+}
+
+/// Refuses a layout that a kernel writes through, with one element at several coordinates.
+pub(crate) fn check_written(layout: &Layout) -> Result<(), String> {
+    match layout.is_injective() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!(
+            "{layout} has one element at several coordinates, and the kernel writes it: which value stays would be a race"
+        )),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// The least and the largest offset of a layout.
+fn reach(layout: &Layout) -> (i128, i128) {
+    layout.leaves().iter().fold((0, 0), |(low, high), leaf| {
+        let last =
+            i128::from(leaf.extent.value() - 1) * i128::from(leaf.stride.coefficient().value());
+        (low + last.min(0), high + last.max(0))
+    })
+}
+
+impl Signature {
+    /// The kernel, its pointers declared with the alignment that its copies need.
+    pub(crate) fn aligned(&self, mut kernel: Kernel) -> Kernel {
+        for slot in &self.slots {
+            if let Slot::Tensor(tensor) = slot {
+                let align = tensor.align as u32;
+                kernel.params[tensor.param.0 as usize].ty = ParamType::Pointer { align };
+            }
+        }
+        kernel
+    }
+
+    /// The symbol that a register holds the address of.
+    pub(crate) fn base_of(&self, index: &Index) -> Option<Base> {
+        match &index.0.node {
+            Node::Leaf(leaf) => self.bases.get(&leaf.reg).copied(),
+            _ => None,
+        }
+    }
+
+    /// Notes that a leaf of a tensor, or its address, must be a multiple of something for its vectors.
+    pub(crate) fn require(&mut self, tensor: usize, leaf: Option<usize>, multiple: i64) {
+        if let Slot::Tensor(slot) = &mut self.slots[tensor] {
+            let old = match leaf {
+                None => &mut slot.align,
+                Some(leaf) => &mut slot.asked[leaf].vector,
+            };
+            *old = common(*old, multiple);
+        }
+    }
+
+    /// Notes that the kernel writes a tensor.
+    pub(crate) fn write(&mut self, tensor: usize) {
+        if let Slot::Tensor(slot) = &mut self.slots[tensor] {
+            slot.is_written = true;
+        }
+    }
+
+    /// Notes that tiles of that number of elements must divide an extent.
+    pub(crate) fn require_tiles(&mut self, tensor: usize, leaf: usize, tile: i64) {
+        if let Slot::Tensor(slot) = &mut self.slots[tensor] {
+            slot.asked[leaf].tile = common(slot.asked[leaf].tile, tile);
+        }
+    }
+
+    /// Notes how large an extent must be.
+    pub(crate) fn require_least(&mut self, tensor: usize, leaf: usize, least: i64) {
+        if let Slot::Tensor(slot) = &mut self.slots[tensor] {
+            slot.asked[leaf].least = slot.asked[leaf].least.max(least);
+        }
+    }
+}
+
+/// The least common multiple of two numbers above 0; what does not fit 64 bits divides nothing that a launch has.
+fn common(a: i64, b: i64) -> i64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
+}

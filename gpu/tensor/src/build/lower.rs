@@ -1,0 +1,300 @@
+//! From an [`Index`] to instructions.
+
+use std::panic::Location;
+
+use super::Builder;
+use super::flow::Cond;
+use crate::error::ErrorKind;
+use crate::index::{Index, Node};
+use colex_ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, RegType, Type};
+
+/// How a number of 32 bits is read.
+pub(crate) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
+    if low >= 0 && high <= i64::from(u32::MAX) {
+        Some(Type::U32)
+    } else if low >= i64::from(i32::MIN) && high <= i64::from(i32::MAX) {
+        Some(Type::S32)
+    } else {
+        None
+    }
+}
+
+impl Builder {
+    /// The value in a register of 32 bits.
+    ///
+    /// A value whose range is larger is an error, [`ErrorKind::Wide`], that [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn value(&mut self, index: &Index) -> Reg {
+        let at = Location::caller();
+        if narrow_type(index.range()).is_none() {
+            let kind = match index.broken() {
+                Some(broken) => broken.kind(),
+                None => ErrorKind::Wide {
+                    index: index.to_string(),
+                    range: index.range(),
+                },
+            };
+            self.fail(kind, at);
+        }
+        self.site(at, |k| k.lower(index, false))
+    }
+
+    /// The value in a register of 64 bits.
+    #[track_caller]
+    pub fn wide_value(&mut self, index: &Index) -> Reg {
+        self.site(Location::caller(), |k| k.lower(index, true))
+    }
+
+    /// A constant as it is, anything else in a register of 32 bits.
+    #[track_caller]
+    pub fn operand(&mut self, index: &Index) -> Operand {
+        match index.as_constant() {
+            Some(constant) => constant.into(),
+            None => self.value(index).into(),
+        }
+    }
+
+    /// An address in bytes: a register and a constant that the instruction holds. 64 bits for global memory.
+    #[track_caller]
+    pub fn address(&mut self, bytes: &Index, global: bool) -> Address {
+        let (rest, constant) = bytes.split();
+        let base = match self.launch.base_of(&rest) {
+            Some(base) => Address::from(base),
+            None if global => self.wide_value(&rest).into(),
+            None => self.value(&rest).into(),
+        };
+        base.at(constant)
+    }
+
+    /// `a < b`
+    #[track_caller]
+    pub fn less(&mut self, a: &Index, b: &Index) -> Cond {
+        let (ra, rb) = (a.range(), b.range());
+        match (ra.1 < rb.0, ra.0 >= rb.1) {
+            (true, _) => Cond::Known(true),
+            (_, true) => Cond::Known(false),
+            _ => self.site(Location::caller(), |k| k.compare(Compare::Gt, b - a)),
+        }
+    }
+
+    /// `a == b`
+    #[track_caller]
+    pub fn equal(&mut self, a: &Index, b: &Index) -> Cond {
+        let difference = b - a;
+        let (low, high) = difference.range();
+        match difference.as_constant() {
+            Some(d) => Cond::Known(d == 0),
+            None if low > 0 || high < 0 => Cond::Known(false),
+            None => self.site(Location::caller(), |k| k.compare(Compare::Eq, difference)),
+        }
+    }
+
+    /// `difference > 0` or `== 0`, its constant on the other side: places that differ by constants share a register.
+    fn compare(&mut self, cmp: Compare, difference: Index) -> Cond {
+        let (rest, constant) = difference.split();
+        let [low, high] = [rest.range().0, rest.range().1].map(|end| end.saturating_add(constant));
+        match cmp {
+            Compare::Gt if low > 0 => return Cond::Known(true),
+            Compare::Gt if high <= 0 => return Cond::Known(false),
+            _ => {}
+        }
+        // `-x > c` is `x < -c`: a lone negative term needs no register of its own.
+        let (rest, cmp, bound) = match &rest.terms().0[..] {
+            [(x, -1)] if cmp == Compare::Gt => (x.clone(), Compare::Lt, constant),
+            [(x, -1)] => (x.clone(), cmp, constant),
+            _ => (rest, cmp, constant.saturating_neg()),
+        };
+        let key = (rest.clone(), bound, cmp);
+        if let Some(p) = self.scopes.iter().rev().find_map(|s| s.tests.get(&key)) {
+            return Cond::Where((*p).into());
+        }
+        let (wide, ty) = match narrow_type(rest.range()) {
+            Some(ty) if narrow_type((bound, bound)).is_some() && fits(ty, bound) => (false, ty),
+            _ => (true, Type::S64),
+        };
+        let value = self.lower(&rest, wide);
+        let home = self.home(rest.0.depth);
+        let p = self.ir.hoisted(home, |k| k.setp(cmp, ty, value, bound));
+        self.scopes[home].tests.insert(key, p);
+        Cond::Where(p.into())
+    }
+
+    /// The register of an expression: found, or computed where it changes last.
+    pub(crate) fn lower(&mut self, index: &Index, wide: bool) -> Reg {
+        let key = (index.clone(), wide);
+        if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
+            return *reg;
+        }
+        let home = self.home(index.0.depth);
+        let reg = match (wide, narrow_type(index.range())) {
+            (true, Some(ty)) if !is_wide_leaf(index) => {
+                let narrow = self.lower(index, false);
+                let to = if ty == Type::S32 {
+                    Type::S64
+                } else {
+                    Type::U64
+                };
+                self.emit(home, |k| k.cvt(to, ty, narrow))
+            }
+            (false, None) => {
+                let value = self.lower(index, true);
+                self.emit(home, |k| k.cvt(Type::U32, Type::U64, value))
+            }
+            _ => self.compute(index, wide, home),
+        };
+        self.scopes[home].values.insert(key, reg);
+        reg
+    }
+
+    pub(crate) fn emit(
+        &mut self,
+        home: usize,
+        body: impl FnOnce(&mut KernelBuilder) -> Reg,
+    ) -> Reg {
+        self.ir.hoisted(home, body)
+    }
+
+    fn compute(&mut self, index: &Index, wide: bool, home: usize) -> Reg {
+        let unsigned = if wide { Type::U64 } else { Type::U32 };
+        let bits = if wide { Type::B64 } else { Type::B32 };
+        match &index.0.node {
+            Node::Leaf(leaf) => {
+                self.check_leaf(index);
+                match (wide, leaf.reg.ty.bits()) {
+                    (false, 64) => self.emit(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
+                    _ => leaf.reg,
+                }
+            }
+            Node::Broken(broken) => {
+                self.fail(broken.kind(), Location::caller());
+                self.ir.reg(if wide { RegType::B64 } else { RegType::B32 })
+            }
+            Node::Unit(x) => self.lower(x, wide),
+            Node::Sum(terms, constant) => self.lower_sum(terms, *constant, wide, home),
+            Node::Bits(x, mask, shift) => self.lower_bits(x, *mask, *shift, wide, home),
+            Node::Product(a, b) => self.lower_product(a, b, wide, home),
+            Node::Quotient(a, b) => self.lower_quotient(a, b, wide, home),
+            Node::Remainder(a, b) => {
+                let quotient = self.lower(&(a / b), wide);
+                let (a, minus) = (self.lower(a, wide), self.either(&(-b.clone()), wide));
+                let ty = if wide { Type::S64 } else { Type::S32 };
+                self.emit(home, |k| k.mad(ty, quotient, minus, a))
+            }
+            Node::Xor(a, b) => {
+                let (a, b) = (self.lower(a, wide), self.either(b, wide));
+                self.emit(home, |k| k.xor(bits, a, b))
+            }
+            Node::Min(a, b) => {
+                let signed = if wide { Type::S64 } else { Type::S32 };
+                let ty = if a.range().0 < 0 || b.range().0 < 0 {
+                    signed
+                } else {
+                    unsigned
+                };
+                let (a, b) = (self.lower(a, wide), self.either(b, wide));
+                self.emit(home, |k| k.min(ty, a, b))
+            }
+            Node::Select(parts) => {
+                let [a, b, then, other] = parts.as_ref();
+                let cond = self.less(a, b);
+                let (then, other) = (self.either(then, wide), self.either(other, wide));
+                self.emit(home, |k| match cond {
+                    Cond::Known(known) => k.mov(bits, if known { then } else { other }),
+                    Cond::Where(g) if g.when => k.selp(bits, then, other, g.pred),
+                    Cond::Where(g) => k.selp(bits, other, then, g.pred),
+                })
+            }
+        }
+    }
+
+    fn either(&mut self, index: &Index, wide: bool) -> Operand {
+        match index.as_constant() {
+            Some(constant) => constant.into(),
+            None => self.lower(index, wide).into(),
+        }
+    }
+
+    fn lower_bits(&mut self, x: &Index, mask: u64, shift: i32, wide: bool, home: usize) -> Reg {
+        let wide = wide || narrow_type(x.range()).is_none();
+        let ty = if wide { Type::B64 } else { Type::B32 };
+        let unsigned = if wide { Type::U64 } else { Type::U32 };
+        let value = self.lower(x, wide);
+        let out = if shift < 0 { (1u64 << -shift) - 1 } else { 0 };
+        let whole = mask == x.0.bits & !out;
+        let word = |mask: u64| {
+            if wide {
+                mask as i64
+            } else {
+                i64::from(mask as u32)
+            }
+        };
+        match shift {
+            0 => self.emit(home, |k| k.and(ty, value, word(mask))),
+            s if s > 0 => {
+                let kept = self.lower(&x.bits(mask, 0), wide);
+                self.emit(home, |k| k.shl(ty, kept, i64::from(s)))
+            }
+            s => self.emit(home, |k| {
+                let down = k.shr(unsigned, value, i64::from(-s));
+                if whole {
+                    down
+                } else {
+                    k.and(ty, down, word(mask >> -s))
+                }
+            }),
+        }
+    }
+
+    fn lower_product(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
+        let types = [a, b].map(|x| narrow_type(x.range()));
+        match (wide, types) {
+            (true, [Some(x), Some(y)]) if x == y => {
+                let (a, b) = (self.lower(a, false), self.lower(b, false));
+                self.emit(home, |k| k.mul_wide(x, a, b))
+            }
+            _ => {
+                let ty = if wide { Type::S64 } else { Type::U32 };
+                let (a, b) = (self.lower(a, wide), self.lower(b, wide));
+                self.emit(home, |k| k.mul(ty, a, b))
+            }
+        }
+    }
+
+    /// Rounded down, which `div` is not below zero.
+    fn lower_quotient(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
+        let wide = wide || narrow_type(a.range()).is_none() || narrow_type(b.range()).is_none();
+        let (unsigned, signed) = if wide {
+            (Type::U64, Type::S64)
+        } else {
+            (Type::U32, Type::S32)
+        };
+        let (value, by) = (self.lower(a, wide), self.either(b, wide));
+        let power = b.as_constant().filter(|d| d.count_ones() == 1);
+        self.emit(home, |k| match power {
+            Some(d) => {
+                let ty = if a.range().0 < 0 { signed } else { unsigned };
+                k.shr(ty, value, i64::from(d.trailing_zeros()))
+            }
+            None if a.range().0 >= 0 => k.binary(BinaryOp::Div, unsigned, value, by),
+            None => {
+                let quotient = k.div(signed, value, by);
+                let product = k.mul(signed, quotient, by);
+                let above = k.setp(Compare::Gt, signed, product, value);
+                let less = k.sub(signed, quotient, 1);
+                k.selp(unsigned, less, quotient, above)
+            }
+        })
+    }
+}
+
+pub(crate) fn is_wide_leaf(x: &Index) -> bool {
+    matches!(&x.0.node, Node::Leaf(leaf) if leaf.reg.ty.bits() == 64)
+}
+
+/// Whether an instruction of that type can hold the constant.
+pub(crate) fn fits(ty: Type, c: i64) -> bool {
+    match ty {
+        Type::U32 => u32::try_from(c).is_ok(),
+        _ => i32::try_from(c).is_ok(),
+    }
+}

@@ -1,0 +1,306 @@
+//! `Builder`: a kernel builder that computes with [`Index`] and keeps what it has computed.
+
+pub(crate) mod barrier;
+pub(crate) mod flow;
+pub(crate) mod launch;
+pub(crate) mod lower;
+pub(crate) mod lower_sum;
+pub(crate) mod parameter;
+pub(crate) mod report;
+pub(crate) mod tma_map;
+pub(crate) mod variable;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut, Range};
+use std::panic::Location;
+
+use colex_atom::Arch;
+
+use crate::error::{Error, ErrorKind};
+use crate::index::{Index, Leaf};
+use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
+
+/// Builds a kernel from tensors; every instruction of [`KernelBuilder`] is there too.
+///
+/// What an [`Index`] needs is computed once in the outermost loop where it can be, and found again. The methods of
+/// control flow here take the place of those of [`KernelBuilder`], which know nothing of what was computed where.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_tensor::Builder;
+///
+/// let mut k = Builder::new("k", Arch::Sm80, 128);
+/// let tid = k.thread();
+/// let a = k.value(&(&tid % 8 * 16 + 3));
+/// let b = k.value(&(&tid % 8 * 16 + 3));
+/// assert_eq!(a, b);
+/// let kernel = k.finish()?;
+/// # Ok::<(), colex_tensor::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    pub(crate) ir: KernelBuilder,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) threads: u32,
+    specials: HashMap<Special, Reg>,
+    pub(crate) stamp: u32,
+    pub(crate) written: HashMap<Reg, u32>,
+    failed: Option<Error>,
+    /// The blocks of a cluster, as its ranks were asked for.
+    ranks: Option<u32>,
+    /// What barriers are told of and loads report.
+    pub(crate) transactions: Vec<crate::build::barrier::Transaction>,
+    pub(crate) launch: crate::build::launch::Signature,
+    pub(crate) reports: crate::build::report::Report,
+}
+
+/// One open body.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    /// Whether it repeats: what does not change in it is computed before it.
+    pub(crate) repeats: bool,
+    /// The stamp at which it began.
+    pub(crate) began: u32,
+    pub(crate) values: HashMap<(Index, bool), Reg>,
+    pub(crate) tests: HashMap<(Index, i64, Compare), Reg>,
+
+    /// Bytes that zero-filling copies read, by what is left of an extent, the bytes of a vector and of an element.
+    pub(crate) sizes: HashMap<(Index, [i64; 2]), Reg>,
+    /// Variables whose value from before the body was used in it.
+    pub(crate) used: HashSet<Reg>,
+}
+
+impl Scope {
+    pub(crate) fn new(repeats: bool, began: u32) -> Self {
+        Scope {
+            repeats,
+            began,
+            values: HashMap::new(),
+            tests: HashMap::new(),
+            sizes: HashMap::new(),
+
+            used: HashSet::new(),
+        }
+    }
+}
+
+impl Deref for Builder {
+    type Target = KernelBuilder;
+    fn deref(&self) -> &KernelBuilder {
+        &self.ir
+    }
+}
+
+impl DerefMut for Builder {
+    fn deref_mut(&mut self) -> &mut KernelBuilder {
+        &mut self.ir
+    }
+}
+
+impl Builder {
+    /// A kernel of that name for that architecture, in blocks of so many threads.
+    #[track_caller]
+    pub fn new(name: &str, target: Arch, threads: u32) -> Self {
+        let mut ir = KernelBuilder::new(name, target);
+        ir.block([threads, 1, 1]);
+        Builder {
+            ir,
+            scopes: vec![Scope::new(false, 0)],
+            threads,
+            specials: HashMap::new(),
+            stamp: 0,
+            written: HashMap::new(),
+            failed: None,
+            ranks: None,
+            transactions: Vec::new(),
+            launch: crate::build::launch::Signature::default(),
+            reports: crate::build::report::Report::default(),
+        }
+    }
+
+    /// The kernel as data, with its shared memory laid out.
+    ///
+    /// # Errors
+    ///
+    /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`];
+    /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
+    pub fn finish(self) -> Result<crate::build::launch::Built, Error> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.check_transactions()?;
+        let kernel = self.ir.finish();
+        let refuse = |why: String| Error {
+            kind: ErrorKind::operands("finish", why),
+            at: kernel.at,
+        };
+        if kernel.block != Some([self.threads, 1, 1]) {
+            return Err(refuse(format!(
+                "the block is declared as {:?}, and the kernel was begun for {} threads along x",
+                kernel.block.unwrap_or([0; 3]),
+                self.threads
+            )));
+        }
+        let blocks: u32 = kernel.cluster.map_or(1, |cluster| cluster.iter().product());
+        match self.ranks {
+            Some(ranks) if ranks != blocks => Err(refuse(format!(
+                "ranks are counted for clusters of {ranks} blocks, and clusters of {blocks} are declared"
+            ))),
+            _ => Ok(crate::build::launch::Built {
+                kernel: self.launch.aligned(kernel),
+                signature: self.launch,
+                report: self.reports,
+            }),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, kind: ErrorKind, at: &'static Location<'static>) {
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        let at = site.unwrap_or(at);
+        self.failed.get_or_insert(Error { kind, at });
+    }
+
+    /// Runs `body`, whose instructions are ascribed to `at` unless a call around it is.
+    pub(crate) fn site<T>(
+        &mut self,
+        at: &'static Location<'static>,
+        body: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = self.ir.ascribe(None);
+        self.ir.ascribe(outer.or(Some(at)));
+        let result = body(self);
+        self.ir.ascribe(outer);
+        result
+    }
+
+    /// The thread's place in its block, along x.
+    #[track_caller]
+    pub fn thread(&mut self) -> Index {
+        // The verifier speaks of a block without threads.
+        let threads = i64::from(self.threads.max(1));
+        let thread = self.special(Special::Tid(0), 0..threads);
+        self.reports.values.thread = self.specials.get(&Special::Tid(0)).copied();
+        thread
+    }
+
+    /// The thread's place in its warp.
+    #[track_caller]
+    pub fn lane(&mut self) -> Index {
+        self.thread() % 32
+    }
+
+    /// The number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that branches on
+    /// it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a warpgroup.
+    ///
+    /// Threads that are no whole warps are an error, [`ErrorKind::Operands`], that [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn uniform(&mut self, threads: u32) -> Index {
+        if threads == 0 || !threads.is_multiple_of(32) {
+            let why =
+                format!("{threads} threads are no whole warps: a multiple of 32 shares a number");
+            self.fail(ErrorKind::operands("uniform", why), Location::caller());
+            return 0.into();
+        }
+        let count = i64::from(self.threads.div_ceil(threads));
+        let at = Location::caller();
+        self.site(at, |k| {
+            let number = k.thread() / i64::from(threads);
+            let reg = k.value(&number);
+            let shared = k.ir.shuffle(colex_ir::ShuffleMode::Idx, reg, 0);
+            k.reports.values.groups.insert(shared, i64::from(threads));
+            let depth = k.depth();
+            Index::leaf(
+                Leaf {
+                    reg: shared,
+                    stamp: 0,
+                },
+                (0, count - 1),
+                1,
+                depth,
+            )
+        })
+    }
+
+    /// The block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
+    #[track_caller]
+    pub fn block_index(&mut self, axis: u8) -> Index {
+        let limit = if axis == 0 { (1 << 31) - 1 } else { 1 << 16 };
+        self.special(Special::Ctaid(axis), 0..limit)
+    }
+
+    /// The grid's extent along an axis.
+    #[track_caller]
+    pub fn grid_extent(&mut self, axis: u8) -> Index {
+        self.special(Special::NCtaid(axis), 1..1 << 31)
+    }
+
+    /// The block's rank in its cluster of `blocks` blocks, which [`Builder::finish`] compares with those declared.
+    #[track_caller]
+    pub fn cluster_rank(&mut self, blocks: u32) -> Index {
+        let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
+        self.ranks = Some(smaller);
+        self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
+    }
+
+    /// A special register of 32 bits, read once at the beginning.
+    #[track_caller]
+    pub fn special(&mut self, special: Special, range: Range<i64>) -> Index {
+        let at = Location::caller();
+        let range = self.ends("special", range, at);
+        let reg = match self.specials.get(&special) {
+            Some(reg) => *reg,
+            None => {
+                let reg = self.site(at, |k| k.ir.hoisted(0, |k| k.mov(Type::U32, special)));
+                self.specials.insert(special, reg);
+                reg
+            }
+        };
+        Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0)
+    }
+
+    /// The first and the last number of a range, which must have one.
+    pub(crate) fn ends(
+        &mut self,
+        operation: &'static str,
+        range: Range<i64>,
+        at: &'static Location<'static>,
+    ) -> (i64, i64) {
+        if range.is_empty() {
+            let why = format!("no integer lies in {}..{}", range.start, range.end);
+            self.fail(ErrorKind::operands(operation, why), at);
+            return (range.start, range.start);
+        }
+        (range.start, range.end - 1)
+    }
+
+    /// A register that is written here and never again, as an integer of that range (ends excluded).
+    #[track_caller]
+    pub fn index_of(&mut self, reg: Reg, range: Range<i64>) -> Index {
+        self.index_with(reg, range, 1)
+    }
+
+    /// The same, known to be a multiple of a power of two.
+    ///
+    /// A range without an integer, and what is no power of two, are errors that [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn index_with(&mut self, reg: Reg, range: Range<i64>, multiple: i64) -> Index {
+        let at = Location::caller();
+        let range = self.ends("index_of", range, at);
+        if multiple < 1 || multiple.count_ones() != 1 {
+            let why = format!("a multiple of {multiple}, which is no power of two");
+            self.fail(ErrorKind::operands("index_with", why), at);
+            return 0.into();
+        }
+        Index::leaf(Leaf { reg, stamp: 0 }, range, multiple, self.depth())
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.scopes.len() as u32 - 1
+    }
+
+    /// The kernel built so far, for a look at it.
+    pub fn kernel_so_far(self) -> Kernel {
+        self.ir.finish()
+    }
+}

@@ -1,0 +1,295 @@
+//! Tensors as parameters of a kernel, and in its shared memory.
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_atom::{Space, Ty};
+use colex_layout::{ComposedLayout, Layout, LeafMode};
+
+use super::Builder;
+use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
+use crate::error::{At, Error, ErrorKind};
+use crate::index::{Index, Leaf, Node};
+use crate::tensor::offset::period;
+use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
+use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
+
+impl Builder {
+    /// A tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the order of
+    /// [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are constants
+    /// of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for strides that are not integers, and elements narrower than a byte.
+    #[track_caller]
+    pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        self.site(at, |k| k.new_tensor(name, ty, layout)).at(at)
+    }
+
+    fn new_tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, ErrorKind> {
+        if layout.leaves().iter().any(|l| l.stride.as_int().is_none())
+            || !ty.bits().is_multiple_of(8)
+        {
+            let why = format!(
+                "{name} of {ty} is {layout}; a parameter has integer strides and whole bytes"
+            );
+            return Err(ErrorKind::operands("tensor", why));
+        }
+        let align = ty.bits() / 8;
+        let pointer = self.ir.parameter(name, ParamType::Pointer { align });
+        let base = self.parameter_value(pointer, 0..1 << 48, i64::from(ty.bits() / 8));
+        let mut extents = Vec::new();
+        for (i, leaf) in layout.leaves().iter().enumerate() {
+            extents.push(match leaf.extent.is_static() {
+                true => leaf.extent.value().into(),
+                false => {
+                    let id = self.ir.scalar(&format!("{name}_extent_{i}"), Type::U32);
+                    let index = self.parameter_value(id, 1..MAX_EXTENT + 1, 1);
+                    self.example(&index, leaf.extent.value());
+                    index
+                }
+            });
+        }
+        let mut strides = Vec::new();
+        for (i, leaf) in layout.leaves().iter().enumerate() {
+            let stride = leaf.stride.coefficient();
+            strides.push(match stride.is_static() {
+                true => Index::constant(stride.value()),
+                false => {
+                    let id = self.ir.scalar(&format!("{name}_stride_{i}"), Type::S64);
+                    let index = self.parameter_value(id, -(1 << 40)..1 << 40, 1);
+                    self.example(&index, stride.value());
+                    index
+                }
+            });
+        }
+        let mut leaves = extents.into_iter().zip(strides);
+        let modes: Vec<Vec<(Index, Index)>> = layout
+            .modes()
+            .map(|mode| leaves.by_ref().take(mode.leaves().len()).collect())
+            .collect();
+        let product = |mode: &Vec<(Index, Index)>| {
+            mode.iter()
+                .fold(Index::constant(1), |n, (extent, _)| n * extent)
+        };
+        let of = Dense {
+            slot: self.launch.slots.len(),
+            name: name.to_string(),
+            layout: layout.clone(),
+            extents: modes.iter().map(product).collect(),
+            modes,
+        };
+        self.launch.slots.push(Slot::Tensor(Box::new(TensorSlot {
+            name: name.to_string(),
+            param: pointer,
+            ty,
+            layout: layout.clone(),
+            align: i64::from(ty.bits() / 8),
+            is_written: false,
+            asked: vec![Asked::default(); layout.dynamic_values().len()],
+        })));
+        let start = vec![Index::constant(0); of.modes.len()];
+        Ok(Tensor {
+            space: Space::Global,
+            ty,
+            base,
+            view: View::Coords {
+                layout: whole(layout)?,
+                start,
+                of: Rc::new(of),
+                tile: Vec::new(),
+                stated_inside: false,
+            },
+            ends: Vec::new(),
+            share: None,
+        })
+    }
+
+    /// What a parameter is in the layout that the kernel is built with: reports take it.
+    fn example(&mut self, index: &Index, value: i64) {
+        if let Node::Leaf(leaf) = &index.0.node {
+            self.reports.values.arguments.insert(leaf.reg, value);
+        }
+    }
+
+    /// The value of a parameter, loaded once at the beginning.
+    #[track_caller]
+    fn parameter_value(
+        &mut self,
+        id: ParamId,
+        range: std::ops::Range<i64>,
+        multiple: i64,
+    ) -> Index {
+        let reg = self.ir.hoisted(0, |k| k.param(id));
+        let leaf = Leaf { reg, stamp: 0 };
+        Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
+    }
+
+    /// A scalar that the launch passes: a register.
+    #[track_caller]
+    pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
+        self.new_scalar(name, ty, None)
+    }
+
+    #[track_caller]
+    fn new_scalar(&mut self, name: &str, ty: Type, range: Option<(i64, i64)>) -> Reg {
+        self.launch.slots.push(Slot::Value(ValueSlot {
+            name: name.to_string(),
+            ty,
+            range,
+        }));
+        let id = self.ir.parameter(name, ParamType::Scalar(ty));
+        let at = Location::caller();
+        self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)))
+    }
+
+    /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`crate::Built::arguments`]
+    /// checks that it lies.
+    #[track_caller]
+    pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
+        let range = self.ends("index_argument", range, Location::caller());
+        let reg = self.new_scalar(name, Type::U32, Some(range));
+        let index = Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0);
+        self.example(&index, range.0);
+        index
+    }
+
+    /// A tensor in the block's shared memory. Its layout, swizzled or not, is static whatever it says: nothing of it is
+    /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::Built`] knows.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when the layout has no size in memory; [`ErrorKind::Operands`] for elements narrower than a
+    /// byte, offsets below 0 and more bytes than a block has.
+    #[track_caller]
+    pub fn shared_tensor(
+        &mut self,
+        ty: Ty,
+        layout: impl Into<ComposedLayout>,
+    ) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        let layout = layout.into();
+        self.site(at, |k| k.new_shared(ty, &layout)).at(at)
+    }
+
+    fn new_shared(&mut self, ty: Ty, layout: &ComposedLayout) -> Result<Tensor, ErrorKind> {
+        let swizzle = layout.swizzle();
+        let inner = layout.inner().to_static();
+        let refuse = |why: String| ErrorKind::operands("shared_tensor", why);
+        if !ty.bits().is_multiple_of(8) {
+            return Err(refuse(format!(
+                "{ty} is no whole number of bytes; u8 holds several"
+            )));
+        }
+        let elements = (layout.base_offset()).checked_add(inner.cosize()?);
+        // A swizzle that mixes into higher bits reaches to the end of its period.
+        let elements = match swizzle.into_mask() > swizzle.from_mask() {
+            true => elements.and_then(|n| {
+                let period = period(swizzle);
+                ((n - 1) / period + 1).checked_mul(period)
+            }),
+            false => elements,
+        };
+        let down = |l: &LeafMode| {
+            let stride = l.stride.coefficient().value();
+            stride.min(0).saturating_mul(l.extent.value() - 1)
+        };
+        let lowest = (inner.leaves().iter())
+            .map(down)
+            .fold(0, i64::saturating_add);
+        if layout.base_offset().saturating_add(lowest) < 0 {
+            return Err(refuse(format!("{layout} has offsets below 0")));
+        }
+        let bytes = elements.and_then(|n| n.checked_mul(i64::from(ty.bits()) / 8));
+        let bytes = bytes.and_then(|n| u32::try_from(n).ok());
+        let Some(bytes) = bytes else {
+            return Err(refuse(format!("{layout} of {ty} takes 4 GiB and more")));
+        };
+        let period = period(swizzle) * i64::from(ty.bits()) / 8;
+        let base = self.shared_bytes(bytes, period.max(128) as u32);
+        self.name_shared(
+            format!("{ty} tensor {layout}"),
+            bytes,
+            ("element", ty.bits() / 8),
+        );
+        Ok(Tensor {
+            space: Space::Shared,
+            ty,
+            base,
+            view: View::Offsets {
+                swizzle,
+                layout: inner,
+                start: Index::constant(layout.base_offset()),
+                after: Index::constant(0),
+            },
+            ends: Vec::new(),
+            share: None,
+        })
+    }
+
+    /// Names the last bytes of shared memory that were given out, for messages.
+    #[track_caller]
+    pub(crate) fn name_shared(&mut self, name: String, bytes: u32, unit: (&'static str, u32)) {
+        let here = Location::caller();
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        self.ir.shared_region(SharedRegion {
+            name,
+            start: self.launch.shared.saturating_sub(bytes),
+            bytes,
+            unit,
+            at: site.unwrap_or(here),
+        });
+    }
+
+    /// So many bytes of the block's shared memory, aligned to a power of two: their address.
+    ///
+    /// More than a block has, and an alignment that is no power of two, are errors, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {
+        let at = Location::caller();
+        let align = align.max(16);
+        if !align.is_power_of_two() {
+            let why = format!("an alignment of {align} bytes; powers of two are");
+            self.fail(ErrorKind::operands("shared_bytes", why), at);
+            return 0.into();
+        }
+        let offset = self.launch.shared.next_multiple_of(align);
+        let most = colex_ir::launch::Limits::of(self.ir.target()).shared;
+        match offset.checked_add(bytes).filter(|end| *end <= most) {
+            Some(end) => {
+                self.launch.shared = end;
+                self.name_shared(format!("{bytes} bytes"), bytes, ("byte", 1));
+            }
+            None => {
+                let why = format!(
+                    "{bytes} bytes after {offset} others, and a block of {} has {most}",
+                    self.ir.target()
+                );
+                self.fail(ErrorKind::operands("shared memory", why), at);
+                return 0.into();
+            }
+        }
+        self.ir.dynamic_shared(align.max(1024));
+        let known = self
+            .launch
+            .bases
+            .iter()
+            .find(|(_, base)| **base == Base::DynamicShared);
+        let reg = match known {
+            Some((reg, _)) => *reg,
+            None => {
+                let reg = self.site(at, |k| {
+                    k.ir.hoisted(0, |k| k.address_of(Base::DynamicShared))
+                });
+                self.launch.bases.insert(reg, Base::DynamicShared);
+                reg
+            }
+        };
+        let leaf = Leaf { reg, stamp: 0 };
+        Index::leaf(leaf, (0, (1 << 30) - 1), 1024, 0) + i64::from(offset)
+    }
+}

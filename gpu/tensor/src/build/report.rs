@@ -1,0 +1,207 @@
+//! What the copies and matrix instructions of a kernel do, from the addresses that they were built with.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::panic::Location;
+
+use colex_atom::Space;
+use colex_layout::{Access, Banks};
+
+use super::Builder;
+use crate::index::Index;
+use colex_ir::Reg;
+
+/// A line for every copy and matrix instruction, in the order of the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) values: Values,
+}
+
+/// What registers hold when addresses are looked at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Values {
+    /// The thread's index.
+    pub(crate) thread: Option<Reg>,
+    /// Numbers of warps or warpgroups, with their threads.
+    pub(crate) groups: HashMap<Reg, i64>,
+    /// Arguments, as the layouts said that the kernel was built with.
+    pub(crate) arguments: HashMap<Reg, i64>,
+}
+
+/// What one call of `copy` or `mma` does.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The atom.
+    pub atom: String,
+    /// How often a thread issues it.
+    pub instructions: i64,
+    /// The call of the author.
+    pub at: &'static Location<'static>,
+    /// Whether only some threads or coordinates take part: by a predicate, or by bytes that are not read.
+    pub predicated: bool,
+    /// What else there is to say.
+    pub(crate) note: String,
+    pub(crate) ends: Vec<End>,
+}
+
+/// One end of a copy in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) side: &'static str,
+    pub(crate) space: Space,
+    pub(crate) bytes: i64,
+    pub(crate) threads: i64,
+    /// Where each instruction begins.
+    pub(crate) addresses: Vec<Index>,
+}
+
+/// What the instructions of a call do to one memory, all warps together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// `source` or `destination`.
+    pub side: &'static str,
+    /// Which memory.
+    pub space: Space,
+    /// Bytes that a thread moves at once.
+    pub bytes: i64,
+    /// Passes over the banks of shared memory, or sectors of 32 bytes of global memory.
+    pub cost: usize,
+    /// The fewest that would do.
+    pub least: usize,
+    /// The most words that meet in a bank; 1 where none do, 0 for global memory.
+    pub degree: usize,
+}
+
+impl Line {
+    /// What the call does to memory; nothing for matrix instructions.
+    pub fn traffic(&self, report: &Report) -> Vec<Traffic> {
+        let ends = self.ends.iter();
+        ends.filter_map(|end| end.traffic(&report.values)).collect()
+    }
+}
+
+impl Report {
+    /// The lines.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+impl Values {
+    /// What a register holds in a thread, if the thread decides it.
+    pub(crate) fn of_thread(&self, reg: Reg, thread: i64) -> Option<i64> {
+        if Some(reg) == self.thread {
+            return Some(thread);
+        }
+        self.groups.get(&reg).map(|threads| thread / threads)
+    }
+
+    fn of(&self, reg: Reg, thread: i64) -> i64 {
+        let argument = self.arguments.get(&reg).copied();
+        self.of_thread(reg, thread).or(argument).unwrap_or(0)
+    }
+}
+
+impl End {
+    /// `None` where an address cannot be told: it divides by what only the launch knows.
+    fn traffic(&self, values: &Values) -> Option<Traffic> {
+        let (mut cost, mut least, mut degree) = (0, 0, 0);
+        for address in &self.addresses {
+            for first in (0..self.threads).step_by(32) {
+                let warp = first..self.threads.min(first + 32);
+                let starts = warp.map(|t| address.eval(&|reg| Some(values.of(reg, t))));
+                let starts: Vec<i64> = starts.collect::<Option<_>>()?;
+                if self.space == Space::Global {
+                    let bytes: BTreeSet<i64> =
+                        starts.iter().flat_map(|s| *s..s + self.bytes).collect();
+                    let sectors: BTreeSet<i64> = bytes.iter().map(|b| b.div_euclid(32)).collect();
+                    cost += sectors.len();
+                    least += bytes.len().div_ceil(32);
+                    continue;
+                }
+                let conflicts = Access::from_bytes("copy", starts, self.bytes)
+                    .ok()?
+                    .conflicts(Banks::SHARED);
+                cost += conflicts.passes();
+                least += conflicts.phases.len();
+                degree = degree.max(conflicts.degree());
+            }
+        }
+        Some(Traffic {
+            side: self.side,
+            space: self.space,
+            bytes: self.bytes,
+            cost,
+            least,
+            degree,
+        })
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Traffic {
+            side,
+            bytes,
+            cost,
+            least,
+            degree,
+            ..
+        } = self;
+        match self.space {
+            Space::Global => write!(
+                f,
+                "{side}: vectors of {bytes} bytes touch {cost} sectors, and {least} would do"
+            ),
+            _ if *degree <= 1 => write!(
+                f,
+                "{side}: vectors of {bytes} bytes take {cost} passes, no bank conflicts"
+            ),
+            _ => write!(
+                f,
+                "{side}: vectors of {bytes} bytes take {cost} passes, and {least} would do: {degree} words meet in a bank"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            write!(
+                f,
+                "{} x {} ({}:{})",
+                line.instructions,
+                line.atom,
+                line.at.file(),
+                line.at.line()
+            )?;
+            let words = line.traffic(self).into_iter().map(|t| t.to_string());
+            let words = Some(line.note.clone())
+                .filter(|n| !n.is_empty())
+                .into_iter()
+                .chain(words);
+            for (i, word) in words.enumerate() {
+                write!(f, "{}{word}", if i == 0 { ": " } else { "; " })?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Builder {
+    pub(crate) fn note(&mut self, atom: String, instructions: i64, note: String, ends: Vec<End>) {
+        let site = self.ir.ascribe(None);
+        self.ir.ascribe(site);
+        self.reports.lines.push(Line {
+            predicated: false,
+            atom,
+            instructions,
+            at: site.unwrap_or(Location::caller()),
+            note,
+            ends,
+        });
+    }
+}

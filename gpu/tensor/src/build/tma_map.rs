@@ -1,0 +1,121 @@
+//! Tensor maps for the layouts of the day.
+
+use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+
+use super::launch::{Built, Mismatch, Slot, check_written};
+
+/// What a launch needs to know of a tensor map.
+#[derive(Clone, Debug)]
+pub(crate) struct MapSlot {
+    pub(crate) name: String,
+    pub(crate) layout: Layout,
+    pub(crate) tile: Tiler,
+    pub(crate) shared: ComposedLayout,
+    pub(crate) element: TmaElement,
+    pub(crate) multicast: i64,
+    pub(crate) plan: TmaPlan,
+    /// Whether the kernel stores to it.
+    pub(crate) is_stored: bool,
+}
+
+/// What a store writes whole, in bytes: also where a row of the tensor ends within.
+const UNIT: i64 = 16;
+
+impl MapSlot {
+    /// The tensor map for the layout of today.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
+    /// tensor that the kernel stores to, for rows that are no multiples of 16 bytes and elements at several coordinates.
+    pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let refuse = |why: String| Mismatch {
+            why: format!("tensor {}: {why}", self.name),
+        };
+        let plan = TmaPlan::new(&TmaTile {
+            global: layout,
+            tile: &self.tile,
+            shared: &self.shared,
+            element: self.element,
+            multicast: self.multicast,
+        });
+        let plan = plan.map_err(|e| refuse(e.to_string()))?;
+        let same = plan.map().extents == self.plan.map().extents
+            && plan.tensor().stride() == self.plan.tensor().stride();
+        let row = plan.map().dims[0] * self.element.bytes();
+        if self.is_stored && row % UNIT != 0 {
+            return Err(refuse(format!(
+                "rows of {layout} have {row} bytes, and a store writes whole units of {UNIT}: what lies behind a row would be \
+                 overwritten"
+            )));
+        }
+        if self.is_stored {
+            check_written(layout).map_err(refuse)?;
+        }
+        if !same {
+            return Err(refuse(format!(
+                "{layout} is moved in boxes {}, and the kernel is built for {} of {}",
+                plan.box_layout(),
+                self.plan.box_layout(),
+                self.layout
+            )));
+        }
+        Ok(plan.map().clone())
+    }
+
+    /// Refuses a map that moves other boxes than the kernel was built for.
+    pub(crate) fn check(&self, map: &TensorMap) -> Result<(), Mismatch> {
+        let ours = self.plan.map();
+        let boxes = |map: &TensorMap| {
+            format!(
+                "boxes of {:?} by steps of {:?} of {:?} in {} dimensions, swizzle {:?}",
+                map.extents,
+                map.element_strides,
+                map.element,
+                map.dims.len(),
+                map.swizzle
+            )
+        };
+        let same = ours.extents == map.extents
+            && ours.element_strides == map.element_strides
+            && ours.element == map.element
+            && ours.dims.len() == map.dims.len()
+            && ours.swizzle == map.swizzle
+            && ours.interleave == map.interleave
+            && ours.im2col == map.im2col;
+        if same {
+            return Ok(());
+        }
+        let why = format!(
+            "tensor {}: the map given moves {}, and the kernel is built for {}",
+            self.name,
+            boxes(map),
+            boxes(ours)
+        );
+        Err(Mismatch { why })
+    }
+}
+
+impl Built {
+    /// The tensor map of a parameter for the tensor's layout today: what `Device::tensor_map` binds to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Mismatch`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
+    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, Mismatch> {
+        let slot = self.signature.slots.iter().find_map(|slot| match slot {
+            Slot::Map(map) if map.name == name => Some(map),
+            _ => None,
+        });
+        match slot {
+            Some(map) => map.map(layout),
+            None => Err(Mismatch {
+                why: format!(
+                    "the kernel {} has no tensor map called {name}",
+                    self.kernel.name
+                ),
+            }),
+        }
+    }
+}

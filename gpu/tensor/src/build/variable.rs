@@ -1,0 +1,118 @@
+//! Integers that change, and where in the kernel what depends on them is computed.
+
+use std::ops::Range;
+use std::panic::Location;
+
+use super::{Builder, Scope};
+use crate::error::ErrorKind;
+use crate::index::{Index, Leaf, Node};
+use colex_ir::{BinaryOp, Reg, Type};
+
+/// An integer that changes as the kernel runs: a stage, a phase, a tile number.
+#[derive(Clone, Debug)]
+pub struct Var {
+    pub(crate) reg: Reg,
+    pub(crate) range: (i64, i64),
+}
+
+impl Builder {
+    /// A variable of 32 bits with its first value, always within a range (ends excluded).
+    ///
+    /// A range without an integer and a value that cannot lie in it are errors that [`Builder::finish`] answers with, also
+    /// of [`Builder::set`].
+    #[track_caller]
+    pub fn var(&mut self, first: impl Into<Index>, range: Range<i64>) -> Var {
+        let at = Location::caller();
+        let range = self.ends("var", range, at);
+        let first = first.into().within(range.0..range.1 + 1);
+        self.site(at, |k| {
+            let value = k.operand(&first);
+            let reg = k.ir.mov(Type::U32, value);
+            k.stamp += 1;
+            k.written.insert(reg, k.stamp);
+            Var { reg, range }
+        })
+    }
+
+    /// The variable's value now.
+    pub fn get(&mut self, var: &Var) -> Index {
+        let written = self.written.get(&var.reg).copied().unwrap_or(0);
+        let began = self.scopes.iter().filter(|s| s.repeats).map(|s| s.began);
+        let stamp = began.fold(written, u32::max);
+        let leaf = Leaf {
+            reg: var.reg,
+            stamp,
+        };
+        Index::leaf(leaf, var.range, 1, self.depth())
+    }
+
+    /// Gives the variable another value.
+    #[track_caller]
+    pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
+        let at = Location::caller();
+        let value = value.into().within(var.range.0..var.range.1 + 1);
+        self.site(at, |k| {
+            k.update(var.reg, &value);
+            k.touch(var);
+        });
+    }
+
+    /// The variable's register, to be written by instructions of the author's own: [`Builder::touch`] must follow.
+    pub fn variable(&self, var: &Var) -> Reg {
+        var.reg
+    }
+
+    /// Says that the variable's register has been written.
+    #[track_caller]
+    pub fn touch(&mut self, var: &Var) {
+        let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
+        if self.scopes.iter().any(used) {
+            self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
+        }
+        self.stamp += 1;
+        self.written.insert(var.reg, self.stamp);
+    }
+
+    fn update(&mut self, reg: Reg, value: &Index) {
+        // `x = x + c` needs no register in between.
+        let inner = match &value.0.node {
+            Node::Unit(inner) => inner,
+            _ => value,
+        };
+        let (terms, constant) = inner.terms();
+        if let [(x, 1)] = &terms[..]
+            && matches!(&x.0.node, Node::Leaf(leaf) if leaf.reg == reg)
+        {
+            self.check_leaf(x);
+            self.ir
+                .binary_to(BinaryOp::Add, Type::U32, reg, reg, constant);
+            return;
+        }
+        let value = self.operand(value);
+        self.ir.mov_to(reg, value);
+    }
+
+    /// Notes the use of a variable's value, and refuses one that has been overwritten.
+    pub(crate) fn check_leaf(&mut self, index: &Index) {
+        let Node::Leaf(leaf) = &index.0.node else {
+            return;
+        };
+        let Some(written) = self.written.get(&leaf.reg) else {
+            return;
+        };
+        if *written > leaf.stamp {
+            let at = Location::caller();
+            self.fail(ErrorKind::Stale { reg: leaf.reg }, at);
+        }
+        for scope in self.scopes.iter_mut().filter(|s| s.began > leaf.stamp) {
+            scope.used.insert(leaf.reg);
+        }
+    }
+
+    /// The outermost open body where something that depends on a body of `depth` can be computed: outside of loops, not
+    /// of branches.
+    pub(crate) fn home(&self, depth: u32) -> usize {
+        let branch = self.scopes.iter().rposition(|s| !s.repeats).unwrap_or(0);
+        branch.max(depth as usize)
+    }
+}

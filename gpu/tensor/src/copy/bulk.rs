@@ -1,0 +1,141 @@
+//! Runs of neighbours moved by the copy engine's plain bulk copies, without a tensor map.
+
+use std::panic::Location;
+
+use colex_atom::{CopyAtom, Space};
+
+use crate::build::Builder;
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+use crate::tensor::{Tensor, View};
+use colex_ir::{CopyArgs, End};
+
+/// What a bulk copy is a multiple of, and its addresses are multiples of, in bytes.
+const UNIT: i64 = 16;
+
+impl Builder {
+    /// Loads a run of neighbours into shared memory, for one thread to say. The barrier is told of the bytes as they
+    /// arrive.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
+    /// 16 on, in global and in shared memory, of one type of element; and, as for [`Builder::copy`], for a run that may lie
+    /// beyond the tensor.
+    #[doc(alias = "SM90_BULK_COPY_G2S")]
+    #[track_caller]
+    pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) -> Result<(), Error> {
+        let at = Location::caller();
+        self.site(at, |k| {
+            let atom = k.bulk_atom("SM90_BULK_COPY_G2S", [from, to], Space::Global)?;
+            k.brings(
+                barrier,
+                from.layout().size() * i64::from(from.ty.bits()) / 8,
+            );
+            let args = CopyArgs {
+                barrier: Some(k.address(barrier, false)),
+                ..k.bulk_ends(from, to)?
+            };
+            k.ir.copy_atom(&atom, args);
+            Ok::<_, ErrorKind>(())
+        })
+        .at(at)
+    }
+
+    /// Stores a run of neighbours from shared memory, as part of a bulk group that is to be committed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::bulk_load`].
+    #[doc(alias = "SM90_BULK_COPY_S2G")]
+    #[track_caller]
+    pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) -> Result<(), Error> {
+        let at = Location::caller();
+        self.site(at, |k| {
+            let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
+            k.check_target(&to.into())?;
+            let args = k.bulk_ends(from, to)?;
+            k.ir.copy_atom(&atom, args);
+            Ok::<_, ErrorKind>(())
+        })
+        .at(at)
+    }
+
+    fn bulk_ends(&mut self, from: &Tensor, to: &Tensor) -> Result<CopyArgs, ErrorKind> {
+        let mut end = |tensor: &Tensor| {
+            let bytes = tensor.bytes_at(0)?;
+            Ok::<_, ErrorKind>(End::Memory(
+                self.address(&bytes, tensor.space == Space::Global),
+            ))
+        };
+        Ok(CopyArgs {
+            src: end(from)?,
+            dst: end(to)?,
+            ..CopyArgs::default()
+        })
+    }
+
+    /// The instruction for a run that both tensors are; the first is the one in global memory.
+    fn bulk_atom(
+        &mut self,
+        name: &str,
+        [global, shared]: [&Tensor; 2],
+        space: Space,
+    ) -> Result<CopyAtom, ErrorKind> {
+        let refuse = |why: String| Err(ErrorKind::operands("bulk", why));
+        if global.space != space || shared.space != Space::Shared {
+            return refuse(format!("{name} moves between global and shared memory"));
+        }
+        if global.ty != shared.ty {
+            return refuse(format!(
+                "elements of {} in global and of {} in shared memory: both are the same (`as_type` reads the same bits as \
+                 others)",
+                global.ty, shared.ty
+            ));
+        }
+        let sizes =
+            [global, shared].map(|tensor| tensor.layout().size() * i64::from(tensor.ty.bits()) / 8);
+        if sizes[0] != sizes[1] || sizes[0] % UNIT != 0 {
+            return refuse(format!(
+                "{} bytes and {}; both are the same multiple of {UNIT}",
+                sizes[0], sizes[1]
+            ));
+        }
+        for tensor in [global, shared] {
+            self.check_run(tensor)?;
+            for i in [0, tensor.layout().size() - 1] {
+                self.check_whole(tensor, i, 1)?;
+            }
+        }
+        let atom: CopyAtom = name.parse()?;
+        Ok(atom.with_bits(8 * sizes[0])?)
+    }
+
+    /// Refuses a tensor that is not one run of neighbours from a multiple of 16 bytes on.
+    fn check_run(&mut self, tensor: &Tensor) -> Result<(), ErrorKind> {
+        match &tensor.view {
+            View::Coords { of, .. } => self.launch.require(of.slot, None, UNIT),
+            View::Offsets { swizzle, .. } if !swizzle.is_identity() => {
+                let why = format!("{} is swizzled by {swizzle}", tensor.layout());
+                return Err(ErrorKind::operands("bulk", why));
+            }
+            View::Offsets { .. } => {}
+        }
+        let bytes = i64::from(tensor.ty.bits()) / 8;
+        let (first, last) = (tensor.bytes_at(0)?, tensor.layout().size() - 1);
+        let steps = [(1.min(last)), last].map(|i| (i, tensor.bytes_at(i)));
+        for (i, at) in steps {
+            if (at? - &first).as_constant() != Some(i * bytes)
+                || !tensor.layout().coalesce().is_leaf()
+            {
+                let why = format!("{} is not one run of neighbours", tensor.layout());
+                return Err(ErrorKind::operands("bulk", why));
+            }
+        }
+        if (&first - &tensor.base).alignment() % UNIT != 0 {
+            let why = format!("the run begins at {first}, which need not be a multiple of {UNIT}");
+            return Err(ErrorKind::operands("bulk", why));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,411 @@
+//! Copies between memory and registers, instruction by instruction.
+
+pub(crate) mod bulk;
+pub(crate) mod check;
+pub(crate) mod run;
+pub(crate) mod tma;
+
+use std::collections::HashMap;
+use std::panic::Location;
+
+use colex_atom::{Argument, CopyForm, Space, Ty};
+use colex_tiled::{Side, TiledCopy};
+
+use crate::build::Builder;
+use crate::build::flow::Cond;
+use crate::copy::run::{Ends, Run};
+use crate::error::{At, Error, ErrorKind};
+use crate::fragment::Fragment;
+use crate::index::Index;
+use crate::tensor::Tensor;
+use colex_ir::{Cache, Reg};
+
+/// One end of a copy: a partition in memory, or registers.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// A thread's part of a tensor in memory.
+    Memory(&'a Tensor),
+    /// Registers.
+    Registers(&'a Fragment),
+}
+
+impl<'a> From<&'a Tensor> for Piece<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Piece::Memory(tensor)
+    }
+}
+
+impl<'a> From<&'a Fragment> for Piece<'a> {
+    fn from(fragment: &'a Fragment) -> Self {
+        Piece::Registers(fragment)
+    }
+}
+
+impl Piece<'_> {
+    fn layout(&self) -> &colex_layout::Layout {
+        match self {
+            Piece::Memory(tensor) => tensor.layout(),
+            Piece::Registers(fragment) => fragment.layout(),
+        }
+    }
+
+    fn ty(&self) -> Ty {
+        match self {
+            Piece::Memory(tensor) => tensor.ty,
+            Piece::Registers(fragment) => fragment.ty,
+        }
+    }
+
+    fn space(&self) -> Space {
+        match self {
+            Piece::Memory(tensor) => tensor.space,
+            Piece::Registers(_) => Space::Register,
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// The extents of the tile, where all of a thread's part of it is here.
+    fn tile(&self) -> Option<&Vec<i64>> {
+        match self {
+            Piece::Memory(tensor) => tensor.share.as_ref()?.tile.as_ref(),
+            Piece::Registers(fragment) => fragment.tile.as_ref(),
+        }
+    }
+}
+
+/// Refuses parts of tiles of different extents.
+fn check_tiles(src: &Piece<'_>, dst: &Piece<'_>) -> Result<(), ErrorKind> {
+    match (src.tile(), dst.tile()) {
+        (Some(a), Some(b)) if a != b => {
+            let why = format!(
+                "a part of a tile of {a:?} into one of a tile of {b:?}: both tiles have the same extents"
+            );
+            Err(ErrorKind::operands("copy", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a partition by a tiled copy that gives its threads other elements.
+fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(), ErrorKind> {
+    let Piece::Memory(Tensor {
+        share: Some(share), ..
+    }) = piece
+    else {
+        return Ok(());
+    };
+    let Some(of) = &share.of else {
+        return Ok(());
+    };
+    let values = |copy: &TiledCopy, side| {
+        let values = copy.atom().val_layouts(copy.value_bits())?;
+        Ok::<_, ErrorKind>(match side {
+            Side::Source => values.src,
+            Side::Destination => values.dst,
+        })
+    };
+    let (other, side) = of.as_ref();
+    if copy.tv() == other.tv()
+        && copy.tiler() == other.tiler()
+        && values(copy, end)? == values(other, *side)?
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "the partition is of threads and values {} of tiles {} by {}, and the copy has {} of {} by {}: partition the tensor with \
+         the copy",
+        other.tv(),
+        other.tiler(),
+        other.atom().name(),
+        copy.tv(),
+        copy.tiler(),
+        copy.atom().name()
+    );
+    Err(ErrorKind::operands("copy", why))
+}
+
+/// Which of its instructions a copy executes.
+pub(crate) enum Mask<'a> {
+    All,
+    Inside,
+    If(&'a mut dyn FnMut(&mut Builder, &[Index]) -> Cond),
+}
+
+/// How a copy asks its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hints {
+    /// What is asked of the caches, of loads and stores.
+    pub cache: Cache,
+    /// A 64-bit cache policy.
+    pub policy: Option<Reg>,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Hints {
+            cache: Cache::Default,
+            policy: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Copies a thread's part of a tensor: one instruction for every atom's worth of its values.
+    ///
+    /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes, of one type of element
+    /// ([`Fragment::as_type`] and [`Tensor::as_type`] read the same bits as another one). The atom's vector must lie contiguous
+    /// and aligned in memory, and the tile inside of its tensor; what only the launch can tell (the pointer, the strides,
+    /// extents that the tile divides) it is asked for by [`crate::Built::arguments`]. Where a branch of the kernel has asked
+    /// already, [`Tensor::stated_inside`] says so.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
+    /// does not connect, partitions that reach beyond their tile, tiles that may reach beyond a tensor of static extents, and
+    /// threads of the tiled copy that no thread of the block is; [`ErrorKind::Layout`], [`ErrorKind::Atom`].
+    #[track_caller]
+    pub fn copy<'a>(
+        &mut self,
+        copy: &TiledCopy,
+        src: impl Into<Piece<'a>>,
+        dst: impl Into<Piece<'a>>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ends = (src.into(), dst.into());
+        self.site(at, |k| k.run_copy(copy, ends, Hints::default(), Mask::All))
+            .at(at)
+    }
+
+    /// The same, only of coordinates within the extents of the tensor in global memory, from 0 on, and of the tile that was
+    /// partitioned, in global or shared memory. Where they are not, a load into registers or a zero-filling `cp.async` gives
+    /// zeros, and nothing is stored. A question that the ranges of the coordinates answer takes no instruction.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::copy`], and [`ErrorKind::Operands`] for vectors that may lie across an end: of a dynamic extent the launch
+    /// is asked for a multiple.
+    #[doc(alias = "copy_if")]
+    #[track_caller]
+    pub fn copy_inside<'a>(
+        &mut self,
+        copy: &TiledCopy,
+        src: impl Into<Piece<'a>>,
+        dst: impl Into<Piece<'a>>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ends = (src.into(), dst.into());
+        self.site(at, |k| {
+            k.run_copy(copy, ends, Hints::default(), Mask::Inside)
+        })
+        .at(at)
+    }
+
+    /// The same, only where `cond` says so of the coordinates of an instruction's first value in the tensor in global memory
+    /// (none where there is no such end). What a partition has beyond its tile is not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::copy`].
+    #[track_caller]
+    pub fn copy_if<'a>(
+        &mut self,
+        copy: &TiledCopy,
+        src: impl Into<Piece<'a>>,
+        dst: impl Into<Piece<'a>>,
+        mut cond: impl FnMut(&mut Builder, &[Index]) -> Cond,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ends = (src.into(), dst.into());
+        let mask = Mask::If(&mut cond);
+        self.site(at, |k| k.run_copy(copy, ends, Hints::default(), mask))
+            .at(at)
+    }
+
+    /// [`Builder::copy_inside`] with hints for the caches; with `inside` false, [`Builder::copy`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::copy`].
+    #[track_caller]
+    pub fn copy_with<'a>(
+        &mut self,
+        copy: &TiledCopy,
+        src: impl Into<Piece<'a>>,
+        dst: impl Into<Piece<'a>>,
+        inside: bool,
+        hints: Hints,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ends = (src.into(), dst.into());
+        let mask = if inside { Mask::Inside } else { Mask::All };
+        self.site(at, |k| k.run_copy(copy, ends, hints, mask))
+            .at(at)
+    }
+
+    fn run_copy(
+        &mut self,
+        copy: &TiledCopy,
+        (src, dst): (Piece<'_>, Piece<'_>),
+        hints: Hints,
+        mut mask: Mask<'_>,
+    ) -> Result<(), ErrorKind> {
+        let atom = match copy.atom().row().form {
+            CopyForm::Universal => copy.atom().between(src.space(), dst.space())?,
+            _ => copy.atom().clone(),
+        };
+        if [atom.from(), atom.to()] != [src.space(), dst.space()] {
+            let why = format!(
+                "{} goes from {} to {}, and the copy from {} to {}",
+                atom.name(),
+                atom.from(),
+                atom.to(),
+                src.space(),
+                dst.space()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        for piece in [src, dst] {
+            if let Piece::Memory(Tensor {
+                share: Some(share), ..
+            }) = piece
+            {
+                self.check_share(share)?;
+            }
+        }
+        let widths = [src.ty(), dst.ty()].map(|ty| i64::from(ty.bits()));
+        if widths != [copy.value_bits(); 2] {
+            let why = format!(
+                "elements of {} bits into elements of {}, by a tiled copy of {}: all three are the same (`convert` makes other \
+                 elements)",
+                widths[0],
+                widths[1],
+                copy.value_bits()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        if src.ty() != dst.ty() {
+            let why = format!(
+                "elements of {} into elements of {}: both are the same (`convert` makes other elements, `as_type` reads the \
+                 same bits as others)",
+                src.ty(),
+                dst.ty()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        check_tiles(&src, &dst)?;
+        for (piece, end) in [(&src, Side::Source), (&dst, Side::Destination)] {
+            check_partition(copy, piece, end)?;
+        }
+        self.check_target(&dst)?;
+        let values = atom.val_layouts(copy.value_bits())?;
+        let counts = [&values.src, &values.dst].map(|l| l.mode(1).map_or(1, |m| m.size()));
+        let [n, m] =
+            [(src, counts[0]), (dst, counts[1])].map(|(piece, c)| piece.layout().size() / c);
+        if n != m {
+            let why = format!(
+                "{} takes {n} instructions from {} and {m} into {}",
+                atom.name(),
+                src.layout(),
+                dst.layout()
+            );
+            return Err(ErrorKind::operands("copy", why));
+        }
+        let mut run = Run {
+            atom,
+            src,
+            dst,
+            counts,
+            hints,
+            halves: HashMap::new(),
+            addresses: [Vec::new(), Vec::new()],
+        };
+        for i in 0..n {
+            self.instruction(&mut run, i, &mut mask)?;
+        }
+        let ends = run.ends(copy);
+        self.note(run.atom.name(), n, String::new(), ends);
+        if let Some(line) = self.reports.lines.last_mut() {
+            line.predicated = !matches!(mask, Mask::All);
+        }
+        run.join(self);
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        run: &mut Run<'_>,
+        i: i64,
+        mask: &mut Mask<'_>,
+    ) -> Result<(), ErrorKind> {
+        let [s, d] = [run.counts[0] * i, run.counts[1] * i];
+        let fills = run.takes(Argument::SourceBytes);
+        let memory = |piece, at| match piece {
+            Piece::Memory(tensor) => Some((tensor, at)),
+            Piece::Registers(_) => None,
+        };
+        let (source, target) = (memory(run.src, s), memory(run.dst, d));
+        let (mut cond, mut stored, mut partial) = (Cond::Known(true), Cond::Known(true), None);
+        match mask {
+            Mask::All => {
+                for ((tensor, at), count) in [source, target]
+                    .into_iter()
+                    .zip(run.counts)
+                    .filter_map(|(end, n)| Some((end?, n)))
+                {
+                    self.check_whole(tensor, at, count)?;
+                }
+            }
+            Mask::Inside => {
+                if let Some((tensor, at)) = source {
+                    (cond, partial) = self.inside(tensor, at, run.counts[0], fills)?;
+                }
+                if let Some((tensor, at)) = target {
+                    (stored, _) = self.inside(tensor, at, run.counts[1], false)?;
+                }
+            }
+            Mask::If(says) => {
+                let global = [source, target]
+                    .into_iter()
+                    .flatten()
+                    .find(|(tensor, _)| tensor.space == Space::Global);
+                let coordinates = match global {
+                    Some((tensor, at)) => tensor.coordinates_at(at)?,
+                    None => Vec::new(),
+                };
+                cond = says(self, &coordinates);
+                if let Some((tensor, at)) = source {
+                    let inside = self.in_tile(tensor, at, run.counts[0])?;
+                    cond = self.both(cond, inside);
+                }
+                if let Some((tensor, at)) = target {
+                    stored = self.in_tile(tensor, at, run.counts[1])?;
+                }
+            }
+        }
+        // Zeros are stored too, where the destination has a place for them.
+        if !fills {
+            cond = self.both(cond, stored);
+        }
+        let from = self.end(run, 0, s)?;
+        let to = self.end(run, 1, d)?;
+        match (run.atom.row().form, from, to) {
+            (CopyForm::Universal, Ends::Memory(a), Ends::Registers(..)) => {
+                self.load_run(run, a, d, cond)
+            }
+            (CopyForm::Universal, Ends::Registers(..), Ends::Memory(a)) => {
+                self.store_run(run, a, s, cond)
+            }
+            (CopyForm::Universal, Ends::Registers(from), Ends::Registers(to)) => {
+                for (from, to) in from.iter().zip(&to) {
+                    self.where_(cond, |k| k.mov_to(*to, *from));
+                }
+                Ok(())
+            }
+            (_, from, to) => {
+                self.special_copy(run, (from, to), (cond, stored), partial);
+                Ok(())
+            }
+        }
+    }
+}

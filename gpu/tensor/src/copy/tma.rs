@@ -1,0 +1,477 @@
+//! Tiles moved by the tensor memory accelerator.
+
+use std::panic::Location;
+
+use colex_atom::{CopyAtom, Reduction, TmaElement, TmaPlan, TmaTile, Ty};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+
+use crate::build::Builder;
+use crate::build::launch::Slot;
+use crate::build::tma_map::MapSlot;
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+use crate::tensor::offset::layout_at_coordinates;
+use crate::tensor::{Tensor, View};
+use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
+
+/// A tensor that is moved in tiles by TMA: a tensor map among the parameters, and the boxes of a tile.
+#[derive(Clone, Debug)]
+pub struct TmaTensor {
+    name: String,
+    param: ParamId,
+    /// Its place among the kernel's parameters.
+    slot: usize,
+    /// Kept in the kernel's signature too, for the map of the day.
+    plan: TmaPlan,
+    tile: Vec<i64>,
+    ty: Ty,
+    /// The layout of a tile in shared memory.
+    shared: ComposedLayout,
+    blocks: i64,
+}
+
+impl TmaTensor {
+    /// The bytes that a barrier of each block waits for, for one tile.
+    pub fn tile_bytes(&self) -> i64 {
+        self.plan.tile_bytes()
+    }
+
+    /// The plan: the map, the boxes.
+    pub fn plan(&self) -> &TmaPlan {
+        &self.plan
+    }
+}
+
+/// What one move of a tile does.
+struct Move<'a> {
+    operation: &'static str,
+    tensor: &'a TmaTensor,
+    at: &'a [Index],
+    shared: &'a Tensor,
+    rank: Option<&'a Index>,
+}
+
+impl<'a> Move<'a> {
+    /// A move of the whole tile by this block.
+    fn whole(
+        operation: &'static str,
+        tensor: &'a TmaTensor,
+        at: &'a [Index],
+        shared: &'a Tensor,
+    ) -> Self {
+        Move {
+            operation,
+            tensor,
+            at,
+            shared,
+            rank: None,
+        }
+    }
+}
+
+impl Builder {
+    /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
+    /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of the day is
+    /// [`crate::Built::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] with the words of `TmaPlan` for what TMA cannot do.
+    #[track_caller]
+    pub fn tma_tensor(
+        &mut self,
+        name: &str,
+        ty: Ty,
+        layout: &Layout,
+        tile: &[i64],
+        shared: &ComposedLayout,
+        multicast: i64,
+    ) -> Result<TmaTensor, Error> {
+        let at = Location::caller();
+        self.new_map(name, ty, layout, tile, shared, multicast)
+            .at(at)
+    }
+
+    fn new_map(
+        &mut self,
+        name: &str,
+        ty: Ty,
+        layout: &Layout,
+        tile: &[i64],
+        shared: &ComposedLayout,
+        multicast: i64,
+    ) -> Result<TmaTensor, ErrorKind> {
+        let refuse =
+            |e: &dyn std::fmt::Display| ErrorKind::operands("tma_tensor", format!("{name}: {e}"));
+        let element = TmaElement::try_from(ty).map_err(|e| refuse(&e))?;
+        let modes: Vec<Tiler> = tile.iter().map(|n| Tiler::from(*n)).collect();
+        let tiler = Tiler::Modes(modes);
+        let request = TmaTile {
+            global: layout,
+            tile: &tiler,
+            shared,
+            element,
+            multicast,
+        };
+        let plan = TmaPlan::new(&request).map_err(|e| refuse(&e))?;
+        let param = self.ir.tensor_map(name);
+        let slot = self.launch.slots.len();
+        self.launch.slots.push(Slot::Map(Box::new(MapSlot {
+            name: name.to_string(),
+            layout: layout.clone(),
+            tile: tiler.clone(),
+            shared: shared.clone(),
+            element,
+            multicast,
+            plan: plan.clone(),
+            is_stored: false,
+        })));
+        Ok(TmaTensor {
+            name: name.to_string(),
+            param,
+            slot,
+            plan,
+            tile: tile.to_vec(),
+            ty,
+            shared: shared.clone(),
+            blocks: multicast,
+        })
+    }
+
+    /// The address of a tensor map, in a register made once.
+    fn map_address(&mut self, tensor: &TmaTensor) -> Address {
+        Base::Param(tensor.param).into()
+    }
+
+    /// Fetches a tensor map into the cache of descriptors.
+    #[track_caller]
+    pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
+        let a = self.map_address(tensor);
+        self.ir.push(colex_ir::Op::PrefetchTensorMap { a });
+    }
+
+    /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of
+    /// [`TmaTensor::tile_bytes`] as they arrive; modes beyond the tile's are coordinates.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes; when `shared` is not in shared memory, has
+    /// another element type, swizzle or layout than the map's tile, or does not begin where the swizzle and the copy engine
+    /// want it; or when the tensor is multicast.
+    #[track_caller]
+    pub fn tma_load(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move::whole("tma_load", tensor, at, shared);
+        self.site(here, |k| k.load_boxes(&work, barrier, None, None))
+            .at(here)
+    }
+
+    /// Loads this block's slice of a tile that several blocks share, to the same place in each of them: `rank` is this
+    /// block's number among those that share, `mask` the blocks of the cluster that receive it, in a 16-bit register.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_load_multicast(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+        rank: &Index,
+        mask: Reg,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move {
+            operation: "tma_load_multicast",
+            tensor,
+            at,
+            shared,
+            rank: Some(rank),
+        };
+        self.site(here, |k| k.load_boxes(&work, barrier, Some(mask), None))
+            .at(here)
+    }
+
+    /// [`Builder::tma_load`] under a cache policy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_load_hinted(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+        barrier: &Index,
+        policy: Reg,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move::whole("tma_load_hinted", tensor, at, shared);
+        self.site(here, |k| k.load_boxes(&work, barrier, None, Some(policy)))
+            .at(here)
+    }
+
+    /// Stores a tile from shared memory, as part of a bulk group that is to be committed. What generic writes put there
+    /// must have been fenced (`fence.proxy.async`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction, and
+    /// for the map of a tile that several blocks share.
+    #[track_caller]
+    pub fn tma_store(
+        &mut self,
+        tensor: &TmaTensor,
+        at: &[Index],
+        shared: &Tensor,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move::whole("tma_store", tensor, at, shared);
+        self.site(here, |k| k.store_boxes(&work, tensor.plan.store()?))
+            .at(here)
+    }
+
+    /// Combines a tile from shared memory with what the tensor holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::tma_load`].
+    #[track_caller]
+    pub fn tma_reduce(
+        &mut self,
+        tensor: &TmaTensor,
+        reduction: Reduction,
+        at: &[Index],
+        shared: &Tensor,
+    ) -> Result<(), Error> {
+        let here = Location::caller();
+        let work = Move::whole("tma_reduce", tensor, at, shared);
+        self.site(here, |k| {
+            k.store_boxes(&work, tensor.plan.reduce(reduction)?)
+        })
+        .at(here)
+    }
+
+    fn load_boxes(
+        &mut self,
+        work: &Move<'_>,
+        barrier: &Index,
+        mask: Option<Reg>,
+        policy: Option<Reg>,
+    ) -> Result<(), ErrorKind> {
+        if (work.tensor.blocks > 1) != mask.is_some() {
+            let why = format!(
+                "{} is shared by {} blocks: `tma_load_multicast` if several, else `tma_load`",
+                work.tensor.name, work.tensor.blocks
+            );
+            return Err(ErrorKind::operands("tma_load", why));
+        }
+        let atom = work.tensor.plan.load()?;
+        self.brings(barrier, work.tensor.tile_bytes());
+        self.each_box(work, &atom, |k, dst| CopyArgs {
+            dst,
+            barrier: Some(k.address(barrier, false)),
+            mask,
+            policy,
+            ..CopyArgs::default()
+        })
+    }
+
+    fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
+        if work.tensor.blocks > 1 {
+            let why = format!(
+                "{} is shared by {} blocks, each of which loads a part of its tiles: a map that is stored to is of one block",
+                work.tensor.name, work.tensor.blocks
+            );
+            return Err(ErrorKind::operands(work.operation, why));
+        }
+        if let Slot::Map(map) = &mut self.launch.slots[work.tensor.slot] {
+            map.is_stored = true;
+        }
+        self.each_box(work, &atom, |_, src| CopyArgs {
+            src,
+            ..CopyArgs::default()
+        })
+    }
+
+    /// An instruction for every box of the tile; `args` has what it needs beside the map, given its end in shared memory.
+    fn each_box(
+        &mut self,
+        work: &Move<'_>,
+        atom: &CopyAtom,
+        args: impl Fn(&mut Self, End) -> CopyArgs,
+    ) -> Result<(), ErrorKind> {
+        let map = self.map_address(work.tensor);
+        let boxes = self.boxes(work)?;
+        self.note(
+            atom.name(),
+            boxes.len() as i64,
+            format!("of {}", work.tensor.name),
+            Vec::new(),
+        );
+        for (shared, coordinates) in boxes {
+            let end = End::Memory(self.address(&shared, false));
+            let tensor = Some((map, self.words(&coordinates)));
+            let args = CopyArgs {
+                tensor,
+                ..args(self, end)
+            };
+            self.ir.copy_atom(atom, args);
+        }
+        Ok(())
+    }
+
+    fn words(&mut self, coordinates: &[Index]) -> Vec<Operand> {
+        coordinates.iter().map(|c| self.operand(c)).collect()
+    }
+
+    /// For every box of the tile: its address in shared memory, and its coordinates in the map.
+    fn boxes(&mut self, work: &Move<'_>) -> Result<Vec<(Index, Vec<Index>)>, ErrorKind> {
+        let Move {
+            operation,
+            tensor,
+            at,
+            shared,
+            rank,
+        } = work;
+        let refuse = |why: String| {
+            Err(ErrorKind::operands(
+                operation,
+                format!("{}: {why}", tensor.name),
+            ))
+        };
+        let layout = tensor.plan.tensor();
+        if at.len() != layout.rank() {
+            return refuse(format!(
+                "{} coordinates for {} modes",
+                at.len(),
+                layout.rank()
+            ));
+        }
+        let View::Offsets { start, after, .. } = &shared.view else {
+            return refuse("the tile's other end is in shared memory".to_string());
+        };
+        if let Err(why) = tensor.check_shared(shared) {
+            return refuse(why);
+        }
+        let bytes = i64::from(tensor.ty.bits()) / 8;
+        let place = &shared.base + (start + after) * bytes;
+        let may_begin_before = |c: &&Index| c.range().0 < 0;
+        if let Some(c) = at.iter().find(may_begin_before) {
+            if !matches!(
+                *operation,
+                "tma_load" | "tma_load_hinted" | "tma_load_multicast"
+            ) {
+                return refuse(format!(
+                    "the coordinate {c} may be {}, and nothing is stored before a tensor",
+                    c.range().0
+                ));
+            }
+            let unbounded = tensor.plan.unbounded_modes();
+            if !unbounded.is_empty() {
+                return refuse(format!(
+                    "the coordinate {c} may be {}, and the map has several modes in one dimension, whose ends the copy engine \
+                     does not see",
+                    c.range().0
+                ));
+            }
+        }
+        let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
+        // A coordinate of the map is a number of 32 bits: no tile begins farther out.
+        let begin = |(i, c): (usize, &Index)| {
+            c.within(c.range().0.min(0)..crate::tensor::MAX_EXTENT / step(i) + 1) * step(i)
+        };
+        let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
+        let origin = layout_at_coordinates(layout, &origin);
+        let plan_error = |e: colex_atom::TmaError| {
+            ErrorKind::operands(operation, format!("{}: {e}", tensor.name))
+        };
+        let first = tensor.plan.slice(0).map_err(plan_error)?;
+        let second = if tensor.blocks > 1 {
+            tensor.plan.slice(1).map_err(plan_error)?
+        } else {
+            first.clone()
+        };
+        let rank = rank.cloned().unwrap_or_else(|| 0.into());
+        let rank_of = first[0].coordinates.len();
+        let boxes = first.iter().zip(&second).map(|(a, b)| {
+            let shared = &place + (&rank * (b.shared - a.shared) + a.shared) * bytes;
+            let coordinate = |i: usize| {
+                let (x, y) = (a.coordinates[i], b.coordinates[i]);
+                let origin = origin.get(i).cloned().unwrap_or_else(|| 0.into());
+                origin + &rank * (y - x) + x
+            };
+            (shared, (0..rank_of).map(coordinate).collect())
+        });
+        let boxes: Vec<(Index, Vec<Index>)> = boxes.collect();
+        for (address, _) in &boxes {
+            if address.alignment() % ALIGN != 0 {
+                return refuse(format!(
+                    "a box begins at byte {address} of shared memory, which need not be a multiple of {ALIGN}"
+                ));
+            }
+        }
+        Ok(boxes)
+    }
+}
+
+/// What the address of a box in shared memory is a multiple of (PTX ISA 5.5.6 and 9.7.9.25.5).
+const ALIGN: i64 = 128;
+
+impl TmaTensor {
+    /// Refuses a tensor in shared memory that is not a tile of the map as the copy engine fills it.
+    fn check_shared(&self, shared: &Tensor) -> Result<(), String> {
+        let View::Offsets {
+            swizzle,
+            layout,
+            start,
+            ..
+        } = &shared.view
+        else {
+            return Err("the tile's other end is in shared memory".to_string());
+        };
+        if shared.ty != self.ty {
+            return Err(format!(
+                "the tensor in shared memory has elements of {}, and the map's are {}",
+                shared.ty, self.ty
+            ));
+        }
+        let extents = |layout: &Layout| -> Vec<i64> {
+            let mut extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
+            while extents.last() == Some(&1) {
+                extents.pop();
+            }
+            extents
+        };
+        let ours = &self.shared;
+        if *swizzle != ours.swizzle()
+            || extents(layout) != extents(ours.inner())
+            || !layout.is_same_function(&ours.inner().to_static())
+        {
+            let found = ComposedLayout::new(*swizzle, 0, layout.clone());
+            return Err(format!(
+                "the tensor in shared memory is {found}, and the map's tile {ours}"
+            ));
+        }
+        if start.alignment() % crate::tensor::offset::period(*swizzle) != 0 {
+            return Err(format!(
+                "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
+            ));
+        }
+        if !shared.ends.is_empty() {
+            return Err(
+                "a part of a partition that reaches beyond its tile is no tile".to_string(),
+            );
+        }
+        Ok(())
+    }
+}

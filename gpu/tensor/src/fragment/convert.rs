@@ -1,0 +1,134 @@
+//! Fragments in other element types.
+
+use std::panic::Location;
+
+use colex_atom::Ty;
+
+use super::{Fragment, class};
+use crate::build::Builder;
+use crate::error::{At, Error, ErrorKind};
+use colex_ir::{Op, Reg, RegType, Rounding, Type};
+
+/// The type that an instruction reads an element as.
+fn scalar(ty: Ty) -> Option<Type> {
+    Some(match ty {
+        Ty::F64 => Type::F64,
+        Ty::F32 => Type::F32,
+        Ty::F16 => Type::F16,
+        Ty::Bf16 => Type::Bf16,
+        Ty::S32 => Type::S32,
+        _ => return None,
+    })
+}
+
+impl Builder {
+    /// The same elements in another type, under the same layout, in fresh registers: between `f64`, `f32`, `f16`, `bf16`
+    /// and `s32`, rounded to nearest even (toward zero into integers, `f64` to the narrow ones through `f32`), and `f32` to
+    /// `tf32`.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_tensor::Builder;
+    ///
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let sums = k.fragment(Ty::F32, &"_4:_1".parse()?)?;
+    /// k.clear(&sums);
+    /// let halves = k.convert(&sums, Ty::F16)?;
+    /// assert_eq!((halves.regs().len(), halves.packed()), (2, 2));
+    /// assert_eq!(k.convert(&halves, Ty::F32)?.regs().len(), 4);
+    /// let error = k.convert(&halves, Ty::S8).unwrap_err().kind;
+    /// assert_eq!(error.to_string(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for other types.
+    #[track_caller]
+    pub fn convert(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        if from.ty == to {
+            return Ok(from.clone());
+        }
+        let target = if to == Ty::Tf32 {
+            Some(Type::Tf32)
+        } else {
+            scalar(to)
+        };
+        let (Some(source), Some(target)) = (scalar(from.ty), target) else {
+            let why = format!(
+                "{} to {to}; f64, f32, f16, bf16 and s32 are converted into each other",
+                from.ty
+            );
+            return Err(ErrorKind::operands("convert", why)).at(at);
+        };
+        let regs = self.site(at, |k| {
+            let elements = k.elements(from, source);
+            match (source, target) {
+                (Type::F32, Type::F16) => k.paired(&elements, Type::F16x2),
+                (Type::F32, Type::Bf16) => k.paired(&elements, Type::Bf16x2),
+                _ => k.each(&elements, source, target),
+            }
+        });
+        Ok(Fragment {
+            ty: to,
+            regs,
+            ..from.clone()
+        })
+    }
+
+    /// The elements of all registers, each in its own.
+    fn elements(&mut self, from: &Fragment, ty: Type) -> Vec<Reg> {
+        let packed = from.regs[0].ty.bits() > ty.bits();
+        let split = |reg: &Reg| match packed {
+            true => self.ir.unpack(RegType::B16, *reg),
+            false => vec![*reg],
+        };
+        from.regs.iter().flat_map(split).collect()
+    }
+
+    /// Two elements of `f32` rounded into one register; zero beside the last of an odd number.
+    fn paired(&mut self, elements: &[Reg], ty: Type) -> Vec<Reg> {
+        let pair = |pair: &[Reg]| match pair {
+            [lo, hi] => self.ir.cvt_pack(ty, *hi, *lo),
+            [lo, ..] => self.ir.cvt_pack(ty, 0.0, *lo),
+            [] => unreachable!("chunks are not empty"),
+        };
+        elements.chunks(2).map(pair).collect()
+    }
+
+    fn each(&mut self, elements: &[Reg], from: Type, to: Type) -> Vec<Reg> {
+        let convert = |reg: &Reg| self.one(*reg, from, to);
+        let regs: Vec<Reg> = elements.iter().map(convert).collect();
+        if to.bits() >= 32 {
+            return regs;
+        }
+        let zero = regs.len() % 2 == 1;
+        let zero = zero.then(|| self.ir.mov(Type::B16, 0));
+        let regs: Vec<Reg> = regs.into_iter().chain(zero).collect();
+        let pack = |pair: &[Reg]| self.ir.pack(class(Ty::F16), pair);
+        regs.chunks(2).map(pack).collect()
+    }
+
+    fn one(&mut self, reg: Reg, from: Type, to: Type) -> Reg {
+        let narrow = |ty: Type| ty.is_float() && ty.bits() == 16;
+        // Narrow floats know the others through `f32` only.
+        if narrow(from) && to != Type::F32 || narrow(to) && from != Type::F32 {
+            let middle = self.one(reg, from, Type::F32);
+            return self.one(middle, Type::F32, to);
+        }
+        if to == Type::Tf32 {
+            let d = self.ir.reg(RegType::B32);
+            self.ir.push(Op::Cvt {
+                to,
+                from,
+                rounding: Some(Rounding::Rna),
+                saturate: false,
+                d,
+                a: reg.into(),
+            });
+            return d;
+        }
+        self.ir.cvt(to, from, reg)
+    }
+}

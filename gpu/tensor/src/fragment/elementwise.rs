@@ -1,0 +1,266 @@
+//! Arithmetic on fragments, element by element.
+
+use std::panic::Location;
+
+use colex_atom::Ty;
+
+use super::Fragment;
+use crate::build::Builder;
+use crate::build::flow::Cond;
+use crate::error::{At, Error, ErrorKind};
+use colex_ir::{BinaryOp, Op, Operand, Reg, TernaryOp, Type, UnaryOp};
+
+/// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
+#[derive(Clone, Copy, Debug)]
+pub enum Term<'a> {
+    /// A fragment of as many elements.
+    Each(&'a Fragment),
+    /// A register or a constant.
+    All(Operand),
+}
+
+impl<'a> From<&'a Fragment> for Term<'a> {
+    fn from(fragment: &'a Fragment) -> Self {
+        Term::Each(fragment)
+    }
+}
+
+macro_rules! from_operand {
+    ($($ty:ty),*) => {$(
+        impl From<$ty> for Term<'_> {
+            fn from(value: $ty) -> Self {
+                Term::All(value.into())
+            }
+        }
+    )*};
+}
+from_operand!(Reg, Operand, f32, f64, i32, i64);
+
+/// The type of an instruction on elements that have a register each.
+fn lone(operation: &'static str, fragment: &Fragment) -> Result<Type, ErrorKind> {
+    match fragment.ty {
+        Ty::F32 => Ok(Type::F32),
+        Ty::F64 => Ok(Type::F64),
+        Ty::S32 => Ok(Type::S32),
+        other => Err(ErrorKind::operands(
+            operation,
+            format!("elements of {other}; f32, f64 and s32 are (`convert` makes them)"),
+        )),
+    }
+}
+
+impl Term<'_> {
+    /// The operand for each element of `d`.
+    fn of(self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
+        let size = d.layout.size();
+        let fragment = match self {
+            Term::All(operand) => return Ok(vec![operand; size as usize]),
+            Term::Each(fragment) => fragment,
+        };
+        if (fragment.ty, fragment.layout.size()) != (d.ty, size) {
+            let why = format!(
+                "{} elements of {} for {size} of {}: as many of the same type are",
+                fragment.layout.size(),
+                fragment.ty,
+                d.ty
+            );
+            return Err(ErrorKind::operands(operation, why));
+        }
+        (0..size)
+            .map(|i| Ok(fragment.element(i)?.0.into()))
+            .collect()
+    }
+}
+
+/// The register of every element. One of several elements comes to what is gathered in it, so it must be read too.
+fn registers(
+    operation: &'static str,
+    d: &Fragment,
+    read: &[&[Operand]],
+) -> Result<Vec<Reg>, ErrorKind> {
+    let regs = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
+    let regs = regs.collect::<Result<Vec<Reg>, ErrorKind>>()?;
+    let gathers = |term: &&[Operand]| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
+    if !d.layout.is_injective()? && !read.iter().any(gathers) {
+        let why = format!(
+            "{} has one register for several elements, and none of them is read: only the last would stay",
+            d.layout
+        );
+        return Err(ErrorKind::operands(operation, why));
+    }
+    Ok(regs)
+}
+
+impl Builder {
+    /// `d[i] = op(a[i])`, in the order of `i`. `d` may be `a`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, and for a `d` with one register
+    /// for several elements that the instruction does not read.
+    #[track_caller]
+    pub fn each_unary<'a>(
+        &mut self,
+        op: UnaryOp,
+        d: &Fragment,
+        a: impl Into<Term<'a>>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = lone("each_unary", d).at(at)?;
+        let a = a.into().of("each_unary", d).at(at)?;
+        let to = registers("each_unary", d, &[&a]).at(at)?;
+        self.site(at, |k| {
+            for (d, a) in to.into_iter().zip(a) {
+                k.ir.push(Op::Unary { op, ty, d, a });
+            }
+        });
+        Ok(())
+    }
+
+    /// `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
+    ///
+    /// Every index has its instruction, and elements that a layout puts at one offset are one register. So a fragment whose
+    /// layout has stride 0 along the columns of another is a number for each of its rows: read, it is the same for the
+    /// whole row, and written it is what the row comes to. [`Rows::over`](crate::Rows::over) makes it of as many numbers as
+    /// there are rows.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_ir::BinaryOp;
+    /// use colex_tensor::Builder;
+    ///
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, &"(_2,_3):(_1,_2)".parse()?)?;
+    /// let top = k.fragment(Ty::F32, &"(_2,_3):(_1,_0)".parse()?)?;
+    /// k.fill(&x, 1.0);
+    /// k.fill(&top, f64::NEG_INFINITY);
+    /// k.each_binary(BinaryOp::Max, &top, &top, &x)?;
+    /// k.each_binary(BinaryOp::Sub, &x, &x, &top)?;
+    /// let text = k.finish()?.kernel.ptx()?;
+    /// assert_eq!(text.matches("max.f32").count(), 6);
+    /// assert!(text.contains("max.f32 %f6, %f6, %f4;") && text.contains("sub.rn.f32 %f5, %f5, %f7;"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::each_unary`].
+    #[track_caller]
+    pub fn each_binary<'a>(
+        &mut self,
+        op: BinaryOp,
+        d: &Fragment,
+        a: impl Into<Term<'a>>,
+        b: impl Into<Term<'a>>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = lone("each_binary", d).at(at)?;
+        let [a, b] = [a.into(), b.into()].map(|term| term.of("each_binary", d));
+        let (a, b) = (a.at(at)?, b.at(at)?);
+        let to = registers("each_binary", d, &[&a, &b]).at(at)?;
+        self.site(at, |k| {
+            for ((d, a), b) in to.into_iter().zip(a).zip(b) {
+                k.ir.binary_to(op, ty, d, a, b);
+            }
+        });
+        Ok(())
+    }
+
+    /// `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the three.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::each_unary`].
+    #[track_caller]
+    pub fn each_fma<'a>(
+        &mut self,
+        d: &Fragment,
+        a: impl Into<Term<'a>>,
+        b: impl Into<Term<'a>>,
+        c: impl Into<Term<'a>>,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = lone("each_fma", d).at(at)?;
+        let [a, b, c] = [a.into(), b.into(), c.into()].map(|term| term.of("each_fma", d));
+        let (a, b, c) = (a.at(at)?, b.at(at)?, c.at(at)?);
+        let to = registers("each_fma", d, &[&a, &b, &c]).at(at)?;
+        let op = if ty.is_float() {
+            TernaryOp::Fma
+        } else {
+            TernaryOp::Mad
+        };
+        self.site(at, |k| {
+            for (((d, a), b), c) in to.into_iter().zip(a).zip(b).zip(c) {
+                k.ir.ternary_to(op, ty, d, a, b, c);
+            }
+        });
+        Ok(())
+    }
+
+    /// `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::each_unary`].
+    #[track_caller]
+    pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<Term<'a>>) -> Result<(), Error> {
+        let at = Location::caller();
+        lone("assign", d).at(at)?;
+        let a = a.into().of("assign", d).at(at)?;
+        let to = registers("assign", d, &[&a]).at(at)?;
+        self.site(at, |k| {
+            for (d, a) in to.into_iter().zip(a) {
+                k.ir.mov_to(d, a);
+            }
+        });
+        Ok(())
+    }
+
+    /// Every element that the layout names becomes the number, in the elements' type.
+    ///
+    /// What [`Builder::each_unary`] refuses is an error that [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn fill(&mut self, d: &Fragment, value: f64) {
+        let at = Location::caller();
+        let regs = lone("fill", d).and_then(|ty| Ok((ty.constant(value), d.named()?)));
+        match regs {
+            Err(kind) => self.fail(kind, at),
+            Ok((value, regs)) => self.site(at, |k| {
+                for reg in regs {
+                    k.ir.mov_to(reg, value);
+                }
+            }),
+        }
+    }
+
+    /// Elements of which `keep` does not hold become the number: what lies beyond the end of a row, or above the diagonal.
+    /// `keep` is given the index of the element in the fragment's layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::each_unary`].
+    #[track_caller]
+    pub fn mask(
+        &mut self,
+        d: &Fragment,
+        value: f64,
+        mut keep: impl FnMut(&mut Builder, i64) -> Cond,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = lone("mask", d).at(at)?;
+        let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
+        let to = to.collect::<Result<Vec<Reg>, ErrorKind>>().at(at)?;
+        self.site(at, |k| {
+            for (i, d) in (0..).zip(to) {
+                match keep(k, i) {
+                    Cond::Known(true) => {}
+                    Cond::Known(false) => k.ir.mov_to(d, ty.constant(value)),
+                    Cond::Where(guard) => {
+                        k.ir.when(guard.negated(), |k| k.mov_to(d, ty.constant(value)));
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}

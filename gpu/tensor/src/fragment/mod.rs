@@ -1,0 +1,406 @@
+//! `Fragment`: a tensor in a thread's registers.
+
+pub(crate) mod as_operand;
+pub(crate) mod convert;
+pub(crate) mod elementwise;
+pub(crate) mod rows;
+
+use std::panic::Location;
+
+use colex_atom::{MmaAtom, RegClass, Ty};
+use colex_layout::{Coord, Int, IntTuple, Layout};
+use colex_tiled::{Operand, TiledMma};
+
+use crate::build::Builder;
+use crate::build::flow::zero_of;
+use crate::error::{At, Error, ErrorKind};
+use colex_ir::{Operand as Word, Reg, RegType, Type};
+
+/// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
+///
+/// A slice shares the registers of the fragment it is cut from; nothing is copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fragment {
+    pub(crate) ty: Ty,
+    pub(crate) layout: Layout,
+    pub(crate) start: i64,
+    pub(crate) regs: Vec<Reg>,
+    /// The extents of the tile, where all of a thread's part of it is here.
+    pub(crate) tile: Option<Vec<i64>>,
+    /// The operand of a product that it was made for.
+    pub(crate) operand: Option<Operand>,
+}
+
+/// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
+pub const MAX_REGISTERS: i64 = 1024;
+
+/// The class of register that values of a type live in.
+pub(crate) fn class(ty: Ty) -> RegType {
+    match ty {
+        Ty::F64 => RegType::F64,
+        Ty::F32 => RegType::F32,
+        _ => RegType::B32,
+    }
+}
+
+impl Fragment {
+    /// The type of an element.
+    pub fn ty(&self) -> Ty {
+        self.ty
+    }
+
+    /// The same registers as elements of another type of the same width.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a type of another width, or whose registers are of another class.
+    #[track_caller]
+    pub fn as_type(&self, ty: Ty) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        crate::tensor::same_width("as_type", self.ty, ty).at(at)?;
+        if class(self.ty) != class(ty) {
+            let why = format!(
+                "{} and {ty} live in registers of different classes",
+                self.ty
+            );
+            return Err(ErrorKind::operands("as_type", why)).at(at);
+        }
+        Ok(Fragment { ty, ..self.clone() })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All registers, also those that a slice does not name.
+    pub fn regs(&self) -> &[Reg] {
+        &self.regs
+    }
+
+    /// How many elements share a register.
+    pub fn packed(&self) -> i64 {
+        i64::from((self.regs[0].ty.bits() / self.ty.bits()).max(1))
+    }
+
+    /// The part that a coordinate with `_` keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`].
+    #[track_caller]
+    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Fragment, Error> {
+        let (layout, offset) = self.layout.slice_and_offset(&coord.into())?;
+        Ok(Fragment {
+            layout,
+            start: self.start + offset,
+            tile: None,
+            ..self.clone()
+        })
+    }
+
+    /// The same registers under another layout, as `TiledCopy::retile` gives it.
+    pub fn with_layout(&self, layout: Layout) -> Fragment {
+        Fragment {
+            layout,
+            tile: None,
+            operand: None,
+            ..self.clone()
+        }
+    }
+
+    /// The same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Tiled`].
+    #[doc(alias = "retile_S")]
+    #[doc(alias = "retile_D")]
+    #[track_caller]
+    pub fn retile(&self, copy: &colex_tiled::TiledCopy) -> Result<Fragment, Error> {
+        Ok(Fragment {
+            layout: copy.retile(&self.layout)?,
+            ..self.clone()
+        })
+    }
+
+    /// So many values from an index of the layout on, in one mode: what a copy of a few values at a time takes of large
+    /// accumulators, in their own order (that of `TiledCopy::for_accumulator_atom`).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when they are not neighbours in the registers.
+    #[track_caller]
+    pub fn values(&self, first: i64, count: i64) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        let start = self.layout.at(first)?;
+        for i in 1..count {
+            if self.layout.at(first + i)? != start + i {
+                let why = format!(
+                    "values {first} and {i} further of {} are not {i} apart",
+                    self.layout
+                );
+                return Err(ErrorKind::operands("values", why)).at(at);
+            }
+        }
+        Ok(Fragment {
+            layout: Layout::column_major(count)?.to_static(),
+            start: self.start + start,
+            tile: None,
+            ..self.clone()
+        })
+    }
+
+    /// So many values from an index of the layout on, as a fragment of its own: the same registers, and only those.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] where several elements share a register.
+    #[track_caller]
+    pub fn gathered(&self, first: i64, count: i64) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        if self.packed() > 1 {
+            let why = format!("{} elements of {} share a register", self.packed(), self.ty);
+            return Err(ErrorKind::operands("gathered", why)).at(at);
+        }
+        let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
+        Ok(Fragment {
+            start: 0,
+            tile: None,
+            regs: regs.collect::<Result<_, _>>().at(at)?,
+            layout: Layout::column_major(count)?.to_static(),
+            ..self.clone()
+        })
+    }
+
+    /// The register of the element at an index of the layout, and which of its parts.
+    pub(crate) fn element(&self, index: i64) -> Result<(Reg, i64), ErrorKind> {
+        let offset = self.start + self.layout.at(index)?;
+        let packed = self.packed();
+        let place = usize::try_from(offset.div_euclid(packed)).ok();
+        match place.and_then(|place| self.regs.get(place)) {
+            Some(reg) => Ok((*reg, offset % packed)),
+            None => {
+                let why = format!(
+                    "element {index} of {} has offset {offset}, and there are {} registers of {packed}",
+                    self.layout,
+                    self.regs.len()
+                );
+                Err(ErrorKind::operands("registers", why))
+            }
+        }
+    }
+
+    /// The registers of the elements that the layout names, each once, in the order of the layout.
+    pub(crate) fn named(&self) -> Result<Vec<Reg>, ErrorKind> {
+        let mut seen = std::collections::HashSet::new();
+        let mut regs = Vec::new();
+        for i in 0..self.layout.size() {
+            let (reg, _) = self.element(i)?;
+            if seen.insert(reg) {
+                regs.push(reg);
+            }
+        }
+        Ok(regs)
+    }
+
+    /// The registers of `count` elements from an index of the layout on, which must fill them in order.
+    pub(crate) fn run(&self, first: i64, count: i64) -> Result<Vec<Reg>, ErrorKind> {
+        let packed = self.packed();
+        let mut regs = Vec::new();
+        for i in first..first + count {
+            let (reg, part) = self.element(i)?;
+            if part != (i - first) % packed {
+                let why = format!(
+                    "element {i} of {} is part {part} of {reg}, and the instruction takes {packed} neighbours in order",
+                    self.layout
+                );
+                return Err(ErrorKind::operands("registers", why));
+            }
+            if part == 0 {
+                regs.push(reg);
+            } else if regs.last() != Some(&reg) {
+                let why = format!(
+                    "elements {} and {i} of {} lie in two registers",
+                    i - 1,
+                    self.layout
+                );
+                return Err(ErrorKind::operands("registers", why));
+            }
+        }
+        Ok(regs)
+    }
+}
+
+impl Builder {
+    /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`], [`ErrorKind::Dynamic`]; [`ErrorKind::Operands`] for more than [`MAX_REGISTERS`] registers.
+    #[doc(alias = "make_rmem_tensor")]
+    #[track_caller]
+    pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, Error> {
+        let at = Location::caller();
+        crate::tensor::partition::fixed("fragment", layout).at(at)?;
+        let elements = layout.cosize()?;
+        let class = class(ty);
+        let packed = i64::from((class.bits() / ty.bits()).max(1));
+        let count = (elements - 1).div_euclid(packed) + 1;
+        if count > MAX_REGISTERS {
+            let why = format!(
+                "{layout} of {ty} takes {count} registers; a thread has 255, and a fragment {MAX_REGISTERS} at most"
+            );
+            return Err(ErrorKind::operands("fragment", why)).at(at);
+        }
+        let regs = self.ir.regs(class, count as usize);
+        Ok(Fragment {
+            ty,
+            layout: layout.clone(),
+            start: 0,
+            regs,
+            tile: None,
+            operand: None,
+        })
+    }
+
+    /// Registers for a thread's part of a tensor in memory: compact, in the order of its index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment`].
+    #[track_caller]
+    pub fn fragment_like(&mut self, part: &crate::tensor::Tensor) -> Result<Fragment, Error> {
+        let layout = Layout::column_major(part.layout().shape())?;
+        let tile = part.share.as_ref().and_then(|share| share.tile.clone());
+        let fragment = self.fragment(part.ty(), &layout.to_static())?;
+        Ok(Fragment { tile, ..fragment })
+    }
+
+    /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
+    ///
+    /// # Errors
+    ///
+    /// As [`colex_tiled::ThrMma::fragment`].
+    #[doc(alias = "partition_fragment_A")]
+    #[doc(alias = "partition_fragment_B")]
+    #[doc(alias = "partition_fragment_C")]
+    #[track_caller]
+    pub fn fragment_of(
+        &mut self,
+        mma: &TiledMma,
+        operand: Operand,
+        tile: [i64; 2],
+    ) -> Result<Fragment, Error> {
+        let extents = Some(tile.to_vec());
+        let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
+        let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
+        let at = Location::caller();
+        let class = register_class(mma.atom(), operand).at(at)?;
+        let ty = element(mma.atom(), operand);
+        let count = layout.cosize()? * i64::from(ty.bits()) / i64::from(class.bits());
+        Ok(Fragment {
+            ty,
+            layout,
+            start: 0,
+            regs: self.ir.regs(class, count as usize),
+            tile: extents,
+            operand: Some(operand),
+        })
+    }
+
+    /// Every register that the fragment's layout names becomes zero.
+    ///
+    /// A layout of other elements than there are registers for is an error, [`ErrorKind::Operands`], that
+    /// [`Builder::finish`] answers with.
+    #[track_caller]
+    pub fn clear(&mut self, fragment: &Fragment) {
+        let at = Location::caller();
+        let regs = match fragment.named() {
+            Ok(regs) => regs,
+            Err(kind) => return self.fail(kind, at),
+        };
+        self.site(at, |k| {
+            for reg in regs {
+                k.ir.mov_to(reg, zero_of(reg.ty));
+            }
+        });
+    }
+
+    /// `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for fragments that differ in type or size.
+    #[track_caller]
+    pub fn axpby(
+        &mut self,
+        alpha: impl Into<Word>,
+        x: &Fragment,
+        beta: Option<Word>,
+        d: &Fragment,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = match x.ty {
+            Ty::F32 => Type::F32,
+            Ty::F64 => Type::F64,
+            other => {
+                return Err(ErrorKind::operands(
+                    "axpby",
+                    format!("of {other}; f32 and f64 are"),
+                ))
+                .at(at);
+            }
+        };
+        let sizes = [x.layout.size(), d.layout.size()];
+        if x.ty != d.ty || sizes[0] != sizes[1] {
+            let why = format!("{} of {} and {} of {}", sizes[0], x.ty, sizes[1], d.ty);
+            return Err(ErrorKind::operands("axpby", why)).at(at);
+        }
+        let elements = |f: &Fragment| {
+            (0..sizes[0])
+                .map(|i| f.element(i))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let (x, d) = (elements(x).at(at)?, elements(d).at(at)?);
+        let alpha = alpha.into();
+        self.site(at, |k| {
+            for ((x, _), (d, _)) in x.into_iter().zip(d) {
+                match beta {
+                    None => k.ir.binary_to(colex_ir::BinaryOp::Mul, ty, d, x, alpha),
+                    Some(beta) => {
+                        let old = k.ir.mul(ty, d, beta);
+                        k.ir.ternary_to(colex_ir::TernaryOp::Fma, ty, d, x, alpha, old);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The type of an operand's elements.
+pub(crate) fn element(atom: &MmaAtom, operand: Operand) -> Ty {
+    match operand {
+        Operand::A => atom.elements().0,
+        Operand::B => atom.elements().1,
+        Operand::C => atom.row().c,
+    }
+}
+
+/// The class of register that an operand of an instruction wants.
+pub(crate) fn register_class(atom: &MmaAtom, operand: Operand) -> Result<RegType, ErrorKind> {
+    let op = atom.op()?;
+    let registers = match operand {
+        Operand::A => op.a,
+        Operand::B => op.b,
+        Operand::C => op.c,
+    };
+    Ok(match registers.class {
+        RegClass::B16 => RegType::B16,
+        RegClass::B32 => RegType::B32,
+        RegClass::F32 => RegType::F32,
+        RegClass::F64 => RegType::F64,
+        RegClass::Descriptor | RegClass::B64 => RegType::B64,
+    })
+}

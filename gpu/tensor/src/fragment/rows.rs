@@ -1,0 +1,208 @@
+//! Rows of accumulators: which elements and which lanes hold parts of one row, and what a row comes to.
+
+use std::collections::BTreeSet;
+use std::panic::Location;
+
+use colex_atom::Ty;
+use colex_layout::{Int, IntTuple, Layout, LeafMode};
+use colex_tiled::{Operand, TiledMma};
+
+use super::Fragment;
+use crate::build::Builder;
+use crate::error::{At, Error, ErrorKind};
+use colex_ir::{BinaryOp, Op, ShuffleMode, Type};
+
+/// How the rows of C lie in the accumulators of a tiled MMA: read off its own partition, thread by thread.
+///
+/// ```
+/// use colex_tensor::Rows;
+/// use colex_tiled::TiledMma;
+///
+/// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+/// let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
+/// // 64 by 64 of C: a thread has 16 columns of two rows, and four neighbours have the other columns.
+/// let rows = Rows::new(&mma, [64, 64])?;
+/// assert_eq!(rows.layout().to_string(), "((_2,_2),_1,_8):((_0,_1),_0,_0)");
+/// assert_eq!(rows.lanes(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    layout: Layout,
+    lanes: Vec<u32>,
+}
+
+/// Where, in a tile of these extents, every thread has every value of an operand: `first + extent * second`.
+pub(crate) fn places(
+    mma: &TiledMma,
+    operand: Operand,
+    tile: [i64; 2],
+) -> Result<(IntTuple, Vec<Vec<i64>>), ErrorKind> {
+    let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
+    let shape = mma.slice(0)?.partition(&tile, operand)?.layout.shape();
+    let of = |t| -> Result<Vec<i64>, ErrorKind> {
+        let part = mma.slice(t)?.partition(&tile, operand)?;
+        let start: i64 = part.start.leaves().iter().map(|n| n.value()).sum();
+        let value = |i| Ok(start + part.layout.at(i)?);
+        (0..part.layout.size()).map(value).collect()
+    };
+    let all = (0..mma.threads()).map(of).collect::<Result<_, _>>()?;
+    Ok((shape, all))
+}
+
+impl Rows {
+    /// The rows of a C of these extents.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] where several warps have parts of a row, which no shuffle brings together;
+    /// [`ErrorKind::Tiled`].
+    #[track_caller]
+    pub fn new(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, Error> {
+        Rows::of(mma, tile).at(Location::caller())
+    }
+
+    fn of(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, ErrorKind> {
+        let (shape, places) = places(mma, Operand::C, tile)?;
+        let row = |t: usize, i: usize| places[t][i] % tile[0];
+        let own: Vec<i64> = (0..places[0].len()).map(|i| row(0, i)).collect();
+        let distinct: Vec<i64> = own
+            .iter()
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        let slot = |i: i64| distinct.binary_search(&own[i as usize]).unwrap_or(0) as i64;
+        let irregular = |t: usize, i: usize| {
+            let like = own.iter().position(|r| *r == own[i]).unwrap_or(i);
+            row(t, i) != row(t, like)
+        };
+        let mut distances = BTreeSet::new();
+        for t in 0..places.len() {
+            for i in 0..own.len() {
+                if irregular(t, i) {
+                    let why =
+                        format!("threads 0 and {t} have the rows of C in different registers");
+                    return Err(ErrorKind::operands("rows", why));
+                }
+            }
+            for other in (0..places.len()).filter(|u| *u != t && row(*u, 0) == row(t, 0)) {
+                if other / 32 != t / 32 {
+                    let why = format!(
+                        "warps {} and {} have parts of row {}: atoms along M only give each warp whole rows",
+                        t / 32,
+                        other / 32,
+                        row(t, 0)
+                    );
+                    return Err(ErrorKind::operands("rows", why));
+                }
+                distances.insert((t ^ other) as u32);
+            }
+        }
+        let layout = Layout::infer_modes(&shape, slot)?.to_static();
+        Ok(Rows {
+            layout,
+            lanes: generators(&distances)?,
+        })
+    }
+
+    /// A number for each row a thread has a part of, as a layout over its accumulators: stride 0 along columns, rows in
+    /// ascending order.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Of how many rows a thread has a part.
+    pub fn count(&self) -> i64 {
+        let last = |l: &LeafMode| (l.extent.value() - 1) * l.stride.coefficient().value();
+        1 + self.layout.leaves().iter().map(last).sum::<i64>()
+    }
+
+    /// Numbers of the rows, spread over the accumulators: the element at any index is its row's number. The same rows of
+    /// another C, of other columns, take the same numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for another number of elements than of rows.
+    #[track_caller]
+    pub fn over(&self, values: &Fragment) -> Result<Fragment, Error> {
+        if values.layout.size() == self.count() && values.layout == identity(self.count())? {
+            return Ok(values.with_layout(self.layout.clone()));
+        }
+        let why = format!(
+            "{} for {} rows: numbers of `row_values` are",
+            values.layout,
+            self.count()
+        );
+        Err(ErrorKind::operands("over", why)).at(Location::caller())
+    }
+
+    /// The lanes that have the other parts of a row: XOR of the lane with any of these, one after the other.
+    pub fn lanes(&self) -> &[u32] {
+        &self.lanes
+    }
+}
+
+/// As many numbers, one after the other.
+fn identity(count: i64) -> Result<Layout, colex_layout::Error> {
+    Ok(Layout::column_major(count)?.to_static())
+}
+
+/// The least distances of which all are sums without carry.
+fn generators(distances: &BTreeSet<u32>) -> Result<Vec<u32>, ErrorKind> {
+    let (mut lanes, mut reached) = (Vec::new(), BTreeSet::from([0]));
+    for distance in distances {
+        if !reached.contains(distance) {
+            lanes.push(*distance);
+            reached = reached.iter().flat_map(|x| [*x, x ^ distance]).collect();
+        }
+    }
+    if reached.len() == distances.len() + 1 {
+        return Ok(lanes);
+    }
+    let why = format!("the lanes of a row lie {distances:?} apart by XOR, which is no group");
+    Err(ErrorKind::operands("rows", why))
+}
+
+impl Builder {
+    /// A number for each row of the accumulators that this thread has a part of; nothing is in them yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment`].
+    #[track_caller]
+    pub fn row_values(&mut self, rows: &Rows, ty: Ty) -> Result<Fragment, Error> {
+        let layout = identity(rows.count())?;
+        self.fragment(ty, &layout)
+    }
+
+    /// Brings the parts of each row together: afterwards all lanes that share a row have `op` over their numbers. For
+    /// whole warps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers.
+    #[track_caller]
+    pub fn across_lanes(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) -> Result<(), Error> {
+        let at = Location::caller();
+        let ty = match d.ty {
+            Ty::F32 => Type::F32,
+            Ty::S32 => Type::S32,
+            other => {
+                let why = format!("elements of {other}; f32 and s32 are shuffled");
+                return Err(ErrorKind::operands("across_lanes", why)).at(at);
+            }
+        };
+        let regs = d.named().at(at)?;
+        self.site(at, |k| {
+            for lane in &rows.lanes {
+                for reg in &regs {
+                    let other = k.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
+                    let (d, a, b) = (*reg, (*reg).into(), other.into());
+                    k.ir.push(Op::Binary { op, ty, d, a, b });
+                }
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! `Index`: an integer that a thread computes.
+
+pub(crate) mod broken;
+pub(crate) mod fields;
+pub(crate) mod ops;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::index::broken::Broken;
+use colex_ir::Reg;
+
+/// Bounds beyond which a range is not followed: no register holds more.
+pub(crate) const LIMIT: i64 = 1 << 62;
+
+/// An integer that a thread computes when the kernel runs: an expression over registers whose ranges are known.
+///
+/// Constants fold as the expression is built. Quotients, remainders and products by powers of two become one *field*, bits
+/// of an integer moved left or right; sums keep their constant apart, where an instruction takes it as an immediate; terms
+/// that divide go out of a quotient, and multiples out of a remainder. `/` rounds down and `%` is never negative, also
+/// below zero.
+///
+/// ```
+/// use colex_ir::{Reg, RegType};
+/// use colex_tensor::Index;
+///
+/// let tid = Index::reg(Reg { index: 0, ty: RegType::B32 }, 0..128);
+/// assert_eq!((&tid / 32 * 32 + &tid % 32).to_string(), "r0");
+/// assert_eq!(((&tid % 8) * 64 + 5 + &tid / 8 + 2).to_string(), "((r0 & 7) << 6) + (r0 >> 3) + 7");
+/// assert_eq!(((&tid * 12 + 7) / 12).to_string(), "r0");
+/// assert_eq!((&tid / 128).to_string(), "0");
+/// ```
+#[derive(Clone)]
+pub struct Index(pub(crate) Arc<Data>);
+
+/// A node with what is known of it.
+pub(crate) struct Data {
+    pub(crate) node: Node,
+    hash: u64,
+    /// The smallest and the largest value.
+    pub(crate) range: (i64, i64),
+    /// The bits that may be set; all if it may be negative.
+    pub(crate) bits: u64,
+    /// The deepest scope of its leaves.
+    pub(crate) depth: u32,
+}
+
+/// A register with the moment it was read: a register that is written again is another leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) reg: Reg,
+    pub(crate) stamp: u32,
+}
+
+/// What an [`Index`] is made of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Node {
+    Leaf(Leaf),
+    /// A constant, and terms with their coefficients: no term is a sum or a constant, none occurs twice.
+    Sum(Vec<(Index, i64)>, i64),
+    /// `(x & mask) << shift`, or `>> -shift`.
+    Bits(Index, u64, i32),
+    Product(Index, Index),
+    Quotient(Index, Index),
+    Remainder(Index, Index),
+    Xor(Index, Index),
+    Min(Index, Index),
+    /// `then` where `a < b`, else `other`.
+    Select(Box<[Index; 4]>),
+    /// A sum that stays together, so that others can be built upon its register.
+    Unit(Index),
+    /// No integer at all, and why.
+    Broken(Broken),
+}
+
+impl Data {
+    pub(crate) fn build(node: Node, range: (i64, i64), bits: u64, depth: u32) -> Index {
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        node.hash(&mut hasher);
+        let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
+        let bits = if range.0 < 0 { u64::MAX } else { bits };
+        Index(Arc::new(Data {
+            node,
+            hash: hasher.finish(),
+            range,
+            bits,
+            depth,
+        }))
+    }
+}
+
+/// The same number on every run: listings do not depend on a seed.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+impl PartialEq for Index {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.hash == other.0.hash && self.0.node == other.0.node)
+    }
+}
+
+impl Eq for Index {}
+
+impl Hash for Index {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
+
+impl Index {
+    /// What a register holds, known to lie in a range (ends excluded), never written again. Of a register written inside of
+    /// a loop or branch, [`Builder::index_of`](crate::Builder::index_of) makes one that stays there.
+    pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
+        Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
+    }
+
+    pub(crate) fn leaf(leaf: Leaf, range: (i64, i64), multiple: i64, depth: u32) -> Index {
+        let bits = below(range.1) & !((multiple as u64 & (multiple as u64).wrapping_neg()) - 1);
+        Data::build(Node::Leaf(leaf), range, bits, depth)
+    }
+
+    /// A constant.
+    pub fn constant(value: i64) -> Index {
+        Data::build(
+            Node::Sum(Vec::new(), value),
+            (value, value),
+            value as u64,
+            0,
+        )
+    }
+
+    /// Its value, if it is a constant.
+    pub fn as_constant(&self) -> Option<i64> {
+        match &self.0.node {
+            Node::Sum(terms, constant) if terms.is_empty() => Some(*constant),
+            _ => None,
+        }
+    }
+
+    /// The smallest and the largest value it can have, as far as is known.
+    pub fn range(&self) -> (i64, i64) {
+        self.0.range
+    }
+
+    /// The largest power of two that is known to divide it; `1 << 62` for 0.
+    pub fn alignment(&self) -> i64 {
+        match &self.0.node {
+            Node::Sum(terms, constant) => {
+                let of = |(x, c): &(Index, i64)| align(*c).saturating_mul(x.alignment());
+                let least = terms.iter().map(of).min().unwrap_or(LIMIT);
+                least.min(align(*constant)).min(LIMIT)
+            }
+            Node::Unit(x) => x.alignment(),
+            Node::Product(a, b) => a.alignment().saturating_mul(b.alignment()).min(LIMIT),
+            _ => align(self.0.bits as i64).min(LIMIT),
+        }
+    }
+
+    /// Its terms with their coefficients, and its constant.
+    pub(crate) fn terms(&self) -> (Vec<(Index, i64)>, i64) {
+        match &self.0.node {
+            Node::Sum(terms, constant) => (terms.clone(), *constant),
+            _ => (vec![(self.clone(), 1)], 0),
+        }
+    }
+
+    /// Without its constant, and the constant.
+    pub(crate) fn split(&self) -> (Index, i64) {
+        let (terms, constant) = self.terms();
+        (sum(terms, 0), constant)
+    }
+
+    /// The same value under one name: sums built upon it share its register instead of taking its terms apart.
+    pub(crate) fn unit(&self) -> Index {
+        let (rest, constant) = self.split();
+        match &rest.0.node {
+            Node::Sum(terms, _) if terms.len() > 1 => {
+                let data = &rest.0;
+                let unit = Node::Unit(rest.clone());
+                Data::build(unit, data.range, data.bits, data.depth) + constant
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// The same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A range that none
+    /// of its values lies in is refused where the integer is used.
+    pub fn within(&self, range: std::ops::Range<i64>) -> Index {
+        let (low, high) = self.0.range;
+        if low >= range.start && high < range.end {
+            return self.clone();
+        }
+        if (low >= range.end || high < range.start) && self.broken().is_none() {
+            return Index::no_integer(format!(
+                "{self} lies from {low} to {high}, and never in {}..{}",
+                range.start, range.end
+            ));
+        }
+        let range = (low.max(range.start), high.min(range.end - 1));
+        let bits = self.0.bits & below(range.1);
+        // A sum would be taken apart, and its terms know nothing of the range.
+        let node = match &self.0.node {
+            Node::Sum(..) => Node::Unit(self.clone()),
+            other => other.clone(),
+        };
+        Data::build(node, range, bits, self.0.depth)
+    }
+
+    /// The smaller of the two.
+    pub fn min(&self, other: &Index) -> Index {
+        if let Some(broken) = self.either_broken(other) {
+            return broken;
+        }
+        let (a, b) = (self.0.range, other.0.range);
+        if a.1 <= b.0 {
+            return self.clone();
+        }
+        if b.1 <= a.0 {
+            return other.clone();
+        }
+        let range = (a.0.min(b.0), a.1.min(b.1));
+        let depth = self.0.depth.max(other.0.depth);
+        Data::build(
+            Node::Min(self.clone(), other.clone()),
+            range,
+            below(range.1),
+            depth,
+        )
+    }
+
+    /// `then` where `a < b`, else `other`.
+    pub fn select_less(a: &Index, b: &Index, then: &Index, other: &Index) -> Index {
+        if let Some(broken) = a.either_broken(b).or_else(|| then.either_broken(other)) {
+            return broken;
+        }
+        if a.0.range.1 < b.0.range.0 || then == other {
+            return then.clone();
+        }
+        if a.0.range.0 >= b.0.range.1 {
+            return other.clone();
+        }
+        let parts = [a.clone(), b.clone(), then.clone(), other.clone()];
+        let depth = parts.iter().map(|x| x.0.depth).max().unwrap_or(0);
+        let (t, o) = (then.0.range, other.0.range);
+        let bits = then.0.bits | other.0.bits;
+        Data::build(
+            Node::Select(Box::new(parts)),
+            (t.0.min(o.0), t.1.max(o.1)),
+            bits,
+            depth,
+        )
+    }
+
+    /// Bit by bit, one or the other but not both. Neither may be negative.
+    pub fn xor(&self, other: &Index) -> Index {
+        if let Some(broken) = self.either_broken(other) {
+            return broken;
+        }
+        match (self.as_constant(), other.as_constant()) {
+            (Some(a), Some(b)) => return Index::constant(a ^ b),
+            (Some(0), _) => return other.clone(),
+            (_, Some(0)) => return self.clone(),
+            (None, None) => {}
+            (Some(c), _) | (_, Some(c)) if c < 0 => {
+                return Index::no_integer(format!("{self} ^ {other}: neither may be negative"));
+            }
+            _ => {}
+        }
+        if self.0.bits & other.0.bits == 0 {
+            return self + other;
+        }
+        let bits = self.0.bits | other.0.bits;
+        let depth = self.0.depth.max(other.0.depth);
+        Data::build(
+            Node::Xor(self.clone(), other.clone()),
+            (0, bits as i64),
+            bits,
+            depth,
+        )
+    }
+
+    /// `(self & mask) << shift`, or `>> -shift`.
+    pub(crate) fn bits(&self, mask: u64, shift: i32) -> Index {
+        crate::index::fields::bits(self, mask, shift)
+    }
+
+    pub(crate) fn bits_node(&self, mask: u64, shift: i32) -> Index {
+        let set = moved(self.0.bits & mask, shift);
+        let mut high = set.min(LIMIT as u64) as i64;
+        // Where only low bits are dropped, order is kept.
+        let above = u64::MAX << mask.trailing_zeros();
+        if self.0.range.0 >= 0 && self.0.bits & above & !mask == 0 {
+            high = high.min(moved(self.0.range.1 as u64 & above, shift) as i64);
+        }
+        let range = (0, high);
+        Data::build(
+            Node::Bits(self.clone(), mask, shift),
+            range,
+            set,
+            self.0.depth,
+        )
+    }
+
+    pub(crate) fn pair(
+        node: fn(Index, Index) -> Node,
+        a: &Index,
+        b: &Index,
+        range: (i64, i64),
+    ) -> Index {
+        let depth = a.0.depth.max(b.0.depth);
+        Data::build(node(a.clone(), b.clone()), range, below(range.1), depth)
+    }
+}
+
+/// `bits` moved left, or right if `shift` is negative.
+pub(crate) fn moved(bits: u64, shift: i32) -> u64 {
+    let moved = if shift >= 0 {
+        bits.checked_shl(shift.unsigned_abs())
+    } else {
+        bits.checked_shr(shift.unsigned_abs())
+    };
+    moved.unwrap_or(0)
+}
+
+/// The bits that a number from 0 to `high` may have.
+pub(crate) fn below(high: i64) -> u64 {
+    if high <= 0 {
+        return 0;
+    }
+    u64::MAX >> (high as u64).leading_zeros()
+}
+
+/// The largest power of two that divides `n`; `1 << 62` for 0.
+pub(crate) fn align(n: i64) -> i64 {
+    let n = n as u64;
+    if n == 0 {
+        LIMIT
+    } else {
+        (n & n.wrapping_neg()).min(LIMIT as u64) as i64
+    }
+}
+
+/// The bits that `x * coefficient` may have, if it cannot be negative.
+pub(crate) fn term_bits(x: &Index, coefficient: i64) -> u64 {
+    let (low, high) = x.0.range;
+    if low < 0 || coefficient < 0 {
+        return u64::MAX;
+    }
+    if coefficient.count_ones() == 1 {
+        return x.0.bits << coefficient.trailing_zeros();
+    }
+    let multiple = align(coefficient).saturating_mul(x.alignment()).min(LIMIT) as u64;
+    below(high.saturating_mul(coefficient)) & !(multiple - 1)
+}
+
+/// The sum of terms and a constant, in normal form.
+pub(crate) fn sum(terms: Vec<(Index, i64)>, constant: i64) -> Index {
+    match gathered(&terms, constant) {
+        Some((flat, total)) => of_flat(flat, total),
+        None => {
+            let parts: Vec<String> = terms.iter().map(|(x, c)| format!("({x}) * {c}")).collect();
+            let parts = parts.join(" + ");
+            Index::no_integer(format!(
+                "{parts} + {constant}: a factor or a constant of it does not fit 64 bits"
+            ))
+        }
+    }
+}
+
+/// The terms of a sum, none twice and none a sum, and its constant; none if one of the numbers does not fit 64 bits.
+fn gathered(terms: &[(Index, i64)], constant: i64) -> Option<(Vec<(Index, i64)>, i64)> {
+    let mut flat: Vec<(Index, i64)> = Vec::new();
+    let mut total = constant;
+    for (x, c) in terms {
+        let (inner, k) = x.terms();
+        total = total.checked_add(k.checked_mul(*c)?)?;
+        for (y, d) in inner {
+            crate::index::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
+        }
+    }
+    flat.retain(|(_, c)| *c != 0);
+    Some((flat, total))
+}
+
+fn of_flat(flat: Vec<(Index, i64)>, total: i64) -> Index {
+    if let ([(x, 1)], 0) = (&flat[..], total) {
+        return x.clone();
+    }
+    let (mut low, mut high, mut set) = (total, total, total as u64);
+    let mut multiple = align(total);
+    let mut depth = 0;
+    for (x, c) in &flat {
+        let ends = [x.0.range.0, x.0.range.1].map(|end| end.saturating_mul(*c));
+        low = low.saturating_add(ends[0].min(ends[1]));
+        high = high.saturating_add(ends[0].max(ends[1]));
+        let bits = term_bits(x, *c);
+        // A carry begins at the lowest bit that both may have, and goes no lower.
+        let common = bits & set;
+        set |= bits;
+        if common != 0 {
+            set |= u64::MAX << common.trailing_zeros();
+        }
+        multiple = multiple.min(align(*c).saturating_mul(x.alignment()));
+        depth = depth.max(x.0.depth);
+    }
+    set &= below(high) & !(multiple.clamp(1, LIMIT) as u64 - 1);
+    Data::build(Node::Sum(flat, total), (low, high), set, depth)
+}

@@ -1,0 +1,361 @@
+//! `wgmma`: operands in shared memory as descriptors, products that run on by themselves.
+
+use std::collections::BTreeSet;
+use std::panic::Location;
+
+use colex_atom::{GmmaDescriptor, Space};
+use colex_layout::{ComposedLayout, Layout};
+use colex_tiled::{Operand, TiledMma};
+
+use super::check_type;
+use crate::build::Builder;
+use crate::error::{At, Error, ErrorKind};
+use crate::fragment::Fragment;
+use crate::index::{Index, sum};
+use crate::tensor::offset::period;
+use crate::tensor::partition::AtThread;
+use crate::tensor::{Tensor, View, places};
+use colex_ir::{Op, Reg, RegType, ScaleD};
+
+/// One past the largest byte of shared memory that a descriptor reaches.
+const REACH: u64 = (1 << 18) - 1;
+
+/// An operand of `wgmma` in shared memory: a descriptor for every atom along M (or N) and K, and every stage.
+///
+/// The upper half of a descriptor is a constant of the kernel; the lower one is a base that the kernel computes once, and
+/// a constant for each place.
+#[derive(Clone, Debug)]
+pub struct GmmaOperand {
+    /// The modes after the atom's own: `(M, K, stage ..)`.
+    rest: Layout,
+    /// The start addresses in bytes, before they are masked.
+    start: Index,
+    base: Index,
+    bytes: i64,
+    descriptor: GmmaDescriptor,
+    operand: Operand,
+    /// Whose operand it is.
+    mma: TiledMma,
+}
+
+/// What `wgmma` multiplies with: descriptors, or for A registers.
+#[derive(Clone, Copy, Debug)]
+pub enum GmmaSource<'a> {
+    /// In shared memory.
+    Shared(&'a GmmaOperand),
+    /// In registers.
+    Registers(&'a Fragment),
+}
+
+impl<'a> From<&'a GmmaOperand> for GmmaSource<'a> {
+    fn from(operand: &'a GmmaOperand) -> Self {
+        GmmaSource::Shared(operand)
+    }
+}
+
+impl<'a> From<&'a Fragment> for GmmaSource<'a> {
+    fn from(fragment: &'a Fragment) -> Self {
+        GmmaSource::Registers(fragment)
+    }
+}
+
+impl GmmaOperand {
+    /// The operand at a stage that only the kernel knows: the last mode fixed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when there is no mode after K; [`ErrorKind::Operands`] for a stage that it need not have.
+    #[track_caller]
+    pub fn at(&self, stage: impl Into<Index>) -> Result<GmmaOperand, Error> {
+        let (mode, stage) = (self.rest.get(&[2])?, stage.into());
+        places("at", &mode.to_static(), &stage).map_err(ErrorKind::here)?;
+        let start = crate::tensor::offset::layout_at(&mode, &stage);
+        Ok(GmmaOperand {
+            rest: self.rest.take(0..2)?,
+            start: &self.start + start * self.bytes,
+            ..self.clone()
+        })
+    }
+
+    /// How many atoms along M or N, and along K.
+    pub fn extents(&self) -> [i64; 2] {
+        [0, 1].map(|i| self.rest.mode(i).map_or(1, |m| m.size()))
+    }
+
+    /// What the descriptors have in common: the swizzle and the two offsets.
+    pub fn descriptor(&self) -> GmmaDescriptor {
+        self.descriptor
+    }
+
+    /// The lower half of the descriptor of an atom.
+    fn low(&self, i: i64, k: i64) -> Result<Index, ErrorKind> {
+        let offset = self.rest.offset((i, k))? * self.bytes;
+        let (terms, constant) = (&self.start + offset).terms();
+        // The window's base carries the block's rank in its upper bits: only what a descriptor holds is kept of it.
+        let (window, rest): (Vec<_>, Vec<_>) =
+            terms.into_iter().partition(|(x, _)| *x == self.base);
+        let address = sum(window, 0).bits(REACH, -4);
+        let rest = sum(rest, constant);
+        if rest.alignment() % 16 != 0 {
+            let why = format!("an atom begins at byte {rest}, not at a multiple of 16");
+            return Err(ErrorKind::operands("wgmma", why));
+        }
+        let fixed = self
+            .descriptor
+            .at(0)
+            .encode()
+            .map_err(|e| ErrorKind::operands("wgmma", e.to_string()))?;
+        Ok(address + rest / 16 + (fixed & 0xffff_ffff) as i64)
+    }
+
+    fn high(&self) -> Result<i64, ErrorKind> {
+        let fixed = self.descriptor.at(0).encode();
+        let fixed = fixed.map_err(|e| ErrorKind::operands("wgmma", e.to_string()))?;
+        Ok(i64::from((fixed >> 32) as u32))
+    }
+}
+
+impl Builder {
+    /// The descriptors of A or B: `shared` is `(M, K, stage)` or `(N, K, stage)` in a layout that `wgmma` reads, `thread`
+    /// the thread of the MMA (the same for all threads of a warpgroup, best from [`Builder::uniform`]).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; for elements of another
+    /// type than the atom's, tiles that are no whole atoms, and a thread index that leaves a warpgroup out; those of the
+    /// partition.
+    #[doc(alias = "make_fragment_A")]
+    #[doc(alias = "make_fragment_B")]
+    #[track_caller]
+    pub fn gmma_operand(
+        &mut self,
+        mma: &TiledMma,
+        operand: Operand,
+        shared: &Tensor,
+        thread: &Index,
+    ) -> Result<GmmaOperand, Error> {
+        let at = Location::caller();
+        self.check_leaders(mma, thread).at(at)?;
+        let part = mma
+            .at(thread)
+            .partition(shared, operand)
+            .map_err(|e| e.kind)
+            .at(at)?;
+        self.describe(mma, operand, shared, &part).at(at)
+    }
+
+    /// Refuses a thread index at which no thread of the block speaks for one of the MMA's warpgroups.
+    fn check_leaders(&self, mma: &TiledMma, thread: &Index) -> Result<(), ErrorKind> {
+        self.check_threads("gmma_operand", mma)?;
+        let group = mma.atom().traits().thread.size();
+        let mut missing: BTreeSet<i64> = (0..mma.threads() / group).collect();
+        for number in 0..i64::from(self.threads) {
+            let of = |reg| self.reports.values.of_thread(reg, number);
+            match thread.eval(&of) {
+                Some(thread) => missing.remove(&thread.div_euclid(group)),
+                None => return Ok(()),
+            };
+        }
+        let Some(first) = missing.first() else {
+            return Ok(());
+        };
+        let why = format!(
+            "{} is of {} threads, and at the thread index {thread} no thread of the block of {} speaks for threads {} to {}",
+            mma.atom().name(),
+            mma.threads(),
+            self.threads,
+            first * group,
+            (first + 1) * group - 1
+        );
+        Err(ErrorKind::operands("gmma_operand", why))
+    }
+
+    fn describe(
+        &mut self,
+        mma: &TiledMma,
+        operand: Operand,
+        shared: &Tensor,
+        part: &Tensor,
+    ) -> Result<GmmaOperand, ErrorKind> {
+        let (
+            View::Offsets {
+                swizzle,
+                layout,
+                start,
+                after,
+            },
+            Space::Shared,
+        ) = (&part.view, shared.space)
+        else {
+            return Err(ErrorKind::operands(
+                "gmma_operand",
+                "the operand is not in shared memory",
+            ));
+        };
+        let letter = match operand {
+            Operand::A => 'A',
+            Operand::B => 'B',
+            Operand::C => return Err(ErrorKind::operands("gmma_operand", "C is in registers")),
+        };
+        let atom = mma.atom();
+        check_type("gmma_operand", atom, operand, shared.ty)?;
+        if let Some(end) = part.ends.first() {
+            let why = format!(
+                "{} is no whole number of the atoms of {}: they reach to {:?} of {:?}",
+                shared.layout(),
+                atom.name(),
+                end.reach,
+                end.extents
+            );
+            return Err(ErrorKind::operands("gmma_operand", why));
+        }
+        let tile = ComposedLayout::new(*swizzle, 0, layout.get(&[0])?);
+        let descriptor = atom.descriptor(letter, &tile)?;
+        let bytes = i64::from(part.ty.bits()) / 8;
+        let whole = &part.base + (start + after) * bytes;
+        let from = swizzle.from_mask() as u64;
+        let rest = layout.take(1..layout.rank())?;
+        for i in 0..rest.size() {
+            let at = start + rest.at(i)?;
+            if at.0.bits & from & (period(*swizzle) as u64 - 1) != 0 {
+                let why = format!(
+                    "an atom begins at element {at}, between the rows of the swizzle {swizzle}"
+                );
+                return Err(ErrorKind::operands("gmma_operand", why));
+            }
+        }
+        let (base, _) = part.base.split();
+        Ok(GmmaOperand {
+            rest,
+            start: whole,
+            base,
+            bytes,
+            descriptor,
+            operand,
+            mma: mma.clone(),
+        })
+    }
+
+    /// `d = a b + d` by `wgmma` over the atoms of a stage, or `d = a b` for the first along K where `scale_d` says
+    /// [`ScaleD::Zero`]. The warpgroup's fence goes before it (`k.wgmma_fence()`), commit and wait after it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
+    /// operand or MMA, and more threads than the block has.
+    #[track_caller]
+    pub fn wgmma_tile<'a>(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: impl Into<GmmaSource<'a>>,
+        b: &GmmaOperand,
+        scale_d: ScaleD,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let a = a.into();
+        self.site(at, |k| k.run_wgmma(mma, d, a, b, scale_d)).at(at)
+    }
+
+    fn run_wgmma(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: GmmaSource<'_>,
+        b: &GmmaOperand,
+        scale_d: ScaleD,
+    ) -> Result<(), ErrorKind> {
+        let refuse = |why: String| Err(ErrorKind::operands("wgmma_tile", why));
+        self.check_threads("wgmma_tile", mma)?;
+        let atom = mma.atom();
+        check_type("wgmma_tile", atom, Operand::C, d.ty)?;
+        let mut described = vec![(Operand::B, b)];
+        match a {
+            GmmaSource::Shared(a) => described.push((Operand::A, a)),
+            GmmaSource::Registers(a) => check_type("wgmma_tile", atom, Operand::A, a.ty)?,
+        }
+        if matches!(a, GmmaSource::Shared(_)) != atom.a_in_shared() {
+            return refuse(format!(
+                "{} reads A from {}",
+                atom.name(),
+                if atom.a_in_shared() {
+                    "shared memory"
+                } else {
+                    "registers"
+                }
+            ));
+        }
+        for (operand, given) in described {
+            if given.operand != operand || given.mma != *mma {
+                return refuse(format!(
+                    "the descriptors given as {operand:?} of {} are of {:?} of {}, of {} threads",
+                    atom.name(),
+                    given.operand,
+                    given.mma.atom().name(),
+                    given.mma.threads()
+                ));
+            }
+        }
+        let size = |l: &Layout, i| l.mode(i).map_or(1, |m| m.size());
+        let traits = atom.traits();
+        let values = |l: &Layout| l.mode(1).map_or(1, |m| m.size());
+        let of_a = match a {
+            GmmaSource::Shared(_) => None,
+            GmmaSource::Registers(a) => Some((size(&a.layout, 0), values(&traits.a))),
+        };
+        let of_d = Some((size(&d.layout, 0), values(&traits.c)));
+        if let Some((found, expected)) = [of_a, of_d].into_iter().flatten().find(|(f, e)| f != e) {
+            return refuse(format!(
+                "a fragment has {found} values of an atom, and {} takes {expected}",
+                atom.name()
+            ));
+        }
+        let [m, ka] = match a {
+            GmmaSource::Shared(a) => a.extents(),
+            GmmaSource::Registers(a) => [size(&a.layout, 1), size(&a.layout, 2)],
+        };
+        let [n, kb] = b.extents();
+        if ka != kb || [size(&d.layout, 1), size(&d.layout, 2)] != [m, n] {
+            let why = format!(
+                "A is {m} by {ka} atoms, B {n} by {kb}, and the accumulators are {}",
+                d.layout
+            );
+            return Err(ErrorKind::operands("wgmma_tile", why));
+        }
+        let note = format!("{m} along M, {n} along N, {ka} along K");
+        self.note(mma.atom().name(), m * n * ka, note, Vec::new());
+        let (values, given) = (
+            size(&d.layout, 0),
+            match a {
+                GmmaSource::Shared(_) => 0,
+                GmmaSource::Registers(a) => size(&a.layout, 0),
+            },
+        );
+        for k in 0..ka {
+            for i in 0..m {
+                for j in 0..n {
+                    let of_a = match a {
+                        GmmaSource::Shared(a) => vec![self.descriptor_at(a, i, k)?],
+                        GmmaSource::Registers(a) => a.run(given * (i + m * k), given)?,
+                    };
+                    let of_b = self.descriptor_at(b, j, k)?;
+                    let of_d = d.run(values * (i + m * j), values)?;
+                    let scale = if k == 0 { scale_d } else { ScaleD::One };
+                    self.ir.wgmma(mma.atom(), &of_d, &of_a, of_b, scale);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptor_at(&mut self, operand: &GmmaOperand, i: i64, k: i64) -> Result<Reg, ErrorKind> {
+        let low = self.value(&operand.low(i, k)?);
+        let high = self.value(&operand.high()?.into());
+        let d = self.ir.reg(RegType::B64);
+        self.ir.push(Op::Pack {
+            d,
+            parts: vec![low, high],
+        });
+        Ok(d)
+    }
+}

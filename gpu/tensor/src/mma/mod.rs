@@ -1,0 +1,179 @@
+//! Matrix instructions on fragments.
+
+pub(crate) mod gmma;
+
+use std::panic::Location;
+
+use colex_atom::{MmaAtom, Ty};
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledMma};
+
+use crate::build::Builder;
+use crate::error::{At, Error, ErrorKind};
+use crate::fragment::{Fragment, element};
+use colex_ir::{TernaryOp, Type};
+
+/// The extents of a fragment: one atom's values, then the repetitions; missing modes are 1.
+fn extents(layout: &Layout) -> [i64; 3] {
+    [0, 1, 2].map(|i| layout.mode(i).map_or(1, |m| m.size()))
+}
+
+/// The multiply-add of one thread that an atom is, where it is an instruction like others.
+fn scalar(atom: &MmaAtom) -> Option<(TernaryOp, Type)> {
+    match (atom.mnk(), atom.row().c) {
+        ([1, 1, 1], Ty::F32) => Some((TernaryOp::Fma, Type::F32)),
+        ([1, 1, 1], Ty::F64) => Some((TernaryOp::Fma, Type::F64)),
+        ([1, 1, 1], Ty::S32) => Some((TernaryOp::Mad, Type::S32)),
+        _ => None,
+    }
+}
+
+/// Refuses an operand whose elements are not those that the atom multiplies.
+pub(crate) fn check_type(
+    operation: &'static str,
+    atom: &MmaAtom,
+    operand: Operand,
+    found: Ty,
+) -> Result<(), ErrorKind> {
+    let expected = element(atom, operand);
+    if expected == found {
+        return Ok(());
+    }
+    let why = format!(
+        "{operand:?} has elements of {found}, and {} takes {expected} (`convert` makes other elements, `as_type` reads the same \
+         bits as others)",
+        atom.name()
+    );
+    Err(ErrorKind::operands(operation, why))
+}
+
+impl Builder {
+    /// `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the modes along K
+    /// may be missing. Accumulators stay where they are: `d` may be `c`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
+    /// a fragment that was made for another operand, more threads than the block has, and atoms that read shared memory.
+    #[doc(alias = "gemm")]
+    #[track_caller]
+    pub fn mma(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: &Fragment,
+        b: &Fragment,
+        c: &Fragment,
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        self.site(at, |k| k.run_mma(mma, d, a, b, c)).at(at)
+    }
+
+    fn run_mma(
+        &mut self,
+        mma: &TiledMma,
+        d: &Fragment,
+        a: &Fragment,
+        b: &Fragment,
+        c: &Fragment,
+    ) -> Result<(), ErrorKind> {
+        let atom = mma.atom();
+        if atom.b_in_shared() {
+            let why = format!(
+                "{} reads shared memory: `wgmma` takes its descriptors",
+                atom.name()
+            );
+            return Err(ErrorKind::operands("mma", why));
+        }
+        self.check_threads("mma", mma)?;
+        let operands = [
+            (Operand::A, a),
+            (Operand::B, b),
+            (Operand::C, c),
+            (Operand::C, d),
+        ];
+        for (operand, fragment) in operands {
+            check_type("mma", atom, operand, fragment.ty)?;
+            // A and B of one shape hold other elements of their tiles in each thread.
+            if let Some(made_for) = fragment.operand.filter(|made_for| *made_for != operand) {
+                let why = format!("the fragment for {operand:?} was made for {made_for:?}");
+                return Err(ErrorKind::operands("mma", why));
+            }
+        }
+        let [va, m, ka] = extents(a.layout());
+        let [vb, n, kb] = extents(b.layout());
+        let traits = atom.traits();
+        let values = |l: &Layout| l.mode(1).map_or(1, |m| m.size());
+        let want = [values(&traits.a), values(&traits.b), values(&traits.c)];
+        let fits = [va, vb] == want[..2]
+            && ka == kb
+            && [c, d]
+                .iter()
+                .all(|f| extents(f.layout()) == [want[2], m, n]);
+        if !fits {
+            let why = format!(
+                "A {} B {} C {} D {} are not (V,M,K) (V,N,K) (V,M,N) of {}",
+                a.layout(),
+                b.layout(),
+                c.layout(),
+                d.layout(),
+                atom.name()
+            );
+            return Err(ErrorKind::operands("mma", why));
+        }
+        let note = format!("{m} along M, {n} along N, {ka} along K");
+        self.note(mma.atom().name(), m * n * ka, note, Vec::new());
+        for k in 0..ka {
+            for j in 0..n {
+                // There and back again, so that B stays and A's neighbours are near.
+                for i in 0..m {
+                    let i = if j % 2 == 1 { m - 1 - i } else { i };
+                    let of_a = a.run(va * (i + m * k), va)?;
+                    let of_b = b.run(vb * (j + n * k), vb)?;
+                    let at = want[2] * (i + m * j);
+                    let (of_c, of_d) = (c.run(at, want[2])?, d.run(at, want[2])?);
+                    match scalar(atom) {
+                        Some((op, ty)) => {
+                            self.ir
+                                .ternary_to(op, ty, of_d[0], of_a[0], of_b[0], of_c[0]);
+                        }
+                        None => self.ir.mma_atom(atom, &of_d, &of_a, &of_b, &of_c),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an MMA of threads that the block does not have.
+    pub(crate) fn check_threads(
+        &self,
+        operation: &'static str,
+        mma: &TiledMma,
+    ) -> Result<(), ErrorKind> {
+        let last = mma.thread_layout().cosize()?;
+        if last <= i64::from(self.threads) {
+            return Ok(());
+        }
+        let why = format!(
+            "{} of {} threads, the last of them number {}, in a block of {}",
+            mma.atom().name(),
+            mma.threads(),
+            last - 1,
+            self.threads
+        );
+        Err(ErrorKind::operands(operation, why))
+    }
+
+    /// Registers for a thread's accumulators, zeroed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment_of`].
+    #[track_caller]
+    pub fn accumulators(&mut self, mma: &TiledMma, tile: [i64; 2]) -> Result<Fragment, Error> {
+        let fragment = self.fragment_of(mma, Operand::C, tile)?;
+        self.clear(&fragment);
+        Ok(fragment)
+    }
+}

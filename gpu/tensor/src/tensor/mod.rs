@@ -1,0 +1,623 @@
+//! `Tensor`: elements in global or shared memory under a layout, seen from one thread.
+
+pub(crate) mod offset;
+pub(crate) mod partition;
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_atom::{Space, Ty};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
+use colex_tiled::{Side, TiledCopy};
+
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+use crate::tensor::offset::{along, nested, swizzled};
+
+/// The largest dynamic extent: coordinates of tiles that reach beyond it are 32-bit numbers still.
+pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
+
+/// How far beyond the end of a tensor a tile may begin: coordinates are followed in 32 bits so far.
+const FARTHEST: i64 = 1 << 16;
+
+/// A tensor in global or shared memory, or a thread's part of it: the base address, and a layout of static extents whose
+/// values are offsets, or coordinates of a tensor with strides that only the launch knows.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub(crate) space: Space,
+    pub(crate) ty: Ty,
+    /// In bytes.
+    pub(crate) base: Index,
+    pub(crate) view: View,
+    /// The ends of the tiles that partitions cut unevenly.
+    pub(crate) ends: Vec<TileEnd>,
+    /// Which thread's part of a partition this is.
+    pub(crate) share: Option<Share>,
+}
+
+/// Which thread of how many a part belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    pub(crate) thread: Index,
+    /// The numbers of all threads of the partition.
+    pub(crate) threads: Rc<[i64]>,
+    /// The tiled copy whose partition it is, and the side of it.
+    pub(crate) of: Option<Rc<(TiledCopy, Side)>>,
+    /// The extents of the tile, where all of the thread's part of it is here, and how many modes it has.
+    pub(crate) tile: Option<Vec<i64>>,
+    pub(crate) rank: usize,
+    /// Whether every coordinate of the tile is known to have an element of its own.
+    pub(crate) is_injective: bool,
+}
+
+/// The end of a tile that a partition reaches beyond: the coordinates `start + layout(c)` in the tile, and its extents.
+#[derive(Clone, Debug)]
+pub(crate) struct TileEnd {
+    pub(crate) layout: Layout,
+    pub(crate) start: Vec<Index>,
+    pub(crate) extents: Vec<i64>,
+    /// The extents that the partition covers.
+    pub(crate) reach: Vec<i64>,
+}
+
+/// What a cut keeps of a layout: the layout in modes that can be fixed, the coordinate that fixes them, and the places
+/// in some of them that only the kernel knows.
+pub(crate) struct Cut {
+    pub(crate) all: Layout,
+    pub(crate) coord: Coord,
+    pub(crate) places: Vec<(Layout, Index)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum View {
+    /// `swizzle(start + layout(c)) + after`, in elements.
+    Offsets {
+        swizzle: Swizzle,
+        layout: Layout,
+        start: Index,
+        after: Index,
+    },
+    /// Coordinates `start + layout(c)` of a dense tensor.
+    Coords {
+        layout: Layout,
+        start: Vec<Index>,
+        of: Rc<Dense>,
+        /// The tile that `local_tile` cut: where it begins and its extent along each mode.
+        tile: Vec<(Index, i64)>,
+        /// Whether the author says that the tile lies inside of the tensor.
+        stated_inside: bool,
+    },
+}
+
+/// A tensor parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Dense {
+    /// Its place among the kernel's parameters.
+    pub(crate) slot: usize,
+    pub(crate) name: String,
+    pub(crate) layout: Layout,
+    /// The leaves of each mode: extent and stride.
+    pub(crate) modes: Vec<Vec<(Index, Index)>>,
+    /// The extents of the modes.
+    pub(crate) extents: Vec<Index>,
+}
+
+/// The coordinates of a whole parameter: dynamic where its extents are, so that nothing cuts it but `local_tile`.
+pub(crate) fn whole(layout: &Layout) -> Result<Layout, ErrorKind> {
+    let shape = layout.shape();
+    let extents = shape.modes().map(|mode| mode.product());
+    let extents = extents.collect::<Result<Vec<Int>, _>>()?;
+    Ok(Layout::identity(IntTuple::flat(extents))?)
+}
+
+/// `(a,b,..):(1@0,1@1,..)`, also for one mode.
+pub(crate) fn identity(extents: &[i64]) -> Result<Layout, ErrorKind> {
+    let shape = IntTuple::flat(extents.iter().map(|n| Int::Static(*n)));
+    Ok(Layout::identity(shape)?.to_static())
+}
+
+impl Tensor {
+    /// The type of an element.
+    pub fn ty(&self) -> Ty {
+        self.ty
+    }
+
+    /// The same bits as elements of another type of the same width.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a type of another width.
+    #[track_caller]
+    pub fn as_type(&self, ty: Ty) -> Result<Tensor, Error> {
+        same_width("as_type", self.ty, ty).at(Location::caller())?;
+        Ok(Tensor { ty, ..self.clone() })
+    }
+
+    /// Where it is.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// The layout whose values are offsets or, in global memory, coordinates.
+    pub fn layout(&self) -> &Layout {
+        match &self.view {
+            View::Offsets { layout, .. } | View::Coords { layout, .. } => layout,
+        }
+    }
+
+    /// The extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
+    pub fn extent(&self, mode: usize) -> Index {
+        match &self.view {
+            View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
+            View::Offsets { layout, .. } => layout.mode(mode).map_or(1, |m| m.size()).into(),
+        }
+    }
+
+    /// The tile at a coordinate: extents and, mode by mode, the number of the tile. Modes of the tensor beyond those of
+    /// the tile are fixed at their coordinate. No tile begins more than 65536 elements beyond the tensor's end: that is
+    /// what lets coordinates be numbers of 32 bits.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.tensor("a", Ty::F16, &"(1000,512,7):(512,_1,512000)".parse()?)?;
+    /// let (m, batch) = (k.block_index(0), k.block_index(1));
+    /// let tile = a.local_tile(&[128, 32], &[m, 3.into(), batch])?;
+    /// assert_eq!(format!("{:#}", tile.layout()), "(128,32):(1@0,1@1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, and for a tile that lies outside whatever
+    /// the coordinates are.
+    #[track_caller]
+    pub fn local_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        self.tile(tile, at).at(here)
+    }
+
+    fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
+        let View::Coords {
+            start, of, layout, ..
+        } = &self.view
+        else {
+            return self.shared_tile(tile, at);
+        };
+        if at.len() != start.len() || tile.len() > at.len() || layout.rank() != start.len() {
+            let why = format!(
+                "{} coordinates and a tile of {} modes for {} of {} modes",
+                at.len(),
+                tile.len(),
+                of.name,
+                start.len()
+            );
+            return Err(ErrorKind::operands("local_tile", why));
+        }
+        let step = |i: usize| tile.get(i).copied().unwrap_or(1).max(1);
+        for (i, c) in at.iter().enumerate() {
+            let (low, high) = c.range();
+            let beyond = (of.extents[i].range().1 + FARTHEST) / step(i);
+            if high < 0 || low > beyond {
+                let why = format!(
+                    "the tile's number along mode {i} of {} is {c}, and lies from 0 to {beyond}",
+                    of.name
+                );
+                return Err(ErrorKind::operands("local_tile", why));
+            }
+        }
+        let begin = |i: usize, c: &Index| {
+            let end = of.extents[i].range().1 + FARTHEST;
+            // A number below 0 stays one: what is copied inside of the tensor asks for it.
+            c.within(c.range().0.min(0)..end / step(i) + 1) * step(i)
+        };
+        let start = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
+        let start: Vec<Index> = start.collect();
+        let cut = start.iter().cloned().enumerate();
+        Ok(Tensor {
+            view: View::Coords {
+                layout: identity(tile)?,
+                tile: cut.map(|(i, s)| (s, step(i))).collect(),
+                start,
+                of: Rc::clone(of),
+                stated_inside: false,
+            },
+            ..self.clone()
+        })
+    }
+
+    /// The tile of a tensor in shared memory: its layout is static, and divided as it is.
+    fn shared_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
+        let tiler = Tiler::Modes(tile.iter().map(|n| Tiler::from(*n)).collect());
+        let layout = self.layout();
+        if at.len() != layout.rank() || !layout.is_divided_by(&tiler)? {
+            let why = format!(
+                "{} coordinates of tiles {tiler}, and the tensor is {layout}: a coordinate for each mode, and whole tiles",
+                at.len()
+            );
+            return Err(ErrorKind::operands("local_tile", why));
+        }
+        self.cut(|layout| {
+            let cut = layout.zipped_divide(&tiler)?;
+            let all = |n| Coord::concat(&vec![Coord::from(Slot::All); n]);
+            let fixed = Coord::concat(&vec![Coord::from(0); at.len()]);
+            let rest = (0..at.len())
+                .zip(at)
+                .map(|(i, c)| Ok((cut.get(&[1, i])?, c.clone())));
+            let places = rest.collect::<Result<Vec<_>, ErrorKind>>()?;
+            for (mode, place) in &places {
+                self::places("local_tile", &mode.to_static(), place)?;
+            }
+            Ok(Cut {
+                all: cut,
+                coord: Coord::concat(&[all(tile.len()), fixed]),
+                places,
+            })
+        })
+    }
+
+    /// The same tile, of which the author says that it lies inside of the tensor in global memory: a branch of the kernel
+    /// asks, or the launch makes sure. [`Builder::copy`](crate::Builder::copy) takes it as it is, where it otherwise asks the
+    /// launch for extents that the tile divides.
+    #[must_use]
+    pub fn stated_inside(&self) -> Tensor {
+        let mut stated = self.clone();
+        if let View::Coords { stated_inside, .. } = &mut stated.view {
+            *stated_inside = true;
+        }
+        stated
+    }
+
+    /// The same tile of a tensor in global memory, so many elements further along each mode of the parameter (or back):
+    /// its coordinates are those of the parameter still, and [`Builder::copy_inside`](crate::Builder::copy_inside) and
+    /// `copy_if` see where it leaves it.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.tensor("a", Ty::F32, &"(100,100):(100,_1)".parse()?)?;
+    /// let tile = a.local_tile(&[8, 8], &[2.into(), 3.into()])?;
+    /// let below = tile.offset_by(&[1.into(), 0.into()])?;
+    /// let coordinates: Vec<String> = below.coordinates(9)?.iter().map(|c| c.to_string()).collect();
+    /// assert_eq!(coordinates, ["18", "25"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a tensor in shared memory, and when there are not as many numbers as modes.
+    #[track_caller]
+    pub fn offset_by(&self, by: &[Index]) -> Result<Tensor, Error> {
+        let mut moved = self.clone();
+        let at = Location::caller();
+        let refuse = |why: &str| Error {
+            kind: ErrorKind::operands("offset_by", why),
+            at,
+        };
+        let View::Coords {
+            start, of, tile, ..
+        } = &mut moved.view
+        else {
+            return Err(refuse(
+                "a tensor in shared memory has no coordinates: take a `local_tile` of it",
+            ));
+        };
+        if by.len() != start.len() {
+            let why = format!(
+                "{} numbers for {} of {} modes",
+                by.len(),
+                of.name,
+                start.len()
+            );
+            return Err(refuse(&why));
+        }
+        for (s, c) in start.iter_mut().zip(by) {
+            *s = &*s + c;
+        }
+        for ((s, _), c) in tile.iter_mut().zip(by) {
+            *s = &*s + c;
+        }
+        Ok(moved)
+    }
+
+    /// The coordinates, in the parameter, of the element at an index of the layout.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Operands`] for a tensor in shared memory, [`ErrorKind::Layout`] for an index beyond the last.
+    #[track_caller]
+    pub fn coordinates(&self, index: i64) -> Result<Vec<Index>, Error> {
+        self.coordinates_at(index).at(Location::caller())
+    }
+
+    /// The part that a coordinate with `_` keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`].
+    #[track_caller]
+    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        let coord = coord.into();
+        let part = self.cut(|layout| {
+            Ok(Cut {
+                all: layout.clone(),
+                coord: coord.clone(),
+                places: Vec::new(),
+            })
+        });
+        Ok(part.at(here)?.of_a_part())
+    }
+
+    /// The part at a place of one mode that only the kernel knows: a stage, a step along K.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when there is no such mode; [`ErrorKind::Operands`] for a place that it does not have,
+    /// whatever the registers hold.
+    #[track_caller]
+    pub fn at(&self, mode: usize, place: impl Into<Index>) -> Result<Tensor, Error> {
+        let here = Location::caller();
+        let place = place.into();
+        let slot = |i| {
+            if i == mode {
+                Coord::from(0)
+            } else {
+                Coord::from(Slot::All)
+            }
+        };
+        let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
+        let part = self.cut(|layout| {
+            let fixed = layout.get(&[mode])?;
+            places("at", &fixed, &place)?;
+            Ok(Cut {
+                all: layout.clone(),
+                coord: coord.clone(),
+                places: vec![(fixed, place.clone())],
+            })
+        });
+        let part = part.at(here)?;
+        // Modes behind those of the tile, stages for example, leave the thread's part of the tile whole.
+        let is_behind = part.share.as_ref().is_none_or(|share| mode > share.rank);
+        Ok(if is_behind { part } else { part.of_a_part() })
+    }
+
+    /// The same, not known to be all of the thread's part of a tile.
+    pub(crate) fn of_a_part(mut self) -> Tensor {
+        if let Some(share) = &mut self.share {
+            share.tile = None;
+        }
+        self
+    }
+
+    /// The part that a cut of the layout keeps. The ends of uneven tiles are cut as the layout is.
+    pub(crate) fn cut(
+        &self,
+        how: impl Fn(&Layout) -> Result<Cut, ErrorKind>,
+    ) -> Result<Tensor, ErrorKind> {
+        let mut result = self.clone();
+        let (kept, moves) = moved(&how(self.layout())?)?;
+        match &mut result.view {
+            View::Offsets { layout, start, .. } => {
+                for (_, by) in moves {
+                    *start = &*start + by;
+                }
+                *layout = kept;
+            }
+            View::Coords { layout, start, .. } => {
+                for (path, by) in moves {
+                    start[path] = &start[path] + by;
+                }
+                *layout = kept;
+            }
+        }
+        for end in &mut result.ends {
+            *end = end.cut(&how)?;
+        }
+        Ok(result)
+    }
+
+    /// A thread's part: cut as the partition says, with the end of the tile where the partition reaches beyond it.
+    pub(crate) fn part(
+        &self,
+        share: Share,
+        how: impl Fn(&Layout) -> Result<Cut, ErrorKind>,
+    ) -> Result<Tensor, ErrorKind> {
+        let mut result = self.cut(&how)?;
+        let whole = self.layout();
+        let parts = how(whole)?.all;
+        if parts.size() != whole.size() {
+            let extents: Vec<i64> = whole.modes().map(|mode| mode.size()).collect();
+            let tile = identity(&extents)?;
+            let parts = how(&tile)?.all;
+            let reach = reach(&parts, extents.len());
+            if reach.iter().zip(&extents).any(|(r, n)| r > n) {
+                let end = TileEnd {
+                    layout: tile,
+                    start: vec![Index::constant(0); extents.len()],
+                    extents,
+                    reach,
+                };
+                result
+                    .ends
+                    .push(end.cut(&how)?.in_modes_of(result.layout()));
+            }
+        }
+        let extents = whole.modes().take(share.rank).map(|mode| mode.size());
+        result.share = Some(Share {
+            tile: Some(extents.collect()),
+            is_injective: whole.has_coordinate_values() || whole.is_injective() == Ok(true),
+            ..share
+        });
+        Ok(result)
+    }
+
+    /// The address in bytes of the element at an index of the layout.
+    pub(crate) fn bytes_at(&self, index: i64) -> Result<Index, ErrorKind> {
+        let bytes = i64::from(self.ty.bits()) / 8;
+        match &self.view {
+            View::Offsets {
+                swizzle,
+                layout,
+                start,
+                after,
+            } => {
+                let offset = start + layout.at(index)?;
+                let offset = swizzled(*swizzle, &offset) + after;
+                Ok(&self.base + offset * bytes)
+            }
+            View::Coords { of, start, .. } => {
+                let step = coordinates(&self.layout().coord_at(index)?);
+                let mut address = self.base.clone();
+                let mut steps = Index::constant(0);
+                for (i, (mode, s)) in of.modes.iter().zip(start).enumerate() {
+                    let step = step.get(i).copied().unwrap_or(0);
+                    match &mode[..] {
+                        [(_, stride)] => {
+                            let (s, constant) = s.split();
+                            address = address + s * stride * bytes;
+                            steps = steps + stride * ((step + constant) * bytes);
+                        }
+                        _ => address = address + nested(mode, &(s + step)) * bytes,
+                    }
+                }
+                let known = steps.as_constant().is_some();
+                Ok(if known {
+                    address + steps
+                } else {
+                    address.unit() + steps
+                })
+            }
+        }
+    }
+
+    /// The coordinates of the parameter at an index of the layout.
+    pub(crate) fn coordinates_at(&self, index: i64) -> Result<Vec<Index>, ErrorKind> {
+        let View::Coords { start, layout, .. } = &self.view else {
+            return Err(ErrorKind::operands(
+                "coordinates",
+                "a tensor in shared memory is whole, and needs no predicate",
+            ));
+        };
+        let mut step = coordinates(&layout.coord_at(index)?);
+        step.resize(start.len(), 0);
+        Ok(start.iter().zip(step).map(|(s, c)| s + c).collect())
+    }
+}
+
+impl TileEnd {
+    fn cut(&self, how: &impl Fn(&Layout) -> Result<Cut, ErrorKind>) -> Result<Self, ErrorKind> {
+        let (layout, moves) = moved(&how(&self.layout)?)?;
+        let mut result = TileEnd {
+            layout,
+            ..self.clone()
+        };
+        for (path, by) in moves {
+            result.start[path] = &result.start[path] + by;
+        }
+        Ok(result)
+    }
+
+    /// In the modes of another layout of that size where it has such a form, so that what cuts one cuts the other.
+    fn in_modes_of(mut self, other: &Layout) -> Self {
+        let modes = Layout::column_major(other.shape());
+        if let Ok(layout) = modes.and_then(|modes| self.layout.composition(&modes)) {
+            self.layout = layout.to_static();
+        }
+        self
+    }
+
+    /// The coordinates in the tile at an index of the layout.
+    pub(crate) fn coordinates_at(&self, index: i64) -> Result<Vec<Index>, ErrorKind> {
+        let mut step = coordinates(&self.layout.coord_at(index)?);
+        step.resize(self.start.len(), 0);
+        Ok(self.start.iter().zip(step).map(|(s, c)| s + c).collect())
+    }
+}
+
+/// What is kept of a cut layout, and by how much it moves the start along each mode of its values.
+fn moved(cut: &Cut) -> Result<(Layout, Vec<(usize, Index)>), ErrorKind> {
+    let kept = cut.all.slice(&cut.coord)?.to_static();
+    let first = coordinates(&cut.all.value(cut.coord.start())?);
+    let fixed = first.into_iter().enumerate().map(|(i, c)| (i, c.into()));
+    let places = cut
+        .places
+        .iter()
+        .flat_map(|(mode, place)| along(mode, place));
+    Ok((kept, fixed.chain(places).collect()))
+}
+
+/// One more than the largest coordinate that a layout of coordinates has along each mode of its values.
+fn reach(layout: &Layout, rank: usize) -> Vec<i64> {
+    let mut reach = vec![1; rank];
+    for leaf in layout.leaves() {
+        if let Stride::Basis(basis) = &leaf.stride
+            && let Some(reach) = basis.path().next().and_then(|path| reach.get_mut(path))
+        {
+            *reach += (leaf.extent.value() - 1) * leaf.stride.coefficient().value();
+        }
+    }
+    reach
+}
+
+/// Refuses a place that a static mode need not have.
+pub(crate) fn places(
+    operation: &'static str,
+    mode: &Layout,
+    place: &Index,
+) -> Result<(), ErrorKind> {
+    let ((low, high), last) = (place.range(), mode.size() - 1);
+    if !mode.is_static() || low >= 0 && high <= last || place.broken().is_some() {
+        return Ok(());
+    }
+    if low > last || high < 0 {
+        let why = format!("the place {place} of the mode {mode}, whose places are 0 to {last}");
+        return Err(ErrorKind::operands(operation, why));
+    }
+    let why = format!(
+        "the place {place} of the mode {mode} lies from {low} to {high}, and there are places 0 to {last} (`within` says what \
+         no rule finds)"
+    );
+    Err(ErrorKind::operands(operation, why))
+}
+
+/// Refuses types of which one has more bits than the other.
+pub(crate) fn same_width(operation: &'static str, from: Ty, to: Ty) -> Result<(), ErrorKind> {
+    if from.bits() == to.bits() {
+        return Ok(());
+    }
+    let why = format!(
+        "{} bits of {from} are not {} bits of {to}",
+        from.bits(),
+        to.bits()
+    );
+    Err(ErrorKind::operands(operation, why))
+}
+
+/// A value of a layout of coordinates, mode by mode.
+fn coordinates(value: &IntTuple) -> Vec<i64> {
+    value.leaves().iter().map(|n| n.value()).collect()
+}
+
+impl Dense {
+    /// The place of a mode's extent among the layout's dynamic values, if the mode is one dynamic leaf.
+    pub(crate) fn dynamic_extent(&self, mode: usize) -> Option<usize> {
+        let before: usize = self.modes[..mode].iter().map(Vec::len).sum();
+        let leaves = self.layout.leaves();
+        let alone = self.modes[mode].len() == 1 && !leaves[before].extent.is_static();
+        let dynamic = leaves[..before].iter().filter(|l| !l.extent.is_static());
+        alone.then(|| dynamic.count())
+    }
+
+    /// The place of a leaf's stride among the layout's dynamic values, if it is dynamic.
+    pub(crate) fn dynamic_stride(&self, mode: usize, leaf: usize) -> Option<usize> {
+        let before: usize = self.modes[..mode].iter().map(Vec::len).sum::<usize>() + leaf;
+        let leaves = self.layout.leaves();
+        let is_dynamic = |l: &&colex_layout::LeafMode| !l.stride.coefficient().is_static();
+        let extents = leaves.iter().filter(|l| !l.extent.is_static()).count();
+        let strides = leaves[..before].iter().filter(is_dynamic).count();
+        is_dynamic(&&leaves[before]).then_some(extents + strides)
+    }
+}

@@ -1,0 +1,306 @@
+//! A tensor as one thread of a tiled copy or a tiled MMA has it, the thread known when the kernel runs.
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_layout::{Coord, Layout, Slot};
+use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
+
+use super::{Cut, Share, Tensor, View};
+use crate::error::{At, Error, ErrorKind};
+use crate::index::Index;
+
+/// A [`TiledCopy`] at a thread that is an [`Index`].
+#[derive(Clone, Debug)]
+pub struct CopyAt<'a> {
+    copy: &'a TiledCopy,
+    thread: Index,
+}
+
+/// A [`TiledMma`] at a thread that is an [`Index`].
+#[derive(Clone, Debug)]
+pub struct MmaAt<'a> {
+    mma: &'a TiledMma,
+    thread: Index,
+}
+
+/// The slice of a tiled copy or MMA at a thread that only the kernel knows: what `slice` is for a number.
+pub trait AtThread {
+    /// The slice.
+    type Slice<'a>
+    where
+        Self: 'a;
+
+    /// The slice at a thread index, which must lie below the number of threads.
+    fn at<'a>(&'a self, thread: &Index) -> Self::Slice<'a>;
+}
+
+impl AtThread for TiledCopy {
+    type Slice<'a> = CopyAt<'a>;
+    fn at<'a>(&'a self, thread: &Index) -> CopyAt<'a> {
+        CopyAt {
+            copy: self,
+            thread: thread.clone(),
+        }
+    }
+}
+
+impl AtThread for TiledMma {
+    type Slice<'a> = MmaAt<'a>;
+    fn at<'a>(&'a self, thread: &Index) -> MmaAt<'a> {
+        MmaAt {
+            mma: self,
+            thread: thread.clone(),
+        }
+    }
+}
+
+fn below(what: &'static str, thread: &Index, threads: i64) -> Result<(), ErrorKind> {
+    let (low, high) = thread.range();
+    if low >= 0 && high < threads {
+        return Ok(());
+    }
+    Err(ErrorKind::operands(
+        what,
+        format!("the thread index lies from {low} to {high}, and there are {threads} threads"),
+    ))
+}
+
+fn all() -> Coord {
+    Coord::from(Slot::All)
+}
+
+fn every(rank: usize) -> Coord {
+    if rank == 1 {
+        all()
+    } else {
+        Coord::concat(&vec![all(); rank])
+    }
+}
+
+/// A layout must be known when the kernel is built for its modes to be cut.
+pub(crate) fn fixed<'a>(
+    operation: &'static str,
+    layout: &'a Layout,
+) -> Result<&'a Layout, ErrorKind> {
+    if layout.is_static() {
+        return Ok(layout);
+    }
+    Err(ErrorKind::Dynamic {
+        operation,
+        layout: layout.to_string(),
+    })
+}
+
+impl CopyAt<'_> {
+    /// What the thread reads: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Dynamic`] for a parameter of dynamic extents: a tile of it must be cut out first;
+    /// [`ErrorKind::Operands`] for a thread beyond the last; [`ErrorKind::Tiled`].
+    #[doc(alias = "partition_S")]
+    #[track_caller]
+    pub fn partition_src(&self, tensor: &Tensor) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        self.partition(tensor, Side::Source).at(at)
+    }
+
+    /// What the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`CopyAt::partition_src`].
+    #[doc(alias = "partition_D")]
+    #[track_caller]
+    pub fn partition_dst(&self, tensor: &Tensor) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        self.partition(tensor, Side::Destination).at(at)
+    }
+
+    fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
+        below("partition", &self.thread, self.copy.threads())?;
+        fixed("partition", tensor.layout())?;
+        let share = Share {
+            thread: self.thread.clone(),
+            threads: (0..self.copy.threads()).collect(),
+            of: Some(Rc::new((self.copy.clone(), side))),
+            tile: None,
+            rank: self.copy.tiler().rank(),
+            is_injective: true,
+        };
+        tensor.part(share, |layout| {
+            let parts = self.copy.partitions(layout, side)?;
+            let rest = parts.get(&[2])?.rank();
+            Ok(Cut {
+                coord: Coord::concat(&[Coord::from(0), all(), every(rest)]),
+                places: vec![(parts.get(&[0])?, self.thread.clone())],
+                all: parts,
+            })
+        })
+    }
+}
+
+impl MmaAt<'_> {
+    /// What the thread has of A, B or C in memory: `(MMA, MMA_M, MMA_K)` and so on.
+    ///
+    /// # Errors
+    ///
+    /// As [`CopyAt::partition_src`].
+    #[doc(alias = "partition_A")]
+    #[doc(alias = "partition_B")]
+    #[doc(alias = "partition_C")]
+    #[track_caller]
+    pub fn partition(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, Error> {
+        let at = Location::caller();
+        self.part(tensor, operand).at(at)
+    }
+
+    fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
+        self.check_thread()?;
+        fixed("partition", tensor.layout())?;
+        let share = Share {
+            thread: self.thread.clone(),
+            threads: thread_numbers(self.mma)?,
+            of: None,
+            tile: None,
+            rank: 2,
+            is_injective: true,
+        };
+        tensor.part(share, |layout| self.cuts(layout, operand))
+    }
+
+    fn cuts(&self, layout: &Layout, operand: Operand) -> Result<Cut, ErrorKind> {
+        let threads = self.mma.thread_layout();
+        let parts = self.mma.fragments(layout, operand)?;
+        let rest = parts.get(&[1, 1])?.rank();
+        let coord = Coord::concat(&[
+            Coord::from((0, (0, 0))),
+            Coord::concat(&[all(), every(rest)]),
+        ]);
+        let [i, j] = operand.modes();
+        let vmnk: Vec<Index> = threads
+            .modes()
+            .map(|mode| place(&mode, &self.thread))
+            .collect();
+        let places = vec![
+            (parts.get(&[0, 0])?, vmnk[0].clone()),
+            (parts.get(&[0, 1, 0])?, vmnk[i + 1].clone()),
+            (parts.get(&[0, 1, 1])?, vmnk[j + 1].clone()),
+        ];
+        Ok(Cut {
+            all: parts,
+            coord,
+            places,
+        })
+    }
+
+    /// Where in a tile of these extents the thread has every value of a fragment: two coordinates for each index.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_tensor::{AtThread, Builder};
+    /// use colex_tiled::{Operand, TiledMma};
+    ///
+    /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    /// let mma = TiledMma::new(mma, &"(1,1,1):(0,0,0)".parse()?, &"(16,8,16)".parse()?)?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let places = mma.at(&k.thread()).places(Operand::C, [16, 16])?;
+    /// let [m, n] = &places[6];
+    /// assert_eq!((m.to_string(), n.to_string()), ("(r0 >> 2) + 8".into(), "((r0 & 3) << 1) + 8".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`CopyAt::partition_src`].
+    #[track_caller]
+    pub fn places(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, Error> {
+        self.in_tile(operand, tile).at(Location::caller())
+    }
+
+    fn in_tile(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, ErrorKind> {
+        self.check_thread()?;
+        let whole = super::identity(&tile)?;
+        let Cut { all, coord, places } = self.cuts(&whole, operand)?;
+        let mut start = [0, 1].map(|_| Index::constant(0));
+        for (mode, place) in &places {
+            for (path, value) in super::offset::along(mode, place) {
+                start[path] = &start[path] + value;
+            }
+        }
+        let kept = all.slice(&coord)?.to_static();
+        let value = |i| -> Result<[Index; 2], ErrorKind> {
+            let step = kept.coord_at(i)?;
+            let step: Vec<i64> = step.leaves().iter().map(|n| n.value()).collect();
+            Ok([0, 1].map(|mode| &start[mode] + step.get(mode).copied().unwrap_or(0)))
+        };
+        (0..kept.size()).map(value).collect()
+    }
+
+    fn check_thread(&self) -> Result<(), ErrorKind> {
+        let threads = self.mma.thread_layout();
+        let warps = (threads.cosize()? + 31) / 32 * 32;
+        let alone = warps == 32 && threads.size() == 1;
+        below("partition", &self.thread, if alone { 1 } else { warps })
+    }
+}
+
+/// The numbers of the threads of an MMA.
+pub(crate) fn thread_numbers(mma: &TiledMma) -> Result<Rc<[i64]>, ErrorKind> {
+    let threads = mma.thread_layout();
+    let numbers = (0..threads.size()).map(|i| threads.at(i));
+    Ok(numbers.collect::<Result<_, _>>()?)
+}
+
+/// The place of a thread index in one mode of a thread layout: `thread / stride % extent` of each leaf.
+fn place(mode: &Layout, thread: &Index) -> Index {
+    let mut before = 1;
+    let mut place = Index::constant(0);
+    for leaf in mode.leaves() {
+        let (n, d) = (leaf.extent.value(), leaf.stride.coefficient().value());
+        if d > 0 {
+            place = place + (thread / d % n) * before;
+        }
+        before *= n;
+    }
+    place
+}
+
+impl Tensor {
+    /// The same elements in the modes of another layout of this size: for what no partition says.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Layout`] when the composition has no result; [`ErrorKind::Operands`] for indices that the tensor does not
+    /// have.
+    #[track_caller]
+    pub fn compose(&self, with: &Layout) -> Result<Tensor, Error> {
+        let mut result = self.clone().of_a_part();
+        let (reach, size) = (with.cosize()?, self.layout().size());
+        if reach > size
+            || with
+                .leaves()
+                .iter()
+                .any(|l| l.stride.coefficient().value() < 0)
+        {
+            let why = format!(
+                "{with} has indices beyond those of {}, which are 0 to {}",
+                self.layout(),
+                size - 1
+            );
+            return Err(ErrorKind::operands("compose", why).here());
+        }
+        match &mut result.view {
+            View::Offsets { layout, .. } | View::Coords { layout, .. } => {
+                *layout = fixed("compose", layout)
+                    .map_err(ErrorKind::here)?
+                    .composition(with)?;
+            }
+        }
+        for end in &mut result.ends {
+            end.layout = end.layout.composition(with)?;
+        }
+        Ok(result)
+    }
+}
