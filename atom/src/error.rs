@@ -2,9 +2,10 @@
 
 use core::fmt;
 
-use crate::arch::Arch;
-use crate::copy::{CopyError, TmaError};
+use crate::copy::CopyError;
 use crate::gmma::GmmaError;
+use crate::machine::Arch;
+use crate::tma::TmaError;
 
 /// Why an atom was not found, built, or executed.
 #[non_exhaustive]

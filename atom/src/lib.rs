@@ -6,39 +6,37 @@
 //! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both (and so [`CopyOp`], [`CopyTraits`], [`CopyAtom`]), with the
 //! arithmetic ([`MmaAtom::execute`]) that host execution, the simulator and the hardware check share.
 
-mod arch;
 mod arith;
 mod copy;
-mod draw;
 mod error;
-mod fragment;
 mod gmma;
+mod machine;
 mod mma;
 mod names;
-mod print;
-mod ptx;
+mod number;
+mod show;
+mod tma;
 mod tv;
-mod ty;
 
-pub use arch::{Arch, PtxVersion};
-pub use arith::{Exactness, FloatFormat, Operand, Rounding, Value};
+pub use arith::{Exactness, Operand};
 pub use copy::{
-    Argument, BoxElement, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand,
-    CopyOperands, CopyRow, CopySearch, CopyTraits, Defect, Im2colError, Im2colInstruction,
-    Im2colPlan, Im2colStart, Im2colTile, Interleave, L2Promotion, MAX_TRANSACTION_BYTES, OobFill,
-    OperandKind, PixelBox, Reduction, Route, Scalar, Side, Sizes, Space, Taps, TensorMap,
-    TmaElement, TmaError, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile, ValLayouts, copy_atoms,
-    copy_modules, copy_rows,
+    Argument, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand, CopyOperands,
+    CopyRow, CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route,
+    Scalar, Side, Sizes, Space, ValLayouts, copy_atoms, copy_modules, copy_rows,
 };
 pub use error::Error;
-pub use fragment::Fragment;
 pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
+pub use machine::{Arch, PtxVersion};
 pub use mma::{
-    Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaRow, MmaSearch, MmaTraits, RegClass, Registers,
-    Rule, mma_atoms, rows,
+    Form, GmmaOptions, KernelBatch, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch,
+    MmaTraits, RegClass, Registers, Rule, kernel_batches, mma_atoms, rows,
 };
-pub use ptx::{KernelBatch, MmaOperands, kernel_batches};
-pub use ty::{Class, Ty};
+pub use number::{Class, FloatFormat, Fragment, Rounding, Ty, Value};
+pub use tma::{
+    BoxElement, Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Interleave,
+    L2Promotion, OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan,
+    TmaSwizzle, TmaTile,
+};
 
 /// The atom of that name, in any of CuTe's spellings.
 ///

@@ -1,9 +1,9 @@
 //! How closely hardware must agree with the host.
 
-use super::{FloatFormat, Value};
 use crate::Error;
 use crate::mma::MmaAtom;
-use crate::ty::Ty;
+use crate::number::Ty;
+use crate::number::{FloatFormat, Value};
 
 /// How closely a result of the hardware must agree with [`MmaAtom::multiply`].
 #[derive(Clone, Copy, Debug, PartialEq)]

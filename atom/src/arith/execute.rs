@@ -1,11 +1,11 @@
 //! One instruction on the host, from registers to registers.
 
-use super::Value;
 use crate::Error;
-use crate::fragment::Fragment;
 use crate::mma::MmaAtom;
+use crate::number::Fragment;
+use crate::number::Ty;
+use crate::number::Value;
 use crate::tv;
-use crate::ty::Ty;
 
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]

@@ -5,11 +5,10 @@
 //! among them subnormal, overflowing and infinite ones, agreed bit for bit; so did 1.8 million sums in `f16` beside
 //! ties between subnormal numbers (`wgmma` and `mma.sync`, dense and sparse). `tests/h200.txt` holds some of them.
 
-use super::format::{exponent_of, times_power_of_two};
-use super::{FloatFormat, Rounding, Value, sum_to_odd};
 use crate::Error;
 use crate::mma::{Form, MmaAtom};
-use crate::ty::Ty;
+use crate::number::Ty;
+use crate::number::{FloatFormat, Rounding, Value, exponent_of, sum_to_odd, times_power_of_two};
 
 /// Bits below the largest exponent that take part in a sum.
 const FRACTION: i32 = 25;

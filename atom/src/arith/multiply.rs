@@ -1,9 +1,9 @@
 //! The product of two tiles, by an instruction's rule.
 
-use super::{ExactSum, FloatFormat, Rounding, Value};
 use crate::Error;
 use crate::mma::{MmaAtom, Rule};
-use crate::ty::{Class, Ty};
+use crate::number::{Class, Ty};
+use crate::number::{ExactSum, FloatFormat, Rounding, Value};
 
 impl MmaAtom {
     /// `D = A B + C` on whole tiles, by the instruction's own arithmetic.

@@ -3,9 +3,9 @@
 //! PTX ISA 9.7.15.6: of each four elements along K two are kept, their positions in two bits each; of each two
 //! `tf32` one is kept, its position written as `0b0100` (the first) or `0b1110` (the second).
 
-use super::Value;
 use crate::Error;
 use crate::mma::{MmaAtom, Rule};
+use crate::number::Value;
 
 /// The metadata of a kept `tf32`: the first of two, or the second.
 const OF_TWO: [u64; 2] = [0b0100, 0b1110];

@@ -9,7 +9,7 @@ use super::op::OperandKind;
 use super::row::{Argument, Space};
 use super::search::copy_atoms;
 use crate::Error;
-use crate::arch::{Arch, PtxVersion};
+use crate::machine::{Arch, PtxVersion};
 use crate::mma::{RegClass, Registers};
 
 impl CopyAtom {

@@ -5,16 +5,7 @@ use std::sync::OnceLock;
 
 use super::reduction::{Reduction, Scalar};
 use super::row::{CopyRow, Sizes};
-use super::{table_blackwell, table_tma, table_warp};
-
-/// Every paragraph of the copy table.
-pub fn copy_rows() -> impl Iterator<Item = &'static CopyRow> {
-    let memory = table_blackwell::TENSOR_MEMORY.iter().flatten();
-    [table_warp::ROWS, table_tma::ROWS, table_blackwell::ROWS]
-        .into_iter()
-        .flatten()
-        .chain(memory)
-}
+use super::table::copy_rows;
 
 /// One member of a family: the choices its row leaves open.
 #[derive(Clone, Copy, Debug)]

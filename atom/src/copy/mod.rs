@@ -14,10 +14,7 @@ mod op;
 mod reduction;
 mod row;
 mod search;
-mod table_blackwell;
-mod table_tma;
-mod table_warp;
-mod tma;
+mod table;
 mod traits;
 
 pub use atom::{CopyAtom, MAX_TRANSACTION_BYTES};
@@ -25,14 +22,9 @@ pub use error::CopyError;
 pub use execute::Route;
 pub use instruction::CopyOperands;
 pub use kernel::{CopyModule, copy_modules};
-pub use member::copy_rows;
 pub use op::{CopyOp, CopyOperand, OperandKind};
 pub use reduction::{Reduction, Scalar};
 pub use row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
 pub use search::{CopySearch, copy_atoms};
-pub use tma::{
-    BoxElement, Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Interleave,
-    L2Promotion, OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan,
-    TmaSwizzle, TmaTile,
-};
+pub use table::copy_rows;
 pub use traits::{CopyTraits, ValLayouts};

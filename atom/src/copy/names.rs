@@ -6,7 +6,7 @@ use super::member::{Member, member, members};
 use super::row::Sizes;
 use crate::Error;
 use crate::names::{nearest, without_namespaces};
-use crate::ty::Ty;
+use crate::number::Ty;
 
 /// Whole names, and what they stand for in CuTe.
 const ALIASES: &[(&str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use super::member::Member;
 use super::row::{Argument, CopyForm, Space};
-use crate::arch::{Arch, PtxVersion};
+use crate::machine::{Arch, PtxVersion};
 use crate::mma::{RegClass, Registers};
 
 /// What to write: the opcode and its operands (CuTe's `Copy_Operation`).

@@ -1,6 +1,6 @@
 //! What a reducing copy does with the value that is already there.
 
-use crate::arith::{FloatFormat, Rounding, low_mask};
+use crate::number::{FloatFormat, Rounding, low_mask};
 
 /// The operation of `cp.reduce.async.bulk` (PTX ISA 9.7.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

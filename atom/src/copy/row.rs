@@ -1,7 +1,7 @@
 //! How a row of the copy table is written.
 
 use super::reduction::{Reduction, Scalar};
-use crate::arch::{Arch, PtxVersion};
+use crate::machine::{Arch, PtxVersion};
 
 /// Where data lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

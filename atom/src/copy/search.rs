@@ -3,7 +3,7 @@
 use super::atom::CopyAtom;
 use super::member::members;
 use super::row::{CopyForm, Space};
-use crate::arch::Arch;
+use crate::machine::Arch;
 
 /// Every copy of the table, in its order; where any multiple of a size would do, the smallest.
 ///

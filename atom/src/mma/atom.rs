@@ -10,8 +10,8 @@ use super::options::GmmaOptions;
 use super::row::{Form, MmaRow, Rule};
 use super::traits::MmaTraits;
 use crate::Error;
-use crate::arch::Arch;
-use crate::ty::Ty;
+use crate::machine::Arch;
+use crate::number::Ty;
 
 /// A matrix-multiply instruction: `D = A B + C` on one small tile, with everything known about it.
 ///

@@ -4,20 +4,8 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::row::{Form, MmaRow};
-use super::{table_blackwell, table_gmma, table_sm61_70_75, table_sm80, table_sm89_90};
-use crate::ty::Ty;
-
-/// Every paragraph of the table, oldest architecture first.
-pub fn rows() -> impl Iterator<Item = &'static MmaRow> {
-    let tables: [&'static [MmaRow]; 5] = [
-        table_sm61_70_75::ROWS,
-        table_sm80::ROWS,
-        table_sm89_90::ROWS,
-        table_gmma::ROWS,
-        table_blackwell::ROWS,
-    ];
-    tables.into_iter().flatten()
-}
+use super::table::rows;
+use crate::number::Ty;
 
 /// One member of a family: the choices its row leaves open.
 #[derive(Clone, Copy, Debug)]

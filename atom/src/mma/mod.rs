@@ -4,23 +4,23 @@
 //! with the arithmetic.
 
 mod atom;
+mod instruction;
+mod kernel;
 mod member;
 mod names;
 mod op;
 mod options;
 mod row;
 mod search;
-mod table_blackwell;
-mod table_gmma;
-mod table_sm61_70_75;
-mod table_sm80;
-mod table_sm89_90;
+mod table;
 mod traits;
 
 pub use atom::MmaAtom;
-pub use member::rows;
+pub use instruction::MmaOperands;
+pub use kernel::{KernelBatch, kernel_batches};
 pub use op::{MmaOp, RegClass, Registers};
 pub use options::{GmmaOptions, Major};
 pub use row::{Form, MmaRow, Rule};
 pub use search::{MmaSearch, mma_atoms};
+pub use table::rows;
 pub use traits::MmaTraits;

@@ -4,8 +4,8 @@ use core::fmt;
 
 use super::member::Member;
 use super::row::{Form, Rule};
-use crate::arch::{Arch, PtxVersion};
-use crate::ty::Ty;
+use crate::machine::{Arch, PtxVersion};
+use crate::number::Ty;
 
 /// A kind of PTX register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! How a row of the MMA table is written.
 
-use crate::arch::{Arch, PtxVersion};
-use crate::ty::Ty;
+use crate::machine::{Arch, PtxVersion};
+use crate::number::Ty;
 
 /// One paragraph of the MMA table: an instruction, or a family that differs in a word of its opcode.
 ///

@@ -4,8 +4,8 @@ use super::atom::MmaAtom;
 use super::member::{Member, members};
 use super::options::GmmaOptions;
 use super::row::{Form, Rule};
-use crate::arch::Arch;
-use crate::ty::Ty;
+use crate::machine::Arch;
+use crate::number::Ty;
 
 /// Every atom of the table, in its order, with default options.
 ///

@@ -4,7 +4,7 @@ use colex_layout::Layout;
 
 use super::member::Member;
 use super::row::MmaRow;
-use crate::ty::Ty;
+use crate::number::Ty;
 
 /// What an operation means: its shape, its types, and who holds which element (CuTe's `MMA_Traits`).
 ///

@@ -3,9 +3,9 @@
 //! Sources: PTX ISA 9.7.1 (`dp4a`, `dp2a`, `fma`, `mad`), 9.7.14.5 (`mma`); CuTe `mma_traits_sm61.hpp`,
 //! `mma_traits_sm70.hpp`, `mma_traits_sm75.hpp`, `mma_traits.hpp`.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
-use crate::ty::Ty::{F16, F32, F64, S32};
+use crate::machine::{Arch::*, PtxVersion};
+use crate::mma::row::*;
+use crate::number::Ty::{F16, F32, F64, S32};
 
 /// One multiply-add in one thread.
 const SCALAR: MmaRow = MmaRow {

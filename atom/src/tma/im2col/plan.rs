@@ -6,11 +6,11 @@ use super::derive::{column, matrix, modes, tile_order};
 use super::error::Im2colError;
 use super::pixels::{PixelBox, spatial};
 use crate::Error;
-use crate::copy::atom::CopyAtom;
-use crate::copy::reduction::{Reduction, Scalar};
-use crate::copy::tma::derive::{cut, plain};
-use crate::copy::tma::error::TmaError;
-use crate::copy::tma::map::{TensorMap, TmaElement};
+use crate::copy::CopyAtom;
+use crate::copy::{Reduction, Scalar};
+use crate::tma::derive::{cut, plain};
+use crate::tma::error::TmaError;
+use crate::tma::map::{TensorMap, TmaElement};
 
 /// A filter along one spatial dimension, and how the image is padded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,9 +8,9 @@
 //! The copies between blocks (`S2S`) want a kernel that is launched in clusters: in one without, an H200 ends them in an
 //! illegal instruction, whatever the address.
 
-use super::reduction::{Reduction::*, Scalar::*};
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
+use crate::copy::row::*;
+use crate::copy::{Reduction::*, Scalar::*};
+use crate::machine::{Arch::*, PtxVersion};
 
 /// What every row here shares.
 const ASYNC: CopyRow = CopyRow {
@@ -51,7 +51,7 @@ const REDUCE: CopyRow = CopyRow {
     ],
     ..STORE
 };
-const ADD: &[(super::Reduction, super::Scalar)] = &[(Add, Mapped)];
+const ADD: &[(crate::copy::Reduction, crate::copy::Scalar)] = &[(Add, Mapped)];
 /// `im2col` needs at least one pixel coordinate between the channels and the images.
 const PIXELS: &[i64] = &[3, 4, 5];
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::arith::FloatFormat;
+use super::FloatFormat;
 
 /// The type of one matrix element.
 ///

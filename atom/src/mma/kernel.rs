@@ -2,9 +2,9 @@
 
 use core::fmt::Write as _;
 
-use super::MmaOperands;
+use super::instruction::MmaOperands;
 use crate::Error;
-use crate::arch::{Arch, PtxVersion};
+use crate::machine::{Arch, PtxVersion};
 use crate::mma::{GmmaOptions, MmaAtom, RegClass, Registers, mma_atoms};
 
 /// The parameters of every kernel here, in order.

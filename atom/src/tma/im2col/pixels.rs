@@ -1,8 +1,8 @@
 //! `PixelBox`: which pixels a column walks over.
 
 use super::error::Im2colError;
-use crate::copy::tma::error::TmaError;
-use crate::copy::tma::map::TensorMap;
+use crate::tma::error::TmaError;
+use crate::tma::map::TensorMap;
 
 /// The positions of a filter in each image: what makes a tensor map one for `im2col`.
 ///
@@ -52,7 +52,7 @@ impl PixelBox {
     }
 
     /// Whether the hardware takes it for a tensor of these extents.
-    pub(in crate::copy::tma) fn check(&self, map: &TensorMap) -> Result<(), Im2colError> {
+    pub(in crate::tma) fn check(&self, map: &TensorMap) -> Result<(), Im2colError> {
         let rank = map.rank();
         if !(3..=5).contains(&rank) {
             return Err(Im2colError::Rank { rank });
@@ -103,7 +103,7 @@ impl PixelBox {
     }
 
     /// Whether a column may begin there and be moved by these offsets.
-    pub(in crate::copy::tma) fn check_start(
+    pub(in crate::tma) fn check_start(
         &self,
         map: &TensorMap,
         coordinates: &[i64],
@@ -138,7 +138,7 @@ impl PixelBox {
     }
 
     /// The coordinates of the first channel of each pixel of a column.
-    pub(in crate::copy::tma) fn walk(
+    pub(in crate::tma) fn walk(
         &self,
         map: &TensorMap,
         start: &[i64],

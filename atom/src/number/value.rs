@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use super::{Class, Ty};
 use super::{FloatFormat, Rounding};
-use crate::ty::{Class, Ty};
 
 /// The number an element stands for.
 ///

@@ -2,9 +2,9 @@
 //!
 //! Sources: PTX ISA 9.7.14.5; CuTe `mma_sm89.hpp`, `mma_sm90.hpp`, `mma_traits_sm89.hpp`, `mma_traits_sm90.hpp`.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
-use crate::ty::Ty::{C64, F16, F32, F64};
+use crate::machine::{Arch::*, PtxVersion};
+use crate::mma::row::*;
+use crate::number::Ty::{C64, F16, F32, F64};
 
 /// Hopper's 64-bit shapes.
 const F64_SM90: MmaRow = MmaRow {

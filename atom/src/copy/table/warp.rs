@@ -4,8 +4,8 @@
 //! `movmatrix`); CuTe `copy_traits.hpp`, `copy_traits_sm50.hpp`, `copy_traits_sm75.hpp`, `copy_traits_sm80.hpp`,
 //! `copy_traits_sm90.hpp`.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
+use crate::copy::row::*;
+use crate::machine::{Arch::*, PtxVersion};
 
 const ASYNC: CopyRow = CopyRow {
     since: Sm80,

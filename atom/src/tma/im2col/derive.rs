@@ -4,8 +4,8 @@ use colex_layout::{Basis, Int, Layout, LeafMode, Stride, Tiler, Tuple};
 
 use super::error::Im2colError;
 use super::plan::Taps;
-use crate::copy::tma::derive::order;
-use crate::copy::tma::error::TmaError;
+use crate::tma::derive::order;
+use crate::tma::error::TmaError;
 
 /// Extents and strides of the activations.
 pub(super) fn modes(activations: &Layout) -> Result<(Vec<i64>, Vec<i64>), TmaError> {

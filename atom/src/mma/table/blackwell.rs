@@ -3,12 +3,12 @@
 //! Sources: CuTe `mma_traits_sm100.hpp`, `mma_sm100_umma.hpp` (legal M and N), `mma_traits_sm120.hpp`,
 //! `mma_traits_sm120_sparse.hpp`. Names carry the template arguments that decide the layouts.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
-use crate::ty::Ty::{self, *};
+use crate::machine::{Arch::*, PtxVersion};
+use crate::mma::row::*;
+use crate::number::Ty::{self, *};
 
 /// N of `tcgen05.mma` on one SM.
-const N_BY_8: &[i64] = super::table_gmma::N_BY_8;
+const N_BY_8: &[i64] = super::gmma::N_BY_8;
 /// N of `tcgen05.mma` on a pair of SMs, and of the integers from 16.
 const N_BY_16: &[i64] = &[
     16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256,

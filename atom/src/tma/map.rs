@@ -1,10 +1,10 @@
 //! `TensorMap`: the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` as a value.
 
-use super::super::reduction::{Reduction, Scalar};
 use super::error::TmaError;
 use super::im2col::PixelBox;
 use super::swizzle::TmaSwizzle;
-use crate::ty::Ty;
+use crate::copy::{Reduction, Scalar};
+use crate::number::Ty;
 
 /// The element type of a tensor map (`CUtensorMapDataType`). It decides the width, and what reductions compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,9 +3,9 @@
 //! Sources: PTX ISA 9.7.14.5; CuTe `mma_sm80.hpp`, `mma_traits_sm80.hpp`.
 //! Some were in Turing already (`since`), although CuTe files them under SM80.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
-use crate::ty::Ty::{C64, F16, F32, F64, Gc64, S32};
+use crate::machine::{Arch::*, PtxVersion};
+use crate::mma::row::*;
+use crate::number::Ty::{C64, F16, F32, F64, Gc64, S32};
 
 #[rustfmt::skip] // One instruction, one paragraph.
 pub(super) const ROWS: &[MmaRow] = &[

@@ -3,9 +3,9 @@
 //! Sources: PTX ISA 9.7.15; CuTe `mma_sm90_gmma*.hpp`, `mma_traits_sm90_gmma*.hpp`.
 //! A comes from shared memory (`SS`: every thread sees the whole tile, through a descriptor) or registers (`RS`).
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
-use crate::ty::Ty::{F16, F32, S32};
+use crate::machine::{Arch::*, PtxVersion};
+use crate::mma::row::*;
+use crate::number::Ty::{F16, F32, S32};
 
 /// N of every type but the integers: the multiples of 8 to 256.
 pub(super) const N_BY_8: &[i64] = &[

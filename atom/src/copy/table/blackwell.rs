@@ -2,8 +2,8 @@
 //!
 //! Sources: CuTe `copy_traits_sm100.hpp`, `copy_traits_sm100_tma.hpp`, `copy_traits_sm100_im2col.hpp`.
 
-use super::row::*;
-use crate::arch::{Arch::*, PtxVersion};
+use crate::copy::row::*;
+use crate::machine::{Arch::*, PtxVersion};
 
 const SM100: CopyRow = CopyRow {
     since: Sm100a,

@@ -93,7 +93,7 @@ fn odd(high: f64, low: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arith::{FloatFormat, Rounding};
+    use crate::number::{FloatFormat, Rounding};
 
     fn sum(terms: &[f64]) -> f64 {
         let mut sum = ExactSum::new(0.0);

@@ -1,0 +1,5 @@
+//! Architectures and versions of PTX.
+
+mod arch;
+
+pub use arch::{Arch, PtxVersion};

@@ -1,0 +1,4 @@
+//! Atoms as pictures, and in the words of CuTe's `print`.
+
+mod draw;
+mod print;
