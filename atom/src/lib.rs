@@ -22,14 +22,14 @@ pub use arith::{Exactness, Operand};
 pub use copy::{
     Argument, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand, CopyOperands,
     CopyRow, CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route,
-    Scalar, Side, Sizes, Space, ValLayouts, copy_atoms, copy_modules, copy_rows,
+    Scalar, Side, Sizes, ValLayouts, copy_atoms, copy_modules, copy_rows,
 };
 pub use error::Error;
 pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
-pub use machine::{Arch, PtxVersion};
+pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
 pub use mma::{
     Form, GmmaOptions, KernelBatch, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch,
-    MmaTraits, RegClass, Registers, Rule, kernel_batches, mma_atoms, rows,
+    MmaTraits, Rule, kernel_batches, mma_atoms, rows,
 };
 pub use number::{Class, FloatFormat, Fragment, Rounding, Ty, Value};
 pub use tma::{

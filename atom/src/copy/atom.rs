@@ -7,10 +7,10 @@ use super::member::Member;
 use super::names;
 use super::op::CopyOp;
 use super::reduction::{Reduction, Scalar};
-use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
+use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes};
 use super::traits::{CopyTraits, ValLayouts};
 use crate::Error;
-use crate::machine::Arch;
+use crate::machine::{Arch, Space};
 use crate::tv;
 
 /// The most bytes that one phase of an mbarrier counts (PTX ISA 9.7.13.15, the range of the tx-count).

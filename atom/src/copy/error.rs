@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use super::row::{Argument, Space};
+use super::row::Argument;
+use crate::machine::Space;
 
 /// Why a copy was not found, written or executed.
 #[non_exhaustive]
@@ -159,16 +160,3 @@ impl fmt::Display for CopyError {
 }
 
 impl std::error::Error for CopyError {}
-
-impl fmt::Display for Space {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Space::Register => "registers",
-            Space::Shared => "shared memory",
-            Space::Cluster => "the cluster's shared memory",
-            Space::Global => "global memory",
-            Space::L2 => "the L2 cache",
-            Space::Tensor => "tensor memory",
-        })
-    }
-}

@@ -6,11 +6,10 @@ use std::fmt::Write as _;
 use super::atom::CopyAtom;
 use super::instruction::CopyOperands;
 use super::op::OperandKind;
-use super::row::{Argument, Space};
+use super::row::Argument;
 use super::search::copy_atoms;
 use crate::Error;
-use crate::machine::{Arch, PtxVersion};
-use crate::mma::{RegClass, Registers};
+use crate::machine::{Arch, PtxVersion, RegClass, Registers, Space};
 
 impl CopyAtom {
     /// A kernel with the instruction and plain registers as its operands: an `.entry` of that name, without the

@@ -24,7 +24,7 @@ pub use instruction::CopyOperands;
 pub use kernel::{CopyModule, copy_modules};
 pub use op::{CopyOp, CopyOperand, OperandKind};
 pub use reduction::{Reduction, Scalar};
-pub use row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes, Space};
+pub use row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes};
 pub use search::{CopySearch, copy_atoms};
 pub use table::copy_rows;
 pub use traits::{CopyTraits, ValLayouts};

@@ -1,9 +1,8 @@
 //! `CopyOp`: what to write.
 
 use super::member::Member;
-use super::row::{Argument, CopyForm, Space};
-use crate::machine::{Arch, PtxVersion};
-use crate::mma::{RegClass, Registers};
+use super::row::{Argument, CopyForm};
+use crate::machine::{Arch, PtxVersion, RegClass, Registers, Space};
 
 /// What to write: the opcode and its operands (CuTe's `Copy_Operation`).
 ///

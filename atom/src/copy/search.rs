@@ -2,8 +2,8 @@
 
 use super::atom::CopyAtom;
 use super::member::members;
-use super::row::{CopyForm, Space};
-use crate::machine::Arch;
+use super::row::CopyForm;
+use crate::machine::{Arch, Space};
 
 /// Every copy of the table, in its order; where any multiple of a size would do, the smallest.
 ///

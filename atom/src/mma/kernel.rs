@@ -4,8 +4,8 @@ use core::fmt::Write as _;
 
 use super::instruction::MmaOperands;
 use crate::Error;
-use crate::machine::{Arch, PtxVersion};
-use crate::mma::{GmmaOptions, MmaAtom, RegClass, Registers, mma_atoms};
+use crate::machine::{Arch, PtxVersion, RegClass, Registers};
+use crate::mma::{GmmaOptions, MmaAtom, mma_atoms};
 
 /// The parameters of every kernel here, in order.
 const PARAMETERS: &str = "\

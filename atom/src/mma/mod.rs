@@ -18,7 +18,7 @@ mod traits;
 pub use atom::MmaAtom;
 pub use instruction::MmaOperands;
 pub use kernel::{KernelBatch, kernel_batches};
-pub use op::{MmaOp, RegClass, Registers};
+pub use op::MmaOp;
 pub use options::{GmmaOptions, Major};
 pub use row::{Form, MmaRow, Rule};
 pub use search::{MmaSearch, mma_atoms};

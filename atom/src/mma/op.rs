@@ -1,86 +1,27 @@
 //! `MmaOp`: what to write.
 
-use core::fmt;
-
 use super::member::Member;
 use super::row::{Form, Rule};
-use crate::machine::{Arch, PtxVersion};
+use crate::machine::{Arch, PtxVersion, RegClass, Registers};
 use crate::number::Ty;
 
-/// A kind of PTX register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RegClass {
-    /// `.b16`: one 16-bit element.
-    B16,
-    /// `.b32`: packed elements, lowest bits first, or one 32-bit integer.
-    B32,
-    /// `.f32`.
-    F32,
-    /// `.f64`.
-    F64,
-    /// `.b64` with a shared-memory matrix descriptor.
-    Descriptor,
-    /// `.b64`: an address or a cache policy.
-    B64,
-}
-
-impl RegClass {
-    /// The width in bits.
-    pub fn bits(self) -> u32 {
-        match self {
-            RegClass::B16 => 16,
-            RegClass::B32 | RegClass::F32 => 32,
-            RegClass::F64 | RegClass::Descriptor | RegClass::B64 => 64,
-        }
-    }
-
-    /// The register type as PTX declares it, without the dot.
-    pub fn ptx(self) -> &'static str {
-        match self {
-            RegClass::B16 => "b16",
-            RegClass::B32 => "b32",
-            RegClass::F32 => "f32",
-            RegClass::F64 => "f64",
-            RegClass::Descriptor | RegClass::B64 => "b64",
-        }
-    }
-
-    /// The kind of register that elements of a type travel in.
-    fn of(ty: Ty, form: Form) -> Self {
-        match ty {
-            Ty::F64 | Ty::C64 | Ty::Gc64 => RegClass::F64,
-            Ty::F32 => RegClass::F32,
-            Ty::F16 if form == Form::Scalar => RegClass::B16,
-            _ => RegClass::B32,
-        }
+/// The kind of register that elements of a type travel in.
+fn class_of(ty: Ty, form: Form) -> RegClass {
+    match ty {
+        Ty::F64 | Ty::C64 | Ty::Gc64 => RegClass::F64,
+        Ty::F32 => RegClass::F32,
+        Ty::F16 if form == Form::Scalar => RegClass::B16,
+        _ => RegClass::B32,
     }
 }
 
-/// The registers of one operand in one thread.
-///
-/// Element `v` of a thread lies at bit `v * bits` of them, counted from the lowest bit of the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Registers {
-    /// How many.
-    pub count: usize,
-    /// Of which kind.
-    pub class: RegClass,
-}
-
-impl Registers {
-    fn holding(values: usize, ty: Ty, form: Form) -> Self {
-        let class = RegClass::of(ty, form);
-        let bits = values * ty.bits() as usize;
-        Registers {
-            count: bits.div_ceil(class.bits() as usize),
-            class,
-        }
-    }
-}
-
-impl fmt::Display for Registers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} x {}", self.count, self.class.ptx())
+/// The registers that so many elements of a type travel in.
+fn holding(values: usize, ty: Ty, form: Form) -> Registers {
+    let class = class_of(ty, form);
+    let bits = values * ty.bits() as usize;
+    Registers {
+        count: bits.div_ceil(class.bits() as usize),
+        class,
     }
 }
 
@@ -132,14 +73,14 @@ impl MmaOp {
         };
         let a = match in_async && !member.a_in_registers {
             true => descriptor,
-            false => Registers::holding(values[0] / row.rule.packing(), member.ab.0, row.form),
+            false => holding(values[0] / row.rule.packing(), member.ab.0, row.form),
         };
         let b = if in_async {
             descriptor
         } else {
-            Registers::holding(values[1], member.ab.1, row.form)
+            holding(values[1], member.ab.1, row.form)
         };
-        let c = Registers::holding(values[2], row.c, row.form);
+        let c = holding(values[2], row.c, row.form);
         let e = row.rule.is_sparse().then_some(Registers {
             count: 1,
             class: RegClass::B32,

@@ -3,7 +3,7 @@
 //! Sources: CuTe `copy_traits_sm100.hpp`, `copy_traits_sm100_tma.hpp`, `copy_traits_sm100_im2col.hpp`.
 
 use crate::copy::row::*;
-use crate::machine::{Arch::*, PtxVersion};
+use crate::machine::{Arch::*, PtxVersion, Space};
 
 const SM100: CopyRow = CopyRow {
     since: Sm100a,

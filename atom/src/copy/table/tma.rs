@@ -10,7 +10,7 @@
 
 use crate::copy::row::*;
 use crate::copy::{Reduction::*, Scalar::*};
-use crate::machine::{Arch::*, PtxVersion};
+use crate::machine::{Arch::*, PtxVersion, Space};
 
 /// What every row here shares.
 const ASYNC: CopyRow = CopyRow {

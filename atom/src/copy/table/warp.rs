@@ -5,7 +5,7 @@
 //! `copy_traits_sm90.hpp`.
 
 use crate::copy::row::*;
-use crate::machine::{Arch::*, PtxVersion};
+use crate::machine::{Arch::*, PtxVersion, Space};
 
 const ASYNC: CopyRow = CopyRow {
     since: Sm80,
