@@ -94,24 +94,23 @@ fn reference(atom: &MmaAtom, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value
 
 /// Runs an atom as a warp would: operands scattered to fragments, the kept part of a sparse A and its metadata.
 fn run(atom: &MmaAtom, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {
-    let (stored, metadata) = match atom.rule().is_sparse() {
-        true => atom.pack(a).unwrap(),
-        false => (a.to_vec(), Vec::new()),
+    let (stored, metadata) = if atom.rule().is_sparse() {
+        atom.pack(a).unwrap()
+    } else {
+        (a.to_vec(), Vec::new())
     };
     let (fa, fb);
-    let a = match atom.a_in_shared() {
-        true => Operand::Tile(&stored),
-        false => {
-            fa = atom.scatter_operand('A', &stored).unwrap();
-            Operand::Registers(&fa)
-        }
+    let a = if atom.a_in_shared() {
+        Operand::Tile(&stored)
+    } else {
+        fa = atom.scatter_operand('A', &stored).unwrap();
+        Operand::Registers(&fa)
     };
-    let b = match atom.b_in_shared() {
-        true => Operand::Tile(b),
-        false => {
-            fb = atom.scatter_operand('B', b).unwrap();
-            Operand::Registers(&fb)
-        }
+    let b = if atom.b_in_shared() {
+        Operand::Tile(b)
+    } else {
+        fb = atom.scatter_operand('B', b).unwrap();
+        Operand::Registers(&fb)
     };
     let d = atom.execute(a, b, &atom.scatter(c), &metadata).unwrap();
     atom.gather('C', &d).unwrap()

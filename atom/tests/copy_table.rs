@@ -12,9 +12,10 @@ fn copies(layout: &Layout, bits: usize) -> Vec<usize> {
     let (threads, values) = (layout.mode(0).unwrap(), layout.mode(1).unwrap());
     let mut held = vec![0; bits];
     // Where no thread differs from the first, one stands for all.
-    let (layout, weight) = match threads.table().unwrap().iter().all(|&at| at == 0) {
-        true => (&values, threads.size() as usize),
-        false => (layout, 1),
+    let (layout, weight) = if threads.table().unwrap().iter().all(|&at| at == 0) {
+        (&values, threads.size() as usize)
+    } else {
+        (layout, 1)
     };
     for at in layout.table().unwrap() {
         held[at as usize] += weight;

@@ -171,9 +171,10 @@ fn every_wgmma_has_descriptors() {
                     let in_registers = operand == 'A' && !atom.a_in_shared();
                     let too_narrow = (major, swizzle, k * i64::from(ty.bits()))
                         == (Major::K, SmemSwizzle::B32, 512);
-                    match in_registers || too_narrow {
-                        true => assert!(descriptor.is_err()),
-                        false => assert_eq!(descriptor.unwrap().swizzle, swizzle),
+                    if in_registers || too_narrow {
+                        assert!(descriptor.is_err())
+                    } else {
+                        assert_eq!(descriptor.unwrap().swizzle, swizzle)
                     }
                     cases += 1;
                 }

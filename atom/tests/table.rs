@@ -10,9 +10,10 @@ fn copies(layout: &Layout, size: i64) -> Vec<usize> {
     let (threads, values) = (layout.mode(0).unwrap(), layout.mode(1).unwrap());
     let mut held = vec![0; size as usize];
     // Where no thread differs from the first, one stands for all.
-    let (layout, weight) = match threads.table().unwrap().iter().all(|&at| at == 0) {
-        true => (&values, threads.size() as usize),
-        false => (layout, 1),
+    let (layout, weight) = if threads.table().unwrap().iter().all(|&at| at == 0) {
+        (&values, threads.size() as usize)
+    } else {
+        (layout, 1)
     };
     for at in layout.table().unwrap() {
         held[at as usize] += weight;
@@ -191,13 +192,15 @@ fn registers_hold_the_values() {
         let packing = atom.rule().packing() as u32;
         let c_bits = values(&t.c) * t.ty_c.bits();
         let mut operands = vec![(op.c, c_bits), (op.d, c_bits)];
-        match atom.a_in_shared() {
-            true => assert_eq!((op.a.count, op.a.class), (1, RegClass::Descriptor)),
-            false => operands.push((op.a, values(&t.a) / packing * t.ty_a.bits())),
+        if atom.a_in_shared() {
+            assert_eq!((op.a.count, op.a.class), (1, RegClass::Descriptor))
+        } else {
+            operands.push((op.a, values(&t.a) / packing * t.ty_a.bits()))
         }
-        match atom.b_in_shared() {
-            true => assert_eq!((op.b.count, op.b.class), (1, RegClass::Descriptor)),
-            false => operands.push((op.b, values(&t.b) * t.ty_b.bits())),
+        if atom.b_in_shared() {
+            assert_eq!((op.b.count, op.b.class), (1, RegClass::Descriptor))
+        } else {
+            operands.push((op.b, values(&t.b) * t.ty_b.bits()))
         }
         for (registers, bits) in operands {
             // The two 8-bit numbers of `dp2a` leave half of their register empty.
@@ -287,9 +290,10 @@ fn the_table_is_complete() {
         } else {
             ""
         };
-        let family = match atom.b_in_shared() {
-            true => format!("wgmma{sparse}"),
-            false => name.split(['_', '<']).next().unwrap().to_string() + sparse,
+        let family = if atom.b_in_shared() {
+            format!("wgmma{sparse}")
+        } else {
+            name.split(['_', '<']).next().unwrap().to_string() + sparse
         };
         *counts.entry(family).or_default() += 1;
     }

@@ -373,9 +373,10 @@ impl StreamK {
     fn whole_tiles(&self, index: i64) -> Vec<Segment> {
         let sms = self.device.available_sms;
         let first = if self.cohort_raster { 0 } else { self.sk.tiles };
-        let (start, count) = match index < sms {
-            true => (first + index, self.dp_first_wave_tiles),
-            false => (first + index + (self.dp_first_wave_tiles - 1) * sms, 1),
+        let (start, count) = if index < sms {
+            (first + index, self.dp_first_wave_tiles)
+        } else {
+            (first + index + (self.dp_first_wave_tiles - 1) * sms, 1)
         };
         let inside = |t: &i64| {
             *t >= self.sk.tiles
@@ -411,9 +412,10 @@ impl StreamK {
             let m = cohort / columns * COHORT[0] + inside / COHORT[1];
             return Tile::new(m, cohort % columns * COHORT[1] + inside % COHORT[1], 0);
         }
-        match self.tiles.m < self.tiles.n {
-            true => Tile::new(tile % self.tiles.m, tile / self.tiles.m, 0),
-            false => Tile::new(tile / self.tiles.n, tile % self.tiles.n, 0),
+        if self.tiles.m < self.tiles.n {
+            Tile::new(tile % self.tiles.m, tile / self.tiles.m, 0)
+        } else {
+            Tile::new(tile / self.tiles.n, tile % self.tiles.n, 0)
         }
     }
 

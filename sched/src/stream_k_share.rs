@@ -55,12 +55,11 @@ impl Share {
     pub(crate) fn owner(&self, iter: i64) -> i64 {
         let (region, inside) = (iter / self.iters_per_region, iter % self.iters_per_region);
         let big = inside / (self.iters_per_block + 1);
-        let block = match big < self.big_blocks {
-            true => big,
-            false => {
-                self.big_blocks
-                    + (inside - self.big_blocks * (self.iters_per_block + 1)) / self.iters_per_block
-            }
+        let block = if big < self.big_blocks {
+            big
+        } else {
+            self.big_blocks
+                + (inside - self.big_blocks * (self.iters_per_block + 1)) / self.iters_per_block
         };
         self.blocks_per_region * region + block
     }

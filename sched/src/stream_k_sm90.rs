@@ -289,9 +289,10 @@ impl StreamKSm90 {
         let (mut low, mut high) = (0, self.sk_units / self.cluster_size() / self.groups);
         while low < high {
             let middle = low + (high - low) / 2;
-            match is_so(self.iterations(middle, group)) {
-                true => high = middle,
-                false => low = middle + 1,
+            if is_so(self.iterations(middle, group)) {
+                high = middle
+            } else {
+                low = middle + 1
             }
         }
         low

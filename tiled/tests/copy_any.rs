@@ -89,9 +89,10 @@ fn built(random: &mut Random) -> Result<Result<TiledCopy, colex_tiled::Error>, B
         return Ok(TiledCopy::new(atom, bits, &threads, &values));
     };
     let [rows, columns] = [random.of(&[1, 2, 4, 8]), random.of(&[1, 2])];
-    let tiler: Tiler = match tile % rows == 0 {
-        true => format!("({},{})", tile / rows * columns, rows).parse()?,
-        false => Tiler::from(tile),
+    let tiler: Tiler = if tile % rows == 0 {
+        format!("({},{})", tile / rows * columns, rows).parse()?
+    } else {
+        Tiler::from(tile)
     };
     Ok(TiledCopy::from_tv(atom, bits, tv, tiler))
 }

@@ -145,9 +145,12 @@ fn gemm_with_the_sums_of_hopper() -> Outcome {
             tile.collect()
         };
         let ones: Vec<Value> = (0..m * n)
-            .map(|_| match traits.ty_c.is_integer() {
-                true => Value::Int(1),
-                false => Value::Real(1.0),
+            .map(|_| {
+                if traits.ty_c.is_integer() {
+                    Value::Int(1)
+                } else {
+                    Value::Real(1.0)
+                }
             })
             .collect();
         let first = atom.multiply_on_hopper(&step(&a, m, 0), &step(&b, n, 0), &ones)?;

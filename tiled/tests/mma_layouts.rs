@@ -251,9 +251,12 @@ fn gemm_is_right_or_refused_over_any_layout_of_atoms() -> Outcome {
             let mnk = atom.mnk();
             let mode = |i: usize| mnk[i] * layout.mode(i).map_or(1, |mode| mode.size());
             let plain = random.below(2) == 0;
-            let orders = [0, 1, 2].map(|i| match plain {
-                true => "_".to_string(),
-                false => order(mode(i), &mut random),
+            let orders = [0, 1, 2].map(|i| {
+                if plain {
+                    "_".to_string()
+                } else {
+                    order(mode(i), &mut random)
+                }
             });
             let tile = format!("({},{},{})", orders[0], orders[1], orders[2]);
             let Ok(tile) = tile.parse::<Tiler>() else {

@@ -75,9 +75,10 @@ impl MmaAtom {
     ) -> Result<Vec<Fragment>, Error> {
         self.op()?;
         let mut a = self.tile_a(a)?;
-        match self.rule().is_sparse() {
-            true => a = self.unpack(&a, metadata)?,
-            false => self.check_absent(metadata)?,
+        if self.rule().is_sparse() {
+            a = self.unpack(&a, metadata)?
+        } else {
+            self.check_absent(metadata)?
         }
         let b = self.tile_b(b)?;
         let c = self.gather('C', c)?;

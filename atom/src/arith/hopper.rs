@@ -97,14 +97,15 @@ impl MmaAtom {
         self.check_size('A', a.len(), m * k)?;
         self.check_size('B', b.len(), n * k)?;
         self.check_size('C', c.len(), m * n)?;
-        match self.sums_floats() {
-            true => Ok(self.sums_on_hopper(a, b, c)),
-            false => Err(Error::Operand {
+        if self.sums_floats() {
+            Ok(self.sums_on_hopper(a, b, c))
+        } else {
+            Err(Error::Operand {
                 name: self.name(),
                 operand: 'C',
                 expected: self.traits().ty_c.to_string(),
                 found: "a sum of floats".to_string(),
-            }),
+            })
         }
     }
 
@@ -158,9 +159,12 @@ enum Way {
 impl Way {
     fn sum(self, products: &Terms, c: f64, format: FloatFormat) -> f64 {
         let ieee = |products: &Terms, c: f64| products.values.iter().sum::<f64>() + c;
-        let nearest = |x: f64| match format == FloatFormat::F32 {
-            true => f64::from(x as f32),
-            false => format.round(x, Rounding::Nearest),
+        let nearest = |x: f64| {
+            if format == FloatFormat::F32 {
+                f64::from(x as f32)
+            } else {
+                format.round(x, Rounding::Nearest)
+            }
         };
         let sum = |products: &Terms, c: f64, fraction: i32| match ieee(products, c) {
             infinite if !infinite.is_finite() => infinite,
@@ -180,9 +184,10 @@ impl Way {
 
 /// What a number of a format is aligned by: subnormal ones like the smallest normal one.
 fn exponent(value: f64, format: FloatFormat) -> i32 {
-    match value != 0.0 && value.is_finite() {
-        true => exponent_of(value.abs()).max(format.min_exponent()),
-        false => OF_ZERO,
+    if value != 0.0 && value.is_finite() {
+        exponent_of(value.abs()).max(format.min_exponent())
+    } else {
+        OF_ZERO
     }
 }
 
@@ -203,18 +208,15 @@ impl Terms {
         self.exponents.clear();
         let values = a.values.iter().zip(&b.values);
         let exponents = a.exponents.iter().zip(&b.exponents);
-        match sparse {
-            false => {
-                self.values.extend(values.map(|(a, b)| a * b));
-                self.exponents.extend(exponents.map(|(a, b)| a + b));
+        if sparse {
+            let kept = values.zip(exponents).filter(|((a, _), _)| **a != 0.0);
+            for ((a, b), (e, f)) in kept {
+                self.values.push(a * b);
+                self.exponents.push(e + f);
             }
-            true => {
-                let kept = values.zip(exponents).filter(|((a, _), _)| **a != 0.0);
-                for ((a, b), (e, f)) in kept {
-                    self.values.push(a * b);
-                    self.exponents.push(e + f);
-                }
-            }
+        } else {
+            self.values.extend(values.map(|(a, b)| a * b));
+            self.exponents.extend(exponents.map(|(a, b)| a + b));
         }
     }
 
@@ -279,9 +281,10 @@ fn finished(sum: f64, format: FloatFormat, fraction: i32) -> f64 {
 /// A binary32, cut off; a zero is positive, too much is infinite.
 fn cut_to_f32(sum: f64) -> f64 {
     let nearest = sum as f32;
-    let cut = match f64::from(nearest).abs() > sum.abs() && sum.abs() < 2f64.powi(128) {
-        true => f32::from_bits(nearest.to_bits() - 1),
-        false => nearest,
+    let cut = if f64::from(nearest).abs() > sum.abs() && sum.abs() < 2f64.powi(128) {
+        f32::from_bits(nearest.to_bits() - 1)
+    } else {
+        nearest
     };
     if cut == 0.0 { 0.0 } else { cut.into() }
 }
@@ -289,9 +292,12 @@ fn cut_to_f32(sum: f64) -> f64 {
 /// Fused multiply-adds in `f32`, in ascending K; the products are exact.
 fn chained(products: &[f64]) -> f64 {
     let (first, rest) = products.split_first().expect("K is at least 1");
-    let add = |sum: f64, term: f64| match sum.is_finite() {
-        true => f64::from(sum_to_odd(sum, term) as f32),
-        false => sum,
+    let add = |sum: f64, term: f64| {
+        if sum.is_finite() {
+            f64::from(sum_to_odd(sum, term) as f32)
+        } else {
+            sum
+        }
     };
     rest.iter().fold(*first, |sum, &term| add(sum, term))
 }

@@ -97,9 +97,12 @@ impl MmaAtom {
             Rule::AndPopc => a & b,
             _ => a * b,
         };
-        let clamp = |x: i64| match self.saturates() {
-            true => x.clamp(i32::MIN.into(), i32::MAX.into()),
-            false => i64::from(x as i32),
+        let clamp = |x: i64| {
+            if self.saturates() {
+                x.clamp(i32::MIN.into(), i32::MAX.into())
+            } else {
+                i64::from(x as i32)
+            }
         };
         self.each(c, |m, n, c| {
             let sum: i64 = a[m].iter().zip(&b[n]).map(|(&a, &b)| term(a, b)).sum();

@@ -220,9 +220,10 @@ impl MmaAtom {
             ),
             _ => (self.b_in_shared(), [n, k], t.ty_b, options.major_b),
         };
-        let expected = match shared {
-            true => format!("a tile ({},{}) of shared memory", shape[0], shape[1]),
-            false => "in registers".to_string(),
+        let expected = if shared {
+            format!("a tile ({},{}) of shared memory", shape[0], shape[1])
+        } else {
+            "in registers".to_string()
         };
         if !shared || tile.rank() != 2 || extents(tile.inner()) != shape {
             let found = format!("a tile {}", tile.shape());

@@ -164,12 +164,13 @@ impl GmmaDescriptor {
 
 /// A multiple of 16 bytes that fits in 14 bits.
 fn field(field: &'static str, bytes: i64) -> Result<u64, GmmaError> {
-    match bytes % 16 == 0 && (0..LIMIT).contains(&bytes) {
-        true => Ok(bytes as u64 >> 4),
-        false => Err(GmmaError::Field {
+    if bytes % 16 == 0 && (0..LIMIT).contains(&bytes) {
+        Ok(bytes as u64 >> 4)
+    } else {
+        Err(GmmaError::Field {
             field,
             bytes,
             limit: LIMIT,
-        }),
+        })
     }
 }

@@ -100,9 +100,10 @@ impl MmaAtom {
             scale_d: "%p1",
         })?;
         let instruction = format!("    {}\n", instruction.replace('\n', "\n    "));
-        Ok(match self.b_in_shared() {
-            true => format!("{BEFORE_WGMMA}{instruction}{AFTER_WGMMA}"),
-            false => instruction,
+        Ok(if self.b_in_shared() {
+            format!("{BEFORE_WGMMA}{instruction}{AFTER_WGMMA}")
+        } else {
+            instruction
         })
     }
 }
@@ -154,9 +155,10 @@ fn transfer(registers: Registers, parameter: &str, name: char, store: bool) -> S
     );
     for i in 0..registers.count {
         let at = i * bytes as usize;
-        let line = match store {
-            true => writeln!(text, "    st.global.{ptx} [%l4+{at}], %{name}{i};"),
-            false => writeln!(text, "    ld.global.{ptx} %{name}{i}, [%l4+{at}];"),
+        let line = if store {
+            writeln!(text, "    st.global.{ptx} [%l4+{at}], %{name}{i};")
+        } else {
+            writeln!(text, "    ld.global.{ptx} %{name}{i}, [%l4+{at}];")
         };
         line.expect("writing to a string");
     }

@@ -71,9 +71,10 @@ impl MmaOp {
             count: 1,
             class: RegClass::Descriptor,
         };
-        let a = match in_async && !member.a_in_registers {
-            true => descriptor,
-            false => holding(values[0] / row.rule.packing(), member.ab.0, row.form),
+        let a = if in_async && !member.a_in_registers {
+            descriptor
+        } else {
+            holding(values[0] / row.rule.packing(), member.ab.0, row.form)
         };
         let b = if in_async {
             descriptor

@@ -144,9 +144,10 @@ impl TensorMap {
     /// [`TmaError::Address`] if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
     pub fn check_address(&self, address: u64) -> Result<(), TmaError> {
         let align = self.interleave.bytes().max(16);
-        match address.is_multiple_of(align as u64) {
-            true => Ok(()),
-            false => Err(TmaError::Address { address, align }),
+        if address.is_multiple_of(align as u64) {
+            Ok(())
+        } else {
+            Err(TmaError::Address { address, align })
         }
     }
 }

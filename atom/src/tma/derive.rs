@@ -148,11 +148,12 @@ pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, 
             _ => break,
         }
     }
-    match pieces.is_empty() {
-        true => Err(TmaError::NoVector {
+    if pieces.is_empty() {
+        Err(TmaError::NoVector {
             order: format!("{order:#}"),
-        }),
-        false => Ok(pieces),
+        })
+    } else {
+        Ok(pieces)
     }
 }
 

@@ -444,14 +444,14 @@ fn a_store_is_a_load_backwards_in_units_of_16_bytes() {
             for (i, (load, store)) in loaded.iter().zip(&stored).enumerate() {
                 assert_eq!(load.shared, store.shared);
                 let column = corner[0] + i as i64 % 32;
-                match (columns..columns + tail).contains(&column)
-                    && corner[1] + (i as i64) / 32 < 200
+                if (columns..columns + tail).contains(&column) && corner[1] + (i as i64) / 32 < 200
                 {
-                    true => assert_eq!(
+                    assert_eq!(
                         (load.global, store.global.map(|byte| byte / 4 % 256)),
                         (None, Some(column))
-                    ),
-                    false => assert_eq!(load.global, store.global),
+                    )
+                } else {
+                    assert_eq!(load.global, store.global)
                 }
                 cases += 1;
             }

@@ -174,9 +174,10 @@ impl WarpSpecialized {
                     ("B", part - self.cluster[1])
                 };
                 let whole = self.blocks() == 1;
-                let name = match whole {
-                    true => format!("{operand} of stage {stage}"),
-                    false => format!("part {part} of {operand} of stage {stage} of block {block}"),
+                let name = if whole {
+                    format!("{operand} of stage {stage}")
+                } else {
+                    format!("part {part} of {operand} of stage {stage} of block {block}")
                 };
                 slots.push(Slot { name, block });
             }

@@ -89,9 +89,10 @@ impl Named {
             let by = step.checked_mul(k).ok_or(overflow(step, '*', k))?;
             for at in first..end {
                 let digit = self.digits[at];
-                let digit = match (at - first) % self.rank == mode {
-                    true => digit.checked_add(by).ok_or(overflow(digit, '+', by))?,
-                    false => digit,
+                let digit = if (at - first) % self.rank == mode {
+                    digit.checked_add(by).ok_or(overflow(digit, '+', by))?
+                } else {
+                    digit
                 };
                 self.digits.push(digit);
             }
@@ -144,9 +145,10 @@ impl<'a> Places<'a> {
         let pairs = digits.iter().zip(&self.modes);
         pairs.into_iter().try_fold(0, |offset, (digit, mode)| {
             let along = mode.get(usize::try_from(*digit).ok()?)?;
-            Some(match self.xors {
-                true => offset ^ along,
-                false => offset + along,
+            Some(if self.xors {
+                offset ^ along
+            } else {
+                offset + along
             })
         })
     }

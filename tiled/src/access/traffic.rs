@@ -328,19 +328,20 @@ impl Sums {
     }
 
     fn of(self) -> Traffic {
-        match self.shared {
-            true => Traffic::Shared {
+        if self.shared {
+            Traffic::Shared {
                 passes: self.passes,
                 least: self.phases,
                 degree: self.degree,
                 thread: self.met.as_ref().map_or(0, |place| place.0 / 32 * 32),
                 first: self.met,
-            },
-            false => Traffic::Global {
+            }
+        } else {
+            Traffic::Global {
                 sectors: self.sectors,
                 least: self.least,
                 first: self.wasted,
-            },
+            }
         }
     }
 }

@@ -64,15 +64,16 @@ impl TiledCopy {
             });
         }
         let of_thread = size(self.tv(), 1);
-        match of_thread % values == 0 || values % of_thread == 0 {
-            true => Ok(()),
-            false => Err(Error::Assumption {
+        if of_thread % values == 0 || values % of_thread == 0 {
+            Ok(())
+        } else {
+            Err(Error::Assumption {
                 operation: "retile",
                 why: format!(
                     "neither do the {values} values in the first mode of {fragment} divide the {of_thread} values of a \
                      thread of the copy, nor these them"
                 ),
-            }),
+            })
         }
     }
 }

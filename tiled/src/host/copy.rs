@@ -376,9 +376,10 @@ fn whole(lanes: &[Lane<'_>], predicate: Kept<'_>) -> Result<bool, Error> {
     let (mut kept, mut dropped) = (None, None);
     for lane in lanes {
         for coord in lane.from.iter().chain(lane.to.iter()).map(tuple) {
-            let first = match predicate(&coord) {
-                true => &mut kept,
-                false => &mut dropped,
+            let first = if predicate(&coord) {
+                &mut kept
+            } else {
+                &mut dropped
             };
             first.get_or_insert((lane.thread, coord));
         }

@@ -114,11 +114,12 @@ fn read<T: Clone, S: Deref<Target = [T]>>(
 /// The extents of the destination, along no mode smaller than the source.
 fn larger(src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
     let fits = src.rank() == dst.rank() && (0..src.rank()).all(|i| size(src, i) <= size(dst, i));
-    match fits {
-        true => Ok(bare(dst.shape().product_each()?)),
-        false => refuse(format!(
+    if fits {
+        Ok(bare(dst.shape().product_each()?))
+    } else {
+        refuse(format!(
             "the destination {dst} has not room for the source {src}"
-        )),
+        ))
     }
 }
 

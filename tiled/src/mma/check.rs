@@ -114,11 +114,12 @@ pub(crate) fn check_extents(
         1 => "(M,K)".to_string(),
         n => format!("(M,K/{n})"),
     };
-    match agree {
-        true => Ok(()),
-        false => refuse(format!(
+    if agree {
+        Ok(())
+    } else {
+        refuse(format!(
             "A {a}, B {b} and C {c} are not of the extents {modes}, (N,K) and (M,N)"
-        )),
+        ))
     }
 }
 

@@ -108,12 +108,11 @@ impl TiledCopy {
 
     /// Of the atom's threads, whose addresses the instruction looks at: of a narrow `stmatrix` not all.
     fn looked_at(&self) -> Result<Vec<bool>, Error> {
-        match self.atom().is_executable() {
-            true => {
-                let routes = self.atom().routes(self.value_bits())?;
-                Ok(routes.iter().map(Option::is_some).collect())
-            }
-            false => Ok(vec![true]),
+        if self.atom().is_executable() {
+            let routes = self.atom().routes(self.value_bits())?;
+            Ok(routes.iter().map(Option::is_some).collect())
+        } else {
+            Ok(vec![true])
         }
     }
 

@@ -50,9 +50,10 @@ impl MmaReport {
         }
         self.threads(f)?;
         let [needed, done] = self.work;
-        match needed == done {
-            true => Ok(()),
-            false => writeln!(f, "Of {done} multiply-adds {needed} count."),
+        if needed == done {
+            Ok(())
+        } else {
+            writeln!(f, "Of {done} multiply-adds {needed} count.")
         }
     }
 
@@ -87,9 +88,10 @@ impl OperandReport {
     /// Copies, registers, and what lies outside.
     fn held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.operand.name();
-        let (is_held, who) = match self.by_descriptor {
-            true => ("read", "atom"),
-            false => ("held", "thread"),
+        let (is_held, who) = if self.by_descriptor {
+            ("read", "atom")
+        } else {
+            ("held", "thread")
         };
         match (self.held, &self.uneven) {
             ([least, most], Some(first)) => write!(
@@ -104,16 +106,17 @@ impl OperandReport {
                 )?;
             }
         }
-        match self.by_descriptor {
-            true => write!(f, " from shared memory by descriptor")?,
-            false => write!(
+        if self.by_descriptor {
+            write!(f, " from shared memory by descriptor")?
+        } else {
+            write!(
                 f,
                 "; a thread gives an instruction {} of {}, {} bits, and needs {} for all",
                 number(self.values, "value"),
                 self.ty,
                 self.bits,
                 number(self.registers, "register")
-            )?,
+            )?
         }
         writeln!(f, ".")?;
         if let Some((thread, coord)) = &self.outside.1 {

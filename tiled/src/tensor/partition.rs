@@ -120,9 +120,10 @@ impl Partitionable for ComposedLayout {
 
 /// CuTe's `make_fragment_like`, which takes of a swizzled layout the order of its strides.
 pub(crate) fn fragment_like(layout: &Layout) -> Result<Layout, Error> {
-    match layout.is_xor() {
-        true => Ok(as_integers(layout)?.fragment_like()?),
-        false => Ok(layout.fragment_like()?),
+    if layout.is_xor() {
+        Ok(as_integers(layout)?.fragment_like()?)
+    } else {
+        Ok(layout.fragment_like()?)
     }
 }
 

@@ -76,9 +76,10 @@ fn on_fake_driver(folder: &std::path::Path) -> Result<()> {
         .env("COLEX_CACHE", "off")
         .status()
         .context("the process on the fake driver cannot be started")?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("the process on the fake driver failed: {status}"),
+    if status.success() {
+        Ok(())
+    } else {
+        bail!("the process on the fake driver failed: {status}")
     }
 }
 
@@ -112,9 +113,10 @@ fn measure(device: &Device, fake: bool) -> Result<()> {
         let at = |percent: usize| samples[percent * (BATCHES - 1) / 100];
         let range = format!("[{:.2}, {:.2}]", at(10), at(90));
         print!("  {name:<52} {:>9.2}  {range:<20} {first:>9.2}", at(50));
-        match fake {
-            true => println!("  {}", shown(&counted(device, &work)?)),
-            false => println!(),
+        if fake {
+            println!("  {}", shown(&counted(device, &work)?))
+        } else {
+            println!()
         }
     }
     Ok(())

@@ -90,9 +90,10 @@ fn chart(out: &mut String, group: &Value, unit: &str, top: f64) -> Result<f64, E
             escaped(row["name"].as_str().unwrap_or_default()),
             value / most * LONGEST,
         );
-        let class = match maker(row) == maker(&rows[0]) {
-            true => "cx-base",
-            false => "cx-bar",
+        let class = if maker(row) == maker(&rows[0]) {
+            "cx-base"
+        } else {
+            "cx-bar"
         };
         put(
             out,

@@ -28,9 +28,10 @@ pub(super) fn sentence(error: impl Display) -> Error {
 
 /// A layout, or a composed one such as `Sw<3,3,3> o 0 o (8,64):(64,1)`.
 pub(super) fn table(text: &str) -> Result<Table, Error> {
-    match is_composed(text) {
-        true => Table::of_composed(&parsed(text, "a composed layout")?),
-        false => Table::of(&parsed(text, "a layout")?),
+    if is_composed(text) {
+        Table::of_composed(&parsed(text, "a composed layout")?)
+    } else {
+        Table::of(&parsed(text, "a layout")?)
     }
     .map_err(sentence)
 }

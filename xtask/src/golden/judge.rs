@@ -99,11 +99,11 @@ fn difference(ours: &Value, theirs: &Value, may_regroup: bool) -> Result<&'stati
         ));
     }
     let are_plain = matches!((ours, theirs), (Value::Map(_), Value::Map(_)));
-    match f.shape() == g.shape() {
-        true if are_plain => Ok("only strides of extent 1 differ"),
-        true => Ok("the same function, written without the swizzle or under another"),
-        false if may_regroup => Ok("the same function, its modes grouped differently"),
-        false => Err(
+    match (f.shape() == g.shape(), are_plain, may_regroup) {
+        (true, true, _) => Ok("only strides of extent 1 differ"),
+        (true, false, _) => Ok("the same function, written without the swizzle or under another"),
+        (false, _, true) => Ok("the same function, its modes grouped differently"),
+        (false, _, false) => Err(
             "the same function, but the shapes differ, and this operation is about shapes".into(),
         ),
     }

@@ -87,9 +87,10 @@ fn compared(case: &Case, ours: &[(&'static str, Json)], theirs_broken: Option<St
         }
     }
     if different.is_empty() {
-        return match regrouped.is_empty() {
-            true => Verdict::Equal,
-            false => Verdict::SameFunction(format!("ours is {}", regrouped.join("; "))),
+        return if regrouped.is_empty() {
+            Verdict::Equal
+        } else {
+            Verdict::SameFunction(format!("ours is {}", regrouped.join("; ")))
         };
     }
     let different = format!("ours: {}", different.join("; "));
@@ -299,11 +300,12 @@ fn tiled_copy_partition(case: &Case) -> Fields {
 fn shared_tile(case: &Case, i: usize, bits: i64) -> Result<ComposedLayout, String> {
     let name = case.text(i)?;
     let shape: IntTuple = parsed(case, i + 1)?;
-    let atom = match name.starts_with("Layout_") {
-        true => super::gmma::smem_atom(&name, bits)?
+    let atom = if name.starts_with("Layout_") {
+        super::gmma::smem_atom(&name, bits)?
             .position_independent()
-            .map_err(sentence)?,
-        false => name.parse().map_err(sentence)?,
+            .map_err(sentence)?
+    } else {
+        name.parse().map_err(sentence)?
     };
     atom.tile_to_shape(&shape).map_err(sentence)
 }
@@ -354,9 +356,10 @@ fn retile(case: &Case) -> Fields {
 fn mma_of(case: &Case, i: usize, permuted: bool) -> Result<TiledMma, String> {
     let atom = colex_atom::mma(&case.text(i)?).map_err(sentence)?;
     let atoms: Layout = parsed(case, i + 1)?;
-    let permutation = match permuted {
-        true => parsed(case, i + 2)?,
-        false => Tiler::Modes(Vec::new()),
+    let permutation = if permuted {
+        parsed(case, i + 2)?
+    } else {
+        Tiler::Modes(Vec::new())
     };
     TiledMma::new(atom, &atoms.to_static(), &permutation).map_err(sentence)
 }

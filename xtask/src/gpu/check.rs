@@ -27,14 +27,15 @@ impl Breaking {
             .args(["gpu", "breaking", self.name])
             .output()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => bail!(
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            bail!(
                 "{} {}, {}",
                 text(&output.stdout),
                 text(&output.stderr),
                 output.status
-            ),
+            )
         }
     }
 }

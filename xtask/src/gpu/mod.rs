@@ -52,21 +52,20 @@ pub(crate) fn task(task: &Task) -> Result<ExitCode> {
         Task::Executor => executor_report(|line| println!("{line}"))?,
         Task::Breaking { name } => return breaking(name),
         Task::Kernels { simulator, sample } => {
-            let device = match simulator {
-                true => Device::simulator(colex_atom::Arch::Sm90a),
-                false => device()?,
+            let device = if *simulator {
+                Device::simulator(colex_atom::Arch::Sm90a)
+            } else {
+                device()?
             };
-            let cases = match sample {
-                true => Cases::Sample,
-                false => Cases::Every,
-            };
+            let cases = if *sample { Cases::Sample } else { Cases::Every };
             kernels_report(&device, cases, |line| println!("{line}"))
         }
     };
     println!("{report}");
-    Ok(match report.failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if report.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -59,9 +59,10 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     }
     let seed = options.seed.unwrap_or_else(super::atoms::from_the_clock);
     let started = Instant::now();
-    let outcomes = match options.simulator {
-        true => on_simulators(options, seed)?,
-        false => on_gpu(options, seed)?,
+    let outcomes = if options.simulator {
+        on_simulators(options, seed)?
+    } else {
+        on_gpu(options, seed)?
     };
     let mut tally = Tally::default();
     for outcome in &outcomes {

@@ -74,9 +74,10 @@ impl Ptxas {
             .output()
             .with_context(|| format!("{} cannot be started", self.program.display()))?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Ok(match output.status.success() {
-            true => Ok(said),
-            false => Err(said),
+        Ok(if output.status.success() {
+            Ok(said)
+        } else {
+            Err(said)
         })
     }
 }

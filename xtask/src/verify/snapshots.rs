@@ -43,9 +43,10 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
     }
     if !run.tests_passed {
         // Which snapshots the tests read is known only after a run of all of them.
-        return Ok(match complaints.is_empty() {
-            true => Outcome::skipped("the tests did not run before it, or failed"),
-            false => Outcome::failed("snapshots that wait", complaints.join("\n")),
+        return Ok(if complaints.is_empty() {
+            Outcome::skipped("the tests did not run before it, or failed")
+        } else {
+            Outcome::failed("snapshots that wait", complaints.join("\n"))
         });
     }
     let kept = workspace::files(&run.root, ".snap")?;
@@ -60,12 +61,13 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         "{} snapshot files, each read by a test, none waiting for review",
         kept.len()
     );
-    Ok(match complaints.is_empty() {
-        true => Outcome::ok(covered),
-        false => Outcome::failed(
+    Ok(if complaints.is_empty() {
+        Outcome::ok(covered)
+    } else {
+        Outcome::failed(
             format!("{} snapshot files", kept.len()),
             complaints.join("\n"),
-        ),
+        )
     })
 }
 

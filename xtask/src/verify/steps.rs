@@ -269,9 +269,10 @@ fn gpu_kernels(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 
 /// The outcome on a machine without a GPU.
 fn without_gpu(required: bool, why: &str) -> Outcome {
-    match required {
-        true => Outcome::failed("no GPU", why),
-        false => Outcome::skipped(format!("no GPU ({why})")),
+    if required {
+        Outcome::failed("no GPU", why)
+    } else {
+        Outcome::skipped(format!("no GPU ({why})"))
     }
 }
 

@@ -175,12 +175,13 @@ pub(super) fn spatial(
     expected: usize,
     found: usize,
 ) -> Result<(), Im2colError> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(Im2colError::Spatial {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Im2colError::Spatial {
             what,
             expected,
             found,
-        }),
+        })
     }
 }

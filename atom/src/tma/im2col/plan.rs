@@ -46,12 +46,13 @@ impl Taps {
         let reach = (self.count - 1).checked_mul(self.dilation).ok_or(refused)?;
         let upper = after.checked_sub(reach).ok_or(refused)?;
         let lower = before.checked_neg().ok_or(refused)?;
-        match (extent - 1)
+        if (extent - 1)
             .checked_add(upper)
             .is_some_and(|last| last >= lower)
         {
-            true => Ok([lower, upper]),
-            false => Err(refused),
+            Ok([lower, upper])
+        } else {
+            Err(refused)
         }
     }
 }
@@ -308,8 +309,9 @@ impl Im2colPlan {
 
 /// From 0 to below this.
 fn within(what: &'static str, number: i64, of: i64) -> Result<(), Im2colError> {
-    match (0..of).contains(&number) {
-        true => Ok(()),
-        false => Err(Im2colError::Start { what, number, of }),
+    if (0..of).contains(&number) {
+        Ok(())
+    } else {
+        Err(Im2colError::Start { what, number, of })
     }
 }

@@ -175,16 +175,18 @@ impl TiledMma {
         let mut total: Vec<Fragment> = Vec::new();
         for held in along_k {
             let parts = held.parts;
-            let mut sums = match total.is_empty() {
-                true => fragments(c, places, &parts.c, [i, j], ty),
-                false => vec![Fragment::zeros(ty, parts.c[0].values()); parts.c.len()],
+            let mut sums = if total.is_empty() {
+                fragments(c, places, &parts.c, [i, j], ty)
+            } else {
+                vec![Fragment::zeros(ty, parts.c[0].values()); parts.c.len()]
             };
             for k in 0..parts.a[0].rest()[1] {
                 sums = self.instruction(held, [i, j, k], &sums, arithmetic)?;
             }
-            match total.is_empty() {
-                true => total = sums,
-                false => self.add(&mut total, &sums),
+            if total.is_empty() {
+                total = sums
+            } else {
+                self.add(&mut total, &sums)
             }
         }
         Ok(total)
@@ -269,8 +271,9 @@ fn outside(groups: &[Vec<Parts>]) -> Predicated {
 
 /// An operand in registers, or as the tile in shared memory that every thread names.
 fn given<'a>(in_shared: bool, held: &'a [Fragment], tile: &'a [Value]) -> Given<'a> {
-    match in_shared {
-        true => Given::Tile(tile),
-        false => Given::Registers(held),
+    if in_shared {
+        Given::Tile(tile)
+    } else {
+        Given::Registers(held)
     }
 }

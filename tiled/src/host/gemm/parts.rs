@@ -30,9 +30,10 @@ impl TiledMma {
             let place = [m, n, k];
             let [a, b, c] = operands;
             let lanes = self.lanes(a, Operand::A, place)?;
-            let (a, e) = match self.atom().rule().is_sparse() {
-                true => self.sparse_parts(a, &lanes, edge)?,
-                false => (within(a, lanes, edge)?, Vec::new()),
+            let (a, e) = if self.atom().rule().is_sparse() {
+                self.sparse_parts(a, &lanes, edge)?
+            } else {
+                (within(a, lanes, edge)?, Vec::new())
             };
             Ok(Parts {
                 a,
@@ -55,9 +56,10 @@ impl TiledMma {
         let all = self.fragments(&identity, operand)?;
         check_walk("gemm", &all)?;
         // Of an operand in shared memory every thread names the whole tile: the first speaks for all.
-        let lanes = match self.in_shared(operand) {
-            true => 0..1,
-            false => 0..size(self.thread_layout(), 0),
+        let lanes = if self.in_shared(operand) {
+            0..1
+        } else {
+            0..size(self.thread_layout(), 0)
         };
         let named = |v| {
             let thread = self.thread_layout().offset((v, m, n, k))?;

@@ -64,12 +64,13 @@ fn composed(outer: &Map, inner: &Tiler, result: &Map) -> Result<(), String> {
 
 /// Whether every coordinate of `shape` is one of `result`.
 pub(super) fn compatible(shape: &Tree, result: &Map) -> Result<(), String> {
-    match shape.is_compatible(&result.shape) {
-        true => Ok(()),
-        false => Err(format!(
+    if shape.is_compatible(&result.shape) {
+        Ok(())
+    } else {
+        Err(format!(
             "its shape {} does not take the coordinates of {shape}",
             result.shape
-        )),
+        ))
     }
 }
 

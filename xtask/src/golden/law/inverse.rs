@@ -32,11 +32,12 @@ pub(crate) fn complement(case: &Case, result: &Value) -> Result<(), String> {
         }
     }
     let reached = result.cosize() + layout.cosize() - 1;
-    match reached >= cotarget {
-        true => Ok(()),
-        false => Err(format!(
+    if reached >= cotarget {
+        Ok(())
+    } else {
+        Err(format!(
             "with the layout it reaches {reached}, short of the cotarget {cotarget}"
-        )),
+        ))
     }
 }
 

@@ -29,9 +29,10 @@ pub(crate) fn of(case: &Case) -> Option<Law> {
     if case.args.iter().any(|arg| names(arg, "@")) {
         return coordinate::of(&case.op).or_else(|| coordinate::of_tiler(&case.op));
     }
-    match case.args.iter().any(is_swizzled) {
-        true => swizzle::of(&case.op),
-        false => of_op(&case.op).or_else(|| coordinate::of(&case.op)),
+    if case.args.iter().any(is_swizzled) {
+        swizzle::of(&case.op)
+    } else {
+        of_op(&case.op).or_else(|| coordinate::of(&case.op))
     }
 }
 

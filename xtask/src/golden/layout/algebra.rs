@@ -16,9 +16,12 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("filter_zeros", |case| {
         printed(layout(case, 0)?.filter_zeros())
     }),
-    Op::judged("composition", |case| match is_swizzled(case, 1) {
-        true => tried(layout(case, 0)?.composition_composed(&composed(case, 1)?)),
-        false => tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?)),
+    Op::judged("composition", |case| {
+        if is_swizzled(case, 1) {
+            tried(layout(case, 0)?.composition_composed(&composed(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+        }
     }),
     Op::judged("composition_tiler", |case| {
         tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
@@ -29,13 +32,19 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("complement1", |case| {
         tried(layout(case, 0)?.complement_in_cosize())
     }),
-    Op::judged("right_inverse", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.right_inverse()),
-        false => tried(layout(case, 0)?.right_inverse()),
+    Op::judged("right_inverse", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.right_inverse())
+        } else {
+            tried(layout(case, 0)?.right_inverse())
+        }
     }),
-    Op::judged("left_inverse", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.left_inverse()),
-        false => tried(layout(case, 0)?.left_inverse()),
+    Op::judged("left_inverse", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.left_inverse())
+        } else {
+            tried(layout(case, 0)?.left_inverse())
+        }
     }),
     Op::judged("nullspace", |case| tried(layout(case, 0)?.nullspace())),
     Op::judged("max_common_layout", |case| {

@@ -5,25 +5,40 @@ use super::{layout, tiler, tried, tuple};
 use crate::golden::Op;
 
 pub(super) const OPS: &[Op] = &[
-    Op::judged("logical_divide", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?)),
-        false => tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?)),
+    Op::judged("logical_divide", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
+        }
     }),
-    Op::judged("zipped_divide", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?)),
-        false => tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?)),
+    Op::judged("zipped_divide", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
+        }
     }),
-    Op::judged("tiled_divide", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?)),
-        false => tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?)),
+    Op::judged("tiled_divide", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?))
+        }
     }),
-    Op::judged("flat_divide", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?)),
-        false => tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?)),
+    Op::judged("flat_divide", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?))
+        }
     }),
-    Op::judged("logical_product", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.logical_product(&tiler(case, 1)?)),
-        false => tried(layout(case, 0)?.logical_product(&tiler(case, 1)?)),
+    Op::judged("logical_product", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.logical_product(&tiler(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.logical_product(&tiler(case, 1)?))
+        }
     }),
     Op::judged("zipped_product", |case| {
         tried(layout(case, 0)?.zipped_product(&tiler(case, 1)?))
@@ -34,13 +49,19 @@ pub(super) const OPS: &[Op] = &[
     Op::judged("flat_product", |case| {
         tried(layout(case, 0)?.flat_product(&tiler(case, 1)?))
     }),
-    Op::judged("blocked_product", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.blocked_product(&layout(case, 1)?)),
-        false => tried(layout(case, 0)?.blocked_product(&layout(case, 1)?)),
+    Op::judged("blocked_product", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.blocked_product(&layout(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.blocked_product(&layout(case, 1)?))
+        }
     }),
-    Op::judged("raked_product", |case| match is_swizzled(case, 0) {
-        true => tried(composed(case, 0)?.raked_product(&layout(case, 1)?)),
-        false => tried(layout(case, 0)?.raked_product(&layout(case, 1)?)),
+    Op::judged("raked_product", |case| {
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.raked_product(&layout(case, 1)?))
+        } else {
+            tried(layout(case, 0)?.raked_product(&layout(case, 1)?))
+        }
     }),
     Op::judged("tile_to_shape", |case| {
         if is_swizzled(case, 0) {

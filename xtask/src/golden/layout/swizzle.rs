@@ -96,9 +96,10 @@ pub(super) const OPS: &[Op] = &[
         tried(composed(case, 0)?.max_common_vector(&composed(case, 1)?))
     }),
     Op::judged("max_common_layout_swizzled", |case| {
-        match is_swizzled(case, 0) {
-            true => tried(composed(case, 0)?.max_common_layout(&layout(case, 1)?)),
-            false => tried(composed(case, 1)?.max_common_layout(&layout(case, 0)?)),
+        if is_swizzled(case, 0) {
+            tried(composed(case, 0)?.max_common_layout(&layout(case, 1)?))
+        } else {
+            tried(composed(case, 1)?.max_common_layout(&layout(case, 0)?))
         }
     }),
 ];

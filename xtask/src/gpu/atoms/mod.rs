@@ -105,11 +105,12 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     drop(device);
     println!("{} cases on {}, seed {seed}", subjects.len(), head.device);
     let progress = Progress::new(subjects.len());
-    let records = match options.simulator {
-        true => on_simulator(&subjects, seed, options.repeats, &|record| {
+    let records = if options.simulator {
+        on_simulator(&subjects, seed, options.repeats, &|record| {
             progress.step(record)
-        }),
-        false => processes::run(options, seed, &subjects, &|record| progress.step(record))?,
+        })
+    } else {
+        processes::run(options, seed, &subjects, &|record| progress.step(record))?
     };
     if let Some(path) = &options.out {
         write(path, &head, &records)?;
