@@ -10,29 +10,22 @@
 //! assert_eq!(buffer.slice(1..3)?.download()?, [2.0, 3.0]);
 //! # Ok::<(), colex_gpu::Error>(())
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
-mod buffer;
-mod cache;
-pub mod corpus;
-#[allow(
-    unsafe_code,
-    reason = "calls into the driver; each block says why it is sound"
-)]
-pub mod cuda;
-mod device;
-mod element;
+mod calls;
+mod copy;
+mod elements;
 mod error;
-mod event;
-mod function;
-mod kept;
+pub mod gemm;
+mod kernel_error;
 pub mod kernels;
-mod signature;
-pub mod sweep;
-mod timing;
+pub mod reference;
+mod view;
 
-pub use buffer::Buffer;
-pub use cache::Cache;
+pub use colex_device::{
+    Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,
+    Resources, Timing, cuda,
+};
 pub use colex_ir as ir;
 pub use colex_ir::launch::{
     Argument, Extents, Launch, LaunchError, Limits, ParameterType, TensorMapArgument,
@@ -41,11 +34,6 @@ pub use colex_ir::launch::{
 pub use colex_ir::{ptx, verify};
 pub use colex_sim as sim;
 pub use colex_tensor as tensor;
-pub use device::Device;
-pub use element::Element;
+pub use copy::call::{copy, transpose};
 pub use error::Error;
-pub use event::Event;
-pub use function::{Function, Origin, Resources};
-pub use kernels::gemm::gemm;
-pub use kernels::{copy, transpose};
-pub use timing::{Repeats, Timing};
+pub use gemm::gemm;

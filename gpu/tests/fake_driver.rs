@@ -57,7 +57,7 @@ fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     line.to_string()
 }
 
-fn sentence<T>(result: Result<T, Error>) -> String {
+fn sentence<T, E: std::fmt::Display>(result: Result<T, E>) -> String {
     match result {
         Ok(_) => "no error".to_string(),
         Err(error) => error.to_string(),
@@ -302,7 +302,7 @@ fn a_process_that_lost_the_device_before() {
 
 #[test]
 fn work_for_another_stream_is_not_timed() {
-    let act = || sentence(device().time(Repeats::default(), |_| Ok(())));
+    let act = || sentence(device().time(Repeats::default(), |_| Ok::<(), Error>(())));
     assert_eq!(
         said("work_for_another_stream_is_not_timed", "whole", act),
         "nothing was captured: give the work to the device that the function is called with"

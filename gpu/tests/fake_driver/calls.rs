@@ -176,7 +176,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         "Device::load and launch".to_string(),
         Box::new(|| {
             let function = device.load(&kernel())?;
-            device.launch(&function, Launch::new(1, 32), &[7u32.into()])
+            Ok(device.launch(&function, Launch::new(1, 32), &[7u32.into()])?)
         }),
         1,
     ));
@@ -184,7 +184,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         "Device::load_ptx and launch".to_string(),
         Box::new(|| {
             let function = device.load_ptx(TEXT, "k")?;
-            device.launch(&function, Launch::new(1, 32), &[7u32.into()])
+            Ok(device.launch(&function, Launch::new(1, 32), &[7u32.into()])?)
         }),
         1,
     ));
@@ -333,7 +333,7 @@ fn a_device_of_a_context_costs_nothing_the_second_time() {
         // Another context than that of the device that counts.
         let context = CudaContext::new_non_primary(0, 0).unwrap();
         let stream = context.new_stream().unwrap();
-        let make = || Device::from_cuda(context.clone(), stream.clone()).map(drop);
+        let make = || Ok(Device::from_cuda(context.clone(), stream.clone()).map(drop)?);
         let first = counted(&device, make).unwrap();
         let second = counted(&device, make).unwrap();
         assert!(!first.contains_key("cuCtxSynchronize"), "{first:?}");
@@ -402,7 +402,7 @@ fn a_context_at_the_address_of_one_that_ended_begins_anew() {
         let load = || {
             // The fake driver has its primary context always at one address.
             let device = Device::gpu(0)?;
-            device.load(&kernel()).map(drop)
+            Ok(device.load(&kernel()).map(drop)?)
         };
         let first = counted(&counting, load).unwrap();
         let second = counted(&counting, load).unwrap();
@@ -420,7 +420,7 @@ fn a_context_at_the_address_of_one_that_ended_begins_anew() {
         let stream = context.new_stream().unwrap();
         let load = || {
             let device = Device::from_cuda(context.clone(), stream.clone())?;
-            device.load(&kernel()).map(drop)
+            Ok(device.load(&kernel()).map(drop)?)
         };
         counted(&counting, load).unwrap();
         shown(&counted(&counting, load).unwrap())

@@ -75,7 +75,7 @@ fn held<T: Element>(device: &Device, bytes: &[u8]) -> Held {
     let (address, other, device) = (buffer.address(), buffer.clone(), device.clone());
     Held {
         address,
-        map: Box::new(move |map| device.tensor_map(map, &other)),
+        map: Box::new(move |map| Ok(device.tensor_map(map, &other)?)),
         download: Box::new(move || T::to_bytes(&buffer.download().expect("it is there"))),
     }
 }

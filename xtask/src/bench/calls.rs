@@ -178,18 +178,18 @@ impl Buffers {
         Ok(vec![
             (
                 "Device::launch, an empty kernel",
-                Box::new(move || device.launch(&function, Launch::new(1, 32), &[])),
+                Box::new(move || Ok(device.launch(&function, Launch::new(1, 32), &[])?)),
             ),
             (
                 "Device::load and launch, the same",
                 Box::new(move || {
                     let function = device.load(&empty)?;
-                    device.launch(&function, Launch::new(1, 32), &[])
+                    Ok(device.launch(&function, Launch::new(1, 32), &[])?)
                 }),
             ),
             (
                 "Device::from_cuda",
-                Box::new(|| Device::from_cuda(context.clone(), stream.clone()).map(drop)),
+                Box::new(|| Ok(Device::from_cuda(context.clone(), stream.clone()).map(drop)?)),
             ),
             (
                 "gemm 256x512x512 bf16",

@@ -45,7 +45,7 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
     let after = destination.slice(1..)?;
     let both = CopyCall::new(&view(&later, length - 1)?, &view(&after, length - 1)?, None)?;
     let contenders = [
-        Contender::new("cuMemcpyDtoDAsync", |_| destination.copy_from(&source)),
+        Contender::new("cuMemcpyDtoDAsync", |_| Ok(destination.copy_from(&source)?)),
         Contender::new(format!("copy, {}", vector::<T>(&ours)), |device| {
             ours.run(device)
         }),

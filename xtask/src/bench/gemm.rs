@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use colex_gpu::cuda::CublasLt;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Timing};
+use colex_proof::cublaslt::Opponent;
 use half::{bf16, f16};
 
 use super::device::{Contender, Report, take_turns};
@@ -160,7 +160,7 @@ fn group<T: GemmElement, C: GemmElement>(
     };
     let c = device.poisoned::<C>((m * n) as usize)?;
     c.copy_from(&old)?;
-    let library = CublasLt::new::<T, C>(device, &problem, CHOICES)?;
+    let library = Opponent::new::<T, C>(device, &problem, CHOICES)?;
     let calls = variants
         .iter()
         .map(|v| GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| Ok(v.plan(operands))))

@@ -56,7 +56,7 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
         ));
     }
     let mut contenders = vec![
-        Contender::new("cuMemcpyDtoDAsync", |_| destination.copy_from(&source)),
+        Contender::new("cuMemcpyDtoDAsync", |_| Ok(destination.copy_from(&source)?)),
         Contender::new("copy", |device| copy.run(device)),
     ];
     for (name, call) in &calls {

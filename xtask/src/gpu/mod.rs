@@ -78,7 +78,7 @@ fn breaking(name: &str) -> Result<ExitCode> {
 }
 
 /// The first GPU, or why there is none.
-pub(crate) fn device() -> Result<Device, colex_gpu::Error> {
+pub(crate) fn device() -> Result<Device, colex_gpu::DeviceError> {
     Device::gpu(0)
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use colex_atom::{Arch, PtxVersion};
-use colex_gpu::corpus::{Case, instructions};
+use colex_proof::corpus::{Case, instructions};
 
 use super::Run;
 use super::outcome::Outcome;

@@ -1,7 +1,7 @@
 //! Whole kernels: assembled without a warning, in no more registers and with no more spills than they are allowed.
 
 use anyhow::{Context, Result};
-use colex_gpu::corpus::{Sample, samples};
+use colex_proof::corpus::{Sample, samples};
 
 #[path = "../../../gpu/examples/attention.rs"]
 #[allow(
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn sample(registers: u32) -> Sample {
-        let kernel = colex_gpu::corpus::reduce(colex_atom::Arch::Sm80);
+        let kernel = colex_proof::corpus::reduce(colex_atom::Arch::Sm80);
         Sample::new(kernel, registers)
     }
 

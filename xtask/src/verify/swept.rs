@@ -1,7 +1,7 @@
 //! A sample of the kernels of the atom sweep before ptxas: the instructions alone, as the IR builds and prints them.
 
 use anyhow::{Context, Result};
-use colex_gpu::corpus::Sample;
+use colex_proof::corpus::Sample;
 
 use super::outcome::Outcome;
 use super::progress::Progress;

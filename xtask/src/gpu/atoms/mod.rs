@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use colex_atom::Arch;
 use colex_gpu::Device;
-use colex_gpu::sweep::{Record, Subject, Verdict, subjects};
+use colex_proof::sweep::{Record, Subject, Verdict, subjects};
 
 use record::Head;
 pub(crate) use recorded::against_recorded;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use colex_gpu::sweep::{Record, Subject, Verdict};
+use colex_proof::sweep::{Record, Subject, Verdict};
 
 use super::super::shares::{BROKEN, Cases, shard};
 use super::{Options, cores, one, record};

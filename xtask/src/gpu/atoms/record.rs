@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use colex_gpu::Device;
-use colex_gpu::sweep::{Agreement, Record, Times, Verdict};
+use colex_proof::sweep::{Agreement, Record, Times, Verdict};
 use serde_json::{Value, json};
 
 /// What all records of a file share.

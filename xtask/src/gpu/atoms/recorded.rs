@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use colex_gpu::sweep::{Record, Subject, Verdict, subjects};
+use colex_proof::sweep::{Record, Subject, Verdict, subjects};
 use flate2::{Compression, GzBuilder, read::GzDecoder};
 
 use super::record::{self, Head};

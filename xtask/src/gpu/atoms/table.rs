@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use colex_gpu::sweep::{Record, Verdict};
+use colex_proof::sweep::{Record, Verdict};
 
 /// The counts of all records.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use colex_gpu::ir::{Access, Kernel, KernelBuilder, Space, Special, Type};
-use colex_gpu::{Argument, Device, Error, Launch, LaunchError, Origin};
+use colex_gpu::{Argument, Device, DeviceError, Launch, LaunchError, Origin};
 use half::f16;
 
 use super::{ADD, same};
@@ -107,7 +107,7 @@ fn refused_launches(device: &Device) -> Result<Vec<LaunchError>> {
     let mut refusals = Vec::new();
     for (launch, arguments) in launches {
         match super::refused("a launch", device.launch(&function, launch, arguments))? {
-            Error::Launch(error) => refusals.push(error),
+            DeviceError::Launch(error) => refusals.push(error),
             other => return Err(other.into()),
         }
     }

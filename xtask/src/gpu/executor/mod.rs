@@ -10,7 +10,7 @@ mod tile;
 mod time;
 
 use anyhow::{Result, bail};
-use colex_gpu::Error;
+use colex_gpu::DeviceError;
 
 use super::check::{Breaking, Check};
 
@@ -58,7 +58,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Re
 }
 
 /// The error of a result that should be one.
-fn refused<T>(what: &str, result: Result<T, Error>) -> Result<Error> {
+fn refused<T>(what: &str, result: Result<T, DeviceError>) -> Result<DeviceError> {
     match result {
         Ok(_) => bail!("{what} was not refused"),
         Err(error) => Ok(error),

@@ -1,7 +1,7 @@
 //! Streams, events, and the time that work takes.
 
 use anyhow::{Result, ensure};
-use colex_gpu::{Argument, Device, Error, Launch, Repeats};
+use colex_gpu::{Argument, Device, DeviceError, Launch, Repeats};
 
 use super::{ADD, COPY, refused, same};
 
@@ -60,7 +60,7 @@ pub(super) fn graphs(device: &Device) -> Result<String> {
     same(
         "work given to another stream",
         refused("it", elsewhere)?,
-        Error::NothingCaptured,
+        DeviceError::NothingCaptured,
     )?;
     same("what was copied", to.slice(..16)?.download()?, vec![0; 16])?;
     Ok(format!(

@@ -1,0 +1,480 @@
+//! A buffer: elements in the memory of a device.
+
+use core::marker::PhantomData;
+use core::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
+
+use crate::device::{Device, Kind};
+use crate::element::Element;
+use crate::error::Error;
+use colex_ir::launch::{Argument, DeviceMemory};
+
+/// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
+/// when the last of them is dropped.
+///
+/// ```
+/// use colex_device::Device;
+/// use colex_ir::launch::Argument;
+/// use ndarray::array;
+///
+/// let device = Device::open();
+/// let buffer = device.upload_array(&array![[1u32, 2, 3], [4, 5, 6]])?;
+/// let row = buffer.slice(3..)?;
+/// row.write(&[40, 50, 60])?;
+/// assert_eq!(buffer.download_array((2, 3))?, array![[1, 2, 3], [40, 50, 60]].into_dyn());
+/// assert_eq!(Argument::from(&row), Argument::Pointer(buffer.address() + 12));
+/// # Ok::<(), colex_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Buffer<T> {
+    memory: Arc<Allocation>,
+    start: usize,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+/// Memory of a device, given back when dropped.
+#[derive(Debug)]
+struct Allocation {
+    device: Device,
+    address: u64,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        match &self.device.0 {
+            Kind::Simulator(simulated) => {
+                let freed = simulated.memory().free(self.address);
+                debug_assert_eq!(freed, Ok(()), "an allocation is freed once");
+            }
+            Kind::Gpu(gpu) => gpu.free(self.address),
+        }
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// Memory for so many elements.
+    pub(crate) fn allocate(device: &Device, length: usize) -> Result<Buffer<T>, Error> {
+        let most = isize::MAX as usize / T::BYTES;
+        if length > most {
+            return Err(Error::Length {
+                what: "the largest buffer that can be addressed",
+                expected: most,
+                found: length,
+            });
+        }
+        let address = match &device.0 {
+            Kind::Simulator(simulated) => {
+                simulated.memory().allocate((length * T::BYTES) as u64)?
+            }
+            Kind::Gpu(gpu) => gpu.allocate(length * T::BYTES)?,
+        };
+        let memory = Arc::new(Allocation {
+            device: device.clone(),
+            address,
+        });
+        Ok(Buffer {
+            memory,
+            start: 0,
+            length,
+            element: PhantomData,
+        })
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> usize {
+        self.length * T::BYTES
+    }
+
+    /// The address of its first element on the device.
+    pub fn address(&self) -> u64 {
+        self.memory.address + (self.start * T::BYTES) as u64
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        &self.memory.device
+    }
+
+    /// Some of its elements, in the same memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Slice`] if the range is not inside the buffer.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Buffer<T>, Error> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.length,
+        };
+        if start > end || end > self.length {
+            return Err(Error::Slice {
+                start,
+                end,
+                length: self.length,
+            });
+        }
+        Ok(Buffer {
+            memory: self.memory.clone(),
+            start: self.start + start,
+            length: end - start,
+            element: PhantomData,
+        })
+    }
+
+    /// Replaces all its elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if there are more or fewer of them.
+    pub fn write(&self, elements: &[T]) -> Result<(), Error> {
+        self.same_length("the buffer", elements.len())?;
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let mut memory = simulated.memory();
+                for (at, elements) in (0..).step_by(CHUNK).zip(elements.chunks(CHUNK)) {
+                    memory.write(self.address_of(at), &T::to_bytes(elements))?;
+                }
+            }
+            Kind::Gpu(gpu) => gpu.write(self.address(), elements)?,
+        }
+        Ok(())
+    }
+
+    /// Sets every byte to a value.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let mut memory = simulated.memory();
+                let bytes = vec![byte; CHUNK.min(self.length) * T::BYTES];
+                for (at, count) in self.chunks() {
+                    memory.write(self.address_of(at), &bytes[..count * T::BYTES])?;
+                }
+            }
+            Kind::Gpu(gpu) => gpu.fill(self.address(), byte, self.bytes())?,
+        }
+        Ok(())
+    }
+
+    /// Its elements, once all work before is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostMemory`] if the host has no room for them; [`Error::Memory`] on the simulator, for an element that
+    /// was never written; on a GPU, what went wrong before: [`Error::ContextLost`] if a kernel trapped.
+    pub fn download(&self) -> Result<Vec<T>, Error> {
+        let mut elements = room(self.length)?;
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let memory = simulated.memory();
+                for (at, count) in self.chunks() {
+                    let bytes = memory.read(self.address_of(at), (count * T::BYTES) as u64)?;
+                    elements.extend(T::from_bytes(&bytes));
+                }
+            }
+            Kind::Gpu(gpu) => {
+                elements.resize(self.length, T::ZERO);
+                gpu.read(self.address(), &mut elements)?;
+            }
+        }
+        Ok(elements)
+    }
+
+    /// Its elements as an array of that shape, the last index running fastest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if the shape has more or fewer elements, and those of [`download`](Buffer::download).
+    pub fn download_array(&self, shape: impl IntoDimension) -> Result<ArrayD<T>, Error> {
+        let shape = shape.into_dimension().into_dyn();
+        self.same_length("the buffer", shape.size_checked().unwrap_or(usize::MAX))?;
+        let array = ArrayD::from_shape_vec(shape, self.download()?);
+        Ok(array.expect("the shape has as many elements as the buffer"))
+    }
+
+    /// Replaces all its elements by those of another buffer of the same device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if there are more or fewer of them, [`Error::OtherDevice`] if they are elsewhere.
+    pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
+        self.same_length("the buffer", source.length)?;
+        if !self.device().is(source.device()) {
+            return Err(Error::OtherDevice {
+                what: "the buffer",
+                device: self.device().name(),
+                holder: source.device().name(),
+            });
+        }
+        match &self.memory.device.0 {
+            Kind::Simulator(simulated) => {
+                let mut memory = simulated.memory();
+                let mut copy = |(at, count): (usize, usize)| {
+                    let bytes = memory.read(source.address_of(at), (count * T::BYTES) as u64)?;
+                    memory.write(self.address_of(at), &bytes)
+                };
+                // Slices of one buffer may overlap: no chunk is written over before it is read.
+                match source.address() < self.address() {
+                    true => self.chunks().rev().try_for_each(&mut copy)?,
+                    false => self.chunks().try_for_each(&mut copy)?,
+                }
+            }
+            Kind::Gpu(gpu) => gpu.copy(self.address(), source.address(), self.bytes())?,
+        }
+        Ok(())
+    }
+
+    /// The address of an element.
+    fn address_of(&self, at: usize) -> u64 {
+        self.address() + (at * T::BYTES) as u64
+    }
+
+    /// Its elements in chunks: the first of each, and how many they are.
+    fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+        let length = self.length;
+        let chunk = move |i| (i * CHUNK, CHUNK.min(length - i * CHUNK));
+        (0..length.div_ceil(CHUNK)).map(chunk)
+    }
+
+    fn same_length(&self, what: &'static str, found: usize) -> Result<(), Error> {
+        let expected = self.length;
+        match found == expected {
+            true => Ok(()),
+            false => Err(Error::Length {
+                what,
+                expected,
+                found,
+            }),
+        }
+    }
+}
+
+/// The elements that the simulator's memory is given or gives at once: what they need besides is bounded.
+const CHUNK: usize = 1 << 18;
+
+/// Returns an empty list with room for `length` elements.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
+    let mut elements = Vec::new();
+    let reserved = elements.try_reserve_exact(length);
+    let bytes = length.saturating_mul(T::BYTES);
+    match reserved {
+        Ok(()) => Ok(elements),
+        Err(_) => Err(Error::HostMemory { bytes }),
+    }
+}
+
+impl Device {
+    /// A buffer with the elements of an array, the last index running fastest, whatever the array's own strides.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`uninitialised`](Device::uninitialised).
+    pub fn upload_array<T, S, D>(&self, array: &ArrayBase<S, D>) -> Result<Buffer<T>, Error>
+    where
+        T: Element,
+        S: Data<Elem = T>,
+        D: Dimension,
+    {
+        match array.as_slice() {
+            Some(elements) => self.upload(elements),
+            None => {
+                let mut elements = room(array.len())?;
+                elements.extend(array.iter().copied());
+                self.upload(&elements)
+            }
+        }
+    }
+}
+
+impl<T: Element> DeviceMemory for Buffer<T> {
+    fn address(&self) -> u64 {
+        self.address()
+    }
+
+    fn byte_count(&self) -> u64 {
+        self.bytes() as u64
+    }
+
+    fn element_name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn device_id(&self) -> usize {
+        self.device().id()
+    }
+
+    fn device_name(&self) -> String {
+        self.device().name()
+    }
+}
+
+impl<T: Element> From<&Buffer<T>> for Argument {
+    fn from(buffer: &Buffer<T>) -> Argument {
+        Argument::Pointer(buffer.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Arch;
+    use ndarray::array;
+
+    fn said<T>(result: Result<T, Error>) -> String {
+        result.err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn a_transposed_array_arrives_in_its_own_order() {
+        let device = Device::simulator(Arch::Sm90a);
+        let array = array![[1i16, 2], [3, 4], [5, 6]];
+        let buffer = device.upload_array(&array.t()).unwrap();
+        assert_eq!(buffer.download().unwrap(), [1, 3, 5, 2, 4, 6]);
+    }
+
+    #[test]
+    fn slices_share_memory_and_copies_do_not() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[0u8, 1, 2, 3]).unwrap();
+        let copy = device.uninitialised(2).unwrap();
+        copy.copy_from(&buffer.slice(1..=2).unwrap()).unwrap();
+        buffer.slice(..2).unwrap().write(&[8, 9]).unwrap();
+        assert_eq!(buffer.download().unwrap(), [8, 9, 2, 3]);
+        assert_eq!(copy.download().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn memory_is_given_back_with_the_last_handle() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[1u32, 2]).unwrap();
+        let (address, slice) = (buffer.address(), buffer.slice(1..).unwrap());
+        drop(buffer);
+        assert_eq!(slice.download().unwrap(), [2]);
+        drop(slice);
+        let Kind::Simulator(simulated) = &device.0 else {
+            panic!("the device is simulated")
+        };
+        assert!(simulated.memory().read(address, 4).is_err());
+    }
+
+    #[test]
+    fn poison_is_nan_and_zeros_are_zero() {
+        let device = Device::simulator(Arch::Sm90a);
+        assert!(
+            device
+                .poisoned::<f32>(3)
+                .unwrap()
+                .download()
+                .unwrap()
+                .iter()
+                .all(|x| x.is_nan())
+        );
+        assert!(
+            device
+                .poisoned::<half::bf16>(3)
+                .unwrap()
+                .download()
+                .unwrap()
+                .iter()
+                .all(|x| x.is_nan())
+        );
+        assert_eq!(
+            device.zeros::<f64>(2).unwrap().download().unwrap(),
+            [0.0; 2]
+        );
+    }
+
+    /// Buffers of several chunks, their last one short, and overlapping slices in both directions.
+    #[test]
+    fn chunks_are_all_of_a_buffer() {
+        let device = Device::simulator(Arch::Sm90a);
+        let length = 2 * CHUNK + 5;
+        let numbers: Vec<u32> = (0..length as u32).collect();
+        for shift in [1, CHUNK - 1, CHUNK + 1] {
+            let buffer = device.zeros(length).unwrap();
+            assert_eq!(buffer.download().unwrap(), vec![0; length]);
+            buffer.write(&numbers).unwrap();
+            assert_eq!(buffer.download().unwrap(), numbers);
+            let (low, high) = (buffer.slice(..length - shift), buffer.slice(shift..));
+            let (low, high) = (low.unwrap(), high.unwrap());
+            high.copy_from(&low).unwrap();
+            assert_eq!(high.download().unwrap(), numbers[..length - shift]);
+            buffer.write(&numbers).unwrap();
+            low.copy_from(&high).unwrap();
+            assert_eq!(low.download().unwrap(), numbers[shift..]);
+        }
+    }
+
+    /// Lengths from 2^36 bytes to what cannot be counted: each is an error or a buffer, and nothing aborts.
+    #[test]
+    fn absurd_sizes_are_errors() {
+        let device = Device::simulator(Arch::Sm90a);
+        for log in [45, 48, 56, 62, 63] {
+            let length = 1_usize << log;
+            assert!(device.uninitialised::<u8>(length).is_err(), "2^{log} bytes");
+            assert!(device.zeros::<u8>(length).is_err());
+            assert!(device.poisoned::<f64>(length).is_err());
+        }
+        assert_eq!(
+            said(room::<f64>(1 << 57)),
+            "1152921504606846976 bytes of the host's memory were asked for, and it has no room for them"
+        );
+        let buffer = device.zeros::<u8>(0).unwrap();
+        assert_eq!(
+            said(buffer.download_array((1 << 32, 1 << 32))),
+            "the buffer has 0 elements, and 18446744073709551615 were given"
+        );
+    }
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)]
+    fn every_refusal_verbatim() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[1u32, 2, 3]).unwrap();
+        let slice =
+            "elements 2..5 of a buffer of 3: the range must begin before it ends, and end by 3";
+        assert_eq!(said(buffer.slice(2..5)), slice);
+        assert!(buffer.slice(2..1).is_err());
+        let length = "the buffer has 3 elements, and 2 were given";
+        assert_eq!(said(buffer.write(&[1, 2])), length);
+        assert_eq!(said(buffer.download_array((1, 2))), length);
+        let elsewhere = Device::simulator(Arch::Sm80).upload(&[1u32, 2, 3]).unwrap();
+        assert_eq!(
+            said(buffer.copy_from(&elsewhere)),
+            "the buffer is on the simulator of sm_80, not on the simulator of sm_90a"
+        );
+        assert_eq!(
+            said(device.uninitialised::<u32>(2).unwrap().download()),
+            "byte 0 of the allocation at 0x700001100 is read but was never written"
+        );
+        assert_eq!(
+            said(device.zeros::<u64>(usize::MAX)),
+            "the largest buffer that can be addressed has 1152921504606846975 elements, and 18446744073709551615 were given"
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! Machine code on the disk, so that a text is assembled once for a device and a driver.
+//!
+//! Processes share the folder without locks: an entry is written beside its place and renamed into it, so a reader sees
+//! the whole of an old one or the whole of a new one. An entry that is damaged, or that another text of the same hash
+//! made, is as good as none.
+//!
+//! Others may write the folder too. A draft has a name that nobody can guess and is made only if nothing has that name;
+//! no link is followed; what is no regular file of this user or of root is as good as none, and is not waited for. The
+//! entries together take no more than a limit: beyond it, those that were used least recently go.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+mod files;
+
+/// A folder of machine code, or none.
+///
+/// ```
+/// use colex_device::Cache;
+///
+/// let folder = std::env::temp_dir().join("colex-doc");
+/// assert_eq!(Cache::at(&folder).folder(), Some(folder.as_path()));
+/// assert_eq!(Cache::off().folder(), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    folder: Option<PathBuf>,
+    /// Bytes of all entries together, or why they are not known.
+    limit: Result<u64, String>,
+}
+
+/// All that machine code depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    /// The text.
+    pub(crate) ptx: &'a str,
+    /// The architecture and the device's name.
+    pub(crate) device: &'a str,
+    /// The driver's version.
+    pub(crate) driver: i32,
+}
+
+/// Machine code, and what the assembler said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) code: Vec<u8>,
+    pub(crate) log: String,
+}
+
+/// What every entry begins with; the number is that of the format.
+const MAGIC: &[u8; 8] = b"colex 1\n";
+
+/// The bytes of all entries together, unless `COLEX_CACHE_BYTES` says otherwise.
+const LIMIT: u64 = 1 << 30;
+
+/// The bytes of the largest entry that is read or written.
+const LARGEST: u64 = 256 << 20;
+
+/// How old a draft is that nobody will finish.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+impl Cache {
+    /// A cache in that folder, which is made when the first entry is. Its entries take 1 GiB at most.
+    pub fn at(folder: impl Into<PathBuf>) -> Cache {
+        Cache {
+            folder: Some(folder.into()),
+            limit: Ok(LIMIT),
+        }
+    }
+
+    /// No cache: everything is assembled every time.
+    pub fn off() -> Cache {
+        Cache {
+            folder: None,
+            limit: Ok(LIMIT),
+        }
+    }
+
+    /// The same cache with another limit: the bytes that all entries of the folder take together. A store that exceeds
+    /// it removes the entries that were used least recently.
+    ///
+    /// ```
+    /// let cache = colex_device::Cache::at("folder").with_limit(64 << 20);
+    /// assert_eq!(cache.limit(), Some(64 << 20));
+    /// ```
+    #[must_use]
+    pub fn with_limit(self, bytes: u64) -> Cache {
+        Cache {
+            limit: Ok(bytes),
+            ..self
+        }
+    }
+
+    /// The cache that the environment names.
+    ///
+    /// `COLEX_CACHE` is its folder, `off` for none; if it is not set, the folder is `colex` where this system keeps
+    /// caches. `COLEX_CACHE_BYTES` is the limit of its entries: a number of bytes, or of KiB, MiB or GiB with `K`, `M`
+    /// or `G` behind it; 1 GiB if it is not set. With a value that is no such number, nothing is stored, and
+    /// [`Origin::Assembled`](crate::Origin::Assembled) says why.
+    pub fn from_environment() -> Cache {
+        let set = env::var_os("COLEX_CACHE");
+        let limit = match env::var_os("COLEX_CACHE_BYTES") {
+            None => Ok(LIMIT),
+            Some(text) => parse_limit(&text.to_string_lossy()),
+        };
+        let cache = Cache::chosen(set.map(PathBuf::from), |name| {
+            env::var_os(name).map(PathBuf::from)
+        });
+        Cache { limit, ..cache }
+    }
+
+    /// The choice, given the variable and a way to read others.
+    fn chosen(set: Option<PathBuf>, variable: impl Fn(&str) -> Option<PathBuf>) -> Cache {
+        let folder = match set {
+            Some(path) if path.as_os_str() == "off" || path.as_os_str().is_empty() => None,
+            Some(path) => Some(path),
+            None => variable("XDG_CACHE_HOME")
+                .or_else(|| variable("LOCALAPPDATA"))
+                .or_else(|| variable("HOME").map(|home| home.join(".cache")))
+                .map(|caches| caches.join("colex")),
+        };
+        Cache {
+            folder,
+            limit: Ok(LIMIT),
+        }
+    }
+
+    /// Its folder, if it has one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The bytes that its entries take together at most; `None` if `COLEX_CACHE_BYTES` is no number.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit.as_ref().ok().copied()
+    }
+
+    /// The entry of a key, if there is one and it is whole. It is then the one used last.
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry> {
+        let (mut file, found) = files::open(&self.place(key)?)?;
+        if found.len() > LARGEST {
+            return None;
+        }
+        let entry = parse(&files::read(&mut file, found.len())?, key)?;
+        // Where the time cannot be set, entries go in the order in which they were written.
+        let _ = file.set_modified(SystemTime::now());
+        Some(entry)
+    }
+
+    /// Puts an entry in its place.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system, and an entry larger than the limit; nothing is left half written where
+    /// [`find`](Cache::find) looks.
+    pub(crate) fn store(&self, key: &Key<'_>, entry: &Entry) -> io::Result<()> {
+        let Some(place) = self.place(key) else {
+            return Ok(());
+        };
+        let limit = self.limit.clone().map_err(io::Error::other)?;
+        let bytes = render(key, entry);
+        let most = limit.min(LARGEST);
+        if bytes.len() as u64 > most {
+            let why = format!(
+                "the entry has {} bytes, and {most} is the most",
+                bytes.len()
+            );
+            return Err(io::Error::other(why));
+        }
+        let folder = place
+            .parent()
+            .expect("an entry's place is in the cache's folder");
+        files::make_folder(folder)?;
+        let draft = place.with_extension(format!("{}.draft", files::unguessable()));
+        let written = files::write_new(&draft, &bytes).and_then(|()| fs::rename(&draft, &place));
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+            return written;
+        }
+        evict(folder, &place, limit)
+    }
+
+    /// Where the entry of a key lies.
+    fn place(&self, key: &Key<'_>) -> Option<PathBuf> {
+        let name = format!("{:016x}.cubin", hash(&key.bytes()));
+        self.folder.as_ref().map(|folder| folder.join(name))
+    }
+}
+
+/// The number of bytes that a text names: `64M`.
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.trim() {
+        text if text.ends_with(['k', 'K']) => (&text[..text.len() - 1], 10),
+        text if text.ends_with(['m', 'M']) => (&text[..text.len() - 1], 20),
+        text if text.ends_with(['g', 'G']) => (&text[..text.len() - 1], 30),
+        text => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| {
+        format!("COLEX_CACHE_BYTES is `{text}`: write a number of bytes, or one with K, M or G behind it")
+    })
+}
+
+/// Removes the entries used least recently until the rest take no more than the limit, and drafts that nobody will
+/// finish. The entry to be kept stays. What another user owns is neither counted nor removed.
+///
+/// # Errors
+///
+/// Those of reading the folder. A file that another process removed first is no error.
+fn evict(folder: &Path, keep: &Path, limit: u64) -> io::Result<()> {
+    let (mut entries, mut total) = (Vec::new(), 0_u64);
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        let Some((stem, rest)) = name.split_once('.') else {
+            continue;
+        };
+        let named = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // The metadata of a directory's entry are those of a link itself.
+        let Some(found) = file.metadata().ok().filter(files::is_ours) else {
+            continue;
+        };
+        let used = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        if named && rest == "cubin" {
+            total = total.saturating_add(found.len());
+            entries.push((used, file.path(), found.len()));
+        } else if named && rest.ends_with(".draft") {
+            let age = used.elapsed().unwrap_or_default();
+            if age > ABANDONED {
+                let _ = fs::remove_file(file.path());
+            }
+        }
+    }
+    entries.sort();
+    for (_, path, bytes) in entries {
+        if total <= limit {
+            break;
+        }
+        if path != keep {
+            let _ = fs::remove_file(&path);
+            total -= bytes;
+        }
+    }
+    Ok(())
+}
+
+impl Key<'_> {
+    /// The key as it stands in its entry.
+    fn bytes(&self) -> Vec<u8> {
+        format!("{}\n{}\n{}", self.driver, self.device, self.ptx).into_bytes()
+    }
+}
+
+/// FNV-1a with 64 bits: a file's name, and a checksum against damage. Against chance the key itself is compared.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Magic, checksum of the rest, and three parts, each after its length.
+fn render(key: &Key<'_>, entry: &Entry) -> Vec<u8> {
+    let mut rest = Vec::new();
+    for part in [key.bytes().as_slice(), entry.log.as_bytes(), &entry.code] {
+        rest.extend((part.len() as u64).to_le_bytes());
+        rest.extend(part);
+    }
+    let checksum = hash(&rest).to_le_bytes();
+    [MAGIC.as_slice(), &checksum, &rest].concat()
+}
+
+/// The entry in these bytes, if they are whole and of that key.
+fn parse(bytes: &[u8], key: &Key<'_>) -> Option<Entry> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (checksum, mut rest) = rest.split_at_checked(8)?;
+    if checksum != hash(rest).to_le_bytes() {
+        return None;
+    }
+    let mut part = || {
+        let (length, after) = rest.split_at_checked(8)?;
+        let length = u64::from_le_bytes(length.try_into().expect("eight bytes were split off"));
+        let (part, after) = after.split_at_checked(usize::try_from(length).ok()?)?;
+        rest = after;
+        Some(part)
+    };
+    let (found, log, code) = (part()?, part()?, part()?);
+    (found == key.bytes()).then(|| Entry {
+        code: code.to_vec(),
+        log: String::from_utf8_lossy(log).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

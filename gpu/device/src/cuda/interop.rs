@@ -1,0 +1,147 @@
+//! Side by side with a program's own use of CUDA through `cudarc`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
+
+use super::gpu::Gpu;
+use crate::buffer::Buffer;
+use crate::device::{Device, Kind};
+use crate::element::Element;
+use crate::error::Error;
+use colex_ir::launch::Argument;
+
+/// A slice of `cudarc` lent to launches. Keep it until the launches that use it were given to the device: on its drop,
+/// other streams learn what they have to wait for.
+pub struct Lent<'a, T> {
+    device: &'a Device,
+    address: u64,
+    length: usize,
+    writable: bool,
+    element: PhantomData<T>,
+    _until: SyncOnDrop<'a>,
+}
+
+impl<'a, T: Element> Lent<'a, T> {
+    /// Lends a buffer as a slice of `cudarc` would be lent: for tests on the simulator, which has no slices.
+    #[doc(hidden)]
+    pub fn of_buffer(buffer: &'a Buffer<T>, writable: bool) -> Lent<'a, T> {
+        Lent {
+            device: buffer.device(),
+            address: buffer.address(),
+            length: buffer.len(),
+            writable,
+            element: PhantomData,
+            _until: SyncOnDrop::Record(None),
+        }
+    }
+}
+
+impl<T> Lent<'_, T> {
+    /// The device that it was lent to.
+    pub fn device(&self) -> &Device {
+        self.device
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether it was lent by [`Device::lend_mut`].
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The address of its first element.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The slice as an argument.
+    pub fn argument(&self) -> Argument {
+        Argument::Pointer(self.address)
+    }
+}
+
+impl Device {
+    /// A device that works in a context and a stream of the caller's, and leaves both as they are.
+    ///
+    /// It waits for nothing, and may be made for every call: the first device of a context asks the driver for its
+    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is). They share what was
+    /// loaded for any of them, for as long as the program keeps the context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if the stream is not the context's; [`Error::DriverTooOld`] and [`Error::DeviceTooOld`];
+    /// what the driver says.
+    pub fn from_cuda(context: Arc<CudaContext>, stream: Arc<CudaStream>) -> Result<Device, Error> {
+        if stream.context() != &context {
+            return Err(Error::OtherContext { what: "stream" });
+        }
+        Ok(Device(Kind::Gpu(Gpu::of(stream)?)))
+    }
+
+    /// The context and the stream it works in, if it is a GPU.
+    pub fn cuda(&self) -> Option<(&Arc<CudaContext>, &Arc<CudaStream>)> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some((gpu.stream.context(), &gpu.stream)),
+            Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Lends a slice to launches that only read it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if it is not in this device's context.
+    pub fn lend<'a, T>(&'a self, slice: &'a impl DevicePtr<T>) -> Result<Lent<'a, T>, Error> {
+        let stream = self.stream_of(slice.stream(), "slice")?;
+        let length = slice.len();
+        let (address, until) = slice.device_ptr(stream);
+        Ok(Lent {
+            device: self,
+            address,
+            length,
+            writable: false,
+            element: PhantomData,
+            _until: until,
+        })
+    }
+
+    /// Lends a slice to launches that write it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if it is not in this device's context.
+    pub fn lend_mut<'a, T>(
+        &'a self,
+        slice: &'a mut impl DevicePtrMut<T>,
+    ) -> Result<Lent<'a, T>, Error> {
+        let stream = self.stream_of(slice.stream(), "slice")?;
+        let length = slice.len();
+        let (address, until) = slice.device_ptr_mut(stream);
+        Ok(Lent {
+            device: self,
+            address,
+            length,
+            writable: true,
+            element: PhantomData,
+            _until: until,
+        })
+    }
+
+    /// This device's stream, if it shares its context with another stream.
+    fn stream_of(&self, other: &Arc<CudaStream>, what: &'static str) -> Result<&CudaStream, Error> {
+        match self.cuda() {
+            Some((context, stream)) if other.context() == context => Ok(stream),
+            _ => Err(Error::OtherContext { what }),
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! A device: where memory lies and kernels run.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use colex_atom::{Arch, TensorMap};
+
+use crate::buffer::Buffer;
+use crate::cache::Cache;
+use crate::cuda::Gpu;
+use crate::element::Element;
+use crate::error::Error;
+use crate::kept::Loads;
+use colex_ir::launch::TensorMapArgument;
+use colex_ir::launch::{Limits, Mismatch};
+use colex_sim::{Memory, SimOptions};
+
+/// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
+#[derive(Clone, Debug)]
+pub struct Device(pub(crate) Kind);
+
+/// Which of the two.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// A GPU.
+    Gpu(Gpu),
+    /// The host pretends.
+    Simulator(Arc<Simulated>),
+}
+
+/// A simulated device.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    arch: Arch,
+    options: SimOptions,
+    memory: Mutex<Memory>,
+    held: Held,
+}
+
+/// What a device keeps between calls, for all its handles: kernels it has loaded, and what libraries above it keep.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) loads: Loads,
+    extensions: RwLock<Vec<Slot>>,
+}
+
+/// What a library keeps with a device, for all handles to it and until the last of them is dropped.
+pub trait Extension: Any + Debug + Default + Send + Sync {
+    /// Drops all, save what others still hold.
+    fn clear(&self);
+}
+
+/// One library's extension, with the function that clears it.
+#[derive(Debug)]
+struct Slot {
+    value: Arc<dyn Any + Send + Sync>,
+    clear: fn(&(dyn Any + Send + Sync)),
+}
+
+impl Held {
+    /// Drops all, save what others still hold.
+    pub(crate) fn clear(&self) {
+        let extensions = self.extensions.read();
+        for slot in extensions.unwrap_or_else(PoisonError::into_inner).iter() {
+            (slot.clear)(slot.value.as_ref());
+        }
+        self.loads.clear();
+    }
+
+    /// Returns the extension of a type, if a library has asked for it.
+    fn extension<T: Extension>(&self) -> Option<Arc<T>> {
+        let extensions = self.extensions.read();
+        let extensions = extensions.unwrap_or_else(PoisonError::into_inner);
+        let mut values = extensions.iter().map(|slot| &slot.value);
+        let value = values.find(|value| value.is::<T>())?;
+        Arc::clone(value).downcast().ok()
+    }
+}
+
+impl Simulated {
+    /// How launches run.
+    pub(crate) fn options(&self) -> &SimOptions {
+        &self.options
+    }
+
+    /// Its memory, for one caller at a time.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Device {
+    /// The first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it cannot.
+    pub fn open() -> Device {
+        Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
+    }
+
+    /// The GPU of that ordinal, from 0. While any handle to it lives, every call gives one to the same.
+    ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// match Device::gpu(0) {
+    ///     Ok(device) => println!("{}, {}", device.name(), device.arch()),
+    ///     Err(why) => println!("no GPU: {why}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], [`Error::NoSuchDevice`],
+    /// [`Error::DeviceTooOld`]; [`Error::ContextLost`] once a kernel of this process broke its context;
+    /// [`Error::Driver`] for what else the driver says.
+    pub fn gpu(ordinal: usize) -> Result<Device, Error> {
+        Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
+    }
+
+    /// A simulated device of that architecture, with memory of its own.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, TensorMap};
+    /// use colex_device::Device;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// assert_eq!(device.name(), "the simulator of sm_80");
+    /// ```
+    pub fn simulator(arch: Arch) -> Device {
+        Device::simulator_with(arch, SimOptions::default())
+    }
+
+    /// A simulated device whose launches run with these options.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_device::Device;
+    /// use colex_sim::SimOptions;
+    ///
+    /// let other_order = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(7));
+    /// assert!(other_order.is_simulator());
+    /// ```
+    pub fn simulator_with(arch: Arch, options: SimOptions) -> Device {
+        Device(Kind::Simulator(Arc::new(Simulated {
+            arch,
+            options,
+            memory: Mutex::default(),
+            held: Held::default(),
+        })))
+    }
+
+    /// Whether it is the simulator.
+    pub fn is_simulator(&self) -> bool {
+        matches!(self.0, Kind::Simulator(_))
+    }
+
+    /// Its name, as messages use it.
+    pub fn name(&self) -> String {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.name().to_string(),
+            Kind::Simulator(simulated) => format!("the simulator of {}", simulated.arch),
+        }
+    }
+
+    /// The architecture that kernels for it are printed for.
+    pub fn arch(&self) -> Arch {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.arch(),
+            Kind::Simulator(simulated) => simulated.arch,
+        }
+    }
+
+    /// What a launch may ask of it.
+    pub fn limits(&self) -> Limits {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.limits(),
+            Kind::Simulator(simulated) => Limits::of(simulated.arch),
+        }
+    }
+
+    /// Whether both are handles to the same device: for GPUs, to the same context, however each was made.
+    pub fn is(&self, other: &Device) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
+            (Kind::Gpu(a), Kind::Gpu(b)) => a.is(b),
+            _ => false,
+        }
+    }
+
+    /// Returns a number that only handles to the same device share while any of them lives.
+    pub(crate) fn id(&self) -> usize {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.id(),
+            Kind::Simulator(simulated) => Arc::as_ptr(simulated).addr(),
+        }
+    }
+
+    /// The version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
+    pub fn driver_version(&self) -> Option<i32> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.driver_version()),
+            Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Where machine code for it is kept, if it is a GPU.
+    pub fn cache(&self) -> Option<Cache> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.cache()),
+            Kind::Simulator(_) => None,
+        }
+    }
+
+    /// Keeps machine code for it elsewhere, or nowhere, from now on; for all handles to the device. The simulator has
+    /// no machine code to keep.
+    pub fn set_cache(&self, cache: Cache) {
+        if let Kind::Gpu(gpu) = &self.0 {
+            gpu.set_cache(cache);
+        }
+    }
+
+    /// Waits until all work given to it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextLost`] if a kernel trapped or accessed what it should not.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.synchronize(),
+            Kind::Simulator(_) => Ok(()),
+        }
+    }
+
+    /// The same device through a stream of its own, whose work runs beside that of this one. On the simulator, which
+    /// does everything at once, it is another handle.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn on_new_stream(&self) -> Result<Device, Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Ok(Device(Kind::Gpu(gpu.on_new_stream()?))),
+            Kind::Simulator(_) => Ok(self.clone()),
+        }
+    }
+
+    /// Forgets the kernels it has loaded, save those whose functions are still held: the next load reads the disk.
+    pub fn forget_modules(&self) {
+        self.held().clear();
+    }
+
+    /// Returns what a library keeps with this device, by the type of it; the default value at first.
+    pub fn extension<T: Extension>(&self) -> Arc<T> {
+        let held = self.held();
+        if let Some(extension) = held.extension::<T>() {
+            return extension;
+        }
+        let mut extensions = held.extensions.write();
+        let extensions = extensions
+            .as_mut()
+            .unwrap_or_else(|poisoned| poisoned.get_mut());
+        // Another thread may have added it between the two locks.
+        let there = extensions.iter().find(|slot| slot.value.is::<T>());
+        if let Some(extension) = there.and_then(|slot| Arc::clone(&slot.value).downcast().ok()) {
+            return extension;
+        }
+        let extension = Arc::new(T::default());
+        extensions.push(Slot {
+            value: Arc::clone(&extension) as Arc<dyn Any + Send + Sync>,
+            clear: |value| {
+                let extension = value.downcast_ref::<T>();
+                extension.expect("a slot holds a value of its type").clear();
+            },
+        });
+        extension
+    }
+
+    /// What it keeps between calls.
+    pub(crate) fn held(&self) -> &Held {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.held(),
+            Kind::Simulator(simulated) => &simulated.held,
+        }
+    }
+
+    /// A tensor map of the tensor that begins with a buffer's first element.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tma`] for what the hardware does not take; [`Error::OtherDevice`]; [`Error::Length`] if the tensor is
+    /// longer than the buffer; [`Error::Mismatch`] if the buffer's elements are not the map's (bytes, `u8`, are any).
+    pub fn tensor_map<T: Element>(
+        &self,
+        map: &TensorMap,
+        buffer: &Buffer<T>,
+    ) -> Result<TensorMapArgument, Error> {
+        map.check()?;
+        if !self.is(buffer.device()) {
+            return Err(Error::OtherDevice {
+                what: "the buffer",
+                device: self.name(),
+                holder: buffer.device().name(),
+            });
+        }
+        Mismatch::of_map(map.element, T::NAME)?;
+        let bytes = usize::try_from(map.tensor_bytes())
+            .expect("extents and strides that `check` passed are positive");
+        if bytes > buffer.bytes() {
+            return Err(Error::Length {
+                what: "the buffer's bytes for the tensor of the map",
+                expected: bytes,
+                found: buffer.bytes(),
+            });
+        }
+        self.tensor_map_at(map, buffer.address())
+    }
+
+    /// A tensor map of the tensor that begins at an address of this device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tma`] for what the hardware does not take.
+    pub fn tensor_map_at(&self, map: &TensorMap, address: u64) -> Result<TensorMapArgument, Error> {
+        map.check()?;
+        map.check_address(address)?;
+        let encoded = match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.encode(map, address)?),
+            Kind::Simulator(_) => None,
+        };
+        Ok(TensorMapArgument {
+            map: map.clone(),
+            address,
+            encoded,
+        })
+    }
+
+    /// A buffer with these elements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`uninitialised`](Device::uninitialised).
+    pub fn upload<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>, Error> {
+        let buffer = self.uninitialised(elements.len())?;
+        buffer.write(elements)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of so many zeros.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`uninitialised`](Device::uninitialised).
+    pub fn zeros<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
+        let buffer = self.uninitialised(length)?;
+        buffer.fill_bytes(0)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of so many elements whose bits are all set: NaN in every float format, so that what a kernel should have
+    /// written and did not is seen.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`uninitialised`](Device::uninitialised).
+    pub fn poisoned<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
+        let buffer = self.uninitialised(length)?;
+        buffer.fill_bytes(0xff)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of so many elements that nobody has written. The simulator reports the first that is read; a GPU gives
+    /// what the memory held before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Length`] if the bytes of that number of elements cannot be counted; [`Error::OutOfMemory`];
+    /// [`Error::Memory`] where the host has no room for what the simulator is asked for.
+    pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
+        Buffer::allocate(self, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+    use crate::Function;
+
+    #[test]
+    fn handles_go_to_other_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Device>();
+        check::<Buffer<f32>>();
+        check::<Function>();
+        check::<Event>();
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = std::thread::scope(|scope| {
+            let uploaded = scope.spawn(|| device.upload(&[1u8, 2]));
+            uploaded.join().expect("nothing panics")
+        });
+        assert_eq!(buffer.unwrap().download().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn the_simulator_says_what_it_does_not() {
+        let device = Device::simulator(Arch::Sm90a);
+        let said = |error: Error| error.to_string();
+        let text = ".entry k() { exit; }";
+        assert_eq!(
+            said(device.load_ptx(text, "k").unwrap_err()),
+            "the simulator of sm_90a does not run PTX text: it interprets kernels of `colex_gpu::ir`"
+        );
+        let timed = device.time(crate::Repeats::default(), |_| Ok(()));
+        assert_eq!(
+            said(timed.unwrap_err()),
+            "the simulator of sm_90a does not take the time: it counts what a kernel does; only a GPU says how long that takes"
+        );
+        let (start, end) = (device.record().unwrap(), device.record().unwrap());
+        assert_eq!(
+            said(end.milliseconds_since(&start).unwrap_err()),
+            "the simulator does not take the time: it counts what a kernel does, and a GPU's time is measured between two events of one GPU"
+        );
+        assert_eq!(device.wait_for(&start), Ok(()));
+    }
+
+    #[test]
+    fn kernels_for_another_architecture_are_refused() {
+        let kernel = colex_ir::KernelBuilder::new("k", Arch::Sm90a).finish();
+        let error = Device::simulator(Arch::Sm80).load(&kernel).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`k` is built for sm_90a, which does not run on the simulator of sm_80 (sm_80): build it for that"
+        );
+    }
+}

@@ -1,0 +1,502 @@
+//! A kernel that a device can run.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cuda::Loaded;
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::signature;
+use crate::signature::Signature;
+use colex_ir::launch::LaunchError;
+use colex_ir::launch::{Argument, ParameterType};
+use colex_ir::launch::{Launch, Limits, check_alignments, check_arguments};
+use colex_ir::{Kernel, SharedVar};
+use colex_sim::{Report, simulate};
+
+/// A kernel on a device, ready to be launched. Clones are handles to the same code.
+#[derive(Clone, Debug)]
+pub struct Function {
+    loaded: Arc<LoadedKernel>,
+    device: Device,
+}
+
+/// What a device knows of a kernel that it loaded. It holds no handle to the device, so that the device itself can keep
+/// it.
+#[derive(Debug)]
+pub struct LoadedKernel {
+    entry: String,
+    signature: Signature,
+    code: Code,
+}
+
+/// The kernel itself.
+enum Code {
+    /// Machine code.
+    Gpu(Loaded),
+    /// What the simulator interprets, with its static shared memory in bytes.
+    Simulated(Arc<Kernel>, u32),
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Code::Gpu(loaded) => loaded.resources.fmt(f),
+            Code::Simulated(..) => f.write_str("simulated"),
+        }
+    }
+}
+
+/// What a kernel takes of a multiprocessor, as its assembler counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: spilled registers and arrays that are indexed.
+    pub local_bytes: u32,
+    /// Bytes of static shared memory of a block.
+    pub static_shared: u32,
+    /// The most threads that a block of it can have.
+    pub threads: u32,
+}
+
+/// Where machine code came from, and how long it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// From PTX.
+    Assembled {
+        /// From PTX to machine code.
+        assembled: Duration,
+        /// From machine code to the device.
+        loaded: Duration,
+        /// Why it is not on the disk now, if it should be.
+        not_stored: Option<String>,
+    },
+    /// From the cache on the disk.
+    Disk {
+        /// Until it was on the device.
+        took: Duration,
+    },
+}
+
+impl Function {
+    /// The entry's name.
+    pub fn entry(&self) -> &str {
+        &self.loaded.entry
+    }
+
+    /// The types of its parameters.
+    pub fn parameters(&self) -> &[ParameterType] {
+        &self.loaded.signature.parameters
+    }
+
+    /// Whether both are handles to the same code: what a second load of the same kernel returns.
+    pub fn is(&self, other: &Function) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded)
+    }
+
+    /// What it takes of a multiprocessor; on the simulator nobody counts.
+    pub fn resources(&self) -> Option<&Resources> {
+        self.loaded.on_gpu().map(|loaded| &loaded.resources)
+    }
+
+    /// What the assembler said: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
+    pub fn log(&self) -> &str {
+        self.loaded.on_gpu().map_or("", Loaded::log)
+    }
+
+    /// Where the machine code came from.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.loaded.on_gpu().map(Loaded::origin)
+    }
+
+    /// Whether the launch and the arguments are what the kernel and the device take.
+    ///
+    /// # Errors
+    ///
+    /// The first [`LaunchError`] found: the shapes that the kernel was built for, the arguments, the device's limits.
+    pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), LaunchError> {
+        self.loaded.check(launch, arguments, self.device.limits())
+    }
+}
+
+impl LoadedKernel {
+    /// Returns the entry's name.
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// Returns the machine code, if it is on a GPU.
+    pub(crate) fn on_gpu(&self) -> Option<&Loaded> {
+        match &self.code {
+            Code::Gpu(loaded) => Some(loaded),
+            Code::Simulated(..) => None,
+        }
+    }
+
+    /// Whether a device with these limits takes the launch and the kernel the arguments.
+    ///
+    /// # Errors
+    ///
+    /// The first [`LaunchError`] found.
+    pub fn check(
+        &self,
+        launch: &Launch,
+        arguments: &[Argument],
+        mut limits: Limits,
+    ) -> Result<(), LaunchError> {
+        let shapes = [
+            ("block", self.signature.block, launch.block),
+            ("cluster", self.signature.cluster, launch.cluster),
+        ];
+        for (what, required, found) in shapes {
+            if let Some(expected) = required.filter(|&expected| expected != found) {
+                return Err(LaunchError::Required {
+                    what,
+                    expected,
+                    found,
+                });
+            }
+        }
+        check_arguments(&self.signature.parameters, arguments)?;
+        check_alignments(&self.signature.alignments, arguments)?;
+        let fixed = match &self.code {
+            Code::Gpu(loaded) => {
+                limits.threads = limits.threads.min(loaded.resources.threads);
+                loaded.resources.static_shared
+            }
+            Code::Simulated(_, fixed) => *fixed,
+        };
+        launch.check(&limits, fixed)
+    }
+}
+
+/// The bytes of a kernel's variables in shared memory, in order and aligned.
+fn static_shared(kernel: &Kernel) -> u32 {
+    let after = |end: u32, variable: &SharedVar| {
+        end.next_multiple_of(variable.align.max(1)) + variable.bytes
+    };
+    kernel.shared.iter().fold(0, after)
+}
+
+impl Device {
+    /// A kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
+    ///
+    /// The device keeps the last 256 kernels that it loaded, for all its handles. A kernel that equals one of them is
+    /// only looked up: the call compares the two and asks the driver nothing.
+    ///
+    /// ```
+    /// use colex_ir::{Access, KernelBuilder, Space, Special, Type};
+    /// use colex_device::Device;
+    /// use colex_ir::launch::Launch;
+    ///
+    /// let device = Device::open();
+    /// let mut k = KernelBuilder::new("twice", device.arch());
+    /// let data = k.pointer("data");
+    /// let base = k.param(data);
+    /// let thread = k.mov(Type::U32, Special::Tid(0));
+    /// let offset = k.mul_wide(Type::U32, thread, 4);
+    /// let address = k.add(Type::S64, base, offset);
+    /// let x = k.load(Access::new(Space::Global, Type::F32), address);
+    /// let y = k.mul(Type::F32, x, 2.0);
+    /// k.store(Access::new(Space::Global, Type::F32), address, y);
+    ///
+    /// let twice = device.load(&k.finish())?;
+    /// let error = twice.check(&Launch::new(1, 32), &[2f32.into()]).unwrap_err();
+    /// assert_eq!(error.to_string(), "argument 0 is an f32, and the parameter is .u64");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] for a kernel that cannot be right; [`Error::Target`] for one built for another architecture;
+    /// [`Error::Assembly`] with the assembler's words.
+    pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
+        Ok(self.function(self.load_kernel(kernel)?))
+    }
+
+    /// The same without a handle to the device, so that what the device keeps can hold it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`](Device::load).
+    pub fn load_kernel(&self, kernel: &Kernel) -> Result<Arc<LoadedKernel>, Error> {
+        if let Some(loaded) = self.held().loads.of_kernel(kernel) {
+            return Ok(loaded);
+        }
+        if !kernel.target.runs_on(self.arch()) {
+            return Err(Error::Target {
+                kernel: kernel.name.clone(),
+                target: kernel.target,
+                device: self.name(),
+                arch: self.arch(),
+            });
+        }
+        kernel.verify()?;
+        let signature = Signature::of_kernel(kernel)?;
+        let kernel = Arc::new(kernel.clone());
+        let code = match &self.0 {
+            Kind::Gpu(gpu) => {
+                let module = gpu.module(&kernel.ptx_unverified()?)?;
+                Code::Gpu(gpu.entry_of(module, &kernel.name)?)
+            }
+            Kind::Simulator(_) => Code::Simulated(kernel.clone(), static_shared(&kernel)),
+        };
+        let loaded = LoadedKernel {
+            entry: kernel.name.clone(),
+            signature,
+            code,
+        };
+        Ok(self.held().loads.keep_kernel(kernel, loaded))
+    }
+
+    /// The function of a kernel that this device has loaded.
+    pub fn function(&self, loaded: Arc<LoadedKernel>) -> Function {
+        Function {
+            loaded,
+            device: self.clone(),
+        }
+    }
+
+    /// An entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text, and
+    /// every launch is checked against them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoEntry`] and [`Error::Parameter`] for the text's signature; [`Error::Assembly`] with the assembler's
+    /// words; [`Error::Unsupported`] on the simulator, which runs kernels of [`ir`](colex_gpu::ir).
+    pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
+        let loads = &self.held().loads;
+        if let Some(loaded) = loads.of_text(text, entry) {
+            return Ok(self.function(loaded));
+        }
+        let signature = signature::of(text, entry)?;
+        let Kind::Gpu(gpu) = &self.0 else {
+            return Err(Error::Unsupported {
+                what: "run PTX text",
+                device: self.name(),
+                why: "it interprets kernels of `colex_gpu::ir`",
+            });
+        };
+        let other = loads.any_of_text(text);
+        let module = match other.as_deref().and_then(LoadedKernel::on_gpu) {
+            Some(other) => other.module(),
+            None => gpu.module(text)?,
+        };
+        let loaded = LoadedKernel {
+            entry: entry.to_string(),
+            signature,
+            code: Code::Gpu(gpu.entry_of(module, entry)?),
+        };
+        Ok(self.function(loads.keep_text(text, loaded)))
+    }
+
+    /// Runs a kernel over a grid, after all work given before. On a GPU it returns at once, and what goes wrong while
+    /// the kernel runs is an error of whatever waits for it: [`synchronize`](Device::synchronize), a download.
+    ///
+    /// A kernel reads and writes where its addresses lead, and nothing here follows them on a GPU; where a system lets
+    /// devices use the host's memory, a stray one may lead there. Run a kernel on the simulator first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Launch`] for what can be seen beforehand; [`Error::OtherDevice`] if the function was loaded elsewhere.
+    pub fn launch(
+        &self,
+        function: &Function,
+        launch: Launch,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        self.owns(function)?;
+        self.launch_loaded(&function.loaded, &launch, arguments)
+    }
+
+    /// Runs a kernel that this device has loaded, over a grid.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Launch`] for what can be seen beforehand.
+    pub fn launch_loaded(
+        &self,
+        loaded: &LoadedKernel,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        match (&self.0, &loaded.code) {
+            (Kind::Gpu(gpu), Code::Gpu(code)) => {
+                loaded.check(launch, arguments, gpu.limits())?;
+                gpu.launch(code, launch, arguments)
+            }
+            _ => self.count_loaded(loaded, launch, arguments).map(drop),
+        }
+    }
+
+    /// Runs a kernel over a grid on the simulator, and says what it counted: instructions, passes of shared memory,
+    /// sectors of global memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`launch`](Device::launch); [`Error::Unsupported`] on a GPU, which does not count.
+    pub fn count(
+        &self,
+        function: &Function,
+        launch: Launch,
+        arguments: &[Argument],
+    ) -> Result<Report, Error> {
+        self.owns(function)?;
+        self.count_loaded(&function.loaded, &launch, arguments)
+    }
+
+    /// Runs a kernel that this device has loaded, and returns what the simulator counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`count`](Device::count).
+    pub fn count_loaded(
+        &self,
+        loaded: &LoadedKernel,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<Report, Error> {
+        loaded.check(launch, arguments, self.limits())?;
+        match (&self.0, &loaded.code) {
+            (Kind::Simulator(simulated), Code::Simulated(kernel, _)) => {
+                let mut memory = simulated.memory();
+                let options = simulated.options();
+                Ok(simulate(kernel, launch, arguments, &mut memory, options)?)
+            }
+            _ => Err(Error::Unsupported {
+                what: "count what a kernel does",
+                device: self.name(),
+                why: "only the simulator sees every access",
+            }),
+        }
+    }
+
+    /// Whether a function is this device's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDevice`].
+    pub fn owns(&self, function: &Function) -> Result<(), Error> {
+        match self.is(&function.device) {
+            true => Ok(()),
+            false => Err(Error::OtherDevice {
+                what: "the function",
+                device: self.name(),
+                holder: function.device.name(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colex_atom::Arch;
+
+    use super::*;
+    use colex_ir::KernelBuilder;
+    use colex_sim::{FaultKind, Memory};
+
+    /// Numbers that a launch may have, good and bad.
+    const EXTENTS: [u32; 12] = [0, 1, 2, 3, 4, 8, 9, 64, 65, 1024, 1025, 65536];
+
+    /// Launches of kernels with and without required shapes, with arguments and dynamic shared memory of all sizes: what the simulator calls
+    /// a fault of the launch is refused before any device sees it, and nothing else is.
+    #[test]
+    fn a_fault_of_the_launch_is_found_before_it() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % most
+        };
+        let (mut cases, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            let arch = [Arch::Sm80, Arch::Sm90a, Arch::Sm75][draw(3) as usize];
+            let mut k = KernelBuilder::new("k", arch);
+            let pointer = draw(2) == 0;
+            if pointer {
+                k.pointer("p");
+            }
+            let mut kernel = k.finish();
+            // Mostly 1, so that a third of the launches pass.
+            let mut extents = || {
+                [0; 3].map(|_| match draw(4) {
+                    0 => EXTENTS[draw(12) as usize],
+                    _ => 1,
+                })
+            };
+            let mut launch = Launch::new(extents(), extents());
+            if arch == Arch::Sm90a {
+                launch = launch.cluster(extents());
+            }
+            if draw(4) == 0 {
+                kernel.block = Some([32, 1, 1]);
+            }
+            if draw(8) == 0 {
+                kernel.cluster = Some([2, 1, 1]);
+            }
+            let shared = [
+                0,
+                1,
+                48 << 10,
+                99 << 10,
+                227 << 10,
+                (227 << 10) + 1,
+                u32::MAX,
+            ];
+            launch.dynamic_shared = shared[draw(7) as usize];
+            let device = Device::simulator(arch);
+            let Ok(function) = device.load(&kernel) else {
+                continue;
+            };
+            let given = [Argument::Pointer(0), Argument::Pointer(16)];
+            let arguments = &given[..draw(3) as usize];
+            let checked = function.check(&launch, arguments);
+            cases += 1;
+            refused += u32::from(checked.is_err());
+            if launch.blocks().saturating_mul(launch.threads()) > 1 << 14 && checked.is_ok() {
+                continue;
+            }
+            // The bound on blocks is the simulator's own.
+            let options = colex_sim::SimOptions {
+                max_blocks: u64::MAX,
+                ..Default::default()
+            };
+            let ran = simulate(
+                &kernel,
+                &launch,
+                arguments,
+                &mut Memory::default(),
+                &options,
+            );
+            let fault = ran.is_err_and(|fault| fault.kind() == FaultKind::Launch);
+            assert_eq!(
+                checked.is_err(),
+                fault,
+                "{launch:?} of {kernel:?}: {checked:?}"
+            );
+        }
+        assert!(refused > cases / 4 && refused < cases);
+        println!("law launch_faults_are_found_before_the_launch: {cases} cases");
+    }
+
+    #[test]
+    fn an_address_that_the_kernel_is_not_built_for_is_refused() {
+        let device = Device::simulator(Arch::Sm80);
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        k.pointer("p");
+        let function = device.load(&k.finish()).unwrap();
+        let launch = |address: u64| {
+            let arguments = [Argument::Pointer(address)];
+            device.launch(&function, Launch::new(1, 32), &arguments)
+        };
+        assert_eq!(launch(0x1010), Ok(()));
+        assert_eq!(
+            launch(0x1004).unwrap_err().to_string(),
+            "argument 0 is the address 0x1004, and the kernel is built for multiples of 16 bytes"
+        );
+    }
+}

@@ -1,0 +1,398 @@
+//! What a device keeps between calls: bounded, shared by threads, each value made once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use crate::function::LoadedKernel;
+use colex_ir::Kernel;
+
+/// Values by key. A value that is there is found under a lock that readers share. One that is not is made by the first
+/// caller that wants it, while others that want the same wait for it and all others go on. Beyond `most` values, the
+/// quarter that was used least recently is dropped; a holder of one of them goes on with it.
+#[derive(Debug)]
+pub struct Kept<K, V> {
+    places: RwLock<HashMap<K, Place<V>>>,
+    most: usize,
+    clock: AtomicU64,
+}
+
+/// A value with the time at which it was used last, counted in uses of all values.
+#[derive(Debug)]
+struct Place<V> {
+    used: AtomicU64,
+    value: Arc<Value<V>>,
+}
+
+/// A value that one caller makes at a time.
+#[derive(Debug)]
+struct Value<V> {
+    made: OnceLock<Arc<V>>,
+    making: Mutex<()>,
+}
+
+impl<K: Hash + Eq + Clone, V> Kept<K, V> {
+    /// Builds an empty store of at most `most` values.
+    pub fn new(most: usize) -> Kept<K, V> {
+        Kept {
+            places: RwLock::default(),
+            most,
+            clock: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the value of a key, if it is there.
+    pub fn get(&self, key: &K) -> Option<Arc<V>> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let place = places.get(key)?;
+        let value = place.value.made.get()?;
+        place.used.store(self.now(), Ordering::Relaxed);
+        Some(Arc::clone(value))
+    }
+
+    /// Returns the value of a key, made by the function if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the function; nothing is kept then, and the next caller tries again.
+    pub fn get_or_make<E>(
+        &self,
+        key: &K,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Arc<V>, E> {
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        let value = self.place(key);
+        // No lock on the map is held while the value is made.
+        let making = value.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = value.made.get() {
+            return Ok(Arc::clone(made));
+        }
+        match make() {
+            Ok(made) => Ok(Arc::clone(value.made.get_or_init(|| Arc::new(made)))),
+            Err(error) => {
+                drop(making);
+                self.remove_unmade(key, &value);
+                Err(error)
+            }
+        }
+    }
+
+    /// Drops all values.
+    pub fn clear(&self) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let dropped = std::mem::take(&mut *places);
+        // Values may take locks of their own when they are dropped.
+        drop(places);
+        drop(dropped);
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The place of a key's value, made or not.
+    fn place(&self, key: &K) -> Arc<Value<V>> {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(key) {
+            return Arc::clone(&place.value);
+        }
+        let mut dropped = Vec::new();
+        if places.len() >= self.most {
+            let mut times: Vec<u64> = places.values().map(Place::time).collect();
+            times.sort_unstable();
+            let until = times[(times.len() - 1) / 4];
+            dropped.extend(places.extract_if(|_, place| place.time() <= until));
+        }
+        let place = Place {
+            used: AtomicU64::new(self.now()),
+            value: Arc::new(Value {
+                made: OnceLock::new(),
+                making: Mutex::default(),
+            }),
+        };
+        let value = Arc::clone(&place.value);
+        places.insert(key.clone(), place);
+        drop(places);
+        drop(dropped);
+        value
+    }
+
+    /// Gives up a place whose value could not be made, unless another caller has made it meanwhile.
+    fn remove_unmade(&self, key: &K, value: &Arc<Value<V>>) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let unmade = places.get(key).is_some_and(|place| {
+            Arc::ptr_eq(&place.value, value) && place.value.made.get().is_none()
+        });
+        if unmade {
+            places.remove(key);
+        }
+    }
+}
+
+impl<V> Place<V> {
+    fn time(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Kernels that a device has loaded, by what they were loaded from. A kernel is found by comparing all of it with those
+/// of the same fingerprint: its fields are public, so that no name or number stands for it.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    entries: RwLock<Vec<Load>>,
+    clock: AtomicU64,
+}
+
+/// The most kernels that a device keeps for [`Device::load`](crate::Device::load).
+const LOADS: usize = 256;
+
+#[derive(Debug)]
+struct Load {
+    fingerprint: u64,
+    source: Source,
+    used: AtomicU64,
+    loaded: Arc<LoadedKernel>,
+}
+
+/// What a kernel was loaded from.
+#[derive(Debug)]
+enum Source {
+    Kernel(Arc<Kernel>),
+    Text(String),
+}
+
+impl Loads {
+    /// Returns what was loaded from an equal kernel.
+    pub(crate) fn of_kernel(&self, kernel: &Kernel) -> Option<Arc<LoadedKernel>> {
+        self.find(
+            kernel_fingerprint(kernel),
+            |load| matches!(&load.source, Source::Kernel(known) if **known == *kernel),
+        )
+    }
+
+    /// Keeps what was loaded from a kernel. If another thread has loaded an equal one meanwhile, the first stays.
+    pub(crate) fn keep_kernel(
+        &self,
+        kernel: Arc<Kernel>,
+        loaded: LoadedKernel,
+    ) -> Arc<LoadedKernel> {
+        let same = |load: &Load| matches!(&load.source, Source::Kernel(known) if *known == kernel);
+        let fingerprint = kernel_fingerprint(&kernel);
+        self.keep(fingerprint, same, loaded, || Source::Kernel(kernel.clone()))
+    }
+
+    /// Returns the entry that was loaded from a text.
+    pub(crate) fn of_text(&self, text: &str, entry: &str) -> Option<Arc<LoadedKernel>> {
+        self.find(text_fingerprint(text), |load| load.is_entry(text, entry))
+    }
+
+    /// Returns any entry that was loaded from a text: its module has the others too.
+    pub(crate) fn any_of_text(&self, text: &str) -> Option<Arc<LoadedKernel>> {
+        self.find(
+            text_fingerprint(text),
+            |load| matches!(&load.source, Source::Text(known) if known == text),
+        )
+    }
+
+    /// Keeps an entry that was loaded from a text, unless another thread has loaded it meanwhile.
+    pub(crate) fn keep_text(&self, text: &str, loaded: LoadedKernel) -> Arc<LoadedKernel> {
+        let entry = loaded.entry().to_string();
+        let same = |load: &Load| load.is_entry(text, &entry);
+        self.keep(text_fingerprint(text), same, loaded, || {
+            Source::Text(text.to_string())
+        })
+    }
+
+    /// Drops all.
+    pub(crate) fn clear(&self) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let dropped = std::mem::take(&mut *entries);
+        drop(entries);
+        drop(dropped);
+    }
+
+    fn find(&self, fingerprint: u64, is: impl Fn(&Load) -> bool) -> Option<Arc<LoadedKernel>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let mut of_print = entries
+            .iter()
+            .filter(|load| load.fingerprint == fingerprint);
+        let load = of_print.find(|load| is(load))?;
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        load.used.store(now, Ordering::Relaxed);
+        Some(Arc::clone(&load.loaded))
+    }
+
+    fn keep(
+        &self,
+        fingerprint: u64,
+        same: impl Fn(&Load) -> bool,
+        loaded: LoadedKernel,
+        source: impl Fn() -> Source,
+    ) -> Arc<LoadedKernel> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut of_print = entries
+            .iter()
+            .filter(|load| load.fingerprint == fingerprint);
+        if let Some(load) = of_print.find(|load| same(load)) {
+            return Arc::clone(&load.loaded);
+        }
+        let mut dropped = None;
+        if entries.len() >= LOADS {
+            let uses = entries.iter().map(|load| load.used.load(Ordering::Relaxed));
+            let oldest = uses.enumerate().min_by_key(|(_, used)| *used);
+            dropped = oldest.map(|(at, _)| entries.swap_remove(at));
+        }
+        let loaded = Arc::new(loaded);
+        entries.push(Load {
+            fingerprint,
+            source: source(),
+            used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
+            loaded: Arc::clone(&loaded),
+        });
+        drop(entries);
+        drop(dropped);
+        loaded
+    }
+}
+
+impl Load {
+    fn is_entry(&self, text: &str, entry: &str) -> bool {
+        self.loaded.entry() == entry && matches!(&self.source, Source::Text(known) if known == text)
+    }
+}
+
+/// What is cheap to know of a kernel and differs between most.
+fn kernel_fingerprint(kernel: &Kernel) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    kernel.name.hash(&mut hasher);
+    kernel.target.hash(&mut hasher);
+    (kernel.params.len(), kernel.shared.len(), kernel.body.len()).hash(&mut hasher);
+    (kernel.block, kernel.cluster, kernel.registers).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn text_fingerprint(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    use colex_atom::Arch;
+
+    use super::*;
+    use colex_ir::{KernelBuilder, Type};
+
+    #[test]
+    fn a_value_is_made_once_and_what_was_used_least_recently_goes() {
+        let kept = Kept::new(8);
+        let made = AtomicUsize::new(0);
+        let ask = |key: usize| {
+            let value = kept.get_or_make(&key, || {
+                made.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(10 * key)
+            });
+            assert_eq!(*value.unwrap(), 10 * key);
+        };
+        for key in 0..8 {
+            ask(key);
+        }
+        // 0 is the one used last, and 1 and 2 go.
+        ask(0);
+        ask(8);
+        assert_eq!(made.load(Ordering::Relaxed), 9);
+        let there: Vec<usize> = (0..9).filter(|key| kept.get(key).is_some()).collect();
+        assert_eq!(there, [0, 3, 4, 5, 6, 7, 8]);
+        kept.clear();
+        assert!((0..9).all(|key| kept.get(&key).is_none()));
+    }
+
+    #[test]
+    fn a_value_that_could_not_be_made_is_tried_again() {
+        let kept = Kept::<u8, u8>::new(4);
+        assert_eq!(kept.get_or_make(&1, || Err("no")), Err("no"));
+        assert_eq!(kept.get(&1), None);
+        assert!(kept.places.read().unwrap().is_empty());
+        assert_eq!(kept.get_or_make(&1, || Ok::<_, &str>(7)), Ok(Arc::new(7)));
+    }
+
+    /// Threads that want the same value get one; a value that takes long holds nobody up who wants another.
+    #[test]
+    fn threads_share_what_is_made_and_do_not_wait_for_other_values() {
+        let kept = Kept::new(64);
+        let made = AtomicUsize::new(0);
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slow = || {
+                    // The other thread gets its own value while this one is being made, or both wait for ever.
+                    barrier.wait();
+                    barrier.wait();
+                    Ok::<_, Infallible>(0)
+                };
+                kept.get_or_make(&1000, slow).unwrap();
+            });
+            barrier.wait();
+            kept.get_or_make(&2000, || Ok::<_, Infallible>(1)).unwrap();
+            barrier.wait();
+        });
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (kept, made) = (&kept, &made);
+                scope.spawn(move || {
+                    for i in 0..400 {
+                        let key = (i * (thread + 1)) % 40;
+                        let value = kept.get_or_make(&key, || {
+                            made.fetch_add(1, Ordering::Relaxed);
+                            Ok::<_, Infallible>(3 * key)
+                        });
+                        assert_eq!(*value.unwrap(), 3 * key);
+                    }
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 40);
+        println!("law kept_values_are_made_once: 3200 cases");
+    }
+
+    /// Kernels that differ in the sign of a zero are different kernels.
+    #[test]
+    fn a_kernel_is_found_by_all_of_it() {
+        let kernel = |zero: f64| {
+            let mut k = KernelBuilder::new("k", Arch::Sm80);
+            let x = k.mov(Type::F32, 1.0);
+            k.add(Type::F32, x, zero);
+            k.finish()
+        };
+        let device = crate::Device::simulator(Arch::Sm80);
+        let (plus, minus) = (kernel(0.0), kernel(-0.0));
+        let loaded = [&plus, &minus, &plus, &minus].map(|k| device.load(k).unwrap());
+        assert!(loaded[0].is(&loaded[2]) && loaded[1].is(&loaded[3]));
+        assert!(!loaded[0].is(&loaded[1]));
+        let nan = kernel(f64::NAN);
+        assert!(device.load(&nan).unwrap().is(&device.load(&nan).unwrap()));
+    }
+
+    #[test]
+    fn the_number_of_kernels_is_bounded() {
+        let device = crate::Device::simulator(Arch::Sm80);
+        let kernel = |i: usize| KernelBuilder::new(&format!("k{i}"), Arch::Sm80).finish();
+        let first = device.load(&kernel(0)).unwrap();
+        for i in 1..LOADS + 20 {
+            device.load(&kernel(i)).unwrap();
+            assert!(
+                device.load(&kernel(0)).unwrap().is(&first),
+                "0 is used all the time"
+            );
+        }
+        assert_eq!(device.held().loads.entries.read().unwrap().len(), LOADS);
+    }
+}

@@ -1,0 +1,40 @@
+//! A device behind one interface: a CUDA GPU, or the simulator.
+//!
+//! A [`Device`] loads and launches kernels, a [`Buffer`] is its memory. The driver is looked up at run time: a machine
+//! without one builds this crate, and [`Device::gpu`] returns a typed error there.
+//!
+//! ```
+//! use colex_device::Device;
+//!
+//! let device = Device::open();
+//! let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+//! assert_eq!(buffer.slice(1..3)?.download()?, [2.0, 3.0]);
+//! # Ok::<(), colex_device::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod buffer;
+mod cache;
+#[allow(
+    unsafe_code,
+    reason = "calls into the driver; each block says why it is sound"
+)]
+pub mod cuda;
+mod device;
+mod element;
+mod error;
+mod event;
+mod function;
+mod kept;
+mod signature;
+mod timing;
+
+pub use buffer::Buffer;
+pub use cache::Cache;
+pub use device::{Device, Extension};
+pub use element::Element;
+pub use error::Error;
+pub use event::Event;
+pub use function::{Function, LoadedKernel, Origin, Resources};
+pub use kept::Kept;
+pub use timing::{Repeats, Timing};

@@ -1,0 +1,134 @@
+//! How long work takes on a device: captured once, replayed many times, the median.
+
+use std::fmt;
+
+use crate::device::{Device, Kind};
+use crate::error::Error;
+
+/// How often work is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeats {
+    /// Runs before the first that counts.
+    pub warmups: usize,
+    /// Runs that count.
+    pub samples: usize,
+    /// How many times the work stands in one run: more for work of a few microseconds.
+    pub batch: usize,
+}
+
+impl Default for Repeats {
+    fn default() -> Repeats {
+        Repeats {
+            warmups: 3,
+            samples: 15,
+            batch: 4,
+        }
+    }
+}
+
+/// Measured times of the same work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// The microseconds of each sample, shortest first.
+    microseconds: Vec<f64>,
+}
+
+impl Timing {
+    /// Of samples in any order.
+    ///
+    /// ```
+    /// use colex_device::Timing;
+    ///
+    /// let timing = Timing::of(vec![3.0, 1.0, 2.0, 10.0]);
+    /// assert_eq!((timing.least(), timing.median(), timing.most()), (1.0, 2.5, 10.0));
+    /// assert_eq!(timing.to_string(), "2.50 us (1.00 .. 10.00, 4 samples)");
+    /// ```
+    pub fn of(mut microseconds: Vec<f64>) -> Timing {
+        microseconds.sort_by(f64::total_cmp);
+        Timing { microseconds }
+    }
+
+    /// The middle sample, or the mean of the two middle ones; NaN of none.
+    pub fn median(&self) -> f64 {
+        let half = self.microseconds.len() / 2;
+        match self.microseconds.len() % 2 {
+            1 => self.microseconds[half],
+            _ if half == 0 => f64::NAN,
+            _ => (self.microseconds[half - 1] + self.microseconds[half]) / 2.0,
+        }
+    }
+
+    /// The shortest sample; NaN of none.
+    pub fn least(&self) -> f64 {
+        self.microseconds.first().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The longest sample; NaN of none.
+    pub fn most(&self) -> f64 {
+        self.microseconds.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// How many samples there are.
+    pub fn samples(&self) -> usize {
+        self.microseconds.len()
+    }
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, median, most) = (self.least(), self.median(), self.most());
+        write!(
+            f,
+            "{median:.2} us ({least:.2} .. {most:.2}, {} samples)",
+            self.samples()
+        )
+    }
+}
+
+impl Device {
+    /// Measures work: the function gives it to the device that it is called with, whose stream is captured into a
+    /// graph; the graph runs as often as `repeats` says. Allocate before, and synchronize after.
+    ///
+    /// # Errors
+    ///
+    /// Those of the function; [`Error::NothingCaptured`] if it used another handle; [`Error::Unsupported`] on the
+    /// simulator; what the driver says.
+    pub fn time<E: From<Error>>(
+        &self,
+        repeats: Repeats,
+        work: impl Fn(&Device) -> Result<(), E>,
+    ) -> Result<Timing, E> {
+        let Kind::Gpu(gpu) = &self.0 else {
+            let name = self.name();
+            return Err(E::from(Error::Unsupported {
+                what: "take the time",
+                device: name,
+                why: "it counts what a kernel does; only a GPU says how long that takes",
+            }));
+        };
+        let lane = gpu.on_new_stream()?;
+        lane.wait_for(&gpu.record()?)?;
+        let batch = repeats.batch.max(1);
+        let device = Device(Kind::Gpu(lane.clone()));
+        let graph = lane.capture(|| (0..batch).try_for_each(|_| work(&device)))?;
+        (0..repeats.warmups).try_for_each(|_| graph.launch())?;
+        let sample = |_| {
+            let start = lane.record()?;
+            graph.launch()?;
+            Ok((start, lane.record()?))
+        };
+        let samples = (0..repeats.samples)
+            .map(sample)
+            .collect::<Result<Vec<_>, Error>>()?;
+        let microseconds = |(start, end): &(crate::cuda::Event, crate::cuda::Event)| {
+            let run = end.milliseconds_since(start)?;
+            Ok(f64::from(run) * 1e3 / batch as f64)
+        };
+        Ok(Timing::of(
+            samples
+                .iter()
+                .map(microseconds)
+                .collect::<Result<_, Error>>()?,
+        ))
+    }
+}

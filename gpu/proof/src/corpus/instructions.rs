@@ -1,0 +1,579 @@
+//! Every form of every instruction, right or wrong, in a kernel of its own.
+
+use colex_atom::Arch;
+
+use super::given::Given;
+use colex_ir::ptx::Needs;
+use colex_ir::{
+    Access, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Guard, Kernel,
+    KernelBuilder, Op, Operand, Order, RegType, Rounding, Scope, ShuffleMode, Space, Special,
+    TernaryOp, Type, UnaryOp, VoteMode,
+};
+
+/// One instruction in a kernel.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The word of the instruction.
+    pub word: String,
+    /// What the verifier thinks it needs.
+    pub needs: Needs,
+    /// The kernel, for the first architecture that has it.
+    pub kernel: Kernel,
+    /// Whether the verifier accepts it.
+    pub right: bool,
+}
+
+/// Every type.
+const TYPES: [Type; 22] = [
+    Type::Pred,
+    Type::B8,
+    Type::U8,
+    Type::S8,
+    Type::B16,
+    Type::U16,
+    Type::S16,
+    Type::F16,
+    Type::Bf16,
+    Type::B32,
+    Type::U32,
+    Type::S32,
+    Type::F32,
+    Type::Tf32,
+    Type::F16x2,
+    Type::Bf16x2,
+    Type::E4m3x2,
+    Type::E5m2x2,
+    Type::B64,
+    Type::U64,
+    Type::S64,
+    Type::F64,
+];
+
+const FULL: Operand = Operand::Int(0xffff_ffff);
+
+/// Every instruction in every type, with every word that it has, whether it exists or not.
+///
+/// ```
+/// let cases = colex_proof::corpus::instructions();
+/// let right = cases.iter().filter(|case| case.right).count();
+/// assert!(right > 500 && right < cases.len());
+/// ```
+pub fn instructions() -> Vec<Case> {
+    let mut ops: Vec<Make> = Vec::new();
+    arithmetic(&mut ops);
+    conversions(&mut ops);
+    memory(&mut ops);
+    atomics(&mut ops);
+    warp(&mut ops);
+    barriers(&mut ops);
+    specials(&mut ops);
+    let all = ops.iter().enumerate();
+    all.map(|(i, make)| case(i, make)).collect()
+}
+
+/// Makes the instruction; its destination is a fresh register.
+type Make = Box<dyn Fn(&mut KernelBuilder, &Given) -> Op>;
+
+fn case(i: usize, make: &Make) -> Case {
+    let kernel = kernel(i, make, Arch::Sm90a);
+    let op = |kernel: &Kernel| kernel.body.last().map(|stmt| stmt.op.clone());
+    let last = op(&kernel).unwrap_or(Op::Trap);
+    let right = kernel.verify().is_ok();
+    let needs = Needs::of(&last, Arch::Sm90a);
+    let kernel = self::kernel(i, make, needs.arch);
+    Case {
+        word: last.word(),
+        needs: Needs::of(&last, needs.arch),
+        kernel,
+        right,
+    }
+}
+
+fn kernel(i: usize, make: &Make, target: Arch) -> Kernel {
+    let mut k = KernelBuilder::new(&format!("case_{i}"), target);
+    k.block([128, 1, 1]).min_blocks(1).dynamic_shared(128);
+    let given = Given::new(&mut k);
+    let op = make(&mut k, &given);
+    k.push(op);
+    k.finish()
+}
+
+fn arithmetic(ops: &mut Vec<Make>) {
+    for ty in TYPES {
+        for &op in UnaryOp::ALL {
+            ops.push(Box::new(move |k, g| {
+                let counts = matches!(op, UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind);
+                let class = if counts { RegType::B32 } else { ty.register() };
+                let (d, a) = (k.reg(class), g.of(ty));
+                Op::Unary { op, ty, d, a }
+            }));
+        }
+        for &op in BinaryOp::ALL {
+            ops.push(Box::new(move |k, g| {
+                let class = match (op, ty.bits()) {
+                    (BinaryOp::MulWide, 16) => RegType::B32,
+                    (BinaryOp::MulWide, 32) => RegType::B64,
+                    _ => ty.register(),
+                };
+                let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+                let b = if shift { g.of(Type::U32) } else { g.of(ty) };
+                let (d, a) = (k.reg(class), g.of(ty));
+                Op::Binary { op, ty, d, a, b }
+            }));
+        }
+        for &op in TernaryOp::ALL {
+            ops.push(Box::new(move |k, g| {
+                let types = colex_ir::ptx::ternary_types(op, ty);
+                let class = match op {
+                    TernaryOp::MadWide => types[2].register(),
+                    _ => ty.register(),
+                };
+                let d = k.reg(class);
+                let [a, b, c] = types.map(|ty| g.of(ty));
+                Op::Ternary { op, ty, d, a, b, c }
+            }));
+        }
+        comparisons(ops, ty);
+    }
+    for &op in BinaryOp::ALL {
+        ops.push(Box::new(move |k, g| {
+            let (p, a) = (k.reg(RegType::Pred), Guard::from(g.pred));
+            let b = a.negated();
+            Op::PredLogic { op, p, a, b }
+        }));
+    }
+    ops.push(Box::new(|k, g| {
+        let (d, [a, b, c]) = (k.reg(RegType::B32), [g.of(Type::B32); 3]);
+        let table = 0xca;
+        Op::Lop3 { d, a, b, c, table }
+    }));
+}
+
+fn comparisons(ops: &mut Vec<Make>, ty: Type) {
+    for &cmp in Compare::ALL {
+        ops.push(Box::new(move |k, g| {
+            let (p, a, b) = (k.reg(RegType::Pred), g.of(ty), g.of(ty));
+            Op::Setp { cmp, ty, p, a, b }
+        }));
+    }
+    ops.push(Box::new(move |k, g| {
+        let (d, a, b, p) = (k.reg(ty.register()), g.of(ty), g.of(ty), g.pred);
+        Op::Selp { ty, d, a, b, p }
+    }));
+    ops.push(Box::new(move |k, g| {
+        let (d, a, b) = (k.reg(ty.register()), g.of(ty), g.of(ty));
+        let (start, length) = (g.of(Type::U32), g.of(Type::U32));
+        Op::Bfi {
+            ty,
+            d,
+            a,
+            b,
+            start,
+            length,
+        }
+    }));
+}
+
+fn conversions(ops: &mut Vec<Make>) {
+    let roundings = || Rounding::ALL.iter().copied().map(Some).chain([None]);
+    for (to, from) in TYPES.iter().flat_map(|&to| TYPES.map(|from| (to, from))) {
+        for rounding in roundings() {
+            for saturate in [false, true] {
+                ops.push(Box::new(move |k, g| {
+                    let (d, a) = (k.reg(to.register()), g.of(from));
+                    Op::Cvt {
+                        to,
+                        from,
+                        rounding,
+                        saturate,
+                        d,
+                        a,
+                    }
+                }));
+            }
+        }
+    }
+    for (to, from) in TYPES
+        .iter()
+        .flat_map(|&to| [Type::F32, Type::F16].map(|from| (to, from)))
+    {
+        for relu in [false, true] {
+            ops.push(Box::new(move |k, g| {
+                let (d, hi, lo) = (k.reg(to.register()), g.of(from), g.of(from));
+                Op::CvtPack {
+                    to,
+                    from,
+                    relu,
+                    d,
+                    hi,
+                    lo,
+                }
+            }));
+        }
+    }
+}
+
+fn orders() -> Vec<Order> {
+    let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys];
+    let of = [
+        Order::Relaxed,
+        Order::Acquire,
+        Order::Release,
+        Order::AcqRel,
+    ];
+    let scoped = of.iter().flat_map(|order| scopes.map(order));
+    scoped.chain([Order::Weak, Order::Volatile]).collect()
+}
+
+/// Loads and stores: every type in every width, then every cache hint and order.
+fn memory(ops: &mut Vec<Make>) {
+    let spaces = [Space::Global, Space::Shared, Space::Cluster, Space::Generic];
+    for (ty, count) in TYPES.iter().flat_map(|&ty| [1, 2, 4].map(|n| (ty, n))) {
+        access(ops, Access::new(Space::Global, ty), count);
+    }
+    for (space, &cache) in spaces
+        .iter()
+        .flat_map(|space| Cache::ALL.iter().map(move |c| (space, c)))
+    {
+        access(ops, Access::new(*space, Type::B32).cache(cache), 4);
+    }
+    for (space, order) in spaces
+        .iter()
+        .flat_map(|space| orders().into_iter().map(move |o| (space, o)))
+    {
+        access(ops, Access::new(*space, Type::B32).order(order), 1);
+    }
+    for &cache in Cache::ALL {
+        ops.push(Box::new(move |k, g| {
+            let access = Access::new(Space::Global, Type::B32)
+                .cache(cache)
+                .policy(g.values[2]);
+            let (d, a) = (k.regs(RegType::B32, 2), g.global.into());
+            Op::Load { access, d, a }
+        }));
+    }
+    for primary in [
+        "evict_last",
+        "evict_normal",
+        "evict_first",
+        "evict_unchanged",
+        "never",
+    ] {
+        ops.push(Box::new(move |k, _| Op::CreatePolicy {
+            d: k.reg(RegType::B64),
+            primary,
+            fraction: 0.5,
+        }));
+    }
+    for (space, to_generic) in spaces[..2]
+        .iter()
+        .flat_map(|&s| [true, false].map(|to| (s, to)))
+    {
+        ops.push(Box::new(move |k, g| Op::Cvta {
+            to_generic,
+            space,
+            d: k.reg(RegType::B64),
+            a: g.global.into(),
+        }));
+    }
+    ops.push(Box::new(|k, g| Op::Mapa {
+        d: k.reg(RegType::B32),
+        a: g.of(Type::U32),
+        rank: 1.into(),
+    }));
+}
+
+fn access(ops: &mut Vec<Make>, access: Access, count: usize) {
+    let address = move |g: &Given| match access.space {
+        Space::Global | Space::Generic => g.global.into(),
+        _ => g.shared.into(),
+    };
+    ops.push(Box::new(move |k, g| {
+        let (d, a) = (k.regs(access.ty.register(), count), address(g));
+        Op::Load { access, d, a }
+    }));
+    ops.push(Box::new(move |_, g| {
+        let (s, a) = (vec![g.of(access.ty); count], address(g));
+        Op::Store { access, a, s }
+    }));
+}
+
+fn atomics(ops: &mut Vec<Make>) {
+    for (&op, ty) in AtomicOp::ALL.iter().flat_map(|op| TYPES.map(|ty| (op, ty))) {
+        atomic(ops, op, Space::Global, ty, Order::Weak);
+        for count in [1, 2, 4, 8] {
+            reduce(ops, op, Space::Global, ty, Order::Weak, count);
+        }
+    }
+    for space in [Space::Shared, Space::Cluster, Space::Generic, Space::Param] {
+        atomic(ops, AtomicOp::Add, space, Type::U32, Order::Weak);
+        reduce(ops, AtomicOp::Add, space, Type::U32, Order::Weak, 1);
+    }
+    for order in orders() {
+        atomic(ops, AtomicOp::Add, Space::Global, Type::U32, order);
+        reduce(ops, AtomicOp::Add, Space::Global, Type::U32, order, 1);
+    }
+}
+
+fn atomic(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Order) {
+    ops.push(Box::new(move |k, g| Op::Atomic {
+        op,
+        space,
+        ty,
+        order,
+        d: k.reg(ty.register()),
+        a: place(g, space),
+        s: g.of(ty),
+        t: (op == AtomicOp::Cas).then(|| g.of(ty)),
+    }));
+}
+
+fn reduce(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Order, count: usize) {
+    ops.push(Box::new(move |_, g| Op::Reduce {
+        op,
+        space,
+        ty,
+        order,
+        a: place(g, space),
+        s: vec![g.of(ty); count],
+    }));
+}
+
+fn place(g: &Given, space: Space) -> colex_ir::Address {
+    match space {
+        Space::Global | Space::Generic => g.global.into(),
+        _ => g.shared.into(),
+    }
+}
+
+fn warp(ops: &mut Vec<Make>) {
+    for (&mode, ty) in ShuffleMode::ALL
+        .iter()
+        .flat_map(|mode| RegType::ALL.map(|ty| (mode, ty)))
+    {
+        ops.push(Box::new(move |k, g| Op::Shuffle {
+            mode,
+            d: k.reg(ty),
+            p: Some(k.reg(RegType::Pred)),
+            a: g.reg(ty).into(),
+            lane: 1.into(),
+            clamp: 31.into(),
+            mask: FULL,
+        }));
+    }
+    for &mode in VoteMode::ALL {
+        ops.push(Box::new(move |k, g| Op::Vote {
+            mode,
+            d: k.reg(if mode == VoteMode::Ballot {
+                RegType::B32
+            } else {
+                RegType::Pred
+            }),
+            p: Guard::from(g.pred).negated(),
+            mask: FULL,
+        }));
+    }
+    for (&op, ty) in BinaryOp::ALL.iter().flat_map(|op| TYPES.map(|ty| (op, ty))) {
+        ops.push(Box::new(move |k, g| Op::Redux {
+            op,
+            ty,
+            d: k.reg(ty.register()),
+            a: g.of(ty),
+            mask: FULL,
+        }));
+    }
+    ops.push(Box::new(|k, _| Op::Elect {
+        p: k.reg(RegType::Pred),
+        mask: FULL,
+    }));
+    ops.push(Box::new(|k, _| Op::ActiveMask {
+        d: k.reg(RegType::B32),
+    }));
+    ops.push(Box::new(|_, _| Op::WarpSync { mask: FULL }));
+}
+
+fn barriers(ops: &mut Vec<Make>) {
+    for op in [BarrierOp::Sync, BarrierOp::Arrive] {
+        for threads in [None, Some(64.into())] {
+            ops.push(Box::new(move |_, _| Op::Barrier {
+                op,
+                id: 1.into(),
+                threads,
+            }));
+        }
+    }
+    for &kind in FenceKind::ALL {
+        ops.push(Box::new(move |_, _| Op::Fence(kind)));
+    }
+    for &order in ClusterOrder::ALL {
+        ops.push(Box::new(move |_, _| Op::ClusterArrive { order }));
+    }
+    let plain = [
+        Op::ClusterWait,
+        Op::CpAsyncCommit,
+        Op::CpAsyncWait { pending: 2 },
+        Op::BulkCommit,
+        Op::BulkWait {
+            pending: 1,
+            read: true,
+        },
+        Op::BulkWait {
+            pending: 0,
+            read: false,
+        },
+        Op::WgmmaFence,
+        Op::WgmmaCommit,
+        Op::WgmmaWait { pending: 1 },
+        Op::SetMaxReg {
+            increase: true,
+            count: 240,
+        },
+        Op::SetMaxReg {
+            increase: false,
+            count: 24,
+        },
+        Op::GridDependency { wait: true },
+        Op::GridDependency { wait: false },
+        Op::NanoSleep {
+            nanoseconds: 100.into(),
+        },
+        Op::Trap,
+        Op::Exit,
+    ];
+    for op in plain {
+        ops.push(Box::new(move |_, _| op.clone()));
+    }
+    mbarriers(ops);
+}
+
+fn mbarriers(ops: &mut Vec<Make>) {
+    ops.push(Box::new(|_, g| Op::MbarrierInit {
+        a: g.shared.into(),
+        count: 4.into(),
+    }));
+    ops.push(Box::new(|_, g| Op::MbarrierInval { a: g.shared.into() }));
+    for space in [Space::Shared, Space::Cluster, Space::Global] {
+        for (count, expect) in [
+            (None, None),
+            (Some(2), None),
+            (None, Some(512)),
+            (Some(2), Some(512)),
+        ] {
+            ops.push(Box::new(move |_, g| Op::MbarrierArrive {
+                space,
+                a: place(g, space),
+                count: count.map(Operand::Int),
+                expect: expect.map(Operand::Int),
+            }));
+        }
+        ops.push(Box::new(move |_, g| Op::MbarrierExpect {
+            space,
+            a: place(g, space),
+            bytes: 512.into(),
+        }));
+    }
+    for (test, scope) in [true, false]
+        .iter()
+        .flat_map(|&test| Scope::ALL.iter().map(move |&s| (test, s)))
+    {
+        ops.push(Box::new(move |k, g| Op::MbarrierTry {
+            test,
+            p: k.reg(RegType::Pred),
+            a: g.shared.into(),
+            parity: 0.into(),
+            scope,
+        }));
+    }
+    ops.push(Box::new(|_, g| Op::MbarrierWait {
+        a: g.shared.into(),
+        parity: 1.into(),
+    }));
+    for noinc in [true, false] {
+        ops.push(Box::new(move |_, g| Op::CpAsyncArrive {
+            a: g.shared.into(),
+            noinc,
+        }));
+    }
+}
+
+/// Special registers and constants, moved and used in place.
+fn specials(ops: &mut Vec<Make>) {
+    let axes = [Special::Tid, Special::NTid, Special::Ctaid, Special::NCtaid];
+    let clusters = [
+        Special::ClusterCtaid,
+        Special::ClusterNCtaid,
+        Special::ClusterId,
+        Special::NClusterId,
+    ];
+    let axes = axes
+        .into_iter()
+        .chain(clusters)
+        .flat_map(|of| [of(0), of(1), of(2)]);
+    let others = [
+        Special::LaneId,
+        Special::ClusterCtaRank,
+        Special::ClusterNCtaRank,
+        Special::Clock64,
+        Special::GlobalTimer,
+        Special::SmId,
+        Special::DynamicSharedSize,
+    ];
+    for special in axes.chain(others) {
+        ops.push(Box::new(move |k, _| Op::Mov {
+            d: k.reg(special.register()),
+            a: special.into(),
+        }));
+        ops.push(Box::new(move |k, g| {
+            let ty = special.register().untyped();
+            let (d, a, b) = (k.reg(special.register()), special.into(), g.of(ty));
+            let op = BinaryOp::Xor;
+            Op::Binary { op, ty, d, a, b }
+        }));
+    }
+    for ty in [
+        Type::F16,
+        Type::Bf16,
+        Type::F16x2,
+        Type::Bf16x2,
+        Type::F32,
+        Type::F64,
+    ] {
+        ops.push(Box::new(move |k, g| Op::Ternary {
+            op: TernaryOp::Fma,
+            ty,
+            d: k.reg(ty.register()),
+            a: 1.5.into(),
+            b: g.of(ty),
+            c: (-0.0).into(),
+        }));
+    }
+    for class in RegType::ALL {
+        ops.push(Box::new(move |k, _| Op::Mov {
+            d: k.reg(class),
+            a: 1.into(),
+        }));
+        ops.push(Box::new(move |k, g| Op::Mov {
+            d: k.reg(class),
+            a: g.reg(class).into(),
+        }));
+    }
+    packs(ops);
+}
+
+fn packs(ops: &mut Vec<Make>) {
+    for (whole, part) in RegType::ALL
+        .into_iter()
+        .flat_map(|whole| RegType::ALL.map(|part| (whole, part)))
+    {
+        for count in [2, 4] {
+            ops.push(Box::new(move |k, g| Op::Pack {
+                d: k.reg(whole),
+                parts: vec![g.reg(part); count],
+            }));
+            ops.push(Box::new(move |k, g| Op::Unpack {
+                parts: k.regs(part, count),
+                a: g.reg(whole),
+            }));
+        }
+    }
+}

@@ -1,0 +1,776 @@
+//! Plans drawn over all of their fields, against the reference: what the tests run on the simulator, and `xtask gpu plans`
+//! on a GPU.
+//!
+//! Most of the drawn numbers are near what a kernel takes, so that many plans are accepted; a third of the plans have a
+//! number that is zero, negative, odd or immense.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use colex_atom::{Arch, Ty};
+use half::{bf16, f16};
+
+use super::check::{CopyCase, Failure};
+use super::check_gemm::GemmCase;
+use colex_device::Device;
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, KernelError, Major, MatrixName};
+use colex_gpu::{DeviceError, Error};
+
+/// A generator of random numbers: `xorshift64*` of a mixed seed.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The generator of the case with a number, of a seed.
+    pub fn new(seed: u64, case: u64) -> Dice {
+        let mixed =
+            (seed ^ case.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
+        let mut dice = Dice(mixed | 1);
+        for _ in 0..4 {
+            dice.next();
+        }
+        dice
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, n: i64) -> i64 {
+        (self.next() % n as u64) as i64
+    }
+
+    /// Returns true one time out of `n`.
+    fn one_in(&mut self, n: i64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as i64) as usize]
+    }
+}
+
+/// Numbers that no field expects.
+const WILD: [i64; 16] = [
+    0,
+    -1,
+    1,
+    2,
+    3,
+    5,
+    7,
+    12,
+    100,
+    127,
+    1 << 20,
+    1 << 40,
+    -(1 << 40),
+    1 << 62,
+    i64::MAX,
+    i64::MIN,
+];
+
+/// How a plan ended on a problem.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// The product or copy is right.
+    Right,
+    /// No kernel was built or launched, and this says why.
+    Refused(Error),
+    /// The kernel failed.
+    Failed(Failure),
+}
+
+impl Ended {
+    fn of(result: Result<Result<(), Error>, Failure>) -> Ended {
+        match result {
+            Ok(Ok(())) => Ended::Right,
+            Ok(Err(refused)) => Ended::Refused(refused),
+            Err(failure) => Ended::Failed(failure),
+        }
+    }
+
+    /// The kind of a refusal.
+    pub fn kind(&self) -> Option<&'static str> {
+        let Ended::Refused(error) = self else {
+            return None;
+        };
+        Some(match error {
+            Error::Kernel(KernelError::Plan { .. }) => "number",
+            Error::Kernel(KernelError::PlanVector { .. }) => "vector",
+            Error::Kernel(KernelError::PlanLimit { .. }) => "limit",
+            Error::Kernel(KernelError::PlanShares { .. }) => "shares",
+            Error::Kernel(KernelError::PlanCall { .. }) => "another call",
+            Error::Kernel(KernelError::PlanWhole { .. }) => "not whole",
+            Error::Kernel(KernelError::Product { .. } | KernelError::Types { .. }) => "types",
+            Error::Kernel(_) => "operands",
+            Error::Build(_) => "build",
+            Error::Device(DeviceError::Refused(_)) => "verifier",
+            Error::Device(DeviceError::Launch(_)) => "launch",
+            Error::Device(DeviceError::Tma(_) | DeviceError::Mismatch(_)) => "tensor map",
+            _ => "device",
+        })
+    }
+}
+
+/// The types of A and B, and of C, that a product is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Types {
+    ab: Ty,
+    c: Ty,
+}
+
+const fn types(ab: Ty, c: Ty) -> Types {
+    Types { ab, c }
+}
+
+/// Every combination that some kernel multiplies.
+const TYPES: [Types; 15] = [
+    types(Ty::F64, Ty::F64),
+    types(Ty::F32, Ty::F32),
+    types(Ty::F32, Ty::F16),
+    types(Ty::F32, Ty::Bf16),
+    types(Ty::Tf32, Ty::F32),
+    types(Ty::Tf32, Ty::F16),
+    types(Ty::Tf32, Ty::Bf16),
+    types(Ty::F16, Ty::F16),
+    types(Ty::F16, Ty::F32),
+    types(Ty::F16, Ty::Bf16),
+    types(Ty::Bf16, Ty::Bf16),
+    types(Ty::Bf16, Ty::F32),
+    types(Ty::Bf16, Ty::F16),
+    types(Ty::S8, Ty::S32),
+    types(Ty::S32, Ty::S32),
+];
+
+/// A drawn plan of a product, and what it is called for.
+#[derive(Clone, Copy, Debug)]
+pub struct GemmPlanCase {
+    /// The plan.
+    pub plan: GemmPlan,
+    /// The architecture that it is built for.
+    pub arch: Arch,
+    types: Types,
+}
+
+/// The numbers of a plan. A field that is added to a plan is one more here, or this does not compile.
+fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
+    let GemmPlan {
+        method: _,
+        operands,
+        tile,
+        stages,
+        warps,
+        raster,
+        whole: _,
+    } = plan;
+    let Operands {
+        ab: _,
+        c: _,
+        majors: _,
+        vectors,
+        beta: _,
+    } = operands;
+    let lists = tile.iter_mut().chain(warps).chain(vectors);
+    lists.chain([stages, raster]).collect()
+}
+
+impl GemmPlanCase {
+    /// A plan for one architecture, or each for one that has the kernel.
+    pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> GemmPlanCase {
+        use GemmMethod::{Ampere, Hopper, Simt, Volta};
+        let method = dice.of(&[Simt, Volta, Ampere, Ampere, Hopper, Hopper]);
+        let since = match method {
+            Simt => &[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a][..],
+            Volta => &[Arch::Sm70, Arch::Sm80, Arch::Sm90a],
+            Ampere => &[Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a],
+            Hopper => &[Arch::Sm90a],
+        };
+        let any = [
+            Arch::Sm70,
+            Arch::Sm75,
+            Arch::Sm80,
+            Arch::Sm89,
+            Arch::Sm90,
+            Arch::Sm90a,
+        ];
+        let own = if dice.one_in(30) {
+            dice.of(&any)
+        } else {
+            dice.of(since)
+        };
+        let arch = arch.unwrap_or(own);
+        let takes = |types: &&Types| match method {
+            Simt => true,
+            Volta => types.ab == Ty::F16,
+            Ampere => !matches!(types.ab, Ty::F32 | Ty::S32),
+            Hopper => matches!(types.ab, Ty::F16 | Ty::Bf16),
+        };
+        let list: Vec<Types> = TYPES.iter().filter(takes).copied().collect();
+        let types = if dice.one_in(30) {
+            dice.of(&TYPES)
+        } else {
+            dice.of(&list)
+        };
+        let both = [Major::First, Major::Second];
+        let vector = |dice: &mut Dice, ty: Ty| {
+            let most = 128 / i64::from(ty.bits());
+            match method == Hopper || dice.below(3) > 0 {
+                true => most,
+                false => 1 << dice.below(i64::from(most.ilog2()) + 1),
+            }
+        };
+        let operands = Operands {
+            ab: types.ab,
+            c: types.c,
+            majors: [(); 3].map(|()| dice.of(&both)),
+            vectors: [types.ab, types.ab, types.c].map(|ty| vector(dice, ty)),
+            beta: dice.one_in(2),
+        };
+        let mut case = GemmPlanCase {
+            plan: GemmPlan::new(method, operands),
+            arch,
+            types,
+        };
+        case.near(dice);
+        case.wild(dice);
+        case
+    }
+
+    /// Numbers that the kernel may well take, in place of some of the usual ones.
+    fn near(&mut self, dice: &mut Dice) {
+        let plan = &mut self.plan;
+        if !dice.one_in(4) {
+            plan.warps = match plan.method {
+                GemmMethod::Simt => [(); 2].map(|()| dice.of(&[1, 2, 4, 8, 8, 16, 16, 32, 3])),
+                GemmMethod::Volta | GemmMethod::Ampere => {
+                    [(); 2].map(|()| dice.of(&[1, 2, 2, 4, 3]))
+                }
+                GemmMethod::Hopper => [dice.of(&[1, 1, 2, 2, 3, 4]), 1],
+            };
+        }
+        if !dice.one_in(4) {
+            let steps = plan.steps();
+            let times: &[i64] = match plan.method {
+                GemmMethod::Simt => &[1, 1, 2, 2, 3],
+                _ => &[1, 1, 1, 2, 2, 3, 4, 5],
+            };
+            plan.tile = steps.map(|step| step * dice.of(times));
+            match plan.method {
+                GemmMethod::Simt => plan.tile[2] = dice.of(&[1, 4, 8, 16, 16, 20, 32]),
+                GemmMethod::Ampere if !dice.one_in(10) => plan.tile[2] *= 2,
+                _ => {}
+            }
+            if plan.method == GemmMethod::Hopper {
+                plan.tile[0] = steps[0] * dice.of(&[1, 1, 2]);
+                plan.tile[1] = dice.of(&[16, 32, 64, 64, 96, 128, 128, 192, 256, 8, 80]);
+                plan.tile[2] = dice.of(&[16, 32, 64, 64, 64, 128, 48]);
+            }
+        }
+        if matches!(plan.method, GemmMethod::Ampere | GemmMethod::Hopper) && !dice.one_in(3) {
+            plan.stages = 2 + dice.below(5);
+        }
+        if dice.one_in(2) {
+            plan.raster = dice.of(&[1, 2, 3, 4, 7, 16, 64, 1000, 65536]);
+        }
+        plan.whole = dice.one_in(5);
+    }
+
+    /// One number that may be anything, in a third of the plans; more, and other types, in a few.
+    fn wild(&mut self, dice: &mut Dice) {
+        let many = match dice.below(30) {
+            0..=8 => 1,
+            9 => 3,
+            _ => 0,
+        };
+        for _ in 0..many {
+            let mut numbers = numbers(&mut self.plan);
+            let at = dice.below(numbers.len() as i64) as usize;
+            *numbers[at] = dice.of(&WILD);
+        }
+        let operands = &mut self.plan.operands;
+        match dice.below(40) {
+            0 => operands.ab = dice.of(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::S8, Ty::F64, Ty::S32]),
+            1 => operands.c = dice.of(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::F64, Ty::S32, Ty::F32]),
+            2 => operands.beta = !operands.beta,
+            _ => {}
+        }
+    }
+
+    /// A small problem: extents of 1, of a tile or several, a little more or less; mostly one for which the plan was made.
+    pub fn problem(&self, dice: &mut Dice) -> GemmCase {
+        let plan = &self.plan;
+        let tile = plan
+            .tile
+            .map(|t| if (1..=512).contains(&t) { t } else { 32 });
+        let whole = plan.whole && !dice.one_in(5);
+        let mut extents = tile.map(|t| match whole {
+            true => t * dice.of(&[1, 2, 3]),
+            false => match dice.below(8) {
+                0 => 1,
+                1 => t,
+                2 => t + 1,
+                3 => 2 * t,
+                4 => (t - 1).max(1),
+                5 => 2 * t + t / 2 + 1,
+                6 => (t + 1) / 2,
+                _ => 1 + dice.below(96),
+            },
+        });
+        while extents.iter().product::<i64>() > MOST_WORK {
+            let largest = (0..3).max_by_key(|i| extents[*i]).expect("three");
+            extents[largest] = match extents[largest] > tile[largest] {
+                true => tile[largest],
+                false => (extents[largest] + 1) / 2,
+            };
+        }
+        let [m, n, k] = extents;
+        // Halves of odd integers have two nearest ones.
+        let fraction = if matches!(self.types.ab, Ty::S8 | Ty::S32) {
+            -2.0
+        } else {
+            -0.5
+        };
+        let alpha = dice.of(&[1.0, 1.0, 3.0, fraction]);
+        let mut problem = GemmProblem::new(m, n, k).alpha(alpha);
+        if self.types.ab == Ty::Tf32 {
+            problem = problem.compute(Compute::Tf32);
+        }
+        problem.majors = plan.operands.majors;
+        let beta = if plan.operands.beta {
+            dice.of(&[1.0, -2.0])
+        } else {
+            0.0
+        };
+        problem = problem.beta(beta);
+        let mut shift = [0; 3];
+        for (i, name) in [MatrixName::A, MatrixName::B, MatrixName::C]
+            .into_iter()
+            .enumerate()
+        {
+            let vector = plan.operands.vectors[i];
+            let vector = if (1..=16).contains(&vector) {
+                vector
+            } else {
+                1
+            };
+            let touching = problem.leading_of(name);
+            let aligned = (touching + vector - 1) / vector * vector;
+            problem = problem.leading(name, aligned + vector * dice.of(&[0, 0, 1, 2]));
+            shift[i] = (vector * dice.of(&[0, 0, 0, 1, 2])) as usize;
+            if dice.one_in(60) {
+                shift[i] += 1;
+            }
+            if dice.one_in(60) {
+                problem = problem.leading(name, touching);
+            }
+        }
+        if dice.one_in(60) {
+            let i = dice.below(3) as usize;
+            problem.majors[i] = dice.of(&[Major::First, Major::Second]);
+            let name = [MatrixName::A, MatrixName::B, MatrixName::C][i];
+            let [first, second] = problem.extents(name);
+            problem = problem.leading(name, (first.0.max(second.0) + 15) / 16 * 16);
+        }
+        if dice.one_in(100) {
+            problem = problem.beta(if problem.beta == 0.0 { 1.0 } else { 0.0 });
+        }
+        GemmCase::new(problem).shifted(shift)
+    }
+
+    /// Runs a problem by the plan on a device, or only builds and checks what would be launched.
+    pub fn run(&self, problem: &GemmCase, device: &Device, launch: bool) -> Ended {
+        macro_rules! by_types {
+            ($($ab:ident, $c:ident => $t:ty, $u:ty;)*) => {
+                match self.types {
+                    $(Types { ab: Ty::$ab, c: Ty::$c } => problem.attempt::<$t, $u>(device, Some(&self.plan), launch),)*
+                    Types { ab, c } => unreachable!("{ab} and {c} are not drawn"),
+                }
+            };
+        }
+        let ended = by_types! {
+            F64, F64 => f64, f64;
+            F32, F32 => f32, f32;
+            F32, F16 => f32, f16;
+            F32, Bf16 => f32, bf16;
+            Tf32, F32 => f32, f32;
+            Tf32, F16 => f32, f16;
+            Tf32, Bf16 => f32, bf16;
+            F16, F16 => f16, f16;
+            F16, F32 => f16, f32;
+            F16, Bf16 => f16, bf16;
+            Bf16, Bf16 => bf16, bf16;
+            Bf16, F32 => bf16, f32;
+            Bf16, F16 => bf16, f16;
+            S8, S32 => i8, i32;
+            S32, S32 => i32, i32;
+        };
+        Ended::of(ended.map(|taken| taken.map(drop)))
+    }
+}
+
+/// The most multiplications of a drawn problem.
+const MOST_WORK: i64 = 1 << 21;
+
+impl fmt::Display for GemmPlanCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GemmPlan {
+            method,
+            operands,
+            tile,
+            stages,
+            warps,
+            raster,
+            whole,
+        } = &self.plan;
+        let Operands {
+            ab,
+            c,
+            majors,
+            vectors,
+            beta,
+        } = operands;
+        let Types {
+            ab: call_ab,
+            c: call_c,
+        } = self.types;
+        write!(
+            f,
+            "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
+             {tile:?}, {stages} stages, warps {warps:?}, raster {raster}, whole {whole}",
+            self.arch
+        )
+    }
+}
+
+/// A drawn plan of a copy.
+#[derive(Clone, Debug)]
+pub struct CopyPlanCase {
+    /// The architecture that it is built for.
+    pub arch: Arch,
+    /// The method.
+    pub method: CopyMethod,
+    bytes: i64,
+    squares: Option<[i64; 2]>,
+}
+
+/// Every kernel of a copy.
+pub const COPY_METHODS: [CopyMethod; 7] = [
+    CopyMethod::Flat,
+    CopyMethod::Bulk,
+    CopyMethod::Strided,
+    CopyMethod::Naive,
+    CopyMethod::Padded,
+    CopyMethod::Swizzled,
+    CopyMethod::Tma,
+];
+
+impl CopyPlanCase {
+    /// A plan for one architecture, or each for one that has the kernel.
+    pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> CopyPlanCase {
+        let method = dice.of(&COPY_METHODS);
+        let hopper = matches!(method, CopyMethod::Bulk | CopyMethod::Tma) && !dice.one_in(20);
+        let own = match hopper {
+            true => dice.of(&[Arch::Sm90, Arch::Sm90a]),
+            false => dice.of(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a]),
+        };
+        let squares = (method == CopyMethod::Tma && !dice.one_in(3)).then(|| {
+            [(); 2].map(|()| match dice.one_in(5) {
+                true => dice.of(&WILD),
+                false => 1 + dice.below(4),
+            })
+        });
+        CopyPlanCase {
+            arch: arch.unwrap_or(own),
+            method,
+            bytes: match method == CopyMethod::Tma && !dice.one_in(10) {
+                true => dice.of(&[2, 4]),
+                false => dice.of(&[1, 2, 4, 8]),
+            },
+            squares,
+        }
+    }
+
+    /// A small copy, mostly one that the kernel does: one run, or two modes that run fastest on one side each, and modes
+    /// around both; a transpose half of the time.
+    pub fn problem(&self, dice: &mut Dice) -> CopyCase {
+        let any = dice.one_in(8);
+        let (extents, orders) = match self.method {
+            CopyMethod::Flat | CopyMethod::Bulk if !any => {
+                let most = if self.method == CopyMethod::Bulk {
+                    40 << 10
+                } else {
+                    6000
+                };
+                let length = 1 + dice.below(most / self.bytes.min(4));
+                let halves = if length % 2 == 0 && dice.one_in(2) {
+                    vec![2, length / 2]
+                } else {
+                    vec![length]
+                };
+                let order: Vec<usize> = (0..halves.len()).collect();
+                (halves, [order.clone(), order])
+            }
+            CopyMethod::Strided => {
+                let rank = 1 + dice.below(5) as usize;
+                let extents = (0..rank)
+                    .map(|_| dice.of(&[1, 2, 3, 4, 5, 8, 16, 17]))
+                    .collect();
+                (extents, [order(dice, rank), order(dice, rank)])
+            }
+            _ => {
+                let rank = 2 + dice.below(3) as usize;
+                let unit = (16 / self.bytes).max(1);
+                let extent = |dice: &mut Dice, mode| match (mode, self.method == CopyMethod::Tma) {
+                    (0 | 1, true) => unit * (1 + dice.below(24)),
+                    (0 | 1, false) => dice.of(&[1, 2, 31, 32, 33, 40, 64, 65, 70, 100]),
+                    _ => dice.of(&[1, 2, 3]),
+                };
+                let extents: Vec<i64> = (0..rank).map(|mode| extent(dice, mode)).collect();
+                let mut orders = [order(dice, rank), order(dice, rank)];
+                if !any {
+                    // Mode 1 runs fastest in the source, mode 0 in the destination.
+                    for (list, first) in orders.iter_mut().zip([1, 0]) {
+                        list.retain(|mode| *mode != first);
+                        list.insert(0, first);
+                    }
+                }
+                (extents, orders)
+            }
+        };
+        let gap = match self.method {
+            CopyMethod::Flat | CopyMethod::Bulk => 0,
+            CopyMethod::Tma => 16 / self.bytes,
+            _ => dice.of(&[0, 0, 1, 16]),
+        };
+        let [source, destination] = orders.map(|order| strided(dice, &extents, &order, gap));
+        let shift = |dice: &mut Dice| match dice.below(6) {
+            0 => dice.below(9) as usize,
+            1 => (16 / self.bytes) as usize,
+            _ => 0,
+        };
+        let shifts = [shift(dice), shift(dice)];
+        let mut case = CopyCase::new(&source, &destination)
+            .shifted(shifts[0], shifts[1])
+            .by(self.method);
+        case.squares = self.squares;
+        case
+    }
+
+    /// Runs a copy by the plan on a device, or only builds and checks what would be launched.
+    pub fn run(&self, case: &CopyCase, device: &Device, launch: bool) -> Ended {
+        let ended = match self.bytes {
+            1 => case.attempt::<u8>(device, launch),
+            2 => case.attempt::<bf16>(device, launch),
+            4 => case.attempt::<f32>(device, launch),
+            _ => case.attempt::<f64>(device, launch),
+        };
+        Ended::of(ended.map(|taken| taken.map(drop)))
+    }
+}
+
+/// Returns a random order of the given number of modes.
+fn order(dice: &mut Dice, rank: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    for i in (1..rank).rev() {
+        order.swap(i, dice.below(i as i64 + 1) as usize);
+    }
+    order
+}
+
+/// A layout of these extents whose modes follow each other in an order, some with a gap of elements between them.
+fn strided(dice: &mut Dice, extents: &[i64], order: &[usize], gap: i64) -> String {
+    let (mut strides, mut next) = (vec![0; extents.len()], 1);
+    for mode in order {
+        strides[*mode] = next;
+        next = next * extents[*mode] + if dice.one_in(3) { gap } else { 0 };
+    }
+    let list = |numbers: &[i64]| {
+        let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
+        words.join(",")
+    };
+    format!("({}):({})", list(extents), list(&strides))
+}
+
+impl fmt::Display for CopyPlanCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (method, bytes, arch) = (self.method, self.bytes, self.arch);
+        write!(f, "{method} for {arch} of {bytes} bytes")?;
+        match self.squares {
+            None => Ok(()),
+            Some(squares) => write!(f, ", squares {squares:?}"),
+        }
+    }
+}
+
+/// A drawn plan.
+#[derive(Clone, Debug)]
+pub enum PlanCase {
+    /// Of a product.
+    Gemm(GemmPlanCase),
+    /// Of a copy.
+    Copy(CopyPlanCase),
+}
+
+/// What became of the problems of one plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The kernel.
+    pub method: String,
+    /// How many are right.
+    pub right: usize,
+    /// The kinds of refusals.
+    pub refused: Vec<String>,
+    /// What is wrong, in words.
+    pub failed: Vec<String>,
+}
+
+impl PlanCase {
+    /// The case with a number, of a seed: for one architecture, or for one that has the kernel. The generator draws its
+    /// problems next.
+    pub fn draw(seed: u64, number: u64, arch: Option<Arch>) -> (PlanCase, Dice) {
+        let mut dice = Dice::new(seed, number);
+        let case = match dice.one_in(4) {
+            true => PlanCase::Copy(CopyPlanCase::draw(&mut dice, arch)),
+            false => PlanCase::Gemm(GemmPlanCase::draw(&mut dice, arch)),
+        };
+        (case, dice)
+    }
+
+    /// The name of its kernel.
+    pub fn method(&self) -> String {
+        match self {
+            PlanCase::Gemm(case) => case.plan.method.to_string(),
+            PlanCase::Copy(case) => format!("copy, {}", case.method),
+        }
+    }
+
+    /// Runs the given number of problems on a device, or each on a simulator of its own; or only builds and checks what would be
+    /// launched.
+    pub fn run(
+        &self,
+        mut dice: Dice,
+        problems: usize,
+        device: Option<&Device>,
+        launch: bool,
+    ) -> Outcome {
+        let mut outcome = Outcome {
+            method: self.method(),
+            ..Outcome::default()
+        };
+        for _ in 0..problems {
+            let (ended, words) = match self {
+                PlanCase::Gemm(case) => {
+                    let problem = case.problem(&mut dice);
+                    let device = device
+                        .cloned()
+                        .unwrap_or_else(|| Device::simulator(case.arch));
+                    let ended = case.run(&problem, &device, launch);
+                    (ended, problem.to_string())
+                }
+                PlanCase::Copy(case) => {
+                    let problem = case.problem(&mut dice);
+                    let device = device
+                        .cloned()
+                        .unwrap_or_else(|| Device::simulator(case.arch));
+                    let ended = case.run(&problem, &device, launch);
+                    (ended, problem.to_string())
+                }
+            };
+            outcome.refused.extend(ended.kind().map(String::from));
+            match ended {
+                Ended::Right => outcome.right += 1,
+                Ended::Refused(_) => {}
+                Ended::Failed(failure) => {
+                    outcome.failed.push(format!("{self}: {words}: {failure}"))
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl fmt::Display for PlanCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanCase::Gemm(case) => case.fmt(f),
+            PlanCase::Copy(case) => case.fmt(f),
+        }
+    }
+}
+
+/// Counts of outcomes by kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(BTreeMap<String, Counts>);
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    plans: usize,
+    accepted: usize,
+    right: usize,
+    failed: usize,
+    refused: BTreeMap<String, usize>,
+}
+
+impl Tally {
+    /// Counts one plan.
+    pub fn add(&mut self, outcome: &Outcome) {
+        let counts = self.0.entry(outcome.method.clone()).or_default();
+        counts.plans += 1;
+        counts.accepted += usize::from(outcome.right + outcome.failed.len() > 0);
+        counts.right += outcome.right;
+        counts.failed += outcome.failed.len();
+        for kind in &outcome.refused {
+            *counts.refused.entry(kind.clone()).or_default() += 1;
+        }
+    }
+
+    /// Plans, those accepted for some problem, and problems with the right result.
+    pub fn totals(&self) -> [usize; 3] {
+        let all = || self.0.values();
+        [
+            all().map(|counts| counts.plans).sum(),
+            all().map(|counts| counts.accepted).sum(),
+            all().map(|counts| counts.right).sum(),
+        ]
+    }
+
+    /// The kernels of which no plan was accepted.
+    pub fn never_accepted(&self) -> Vec<&str> {
+        let none = self.0.iter().filter(|(_, counts)| counts.accepted == 0);
+        none.map(|(method, _)| method.as_str()).collect()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "kernel            plans  accepted      right  wrong  refused, by kind"
+        )?;
+        for (method, counts) in &self.0 {
+            let Counts {
+                plans,
+                accepted,
+                right,
+                failed,
+                refused,
+            } = counts;
+            let rate = 100 * accepted / plans.max(&1);
+            let kinds: Vec<String> = refused
+                .iter()
+                .map(|(kind, n)| format!("{kind} {n}"))
+                .collect();
+            let kinds = kinds.join(", ");
+            write!(
+                f,
+                "\n{method:<16}{plans:>7}{accepted:>6} {rate:>3}%{right:>10}{failed:>7}  {kinds}"
+            )?;
+        }
+        Ok(())
+    }
+}

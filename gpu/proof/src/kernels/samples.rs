@@ -1,0 +1,89 @@
+//! The kernels of the library, one of each kind, for the assembler to read.
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+
+use crate::corpus::Sample;
+use colex_gpu::Error;
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{CopyMethod, CopyPlan, Major, Walk};
+
+/// Copies and products by every method.
+pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
+    let mut all = copies()?;
+    all.extend(products()?);
+    Ok(all)
+}
+
+/// Copies in elements of 1 to 8 bytes, for the first and the last architecture that have them.
+fn copies() -> Result<Vec<Sample>, Error> {
+    let crossed = ["(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)"];
+    let mapped = ["(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)"];
+    let strided = ["(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)"];
+    let cases = [
+        (CopyMethod::Flat, ["1000:1", "1000:1"]),
+        (CopyMethod::Bulk, ["16384:1", "16384:1"]),
+        (CopyMethod::Strided, strided),
+        (CopyMethod::Naive, crossed),
+        (CopyMethod::Padded, crossed),
+        (CopyMethod::Swizzled, crossed),
+        (CopyMethod::Tma, mapped),
+    ];
+    let kinds = [1, 2, 4, 8].map(|bytes| [Arch::Sm70, Arch::Sm90a].map(|arch| (bytes, arch)));
+    let mut all = Vec::new();
+    for (method, layouts) in cases {
+        let [source, destination] = layouts.map(|text| text.parse::<Layout>().expect("a layout"));
+        let walk = Walk::new(&source, &destination)?;
+        for (bytes, arch) in kinds.into_iter().flatten() {
+            // Not every method has every width and architecture.
+            if let Ok(plan) = CopyPlan::new(&walk, bytes, [0, 0], arch, method) {
+                let kernel = plan.kernel(arch)?.kernel.clone();
+                all.push(Sample::new(kernel, 40));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Products of every generation, in three orders of their matrices.
+fn products() -> Result<Vec<Sample>, Error> {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    let cases = [
+        (Simt, Arch::Sm70, [Ty::F32, Ty::F32], 140),
+        (Simt, Arch::Sm90a, [Ty::F64, Ty::F64], 80),
+        (Simt, Arch::Sm70, [Ty::F16, Ty::F32], 140),
+        (Volta, Arch::Sm70, [Ty::F16, Ty::F32], 132),
+        (Ampere, Arch::Sm80, [Ty::F16, Ty::F16], 246),
+        (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32], 246),
+        (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16], 168),
+        (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32], 168),
+    ];
+    // C is read by those whose end differs then.
+    let cases = cases.into_iter().flat_map(|case| match case.0 {
+        Hopper => vec![(case, false), (case, true)],
+        _ => vec![(case, false)],
+    });
+    let (first, second) = (Major::First, Major::Second);
+    let orders = [[second; 3], [first, second, second], [second, first, first]];
+    let mut all = Vec::new();
+    for (((method, arch, [ab, c], registers), beta), majors) in
+        cases.flat_map(|case| orders.map(|majors| (case, majors)))
+    {
+        let vector = |ty: Ty| 128 / i64::from(ty.bits());
+        let operands = Operands {
+            ab,
+            c,
+            majors,
+            vectors: [vector(ab), vector(ab), vector(c)],
+            beta,
+        };
+        let kernel = GemmPlan::new(method, operands).build(arch)?.kernel;
+        let spilled = if method == Hopper && majors[2] == first {
+            16
+        } else {
+            0
+        };
+        all.push(Sample::new(kernel, registers).spilling(spilled));
+    }
+    Ok(all)
+}

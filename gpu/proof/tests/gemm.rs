@@ -1,0 +1,466 @@
+//! Matrix products against the host's, on the simulator.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
+use colex_proof::kernels::check_gemm::{GemmCase, gemm_cases, orders};
+use half::{bf16, f16};
+
+/// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
+const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 17] = [
+    (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F32, [4, 4, 4]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F16, [1, 1, 1]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::F64, Ty::F64, [2, 1, 2]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::Bf16, Ty::Bf16, [8, 1, 8]),
+    (GemmMethod::Simt, Arch::Sm90a, Ty::Bf16, Ty::Bf16, [1, 1, 1]),
+    (GemmMethod::Simt, Arch::Sm70, Ty::S8, Ty::S32, [16, 1, 4]),
+    (GemmMethod::Volta, Arch::Sm70, Ty::F16, Ty::F16, [8, 8, 8]),
+    (GemmMethod::Volta, Arch::Sm90a, Ty::F16, Ty::F32, [1, 2, 1]),
+    (
+        GemmMethod::Ampere,
+        Arch::Sm80,
+        Ty::Bf16,
+        Ty::Bf16,
+        [8, 8, 8],
+    ),
+    (GemmMethod::Ampere, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
+    (
+        GemmMethod::Ampere,
+        Arch::Sm80,
+        Ty::Bf16,
+        Ty::Bf16,
+        [2, 1, 1],
+    ),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::Tf32, Ty::F32, [4, 1, 4]),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::F64, Ty::F64, [2, 1, 2]),
+    (GemmMethod::Ampere, Arch::Sm80, Ty::S8, Ty::S32, [16, 2, 4]),
+    (
+        GemmMethod::Hopper,
+        Arch::Sm90a,
+        Ty::Bf16,
+        Ty::Bf16,
+        [8, 8, 8],
+    ),
+    (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
+    (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 4]),
+];
+
+/// A tile comes in as few boxes as its rows of 128 bytes leave: one where K is contiguous, else one for every 64 halves
+/// along M or N, and no more for each of the two blocks that share B.
+#[test]
+fn hopper_brings_its_tiles_in_few_boxes() {
+    for majors in orders() {
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors,
+            vectors: [8, 8, 8],
+            beta: false,
+        };
+        let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+        let [m, n, _] = plan.tile;
+        let boxes = |major: Major, along: i64| match major {
+            Major::First => along / 64,
+            Major::Second => 1,
+        };
+        let ptx = plan.build(Arch::Sm90a).unwrap().kernel.ptx().unwrap();
+        let loads = |what: &str| ptx.lines().filter(|line| line.contains(what)).count() as i64;
+        let all = loads("cp.async.bulk.tensor.2d.shared::cluster.global");
+        let shared = loads(".multicast::cluster");
+        assert_eq!(all - shared, boxes(majors[0], m), "A of {majors:?}");
+        assert_eq!(shared, boxes(majors[1], n), "B of {majors:?}");
+    }
+}
+
+/// Every plan's kernel is one that the verifier passes and the printer prints.
+#[test]
+fn every_plan_prints() {
+    let mut cases = 0;
+    for (i, (method, arch, ab, c, vectors)) in PLANS.into_iter().enumerate() {
+        for (j, majors) in orders().into_iter().enumerate() {
+            let operands = Operands {
+                ab,
+                c,
+                majors,
+                vectors,
+                beta: j % 2 == 1,
+            };
+            let plan = GemmPlan::new(method, operands);
+            let built = plan.build(arch).unwrap_or_else(|e| panic!("{plan}: {e}"));
+            if let Err(problems) = built.kernel.verify() {
+                panic!("{plan} {operands:?}: {problems}");
+            }
+            let text = built.kernel.ptx().unwrap_or_else(|e| panic!("{plan}: {e}"));
+            if let Ok(folder) = std::env::var("COLEX_PTX") {
+                let file = format!("{folder}/{arch}_{method}_{i}_{j}.ptx");
+                std::fs::write(file, text).expect("it is written");
+            }
+            cases += 1;
+        }
+    }
+    println!("law gemm.plans_print: {cases} cases");
+}
+
+/// The product of random matrices by a plan on the simulator, against the host's in doubles.
+fn check<C: GemmElement>(arch: Arch, method: GemmMethod, problem: GemmProblem) {
+    let device = Device::simulator(arch);
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        ((seed >> 40) as f64 / (1u64 << 23) as f64) - 1.0
+    };
+    let mut fill = |name| {
+        let length = problem.layout(name).unwrap().cosize().unwrap();
+        (0..length).map(|_| random()).collect::<Vec<f64>>()
+    };
+    let [a, b] = [MatrixName::A, MatrixName::B].map(|name| {
+        fill(name)
+            .into_iter()
+            .map(half::bf16::from_f64)
+            .collect::<Vec<_>>()
+    });
+    let old: Vec<C> = fill(MatrixName::C).into_iter().map(C::from_f64).collect();
+    let (da, db) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+    let dc = match problem.beta {
+        0.0 => device.poisoned::<C>(old.len()).unwrap(),
+        _ => device.upload(&old).unwrap(),
+    };
+    let call = GemmCall::new(&problem, &da, &db, &dc, Some(method))
+        .unwrap_or_else(|e| panic!("{problem}: {e}"));
+    assert_eq!(call.plan().method, method);
+    call.run(&device)
+        .unwrap_or_else(|e| panic!("{problem} by {}: {e}", call.plan()));
+    let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
+    let expected = reference::gemm(&problem, &a, &b, &old);
+    let error = reference::relative_error(&found, &expected);
+    assert!(error < 4e-3, "{problem} by {}: {error}", call.plan());
+}
+
+/// Products of these extents in all eight orders, into bf16 and, with alpha and beta, into f32: how many.
+fn in_every_order(arch: Arch, method: GemmMethod, extents: &[[i64; 3]]) -> usize {
+    for [m, n, k] in extents {
+        for majors in 0..8 {
+            let major = |bit: i32| match majors >> bit & 1 {
+                1 => Major::First,
+                _ => Major::Second,
+            };
+            let problem = GemmProblem::new(*m, *n, *k)
+                .major(MatrixName::A, major(0))
+                .major(MatrixName::B, major(1))
+                .major(MatrixName::C, major(2));
+            check::<half::bf16>(arch, method, problem);
+            check::<f32>(arch, method, problem.alpha(0.5).beta(-2.0));
+        }
+    }
+    extents.len() * 16
+}
+
+#[test]
+fn ampere_is_right_at_odd_sizes_and_in_every_order() {
+    let extents = [[128, 128, 64], [130, 70, 40], [17, 150, 100]];
+    let cases = in_every_order(Arch::Sm80, GemmMethod::Ampere, &extents);
+    println!("law gemm.ampere: {cases} cases");
+}
+
+#[test]
+fn hopper_is_right_at_odd_sizes_and_in_every_order() {
+    let extents = [[256, 256, 128], [136, 264, 72]];
+    let cases = in_every_order(Arch::Sm90a, GemmMethod::Hopper, &extents);
+    println!("law gemm.hopper: {cases} cases");
+}
+
+/// C comes and goes through shared memory, by 16 and by 32 bits, where its rows are whole vectors of 16 bytes; where they
+/// are not, or columns are contiguous, by each thread its own.
+#[test]
+fn hopper_reads_c_at_every_extent() {
+    let by = |extents: [[i64; 3]; 4]| {
+        extents.map(|[m, n, k]| {
+            GemmCase::new(GemmProblem::new(m, n, k).alpha(3.0).beta(-2.0)).by(GemmMethod::Hopper)
+        })
+    };
+    let cases = || by([[128, 256, 64], [136, 264, 328], [65, 520, 8], [9, 68, 72]]).to_vec();
+    all::<bf16, bf16>(Arch::Sm90a, cases());
+    all::<f16, bf16>(Arch::Sm90a, cases());
+    all::<f16, f32>(Arch::Sm90a, cases());
+}
+
+/// More tiles than blocks: a block's barriers go on from tile to tile, also where a tile takes each an odd number of times.
+#[test]
+fn hopper_reads_c_of_one_tile_after_the_other() {
+    let device = Device::simulator(Arch::Sm90a);
+    let [m, n, k] = [2304, 1024, 8];
+    let problem = GemmProblem::new(m, n, k).beta(1.0);
+    let row = |i: usize, extent: i64| i as i64 / extent % 5;
+    let a: Vec<f16> = (0..(m * k) as usize)
+        .map(|i| f16::from_f64(row(i, k) as f64))
+        .collect();
+    let c: Vec<f16> = (0..(m * n) as usize)
+        .map(|i| f16::from_f64((i % 7) as f64))
+        .collect();
+    let (da, db) = (
+        device.upload(&a).unwrap(),
+        device.upload(&a[..(n * k) as usize]).unwrap(),
+    );
+    let dc = device.upload(&c).unwrap();
+    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+        let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+        Ok(GemmPlan {
+            tile: [128, 128, 64],
+            stages: 6,
+            ..usual
+        })
+    });
+    call.unwrap().run(&device).unwrap_or_else(|e| panic!("{e}"));
+    for (i, found) in dc.download().unwrap().into_iter().enumerate() {
+        let product = 8 * (i as i64 / n % 5) * (i as i64 % n % 5);
+        assert_eq!(
+            found.to_f64(),
+            product as f64 + c[i].to_f64(),
+            "element {i}"
+        );
+    }
+}
+
+/// The sample that tools with a long breath get has every kernel, and products along K that fill every stage again.
+#[test]
+fn the_sample_has_every_kernel() {
+    use colex_proof::kernels::check_gemm::{every_case, sampled_cases};
+    fn check<T: GemmElement>() {
+        let methods = |cases: Vec<GemmCase>| {
+            let mut methods: Vec<_> = cases.iter().map(|case| case.method).collect();
+            methods.sort();
+            methods.dedup();
+            methods
+        };
+        let (every, sampled) = (
+            every_case::<T>(Arch::Sm90a),
+            sampled_cases::<T>(Arch::Sm90a),
+        );
+        assert!(sampled.len() < every.len() / 5);
+        let long = sampled.iter().filter(|case| case.problem.k > 512).count();
+        assert_eq!(methods(every), methods(sampled));
+        assert!(long >= 2, "{long}");
+    }
+    check::<f32>();
+    check::<i32>();
+    check::<i8>();
+    check::<f16>();
+    check::<bf16>();
+}
+
+/// Every case of a list on the simulator of an architecture.
+fn all<T: GemmElement, C: GemmElement>(arch: Arch, cases: Vec<GemmCase>) {
+    let device = Device::simulator(arch);
+    for case in &cases {
+        if let Err(failure) = case.run::<T, C>(&device) {
+            panic!("{} to {}: {case}: {failure}", T::NAME, C::NAME);
+        }
+    }
+    println!("law gemm.{}_{}: {} cases", T::NAME, C::NAME, cases.len());
+}
+
+fn simt() -> Vec<GemmCase> {
+    gemm_cases(Some(GemmMethod::Simt), 1)
+}
+
+#[test]
+fn simt_multiplies_f32() {
+    all::<f32, f32>(Arch::Sm70, simt());
+}
+
+#[test]
+fn simt_multiplies_f64() {
+    all::<f64, f64>(Arch::Sm70, simt());
+}
+
+#[test]
+fn simt_multiplies_f16() {
+    all::<f16, f16>(Arch::Sm70, simt());
+}
+
+/// Before Ampere nothing rounds to bf16: the kernel does it by bits.
+#[test]
+fn simt_multiplies_bf16_on_every_architecture() {
+    all::<bf16, bf16>(Arch::Sm70, simt());
+    all::<bf16, bf16>(Arch::Sm80, simt());
+}
+
+#[test]
+fn simt_multiplies_bytes_and_words() {
+    all::<i8, i32>(Arch::Sm70, simt());
+    all::<i32, i32>(Arch::Sm70, simt());
+}
+
+#[test]
+fn volta_multiplies_f16() {
+    let cases = || gemm_cases(Some(GemmMethod::Volta), 1);
+    all::<f16, f16>(Arch::Sm70, cases());
+    all::<f16, f32>(Arch::Sm80, cases());
+}
+
+/// Whatever the device, there is a kernel for what has no other.
+#[test]
+fn every_type_has_a_kernel() {
+    let odd = || vec![GemmCase::new(GemmProblem::new(33, 17, 9)).shifted([1, 1, 1])];
+    for arch in [Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a] {
+        all::<f32, f32>(arch, odd());
+        all::<f32, f16>(arch, odd());
+        all::<f64, f64>(arch, odd());
+        all::<f16, f32>(arch, odd());
+        all::<bf16, f16>(arch, odd());
+        all::<i8, i32>(arch, odd());
+    }
+}
+
+#[test]
+fn the_sentences_of_types() {
+    let device = Device::simulator(Arch::Sm80);
+    let problem = GemmProblem::new(4, 4, 4);
+    let (a, c) = (
+        device.zeros::<f64>(16).unwrap(),
+        device.zeros::<f32>(16).unwrap(),
+    );
+    let said = |e: colex_gpu::Error| e.to_string();
+    let refused = colex_gpu::gemm(&problem, &a, &a, &c).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "no kernel multiplies f64 into f32: C must be f64"
+    );
+    let halves = device.zeros::<f16>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem, &halves, &halves, &a).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "no kernel multiplies f16 into f64: C must be f32, f16 or bf16"
+    );
+    let other = device.zeros::<f64>(16).unwrap();
+    let tf32 = problem.compute(Compute::Tf32);
+    let refused = colex_gpu::gemm(&tf32, &a, &a, &other).expect_err("it is refused");
+    assert_eq!(
+        said(refused),
+        "products of f64 are not computed in tf32: they are in f64"
+    );
+    let single = device.zeros::<f32>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem.alpha(1e300), &single, &single, &c);
+    assert_eq!(
+        said(refused.expect_err("it is refused")),
+        "alpha is 1e300, and f32 ends at 3.4028235e38: products of f32 are scaled in f32"
+    );
+    let elsewhere = Device::simulator(Arch::Sm80).zeros::<f32>(16).unwrap();
+    let refused = colex_gpu::gemm(&problem, &single, &elsewhere, &c);
+    assert_eq!(
+        said(refused.expect_err("it is refused")),
+        "B is on another device of that name than the simulator of sm_80 it is used with"
+    );
+}
+
+/// Types beyond halves, in all orders: rows by `ldmatrix`, columns by element.
+#[test]
+fn ampere_multiplies_doubles_and_bytes() {
+    let cases = || gemm_cases(Some(GemmMethod::Ampere), 1);
+    all::<f64, f64>(Arch::Sm80, cases());
+    all::<i8, i32>(Arch::Sm80, cases());
+    all::<f64, f64>(Arch::Sm80, gemm_cases(None, 2));
+    all::<i8, i32>(Arch::Sm80, gemm_cases(None, 16));
+}
+
+/// A block of sm_89 has no room for the sums beside three stages: each thread stores its own there.
+#[test]
+fn ampere_multiplies_in_little_shared_memory() {
+    let cases = || {
+        gemm_cases(Some(GemmMethod::Ampere), 1)
+            .into_iter()
+            .step_by(9)
+            .collect()
+    };
+    all::<i8, i32>(Arch::Sm89, cases());
+    all::<bf16, f32>(Arch::Sm89, cases());
+}
+
+#[test]
+fn ampere_multiplies_tf32() {
+    let tf32 = |whole| {
+        gemm_cases(None, whole)
+            .into_iter()
+            .map(GemmCase::tf32)
+            .collect()
+    };
+    all::<f32, f32>(Arch::Sm80, tf32(1));
+    all::<f32, f32>(Arch::Sm80, tf32(4));
+    all::<f32, f16>(Arch::Sm90a, tf32(4));
+    all::<f32, f32>(Arch::Sm75, tf32(1));
+}
+
+/// The instruction would cut the lower bits off: 1 + 2^-11 is the nearer to 1 + 2^-10 (ties go away from zero).
+#[test]
+fn tf32_is_rounded_to_the_nearest() {
+    let device = Device::simulator(Arch::Sm80);
+    let problem = GemmProblem::new(1, 1, 1).compute(Compute::Tf32);
+    let (a, b) = (
+        device.upload(&[1.0f32 + 0.5f32.powi(11)]),
+        device.upload(&[1.0f32]),
+    );
+    let c = device.poisoned::<f32>(1).unwrap();
+    colex_gpu::gemm(&problem, &a.unwrap(), &b.unwrap(), &c).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(c.download().unwrap(), [1.0f32 + 0.5f32.powi(10)]);
+}
+
+/// What there is on a device is what its plan says.
+#[test]
+fn the_library_takes_the_newest_kernel() {
+    let aligned = GemmProblem::new(64, 64, 64);
+    let method = |arch, problem: GemmProblem| {
+        let device = Device::simulator(arch);
+        let (a, b) = (
+            device.zeros::<f16>(8192).unwrap(),
+            device.zeros::<f16>(8192).unwrap(),
+        );
+        let c = device.zeros::<f16>(8192).unwrap();
+        *GemmCall::new(&problem, &a, &b, &c, None).unwrap().plan()
+    };
+    let odd = aligned.leading(MatrixName::A, 65);
+    let methods = [
+        (Arch::Sm70, aligned, GemmMethod::Volta),
+        (Arch::Sm75, odd, GemmMethod::Volta),
+        (Arch::Sm80, aligned, GemmMethod::Ampere),
+        (Arch::Sm90a, odd, GemmMethod::Ampere),
+        (Arch::Sm90a, aligned, GemmMethod::Hopper),
+    ];
+    for (arch, problem, expected) in methods {
+        assert_eq!(
+            method(arch, problem).method,
+            expected,
+            "{problem} on {arch}"
+        );
+    }
+}
+
+#[test]
+fn the_sentences_of_methods() {
+    let device = Device::simulator(Arch::Sm80);
+    let said = |method| {
+        let (a, c) = (
+            device.zeros::<f32>(16).unwrap(),
+            device.zeros::<f32>(16).unwrap(),
+        );
+        let problem = GemmProblem::new(4, 4, 4);
+        let refused = GemmCall::new(&problem, &a, &a, &c, Some(method)).map(|call| *call.plan());
+        refused.expect_err("it is refused").to_string()
+    };
+    assert_eq!(
+        said(GemmMethod::Volta),
+        "the Volta kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16, and needs sm_70"
+    );
+    assert_eq!(
+        said(GemmMethod::Ampere),
+        "the Ampere kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16, bf16, tf32, s8 or \
+         f64, and needs sm_80"
+    );
+    assert_eq!(
+        said(GemmMethod::Hopper),
+        "the Hopper kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16 or bf16 in vectors of \
+         16 bytes, and needs sm_90a"
+    );
+}

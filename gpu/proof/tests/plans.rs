@@ -1,0 +1,393 @@
+//! Plans of the kernel library with any numbers: the right product, or a refusal that names the limit.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::{CopyPlan, GemmProblem, Major, MatrixName, Walk, reference};
+use colex_proof::kernels::check_plans::{COPY_METHODS, PlanCase, Tally};
+use half::f16;
+
+/// The largest error of the product of a problem by a plan, or what is said instead.
+fn product(
+    arch: Arch,
+    method: GemmMethod,
+    problem: GemmProblem,
+    change: impl FnOnce(&mut GemmPlan),
+) -> Result<f64, String> {
+    let device = Device::simulator(arch);
+    let fill = |name, by: usize| -> Vec<f16> {
+        let length = problem
+            .layout(name)
+            .expect("extents")
+            .cosize()
+            .expect("small");
+        let value = |i| f16::from_f64(((i * by + i / 7) % 13) as f64 - 6.0);
+        (0..length as usize).map(value).collect()
+    };
+    let (a, b) = (fill(MatrixName::A, 5), fill(MatrixName::B, 3));
+    let old: Vec<f32> = fill(MatrixName::C, 2).into_iter().map(f32::from).collect();
+    let (da, db) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+    let dc = match problem.beta {
+        0.0 => device.poisoned::<f32>(old.len()).unwrap(),
+        _ => device.upload(&old).unwrap(),
+    };
+    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+        let mut plan = GemmPlan::new(method, operands);
+        change(&mut plan);
+        Ok(plan)
+    });
+    let call = call.map_err(|refused| refused.to_string())?;
+    call.run(&device)
+        .map_err(|fault| format!("the simulator: {fault}"))?;
+    let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
+    let expected = reference::gemm(&problem, &a, &b, &old);
+    let apart = found.iter().zip(&expected).map(|(x, y)| (x - y).abs());
+    Ok(apart.fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most }))
+}
+
+fn said(method: GemmMethod, change: impl FnOnce(&mut GemmPlan)) -> String {
+    let problem = GemmProblem::new(256, 256, 128);
+    product(Arch::Sm90a, method, problem, change).expect_err("it is refused")
+}
+
+/// Its launch never ended on a device: the consumer asked for fewer registers than it had, and the producer waited for two
+/// consumers.
+#[test]
+fn one_consumer_warpgroup_multiplies() {
+    for [m, n, k] in [[64, 128, 64], [200, 264, 200], [1, 8, 8]] {
+        let problem = GemmProblem::new(m, n, k).alpha(2.0).beta(-1.0);
+        let by = |consumers: i64| {
+            product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+                plan.warps = [consumers, 1];
+                plan.tile = [64 * consumers, 128, 64];
+            })
+        };
+        assert_eq!([1, 2, 3].map(by), [Ok(0.0), Ok(0.0), Ok(0.0)], "{problem}");
+    }
+}
+
+/// Two blocks to a warpgroup's rows and a fourth consumer: other numbers of registers each.
+#[test]
+fn a_tile_of_less_than_a_row_of_the_swizzle_multiplies() {
+    let problem = GemmProblem::new(130, 72, 88);
+    let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+        plan.tile = [128, 32, 16];
+        plan.stages = 2;
+    });
+    assert_eq!(found, Ok(0.0));
+    let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+        plan.tile = [256, 64, 32];
+        plan.warps = [4, 1];
+    });
+    assert_eq!(found, Ok(0.0));
+}
+
+/// A thread has 48 and 40 elements of C there, which are no whole parts of 32: those beyond were not stored.
+#[test]
+fn every_element_of_an_odd_tile_is_stored() {
+    for (n, major) in [(96, Major::First), (80, Major::Second), (160, Major::First)] {
+        let problem = GemmProblem::new(130, 2 * n + 8, 72)
+            .major(MatrixName::C, major)
+            .beta(1.0);
+        let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
+            plan.tile = [128, n, 64];
+        });
+        assert_eq!(found, Ok(0.0), "{n}");
+    }
+}
+
+/// Threads along M were taken to be along N where N runs fastest in C, and others read what none had written.
+#[test]
+fn threads_of_a_block_that_is_not_square_multiply() {
+    for major in [Major::First, Major::Second] {
+        let problem = GemmProblem::new(70, 40, 20)
+            .major(MatrixName::C, major)
+            .beta(1.0);
+        let found = product(Arch::Sm80, GemmMethod::Simt, problem, |plan| {
+            plan.warps = [16, 4];
+            plan.tile = [64, 16, 8];
+        });
+        assert_eq!(found, Ok(0.0), "{major:?}");
+    }
+}
+
+/// Three warps along a mode that runs fastest: no row of a swizzle is a part or a multiple of theirs.
+#[test]
+fn three_warps_multiply_in_every_order() {
+    for majors in [[Major::First; 3], [Major::Second; 3]] {
+        let mut problem = GemmProblem::new(200, 104, 72);
+        problem.majors = majors;
+        let found = product(Arch::Sm80, GemmMethod::Ampere, problem, |plan| {
+            plan.warps = [4, 3];
+            plan.tile = [192, 96, 64];
+            plan.stages = 2;
+        });
+        assert_eq!(found, Ok(0.0), "{majors:?}");
+    }
+}
+
+/// The fragments of the next step would take the place of those that are not multiplied yet.
+#[test]
+fn one_step_along_k_is_refused() {
+    let said = said(GemmMethod::Ampere, |plan| plan.tile[2] = 16);
+    assert_eq!(
+        said,
+        "the plan's tile along K is 16: the Ampere kernel takes 32 to 1024, in multiples of 16"
+    );
+}
+
+#[test]
+fn zeros_are_refused() {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    assert_eq!(
+        said(Hopper, |plan| plan.tile[0] = 0),
+        "the plan's tile along M is 0: the Hopper kernel takes 128 to 256, in multiples of 128"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.tile[1] = 0),
+        "the plan's tile along N is 0: the Ampere kernel takes 32 to 1024, in multiples of 32"
+    );
+    assert_eq!(
+        said(Volta, |plan| plan.tile[2] = 0),
+        "the plan's tile along K is 0: the Volta kernel takes 4 to 1024, in multiples of 4"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.warps = [0, 16]),
+        "the plan's number of warps along M is 0: the SIMT kernel takes 1 to 1024"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.warps[1] = 0),
+        "the plan's number of warps along N is 0: the Ampere kernel takes 1 to 32"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.raster = 0),
+        "the plan's raster is 0: the SIMT kernel takes 1 to 65536"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.stages = 0),
+        "the plan's number of stages is 0: the Ampere kernel takes 2 to 64"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.vectors[2] = 0),
+        "the plan's vector of C is 0: an access takes a power of two, 1 to 4 elements of f32"
+    );
+}
+
+/// One stage alone would wait for itself.
+#[test]
+fn what_is_too_much_is_refused() {
+    use GemmMethod::{Ampere, Hopper, Simt};
+    assert_eq!(
+        said(Hopper, |plan| plan.stages = 1),
+        "the plan's number of stages is 1: the Hopper kernel takes 2 to 64"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.stages = 3),
+        "the plan's number of stages is 3: the SIMT kernel takes 2 only"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.warps = [1, 2]),
+        "the plan's number of warps along N is 2: the Hopper kernel takes 1 only"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.warps = [64, 32]),
+        "the plan asks for 2048 threads in a block: the SIMT kernel takes at most 1024, 1024 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.warps = [1, 1]),
+        "the plan asks for 256 registers for a thread's sums: the Hopper kernel takes at most 255, 1 fewer"
+    );
+    // ptxas refuses this kernel with C7602.
+    assert_eq!(
+        said(Hopper, |plan| {
+            plan.tile = [192, 256, 64];
+            plan.warps = [3, 1];
+            plan.stages = 2;
+        }),
+        "the plan asks for 128 registers for a consumer's sums at entry: the Hopper kernel takes at most 102, 26 fewer"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.tile = [1 << 40, 128, 32]),
+        "the plan's tile along M is 1099511627776: the Ampere kernel takes 32 to 1024, in multiples of 32"
+    );
+    assert_eq!(
+        said(Simt, |plan| plan.raster = i64::MAX),
+        "the plan's raster is 9223372036854775807: the SIMT kernel takes 1 to 65536"
+    );
+    assert_eq!(
+        said(Ampere, |plan| {
+            plan.tile = [48, 32, 32];
+            plan.warps = [3, 1];
+        }),
+        "the 96 threads of the plan's block have no equal shares of B's tile of 32 x 32 elements, which the Ampere kernel needs"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.stages = 5),
+        "the plan asks for 245760 bytes of shared memory for A and B: the Hopper kernel takes at most 232448, 13312 fewer"
+    );
+}
+
+#[test]
+fn a_plan_of_another_call_is_refused() {
+    use GemmMethod::{Ampere, Hopper};
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.ab = Ty::Bf16),
+        "the plan was made for another product: A and B are of bf16 in the plan and f16 in the call"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.c = Ty::F16),
+        "the plan was made for another product: C is of f16 in the plan and f32 in the call"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.operands.majors[1] = Major::First),
+        "the plan was made for another product: B runs fastest along its first index in the plan and second index in the call"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.operands.beta = true),
+        "the plan was made for another product: C is read in the plan and not read in the call"
+    );
+    let odd = GemmProblem::new(64, 64, 63);
+    let refused = product(Arch::Sm80, Ampere, odd, |plan| plan.operands.vectors[0] = 8);
+    assert_eq!(
+        refused,
+        Err("the plan was made for another product: A is read by 8 elements in the plan and no more than 1 can be in the call".into())
+    );
+}
+
+#[test]
+fn a_plan_that_is_not_whole_is_refused() {
+    let by = |problem, whole| {
+        product(Arch::Sm80, GemmMethod::Ampere, problem, |plan| {
+            plan.whole = whole
+        })
+    };
+    assert_eq!(
+        by(GemmProblem::new(128, 128, 72), true),
+        Err("the plan says that its tiles divide the problem, and 32 does not divide K, which is 72: leave `whole` false".into())
+    );
+    assert_eq!(by(GemmProblem::new(128, 256, 64), true), Ok(0.0));
+    assert_eq!(by(GemmProblem::new(128, 256, 64), false), Ok(0.0));
+}
+
+/// The kernel counts tiles in 31 bits.
+#[test]
+fn more_tiles_than_the_kernel_counts_are_refused() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, b, c) = (
+        device.zeros::<i8>(1 << 26).unwrap(),
+        device.zeros::<i8>(1).unwrap(),
+        device.zeros::<i32>(1 << 26).unwrap(),
+    );
+    let problem = GemmProblem::new(1 << 26, 1, 1);
+    let call = GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| {
+        let usual = GemmPlan::new(GemmMethod::Simt, operands);
+        Ok(GemmPlan {
+            tile: [4, 4, 1],
+            warps: [1, 1],
+            raster: 65536,
+            ..usual
+        })
+    });
+    assert_eq!(
+        call.expect_err("it is refused").to_string(),
+        "the plan asks for 1099511627776 tiles in a strip of the raster: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
+    );
+}
+
+/// Drawn plans: those that are accepted give the right result at every size, and the others are refused with a sentence;
+/// nothing panics. `COLEX_PLANS=2000x20` draws 2,000 plans with 20 problems each.
+#[test]
+fn drawn_plans_are_right_or_refused() {
+    let wish = std::env::var("COLEX_PLANS").unwrap_or_else(|_| "200x1".to_string());
+    let (plans, problems) = wish.split_once('x').expect("two numbers");
+    let (plans, problems): (u64, usize) = (plans.parse().unwrap(), problems.parse().unwrap());
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for number in 0..plans {
+        let (case, dice) = PlanCase::draw(1, number, None);
+        let run = || case.run(dice.clone(), problems, None, true);
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+            Ok(outcome) => {
+                tally.add(&outcome);
+                failed.extend(outcome.failed);
+            }
+            Err(_) => failed.push(format!("plan {number} panics: {case}")),
+        }
+    }
+    println!("{tally}");
+    assert!(
+        failed.is_empty(),
+        "{} failures:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    assert_eq!(tally.never_accepted(), [""; 0]);
+    let [plans, accepted, right] = tally.totals();
+    assert!(3 * accepted > plans, "{accepted} of {plans}");
+    println!(
+        "law plans.drawn: {} cases, {accepted} of {plans} plans accepted",
+        right
+    );
+}
+
+/// What a copy's plan is made of may be anything: it is made or refused.
+#[test]
+fn copy_plans_of_any_numbers_are_made_or_refused() {
+    let wild = [0, 1, 2, 3, 4, 8, 16, -1, 5, 1 << 40, i64::MAX, i64::MIN];
+    let layouts = [
+        ["1000:1", "1000:1"],
+        ["(64,96):(96,1)", "(64,96):(1,64)"],
+        ["(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)"],
+        [
+            "(1048576,1048576):(1048576,1)",
+            "(1048576,1048576):(1,1048576)",
+        ],
+        ["4611686018427387904:1", "4611686018427387904:1"],
+        ["(2147483648,4):(5,1)", "(2147483648,4):(7,1)"],
+        ["(2,2147483648):(1,2)", "(2,2147483648):(1,4)"],
+    ];
+    let (mut made, mut refused) = (0, 0);
+    for [source, destination] in layouts {
+        let [source, destination] =
+            [source, destination].map(|text| text.parse().expect("a layout"));
+        let walk = Walk::new(&source, &destination).expect("one shape");
+        for bytes in wild {
+            for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
+                for arch in [Arch::Sm70, Arch::Sm90a] {
+                    let mut count = |is_made: bool| match is_made {
+                        true => made += 1,
+                        false => refused += 1,
+                    };
+                    count(CopyPlan::choose(&walk, bytes, addresses, arch).is_ok());
+                    for method in COPY_METHODS {
+                        let plan = CopyPlan::new(&walk, bytes, addresses, arch, method);
+                        count(plan.is_ok());
+                        for squares in wild.map(|n| [n, 2]).into_iter().chain(wild.map(|n| [1, n]))
+                        {
+                            if let Ok(plan) = &plan {
+                                count(plan.clone().with_squares(squares).is_ok());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "law plans.copies: {} cases, {refused} refused",
+        made + refused
+    );
+    let walk = Walk::new(&"8:1".parse().unwrap(), &"8:1".parse().unwrap()).expect("one shape");
+    let said = |bytes, addresses| {
+        let refused = CopyPlan::choose(&walk, bytes, addresses, Arch::Sm80);
+        refused.expect_err("it is refused").to_string()
+    };
+    assert_eq!(
+        said(0, [0, 0]),
+        "the strided kernel does not copy 8:1 -> 8:1: elements of 0 bytes; 1, 2, 4 and 8 are copied"
+    );
+    assert_eq!(
+        said(4, [0, 6]),
+        "the strided kernel does not copy 8:1 -> 8:1: the address 0x6 is not a multiple of 4 bytes"
+    );
+}

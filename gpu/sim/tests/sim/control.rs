@@ -1,0 +1,185 @@
+//! Threads, branches, loops and barriers.
+
+use colex_ir::launch::Launch;
+use colex_ir::{BinaryOp, Compare, Order, ShuffleMode, Special, Type};
+
+use super::helpers::*;
+
+#[test]
+fn vectors_are_added_with_a_tail() {
+    let mut k = kernel("add");
+    let [a, b, c] = ["a", "b", "c"].map(|name| k.pointer(name));
+    let n = k.scalar("n", Type::U32);
+    let i = global_thread(&mut k);
+    let n = k.param(n);
+    let inside = k.setp(Compare::Lt, Type::U32, i, n);
+    k.if_(inside, |k| {
+        let [a, b, c] = [a, b, c].map(|buffer| element(k, buffer, i, 4));
+        let (x, y) = (k.load(global(Type::F32), a), k.load(global(Type::F32), b));
+        let sum = k.add(Type::F32, x, y);
+        k.store(global(Type::F32), c, sum);
+    });
+    let kernel = k.finish();
+
+    let mut host = Host::default();
+    let n = 1000;
+    let xs: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
+    let ys: Vec<f32> = (0..n).map(|i| 1000.0 - i as f32).collect();
+    host.floats(&xs);
+    host.floats(&ys);
+    let c = host.empty(n * 4);
+    host.arguments.push((n as u32).into());
+    let report = host.run(&kernel, Launch::new(8, 128)).unwrap();
+    let expected: Vec<u32> = xs.iter().zip(&ys).map(|(x, y)| (x + y).to_bits()).collect();
+    assert_eq!(host.read(c, n as usize), expected);
+    assert_eq!(report.sectors(), (375, 375));
+    assert_eq!(report.blocks, 8);
+}
+
+#[test]
+fn a_block_is_summed_through_shared_memory() {
+    let mut k = kernel("sum");
+    let [a, total] = ["a", "total"].map(|name| k.pointer(name));
+    let tile = k.shared("tile", 256 * 4, 16);
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let from = element(&mut k, a, thread, 4);
+    let x = k.load(global(Type::U32), from);
+    let base = k.address_of(tile);
+    let slot = k.mad(Type::U32, thread, 4, base);
+    k.store(shared(Type::U32), slot, x);
+    k.sync();
+    let mut half = 128;
+    while half > 0 {
+        let p = k.setp(Compare::Lt, Type::U32, thread, half);
+        k.if_(p, |k| {
+            let x = k.load(shared(Type::U32), slot);
+            let far = k.add(Type::U32, slot, i64::from(half) * 4);
+            let y = k.load(shared(Type::U32), far);
+            let sum = k.add(Type::U32, x, y);
+            k.store(shared(Type::U32), slot, sum);
+        });
+        k.sync();
+        half /= 2;
+    }
+    let first = k.setp(Compare::Eq, Type::U32, thread, 0);
+    k.when(first, |k| {
+        let x = k.load(shared(Type::U32), tile);
+        let out = k.param(total);
+        k.store(global(Type::U32), out, x);
+    });
+    let kernel = k.finish();
+
+    let words: Vec<u32> = (0..256).map(|i| i * i).collect();
+    for seed in 0..8 {
+        let mut host = Host::default();
+        host.words(&words);
+        let total = host.empty(4);
+        let options = colex_sim::SimOptions::default().seed(seed);
+        host.run_with(&kernel, Launch::new(1, 256), &options)
+            .unwrap();
+        assert_eq!(host.read(total, 1), [words.iter().sum::<u32>()]);
+    }
+}
+
+#[test]
+fn loops_end_for_each_lane_by_itself() {
+    // Collatz: the lanes of a warp leave the loop in different rounds.
+    let mut k = kernel("collatz");
+    let out = k.pointer("out");
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let x = k.add(Type::U32, thread, 1);
+    let steps = k.mov(Type::U32, 0);
+    k.loop_(|k| {
+        let one = k.setp(Compare::Eq, Type::U32, x, 1);
+        k.break_if(one);
+        k.binary_to(BinaryOp::Add, Type::U32, steps, steps, 1);
+        let odd = k.and(Type::B32, x, 1);
+        let odd = k.setp(Compare::Ne, Type::U32, odd, 0);
+        k.if_else(
+            odd,
+            |k| {
+                k.ternary_to(colex_ir::TernaryOp::Mad, Type::U32, x, x, 3, 1);
+                let even = k.setp(Compare::Gt, Type::U32, x, 0);
+                k.when(even, |k| k.push(colex_ir::Op::Continue));
+            },
+            |k| k.binary_to(BinaryOp::Shr, Type::U32, x, x, 1),
+        );
+    });
+    let address = element(&mut k, out, thread, 4);
+    k.store(global(Type::U32), address, steps);
+    let kernel = k.finish();
+
+    let mut host = Host::default();
+    let at = host.empty(48 * 4);
+    host.run(&kernel, Launch::new(1, 48)).unwrap();
+    let steps = |mut x: u32| {
+        let mut steps = 0;
+        while x != 1 {
+            x = if x % 2 == 1 { 3 * x + 1 } else { x / 2 };
+            steps += 1;
+        }
+        steps
+    };
+    let expected: Vec<u32> = (1..=48).map(steps).collect();
+    assert_eq!(host.read(at, 48), expected);
+}
+
+#[test]
+fn lanes_exchange_values() {
+    let mut k = kernel("lanes");
+    let out = k.pointer("out");
+    let lane = k.mov(Type::U32, Special::LaneId);
+    let x = k.mul(Type::U32, lane, 10);
+    let modes = [
+        (ShuffleMode::Bfly, 3),
+        (ShuffleMode::Down, 5),
+        (ShuffleMode::Up, 5),
+        (ShuffleMode::Idx, 7),
+    ];
+    for (i, (mode, by)) in modes.into_iter().enumerate() {
+        let y = k.shuffle(mode, x, by);
+        let at = k.add(Type::U32, lane, 32 * i as i64);
+        let address = element(&mut k, out, at, 4);
+        k.store(global(Type::U32), address, y);
+    }
+    let kernel = k.finish();
+    let mut host = Host::default();
+    let at = host.empty(4 * 32 * 4);
+    host.run(&kernel, Launch::new(1, 32)).unwrap();
+    let found = host.read(at, 128);
+    for lane in 0..32u32 {
+        let l = lane as usize;
+        assert_eq!(found[l], (lane ^ 3) * 10);
+        assert_eq!(
+            found[32 + l],
+            if lane + 5 < 32 { lane + 5 } else { lane } * 10
+        );
+        assert_eq!(found[64 + l], if lane >= 5 { lane - 5 } else { lane } * 10);
+        assert_eq!(found[96 + l], 70);
+    }
+}
+
+#[test]
+fn blocks_that_wait_for_each_other_all_run() {
+    // The first block spins on a flag that the last one sets.
+    let mut k = kernel("flag");
+    let flag = k.pointer("flag");
+    let address = k.param(flag);
+    let block = k.mov(Type::U32, Special::Ctaid(0));
+    let last = k.setp(Compare::Eq, Type::U32, block, 3);
+    k.if_else(
+        last,
+        |k| k.store(global(Type::U32).order(Order::Volatile), address, 1),
+        |k| {
+            k.loop_(|k| {
+                let x = k.load(global(Type::U32).order(Order::Volatile), address);
+                let set = k.setp(Compare::Ne, Type::U32, x, 0);
+                k.break_if(set);
+            });
+        },
+    );
+    let kernel = k.finish();
+    let mut host = Host::default();
+    host.words(&[0]);
+    host.run(&kernel, Launch::new(4, 32)).unwrap();
+}

@@ -1,0 +1,287 @@
+//! Each floating-point instruction against a reference, over edge values and random ones.
+
+use colex_atom::{FloatFormat, Rounding};
+use colex_ir::{BinaryOp, Compare, Type};
+use half::{bf16, f16};
+
+use super::arithmetic::{each, triples};
+use super::helpers::Dice;
+
+const FLOATS: [f64; 14] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    3.0,
+    0.1,
+    65504.0,
+    -65520.0,
+    1e-8,
+    3.0e38,
+    -1e-40,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+];
+
+/// Every pair of edge values with a third, and random ones, as the bits of a type.
+fn float_triples(ty: Type) -> Vec<[u64; 3]> {
+    let mut dice = Dice(9);
+    let bits = |x: f64| match ty {
+        Type::F64 => x.to_bits(),
+        Type::F16 => u64::from(f16::from_f64(x).to_bits()),
+        Type::Bf16 => u64::from(bf16::from_f64(x).to_bits()),
+        _ => u64::from((x as f32).to_bits()),
+    };
+    let edges = FLOATS
+        .iter()
+        .flat_map(|a| FLOATS.iter().map(move |b| [*a, *b]));
+    let edges = edges
+        .enumerate()
+        .map(|(i, [a, b])| [a, b, FLOATS[i % 13]].map(bits));
+    let mask = u64::MAX >> (64 - ty.bits());
+    let random = (0..600).map(|_| [0; 3].map(|_| dice.next() & mask));
+    edges.chain(random).collect()
+}
+
+/// The bits of a result, any NaN as one.
+fn canonical(ty: Type, bits: u64) -> u64 {
+    let nan = match ty {
+        Type::F64 => f64::from_bits(bits).is_nan(),
+        Type::F16 => f16::from_bits(bits as u16).is_nan(),
+        Type::Bf16 => bf16::from_bits(bits as u16).is_nan(),
+        _ => f32::from_bits(bits as u32).is_nan(),
+    };
+    if nan { u64::MAX } else { bits }
+}
+
+/// A function of numbers in a type, rounded once: through binary64 for the narrow ones.
+fn rounded(
+    ty: Type,
+    words: [u64; 3],
+    f: impl Fn([f64; 3]) -> f64,
+    g: impl Fn([f32; 3]) -> f32,
+) -> u64 {
+    let bits = match ty {
+        Type::F64 => f(words.map(f64::from_bits)).to_bits(),
+        Type::F16 => {
+            let x = f(words.map(|x| f16::from_bits(x as u16).to_f64()));
+            u64::from(f16::from_f64(x).to_bits())
+        }
+        Type::Bf16 => {
+            let x = f(words.map(|x| bf16::from_bits(x as u16).to_f64()));
+            u64::from(bf16::from_f64(x).to_bits())
+        }
+        _ => u64::from(g(words.map(|x| f32::from_bits(x as u32))).to_bits()),
+    };
+    canonical(ty, bits)
+}
+
+#[test]
+fn floats_with_two_and_three_sources() {
+    let mut cases = 0;
+    for ty in [Type::F16, Type::Bf16, Type::F32, Type::F64] {
+        let triples = float_triples(ty);
+        for op in [
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Min,
+            BinaryOp::Max,
+            BinaryOp::Div,
+        ] {
+            if op == BinaryOp::Div && ty.bits() == 16 {
+                continue;
+            }
+            let found = each(&triples, ty, |k, [a, b, _]| k.binary(op, ty, a, b));
+            for (t, found) in triples.iter().zip(found) {
+                let expected = match op {
+                    BinaryOp::Add => rounded(ty, *t, |[a, b, _]| a + b, |[a, b, _]| a + b),
+                    BinaryOp::Sub => rounded(ty, *t, |[a, b, _]| a - b, |[a, b, _]| a - b),
+                    BinaryOp::Mul => rounded(ty, *t, |[a, b, _]| a * b, |[a, b, _]| a * b),
+                    BinaryOp::Div => rounded(ty, *t, |[a, b, _]| a / b, |[a, b, _]| a / b),
+                    BinaryOp::Min => rounded(
+                        ty,
+                        *t,
+                        |[a, b, _]| lesser(a, b, false),
+                        |[a, b, _]| lesser(a.into(), b.into(), false) as f32,
+                    ),
+                    _ => rounded(
+                        ty,
+                        *t,
+                        |[a, b, _]| lesser(a, b, true),
+                        |[a, b, _]| lesser(a.into(), b.into(), true) as f32,
+                    ),
+                };
+                assert_eq!(canonical(ty, found), expected, "{op:?} {ty} of {t:x?}");
+                cases += 1;
+            }
+        }
+        let found = each(&triples, ty, |k, [a, b, c]| k.mad(ty, a, b, c));
+        for (t, found) in triples.iter().zip(found) {
+            let expected = match ty.bits() {
+                // The exact sum, by integers: a product of halves has 22 bits, of bfloats 16.
+                16 => canonical(ty, exact_fma(ty, *t)),
+                _ => rounded(
+                    ty,
+                    *t,
+                    |[a, b, c]| a.mul_add(b, c),
+                    |[a, b, c]| a.mul_add(b, c),
+                ),
+            };
+            assert_eq!(canonical(ty, found), expected, "fma {ty} of {t:x?}");
+            cases += 1;
+        }
+    }
+    println!("law sim.float_arithmetic: {cases} cases");
+}
+
+/// The smaller or larger, -0 before 0, a number before a NaN.
+fn lesser(a: f64, b: f64, larger: bool) -> f64 {
+    let (low, high) = match a.partial_cmp(&b) {
+        None if a.is_nan() => (b, b),
+        None => (a, a),
+        Some(std::cmp::Ordering::Less) => (a, b),
+        Some(std::cmp::Ordering::Greater) => (b, a),
+        Some(std::cmp::Ordering::Equal) if a.is_sign_negative() => (a, b),
+        Some(std::cmp::Ordering::Equal) => (b, a),
+    };
+    if larger { high } else { low }
+}
+
+/// `a * b + c` of 16-bit floats, through the exact dot product of the instructions' arithmetic.
+fn exact_fma(ty: Type, [a, b, c]: [u64; 3]) -> u64 {
+    let format = if ty == Type::F16 {
+        FloatFormat::F16
+    } else {
+        FloatFormat::BF16
+    };
+    let [x, y, z] = [a, b, c].map(|bits| format.decode(bits));
+    let product = x * y;
+    let sum = product + z;
+    if !sum.is_finite() {
+        return format.encode(sum, Rounding::Nearest);
+    }
+    // What the sum lost decides a tie.
+    let lost = if product.abs() >= z.abs() {
+        z - (sum - product)
+    } else {
+        product - (sum - z)
+    };
+    let near = format.encode(sum, Rounding::Nearest);
+    let back = format.decode(near);
+    let tie = (sum - back).abs() * 2.0 == format.ulp(sum);
+    match tie && lost != 0.0 && back.is_finite() {
+        true => format.encode(
+            sum + lost.signum() * format.ulp(sum) / 4.0,
+            Rounding::Nearest,
+        ),
+        false => near,
+    }
+}
+
+#[test]
+fn comparisons_of_every_kind() {
+    let mut cases = 0;
+    for ty in [Type::F16, Type::F32, Type::F64] {
+        let triples = float_triples(ty);
+        for &cmp in Compare::ALL {
+            let found = each(&triples, ty, |k, [a, b, _]| k.setp(cmp, ty, a, b));
+            for (t, found) in triples.iter().zip(found) {
+                let [a, b, _] = t.map(|bits| match ty {
+                    Type::F64 => f64::from_bits(bits),
+                    Type::F16 => f16::from_bits(bits as u16).to_f64(),
+                    _ => f64::from(f32::from_bits(bits as u32)),
+                });
+                let order = a.partial_cmp(&b);
+                let is = |wanted: &[std::cmp::Ordering]| order.is_some_and(|o| wanted.contains(&o));
+                use std::cmp::Ordering::{Equal, Greater, Less};
+                let expected = match cmp {
+                    Compare::Eq => is(&[Equal]),
+                    Compare::Ne => is(&[Less, Greater]),
+                    Compare::Lt => is(&[Less]),
+                    Compare::Le => is(&[Less, Equal]),
+                    Compare::Gt => is(&[Greater]),
+                    Compare::Ge => is(&[Greater, Equal]),
+                    Compare::Equ => !is(&[Less, Greater]),
+                    Compare::Neu => !is(&[Equal]),
+                    Compare::Ltu => !is(&[Greater, Equal]),
+                    Compare::Gtu => !is(&[Less, Equal]),
+                    Compare::Nan => order.is_none(),
+                };
+                assert_eq!(found, u64::from(expected), "{cmp:?} {ty} of {a} and {b}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law sim.compare: {cases} cases");
+}
+
+#[test]
+fn conversions_round_once() {
+    let mut cases = 0;
+    let narrow = |x: f64, ty: Type| match ty {
+        Type::F16 => u64::from(f16::from_f64(x).to_bits()),
+        Type::Bf16 => u64::from(bf16::from_f64(x).to_bits()),
+        Type::F32 => u64::from((x as f32).to_bits()),
+        _ => x.to_bits(),
+    };
+    let floats = [Type::F16, Type::Bf16, Type::F32, Type::F64];
+    for from in floats {
+        let triples = float_triples(from);
+        let number = |bits: u64| match from {
+            Type::F64 => f64::from_bits(bits),
+            Type::F16 => f16::from_bits(bits as u16).to_f64(),
+            Type::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+            _ => f64::from(f32::from_bits(bits as u32)),
+        };
+        for to in floats.into_iter().filter(|to| *to != from) {
+            let found = each(&triples, from, |k, [a, ..]| k.cvt(to, from, a));
+            for (t, found) in triples.iter().zip(found) {
+                let expected = canonical(to, narrow(number(t[0]), to));
+                assert_eq!(
+                    canonical(to, found),
+                    expected,
+                    "{from} to {to}: {:#x}",
+                    t[0]
+                );
+                cases += 1;
+            }
+        }
+        for to in [Type::S32, Type::U32, Type::S64, Type::U64] {
+            let found = each(&triples, from, |k, [a, ..]| k.cvt(to, from, a));
+            for (t, found) in triples.iter().zip(found) {
+                let x = number(t[0]);
+                let expected = match to {
+                    _ if x.is_nan() && to.bits() == 64 => 1 << 63,
+                    Type::S32 => u64::from(x as i32 as u32),
+                    Type::U32 => u64::from(x as u32),
+                    Type::S64 => x as i64 as u64,
+                    _ => x as u64,
+                };
+                assert_eq!(found, expected, "{from} to {to}: {x}");
+                cases += 1;
+            }
+        }
+    }
+    let triples = triples();
+    for from in [Type::S32, Type::U32, Type::S64, Type::U64] {
+        let found = each(&triples, from, |k, [a, ..]| k.cvt(Type::F32, from, a));
+        for (t, found) in triples.iter().zip(found) {
+            let expected = match from {
+                Type::S32 => t[0] as i32 as f32,
+                Type::U32 => t[0] as u32 as f32,
+                Type::S64 => t[0] as i64 as f32,
+                _ => t[0] as f32,
+            };
+            assert_eq!(
+                found,
+                u64::from(expected.to_bits()),
+                "{from} to f32: {:#x}",
+                t[0]
+            );
+            cases += 1;
+        }
+    }
+    println!("law sim.convert: {cases} cases");
+}

@@ -1,0 +1,296 @@
+//! Library calls that a device has prepared: what a repeated call finds instead of making it again.
+//!
+//! There are three levels, each looked up only where the one above has nothing. A *call* has the addresses of the
+//! operands: its arguments are ready, tensor maps included, and a launch is all that is left. A *shape* has all but the
+//! addresses, of which it knows the last eight bits, since those decide about vectors and alignment: it is bound to
+//! addresses by writing them into the arguments, and by encoding tensor maps. A *kernel* belongs to a plan.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use colex_atom::TensorMap;
+use colex_layout::Layout;
+
+use crate::copy::launches::Kind;
+use crate::copy::plan::{CopyMethod, CopyPlan};
+use crate::error::Error;
+use crate::gemm::{GemmPlan, Operands};
+use colex_device::Device;
+use colex_device::Error as DeviceError;
+use colex_device::Extension;
+use colex_device::Kept;
+use colex_device::LoadedKernel;
+use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, TensorMapArgument};
+use colex_sim::Report;
+use colex_tensor::Built;
+
+/// What a device keeps for the kernel library.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    pub(crate) gemms: Known<GemmShape, GemmPlan, (GemmPlan, Arc<Built>), 3>,
+    pub(crate) copies: Known<CopyShape, Kind, CopyPlan, 2>,
+}
+
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls {
+            gemms: Known::new(),
+            copies: Known::new(),
+        }
+    }
+}
+
+impl Extension for Calls {
+    fn clear(&self) {
+        self.gemms.clear();
+        self.copies.clear();
+    }
+}
+
+/// A product's plan as it was asked for, what is known of the matrices, and the numbers; the factors as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GemmShape {
+    pub(crate) plan: GemmPlan,
+    pub(crate) operands: Operands,
+    pub(crate) sizes: [i64; 3],
+    pub(crate) leading: [i64; 3],
+    pub(crate) factors: [u64; 2],
+}
+
+/// A copy's layouts, the bytes of an element, and the kernel if one was named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CopyShape {
+    pub(crate) layouts: [Layout; 2],
+    pub(crate) bytes: i64,
+    pub(crate) how: CopyHow,
+}
+
+/// Which kernel a copy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CopyHow {
+    Fastest,
+    Method(CopyMethod),
+    Squares([i64; 2]),
+}
+
+/// The most prepared calls, shapes and kernels of each kind.
+const CALLS: usize = 1024;
+const SHAPES: usize = 512;
+const KERNELS: usize = 256;
+
+/// Prepared calls of one kind, with `N` operands: by shape `S`, from kernels by plan `P`, with what `A` says of a shape.
+#[derive(Debug)]
+pub(crate) struct Known<S, P, A, const N: usize> {
+    calls: Kept<(S, [u64; N]), Call<A>>,
+    shapes: Kept<(S, [u8; N]), Shape<A>>,
+    pub(crate) kernels: Kept<P, KernelOf>,
+}
+
+/// A kernel with what it was built from.
+#[derive(Debug)]
+pub(crate) struct KernelOf {
+    pub(crate) built: Arc<Built>,
+    pub(crate) loaded: Arc<LoadedKernel>,
+}
+
+/// What all calls of a shape have in common.
+#[derive(Debug)]
+pub(crate) struct Shape<A> {
+    about: A,
+    launches: Vec<OneLaunch>,
+}
+
+/// A launch whose addresses are open.
+#[derive(Debug)]
+pub(crate) struct OneLaunch {
+    loaded: Arc<LoadedKernel>,
+    launch: Launch,
+    slots: Vec<Slot>,
+}
+
+/// An argument whose address is open.
+#[derive(Debug)]
+enum Slot {
+    /// The same for every address.
+    Value(Argument),
+    /// The given number of bytes behind an operand's first.
+    Pointer { operand: usize, offset: u64 },
+    /// A tensor that begins where the operand does.
+    Map { operand: usize, map: TensorMap },
+}
+
+/// A call ready to be launched.
+#[derive(Debug)]
+pub(crate) struct Call<A> {
+    shape: Arc<Shape<A>>,
+    arguments: Vec<Vec<Argument>>,
+}
+
+impl<S, P, A, const N: usize> Known<S, P, A, N>
+where
+    S: Clone + Eq + Hash,
+    P: Clone + Eq + Hash,
+{
+    fn new() -> Self {
+        Known {
+            calls: Kept::new(CALLS),
+            shapes: Kept::new(SHAPES),
+            kernels: Kept::new(KERNELS),
+        }
+    }
+
+    fn clear(&self) {
+        self.calls.clear();
+        self.shapes.clear();
+        self.kernels.clear();
+    }
+
+    /// Returns the call of a shape at these addresses of a device. `prepare` makes the shape where it is new.
+    ///
+    /// # Errors
+    ///
+    /// Those of `prepare`, and of the encoding of tensor maps.
+    pub(crate) fn call(
+        &self,
+        shape: S,
+        addresses: [u64; N],
+        device: &Device,
+        prepare: impl FnOnce(&S) -> Result<Shape<A>, Error>,
+    ) -> Result<Arc<Call<A>>, Error> {
+        let key = (shape, addresses);
+        self.calls.get_or_make(&key, || {
+            let low = addresses.map(|address| address as u8);
+            let key = (key.0.clone(), low);
+            let shape = self.shapes.get_or_make(&key, || prepare(&key.0))?;
+            Call::bind(shape, addresses, device)
+        })
+    }
+}
+
+impl<A> Shape<A> {
+    pub(crate) fn new(about: A, launches: Vec<OneLaunch>) -> Shape<A> {
+        Shape { about, launches }
+    }
+}
+
+impl OneLaunch {
+    /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands, in order.
+    pub(crate) fn new<const N: usize>(
+        loaded: Arc<LoadedKernel>,
+        launch: Launch,
+        arguments: Vec<Argument>,
+        addresses: [u64; N],
+    ) -> OneLaunch {
+        let mut operands = 0..N;
+        let mut next = || {
+            operands
+                .next()
+                .expect("an operand has one pointer or one map")
+        };
+        let slot = |argument: Argument| match argument {
+            Argument::Pointer(address) => {
+                let operand = next();
+                let offset = address - addresses[operand];
+                Slot::Pointer { operand, offset }
+            }
+            Argument::TensorMap(bound) => {
+                let operand = next();
+                let map = bound.map;
+                Slot::Map { operand, map }
+            }
+            value => Slot::Value(value),
+        };
+        OneLaunch {
+            loaded,
+            launch,
+            slots: arguments.into_iter().map(slot).collect(),
+        }
+    }
+
+    fn bind(&self, addresses: &[u64], device: &Device) -> Result<Vec<Argument>, Error> {
+        let bound = |slot: &Slot| {
+            Ok(match slot {
+                Slot::Value(argument) => argument.clone(),
+                Slot::Pointer { operand, offset } => {
+                    Argument::Pointer(addresses[*operand] + offset)
+                }
+                Slot::Map { operand, map } => {
+                    device.tensor_map_at(map, addresses[*operand])?.into()
+                }
+            })
+        };
+        self.slots.iter().map(bound).collect()
+    }
+}
+
+impl<A> Call<A> {
+    fn bind<const N: usize>(
+        shape: Arc<Shape<A>>,
+        addresses: [u64; N],
+        device: &Device,
+    ) -> Result<Call<A>, Error> {
+        let launches = shape.launches.iter();
+        let arguments = launches.map(|one| one.bind(&addresses, device));
+        let arguments = arguments.collect::<Result<_, Error>>()?;
+        Ok(Call { shape, arguments })
+    }
+
+    /// Returns what is known of the call's shape.
+    pub(crate) fn about(&self) -> &A {
+        &self.shape.about
+    }
+
+    /// Returns the kernels, in the order of their launches.
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = &Arc<LoadedKernel>> {
+        self.shape.launches.iter().map(|one| &one.loaded)
+    }
+
+    /// Gives the launches to a device.
+    ///
+    /// # Errors
+    ///
+    /// What the device says of a launch.
+    pub(crate) fn run(&self, device: &Device) -> Result<(), Error> {
+        let mut launches = self.shape.launches.iter().zip(&self.arguments);
+        launches.try_for_each(|(one, arguments)| {
+            Ok(device.launch_loaded(&one.loaded, &one.launch, arguments)?)
+        })
+    }
+
+    /// Runs the launches on the simulator, and returns what each of them counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::count`].
+    pub(crate) fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        let launches = self.shape.launches.iter().zip(&self.arguments);
+        let count = |(one, arguments): (&OneLaunch, &Vec<Argument>)| {
+            Ok(device.count_loaded(&one.loaded, &one.launch, arguments)?)
+        };
+        launches.map(count).collect()
+    }
+}
+
+/// A tensor map among the arguments of a shape. It is checked and encoded when the shape is bound to addresses.
+pub(crate) fn unencoded(map: TensorMap, address: u64) -> Argument {
+    let encoded = None;
+    Argument::from(TensorMapArgument {
+        map,
+        address,
+        encoded,
+    })
+}
+
+/// Whether a device is the one that a call was made for.
+pub(crate) fn same_device(device: &Device, made_for: &Device) -> Result<(), Error> {
+    match device.is(made_for) {
+        true => Ok(()),
+        false => Err(DeviceError::OtherDevice {
+            what: "the function",
+            device: device.name(),
+            holder: made_for.name(),
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,46 @@
+//! The copy of one run of elements through shared memory, by bulk copies: one thread says what moves.
+
+use colex_atom::Arch;
+use colex_layout::{ComposedLayout, Int, Layout};
+
+use super::flat::{MOST, run};
+use super::pieces::raw;
+use colex_ir::FenceKind;
+use colex_tensor::{Builder, Built, Error};
+
+/// The bytes that a block copies.
+pub(crate) const CHUNK: i64 = 16 << 10;
+
+/// Threads of a block: a warp, of which one thread works.
+pub(crate) const THREADS: i64 = 32;
+
+/// The kernel for elements of `bytes` bytes: a chunk a block, whole chunks only.
+pub(crate) fn build(arch: Arch, bytes: i64) -> Result<Built, Error> {
+    let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
+    let (ty, chunk) = (raw(bytes), CHUNK / bytes);
+    let source = k.tensor("source", ty, &run(MOST))?;
+    let destination = k.tensor("destination", ty, &run(MOST))?;
+    let block = [k.block_index(0).within(0..MOST / chunk)];
+    let (from, to) = (
+        source.local_tile(&[chunk], &block)?,
+        destination.local_tile(&[chunk], &block)?,
+    );
+    let here = Layout::leaf(Int::Static(chunk), Int::Static(1))?;
+    let here = k.shared_tensor(ty, ComposedLayout::from(here))?;
+    let landed = k.barriers(1);
+    let thread = k.thread();
+    let first = k.equal(&thread, &0.into());
+    k.if_(first, |k| {
+        k.init_barriers(&landed, 1);
+        k.fence(FenceKind::MbarrierInit);
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.arrive_expect(&landed.at(0), CHUNK);
+        k.bulk_load(&from, &here, &landed.at(0))?;
+        k.wait(&landed.at(0), &0.into());
+        k.bulk_store(&here, &to)?;
+        k.bulk_commit();
+        k.bulk_wait(0, true);
+        Ok(())
+    })?;
+    k.finish()
+}

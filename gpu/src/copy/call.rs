@@ -1,0 +1,194 @@
+//! Copies and transposes as calls: checked, planned, built once for each kind, launched.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::launches;
+use super::plan::{CopyMethod, CopyPlan};
+use super::walk::Walk;
+use crate::calls::{Call, Calls, CopyHow, CopyShape, Shape, same_device};
+use crate::error::Error;
+use crate::gemm::problem::disjoint;
+use crate::kernel_error::KernelError;
+use crate::view::View;
+use colex_device::Device;
+use colex_device::Element;
+use colex_device::Error as DeviceError;
+use colex_device::Function;
+use colex_sim::Report;
+
+/// Copies the element at every coordinate of `source` to the coordinate of `destination` that
+/// [corresponds](crate::kernels::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
+/// that layouts, addresses and device allow is taken.
+///
+/// The device keeps what it prepares for a call, as for [`gemm`](crate::gemm()): a second copy of the same layouts and
+/// addresses is looked up and launched.
+///
+/// ```
+/// use colex_gpu::{Device, copy, kernels::View};
+///
+/// let device = Device::open();
+/// let (from, to) = (device.upload(&[1u32, 2, 3, 4, 5, 6])?, device.poisoned::<u32>(6)?);
+/// // (2,3), row-major to column-major.
+/// copy(&View::new(&from, "(2,3):(3,1)".parse()?)?, &View::new(&to, "(2,3):(1,2)".parse()?)?)?;
+/// assert_eq!(to.download()?, [1, 4, 2, 5, 3, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Kernel`] for layouts that do not correspond and views that overlap, [`Error::OtherDevice`], and what the
+/// device says of the launch.
+pub fn copy<T: Element>(source: &View<'_, T>, destination: &View<'_, T>) -> Result<(), Error> {
+    CopyCall::new(source, destination, None)?.run(source.device())
+}
+
+/// Copies `source` to `destination` with its modes in another order: mode `i` of the destination is mode `order[i]` of
+/// the source.
+///
+/// ```
+/// use colex_gpu::{Device, kernels::View, transpose};
+///
+/// let device = Device::open();
+/// let (from, to) = (device.upload(&[1u16, 2, 3, 4, 5, 6])?, device.poisoned::<u16>(6)?);
+/// transpose(&View::new(&from, "(2,3):(3,1)".parse()?)?, &View::new(&to, "(3,2):(2,1)".parse()?)?, &[1, 0])?;
+/// assert_eq!(to.download()?, [1, 4, 2, 5, 3, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`copy`], and [`KernelError::Permutation`](crate::kernels::KernelError::Permutation).
+pub fn transpose<T: Element>(
+    source: &View<'_, T>,
+    destination: &View<'_, T>,
+    order: &[usize],
+) -> Result<(), Error> {
+    copy(&source.permute(order)?, destination)
+}
+
+/// A copy ready to be launched, as often as one likes, while what it reads and writes is there.
+#[derive(Clone, Debug)]
+pub struct CopyCall<'a> {
+    call: Arc<Call<CopyPlan>>,
+    device: Device,
+    views: PhantomData<&'a ()>,
+}
+
+impl<'a> CopyCall<'a> {
+    /// The copy of what is at every coordinate of one view to the other, by the fastest kernel or the one named.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`copy`], and [`KernelError::Method`](crate::kernels::KernelError::Method) for a kernel that does not do it.
+    pub fn new<T: Element>(
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
+        method: Option<CopyMethod>,
+    ) -> Result<CopyCall<'a>, Error> {
+        let how = method.map_or(CopyHow::Fastest, CopyHow::Method);
+        CopyCall::how(source, destination, how)
+    }
+
+    fn how<T: Element>(
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
+        how: CopyHow,
+    ) -> Result<CopyCall<'a>, Error> {
+        let device = source.device();
+        if !device.is(destination.device()) {
+            return Err(DeviceError::OtherDevice {
+                what: "the destination",
+                device: device.name(),
+                holder: destination.device().name(),
+            }
+            .into());
+        }
+        if !destination.is_writable() {
+            let output = "the destination";
+            return Err(KernelError::ReadOnly { output }.into());
+        }
+        disjoint(
+            "the destination",
+            destination.bytes(),
+            "the source",
+            source.bytes(),
+        )?;
+        let addresses = [source.bytes().0, destination.bytes().0];
+        let shape = CopyShape {
+            layouts: [source.layout().clone(), destination.layout().clone()],
+            bytes: T::BYTES as i64,
+            how,
+        };
+        let calls = device.extension::<Calls>();
+        let copies = &calls.copies;
+        let call = copies.call(shape, addresses, device, |shape| {
+            let plan = shape.plan(device, addresses)?;
+            let launches = launches::of(&plan, device, addresses)?;
+            Ok(Shape::new(plan, launches))
+        })?;
+        Ok(CopyCall {
+            call,
+            device: device.clone(),
+            views: PhantomData,
+        })
+    }
+
+    /// The same copy with another tile: see [`CopyPlan::with_squares`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CopyCall::new`] and of [`CopyPlan::with_squares`].
+    pub fn with_squares<T: Element>(
+        source: &View<'a, T>,
+        destination: &View<'a, T>,
+        squares: [i64; 2],
+    ) -> Result<CopyCall<'a>, Error> {
+        CopyCall::how(source, destination, CopyHow::Squares(squares))
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &CopyPlan {
+        self.call.about()
+    }
+
+    /// The kernels on their device, in the order of their launches.
+    pub fn functions(&self) -> impl Iterator<Item = Function> {
+        let kernels = self.call.kernels();
+        kernels.map(|kernel| self.device.function(kernel.clone()))
+    }
+
+    /// Runs the copy on the simulator, and says what each of its launches counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::count`].
+    pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        self.call.count(device)
+    }
+
+    /// Gives the copy to a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// What the device says of the launch.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        self.call.run(device)
+    }
+}
+
+impl CopyShape {
+    /// The plan of the copy between tensors that begin at these addresses of a device.
+    fn plan(&self, device: &Device, addresses: [u64; 2]) -> Result<CopyPlan, Error> {
+        let [source, destination] = &self.layouts;
+        let walk = Walk::new(source, destination)?;
+        let by = |method| CopyPlan::new(&walk, self.bytes, addresses, device.arch(), method);
+        Ok(match self.how {
+            CopyHow::Fastest => CopyPlan::choose(&walk, self.bytes, addresses, device.arch())?,
+            CopyHow::Method(method) => by(method)?,
+            CopyHow::Squares(squares) => by(CopyMethod::Tma)?.with_squares(squares)?,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! What the kernels of copies share: element types, tiled copies, coordinates of a block.
+
+use colex_atom::{CopyAtom, Space, Ty};
+use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+use colex_tiled::TiledCopy;
+
+use super::walk::Step;
+use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
+
+/// The type by which elements of so many bytes are moved, whatever they mean.
+pub(crate) fn raw(bytes: i64) -> Ty {
+    match bytes {
+        1 => Ty::U8,
+        2 => Ty::U16,
+        4 => Ty::S32,
+        _ => Ty::F64,
+    }
+}
+
+/// The plain copy of so many bits.
+pub(crate) fn universal(bits: i64) -> CopyAtom {
+    let name = format!("UniversalCopy<uint{bits}_t>");
+    colex_atom::copy(&name).expect("8 to 128 bits are in the table")
+}
+
+/// Threads of a block, each with a vector of so many elements, one after the other.
+pub(crate) fn row_of_vectors(threads: i64, bytes: i64, vector: i64) -> Result<TiledCopy, Error> {
+    let line = |n: i64| Layout::column_major(n);
+    let atom = universal(8 * bytes * vector);
+    Ok(TiledCopy::new(
+        atom,
+        8 * bytes,
+        &line(threads)?,
+        &line(vector)?,
+    )?)
+}
+
+/// The layout of a tensor of which the launch says all but which mode runs fastest: extents and strides of the walk's
+/// loops, that stride of 1 static.
+pub(crate) fn dynamic(
+    steps: &[Step],
+    stride: impl Fn(&Step) -> i64,
+    fastest: Option<usize>,
+) -> Layout {
+    let shape = IntTuple::flat(steps.iter().map(|step| Int::Dynamic(step.extent)));
+    let strides = steps.iter().enumerate().map(|(i, step)| match fastest {
+        Some(fastest) if fastest == i => Stride::Int(Int::Static(1)),
+        _ => Stride::Int(Int::Dynamic(stride(step))),
+    });
+    let layout = Layout::new(shape, Tuple::flat(strides));
+    layout.expect("extents of a walk are positive")
+}
+
+/// The digits of a number by these extents, the last one unbounded.
+pub(crate) fn digits(number: &Index, extents: &[Index]) -> Vec<Index> {
+    let (mut rest, mut digits) = (number.clone(), Vec::new());
+    for (i, extent) in extents.iter().enumerate() {
+        if i + 1 == extents.len() {
+            digits.push(rest.clone());
+        } else {
+            digits.push(&rest % extent);
+            rest = rest / extent;
+        }
+    }
+    digits
+}
+
+/// What a thread has of `from` goes to the same coordinates of `to` through its registers; `inside`, only where they
+/// are within the tensor in global memory, else the caller has made sure of it.
+pub(crate) fn through_registers(
+    k: &mut Builder,
+    copy: &TiledCopy,
+    thread: &Index,
+    [from, to]: [&Tensor; 2],
+    inside: bool,
+) -> Result<(), Error> {
+    let part = copy.at(thread);
+    let known = |tensor: &Tensor| match inside {
+        true => tensor.clone(),
+        false => tensor.stated_inside(),
+    };
+    let (source, destination) = (
+        part.partition_src(&known(from))?,
+        part.partition_dst(&known(to))?,
+    );
+    let held = k.fragment(from.ty(), &registers(copy, &source)?)?;
+    let bounded = |tensor: &Tensor| inside && tensor.space() == Space::Global;
+    k.copy_with(copy, &source, &held, bounded(from), Hints::default())?;
+    k.copy_with(copy, &held, &destination, bounded(to), Hints::default())
+}
+
+/// Where a thread's values lie among its registers: one after the other, but single bytes in a register each.
+fn registers(copy: &TiledCopy, part: &Tensor) -> Result<Layout, Error> {
+    let values = Layout::column_major(part.layout().shape())?;
+    if copy.atom_values() * copy.value_bits() > 8 {
+        return Ok(values.to_static());
+    }
+    let apart = Layout::leaf(values.size(), 4)?.composition(&values)?;
+    Ok(apart.to_static())
+}

@@ -1,0 +1,50 @@
+//! The copy between any two layouts: a thread a vector, its coordinates by division.
+
+use colex_atom::Arch;
+
+use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
+use super::walk::Step;
+use colex_tensor::{Builder, Built, Error};
+
+/// Threads of a block.
+pub(crate) const THREADS: i64 = 256;
+
+/// Vectors that one launch copies at most.
+pub(crate) const MOST: i64 = (1 << 31) - 1;
+
+/// The kernel for so many loops, `vector` elements of `bytes` bytes an access along the innermost one.
+pub(crate) fn build(arch: Arch, steps: &[Step], bytes: i64, vector: i64) -> Result<Built, Error> {
+    let mut k = Builder::new("copy_strided", arch, THREADS as u32);
+    let (ty, fastest) = (raw(bytes), fastest(vector));
+    let source = k.tensor("source", ty, &dynamic(steps, |step| step.source, fastest))?;
+    let destination = k.tensor(
+        "destination",
+        ty,
+        &dynamic(steps, |step| step.destination, fastest),
+    )?;
+    let number =
+        (k.block_index(0).within(0..MOST / THREADS + 1) * THREADS + k.thread()).within(0..MOST);
+    let mut extents: Vec<_> = (0..steps.len()).map(|mode| source.extent(mode)).collect();
+    extents[0] = &extents[0] / vector;
+    let place = digits(&number, &extents);
+    let mut tile = vec![1; steps.len()];
+    tile[0] = vector;
+    let (from, to) = (
+        source.local_tile(&tile, &place)?,
+        destination.local_tile(&tile, &place)?,
+    );
+    let one = row_of_vectors(1, bytes, vector)?;
+    let last = extents.len() - 1;
+    let exists = k.less(&place[last], &extents[last]);
+    k.if_else(
+        exists,
+        |k| through_registers(k, &one, &0.into(), [&from, &to], false),
+        |_| Ok(()),
+    )?;
+    k.finish()
+}
+
+/// The mode along which vectors lie, if they have more than one element.
+pub(crate) fn fastest(vector: i64) -> Option<usize> {
+    (vector > 1).then_some(0)
+}

@@ -1,0 +1,102 @@
+//! The copy between two layouts that run fastest along different modes, by square tiles: through registers alone, or
+//! through shared memory, padded or swizzled.
+
+use colex_atom::Arch;
+use colex_layout::{ComposedLayout, Layout, Swizzle};
+use colex_tiled::TiledCopy;
+
+use super::pieces::{digits, dynamic, raw, through_registers, universal};
+use super::plan::CopyMethod;
+use super::walk::Step;
+use colex_tensor::{Builder, Built, Error, Index, Tensor};
+
+/// The extent of a tile along both modes.
+pub(crate) const TILE: i64 = 32;
+
+/// Threads along the mode that runs fastest, and along the other.
+pub(crate) const THREADS: [i64; 2] = [32, 8];
+
+/// Where a tile of elements of so many bytes lies in shared memory: `None` for the kernel that has none.
+///
+/// A warp writes along the first mode and reads along the second, so that elements 32 apart must lie in different
+/// banks: rows are longer by one bank, or the bank's number is mixed with the row's.
+pub(crate) fn shared_layout(method: CopyMethod, bytes: i64) -> Option<ComposedLayout> {
+    let per_bank = (4 / bytes).max(1);
+    let rows = |stride: i64| {
+        let text = format!("(_{TILE},_{TILE}):(_1,_{stride})");
+        let layout: Layout = text.parse().expect("two extents and two strides");
+        layout
+    };
+    match method {
+        CopyMethod::Padded => Some(rows(TILE + per_bank).into()),
+        CopyMethod::Swizzled => {
+            let (tile, base) = (TILE.ilog2(), per_bank.ilog2());
+            let bits = tile - base - u32::from(bytes > 4);
+            let swizzle = Swizzle::new(bits.into(), base.into(), tile.into());
+            let swizzle = swizzle.expect("fewer bits than the shift");
+            Some(ComposedLayout::new(swizzle, 0, rows(TILE)))
+        }
+        _ => None,
+    }
+}
+
+/// Threads over a tile, 32 along one mode: mode 0, or mode 1 where `crossed`.
+fn over_tile(bytes: i64, crossed: bool) -> Result<TiledCopy, Error> {
+    let [long, short] = THREADS;
+    let threads = match crossed {
+        false => format!("({long},{short}):(1,{long})"),
+        true => format!("({short},{long}):({long},1)"),
+    };
+    let (threads, one): (Layout, Layout) = (threads.parse()?, "(1,1):(1,1)".parse()?);
+    Ok(TiledCopy::new(
+        universal(8 * bytes),
+        8 * bytes,
+        &threads,
+        &one,
+    )?)
+}
+
+/// The kernel for loops of which the first runs fastest in the source and the second in the destination.
+pub(crate) fn build(
+    arch: Arch,
+    steps: &[Step],
+    bytes: i64,
+    method: CopyMethod,
+) -> Result<Built, Error> {
+    let threads = THREADS[0] * THREADS[1];
+    let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
+    let ty = raw(bytes);
+    let source = k.tensor("source", ty, &dynamic(steps, |step| step.source, Some(0)))?;
+    let destination = k.tensor(
+        "destination",
+        ty,
+        &dynamic(steps, |step| step.destination, Some(1)),
+    )?;
+    let place = place(&mut k, &source, steps.len());
+    let tile = [TILE, TILE];
+    let (from, to) = (
+        source.local_tile(&tile, &place)?,
+        destination.local_tile(&tile, &place)?,
+    );
+    let (along_source, along_destination) = (over_tile(bytes, false)?, over_tile(bytes, true)?);
+    let thread = k.thread();
+    match shared_layout(method, bytes) {
+        None => through_registers(&mut k, &along_source, &thread, [&from, &to], true)?,
+        Some(layout) => {
+            let shared = k.shared_tensor(ty, layout)?;
+            through_registers(&mut k, &along_source, &thread, [&from, &shared], true)?;
+            k.sync();
+            through_registers(&mut k, &along_destination, &thread, [&shared, &to], true)?;
+        }
+    }
+    k.finish()
+}
+
+/// The block's tile: along the destination's fastest mode by x, along the source's by y, the loops around both by z.
+fn place(k: &mut Builder, source: &Tensor, rank: usize) -> Vec<Index> {
+    let around: Vec<Index> = (2..rank).map(|mode| source.extent(mode)).collect();
+    let most = (1 << 31) / TILE;
+    let mut place = vec![k.block_index(1), k.block_index(0).within(0..most)];
+    place.extend(digits(&k.block_index(2), &around));
+    place
+}

@@ -1,0 +1,297 @@
+//! The copy between two layouts that run fastest along different modes, by tensor maps: a tile comes into swizzled shared
+//! memory, is transposed there by matrices of 8x8 (16 bits) or micro-tiles of 4x4 (32 bits), and goes out.
+//!
+//! Modes of a tile: 0 runs fastest in the source, 1 in the destination.
+
+use colex_atom::Arch;
+use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
+use colex_tiled::TiledCopy;
+
+use super::pieces::{digits, dynamic, raw, universal};
+use super::plan::CopyMethod;
+use super::walk::Step;
+use crate::kernel_error::KernelError;
+use colex_ir::FenceKind;
+use colex_tensor::{AtThread, Barriers, Builder, Built, Error, Index, Tensor, TmaTensor, swizzled};
+
+/// The bytes of a row of shared memory: what a swizzle of the copy engine spans at most.
+const ROW: i64 = 128;
+
+/// Squares of one row's length in a block's tile, along mode 0 and along mode 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Squares(pub(crate) [i64; 2]);
+
+/// The block's tile that was fastest on an H200: 2x2 squares.
+pub(crate) const SQUARES: Squares = Squares([2, 2]);
+
+impl Squares {
+    /// The extents of the block's tile in elements of so many bytes.
+    pub(crate) fn tile(self, bytes: i64) -> [i64; 2] {
+        self.0.map(|n| n * ROW / bytes)
+    }
+
+    /// Whether the kernel has such tiles.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Plan`], [`KernelError::PlanShares`].
+    pub(crate) fn check(self, bytes: i64) -> Result<(), KernelError> {
+        let method = || CopyMethod::Tma.to_string();
+        // A box of a tensor map has at most 256 rows.
+        let most = 256 / (ROW / bytes);
+        let names = [
+            "number of squares along the source",
+            "number of squares along the destination",
+        ];
+        for (found, what) in self.0.into_iter().zip(names) {
+            if !(1..=most).contains(&found) {
+                return Err(KernelError::Plan {
+                    method: method(),
+                    what,
+                    found,
+                    least: 1,
+                    most,
+                    step: 1,
+                });
+            }
+        }
+        // Threads change places with others by the bits of their numbers.
+        let tile = self.tile(bytes);
+        match bytes == 2 || self.0[1].count_ones() == 1 {
+            true => Ok(()),
+            false => Err(KernelError::PlanShares {
+                method: method(),
+                operand: "the copy",
+                tile,
+                threads: self.threads(bytes),
+            }),
+        }
+    }
+
+    /// The threads of a block: for 16 bits 4 warps a square along mode 1, for 32 bits a thread a micro-tile of it.
+    pub(crate) fn threads(self, bytes: i64) -> i64 {
+        match bytes {
+            2 => 128 * self.0[1],
+            _ => 64 * self.0[1],
+        }
+    }
+}
+
+/// The layout of a tile of squares in shared memory: rows of 128 bytes along mode `fastest`, swizzled; square after
+/// square along the other mode, then along `fastest`. Squares of one number along `fastest` are a slab, the tile of a
+/// tensor map.
+fn squares_in_memory(
+    extents: [i64; 2],
+    bytes: i64,
+    fastest: usize,
+) -> Result<ComposedLayout, Error> {
+    let row = static_pair([ROW / bytes; 2]);
+    let (square, order) = match fastest {
+        0 => (Layout::column_major(row)?, static_pair([2, 1])),
+        _ => (Layout::row_major(row)?, static_pair([1, 2])),
+    };
+    let tile = square.tile_to_shape_ordered(&static_pair(extents), &order)?;
+    let swizzle = Swizzle::new(3, i64::from((16 / bytes).ilog2()), 3)?;
+    Ok(ComposedLayout::new(swizzle, 0, tile))
+}
+
+fn static_pair(pair: [i64; 2]) -> IntTuple {
+    IntTuple::flat(pair.map(Int::Static))
+}
+
+/// A tensor in global memory with its map, and the block's tile of it in shared memory: `((row,squares),(row,squares))`.
+struct Side {
+    map: TmaTensor,
+    tile: Tensor,
+    fastest: usize,
+    slabs: i64,
+}
+
+impl Side {
+    fn new(
+        k: &mut Builder,
+        name: &str,
+        global: &Layout,
+        bytes: i64,
+        squares: Squares,
+        fastest: usize,
+    ) -> Result<Side, Error> {
+        let tile = squares.tile(bytes);
+        let mut slab = tile;
+        slab[fastest] = ROW / bytes;
+        let memory = squares_in_memory(slab, bytes, fastest)?;
+        let map = k.tma_tensor(name, raw(bytes), global, &slab, &memory, 1)?;
+        let tile = k.shared_tensor(raw(bytes), squares_in_memory(tile, bytes, fastest)?)?;
+        Ok(Side {
+            map,
+            tile,
+            fastest,
+            slabs: squares.0[fastest],
+        })
+    }
+
+    /// The squares of the tile with that number along a mode.
+    fn squares(&self, mode: usize, number: i64) -> Result<Tensor, Error> {
+        let part = Coord::concat(&[Slot::All.into(), number.into()]);
+        let modes = match mode {
+            0 => [part, Slot::All.into()],
+            _ => [Slot::All.into(), part],
+        };
+        self.tile.slice(Coord::concat(&modes))
+    }
+
+    /// The slab of that number, and its place among the slabs of the tensor.
+    fn slab(&self, number: i64, block: &[Index]) -> Result<(Tensor, Vec<Index>), Error> {
+        let mut place = block.to_vec();
+        place[self.fastest] = &place[self.fastest] * self.slabs + number;
+        Ok((self.squares(self.fastest, number)?, place))
+    }
+}
+
+/// How the threads of a block transpose the squares of one number along mode 0: a copy that reads and one that writes
+/// the same elements of each thread, which thread that is, and the registers of the second in the order of the first.
+struct Within {
+    read: TiledCopy,
+    write: TiledCopy,
+    thread: Index,
+    written: Option<Layout>,
+}
+
+impl Within {
+    fn new(k: &mut Builder, bytes: i64, squares: Squares) -> Result<Within, Error> {
+        match bytes {
+            2 => Within::by_matrices(k, squares),
+            _ => Within::by_micro_tiles(k, squares),
+        }
+    }
+
+    /// A warp moves four matrices of 8x8, next to each other along mode 1: `ldmatrix.trans` gives each thread pairs along
+    /// mode 1, `stmatrix` takes them.
+    fn by_matrices(k: &mut Builder, squares: Squares) -> Result<Within, Error> {
+        // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, the four matrices, warps.
+        let along = squares.0[1] * 2;
+        let shape: IntTuple = format!("((8,2),(2,4,4,{along}))").parse()?;
+        let tile = Layout::column_major(shape)?.to_static();
+        let threads = parts(&tile, &[&[1, 1], &[0, 0], &[1, 3], &[0, 1]])?;
+        let values = parts(&tile, &[&[1, 0], &[1, 2]])?;
+        let tv = Layout::concat([&threads, &values])?;
+        let tiler = Tiler::from(&tile.shape().product_each()?);
+        let atom = |name: &str| colex_atom::copy(name).map_err(Error::from);
+        let copy = |name: &str| {
+            Ok::<_, Error>(TiledCopy::from_tv(
+                atom(name)?,
+                16,
+                tv.clone(),
+                tiler.clone(),
+            )?)
+        };
+        Ok(Within {
+            read: copy("SM75_U16x8_LDSM_T")?,
+            write: copy("SM90_U32x4_STSM_N")?,
+            thread: k.thread(),
+            written: None,
+        })
+    }
+
+    /// A thread moves a micro-tile of 4x4: it reads rows along mode 0 and writes rows along mode 1, by the names of its
+    /// registers. The threads of a quarter of a warp stand on a diagonal of micro-tiles, so that neither side has two of
+    /// them in one bank.
+    fn by_micro_tiles(k: &mut Builder, squares: Squares) -> Result<Within, Error> {
+        let shape: IntTuple = format!("((4,8),(4,8,{}))", squares.0[1]).parse()?;
+        let tile = Layout::column_major(shape)?.to_static();
+        let threads = parts(&tile, &[&[0, 1], &[1, 1], &[1, 2]])?;
+        let tiler = Tiler::from(&tile.shape().product_each()?);
+        let copy = |values: &Layout| {
+            let tv = Layout::concat([&threads, values])?;
+            Ok::<_, Error>(TiledCopy::from_tv(universal(128), 32, tv, tiler.clone())?)
+        };
+        Ok(Within {
+            read: copy(&parts(&tile, &[&[0, 0], &[1, 0]])?)?,
+            write: copy(&parts(&tile, &[&[1, 0], &[0, 0]])?)?,
+            thread: swizzled(Swizzle::new(3, 0, -3)?, &k.thread()),
+            written: Some("(_4,_4):(_4,_1)".parse()?),
+        })
+    }
+
+    /// What a thread has of `from` goes to the same coordinates of `to`.
+    fn run(&self, k: &mut Builder, from: &Tensor, to: &Tensor) -> Result<(), Error> {
+        let source = self.read.at(&self.thread).partition_src(from)?;
+        let destination = self.write.at(&self.thread).partition_dst(to)?;
+        let values = self.read.tv().get(&[1])?.size();
+        let rest = source.layout().size() / values;
+        let held = Layout::column_major(static_pair([values, rest]))?.to_static();
+        let held = k.fragment(from.ty(), &held)?;
+        k.copy(&self.read, &source, &held)?;
+        match &self.written {
+            None => k.copy(&self.write, &held, &destination),
+            Some(order) => {
+                let all = order.append(&Layout::leaf(Int::Static(rest), Int::Static(values))?)?;
+                k.copy(&self.write, &held.with_layout(all), &destination)
+            }
+        }
+    }
+}
+
+/// The modes of a layout with these paths, side by side as the modes of one.
+fn parts(layout: &Layout, paths: &[&[usize]]) -> Result<Layout, Error> {
+    let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| layout.get(path)).collect();
+    Ok(Layout::concat(&modes?)?)
+}
+
+/// The kernel for loops of which the first runs fastest in the source and the second in the destination.
+pub(crate) fn build(
+    arch: Arch,
+    steps: &[Step],
+    bytes: i64,
+    squares: Squares,
+) -> Result<Built, Error> {
+    let threads = squares.threads(bytes);
+    let mut k = Builder::new("transpose_tma", arch, threads as u32);
+    let source = dynamic(steps, |step| step.source, Some(0));
+    let destination = dynamic(steps, |step| step.destination, Some(1));
+    let from = Side::new(&mut k, "source", &source, bytes, squares, 0)?;
+    let to = Side::new(&mut k, "destination", &destination, bytes, squares, 1)?;
+    let around =
+        (2..steps.len()).map(|mode| k.index_argument(&format!("around_{mode}"), 1..1 << 31));
+    let around: Vec<Index> = around.collect();
+    let most = (1 << 31) / squares.tile(bytes)[1];
+    let mut block = vec![k.block_index(1), k.block_index(0).within(0..most)];
+    block.extend(digits(&k.block_index(2), &around));
+    let landed = k.barriers(from.slabs);
+    let thread = k.thread();
+    let first = k.equal(&thread, &0.into());
+    k.if_(first, |k| load(k, &from, &block, &landed))?;
+    k.sync();
+    let within = Within::new(&mut k, bytes, squares)?;
+    for slab in 0..from.slabs {
+        k.wait(&landed.at(slab), &0.into());
+        within.run(&mut k, &from.squares(0, slab)?, &to.squares(0, slab)?)?;
+    }
+    k.fence(FenceKind::ProxyAsyncShared);
+    k.sync();
+    k.if_(first, |k| store(k, &to, &block))?;
+    k.finish()
+}
+
+/// One thread's part before: the barriers, and a load for every slab.
+fn load(k: &mut Builder, from: &Side, block: &[Index], landed: &Barriers) -> Result<(), Error> {
+    k.init_barriers(landed, 1);
+    k.fence(FenceKind::MbarrierInit);
+    for number in 0..from.slabs {
+        let (slab, place) = from.slab(number, block)?;
+        k.arrive_expect(&landed.at(number), from.map.tile_bytes());
+        k.tma_load(&from.map, &place, &slab, &landed.at(number))?;
+    }
+    Ok(())
+}
+
+/// One thread's part after: a store for every slab, and the wait until shared memory has been read.
+fn store(k: &mut Builder, to: &Side, block: &[Index]) -> Result<(), Error> {
+    for number in 0..to.slabs {
+        let (slab, place) = to.slab(number, block)?;
+        k.tma_store(&to.map, &place, &slab)?;
+    }
+    k.bulk_commit();
+    k.bulk_wait(0, true);
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! `Walk`: what a copy from one layout to another comes to, step by step.
+
+use core::fmt;
+
+use colex_layout::{Error, IntTuple, Layout, Stride, Tuple};
+
+use crate::kernel_error::KernelError;
+
+/// One loop of a copy: so many elements, and what one step adds to the offsets on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// How many elements.
+    pub extent: i64,
+    /// Elements between two of them in the source.
+    pub source: i64,
+    /// Elements between two of them in the destination.
+    pub destination: i64,
+}
+
+/// The fewest nested loops that copy every coordinate's element, innermost first, ordered by the destination's stride:
+/// the joint coalescing of two layouts.
+///
+/// ```
+/// use colex_gpu::kernels::Walk;
+///
+/// // Four row-major matrices into column-major ones: the batch stays a loop of its own.
+/// let walk = Walk::new(&"(8,6,4):(6,1,48)".parse()?, &"(8,6,4):(1,8,48)".parse()?)?;
+/// assert_eq!(walk.to_string(), "(8,6,4):(6,1,48) -> (8,6,4):(1,8,48)");
+/// // Both row-major: one loop, whatever the shape was.
+/// let walk = Walk::new(&"(8,(3,2)):(6,(1,3))".parse()?, &"(8,6):(6,1)".parse()?)?;
+/// assert_eq!(walk.to_string(), "48:1 -> 48:1");
+/// assert_eq!(walk.vector()?, 48);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Which coordinates correspond
+///
+/// Two shapes correspond if they have as many modes as each other and those correspond mode by mode, down to modes that are
+/// integers on one side or on both; such a mode and its counterpart have one size, and their elements correspond in
+/// colexicographic order. CuTe calls shapes of which one is so refined by the other weakly congruent. So `(8,(3,2))`
+/// corresponds to `(8,6)`, and `24` to `((2,3),4)`; `(8,2)` does not correspond to `(2,8)`, which has as many elements.
+///
+/// ```
+/// use colex_gpu::kernels::Walk;
+///
+/// let refused = Walk::new(&"(8,2):(1,8)".parse()?, &"(2,8):(8,1)".parse()?).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Walk {
+    steps: Vec<Step>,
+}
+
+impl Walk {
+    /// The loops of a copy from `source` to `destination`, coordinate by coordinate in colexicographic order.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Shapes`] when the coordinates do not [correspond](Self#which-coordinates-correspond),
+    /// [`KernelError::Twice`] when the destination has one element at several coordinates,
+    /// [`KernelError::Undecided`] where that is not known, [`KernelError::Strides`] for strides that are not integers.
+    pub fn new(source: &Layout, destination: &Layout) -> Result<Walk, KernelError> {
+        integers(source)?;
+        integers(destination)?;
+        let once = destination.is_injective();
+        if !once.map_err(|e| KernelError::Undecided { why: e.to_string() })? {
+            return Err(KernelError::Twice {
+                layout: destination.to_string(),
+            });
+        }
+        let differ = |why: String| KernelError::Shapes {
+            source: source.shape().to_string(),
+            destination: destination.shape().to_string(),
+            why,
+        };
+        correspond(&source.shape(), &destination.shape(), &mut Vec::new()).map_err(differ)?;
+        let (source, destination) = refined(source, destination)
+            .ok_or_else(|| differ("their extents have no common refinement".into()))?;
+        Ok(Walk {
+            steps: joined(paired(&source, &destination)),
+        })
+    }
+
+    /// The loops, innermost first; one of extent 1 if there is only one element.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How many elements are copied.
+    pub fn size(&self) -> i64 {
+        self.steps.iter().map(|step| step.extent).product()
+    }
+
+    /// The source's layout over the loops.
+    pub fn source(&self) -> Layout {
+        self.layout(|step| step.source)
+    }
+
+    /// The destination's layout over the loops.
+    pub fn destination(&self) -> Layout {
+        self.layout(|step| step.destination)
+    }
+
+    fn layout(&self, stride: impl Fn(&Step) -> i64) -> Layout {
+        let leaf = |step: &Step| Layout::leaf(step.extent, Stride::from(stride(step)));
+        let modes = self.steps.iter().map(leaf);
+        let modes: Result<Vec<_>, _> = modes.collect();
+        let modes = modes.expect("extents of a walk are positive");
+        match &modes[..] {
+            [one] => one.clone(),
+            _ => Layout::concat(&modes).expect("a walk has the size of a layout"),
+        }
+    }
+
+    /// How many elements lie next to each other on both sides: CuTe's `max_common_vector`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::max_common_vector`].
+    pub fn vector(&self) -> Result<i64, Error> {
+        self.source().max_common_vector(&self.destination())
+    }
+
+    /// The widest vector, in elements of `bytes` bytes and at most `most` bytes, with which a kernel can make every
+    /// loop: a power of two that divides the common run, every other stride of both sides, and both addresses.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::max_common_vector`].
+    pub fn aligned_vector(&self, bytes: i64, most: i64, addresses: [u64; 2]) -> Result<i64, Error> {
+        let run = self.vector()?;
+        let strides = self
+            .steps
+            .iter()
+            .flat_map(|step| [step.source, step.destination]);
+        let strides: Vec<i64> = strides.filter(|stride| *stride > 1).collect();
+        let fits = |vector: i64| {
+            run % vector == 0
+                && strides.iter().all(|stride| stride % vector == 0)
+                && addresses
+                    .iter()
+                    .all(|at| at.is_multiple_of((vector * bytes) as u64))
+        };
+        let widths = (0..=6).rev().map(|log| 1_i64 << log);
+        let mut fitting = widths.filter(|vector| vector * bytes <= most && fits(*vector));
+        Ok(fitting.next().unwrap_or(1))
+    }
+}
+
+/// `source layout -> destination layout`.
+impl fmt::Display for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.source(), self.destination())
+    }
+}
+
+/// Refuses strides that are coordinates or XORs.
+fn integers(layout: &Layout) -> Result<(), KernelError> {
+    let whole = |stride: Stride| matches!(stride, Stride::Int(_));
+    if layout.leaves().iter().all(|leaf| whole(leaf.stride)) {
+        return Ok(());
+    }
+    Err(KernelError::Strides {
+        layout: layout.to_string(),
+    })
+}
+
+/// Whether the coordinates of two shapes correspond, or where they do not.
+fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Result<(), String> {
+    let (a, b) = (&alone(a), &alone(b));
+    let place = |at: &[usize]| match at {
+        [] => "the whole".to_string(),
+        [mode] => format!("mode {mode}"),
+        path => {
+            let path: Vec<String> = path.iter().map(usize::to_string).collect();
+            format!("mode ({})", path.join(","))
+        }
+    };
+    let size = |shape: &IntTuple| {
+        shape
+            .product()
+            .map(|size| size.value())
+            .map_err(|e| e.to_string())
+    };
+    let [x, y] = [size(a)?, size(b)?];
+    if x != y {
+        return Err(format!(
+            "{} has {x} elements in one and {y} in the other",
+            place(at)
+        ));
+    }
+    if a.is_leaf() || b.is_leaf() {
+        return Ok(());
+    }
+    let [x, y] = [a.rank(), b.rank()];
+    if x != y {
+        return Err(format!(
+            "{} has {x} modes in one and {y} in the other",
+            place(at)
+        ));
+    }
+    for (mode, (a, b)) in a.modes().zip(b.modes()).enumerate() {
+        at.push(mode);
+        correspond(&a, &b, at)?;
+        at.pop();
+    }
+    Ok(())
+}
+
+/// A mode without the parentheses around it alone.
+fn alone(shape: &IntTuple) -> IntTuple {
+    match shape.mode(0) {
+        Some(only) if !shape.is_leaf() && shape.rank() == 1 => alone(&only),
+        _ => shape.clone(),
+    }
+}
+
+/// Both layouts over the coarsest shape that refines both: each is composed with the compact layout of the other's
+/// shape, whose value is the colexicographic index.
+fn refined(source: &Layout, destination: &Layout) -> Option<(Layout, Layout)> {
+    if source.size() != destination.size() {
+        return None;
+    }
+    let by = |layout: &Layout, shape: IntTuple| {
+        let index = Layout::column_major(Tuple::flat(shape.leaves().iter().copied())).ok()?;
+        Some(layout.composition(&index).ok()?.flatten())
+    };
+    let source = by(source, destination.shape())?;
+    let destination = by(destination, source.shape())?;
+    let extents = |layout: &Layout| -> Vec<i64> {
+        layout
+            .leaves()
+            .iter()
+            .map(|leaf| leaf.extent.value())
+            .collect()
+    };
+    (extents(&source) == extents(&destination)).then_some((source, destination))
+}
+
+/// The leaves of two layouts of one shape, without those of extent 1.
+fn paired(source: &Layout, destination: &Layout) -> Vec<Step> {
+    let stride = |stride: Stride| match stride {
+        Stride::Int(value) => value.value(),
+        _ => unreachable!("strides were checked to be integers"),
+    };
+    let pairs = source.leaves().iter().zip(destination.leaves());
+    let steps = pairs.map(|(from, to)| Step {
+        extent: from.extent.value(),
+        source: stride(from.stride),
+        destination: stride(to.stride),
+    });
+    steps.filter(|step| step.extent > 1).collect()
+}
+
+/// Sorted by the destination's stride, and loops that continue each other on both sides made one.
+fn joined(mut steps: Vec<Step>) -> Vec<Step> {
+    steps.sort_by_key(|step| (step.destination, step.source));
+    let mut out: Vec<Step> = Vec::new();
+    for step in steps {
+        match out.last_mut() {
+            Some(last)
+                if step.source == last.source * last.extent
+                    && step.destination == last.destination * last.extent =>
+            {
+                last.extent *= step.extent;
+            }
+            _ => out.push(step),
+        }
+    }
+    if out.is_empty() {
+        out.push(Step {
+            extent: 1,
+            source: 1,
+            destination: 1,
+        });
+    }
+    out
+}

@@ -1,0 +1,338 @@
+//! Matrix products as calls: checked, planned, built once for each plan, launched.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::Operand;
+
+use super::epilogue::scale::{outputs, scale_type};
+use super::plan::{GemmMethod, GemmPlan, Operands, vector};
+use super::sm90::CLUSTER;
+use crate::calls::{Call, Calls, GemmShape, KernelOf, OneLaunch, Shape, unencoded};
+use crate::error::Error;
+use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
+use colex_device::Device;
+use colex_device::Error as DeviceError;
+use colex_device::Function;
+use colex_device::Kept;
+use colex_ir::Type;
+use colex_ir::launch::Argument;
+use colex_ir::launch::Launch;
+use colex_sim::Report;
+use colex_tensor::{Built, Given};
+
+/// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
+///
+/// The device keeps what it prepares for a call: a second call of the same numbers and addresses looks it up and makes
+/// one launch; one with other addresses encodes its tensor maps anew; one of another shape that takes the same kernel
+/// makes new arguments. Nothing is verified, printed or built twice.
+///
+/// ```
+/// use colex_gpu::{Device, gemm, kernels::GemmProblem};
+/// use half::f16;
+///
+/// let device = Device::open();
+/// let problem = GemmProblem::new(16, 8, 24);
+/// let (a, b) = (device.upload(&[f16::ONE; 16 * 24])?, device.upload(&[f16::ONE; 8 * 24])?);
+/// let c = device.poisoned::<f32>(16 * 8)?;
+/// gemm(&problem, &a, &b, &c)?;
+/// assert_eq!(c.download()?, [24.0; 16 * 8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
+/// be read, and types that no kernel takes; [`Error::OtherDevice`]; what the device says of the launch.
+pub fn gemm<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    a: &impl Elements<T>,
+    b: &impl Elements<T>,
+    c: &impl Elements<C>,
+) -> Result<(), Error> {
+    GemmCall::new(problem, a, b, c, None)?.run(a.device())
+}
+
+/// A product ready to be launched, as often as one likes, while its matrices are there.
+#[derive(Clone, Debug)]
+pub struct GemmCall<'a> {
+    call: Arc<Call<(GemmPlan, Arc<Built>)>>,
+    function: Function,
+    matrices: PhantomData<&'a ()>,
+}
+
+impl<'a> GemmCall<'a> {
+    /// The product by the fastest kernel, or by that of a method, or by a plan.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gemm`].
+    pub fn new<T: GemmElement, C: GemmElement>(
+        problem: &GemmProblem,
+        a: &'a impl Elements<T>,
+        b: &'a impl Elements<T>,
+        c: &'a impl Elements<C>,
+        method: Option<GemmMethod>,
+    ) -> Result<GemmCall<'a>, Error> {
+        GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
+            Some(method) => Ok(GemmPlan::new(method, operands)),
+            None => Ok(choose(operands, arch)),
+        })
+    }
+
+    /// The product by the plan that a function makes of what is known of the matrices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; [`KernelError::PlanCall`] for a plan that was made for
+    /// other types, orders or a wider access than the addresses allow, [`KernelError::PlanWhole`] for one whose tiles should
+    /// divide the problem and do not; [`Error::Launch`] for a grid that the device does not take.
+    pub fn with_plan<T: GemmElement, C: GemmElement>(
+        problem: &GemmProblem,
+        a: &'a impl Elements<T>,
+        b: &'a impl Elements<T>,
+        c: &'a impl Elements<C>,
+        plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
+    ) -> Result<GemmCall<'a>, Error> {
+        let device = a.device();
+        one_device(device, [("B", b.device()), ("C", c.device())])?;
+        problem.check_buffers(a, b, c)?;
+        check_types::<T, C>(problem)?;
+        check_factors::<T>(problem)?;
+        let addresses = [a.address(), b.address(), c.address()];
+        let operands = operands::<T, C>(problem, addresses);
+        let plan = plan(operands, device.arch())?;
+        let shape = GemmShape {
+            plan,
+            operands,
+            sizes: [problem.m, problem.n, problem.k],
+            leading: NAMES.map(|name| problem.leading_of(name)),
+            factors: [problem.alpha, problem.beta].map(f64::to_bits),
+        };
+        let calls = device.extension::<Calls>();
+        let gemms = &calls.gemms;
+        let call = gemms.call(shape, addresses, device, |shape| {
+            prepare(problem, shape, device, addresses)
+        })?;
+        let mut kernels = call.kernels();
+        let kernel = kernels.next().expect("a product is one launch").clone();
+        drop(kernels);
+        Ok(GemmCall {
+            call,
+            function: device.function(kernel),
+            matrices: PhantomData,
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &GemmPlan {
+        &self.call.about().0
+    }
+
+    /// The kernel with its report.
+    pub fn built(&self) -> &Built {
+        &self.call.about().1
+    }
+
+    /// The kernel on its device.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Runs the product on the simulator, and says what it counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::count`].
+    pub fn count(&self, device: &Device) -> Result<Report, Error> {
+        device.owns(&self.function)?;
+        Ok(self.call.count(device)?.remove(0))
+    }
+
+    /// Gives the product to a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// What the device says of the launch.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        device.owns(&self.function)?;
+        self.call.run(device)
+    }
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+fn prepare(
+    problem: &GemmProblem,
+    shape: &GemmShape,
+    device: &Device,
+    addresses: [u64; 3],
+) -> Result<Shape<(GemmPlan, Arc<Built>)>, Error> {
+    shape.plan.check(device.arch())?;
+    shape.plan.check_call(problem, &shape.operands)?;
+    let plan = &shape.plan.narrowed(problem);
+    let calls = device.extension::<Calls>();
+    let kernels = &calls.gemms.kernels;
+    let kernel = kernels.get_or_make(plan, || {
+        let built = built(plan, device.arch())?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok::<_, Error>(KernelOf { built, loaded })
+    })?;
+    let arguments = arguments(problem, plan, &kernel.built, addresses)?;
+    let launch = launch(problem, plan, &kernel.built, device);
+    kernel.loaded.check(&launch, &arguments, device.limits())?;
+    let one = OneLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
+    Ok(Shape::new((*plan, kernel.built.clone()), vec![one]))
+}
+
+/// What is known of the matrices of a problem.
+pub(crate) fn operands<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    addresses: [u64; 3],
+) -> Operands {
+    let bytes = [T::BYTES, T::BYTES, C::BYTES].map(|bytes| bytes as i64);
+    let vectors = [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(NAMES[i])));
+    Operands {
+        ab: match problem.compute {
+            Some(Compute::Tf32) => Ty::Tf32,
+            _ => T::TY,
+        },
+        c: C::TY,
+        majors: problem.majors,
+        vectors,
+        beta: problem.beta != 0.0,
+    }
+}
+
+/// Whether B and C are where A is.
+fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
+    match others.into_iter().find(|(_, other)| !device.is(other)) {
+        None => Ok(()),
+        Some((what, other)) => Err(DeviceError::OtherDevice {
+            what,
+            device: device.name(),
+            holder: other.name(),
+        }
+        .into()),
+    }
+}
+
+/// Whether there are kernels for the types of a problem.
+fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+    let (ab, can) = (T::TY, outputs(T::TY));
+    if !can.contains(&C::TY) {
+        let c = C::TY;
+        return Err(KernelError::Types { ab, c, can });
+    }
+    let can: &[Compute] = match T::COMPUTE {
+        Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32],
+        Compute::F32 | Compute::Tf32 => &[Compute::F32],
+        Compute::F64 => &[Compute::F64],
+        Compute::S32 => &[Compute::S32],
+    };
+    match problem.compute {
+        Some(compute) if !can.contains(&compute) => Err(KernelError::Compute { ab, compute, can }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether alpha and beta are numbers of the type that they scale in, unless they are infinite by themselves.
+fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+    let ab = T::TY;
+    let beyond = |x: f64| x.is_finite() && (x as f32).is_infinite();
+    let factors = [("alpha", problem.alpha), ("beta", problem.beta)];
+    match factors.into_iter().find(|(_, x)| beyond(*x)) {
+        Some((what, value)) if scale_type(ab) == Type::F32 => Err(KernelError::Factor {
+            what,
+            value: format!("{value:e}"),
+            ab,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn choose(operands: Operands, arch: Arch) -> GemmPlan {
+    let halves = matches!(operands.ab, Ty::F16 | Ty::Bf16);
+    let wide = operands.vectors[..2] == [8, 8];
+    let method = match arch {
+        Arch::Sm90a if halves && wide => GemmMethod::Hopper,
+        arch if arch < Arch::Sm80 && operands.ab == Ty::F16 => GemmMethod::Volta,
+        arch if arch < Arch::Sm80 => GemmMethod::Simt,
+        _ => match operands.ab {
+            Ty::F32 | Ty::S32 => GemmMethod::Simt,
+            _ => GemmMethod::Ampere,
+        },
+    };
+    GemmPlan::new(method, operands)
+}
+
+fn arguments(
+    problem: &GemmProblem,
+    plan: &GemmPlan,
+    built: &Built,
+    [a, b, c]: [u64; 3],
+) -> Result<Vec<Argument>, Error> {
+    let layout = |operand: Operand| -> Layout {
+        let name = NAMES[operand as usize];
+        let [rows, columns] = problem.extents(name).map(|(extent, _)| extent);
+        let values = [rows, columns, problem.leading_of(name)];
+        let like = plan.operands.layout(operand);
+        like.with_dynamic_values(&values)
+            .expect("two extents and a leading dimension are dynamic")
+    };
+    let [la, lb, lc] = [Operand::A, Operand::B, Operand::C].map(layout);
+    let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
+        Type::F32 => Given::Value(Argument::F32(x as f32)),
+        _ => Given::Value(Argument::F64(x)),
+    });
+    let mut given = Vec::new();
+    if plan.method == GemmMethod::Hopper {
+        given.push(Given::Value(unencoded(built.tensor_map("A", &la)?, a)));
+        given.push(Given::Value(unencoded(built.tensor_map("B", &lb)?, b)));
+        given.push(match plan.stages_c() {
+            true => Given::Value(unencoded(built.tensor_map("C", &lc)?, c)),
+            false => Given::checked(c, &lc),
+        });
+        let sizes = [problem.m, problem.n, problem.k];
+        given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
+    } else {
+        given.push(Given::checked(a, &la));
+        given.push(Given::checked(b, &lb));
+        given.push(Given::checked(c, &lc));
+    }
+    given.extend(scale);
+    Ok(built.arguments(&given)?)
+}
+
+const NAMES: [MatrixName; 3] = [MatrixName::A, MatrixName::B, MatrixName::C];
+
+fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device) -> Launch {
+    let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
+        .map(|(extent, tile)| (extent + tile - 1) / tile);
+    let threads = built.kernel.block.map_or(1, |block| block[0]);
+    let shared = built.dynamic_shared();
+    match plan.method {
+        GemmMethod::Hopper => {
+            let cluster = i64::from(CLUSTER);
+            let wanted = (tiles_m + cluster - 1) / cluster * tiles_n;
+            let at_once = i64::from(device.limits().multiprocessors) / cluster;
+            let blocks = wanted.min(at_once.max(1)) * cluster;
+            Launch::new(blocks as u32, threads)
+                .cluster(CLUSTER)
+                .dynamic_shared(shared)
+        }
+        GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => {
+            let blocks = u32::try_from(tiles_m * tiles_n).unwrap_or(u32::MAX);
+            Launch::new(blocks, threads).dynamic_shared(shared)
+        }
+    }
+}
+
+/// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.
+static BUILT: LazyLock<Kept<(GemmPlan, Arch), Built>> = LazyLock::new(|| Kept::new(256));
+
+/// The kernel of a plan.
+fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {
+    BUILT.get_or_make(&(*plan, arch), || plan.build(arch))
+}

@@ -1,0 +1,69 @@
+//! C where no whole vectors lie: each thread its own accumulators.
+
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::scale::scaled;
+use crate::gemm::plan::GemmPlan;
+use colex_ir::Reg;
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+
+/// The most elements that a thread stores at a time.
+const PART: i64 = 32;
+
+/// How many elements a thread stores at a time: whole modes of its accumulators, and of the next mode as many as fit.
+fn part(acc: &Fragment) -> i64 {
+    let mut part = 1;
+    for leaf in acc.layout().leaves() {
+        let extent = leaf.extent.value();
+        let fitting = (1..=extent.min(PART / part))
+            .rev()
+            .find(|n| extent % n == 0);
+        part *= fitting.unwrap_or(1);
+        if fitting != Some(extent) {
+            break;
+        }
+    }
+    part
+}
+
+/// `C = alpha acc + beta C`, each thread its own elements.
+pub(crate) fn store(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    acc: &Fragment,
+    c: &Tensor,
+    thread: &Index,
+    scale: [Reg; 2],
+) -> Result<(), Error> {
+    let bits = i64::from(plan.operands.c.bits());
+    // Neighbours along N are two to a thread.
+    let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
+        && plan.operands.vector(Operand::C) > 1;
+    let width = if pair { 2 * bits } else { bits };
+    let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
+    let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
+    // In the order of the accumulators, whatever runs fastest in C.
+    let to = mma.at(thread).partition(c, Operand::C)?;
+    // A few at a time: what C held, and what it will, are alive for no longer than that.
+    let size = acc.layout().size();
+    let part = part(acc);
+    let parts = size / part;
+    let by_part = format!("({part},{parts}):(1,{part})");
+    let to = to.compose(&by_part.parse().expect("numbers make a layout"))?;
+    for i in 0..parts {
+        let sum = acc.gathered(part * i, part)?;
+        let to = to.at(1, i)?;
+        let old = match plan.operands.beta {
+            false => None,
+            true => {
+                let old = k.fragment(plan.operands.c, sum.layout())?;
+                k.copy_inside(&copy, &to, &old)?;
+                Some(old)
+            }
+        };
+        let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
+        k.copy_inside(&copy, &out, &to)?;
+    }
+    Ok(())
+}

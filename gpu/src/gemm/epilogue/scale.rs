@@ -1,0 +1,157 @@
+//! The arithmetic around a product: wider numbers in, scaled and rounded ones out.
+
+use colex_atom::{Arch, Ty};
+
+use colex_ir::{BinaryOp, Compare, Op, Reg, Rounding, TernaryOp, Type};
+use colex_tensor::{Builder, Error, Fragment};
+
+/// What products of elements of a type are summed in.
+pub(crate) fn sum_type(ab: Ty) -> Ty {
+    match ab {
+        Ty::F64 => Ty::F64,
+        Ty::S8 | Ty::S32 => Ty::S32,
+        _ => Ty::F32,
+    }
+}
+
+/// What alpha and beta are: a binary32 times sums of binary32, else a binary64, which holds every integer of 32 bits.
+pub(crate) fn scale_type(ab: Ty) -> Type {
+    match sum_type(ab) {
+        Ty::F32 => Type::F32,
+        _ => Type::F64,
+    }
+}
+
+/// The types that C may have.
+pub(crate) fn outputs(ab: Ty) -> &'static [Ty] {
+    match ab {
+        Ty::F64 => &[Ty::F64],
+        Ty::S8 | Ty::S32 => &[Ty::S32],
+        _ => &[Ty::F32, Ty::F16, Ty::Bf16],
+    }
+}
+
+/// Numbers in the order of their registers, as numbers of the type that they are summed in.
+pub(crate) fn widened(k: &mut Builder, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
+    if from.ty() == to || !matches!(from.ty(), Ty::S8 | Ty::Bf16) {
+        return k.convert(from, to);
+    }
+    let wide = k.fragment(to, from.layout())?;
+    for (i, d) in wide.regs().iter().enumerate() {
+        let part = |packed: usize| (from.regs()[i / packed], i % packed);
+        match from.ty() {
+            Ty::S8 => {
+                // Up to the top and down again: the sign comes along.
+                let (reg, place) = part(4);
+                let up = k.shl(Type::B32, reg, 24 - 8 * place as i64);
+                k.binary_to(BinaryOp::Shr, Type::S32, *d, up, 24);
+            }
+            _ => {
+                // The bits of a bf16 are the upper half of a binary32's; no instruction before Ampere says so.
+                let bits = match part(2) {
+                    (reg, 0) => k.shl(Type::B32, reg, 16),
+                    (reg, _) => k.and(Type::B32, reg, 0xffff_0000u32),
+                };
+                k.mov_to(*d, bits);
+            }
+        }
+    }
+    Ok(wide)
+}
+
+/// `alpha sum + beta old` as numbers of type `c`; `sum` and `old` may be overwritten.
+pub(crate) fn scaled(
+    k: &mut Builder,
+    c: Ty,
+    sum: &Fragment,
+    old: Option<&Fragment>,
+    [alpha, beta]: [Reg; 2],
+) -> Result<Fragment, Error> {
+    if sum.ty() == Ty::S32 {
+        return integers(k, sum, old, [alpha, beta]);
+    }
+    let total = match old {
+        None => {
+            k.axpby(alpha, sum, None, sum)?;
+            sum.clone()
+        }
+        Some(old) => {
+            let old = widened(k, old, sum.ty())?;
+            k.axpby(alpha, sum, Some(beta.into()), &old)?;
+            old
+        }
+    };
+    match c {
+        // Two at once are rounded from Ampere on.
+        Ty::Bf16 if k.target() < Arch::Sm80 => rounded(k, &total),
+        Ty::F16 if k.target() < Arch::Sm80 => halves(k, &total),
+        _ => k.convert(&total, c),
+    }
+}
+
+/// Numbers of binary32 to the nearest of f16, one by one.
+fn halves(k: &mut Builder, from: &Fragment) -> Result<Fragment, Error> {
+    let out = k.fragment(Ty::F16, from.layout())?;
+    for (pair, d) in from.regs().chunks(2).zip(out.regs()) {
+        let mut parts: Vec<Reg> = pair
+            .iter()
+            .map(|x| k.cvt(Type::F16, Type::F32, *x))
+            .collect();
+        if parts.len() == 1 {
+            parts.push(k.mov(Type::B16, 0));
+        }
+        k.push(Op::Pack { d: *d, parts });
+    }
+    Ok(out)
+}
+
+/// Numbers of binary32 to the nearest of bf16, even of two, where no instruction rounds them.
+fn rounded(k: &mut Builder, from: &Fragment) -> Result<Fragment, Error> {
+    let out = k.fragment(Ty::Bf16, from.layout())?;
+    for (pair, d) in from.regs().chunks(2).zip(out.regs()) {
+        let mut halves = Vec::new();
+        for x in pair {
+            let bits = k.mov(Type::B32, *x);
+            let last = k.shr(Type::U32, bits, 16);
+            let odd = k.and(Type::B32, last, 1);
+            let half = k.add(Type::U32, odd, 0x7fff);
+            let up = k.add(Type::U32, bits, half);
+            let nan = k.setp(Compare::Nan, Type::F32, *x, *x);
+            halves.push(k.selp(Type::B32, 0x7fff_0000u32, up, nan));
+        }
+        let low = k.shr(Type::U32, halves[0], 16);
+        let high = match halves.get(1) {
+            Some(high) => k.and(Type::B32, *high, 0xffff_0000u32),
+            None => k.mov(Type::B32, 0),
+        };
+        k.binary_to(BinaryOp::Or, Type::B32, *d, low, high);
+    }
+    Ok(out)
+}
+
+/// The same of integers: in binary64, rounded to the nearest at the end.
+fn integers(
+    k: &mut Builder,
+    sum: &Fragment,
+    old: Option<&Fragment>,
+    [alpha, beta]: [Reg; 2],
+) -> Result<Fragment, Error> {
+    let out = k.fragment(Ty::S32, sum.layout())?;
+    for (i, d) in out.regs().iter().enumerate() {
+        let x = k.cvt(Type::F64, Type::S32, sum.regs()[i]);
+        let mut y = k.mul(Type::F64, x, alpha);
+        if let Some(old) = old {
+            let z = k.cvt(Type::F64, Type::S32, old.regs()[i]);
+            y = k.ternary(TernaryOp::Fma, Type::F64, z, beta, y);
+        }
+        k.push(Op::Cvt {
+            to: Type::S32,
+            from: Type::F64,
+            rounding: Some(Rounding::Rni),
+            saturate: false,
+            d: *d,
+            a: y.into(),
+        });
+    }
+    Ok(out)
+}

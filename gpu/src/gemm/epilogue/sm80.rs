@@ -1,0 +1,139 @@
+//! How Ampere's product ends: sums through shared memory, so that a warp reads and writes whole rows of C.
+
+use colex_atom::{Arch, Ty};
+use colex_layout::{Coord, Layout, Slot};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::scale::scaled;
+use crate::gemm::operand::{Shares, shares, uneven};
+use crate::gemm::plan::GemmPlan;
+use crate::kernels::Major;
+use colex_ir::Reg;
+use colex_ir::launch::Limits;
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+
+/// The way of the sums: rows of one atom of every warp at a time, so that the buffer is small.
+struct Way {
+    rows: i64,
+    columns: i64,
+    /// A thread's sums to their places.
+    put: TiledCopy,
+    put_to: Tensor,
+    /// Vectors along what runs fastest in C, as sums and as elements of C.
+    read: TiledCopy,
+    read_from: Tensor,
+    store: TiledCopy,
+}
+
+/// Where the sums of some rows lie: what runs fastest in C contiguous, and what follows it as far apart as a warp's pairs
+/// need to meet no other in a bank.
+fn places(major: Major, [rows, columns]: [i64; 2], bits: i64) -> Layout {
+    let text = match major {
+        Major::First => format!("({rows},{columns}):(1,{})", rows + 128 / bits),
+        Major::Second => format!("({rows},{columns}):({},1)", columns + 8),
+    };
+    text.parse().expect("the plan's numbers make a layout")
+}
+
+/// Rows of C whose sums are in shared memory at a time: an atom's of every warp along M.
+fn rows(plan: &GemmPlan, mma: &TiledMma) -> i64 {
+    mma.atom().mnk()[0] * plan.warps[0]
+}
+
+/// The threads' shares of the rows of C that are in shared memory at a time, if they are equal.
+fn shares_of_rows(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment) -> Option<Shares> {
+    let major = plan.operands.major(Operand::C);
+    let widest = 128 / i64::from(sums.ty().bits());
+    let vector = plan.operands.vector(Operand::C).min(widest);
+    let tile = [rows(plan, mma), plan.tile[1]];
+    shares(major, tile, vector, mma.threads(), sums.ty())
+}
+
+/// Whether a block's shared memory holds the sums beside the stages, and its threads have equal shares of them.
+pub(crate) fn fits(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment, arch: Arch) -> bool {
+    let [bm, bn, bk] = plan.tile;
+    let bytes = |elements: i64, ty: Ty| elements * i64::from(ty.bits()) / 8;
+    let (major, bits) = (plan.operands.major(Operand::C), i64::from(sums.ty().bits()));
+    let places = places(major, [rows(plan, mma), bn], bits).cosize();
+    let places = places.expect("rows of a tile are few");
+    let stages = bytes((bm + bn) * bk * plan.stages, plan.operands.ab);
+    let room = stages + bytes(places, sums.ty()) <= i64::from(Limits::of(arch).shared);
+    room && shares_of_rows(plan, mma, sums).is_some()
+}
+
+fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
+    Ok(colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>"))?)
+}
+
+impl Way {
+    fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        sums: &Fragment,
+    ) -> Result<Way, Error> {
+        let [from, to] = [sums.ty(), plan.operands.c].map(|ty| i64::from(ty.bits()));
+        let (rows, columns) = (rows(plan, mma), plan.tile[1]);
+        let major = plan.operands.major(Operand::C);
+        let shared = k.shared_tensor(sums.ty(), places(major, [rows, columns], from))?;
+        // A thread has pairs along N.
+        let pair = match major {
+            Major::First => from,
+            Major::Second => 2 * from,
+        };
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares_of_rows(plan, mma, sums)
+            .ok_or_else(|| uneven([rows, columns], mma.threads()))?;
+        let read = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
+        let thread = k.thread();
+        Ok(Way {
+            rows,
+            columns,
+            put: TiledCopy::for_accumulator_atom(universal(pair)?, from, mma)?,
+            put_to: mma.at(&thread).partition(&shared, Operand::C)?,
+            read_from: read.at(&thread).partition_src(&shared)?,
+            read,
+            store: TiledCopy::new(universal(vector * to)?, to, &threads, &values)?,
+        })
+    }
+}
+
+/// `C = alpha sums + beta C` of tile (M, N).
+pub(crate) fn store(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    sums: &Fragment,
+    (c, [m, n]): (&Tensor, [Index; 2]),
+    scale: [Reg; 2],
+) -> Result<(), Error> {
+    let way = Way::new(k, plan, mma, sums)?;
+    let thread = k.thread();
+    let parts = plan.tile[0] / way.rows;
+    for part in 0..parts {
+        if part > 0 {
+            k.sync();
+        }
+        let modes = [Slot::All.into(), Coord::from(part), Slot::All.into()];
+        k.copy(&way.put, &sums.slice(Coord::concat(&modes))?, &way.put_to)?;
+        k.sync();
+        let held = k.fragment_like(&way.read_from)?;
+        k.copy(&way.read, &way.read_from, &held)?;
+        let tile = c.local_tile(&[way.rows, way.columns], &[&m * parts + part, n.clone()])?;
+        let to = way.store.at(&thread).partition_dst(&tile)?;
+        let old = match plan.operands.beta {
+            false => None,
+            true => {
+                let old = k.fragment_like(&to)?;
+                k.copy_inside(&way.store, &to, &old)?;
+                Some(old)
+            }
+        };
+        let out = scaled(k, plan.operands.c, &held, old.as_ref(), scale)?;
+        k.copy_inside(&way.store, &out, &to)?;
+    }
+    Ok(())
+}

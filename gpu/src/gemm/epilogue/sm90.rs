@@ -1,0 +1,280 @@
+//! How Hopper's product ends: C by TMA through shared memory, or by each thread its own elements.
+
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::direct;
+use super::scale::scaled;
+use crate::gemm::operand::shared_layout;
+use crate::gemm::plan::GemmPlan;
+use crate::gemm::sm90::GROUP;
+use crate::kernels::Major;
+use colex_ir::{FenceKind, Reg};
+use colex_tensor::{
+    AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
+};
+
+/// Rows of C that a warpgroup has.
+const ROWS: i64 = 64;
+
+/// Parts of C that a warpgroup has in shared memory.
+const BUFFERS: i64 = 2;
+
+/// How C is read and written.
+pub(crate) enum End {
+    /// In parts of 128 bytes a row.
+    Staged(Box<Staged>),
+    /// By each thread its own elements.
+    Direct(Box<Tensor>),
+}
+
+/// C's tensor map, and where its parts lie in shared memory.
+pub(crate) struct Staged {
+    map: TmaTensor,
+    shared: Tensor,
+    /// One for each buffer of each warpgroup, where what C holds is read.
+    landed: Option<Barriers>,
+}
+
+/// Columns of a part: a row of 128 bytes.
+pub(crate) fn columns(plan: &GemmPlan) -> i64 {
+    1024 / i64::from(plan.operands.c.bits())
+}
+
+impl End {
+    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> Result<End, Error> {
+        let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
+        if !plan.stages_c() {
+            return Ok(End::Direct(Box::new(k.tensor("C", ty, &layout)?)));
+        }
+        let [rows, columns] = [plan.tile[0], columns(plan)];
+        let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
+        let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns], columns)?;
+        let map = k.tma_tensor("C", ty, &layout, &[ROWS, columns], &tile, 1)?;
+        let shared = k.shared_tensor(ty, shared)?;
+        let buffers = BUFFERS * rows / ROWS;
+        let landed = plan.operands.beta.then(|| k.barriers(buffers));
+        Ok(End::Staged(Box::new(Staged {
+            map,
+            shared,
+            landed,
+        })))
+    }
+
+    /// Makes the barriers ready; a fence and a barrier of the block must follow.
+    pub(crate) fn start(&self, k: &mut Builder) -> Result<(), Error> {
+        let End::Staged(staged) = self else {
+            return Ok(());
+        };
+        let Some(landed) = &staged.landed else {
+            return Ok(());
+        };
+        let thread = k.thread();
+        let first = k.equal(&thread, &0.into());
+        k.if_(first, |k| {
+            k.init_barriers(landed, 1);
+            Ok(())
+        })
+    }
+
+    /// A consumer's part of it.
+    pub(crate) fn of_thread<'a>(
+        &'a self,
+        k: &mut Builder,
+        plan: &'a GemmPlan,
+        mma: &'a TiledMma,
+        thread: &Index,
+    ) -> Result<Mine<'a>, Error> {
+        let (group, lane) = (thread / i64::from(GROUP), thread % i64::from(GROUP));
+        Ok(Mine {
+            plan,
+            mma,
+            thread: thread.clone(),
+            leads: k.equal(&lane, &0.into()),
+            group,
+            end: match self {
+                End::Direct(c) => Way::Direct(c),
+                End::Staged(staged) => Way::Staged(staged, Box::new(Copies::new(plan, mma)?)),
+            },
+            turn: k.var(0, 0..2),
+        })
+    }
+}
+
+/// How the accumulators' elements of C go into shared memory, and come from there.
+struct Copies {
+    read: TiledCopy,
+    write: TiledCopy,
+}
+
+impl Copies {
+    fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<Copies, Error> {
+        let bits = i64::from(plan.operands.c.bits());
+        // Matrices are of 16 bits; of 32 bits a thread has pairs along N.
+        let [read, write] = match bits {
+            16 => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
+            _ => ["UniversalCopy<uint64_t>"; 2],
+        };
+        let copy = |name| TiledCopy::for_accumulator_atom(colex_atom::copy(name)?, bits, mma);
+        Ok(Copies {
+            read: copy(read)?,
+            write: copy(write)?,
+        })
+    }
+}
+
+enum Way<'a> {
+    Staged(&'a Staged, Box<Copies>),
+    Direct(&'a Tensor),
+}
+
+/// What a thread does with its share of C.
+pub(crate) struct Mine<'a> {
+    plan: &'a GemmPlan,
+    mma: &'a TiledMma,
+    thread: Index,
+    group: Index,
+    /// Whether it speaks to the copy engine for its warpgroup.
+    leads: Cond,
+    end: Way<'a>,
+    /// The parity of the first part's barrier, where a tile takes each buffer an odd number of times.
+    turn: Var,
+}
+
+impl Mine<'_> {
+    /// Parts of a tile.
+    fn parts(&self) -> i64 {
+        self.plan.tile[1] / columns(self.plan)
+    }
+
+    /// The place of a part of tile (M, N) among C's, in parts.
+    fn place(&self, [m, n]: &[Index; 2], part: i64) -> [Index; 2] {
+        let groups = self.plan.tile[0] / ROWS;
+        [m * groups + &self.group, n * self.parts() + part]
+    }
+
+    /// The part's buffer.
+    fn buffer(&self, staged: &Staged, part: i64) -> Result<Tensor, Error> {
+        let at = [self.group.clone(), 0.into(), (part % BUFFERS).into()];
+        staged.shared.local_tile(&[ROWS, columns(self.plan)], &at)
+    }
+
+    fn barrier(&self, landed: &Barriers, part: i64) -> Index {
+        landed.at(&self.group * BUFFERS + part % BUFFERS)
+    }
+
+    /// Starts to bring the first parts of what C holds.
+    pub(crate) fn fetch(&self, k: &mut Builder, at: &[Index; 2]) -> Result<(), Error> {
+        (0..BUFFERS).try_for_each(|part| self.bring(k, at, part))
+    }
+
+    /// Starts to bring a part, where C is read and the tile has one of that number, once its buffer is free.
+    fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) -> Result<(), Error> {
+        let Way::Staged(staged, _) = &self.end else {
+            return Ok(());
+        };
+        let (Some(landed), true) = (&staged.landed, part < self.parts()) else {
+            return Ok(());
+        };
+        k.where_(self.leads, |ir| ir.bulk_wait(0, true));
+        let (buffer, full) = (self.buffer(staged, part)?, self.barrier(landed, part));
+        k.if_(self.leads, |k| {
+            k.arrive_expect(&full, staged.map.tile_bytes());
+            k.tma_load(&staged.map, &self.place(at, part), &buffer, &full)
+        })
+    }
+
+    /// `C = alpha acc + beta C` of a tile.
+    pub(crate) fn store(
+        &self,
+        k: &mut Builder,
+        acc: &Fragment,
+        at: &[Index; 2],
+        scale: [Reg; 2],
+    ) -> Result<(), Error> {
+        let (plan, mma) = (self.plan, self.mma);
+        match &self.end {
+            Way::Direct(c) => {
+                let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], at)?;
+                direct::store(k, plan, mma, acc, &tile, &self.thread, scale)
+            }
+            Way::Staged(staged, copies) => {
+                for part in 0..self.parts() {
+                    self.store_part(k, (staged, copies), acc, (at, part), scale)?;
+                }
+                self.next_turn(k);
+                Ok(())
+            }
+        }
+    }
+
+    fn store_part(
+        &self,
+        k: &mut Builder,
+        (staged, copies): (&Staged, &Copies),
+        acc: &Fragment,
+        (at, part): (&[Index; 2], i64),
+        scale: [Reg; 2],
+    ) -> Result<(), Error> {
+        let values = ROWS * columns(self.plan) / i64::from(GROUP);
+        let sum = acc.gathered(values * part, values)?;
+        let named = &self.group + 1;
+        let old = match &staged.landed {
+            Some(landed) => {
+                let parity = self.parity(k, part);
+                k.wait(&self.barrier(landed, part), &parity);
+                let from = copies.read.at(&self.thread).partition_src(&staged.shared)?;
+                let old = k.fragment(self.plan.operands.c, sum.layout())?;
+                k.copy(&copies.read, &from.at(3, part % BUFFERS)?, &old)?;
+                Some(old)
+            }
+            None => None,
+        };
+        let out = scaled(k, self.plan.operands.c, &sum, old.as_ref(), scale)?;
+        if old.is_none() {
+            k.where_(self.leads, |ir| ir.bulk_wait(BUFFERS as u32 - 1, true));
+            k.sync_named(&named, GROUP);
+        }
+        let to = copies
+            .write
+            .at(&self.thread)
+            .partition_dst(&staged.shared)?;
+        k.copy(&copies.write, &out, &to.at(3, part % BUFFERS)?)?;
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.sync_named(&named, GROUP);
+        let buffer = self.buffer(staged, part)?;
+        k.if_(self.leads, |k| {
+            k.tma_store(&staged.map, &self.place(at, part), &buffer)?;
+            k.bulk_commit();
+            Ok(())
+        })?;
+        self.bring(k, at, part + BUFFERS)
+    }
+
+    /// Whether the barriers begin a tile with the other parity than the tile before.
+    fn alternates(&self) -> bool {
+        self.parts() / BUFFERS % 2 == 1
+    }
+
+    /// The parity of the phase in which a part lands.
+    fn parity(&self, k: &mut Builder, part: i64) -> Index {
+        let fixed = part / BUFFERS % 2;
+        match self.alternates() {
+            false => fixed.into(),
+            true => ((k.get(&self.turn) + fixed) % 2).within(0..2),
+        }
+    }
+
+    fn next_turn(&self, k: &mut Builder) {
+        if self.alternates() && self.plan.operands.beta {
+            let turn = k.get(&self.turn);
+            k.set(&self.turn, (Index::from(1) - turn).within(0..2));
+        }
+    }
+
+    /// Waits for what is still being written.
+    pub(crate) fn finish(&self, k: &mut Builder) {
+        if let Way::Staged(..) = self.end {
+            k.where_(self.leads, |ir| ir.bulk_wait(0, false));
+        }
+    }
+}

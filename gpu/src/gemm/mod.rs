@@ -1,0 +1,17 @@
+//! Matrix products: a plan, a kernel for each generation, and the call.
+
+pub(crate) mod call;
+pub(crate) mod epilogue;
+pub(crate) mod operand;
+pub(crate) mod plan;
+mod plan_check;
+pub(crate) mod problem;
+mod raster;
+mod register_staged;
+mod simt;
+mod sm70;
+mod sm80;
+mod sm90;
+
+pub use call::{GemmCall, gemm};
+pub use plan::{GemmMethod, GemmPlan, Operands};

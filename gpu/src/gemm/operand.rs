@@ -1,0 +1,281 @@
+//! An operand's way from global memory through shared memory into registers.
+
+use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
+use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::plan::GemmPlan;
+use crate::kernels::Major;
+use colex_ir::{Op, Rounding, Type};
+use colex_tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
+
+/// One operand of a block's product.
+pub(crate) struct Route {
+    tile: [i64; 2],
+    tensor: Tensor,
+    /// The number of the block's tile along M or N.
+    row: Index,
+    fetch: TiledCopy,
+    fetched: Tensor,
+    read: TiledCopy,
+    held_in_shared: Tensor,
+    registers: Fragment,
+    into: Fragment,
+    thread: Index,
+    /// Whether nothing of the tensor's tiles lies outside of it.
+    whole: bool,
+}
+
+/// The swizzled tile of an operand in shared memory, stages last, of which the threads read the given number of elements of the
+/// contiguous mode at a time.
+pub(crate) fn shared_layout(
+    major: Major,
+    bits: u32,
+    shape: &[i64],
+    step: i64,
+) -> Result<ComposedLayout, Error> {
+    let atom = swizzled(major, bits, shape, step)?;
+    Ok(atom.tile_to_shape(&IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
+}
+
+/// The same for tensor maps: blocks of a swizzle follow each other along the mode that is not contiguous, so that a box
+/// takes in all of it. Along the other it ends with the swizzle's row in any case.
+pub(crate) fn boxed_layout(
+    major: Major,
+    bits: u32,
+    shape: &[i64],
+) -> Result<ComposedLayout, Error> {
+    let order = match major {
+        Major::First => [1, 0, 2],
+        Major::Second => [0, 1, 2],
+    };
+    let atom = swizzled(major, bits, shape, 1)?;
+    let [shape, order] =
+        [shape, &order[..shape.len()]].map(|x| IntTuple::flat(x.iter().map(|n| (*n).into())));
+    Ok(atom.tile_to_shape_ordered(&shape, &order)?)
+}
+
+/// The block of rows that the widest swizzle permutes whose row divides the tile's, and of whose row and a step one divides
+/// the other.
+fn swizzled(major: Major, bits: u32, shape: &[i64], step: i64) -> Result<ComposedLayout, Error> {
+    let (major, along) = match major {
+        Major::First => (colex_atom::Major::Mn, shape[0]),
+        Major::Second => (colex_atom::Major::K, shape[1]),
+    };
+    let [row, step] = [along, step].map(|elements| i64::from(bits) * elements / 8);
+    let meets = |span: i64| step.max(1) % span == 0 || span % step.max(1) == 0;
+    let swizzle = SmemSwizzle::ALL
+        .into_iter()
+        .rev()
+        .find(|s| row % s.span() == 0 && meets(s.span()))
+        .unwrap_or(SmemSwizzle::None);
+    let atom = gmma_smem_atom(major, swizzle, bits).map_err(colex_atom::Error::from)?;
+    Ok(atom.position_independent()?)
+}
+
+/// Equal shares of a tile: where the threads are, and how many neighbours each of them takes at once.
+pub(crate) struct Shares {
+    pub(crate) threads: Layout,
+    pub(crate) values: Layout,
+    pub(crate) vector: i64,
+}
+
+/// The shares with the widest vector, up to the given one, in which every element of a tile belongs to one thread; none if
+/// there are no such shares. As many threads as possible lie along the contiguous mode.
+pub(crate) fn shares(
+    major: Major,
+    tile: [i64; 2],
+    vector: i64,
+    threads: i64,
+    ty: Ty,
+) -> Option<Shares> {
+    let halves = std::iter::successors(Some(vector), |n| (*n > 1).then_some(n / 2));
+    // Two bytes have no place in a register.
+    let mut widths = halves.filter(|n| *n == 1 || n * i64::from(ty.bits()) >= 32);
+    widths.find_map(|vector| shares_of(major, tile, vector, threads))
+}
+
+fn shares_of(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> Option<Shares> {
+    let [contiguous, other] = match major {
+        Major::First => tile,
+        Major::Second => [tile[1], tile[0]],
+    };
+    if contiguous % vector != 0 {
+        return None;
+    }
+    let vectors = contiguous / vector;
+    let even = |along: &i64| {
+        vectors % along == 0 && threads % along == 0 && other % (threads / along) == 0
+    };
+    let along = (1..=vectors.min(threads)).rev().find(even)?;
+    let across = threads / along;
+    let text = match major {
+        Major::First => [
+            format!("({along},{across}):(1,{along})"),
+            format!("({vector},1):(1,0)"),
+        ],
+        Major::Second => [
+            format!("({across},{along}):({along},1)"),
+            format!("(1,{vector}):(0,1)"),
+        ],
+    };
+    let [threads, values] = text.map(|t| t.parse().expect("numbers make a layout"));
+    Some(Shares {
+        threads,
+        values,
+        vector,
+    })
+}
+
+/// The error of a tile of which the threads have no equal shares.
+#[track_caller]
+pub(crate) fn uneven(tile: [i64; 2], threads: i64) -> Error {
+    let [rows, columns] = tile;
+    let why = format!("{threads} threads have no equal shares of {rows} x {columns} elements");
+    let operation = "the shares of a tile";
+    Error {
+        kind: ErrorKind::Operands { operation, why },
+        at: std::panic::Location::caller(),
+    }
+}
+
+impl Route {
+    pub(crate) fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        operand: Operand,
+        tensor: Tensor,
+        row: &Index,
+    ) -> Result<Route, Error> {
+        let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
+        let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
+        let widest = plan.operands.vector(operand);
+        let shares = shares(major, [mn, bk], widest, mma.threads(), ty);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares.ok_or_else(|| uneven([mn, bk], mma.threads()))?;
+        let bits = i64::from(ty.bits());
+        // The warps take turns along M or N, each with the elements of one instruction.
+        let [atom_m, atom_n, _] = mma.atom().mnk();
+        let step = match (major, operand) {
+            (Major::Second, _) => bk,
+            (Major::First, Operand::A) => atom_m * plan.warps[0],
+            (Major::First, _) => atom_n * plan.warps[1],
+        };
+        let shape = [mn, bk, plan.stages];
+        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?)?;
+        let atom = match vector * bits {
+            128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
+            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
+            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
+            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
+            16 => "UniversalCopy<uint16_t>",
+            _ => "UniversalCopy<uint8_t>",
+        };
+        let fetch = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
+        // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
+        let read = match (major, ty.bits()) {
+            (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
+            (Major::First, 16) => "SM75_U16x8_LDSM_T".to_string(),
+            _ => format!("UniversalCopy<uint{bits}_t>"),
+        };
+        let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
+        let thread = k.thread();
+        let registers = k.fragment_of(mma, operand, [mn, bk])?;
+        Ok(Route {
+            tile: [mn, bk],
+            row: row.clone(),
+            fetched: fetch.at(&thread).partition_dst(&shared)?,
+            held_in_shared: read.at(&thread).partition_src(&shared)?,
+            into: registers.retile(&read)?,
+            registers,
+            tensor,
+            fetch,
+            read,
+            thread,
+            whole: plan.whole,
+        })
+    }
+
+    /// Starts the copy of tile `step` along K into a stage. Beyond the last there are zeros or, where nothing lies outside,
+    /// the last tile once more: neither is multiplied.
+    pub(crate) fn fetch(
+        &self,
+        k: &mut Builder,
+        step: &Index,
+        steps: &Index,
+        stage: &Index,
+    ) -> Result<(), Error> {
+        let step = if self.whole {
+            &step.min(&(steps - 1).within(0..1 << 31))
+        } else {
+            step
+        };
+        let tile = self
+            .tensor
+            .local_tile(&self.tile, &[self.row.clone(), step.clone()])?;
+        let from = self.fetch.at(&self.thread).partition_src(&tile)?;
+        let to = self.fetched.at(3, stage)?;
+        if self.whole && self.fetch.atom().op()?.is_async() {
+            return k.copy(&self.fetch, &from, &to);
+        }
+        if self.fetch.atom().op()?.is_async() {
+            return k.copy_inside(&self.fetch, &from, &to);
+        }
+        let through = k.fragment_like(&from)?;
+        k.copy_inside(&self.fetch, &from, &through)?;
+        k.copy(&self.fetch, &through, &to)
+    }
+
+    /// Steps of the instruction along K in a tile.
+    pub(crate) fn steps(&self) -> i64 {
+        self.registers
+            .layout()
+            .mode(2)
+            .map_or(1, |mode| mode.size())
+    }
+
+    /// Reads step `i` of a stage into its registers.
+    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<(), Error> {
+        let from = self.held_in_shared.at(3, stage)?.at(2, i)?;
+        k.copy(&self.read, &from, &self.into.slice(step(i))?)?;
+        match self.registers.ty() {
+            Ty::Tf32 => to_tf32(k, &self.step(i)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The registers of step `i`.
+    pub(crate) fn step(&self, i: i64) -> Result<Fragment, Error> {
+        self.registers.slice(step(i))
+    }
+}
+
+/// Numbers of binary32 become the nearest of tf32 where they are: the instruction itself would cut them off.
+fn to_tf32(k: &mut Builder, numbers: &Fragment) -> Result<(), Error> {
+    let numbers = numbers.gathered(0, numbers.layout().size())?;
+    for reg in numbers.regs() {
+        k.push(Op::Cvt {
+            to: Type::Tf32,
+            from: Type::F32,
+            rounding: Some(Rounding::Rna),
+            saturate: false,
+            d: *reg,
+            a: (*reg).into(),
+        });
+    }
+    Ok(())
+}
+
+/// `(_,_,i)`
+pub(crate) fn step(i: i64) -> colex_layout::Coord {
+    use colex_layout::{Coord, Slot};
+    Coord::concat(&[
+        Coord::from(Slot::All),
+        Coord::from(Slot::All),
+        Coord::from(i),
+    ])
+}

@@ -1,0 +1,300 @@
+//! `GemmPlan`: which kernel a product takes, and its numbers.
+
+use core::fmt;
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledMma};
+
+use crate::kernels::{GemmProblem, Major, MatrixName};
+use colex_tensor::{Built, Error};
+
+/// The generation of instructions that a kernel is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GemmMethod {
+    /// One multiply-add of a thread at a time.
+    Simt,
+    /// `mma.sync` of quad-pairs.
+    Volta,
+    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
+    Ampere,
+    /// TMA, mbarriers, `wgmma`: one producer warpgroup, and consumer warpgroups.
+    Hopper,
+}
+
+impl fmt::Display for GemmMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GemmMethod::Simt => "SIMT",
+            GemmMethod::Volta => "Volta",
+            GemmMethod::Ampere => "Ampere",
+            GemmMethod::Hopper => "Hopper",
+        })
+    }
+}
+
+/// What is known of the matrices when the kernel is built: types, orders, and how many elements a vector may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operands {
+    /// The type of A and B.
+    pub ab: Ty,
+    /// The type of C.
+    pub c: Ty,
+    /// What runs fastest in A, B and C.
+    pub majors: [Major; 3],
+    /// Elements that an access to A, B and C may take at once: addresses and leading dimensions are multiples of them.
+    pub vectors: [i64; 3],
+    /// Whether C is read.
+    pub beta: bool,
+}
+
+impl Operands {
+    /// The layout of an operand, whose extents and leading dimension only the launch knows; reports take these.
+    pub(crate) fn layout(&self, operand: Operand) -> Layout {
+        let text = match self.majors[operand as usize] {
+            Major::First => "(4096,4096):(_1,4096)",
+            Major::Second => "(4096,4096):(4096,_1)",
+        };
+        text.parse().expect("a literal")
+    }
+
+    /// What runs fastest in an operand.
+    pub(crate) fn major(&self, operand: Operand) -> Major {
+        self.majors[operand as usize]
+    }
+
+    /// Whether A and B hold 16-bit numbers that are read 16 bytes at a time.
+    fn wide_halves(&self) -> bool {
+        self.ab.bits() == 16 && self.vectors[..2] == [8, 8]
+    }
+
+    pub(crate) fn vector(&self, operand: Operand) -> i64 {
+        self.vectors[operand as usize]
+    }
+
+    /// Bytes go one by one, or four or more at once: two have no place in a register.
+    fn narrow_bytes(&mut self) {
+        let bits = i64::from(self.ab.bits());
+        for vector in &mut self.vectors[..2] {
+            if vector.saturating_mul(bits) < 32 {
+                *vector = 1;
+            }
+        }
+    }
+}
+
+/// A kernel and its numbers.
+///
+/// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an error
+/// that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
+/// [`GemmCall::with_plan`](super::GemmCall::with_plan) what does not suit the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GemmPlan {
+    /// The generation.
+    pub method: GemmMethod,
+    /// What is known of the matrices.
+    pub operands: Operands,
+    /// The tile of a block, along M, N and K.
+    pub tile: [i64; 3],
+    /// How many tiles are on their way: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper.
+    pub stages: i64,
+    /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
+    pub warps: [i64; 2],
+    /// Tiles along N that follow each other before the next along M.
+    pub raster: i64,
+    /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside then).
+    pub whole: bool,
+}
+
+impl GemmPlan {
+    /// The plan of a method with its usual numbers.
+    pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
+        // What may be rounded to tf32 is multiplied as it is.
+        if (method, operands.ab) == (GemmMethod::Simt, Ty::Tf32) {
+            operands.ab = Ty::F32;
+        }
+        operands.narrow_bytes();
+        let (tile, stages, warps) = match method {
+            GemmMethod::Simt if super::epilogue::scale::sum_type(operands.ab) == Ty::F64 => {
+                ([64, 64, 16], 2, [16, 16])
+            }
+            GemmMethod::Simt => ([128, 128, 16], 2, [16, 16]),
+            GemmMethod::Volta => ([128, 128, 32], 2, [2, 4]),
+            GemmMethod::Ampere if operands.ab == Ty::F64 => ([64, 64, 16], 3, [2, 4]),
+            // Four warps with twice the products of a fragment, two blocks to a multiprocessor; narrow copies would leave
+            // them no registers.
+            GemmMethod::Ampere if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
+            // 128 bytes along K, whatever they hold.
+            GemmMethod::Ampere => {
+                let bits = i64::from(operands.ab.bits());
+                ([128, 128, 1024 / bits], 3, [2, 4])
+            }
+            GemmMethod::Hopper => ([128, 256, 64], 4, [2, 1]),
+        };
+        GemmPlan {
+            method,
+            operands,
+            tile,
+            stages,
+            warps,
+            raster: 8,
+            whole: false,
+        }
+    }
+
+    /// The kernel for that architecture.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false };
+    /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    /// assert_eq!(plan.build(Arch::Sm90a)?.kernel.block, Some([384, 1, 1]));
+    ///
+    /// let refused = GemmPlan { stages: 1, ..plan }.build(Arch::Sm90a).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the plan's number of stages is 1: the Hopper kernel takes 2 to 64");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kernel`](crate::Error::Kernel) for numbers that the kernel does not take, with the limit; what the algebra
+    /// refuses, with the line of the kernel that asked; [`Error::Refused`](crate::Error::Refused) for a kernel that asks
+    /// for more than a block has.
+    pub fn build(&self, arch: Arch) -> Result<Built, crate::Error> {
+        self.check(arch)?;
+        let built = match self.method {
+            GemmMethod::Simt => super::simt::build(self, arch),
+            GemmMethod::Volta => super::sm70::build(self, arch),
+            GemmMethod::Ampere => super::sm80::build(self, arch),
+            GemmMethod::Hopper => super::sm90::build(self, arch),
+        }?;
+        built.kernel.verify()?;
+        Ok(built)
+    }
+
+    /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they are
+    /// no multiples of is narrower.
+    pub(crate) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
+        self.whole = self.method == GemmMethod::Ampere && self.remainder(problem).is_none();
+        let usual = GemmPlan {
+            whole: self.whole,
+            ..GemmPlan::new(self.method, self.operands)
+        };
+        let is_usual = self == usual;
+        // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest of
+        // the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
+        let parts = |name| name != MatrixName::C && self.method == GemmMethod::Hopper;
+        let parts = [MatrixName::A, MatrixName::B, MatrixName::C].map(parts);
+        for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
+            let along = match self.operands.majors[name as usize] {
+                Major::First => 0,
+                Major::Second => 1,
+            };
+            let (extent, vector) = (
+                problem.extents(name)[along].0,
+                &mut self.operands.vectors[name as usize],
+            );
+            while !parts[name as usize] && extent % *vector != 0 {
+                *vector /= 2;
+            }
+        }
+        self.operands.narrow_bytes();
+        if is_usual {
+            let whole = self.whole;
+            self = GemmPlan {
+                whole,
+                ..GemmPlan::new(self.method, self.operands)
+            };
+        }
+        self
+    }
+
+    /// Whether C goes through shared memory and TMA, both ways if it is read: N fastest, 16 or 32 bits, rows that begin
+    /// and end at multiples of 16 bytes, and an even number of parts to a tile.
+    pub(crate) fn stages_c(&self) -> bool {
+        let operands = &self.operands;
+        let bits = i64::from(operands.c.bits());
+        self.method == GemmMethod::Hopper
+            // A warpgroup has the rows of one instruction.
+            && self.tile[0] == 64 * self.warps[0]
+            && [16, 32].contains(&bits)
+            && operands.major(Operand::C) == Major::Second
+            && operands.vector(Operand::C) * bits == 128
+            && self.tile[1] % (2 * super::epilogue::sm90::columns(self)) == 0
+    }
+
+    /// The matrix instruction repeated over the warps.
+    pub(crate) fn tiled_mma(&self) -> Result<TiledMma, Error> {
+        let name = match (self.operands.ab, self.method) {
+            (_, GemmMethod::Simt) => return super::simt::tiled_mma(self),
+            (_, GemmMethod::Volta) => return super::sm70::tiled_mma(self),
+            (Ty::F64, GemmMethod::Ampere) => "SM80_8x8x4_F64F64F64F64_TN".to_string(),
+            (Ty::S8, GemmMethod::Ampere) => "SM80_16x8x32_S32S8S8S32_TN".to_string(),
+            (Ty::Tf32, GemmMethod::Ampere) => "SM80_16x8x8_F32TF32TF32F32_TN".to_string(),
+            (ty, GemmMethod::Ampere) => {
+                let ty = ty.cute();
+                format!("SM80_16x8x16_F32{ty}{ty}F32_TN")
+            }
+            (ty, GemmMethod::Hopper) => {
+                format!(
+                    "SM90_64x{}x16_F32{}{}_SS",
+                    self.tile[1],
+                    ty.cute(),
+                    ty.cute()
+                )
+            }
+        };
+        let [m, n] = self.warps;
+        let mut atom = colex_atom::mma(&name)?;
+        let (atoms, tile) = match self.method {
+            // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
+            GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => (
+                format!("({m},{n},1):(1,{m},0)"),
+                format!("({},{},_)", atom.mnk()[0] * m, 16 * n),
+            ),
+            GemmMethod::Hopper => {
+                let major = |operand| match self.operands.major(operand) {
+                    Major::First => colex_atom::Major::Mn,
+                    Major::Second => colex_atom::Major::K,
+                };
+                let mut options = atom.options();
+                options.major_a = major(Operand::A);
+                options.major_b = major(Operand::B);
+                atom = atom.with_options(options)?;
+                (format!("({m},{n},1):(1,{m},0)"), "(_,_,_)".to_string())
+            }
+        };
+        let parse = "the plan's numbers make a layout";
+        Ok(TiledMma::new(
+            atom,
+            &atoms.parse().expect(parse),
+            &tile.parse().expect(parse),
+        )?)
+    }
+}
+
+/// The size of a vector that a leading dimension, an address and an element's bytes allow.
+pub(crate) fn vector(bytes: i64, address: u64, leading: i64) -> i64 {
+    let fits = |n: &i64| address.is_multiple_of((n * bytes) as u64) && leading % n == 0;
+    [16, 8, 4, 2]
+        .into_iter()
+        .map(|wide| wide / bytes)
+        .find(|n| *n > 0 && fits(n))
+        .unwrap_or(1)
+}
+
+impl fmt::Display for GemmPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [m, n, k] = self.tile;
+        let Operands { ab, c, .. } = self.operands;
+        write!(
+            f,
+            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages",
+            self.method, self.stages
+        )
+    }
+}

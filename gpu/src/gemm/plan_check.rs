@@ -1,0 +1,359 @@
+//! Whether a plan is one that its kernel can be built from, and one for the product of a call.
+
+use colex_atom::{Arch, Ty};
+use colex_tiled::Operand;
+
+use super::epilogue::scale::{outputs, sum_type};
+use super::operand::shares;
+use super::plan::{GemmMethod, GemmPlan, Operands};
+use super::raster;
+use super::simt::neighbours;
+use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
+use colex_ir::launch::Limits;
+
+/// The largest extent of a tile along M, N or K.
+const MOST_TILE: i64 = 1024;
+
+/// The most tiles on their way at once.
+const MOST_STAGES: i64 = 64;
+
+/// The most tiles along N that follow each other.
+const MOST_RASTER: i64 = 1 << 16;
+
+/// The most 32-bit registers of a thread's accumulators: as many as a thread can have. More would be in local memory.
+const MOST_SUMS: i64 = 255;
+
+/// The most accesses of a thread to one operand's tile, and the most matrix instructions of a thread to a tile: each of
+/// them is an instruction of the kernel.
+const MOST_UNROLLED: i64 = 4096;
+
+/// The most threads of a block.
+const MOST_THREADS: i64 = 1024;
+
+/// The registers that Hopper's kernel needs beside the sums of a thread: ptxas 12.9 asks for 154 where there are 128 sums.
+const BESIDE_SUMS: i64 = 26;
+
+impl GemmPlan {
+    /// Whether the kernel can be built: the types on an architecture, and every number.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Product`], [`KernelError::Types`], [`KernelError::Plan`], [`KernelError::PlanLimit`],
+    /// [`KernelError::PlanShares`].
+    pub fn check(&self, arch: Arch) -> Result<(), KernelError> {
+        self.check_types(arch)?;
+        for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
+            self.check_vector(name)?;
+        }
+        let [warps_m, warps_n] = self.most_warps();
+        self.number("number of warps along M", self.warps[0], 1..=warps_m, 1)?;
+        self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
+        self.limit("threads in a block", self.threads(), MOST_THREADS)?;
+        let [m, n, k] = self.steps();
+        self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
+        self.limit(
+            "columns of C for an instruction of every warp",
+            n,
+            MOST_TILE,
+        )?;
+        // A tensor map's box has at most 256 elements along each mode; along M and N, those are rows where K is contiguous.
+        let [most_m, most_n, most_k] = match (self.method, self.operands.major(Operand::A)) {
+            (GemmMethod::Hopper, Major::Second) => [256, 256, 256],
+            (GemmMethod::Hopper, Major::First) => [MOST_TILE, 256, 256],
+            _ => [MOST_TILE; 3],
+        };
+        self.limit(
+            "rows of A's tile for an instruction of every warp",
+            m,
+            most_m,
+        )?;
+        self.number("tile along M", self.tile[0], m..=most_m / m * m, m)?;
+        self.number("tile along N", self.tile[1], n..=most_n / n * n, n)?;
+        let least = match self.method {
+            // The fragments of one step come while those of the step before are multiplied.
+            GemmMethod::Ampere => 2 * k,
+            _ => k,
+        };
+        self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
+        let stages = match self.method {
+            GemmMethod::Simt | GemmMethod::Volta => 2..=2,
+            GemmMethod::Ampere | GemmMethod::Hopper => 2..=MOST_STAGES,
+        };
+        self.number("number of stages", self.stages, stages, 1)?;
+        self.number("raster", self.raster, 1..=MOST_RASTER, 1)?;
+        let elements = (self.tile[0] + self.tile[1]) * self.tile[2] * self.stages;
+        let ty = match self.method {
+            GemmMethod::Simt => sum_type(self.operands.ab),
+            _ => self.operands.ab,
+        };
+        let bytes = elements * i64::from(ty.bits()) / 8;
+        let room = i64::from(Limits::of(arch).shared);
+        self.limit("bytes of shared memory for A and B", bytes, room)?;
+        self.check_unrolled()
+    }
+
+    fn number(
+        &self,
+        what: &'static str,
+        found: i64,
+        range: std::ops::RangeInclusive<i64>,
+        step: i64,
+    ) -> Result<(), KernelError> {
+        match range.contains(&found) && found % step == 0 {
+            true => Ok(()),
+            false => Err(KernelError::Plan {
+                method: self.method.to_string(),
+                what,
+                found,
+                least: *range.start(),
+                most: *range.end(),
+                step,
+            }),
+        }
+    }
+
+    fn limit(&self, what: &'static str, found: i64, most: i64) -> Result<(), KernelError> {
+        match found <= most {
+            true => Ok(()),
+            false => Err(KernelError::PlanLimit {
+                method: self.method.to_string(),
+                what,
+                found,
+                most,
+            }),
+        }
+    }
+
+    /// Whether the method multiplies such matrices on an architecture.
+    fn check_types(&self, arch: Arch) -> Result<(), KernelError> {
+        let (types, since): (&[Ty], Arch) = match self.method {
+            GemmMethod::Simt => (
+                &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8],
+                Arch::Sm70,
+            ),
+            GemmMethod::Volta => (&[Ty::F16], Arch::Sm70),
+            GemmMethod::Ampere => (&[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64], Arch::Sm80),
+            GemmMethod::Hopper => (&[Ty::F16, Ty::Bf16], Arch::Sm90a),
+        };
+        let runs = match self.method {
+            GemmMethod::Hopper => arch == since,
+            _ => arch >= since,
+        };
+        let Operands { ab, c, vectors, .. } = self.operands;
+        let whole = self.method != GemmMethod::Hopper || vectors[..2] == [8, 8];
+        if !(runs && whole && types.contains(&ab)) {
+            return Err(KernelError::Product {
+                method: self.method,
+                ab,
+                vectors: [vectors[0], vectors[1]],
+                arch,
+                types,
+                since,
+            });
+        }
+        let can = outputs(ab);
+        match can.contains(&c) {
+            true => Ok(()),
+            false => Err(KernelError::Types { ab, c, can }),
+        }
+    }
+
+    /// Vectors are powers of two of at most 16 bytes.
+    fn check_vector(&self, name: MatrixName) -> Result<(), KernelError> {
+        let (what, ty) = match name {
+            MatrixName::A => ("vector of A", self.operands.ab),
+            MatrixName::B => ("vector of B", self.operands.ab),
+            MatrixName::C => ("vector of C", self.operands.c),
+        };
+        let found = self.operands.vectors[name as usize];
+        let most = 128 / i64::from(ty.bits());
+        match (1..=most).contains(&found) && found.count_ones() == 1 {
+            true => Ok(()),
+            false => Err(KernelError::PlanVector {
+                what,
+                found,
+                ty,
+                most,
+            }),
+        }
+    }
+
+    /// The most warps (threads, warpgroups) along M and along N: along one of them alone they fill a block. A warpgroup of
+    /// Hopper's has all of the tile along N.
+    fn most_warps(&self) -> [i64; 2] {
+        match self.method {
+            GemmMethod::Simt => [MOST_THREADS; 2],
+            GemmMethod::Volta | GemmMethod::Ampere => [MOST_THREADS / 32; 2],
+            GemmMethod::Hopper => [MOST_THREADS / 128 - 1, 1],
+        }
+    }
+
+    /// The threads of a block, the producer's among them.
+    fn threads(&self) -> i64 {
+        let [m, n] = self.warps;
+        match self.method {
+            GemmMethod::Simt => m * n,
+            GemmMethod::Volta | GemmMethod::Ampere => m * n * 32,
+            GemmMethod::Hopper => (m * n + 1) * 128,
+        }
+    }
+
+    /// What the tile's extents are multiples of: what the matrix instructions of all warps take.
+    pub fn steps(&self) -> [i64; 3] {
+        let [m, n] = self.warps;
+        let ab = self.operands.ab;
+        match self.method {
+            GemmMethod::Simt => [m * neighbours(ab), n * neighbours(ab), 1],
+            GemmMethod::Volta => [16 * m, 16 * n, 4],
+            GemmMethod::Ampere if ab == Ty::F64 => [8 * m, 16 * n, 4],
+            // 32 bytes along K.
+            GemmMethod::Ampere => [16 * m, 16 * n, 256 / i64::from(ab.bits())],
+            // The two blocks of a cluster bring half of B each.
+            GemmMethod::Hopper => [64 * m, 16, 16],
+        }
+    }
+
+    /// Whether a thread's part of a tile is one that the kernel can hold and be as long as.
+    fn check_unrolled(&self) -> Result<(), KernelError> {
+        let [bm, bn, bk] = self.tile;
+        let consumers = match self.method {
+            GemmMethod::Hopper => self.warps[0] * 128,
+            _ => self.threads(),
+        };
+        let sums = bm * bn / consumers * i64::from(sum_type(self.operands.ab).bits()) / 32;
+        self.limit("registers for a thread's sums", sums, MOST_SUMS)?;
+        if self.method == GemmMethod::Hopper {
+            // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
+            let threads = (self.warps[0] as u32 + 1) * 128;
+            let entry = i64::from(colex_ir::verify::registers_at_entry(threads, 1));
+            let most = entry - BESIDE_SUMS;
+            self.limit(
+                "registers for a consumer's sums at entry",
+                sums,
+                most.max(0),
+            )?;
+        }
+        let [m, n, k] = self.steps();
+        let instruction = match self.method {
+            GemmMethod::Simt => self.warps[0] * self.warps[1],
+            GemmMethod::Volta => m * n * k,
+            GemmMethod::Ampere => m * n / 2 * k,
+            GemmMethod::Hopper => m * bn * k,
+        };
+        let multiplies = bm * bn * bk / instruction;
+        self.limit(
+            "matrix instructions of a thread to a tile",
+            multiplies,
+            MOST_UNROLLED,
+        )?;
+        if self.method == GemmMethod::Hopper {
+            return Ok(());
+        }
+        for (operand, name) in [(Operand::A, "A"), (Operand::B, "B")] {
+            let tile = operand.modes().map(|mode| self.tile[mode]);
+            let vector = self.operands.vector(operand);
+            let (major, ty) = (self.operands.major(operand), self.operands.ab);
+            let Some(share) = shares(major, tile, vector, self.threads(), ty) else {
+                return Err(KernelError::PlanShares {
+                    method: self.method.to_string(),
+                    operand: name,
+                    tile,
+                    threads: self.threads(),
+                });
+            };
+            let accesses = tile[0] * tile[1] / (self.threads() * share.vector);
+            self.limit(
+                "accesses of a thread to a tile",
+                accesses,
+                MOST_UNROLLED / 8,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Whether the plan is one for a problem whose matrices are known to be like that.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::PlanCall`] for other types, orders, wider vectors than addresses and leading dimensions allow, or a
+    /// `beta` that is not the problem's; [`KernelError::PlanWhole`]; [`KernelError::PlanLimit`] for more tiles than the
+    /// kernel counts. The plan was [checked](Self::check).
+    pub(crate) fn check_call(
+        &self,
+        problem: &GemmProblem,
+        call: &Operands,
+    ) -> Result<(), KernelError> {
+        let plan = &self.operands;
+        let differs =
+            |what, plan: String, call: String| Err(KernelError::PlanCall { what, plan, call });
+        // The SIMT kernel multiplies in f32 what was to be rounded to tf32.
+        let exact = self.method == GemmMethod::Simt && (plan.ab, call.ab) == (Ty::F32, Ty::Tf32);
+        if plan.ab != call.ab && !exact {
+            return differs("A and B are of", plan.ab.to_string(), call.ab.to_string());
+        }
+        if plan.c != call.c {
+            return differs("C is of", plan.c.to_string(), call.c.to_string());
+        }
+        let runs = |major: Major| match major {
+            Major::First => "first",
+            Major::Second => "second",
+        };
+        let orders = [
+            "A runs fastest along its",
+            "B runs fastest along its",
+            "C runs fastest along its",
+        ];
+        for (i, what) in orders.into_iter().enumerate() {
+            let index = |major| format!("{} index", runs(major));
+            if plan.majors[i] != call.majors[i] {
+                return differs(what, index(plan.majors[i]), index(call.majors[i]));
+            }
+        }
+        let vectors = ["A is read by", "B is read by", "C is accessed by"];
+        for (i, what) in vectors.into_iter().enumerate() {
+            if plan.vectors[i] > call.vectors[i] {
+                let (plan, call) = (plan.vectors[i], call.vectors[i]);
+                let call = format!("no more than {call} can be");
+                return differs(what, format!("{plan} elements"), call);
+            }
+        }
+        if plan.beta != call.beta {
+            let read = |beta| if beta { "read" } else { "not read" };
+            return differs(
+                "C is",
+                read(plan.beta).to_string(),
+                read(call.beta).to_string(),
+            );
+        }
+        if let (true, Some((what, tile, extent))) = (self.whole, self.remainder(problem)) {
+            return Err(KernelError::PlanWhole { what, tile, extent });
+        }
+        self.check_tiles(problem)
+    }
+
+    /// The first extent of a problem that the tile does not divide, its name and the tile's extent.
+    pub(crate) fn remainder(&self, problem: &GemmProblem) -> Option<(&'static str, i64, i64)> {
+        let extents = [("M", problem.m), ("N", problem.n), ("K", problem.k)];
+        let mut pairs = extents.into_iter().zip(self.tile);
+        let divides = |(_, extent): (&str, i64), tile: i64| extent % tile == 0;
+        pairs
+            .find(|(extent, tile)| !divides(*extent, *tile))
+            .map(|((what, extent), tile)| (what, tile, extent))
+    }
+
+    /// Whether the kernel can count the tiles, and those that a strip of the raster has.
+    fn check_tiles(&self, problem: &GemmProblem) -> Result<(), KernelError> {
+        let along = |extent: i64, tile: i64| (extent - 1) / tile + 1;
+        let [m, n] = [
+            along(problem.m, self.tile[0]),
+            along(problem.n, self.tile[1]),
+        ];
+        let most = raster::MOST - 1;
+        self.limit("tiles", m.saturating_mul(n), most)?;
+        self.limit(
+            "tiles in a strip of the raster",
+            m.max(n).saturating_mul(self.raster),
+            most,
+        )
+    }
+}

@@ -1,0 +1,355 @@
+//! `GemmProblem`: what a matrix product is to do, checked before a kernel is chosen.
+
+use core::fmt;
+
+use colex_atom::Ty;
+use colex_layout::{IntTuple, Layout, Stride, Tuple};
+use half::{bf16, f16};
+
+use crate::elements::Elements;
+use crate::kernel_error::KernelError;
+use colex_device::Element;
+
+/// Which of a matrix's two indices runs fastest in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Major {
+    /// The first index, M of A and of C or N of B: what BLAS calls `N` for A and `T` for B.
+    First,
+    /// The second index, K of A and B or N of C: what BLAS calls `T` for A and `N` for B.
+    Second,
+}
+
+/// One of the three matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixName {
+    /// (M,K)
+    A,
+    /// (N,K)
+    B,
+    /// (M,N)
+    C,
+}
+
+/// What products are rounded to and summed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compute {
+    /// Products and sums in binary32 (operands f16, bf16 or f32).
+    F32,
+    /// Operands of f32 rounded to tf32, sums in binary32.
+    Tf32,
+    /// Everything in binary64.
+    F64,
+    /// Products of bytes, sums in 32-bit integers.
+    S32,
+}
+
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compute::F32 => "f32",
+            Compute::Tf32 => "tf32",
+            Compute::F64 => "f64",
+            Compute::S32 => "s32",
+        })
+    }
+}
+
+/// A number that a matrix product takes or gives.
+pub trait GemmElement: Element {
+    /// Its type in the table of atoms.
+    const TY: Ty;
+
+    /// What products of such elements are computed in, unless the problem says otherwise.
+    const COMPUTE: Compute;
+
+    /// Its value.
+    fn to_f64(self) -> f64;
+
+    /// The nearest of the type.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! gemm_elements {
+    ($($ty:ident = $name:ident, $compute:ident, $to:expr, $from:expr;)*) => {$(
+        impl GemmElement for $ty {
+            const TY: Ty = Ty::$name;
+            const COMPUTE: Compute = Compute::$compute;
+
+            fn to_f64(self) -> f64 {
+                $to(self)
+            }
+
+            fn from_f64(value: f64) -> $ty {
+                $from(value)
+            }
+        }
+    )*};
+}
+
+gemm_elements! {
+    f64 = F64, F64, |x| x, |x| x;
+    f32 = F32, F32, f64::from, |x| x as f32;
+    f16 = F16, F32, f16::to_f64, f16::from_f64;
+    bf16 = Bf16, F32, bf16::to_f64, bf16::from_f64;
+    i32 = S32, S32, f64::from, |x: f64| x.round() as i32;
+    i8 = S8, S32, f64::from, |x: f64| x.round() as i8;
+}
+
+/// `C = alpha A B^T + beta C` with A (M,K), B (N,K) and C (M,N): the shapes and majors of CuTe's GEMM.
+///
+/// ```
+/// use colex_gpu::kernels::{GemmProblem, Major, MatrixName};
+///
+/// let problem = GemmProblem::new(512, 256, 128).major(MatrixName::B, Major::First).alpha(0.5);
+/// assert_eq!(problem.to_string(), "gemm 512x256x128, A (512,128):(128,1), B (256,128):(1,256), C (512,256):(256,1), alpha 0.5, beta 0");
+///
+/// let error = problem.leading(MatrixName::A, 100).check().unwrap_err();
+/// assert_eq!(error.to_string(), "lda is 100: it must be at least K, which is 128");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GemmProblem {
+    /// Rows of A and C.
+    pub m: i64,
+    /// Rows of B, columns of C.
+    pub n: i64,
+    /// Columns of A and B.
+    pub k: i64,
+    /// What runs fastest in A, B and C.
+    pub majors: [Major; 3],
+    /// Elements from one row (or column) of A, B and C to the next; `None` if they touch.
+    pub leading: [Option<i64>; 3],
+    /// The factor of the product.
+    pub alpha: f64,
+    /// The factor of what C held; 0 does not read it.
+    pub beta: f64,
+    /// What products are computed in; `None` for [`GemmElement::COMPUTE`] of the operands.
+    pub compute: Option<Compute>,
+}
+
+/// The largest extent: what a kernel counts with 32 bits.
+const MOST: i64 = i32::MAX as i64;
+
+impl GemmProblem {
+    /// Compact matrices, K fastest in A and B, N fastest in C, alpha 1 and beta 0.
+    pub fn new(m: i64, n: i64, k: i64) -> GemmProblem {
+        GemmProblem {
+            m,
+            n,
+            k,
+            majors: [Major::Second; 3],
+            leading: [None; 3],
+            alpha: 1.0,
+            beta: 0.0,
+            compute: None,
+        }
+    }
+
+    /// The same with a matrix in the other order.
+    #[must_use]
+    pub fn major(mut self, matrix: MatrixName, major: Major) -> GemmProblem {
+        self.majors[matrix as usize] = major;
+        self
+    }
+
+    /// The same with so many elements from one row (or column) of a matrix to the next.
+    #[must_use]
+    pub fn leading(mut self, matrix: MatrixName, elements: i64) -> GemmProblem {
+        self.leading[matrix as usize] = Some(elements);
+        self
+    }
+
+    /// The same with another factor of the product.
+    #[must_use]
+    pub fn alpha(self, alpha: f64) -> GemmProblem {
+        GemmProblem { alpha, ..self }
+    }
+
+    /// The same with another factor of what C held.
+    #[must_use]
+    pub fn beta(self, beta: f64) -> GemmProblem {
+        GemmProblem { beta, ..self }
+    }
+
+    /// The same, computed in something else than the operands' own: [`Compute::Tf32`] for those of f32.
+    #[must_use]
+    pub fn compute(self, compute: Compute) -> GemmProblem {
+        GemmProblem {
+            compute: Some(compute),
+            ..self
+        }
+    }
+
+    /// The extents of a matrix, and their names.
+    pub fn extents(&self, matrix: MatrixName) -> [(i64, &'static str); 2] {
+        let (m, n, k) = ((self.m, "M"), (self.n, "N"), (self.k, "K"));
+        match matrix {
+            MatrixName::A => [m, k],
+            MatrixName::B => [n, k],
+            MatrixName::C => [m, n],
+        }
+    }
+
+    /// The leading dimension of a matrix, in elements.
+    pub fn leading_of(&self, matrix: MatrixName) -> i64 {
+        let [first, second] = self.extents(matrix);
+        let touching = match self.majors[matrix as usize] {
+            Major::First => first.0,
+            Major::Second => second.0,
+        };
+        self.leading[matrix as usize].unwrap_or(touching)
+    }
+
+    /// The layout of a matrix: `(M,K):(lda,1)` or `(M,K):(1,lda)`.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Extent`] for an extent below 1 or of more than 31 bits.
+    pub fn layout(&self, matrix: MatrixName) -> Result<Layout, KernelError> {
+        let extents = self.extents(matrix);
+        for (extent, what) in extents {
+            check_extent(what, extent)?;
+        }
+        let strides = match self.majors[matrix as usize] {
+            Major::First => [1, self.leading_of(matrix)],
+            Major::Second => [self.leading_of(matrix), 1],
+        };
+        let shape = IntTuple::flat(extents.map(|(extent, _)| extent.into()));
+        let stride = Tuple::flat(strides.map(Stride::from));
+        Ok(Layout::new(shape, stride).expect("two extents of 31 bits make a layout"))
+    }
+
+    /// Whether the numbers can be a problem.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Extent`], [`KernelError::LeadingDimension`].
+    pub fn check(&self) -> Result<(), KernelError> {
+        for (matrix, what) in NAMED {
+            let [first, second] = self.extents(matrix);
+            let (least, over) = match self.majors[matrix as usize] {
+                Major::First => first,
+                Major::Second => second,
+            };
+            check_extent(first.1, first.0)?;
+            check_extent(second.1, second.0)?;
+            let found = self.leading_of(matrix);
+            if found < least {
+                return Err(KernelError::LeadingDimension {
+                    what,
+                    found,
+                    least,
+                    over,
+                });
+            }
+            check_extent(what, found)?;
+        }
+        Ok(())
+    }
+
+    /// Whether these buffers hold the matrices, at addresses of whole elements, and C overlaps neither A nor B.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), [`KernelError::Short`], [`KernelError::Misaligned`], [`KernelError::Overlap`],
+    /// [`KernelError::ReadOnly`] for a C that was lent to be read.
+    pub fn check_buffers<A: Element, B: Element, C: Element>(
+        &self,
+        a: &impl Elements<A>,
+        b: &impl Elements<B>,
+        c: &impl Elements<C>,
+    ) -> Result<(), KernelError> {
+        self.check()?;
+        let a = self.occupied(MatrixName::A, "A", a)?;
+        let b = self.occupied(MatrixName::B, "B", b)?;
+        if !c.is_writable() {
+            return Err(KernelError::ReadOnly { output: "C" });
+        }
+        let c = self.occupied(MatrixName::C, "C", c)?;
+        disjoint("C", c, "A", a)?;
+        disjoint("C", c, "B", b)
+    }
+
+    fn occupied<T: Element>(
+        &self,
+        matrix: MatrixName,
+        what: &'static str,
+        buffer: &impl Elements<T>,
+    ) -> Result<(u64, u64), KernelError> {
+        let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
+        let (slow, fast) = match self.majors[matrix as usize] {
+            Major::First => (second, first),
+            Major::Second => (first, second),
+        };
+        // The offset behind the last element, of 62 bits: `check` has seen that each number has 31.
+        let need = slow * self.leading_of(matrix) + fast + 1;
+        if need > buffer.count() as i64 {
+            return Err(KernelError::Short {
+                what,
+                need,
+                length: buffer.count(),
+            });
+        }
+        let (address, need_bytes) = (buffer.address(), T::BYTES as u64);
+        match address.is_multiple_of(need_bytes) {
+            true => Ok((address, address + need as u64 * need_bytes)),
+            false => Err(KernelError::Misaligned {
+                what,
+                address,
+                need: need_bytes,
+            }),
+        }
+    }
+}
+
+const NAMED: [(MatrixName, &str); 3] = [
+    (MatrixName::A, "lda"),
+    (MatrixName::B, "ldb"),
+    (MatrixName::C, "ldc"),
+];
+
+fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
+    match (1..=MOST).contains(&extent) {
+        true => Ok(()),
+        false => Err(KernelError::Extent {
+            what,
+            extent,
+            most: MOST,
+        }),
+    }
+}
+
+/// Whether what is written and what is read are apart.
+pub(crate) fn disjoint(
+    output: &'static str,
+    written: (u64, u64),
+    operand: &'static str,
+    read: (u64, u64),
+) -> Result<(), KernelError> {
+    if written.1 <= read.0 || read.1 <= written.0 {
+        return Ok(());
+    }
+    Err(KernelError::Overlap {
+        output,
+        written,
+        operand,
+        read,
+    })
+}
+
+/// `gemm 512x256x128, A .., B .., C .., alpha 1, beta 0`.
+impl fmt::Display for GemmProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gemm {}x{}x{}", self.m, self.n, self.k)?;
+        for (matrix, name) in [
+            (MatrixName::A, "A"),
+            (MatrixName::B, "B"),
+            (MatrixName::C, "C"),
+        ] {
+            match self.layout(matrix) {
+                Ok(layout) => write!(f, ", {name} {layout}")?,
+                Err(error) => write!(f, ", {name}: {error}")?,
+            }
+        }
+        write!(f, ", alpha {}, beta {}", self.alpha, self.beta)
+    }
+}

@@ -1,0 +1,221 @@
+//! Kernels whose tiles go through registers into shared memory, as before `cp.async`: two stages, the next tile loaded while
+//! one is multiplied.
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::epilogue::scale::{scale_type, scaled, widened};
+use super::operand::{Shares, shares, step, uneven};
+use super::plan::GemmPlan;
+use super::raster::grouped;
+use colex_ir::Reg;
+use colex_tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
+
+/// How the tile of an operand lies in shared memory.
+pub(crate) struct Way {
+    /// The type of its elements there, and in the registers that are multiplied.
+    pub(crate) ty: Ty,
+    /// The two stages: `(M or N, K, stage)`.
+    pub(crate) layout: Layout,
+    /// Elements that a thread writes at once.
+    pub(crate) write: i64,
+    /// Elements that a thread reads at once.
+    pub(crate) read: i64,
+}
+
+/// What tells one such kernel from another.
+pub(crate) struct Kind<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) plan: &'a GemmPlan,
+    pub(crate) mma: TiledMma,
+    /// The ways of A and of B.
+    pub(crate) ways: [Way; 2],
+    /// Whether N takes the place of M, and B that of A.
+    pub(crate) turned: bool,
+    /// Elements of C that are neighbours in memory and in a thread's registers.
+    pub(crate) neighbours: i64,
+}
+
+/// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
+pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<Built, Error> {
+    let (plan, mma) = (kind.plan, &kind.mma);
+    let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
+    let mut k = Builder::new(kind.name, arch, mma.threads() as u32);
+    let a = k.tensor("A", operands.ab, &operands.layout(Operand::A))?;
+    let b = k.tensor("B", operands.ab, &operands.layout(Operand::B))?;
+    let c = k.tensor("C", operands.c, &operands.layout(Operand::C))?;
+    let scale = ["alpha", "beta"].map(|name| k.scalar_argument(name, scale_type(operands.ab)));
+    let steps = (a.extent(1) + (bk - 1)) / bk;
+    let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
+    let [m, n] = grouped(&k.block_index(0), &tiles[0], &tiles[1], plan.raster);
+    let c = c.local_tile(&[bm, bn], &[m.clone(), n.clone()])?;
+    let [way_a, way_b] = kind.ways;
+    let (a, b) = ((Operand::A, a, m, way_a), (Operand::B, b, n, way_b));
+    let (x, y, c) = match kind.turned {
+        false => (a, b, c),
+        true => (b, a, c.compose(&turned([bm, bn]))?),
+    };
+    let x = Side::new(&mut k, plan, mma, Operand::A, x)?;
+    let y = Side::new(&mut k, plan, mma, Operand::B, y)?;
+    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]])?;
+    main_loop(&mut k, mma, [&x, &y], &acc, &steps)?;
+    let vector = operands.vector(Operand::C).min(kind.neighbours);
+    store(&mut k, plan, mma, &acc, &c, vector, scale)?;
+    k.finish()
+}
+
+/// A tile by its columns first.
+fn turned([bm, bn]: [i64; 2]) -> Layout {
+    let text = format!("({bn},{bm}):({bm},1)");
+    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    layout.to_static()
+}
+
+/// One operand: its way into shared memory, and from there into the registers of its place in the product.
+struct Side {
+    ty: Ty,
+    tile: [i64; 2],
+    tensor: Tensor,
+    /// The number of the block's tile along M or N.
+    row: Index,
+    thread: Index,
+    load: TiledCopy,
+    put: TiledCopy,
+    shared_to: Tensor,
+    read: TiledCopy,
+    shared_from: Tensor,
+    registers: Fragment,
+    into: Fragment,
+}
+
+impl Side {
+    fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        place: Operand,
+        (operand, tensor, row, way): (Operand, Tensor, Index, Way),
+    ) -> Result<Side, Error> {
+        let tile = operand.modes().map(|mode| plan.tile[mode]);
+        let [from, to] = [plan.operands.ab, way.ty].map(|ty| i64::from(ty.bits()));
+        let (major, widest) = (plan.operands.major(operand), plan.operands.vector(operand));
+        let shares = shares(major, tile, widest, mma.threads(), plan.operands.ab);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = shares.ok_or_else(|| uneven(tile, mma.threads()))?;
+        let load = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
+        let write = universal(way.write.min(vector) * to)?;
+        let put = TiledCopy::new(write, to, &threads, &values)?;
+        let read = TiledCopy::for_operand(universal(way.read * to)?, to, mma, place)?;
+        let shared = k.shared_tensor(way.ty, way.layout)?;
+        let thread = k.thread();
+        let registers = k.fragment_of(mma, place, tile)?;
+        Ok(Side {
+            ty: way.ty,
+            tile,
+            tensor,
+            row,
+            shared_to: put.at(&thread).partition_dst(&shared)?,
+            shared_from: read.at(&thread).partition_src(&shared)?,
+            into: registers.retile(&read)?,
+            registers,
+            thread,
+            load,
+            put,
+            read,
+        })
+    }
+
+    /// Tile `step` along K on its way into registers; zeros beyond the edges.
+    fn load(&self, k: &mut Builder, step: &Index) -> Result<Fragment, Error> {
+        let at = [self.row.clone(), step.clone()];
+        let tile = self.tensor.local_tile(&self.tile, &at)?;
+        let from = self.load.at(&self.thread).partition_src(&tile)?;
+        let held = k.fragment_like(&from)?;
+        k.copy_inside(&self.load, &from, &held)?;
+        Ok(held)
+    }
+
+    /// What was loaded, as the numbers that are multiplied, into a stage.
+    fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) -> Result<(), Error> {
+        let wide = widened(k, held, self.ty)?;
+        k.copy(&self.put, &wide, &self.shared_to.at(3, stage)?)
+    }
+
+    /// Steps of the instruction along K in a tile.
+    fn steps(&self) -> i64 {
+        let mode = self.registers.layout().mode(2);
+        mode.map_or(1, |mode| mode.size())
+    }
+
+    /// Step `i` of a stage into its registers.
+    fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<Fragment, Error> {
+        let from = self.shared_from.at(3, stage)?.at(2, i)?;
+        k.copy(&self.read, &from, &self.into.slice(step(i))?)?;
+        self.registers.slice(step(i))
+    }
+}
+
+fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
+    Ok(colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>"))?)
+}
+
+fn main_loop(
+    k: &mut Builder,
+    mma: &TiledMma,
+    sides: [&Side; 2],
+    acc: &Fragment,
+    steps: &Index,
+) -> Result<(), Error> {
+    for side in sides {
+        let first = side.load(k, &0.into())?;
+        side.put(k, &first, &0.into())?;
+    }
+    k.sync();
+    let stage = k.var(0, 0..2);
+    k.for_(0, steps, 1, |k, step| {
+        let from = k.get(&stage);
+        let to = (Index::from(1) - &from).within(0..2);
+        // The next tile is on its way while this one is multiplied; beyond K it is zeros, and reads nothing.
+        let next = step + 1;
+        let next = [sides[0].load(k, &next)?, sides[1].load(k, &next)?];
+        for i in 0..sides[0].steps() {
+            let [x, y] = [sides[0].read(k, i, &from)?, sides[1].read(k, i, &from)?];
+            k.mma(mma, acc, &x, &y, acc)?;
+        }
+        sides[0].put(k, &next[0], &to)?;
+        sides[1].put(k, &next[1], &to)?;
+        k.sync();
+        k.set(&stage, to);
+        Ok(())
+    })
+}
+
+/// `C = alpha acc + beta C`, each thread its own elements, so many neighbours at once.
+fn store(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    acc: &Fragment,
+    c: &Tensor,
+    vector: i64,
+    scale: [Reg; 2],
+) -> Result<(), Error> {
+    let ty = plan.operands.c;
+    let bits = i64::from(ty.bits());
+    let copy = TiledCopy::for_operand(universal(vector * bits)?, bits, mma, Operand::C)?;
+    let to = copy.at(&k.thread()).partition_dst(c)?;
+    let old = match plan.operands.beta {
+        false => None,
+        true => {
+            let old = k.fragment(ty, acc.layout())?;
+            k.copy_inside(&copy, &to, &old.retile(&copy)?)?;
+            Some(old)
+        }
+    };
+    let out = scaled(k, ty, acc, old.as_ref(), scale)?;
+    k.copy_inside(&copy, &out.retile(&copy)?, &to)
+}

@@ -1,0 +1,77 @@
+//! The SIMT GEMM: one multiply-add of one thread at a time, for every type, order, size and alignment.
+//!
+//! Elements become the numbers that are summed on their way into shared memory, where M (or N) is contiguous. The mode
+//! along which C runs fastest takes the place of M, so that a thread always has neighbours of C.
+
+use colex_atom::{Arch, Ty};
+use colex_layout::Layout;
+use colex_tiled::{Operand, TiledMma};
+
+use super::epilogue::scale::sum_type;
+use super::plan::GemmPlan;
+use super::register_staged;
+use super::register_staged::{Kind, Way};
+use crate::kernels::Major;
+use colex_tensor::{Built, Error};
+
+/// The kernel of a plan.
+pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    let kind = Kind {
+        name: "gemm_simt",
+        plan,
+        mma: tiled_mma(plan)?,
+        ways: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
+        turned: turned(plan),
+        neighbours: neighbours(plan.operands.ab),
+    };
+    register_staged::build(kind, arch)
+}
+
+/// Whether N takes the place of M.
+fn turned(plan: &GemmPlan) -> bool {
+    plan.operands.major(Operand::C) == Major::Second
+}
+
+/// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
+pub(crate) fn neighbours(ab: Ty) -> i64 {
+    128 / i64::from(sum_type(ab).bits())
+}
+
+/// One thread's multiply-add over a grid of threads, each with neighbours along M and N.
+pub(crate) fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
+    let atom = match sum_type(plan.operands.ab) {
+        Ty::F64 => "UniversalFMA<double>",
+        Ty::S32 => "UniversalFMA<int32_t>",
+        _ => "UniversalFMA<float>",
+    };
+    let v = neighbours(plan.operands.ab);
+    let [m, n] = plan.warps;
+    let [x, y] = if turned(plan) { [n, m] } else { [m, n] };
+    let atoms = format!("({x},{y},1):(1,{x},0)");
+    let tile = format!("<({x},{v}):({v},1), ({y},{v}):({v},1), _>");
+    let literal = "the plan's numbers make a layout";
+    Ok(TiledMma::new(
+        colex_atom::mma(atom)?,
+        &atoms.parse().expect(literal),
+        &tile.parse().expect(literal),
+    )?)
+}
+
+/// M (or N) contiguous, each column followed by as many elements as a thread reads at once: what a warp writes along K
+/// spreads over the banks.
+fn way(plan: &GemmPlan, operand: Operand) -> Way {
+    let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
+    let read = neighbours(plan.operands.ab);
+    let column = mn + read;
+    let text = format!("({mn},{bk},2):(1,{column},{})", column * bk);
+    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    Way {
+        ty: sum_type(plan.operands.ab),
+        layout,
+        write: match plan.operands.major(operand) {
+            Major::First => read,
+            Major::Second => 1,
+        },
+        read,
+    }
+}

@@ -1,0 +1,111 @@
+//! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
+
+use colex_atom::Arch;
+use colex_tiled::{Operand, TiledMma};
+
+use super::epilogue::direct;
+use super::epilogue::scale::scale_type;
+use super::epilogue::sm80;
+use super::operand::Route;
+use super::plan::GemmPlan;
+use super::raster::grouped;
+use colex_tensor::{Builder, Built, Error, Fragment, Index};
+
+/// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
+pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    let [bm, bn, bk] = plan.tile;
+    let mma = plan.tiled_mma()?;
+    let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);
+    let [a, b, c] = [Operand::A, Operand::B, Operand::C].map(|operand| {
+        let ty = if operand == Operand::C {
+            plan.operands.c
+        } else {
+            plan.operands.ab
+        };
+        k.tensor(&format!("{operand:?}"), ty, &plan.operands.layout(operand))
+    });
+    let (a, b, c) = (a?, b?, c?);
+    let scale = [
+        k.scalar_argument("alpha", scale_type(plan.operands.ab)),
+        k.scalar_argument("beta", scale_type(plan.operands.ab)),
+    ];
+    let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
+    let steps = (a.extent(1) + (bk - 1)) / bk;
+    let [tiles_m, tiles_n] = &tiles;
+    let [m, n] = grouped(&k.block_index(0), tiles_m, tiles_n, plan.raster);
+    let a = Route::new(&mut k, plan, &mma, Operand::A, a, &m)?;
+    let b = Route::new(&mut k, plan, &mma, Operand::B, b, &n)?;
+    let acc = k.accumulators(&mma, [bm, bn])?;
+    main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps)?;
+    if sm80::fits(plan, &mma, &acc, arch) {
+        sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;
+    } else {
+        let (c, thread) = (c.local_tile(&[bm, bn], &[m, n])?, k.thread());
+        direct::store(&mut k, plan, &mma, &acc, &c, &thread, scale)?;
+    }
+    k.finish()
+}
+
+fn main_loop(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    mma: &TiledMma,
+    routes: [&Route; 2],
+    acc: &Fragment,
+    steps: &Index,
+) -> Result<(), Error> {
+    let stages = plan.stages;
+    let fetch = |k: &mut Builder, step: &Index, stage: &Index| -> Result<(), Error> {
+        routes
+            .iter()
+            .try_for_each(|route| route.fetch(k, step, steps, stage))?;
+        k.cp_async_commit();
+        Ok(())
+    };
+    // Tiles beyond K are zeros, and read nothing.
+    for stage in 0..stages - 1 {
+        fetch(k, &stage.into(), &stage.into())?;
+    }
+    let (read, write) = (k.var(0, 0..stages), k.var(stages - 1, 0..stages));
+    let next = |stage: &Index| {
+        let last = Index::from(stages - 1);
+        Index::select_less(stage, &last, &(stage + 1), &0.into()).within(0..stages)
+    };
+    let inner = routes[0].steps();
+    let arrived = |k: &mut Builder| {
+        k.cp_async_wait(stages as u32 - 2);
+        k.sync();
+    };
+    arrived(k);
+    routes
+        .iter()
+        .try_for_each(|route| route.read(k, 0, &0.into()))?;
+    k.for_(0, steps, 1, |k, step| {
+        let (from, to) = (k.get(&read), k.get(&write));
+        let after = next(&from);
+        for i in 0..inner {
+            // The next step's fragments come while this one's are multiplied, across the end of the tile too.
+            if i + 1 < inner {
+                routes
+                    .iter()
+                    .try_for_each(|route| route.read(k, i + 1, &from))?;
+            } else {
+                arrived(k);
+                routes
+                    .iter()
+                    .try_for_each(|route| route.read(k, 0, &after))?;
+            }
+            if i == 0 {
+                fetch(k, &(step + (stages - 1)), &to)?;
+            }
+            let [a, b] = [routes[0].step(i)?, routes[1].step(i)?];
+            k.mma(mma, acc, &a, &b, acc)?;
+        }
+        k.set(&read, &after);
+        k.set(&write, next(&to));
+        Ok(())
+    })?;
+    // Shared memory is the block's only as long as the block lasts.
+    k.cp_async_wait(0);
+    Ok(())
+}

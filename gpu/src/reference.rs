@@ -1,0 +1,75 @@
+//! What the kernels must compute, computed on the host: plainly, and in higher precision.
+
+use colex_layout::{Error, Layout};
+use ndarray::Array2;
+
+use crate::gemm::problem::{GemmElement, GemmProblem, MatrixName};
+
+/// Copies coordinate by coordinate: `destination[d(i)] = source[s(i)]` for every index `i`.
+///
+/// ```
+/// use colex_gpu::kernels::reference;
+///
+/// let mut out = [0; 6];
+/// reference::copy(&[1, 2, 3, 4, 5, 6], &"(2,3):(3,1)".parse()?, &mut out, &"(2,3):(1,2)".parse()?)?;
+/// assert_eq!(out, [1, 4, 2, 5, 3, 6]);
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Layout::offsets`]. An offset outside a slice is a panic.
+pub fn copy<T: Copy>(
+    source: &[T],
+    from: &Layout,
+    destination: &mut [T],
+    to: &Layout,
+) -> Result<(), Error> {
+    for (from, to) in from.offsets()?.zip(to.offsets()?) {
+        destination[to as usize] = source[from as usize];
+    }
+    Ok(())
+}
+
+/// One matrix of a problem as an array of doubles.
+///
+/// # Panics
+///
+/// If the problem was not checked, or the elements are too few.
+pub fn matrix<T: GemmElement>(
+    problem: &GemmProblem,
+    name: MatrixName,
+    elements: &[T],
+) -> Array2<f64> {
+    let [rows, columns] = problem.extents(name);
+    let layout = problem.layout(name).expect("a checked problem");
+    let at = |(i, j): (usize, usize)| {
+        let offset = layout.offset((i as i64, j as i64));
+        elements[offset.expect("indices of the matrix") as usize].to_f64()
+    };
+    Array2::from_shape_fn((rows.0 as usize, columns.0 as usize), at)
+}
+
+/// `alpha A B^T + beta C` in doubles.
+///
+/// # Panics
+///
+/// As [`matrix`].
+pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    a: &[A],
+    b: &[B],
+    c: &[C],
+) -> Array2<f64> {
+    let product = matrix(problem, MatrixName::A, a).dot(&matrix(problem, MatrixName::B, b).t());
+    match problem.beta {
+        0.0 => problem.alpha * product,
+        beta => problem.alpha * product + beta * matrix(problem, MatrixName::C, c),
+    }
+}
+
+/// The norm of the difference over the norm of what is expected (Frobenius); NaN if any element is.
+pub fn relative_error(found: &Array2<f64>, expected: &Array2<f64>) -> f64 {
+    let norm = |x: &Array2<f64>| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    norm(&(found - expected)) / norm(expected)
+}

@@ -1,0 +1,825 @@
+//! Mistakes that once gave wrong numbers in silence, and one that was none: each is refused, right, or a fault.
+
+use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
+use colex_gpu::Device;
+use colex_ir::ScaleD;
+use colex_ir::launch::{Argument, Launch};
+use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory, Tensor, TmaTensor};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("a literal")
+}
+
+fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    let error = result.expect_err("it is refused");
+    assert_eq!(error.at.file(), file!(), "the author's file is named");
+    error.kind.to_string()
+}
+
+/// A tiled copy of f32, `vector` of them an access.
+fn tiled(threads: &str, vector: i64) -> TiledCopy {
+    let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", 32 * vector));
+    let values = parsed(&format!("(1,{vector}):(0,1)"));
+    TiledCopy::new(atom.expect("a width"), 32, &parsed(threads), &values).expect("a tiled copy")
+}
+
+fn mma(atom: &str, atoms: &str, tile: &str) -> TiledMma {
+    let atom = colex_atom::mma(atom).expect("an atom");
+    TiledMma::new(atom, &parsed(atoms), &parsed(tile)).expect("a tiled MMA")
+}
+
+/// Runs a kernel of f32 tensors on one block: each is given as a layout and its elements; what the last one holds then.
+fn run(built: &Built, threads: u32, tensors: &[(&Layout, Vec<f32>)]) -> Vec<f32> {
+    let device = Device::simulator(Arch::Sm90a);
+    let buffers: Vec<_> = tensors
+        .iter()
+        .map(|(_, data)| device.upload(data).expect("memory"))
+        .collect();
+    let given: Vec<Given<'_>> = tensors
+        .iter()
+        .zip(&buffers)
+        .map(|((layout, _), buffer)| Given::tensor(buffer, layout))
+        .collect();
+    let arguments = built.arguments(&given).unwrap_or_else(|e| panic!("{e}"));
+    let function = device.load(&built.kernel).unwrap_or_else(|e| panic!("{e}"));
+    let launch = Launch::new(1, threads).dynamic_shared(built.dynamic_shared());
+    device
+        .launch(&function, launch, &arguments)
+        .unwrap_or_else(|e| panic!("{e}"));
+    let last = buffers.last().expect("a tensor");
+    last.download().expect("it is there")
+}
+
+fn numbers(n: usize) -> Vec<f32> {
+    (1..=n).map(|i| i as f32).collect()
+}
+
+/// Defect 1: 0 times any stride is a multiple of any vector.
+#[test]
+fn a_row_at_coordinate_0_takes_vectors() {
+    let layout: Layout = parsed("(_4,1024):(_1024,_1)");
+    let build = || -> Result<Built, Error> {
+        let mut k = Builder::new("row", Arch::Sm80, 32);
+        let (from, to) = (
+            k.tensor("from", Ty::F32, &layout)?,
+            k.tensor("to", Ty::F32, &layout)?,
+        );
+        let copy = tiled("(1,32):(0,1)", 4);
+        let tid = k.thread();
+        let tile = |t: &Tensor| t.local_tile(&[1, 128], &[0.into(), 0.into()]);
+        let (from, to) = (
+            copy.at(&tid).partition_src(&tile(&from)?)?,
+            copy.at(&tid).partition_dst(&tile(&to)?)?,
+        );
+        let held = k.fragment_like(&from)?;
+        k.copy_inside(&copy, &from, &held)?;
+        k.copy_inside(&copy, &held, &to)?;
+        k.finish()
+    };
+    let built = build().unwrap_or_else(|e| panic!("{e}"));
+    let found = run(
+        &built,
+        32,
+        &[(&layout, numbers(4096)), (&layout, vec![0.0; 4096])],
+    );
+    assert_eq!(found[..128], numbers(128)[..]);
+    assert!(found[128..].iter().all(|x| *x == 0.0));
+}
+
+/// Defect 2: the left neighbour of column 0 is outside, and not the end of the row before.
+#[test]
+fn a_coordinate_below_0_is_outside() {
+    let layout: Layout = parsed("(_4,_32):(_32,_1)");
+    let build = |rows: i64| -> Result<Built, Error> {
+        let mut k = Builder::new("left", Arch::Sm80, 128);
+        let (from, to) = (
+            k.tensor("from", Ty::F32, &layout)?,
+            k.tensor("to", Ty::F32, &layout)?,
+        );
+        let copy = tiled("(4,32):(32,1)", 1);
+        let tid = k.thread();
+        let at = [0.into(), 0.into()];
+        let left = from
+            .local_tile(&[4, 32], &at)?
+            .offset_by(&[rows.into(), (-1).into()])?;
+        let from = copy.at(&tid).partition_src(&left)?;
+        let to = copy
+            .at(&tid)
+            .partition_dst(&to.local_tile(&[4, 32], &at)?)?;
+        let held = k.fragment_like(&from)?;
+        k.copy_inside(&copy, &from, &held)?;
+        k.copy_inside(&copy, &held, &to)?;
+        k.finish()
+    };
+    for rows in [0, 1, -1] {
+        let built = build(rows).unwrap_or_else(|e| panic!("{e}"));
+        let found = run(
+            &built,
+            128,
+            &[(&layout, numbers(128)), (&layout, vec![-7.5; 128])],
+        );
+        for (i, found) in (0..).zip(found) {
+            let (row, column) = (i / 32 + rows, i % 32 - 1);
+            let inside = (0..4).contains(&row) && column >= 0;
+            let expected = if inside {
+                (row * 32 + column + 1) as f32
+            } else {
+                0.0
+            };
+            assert_eq!(found, expected, "element {i}, {rows} rows below");
+        }
+    }
+    // Nothing is asked where nothing can be below 0.
+    let asks = |rows| {
+        let built = build(rows).unwrap_or_else(|e| panic!("{e}"));
+        built.kernel.ptx().expect("a text").matches("setp").count()
+    };
+    assert_eq!([asks(0), asks(-1), asks(1)], [1, 2, 2]);
+}
+
+/// Defect 2, a tile's number that may be below 0: it is asked for, and without a question it is refused.
+#[test]
+fn a_tile_before_the_first_is_outside() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let a = k
+        .tensor("a", Ty::F32, &parsed("(_64,_32):(_32,_1)"))
+        .expect("a tensor");
+    let (tid, m) = (k.thread(), k.block_index(0));
+    let copy = tiled("(1,32):(0,1)", 1);
+    let tile = a.local_tile(&[8, 32], &[m - 1, 0.into()]).expect("a tile");
+    let part = copy.at(&tid).partition_src(&tile).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    assert_eq!(
+        said(k.copy(&copy, &part, &held)),
+        "copy: a tile of 8 along mode 0 of a, whose extent is 64, begins at (r1 - 1) * 8 and need not lie inside: `copy_inside` \
+         asks, or `stated_inside` where a branch has asked"
+    );
+    k.copy_inside(&copy, &part, &held).expect("it asks");
+    let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
+    assert!(
+        text.contains("setp.gt.s32") || text.contains("setp.ge.s32"),
+        "{text}"
+    );
+}
+
+/// A vector of which some elements are outside is neither copied as a whole nor left out as a whole.
+#[test]
+fn a_vector_across_an_end_is_refused() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let a = k
+        .tensor("a", Ty::F32, &parsed("(_64,_6):(_8,_1)"))
+        .expect("a tensor");
+    let copy = tiled("(32,1):(1,0)", 4);
+    let tid = k.thread();
+    let tile = a
+        .local_tile(&[32, 4], &[0.into(), 1.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_src(&tile).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    assert_eq!(
+        said(k.copy_inside(&copy, &part, &held)),
+        "copy_inside: a vector of 4 elements begins at 4 along mode 1 of a, and may lie across an end of 0..6: fewer elements \
+         at a time, or an extent that 4 divides"
+    );
+}
+
+/// Extents as blocks of a swizzle, K-major.
+fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
+    let atom = gmma_smem_atom(Major::K, swizzle, 16).expect("16 bits divide 128");
+    let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
+    let atom = atom.position_independent().expect("a swizzle of addresses");
+    atom.tile_to_shape(&shape)
+        .expect("the atom divides the tile")
+}
+
+/// A builder with a map of 64 by 64 bf16 in swizzled boxes.
+fn mapped() -> (Builder, TmaTensor) {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    let like = parsed("(4096,4096):(4096,_1)");
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 1);
+    (k, map.expect("a map"))
+}
+
+/// Defect 3: the tensor in shared memory is what the map fills.
+#[test]
+fn a_tile_in_shared_memory_is_the_maps() {
+    let (mut k, a) = mapped();
+    let full = k.barriers(1).at(0);
+    let at = [0, 0].map(Index::from);
+    let mut load = |ty, layout: ComposedLayout| {
+        let shared = k.shared_tensor(ty, layout).expect("a tensor");
+        k.tma_load(&a, &at, &shared, &full)
+    };
+    load(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 64])).expect("the map's own tile");
+    assert_eq!(
+        said(load(Ty::Bf16, blocks(SmemSwizzle::B64, &[64, 64]))),
+        "tma_load: a: the tensor in shared memory is Sw<2,3,3> o 0 o ((_8,_8),(_32,_2)):((_32,_256),(_1,_2048)), and the \
+         map's tile Sw<3,3,3> o 0 o ((_8,8),(_64,1)):((_64,_512),(_1,0))"
+    );
+    assert_eq!(
+        said(load(Ty::Bf16, parsed("(64,64):(64,1)"))),
+        "tma_load: a: the tensor in shared memory is (_64,_64):(_64,_1), and the map's tile Sw<3,3,3> o 0 o \
+         ((_8,8),(_64,1)):((_64,_512),(_1,0))"
+    );
+    assert_eq!(
+        said(load(Ty::F16, blocks(SmemSwizzle::B128, &[64, 64]))),
+        "tma_load: a: the tensor in shared memory has elements of f16, and the map's are bf16"
+    );
+    assert!(
+        said(load(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 128])))
+            .starts_with("tma_load: a: the tensor in shared memory is")
+    );
+    assert!(
+        said(load(Ty::Bf16, blocks(SmemSwizzle::B128, &[128, 32 * 2])))
+            .starts_with("tma_load: a: the tensor in shared memory is")
+    );
+    let global = k
+        .tensor("g", Ty::Bf16, &parsed("(64,64):(64,_1)"))
+        .expect("a tensor");
+    assert_eq!(
+        said(k.tma_load(&a, &at, &global, &full)),
+        "tma_load: a: the tile's other end is in shared memory"
+    );
+    assert_eq!(
+        said(k.tma_store(&a, &[Index::from(-1), 0.into()], &global)),
+        "tma_store: a: the tile's other end is in shared memory"
+    );
+}
+
+/// Defect 3: a store before the tensor is an illegal instruction, a load gives zeros.
+#[test]
+fn nothing_is_stored_before_a_tensor() {
+    let (mut k, a) = mapped();
+    let full = k.barriers(1).at(0);
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
+    let at = [k.block_index(0) - 1, 0.into()];
+    k.tma_load(&a, &at, &shared, &full).expect("zeros");
+    assert_eq!(
+        said(k.tma_store(&a, &at, &shared)),
+        "tma_store: a: the coordinate r1 - 1 may be -1, and nothing is stored before a tensor"
+    );
+}
+
+/// Found by the mutants: of a tile that several blocks share, a store would write one block's slice.
+#[test]
+fn a_shared_tile_is_not_stored() {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    let like = parsed("(4096,4096):(4096,_1)");
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 2);
+    let (a, shared) = (map.expect("a map"), k.shared_tensor(Ty::Bf16, tile));
+    assert_eq!(
+        said(k.tma_store(&a, &[0.into(), 0.into()], &shared.expect("a tensor"))),
+        "tma_store: a is shared by 2 blocks, each of which loads a part of its tiles: a map that is stored to is of one block"
+    );
+}
+
+/// Found by the mutants: a store writes whole units of 16 bytes, also behind the end of a row.
+#[test]
+fn rows_that_are_stored_are_whole_units() {
+    let (mut k, a) = mapped();
+    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+    let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
+    k.tma_store(&a, &[0.into(), 0.into()], &shared)
+        .expect("a store");
+    let built = k.finish().expect("a kernel");
+    assert!(built.tensor_map("a", &parsed("(100,96):(104,_1)")).is_ok());
+    assert_eq!(
+        built
+            .tensor_map("a", &parsed("(100,99):(104,_1)"))
+            .expect_err("half a unit")
+            .to_string(),
+        "tensor a: rows of (100,99):(104,_1) have 198 bytes, and a store writes whole units of 16: what lies behind a row would \
+         be overwritten"
+    );
+}
+
+/// Found by the mutants: what is written has one element for each coordinate.
+#[test]
+fn a_destination_has_a_place_for_every_element() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (copy, tid) = (tiled("(4,8):(8,1)", 1), k.thread());
+    let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,8):(7,1)"));
+    let tile = tile.expect("a tensor");
+    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    assert!(
+        said(k.copy(&copy, &held, &part))
+            .ends_with("has one element at several coordinates: which value stays would be a race")
+    );
+    let twice = k
+        .fragment(Ty::F32, &parsed("((_1,_2)):((_0,_0))"))
+        .expect("registers");
+    assert!(said(k.copy(&copy, &part, &twice)).contains("has one element at several coordinates"));
+    assert_eq!(
+        said(k.each_binary(colex_ir::BinaryOp::Add, &twice, &held, &held)),
+        "each_binary: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would \
+         stay"
+    );
+    let to = k
+        .tensor("to", Ty::F32, &parsed("(64,64):(64,1)"))
+        .expect("a tensor");
+    let tile = to
+        .local_tile(&[8, 8], &[k.block_index(0), 0.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
+    k.copy_inside(&copy, &held, &part).expect("a copy");
+    let built = k.finish().expect("a kernel");
+    let memory = RawMemory {
+        address: 0,
+        bytes: 1 << 20,
+        ty: Ty::F32,
+    };
+    assert_eq!(
+        built
+            .arguments(&[Given::raw(memory, &parsed("(64,64):(32,1)"))])
+            .expect_err("it overlaps")
+            .to_string(),
+        "tensor to: (64,64):(32,1) has one element at several coordinates, and the kernel writes it: which value stays would be \
+         a race"
+    );
+}
+
+/// Found by the mutants: parts of tiles of other extents, or of another tiled copy.
+#[test]
+fn both_ends_are_parts_of_one_tile_by_one_copy() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (rows, columns) = (tiled("(4,8):(8,1)", 1), tiled("(8,4):(4,1)", 1));
+    let tid = k.thread();
+    let mut of = |shape: &str| {
+        k.shared_tensor(Ty::F32, parsed::<Layout>(shape))
+            .expect("a tensor")
+    };
+    let (wide, tall) = (of("(8,16):(16,1)"), of("(16,8):(8,1)"));
+    let part = rows.at(&tid).partition_src(&wide).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    k.copy(&rows, &part, &held).expect("a copy");
+    let to = rows.at(&tid).partition_dst(&tall).expect("a part");
+    assert_eq!(
+        said(k.copy(&rows, &held, &to)),
+        "copy: a part of a tile of [8, 16] into one of a tile of [16, 8]: both tiles have the same extents"
+    );
+    assert!(
+        said(k.copy(&columns, &part, &held))
+            .starts_with("copy: the partition is of threads and values")
+    );
+    assert_eq!(
+        said(wide.compose(&parsed("(_8,_17):(_1,_8)"))),
+        "compose: (_8,_17):(_1,_8) has indices beyond those of (_8,_16):(_16,_1), which are 0 to 127"
+    );
+}
+
+/// The class of defect 1: a vector of a static layout is taken where all of its addresses are multiples, and refused only
+/// where one is not.
+#[test]
+fn law_vectors_are_aligned() {
+    let mut random = crate::index_laws::Random::new(11);
+    let (mut cases, mut taken) = (0, 0);
+    let copy = tiled("(1,4):(0,1)", 4);
+    for _ in 0..6000 {
+        let mut one = |most: i64| 1 + random.below(most);
+        let (a, b) = (one(6), one(6));
+        let (d, e) = (one(9) * [1, 2, 4][one(3) as usize - 1] - 5, one(40) - 20);
+        let rows: Layout = match one(2) {
+            1 => parsed(&format!("_{a}:_{d}")),
+            _ => parsed(&format!("(_{a},_{b}):(_{d},_{e})")),
+        };
+        let at = match one(3) {
+            1 => None,
+            _ => Some(one(rows.size()) - 1),
+        };
+        let text = format!("({},_64):({},_1)", rows.shape(), rows.stride());
+        let mut k = Builder::new("k", Arch::Sm80, 4);
+        let tensor = k.tensor("a", Ty::F32, &parsed(&text)).expect("a tensor");
+        let (tid, m) = (k.thread(), k.block_index(0).within(0..rows.size()));
+        let place = at.map_or(m, Index::from);
+        let tile = tensor
+            .local_tile(&[1, 16], &[place, 2.into()])
+            .expect("a tile");
+        let part = copy.at(&tid).partition_src(&tile).expect("a part");
+        let held = k.fragment_like(&part).expect("registers");
+        let is_taken = k.copy_inside(&copy, &part, &held).is_ok();
+        let places = at.map_or(0..rows.size(), |at| at..at + 1);
+        let is_aligned = places.clone().all(|i| rows.at(i).expect("a row") % 4 == 0);
+        assert!(
+            !is_taken || is_aligned,
+            "{text} at {at:?}: a vector is not aligned"
+        );
+        if at.is_some() {
+            assert_eq!(is_taken, is_aligned, "{text} at {at:?}");
+        }
+        cases += 1;
+        taken += u32::from(is_taken);
+    }
+    assert!(taken > 500, "{taken} are taken");
+    println!("law copies.vectors_are_aligned: {cases} cases");
+}
+
+/// Defect 3: what the barrier is told of is what arrives.
+#[test]
+fn a_barrier_is_told_of_the_bytes_that_arrive() {
+    let build = |bytes: i64| {
+        let (mut k, a) = mapped();
+        let full = k.barriers(1).at(0);
+        let tile = blocks(SmemSwizzle::B128, &[64, 64]);
+        let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
+        k.arrive_expect(&full, bytes);
+        k.tma_load(&a, &[0.into(), 0.into()], &shared, &full)?;
+        k.finish()
+    };
+    assert!(build(8192).is_ok());
+    assert_eq!(
+        said(build(4096)),
+        "arrive_expect: the barrier is told of 4096 bytes, and the loads of the same body bring 8192"
+    );
+}
+
+/// Defect 4: fragments are of the atom's types.
+#[test]
+fn a_product_takes_elements_of_its_own_type() {
+    let halves = mma(
+        "SM80_16x8x16_F32F16F16F32_TN",
+        "(1,1,1):(0,0,0)",
+        "(16,8,16)",
+    );
+    let other = mma(
+        "SM80_16x8x16_F32BF16BF16F32_TN",
+        "(1,1,1):(0,0,0)",
+        "(16,8,16)",
+    );
+    let narrow = mma(
+        "SM80_16x8x16_F16F16F16F16_TN",
+        "(1,1,1):(0,0,0)",
+        "(16,8,16)",
+    );
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let mut of = |m: &TiledMma, operand, tile| k.fragment_of(m, operand, tile).expect("registers");
+    let (a, b) = (
+        of(&halves, Operand::A, [16, 16]),
+        of(&halves, Operand::B, [8, 16]),
+    );
+    let c = of(&halves, Operand::C, [16, 8]);
+    let wrong = of(&other, Operand::A, [16, 16]);
+    let sums = of(&narrow, Operand::C, [16, 8]);
+    assert_eq!(
+        said(k.mma(&halves, &c, &wrong, &b, &c)),
+        "mma: A has elements of bf16, and SM80_16x8x16_F32F16F16F32_TN takes f16 (`convert` makes other elements, `as_type` \
+         reads the same bits as others)"
+    );
+    assert!(said(k.mma(&halves, &sums, &a, &b, &sums)).starts_with("mma: C has elements of f16"));
+    k.mma(&halves, &c, &a, &b, &c).expect("its own");
+    let said_as = wrong.as_type(Ty::F16).expect("16 bits");
+    k.mma(&halves, &c, &said_as, &b, &c).expect("it is said");
+    assert_eq!(
+        said(c.as_type(Ty::F16)),
+        "as_type: 32 bits of f32 are not 16 bits of f16"
+    );
+}
+
+/// A and B of one shape lie otherwise over the threads: each is taken in its own place. The changed kernels found it.
+#[test]
+fn a_product_takes_each_operand_in_its_place() {
+    let square = mma("UniversalFMA<float>", "(4,4,1):(1,4,0)", "(4,4,1)");
+    let mut k = Builder::new("k", Arch::Sm70, 16);
+    let mut of = |operand, tile| k.fragment_of(&square, operand, tile).expect("registers");
+    let (a, b) = (of(Operand::A, [8, 4]), of(Operand::B, [8, 4]));
+    let c = of(Operand::C, [8, 8]);
+    assert_eq!(
+        said(k.mma(&square, &c, &b, &a, &c)),
+        "mma: the fragment for A was made for B"
+    );
+    assert_eq!(
+        said(k.mma(&square, &c, &a, &a, &c)),
+        "mma: the fragment for B was made for A"
+    );
+    k.mma(&square, &c, &a, &b, &c).expect("its own places");
+}
+
+/// Defect 4: an MMA, or a partition, of threads that the block does not have.
+#[test]
+fn threads_that_the_block_does_not_have() {
+    let wide = mma(
+        "SM80_16x8x16_F32F16F16F32_TN",
+        "(4,2,1):(1,4,0)",
+        "(64,16,16)",
+    );
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    let mut of = |operand, tile| k.fragment_of(&wide, operand, tile).expect("registers");
+    let (a, b, c) = (
+        of(Operand::A, [64, 16]),
+        of(Operand::B, [16, 16]),
+        of(Operand::C, [64, 16]),
+    );
+    assert_eq!(
+        said(k.mma(&wide, &c, &a, &b, &c)),
+        "mma: SM80_16x8x16_F32F16F16F32_TN of 256 threads, the last of them number 255, in a block of 128"
+    );
+    let tile = k
+        .shared_tensor(Ty::F32, parsed::<Layout>("(8,32):(32,1)"))
+        .expect("a tensor");
+    let (copy, tid) = (tiled("(8,32):(32,1)", 1), k.thread());
+    let mut refused = |thread: &Index| {
+        let part = copy.at(thread).partition_src(&tile).expect("a part");
+        let held = k.fragment_like(&part).expect("registers");
+        said(k.copy(&copy, &part, &held))
+    };
+    assert_eq!(
+        refused(&tid),
+        "partition: the partition is of 256 threads, and at the thread index r7 no thread of the block of 128 is number 128"
+    );
+    let few = tiled("(4,32):(32,1)", 1);
+    let mut with = |thread: &Index| {
+        let part = few.at(thread).partition_src(&tile).expect("a part");
+        let held = k.fragment_like(&part).expect("registers");
+        k.copy(&few, &part, &held)
+    };
+    with(&tid).expect("all of them");
+    assert_eq!(
+        said(with(&0.into())),
+        "partition: the partition is of 128 threads, and at the thread index 0 no thread of the block of 128 is number 1"
+    );
+    assert!(said(with(&(&tid / 2 * 2))).ends_with("no thread of the block of 128 is number 1"));
+}
+
+/// Defect 4, of `wgmma`: types, operands, warpgroups.
+#[test]
+fn descriptors_are_those_of_the_product() {
+    let ss = |atom: &str, atoms| mma(atom, atoms, "(_,_,_)");
+    let bf16 = ss("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
+    let f16 = ss("SM90_64x64x16_F32F16F16_SS", "(1,1,1):(0,0,0)");
+    let two = ss("SM90_64x64x16_F32BF16BF16_SS", "(2,1,1):(1,0,0)");
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    let leader = k.uniform(128) * 128;
+    let tile = |k: &mut Builder, m| {
+        let layout = blocks(SmemSwizzle::B128, &[m, 64]);
+        k.shared_tensor(Ty::Bf16, layout).expect("a tensor")
+    };
+    let (shared, taller) = (tile(&mut k, 64), tile(&mut k, 128));
+    let a = k
+        .gmma_operand(&bf16, Operand::A, &shared, &leader)
+        .expect("descriptors");
+    let b = k
+        .gmma_operand(&bf16, Operand::B, &shared, &leader)
+        .expect("descriptors");
+    assert_eq!(
+        said(k.gmma_operand(&f16, Operand::A, &shared, &leader)),
+        "gmma_operand: A has elements of bf16, and SM90_64x64x16_F32F16F16_SS takes f16 (`convert` makes other elements, `as_type` reads the same bits as others)"
+    );
+    assert_eq!(
+        said(k.gmma_operand(&two, Operand::A, &taller, &leader)),
+        "gmma_operand: SM90_64x64x16_F32BF16BF16_SS of 256 threads, the last of them number 255, in a block \
+         of 128"
+    );
+    let d = k
+        .fragment_of(&bf16, Operand::C, [64, 64])
+        .expect("registers");
+    assert_eq!(
+        said(k.wgmma_tile(&bf16, &d, &b, &a, ScaleD::Zero)),
+        "wgmma_tile: the descriptors given as B of SM90_64x64x16_F32BF16BF16_SS are of A of \
+         SM90_64x64x16_F32BF16BF16_SS, of 128 threads"
+    );
+    assert!(
+        said(k.wgmma_tile(&f16, &d, &a, &b, ScaleD::Zero))
+            .starts_with("wgmma_tile: the descriptors given as B of SM90_64x64x16_F32F16F16_SS")
+    );
+    let wrong = k.convert(&d, Ty::Bf16).expect("halves");
+    assert!(
+        said(k.wgmma_tile(&bf16, &wrong, &a, &b, ScaleD::Zero)).contains("C has elements of bf16")
+    );
+}
+
+/// Elements of another type are converted, or said to be the same bits.
+#[test]
+fn a_copy_is_of_one_type() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let tile = k
+        .shared_tensor(Ty::F32, parsed::<Layout>("(1,32):(32,1)"))
+        .expect("a tensor");
+    let (copy, tid) = (tiled("(1,32):(0,1)", 1), k.thread());
+    let part = copy.at(&tid).partition_src(&tile).expect("a part");
+    let held = k.fragment(Ty::S32, &parsed("_1:_0")).expect("registers");
+    assert_eq!(
+        said(k.copy(&copy, &part, &held)),
+        "copy: elements of f32 into elements of s32: both are the same (`convert` makes other elements, `as_type` reads the \
+         same bits as others)"
+    );
+    k.copy(&copy, &part.as_type(Ty::S32).expect("32 bits"), &held)
+        .expect("it is said");
+}
+
+/// Defect 5: what an uneven partition has beyond its tile is another element's.
+#[test]
+fn a_partition_beyond_its_tile_is_not_copied() {
+    let tile: Layout = parsed("(_34,_66):(_66,_1)");
+    let copy = tiled("(4,32):(32,1)", 1);
+    let build = |inside: bool| -> Result<Built, Error> {
+        let mut k = Builder::new("uneven", Arch::Sm80, 128);
+        let (from, to) = (
+            k.tensor("from", Ty::F32, &tile)?,
+            k.tensor("to", Ty::F32, &tile)?,
+        );
+        let shared = k.shared_tensor(Ty::F32, tile.clone())?;
+        let tid = k.thread();
+        let mine = copy.at(&tid);
+        let at = [0.into(), 0.into()];
+        let source = mine.partition_src(&from.local_tile(&[34, 66], &at)?)?;
+        let held = k.fragment_like(&source)?;
+        k.copy_inside(&copy, &source, &held)?;
+        let there = mine.partition_dst(&shared)?;
+        match inside {
+            true => k.copy_inside(&copy, &held, &there)?,
+            false => k.copy(&copy, &held, &there)?,
+        }
+        k.sync();
+        let back = k.fragment_like(&there)?;
+        k.copy_inside(&copy, &mine.partition_src(&shared)?, &back)?;
+        let target = mine.partition_dst(&to.local_tile(&[34, 66], &at)?)?;
+        k.copy_if(&copy, &back, &target, |_, _| {
+            colex_tensor::Cond::Known(true)
+        })?;
+        k.finish()
+    };
+    assert_eq!(
+        said(build(false)),
+        "copy: the partition of a tile of (34,66) reaches to (36,96), and what lies beyond the tile is another element's: \
+         `copy_inside` leaves it out"
+    );
+    let built = build(true).unwrap_or_else(|e| panic!("{e}"));
+    let data = numbers(34 * 66);
+    let found = run(
+        &built,
+        128,
+        &[(&tile, data.clone()), (&tile, vec![0.0; 34 * 66])],
+    );
+    assert_eq!(found, data);
+}
+
+/// Defect 5, in global memory: what lies beyond a tile of an uneven partition is the next tile's.
+#[test]
+fn a_partition_does_not_reach_into_the_next_tile() {
+    let whole: Layout = parsed("(_8,_40):(_40,_1)");
+    let copy = tiled("(4,8):(8,1)", 1);
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let to = k.tensor("to", Ty::F32, &whole).expect("a tensor");
+    let tid = k.thread();
+    let tile = to
+        .local_tile(&[8, 20], &[0.into(), 0.into()])
+        .expect("a tile");
+    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
+    let held = k.fragment_like(&part).expect("registers");
+    k.fill(&held, 1.0);
+    assert!(
+        said(k.copy(&copy, &held, &part))
+            .starts_with("copy: the partition of a tile of (8,20) reaches to (8,24)")
+    );
+    k.copy_inside(&copy, &held, &part).expect("it asks");
+    let built = k.finish().expect("a kernel");
+    let found = run(&built, 32, &[(&whole, vec![0.0; 320])]);
+    for (i, x) in found.into_iter().enumerate() {
+        assert_eq!(x, if i % 40 < 20 { 1.0 } else { 0.0 }, "element {i}");
+    }
+}
+
+/// Without a question, dynamic extents are asked of the launch.
+#[test]
+fn tiles_without_a_question_divide_their_tensor() {
+    let build = |stated: bool| -> Result<Built, Error> {
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let from = k.tensor("from", Ty::F32, &parsed("(64,96):(96,_1)"))?;
+        let (tid, m) = (k.thread(), k.block_index(0));
+        let copy = tiled("(4,8):(8,1)", 1);
+        let tile = from.local_tile(&[12, 8], &[m, 2.into()])?;
+        let tile = if stated { tile.stated_inside() } else { tile };
+        let part = copy.at(&tid).partition_src(&tile)?;
+        let held = k.fragment_like(&part)?;
+        k.copy(&copy, &part, &held)?;
+        k.finish()
+    };
+    let built = build(false).unwrap_or_else(|e| panic!("{e}"));
+    let given = |built: &Built, layout: &str| {
+        let memory = RawMemory {
+            address: 0,
+            bytes: 1 << 20,
+            ty: Ty::F32,
+        };
+        let result = built.arguments(&[Given::raw(memory, &parsed(layout))]);
+        result.map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(given(&built, "(36,24):(24,_1)"), Ok(()));
+    assert_eq!(
+        given(&built, "(40,24):(24,_1)"),
+        Err("tensor from: the extent 40 of (40,24):(24,_1) is not a multiple of 12, which the tiles of its copies need \
+             (`copy_inside` needs none)"
+            .to_string())
+    );
+    assert_eq!(
+        given(&built, "(36,23):(23,_1)"),
+        Err("tensor from: the extent 23 of (36,23):(23,_1) is below 24, where the tiles of its copies end (`copy_inside` \
+             asks)"
+            .to_string())
+    );
+    let stated = build(true).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(given(&stated, "(40,23):(23,_1)"), Ok(()));
+}
+
+/// Defect 6: arguments know their type, their length and their device.
+#[test]
+fn arguments_are_what_the_kernel_was_built_for() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    k.tensor("a", Ty::F16, &parsed("(8,8):(8,_1)"))
+        .expect("a tensor");
+    k.tensor("b", Ty::F32, &parsed("(8,8):(8,1)"))
+        .expect("a tensor");
+    k.index_argument("n", 1..100);
+    k.scalar_argument("alpha", colex_ir::Type::F32);
+    let built = k.finish().expect("a kernel");
+    let device = Device::simulator(Arch::Sm80);
+    let a = device.zeros::<half::f16>(64).expect("memory");
+    let b = device.zeros::<f32>(64).expect("memory");
+    let (rows, square): (Layout, Layout) = (parsed("(8,8):(8,_1)"), parsed("(8,8):(8,1)"));
+    let backwards: Layout = parsed("(8,8):(-8,-1)");
+    let n = || Given::Value(Argument::U32(7));
+    let alpha = || Given::Value(Argument::F32(1.0));
+    let check = |given: [Given<'_>; 4]| match built.arguments(&given) {
+        Ok(_) => "ok".to_string(),
+        Err(e) => e.to_string(),
+    };
+    let (ga, gb) = (Given::tensor(&a, &rows), Given::tensor(&b, &square));
+    let (ga, gb) = (|| ga.clone(), || gb.clone());
+    assert_eq!(check([ga(), gb(), n(), alpha()]), "ok");
+    assert_eq!(
+        check([Given::tensor(&b, &rows), gb(), n(), alpha()]),
+        "tensor a: elements of f32, and the kernel is built for f16"
+    );
+    let half = b.slice(0..32).expect("a part");
+    assert_eq!(
+        check([ga(), Given::tensor(&half, &square), n(), alpha()]),
+        "tensor b: (8,8):(8,1) of f32 has bytes 0 to 255 from its origin, and the memory has 0 to 127"
+    );
+    assert_eq!(
+        check([ga(), Given::tensor(&b, &backwards), n(), alpha()]),
+        "tensor b: (8,8):(-8,-1) of f32 has bytes -252 to 3 from its origin, and the memory has 0 to 255"
+    );
+    assert_eq!(
+        check([
+            ga(),
+            Given::tensor(&b, &backwards).from_element(63),
+            n(),
+            alpha()
+        ]),
+        "ok"
+    );
+    let other = Device::simulator(Arch::Sm80);
+    let there = other.zeros::<f32>(64).expect("memory");
+    assert_eq!(
+        check([ga(), Given::tensor(&there, &square), n(), alpha()]),
+        "a buffer of the simulator of sm_80 and one of the simulator of sm_80: the arguments of a launch are of one device"
+    );
+    assert_eq!(
+        check([ga(), gb(), Given::Value(Argument::U32(100)), alpha()]),
+        "argument n: 100, and the kernel takes 1 to 99"
+    );
+    assert_eq!(
+        check([ga(), gb(), n(), Given::Value(Argument::F64(1.0))]),
+        "argument alpha: an f64, and the kernel takes f32"
+    );
+}
+
+/// Blocks and clusters are those that threads and ranks were counted for.
+#[test]
+fn a_block_is_declared_once() {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    k.block([256, 1, 1]);
+    assert_eq!(
+        said(k.finish()),
+        "finish: the block is declared as [256, 1, 1], and the kernel was begun for 128 threads along x"
+    );
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    k.cluster([4, 1, 1]);
+    k.cluster_rank(2);
+    assert_eq!(
+        said(k.finish()),
+        "finish: ranks are counted for clusters of 2 blocks, and clusters of 4 are declared"
+    );
+}
+
+/// A place that a mode of shared memory need not have.
+#[test]
+fn a_stage_that_is_not_there() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let stages = k
+        .shared_tensor(Ty::F32, parsed::<Layout>("(8,3):(1,8)"))
+        .expect("a tensor");
+    let step = k.block_index(0);
+    stages.at(1, &step % 3).expect("it is there");
+    assert_eq!(
+        said(stages.at(1, &step % 4)),
+        "at: the place r1 & 3 of the mode _3:_8 lies from 0 to 3, and there are places 0 to 2 (`within` says what no rule \
+         finds)"
+    );
+    assert!(said(stages.at(1, &step % 3 - 1)).contains("lies from -1 to 1"));
+}

@@ -1,0 +1,339 @@
+//! Laws of integers that a thread computes: what is built, evaluated and executed agrees with arithmetic.
+
+use colex_atom::Arch;
+use colex_ir::launch::{Argument, Launch};
+use colex_ir::{Access, Reg, RegType, Space, Type};
+use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Swizzle, Tuple};
+use colex_sim::{Memory, SimOptions, simulate};
+use colex_tensor::{Builder, Index, layout_at, swizzled};
+
+/// The minimal standard generator: the same cases on every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, n: i64) -> i64 {
+        self.0 = self.0 * 48271 % 0x7fff_ffff;
+        (self.0 >> 7) as i64 % n
+    }
+}
+
+const THREADS: i64 = 96;
+
+fn thread() -> Index {
+    let reg = Reg {
+        index: 0,
+        ty: RegType::B32,
+    };
+    Index::reg(reg, 0..THREADS)
+}
+
+/// An expression over the thread index, and the same as a function.
+type Both = (Index, Box<dyn Fn(i64) -> i64>);
+
+fn tree(random: &mut Random, leaf: &Index, depth: u32) -> Both {
+    if depth == 0 || random.below(6) == 0 {
+        return match random.below(3) {
+            0 => {
+                let c = random.below(70);
+                (c.into(), Box::new(move |_| c))
+            }
+            _ => (leaf.clone(), Box::new(|t| t)),
+        };
+    }
+    let (a, f) = tree(random, leaf, depth - 1);
+    let c = 1 + random.below(40);
+    let power = 1 << random.below(6);
+    match random.below(10) {
+        0 => (a * c, Box::new(move |t| f(t) * c)),
+        1 => (a * power, Box::new(move |t| f(t) * power)),
+        2 => (a / c, Box::new(move |t| f(t).div_euclid(c))),
+        3 => (a / power, Box::new(move |t| f(t).div_euclid(power))),
+        4 => (a % c, Box::new(move |t| f(t).rem_euclid(c))),
+        5 => (a % power, Box::new(move |t| f(t).rem_euclid(power))),
+        choice => {
+            let (b, g) = tree(random, leaf, depth - 1);
+            match choice {
+                6 | 7 => (a + b, Box::new(move |t| f(t) + g(t))),
+                8 => (a.min(&b), Box::new(move |t| f(t).min(g(t)))),
+                _ if a.range().0 < 0 || b.range().0 < 0 => (a - b, Box::new(move |t| f(t) - g(t))),
+                _ => match random.below(3) {
+                    0 => (a.xor(&b), Box::new(move |t| f(t) ^ g(t))),
+                    1 => (a - b, Box::new(move |t| f(t) - g(t))),
+                    _ => (a * b, Box::new(move |t| f(t) * g(t))),
+                },
+            }
+        }
+    }
+}
+
+/// Of many random expressions, every value is the function's, and lies in the range.
+#[test]
+fn law_index_evaluates() {
+    let mut random = Random(1);
+    let mut cases = 0;
+    for _ in 0..40_000 {
+        let (index, f) = tree(&mut random, &thread(), 5);
+        for t in (0..THREADS).step_by(7) {
+            let value = index.eval(&|_| Some(t));
+            assert_eq!(value, Some(f(t)), "{index} at {t}");
+            let (low, high) = index.range();
+            assert!(
+                (low..=high).contains(&f(t)),
+                "{index} at {t} is {} outside of {low}..={high}",
+                f(t)
+            );
+            assert_eq!(f(t) % index.alignment(), 0, "{index} at {t}");
+            cases += 1;
+        }
+    }
+    println!("law index.evaluates: {cases} values");
+}
+
+fn layouts(random: &mut Random) -> Layout {
+    let rank = 1 + random.below(4);
+    let mut leaves = Vec::new();
+    let powers = random.below(2) == 0;
+    for _ in 0..rank {
+        let extent = if powers {
+            1 << random.below(4)
+        } else {
+            1 + random.below(6)
+        };
+        let stride = if powers {
+            (random.below(3) > 0) as i64 * (1 << random.below(7))
+        } else {
+            random.below(50) - 10
+        };
+        leaves.push((extent, stride));
+    }
+    let shape = IntTuple::flat(leaves.iter().map(|l| l.0.into()));
+    let stride = Tuple::flat(leaves.iter().map(|l| Stride::constant(l.1)));
+    Layout::new(shape, stride).expect("extents of at least 1")
+}
+
+/// `layout_at` is the layout, at all coordinates.
+#[test]
+fn law_index_layout_at() {
+    let mut random = Random(2);
+    let mut cases = 0;
+    for _ in 0..4000 {
+        let layout = layouts(&mut random);
+        let reg = Reg {
+            index: 0,
+            ty: RegType::B32,
+        };
+        let at = layout_at(&layout, &Index::reg(reg, 0..layout.size()));
+        for i in 0..layout.size() {
+            assert_eq!(
+                at.eval(&|_| Some(i)),
+                layout.at(i).ok(),
+                "{layout} at {i}: {at}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law index.layout_at: {cases} coordinates");
+}
+
+/// `swizzled` is the swizzle, also with a constant and a multiple of the period beside the thread's part.
+#[test]
+fn law_index_swizzled() {
+    let mut random = Random(3);
+    let mut cases = 0;
+    for _ in 0..2000 {
+        let (bits, base) = (random.below(4), random.below(4));
+        let shift = (bits + random.below(3)) * if random.below(4) == 0 { -1 } else { 1 };
+        let swizzle = Swizzle::new(bits, base, shift).expect("the shift is at least the bits");
+        let layout = layouts(&mut random);
+        let constant = random.below(256);
+        let beyond = random.below(3) * 1024;
+        let reg = Reg {
+            index: 0,
+            ty: RegType::B32,
+        };
+        if layout
+            .leaves()
+            .iter()
+            .any(|l| l.stride.coefficient().value() < 0)
+        {
+            continue;
+        }
+        let x = layout_at(&layout, &Index::reg(reg, 0..layout.size())) + (constant + beyond);
+        let composed = ComposedLayout::new(swizzle, constant + beyond, layout.clone());
+        let at = swizzled(swizzle, &x);
+        for i in 0..layout.size() {
+            assert_eq!(
+                at.eval(&|_| Some(i)),
+                composed.at(i).ok(),
+                "{composed} at {i}: {at}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law index.swizzled: {cases} coordinates");
+}
+
+/// A schedule's formula over registers is the formula: by its tree, and by its text over [`Index`] itself.
+#[test]
+fn law_index_formulas() {
+    use colex_sched::{Expr, Int, formula};
+    fn both<T: Int>(id: T) -> Vec<T> {
+        let five = || T::from(5);
+        let [a, b] = formula::identity(id.clone(), T::from(3), T::from(4));
+        let [c, d] = formula::sm90_cluster(id.clone(), five(), T::from(2));
+        let e = T::select_lt(
+            id.clone(),
+            T::from(9),
+            id.clone() / five(),
+            id.clone() % five(),
+        );
+        vec![a, b, c, d, e, id.least(T::from(17))]
+    }
+    let mut cases = 0;
+    let trees = both(Expr::var("t"));
+    let lowered = trees
+        .iter()
+        .map(|tree| Index::from_formula(tree, &|_| Some(thread())));
+    let lowered: Vec<Index> = lowered
+        .map(|index| index.expect("the variable is given"))
+        .collect();
+    let direct = both(thread());
+    for t in 0..THREADS {
+        for (i, expected) in both(t).into_iter().enumerate() {
+            assert_eq!(
+                lowered[i].eval(&|_| Some(t)),
+                Some(expected),
+                "{} at {t}",
+                trees[i]
+            );
+            assert_eq!(
+                direct[i].eval(&|_| Some(t)),
+                Some(expected),
+                "{} at {t}",
+                trees[i]
+            );
+            cases += 2;
+        }
+    }
+    println!("law index.formulas: {cases} values");
+}
+
+/// What the instructions compute is what the expression evaluates to: in 32 and in 64 bits, in and out of a loop.
+#[test]
+fn law_index_lowers() {
+    let mut random = Random(4);
+    let mut cases = 0;
+    for round in 0..60 {
+        let mut k = Builder::new("law", Arch::Sm80, THREADS as u32);
+        let out = k.scalar_argument("out", Type::U64);
+        let tid = k.thread();
+        let mut functions = Vec::new();
+        let mut slot = 0;
+        let mut store = |k: &mut Builder, index: &Index| {
+            let fits =
+                index.range().0 >= i64::from(i32::MIN) && index.range().1 <= i64::from(u32::MAX);
+            let value = if random_bool(slot) || !fits {
+                k.wide_value(index)
+            } else {
+                k.value(index)
+            };
+            let ty = if value.ty == RegType::B64 {
+                Type::U64
+            } else {
+                Type::U32
+            };
+            let base = k.index_of(out, 0..1 << 48);
+            let place = base + k.thread() * 8 + slot * 8 * THREADS;
+            let address = k.address(&place, true);
+            k.store(Access::new(Space::Global, ty), address, value);
+            slot += 1;
+            ty
+        };
+        for _ in 0..12 {
+            let (index, f) = tree(&mut random, &tid, 4);
+            if index.range().0 < -(1 << 40) || index.range().1 > 1 << 40 {
+                continue;
+            }
+            let ty = store(&mut k, &index);
+            functions.push((f, ty));
+        }
+        let mut ty = Type::U32;
+        k.for_(round % 3, 7, 3, |k, i| {
+            let two = (&tid + i * 5) / 3 + i;
+            ty = store(k, &two);
+            Ok(())
+        })
+        .expect("a loop");
+        let last = (7 - 1 - round % 3) / 3 * 3 + round % 3;
+        functions.push((Box::new(move |t| (t + last * 5) / 3 + last), ty));
+        let built = k.finish().expect("expressions lower");
+        let mut memory = Memory::default();
+        let count = functions.len() as u64 * 8 * THREADS as u64;
+        let at = memory.allocate(count).unwrap();
+        memory
+            .write(at, &vec![0xaa; count as usize])
+            .expect("allocated");
+        let launch = Launch::new(1, THREADS as u32);
+        simulate(
+            &built.kernel,
+            &launch,
+            &[Argument::Pointer(at)],
+            &mut memory,
+            &SimOptions::default(),
+        )
+        .unwrap_or_else(|fault| panic!("{fault}"));
+        for (slot, (f, ty)) in functions.iter().enumerate() {
+            for t in 0..THREADS {
+                let at = at + (slot as u64 * THREADS as u64 + t as u64) * 8;
+                let bytes = memory
+                    .read(at, u64::from(ty.bits() / 8))
+                    .expect("allocated");
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(&bytes);
+                let expected = if *ty == Type::U32 {
+                    f(t) & 0xffff_ffff
+                } else {
+                    f(t)
+                };
+                assert_eq!(
+                    i64::from_le_bytes(word),
+                    expected,
+                    "expression {slot} of round {round} at {t}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    println!("law index.lowers: {cases} values");
+}
+
+fn random_bool(slot: i64) -> bool {
+    slot % 3 == 2
+}
+
+/// A choice is one of the two, and lies in its range.
+#[test]
+fn law_index_selects() {
+    let mut random = Random(7);
+    let mut cases = 0;
+    for _ in 0..4000 {
+        let [(a, f), (b, g), (x, p), (y, q)] = [0; 4].map(|_| tree(&mut random, &thread(), 2));
+        let chosen = Index::select_less(&a, &b, &x, &y);
+        let (low, high) = chosen.range();
+        for t in 0..THREADS {
+            let right = if f(t) < g(t) { p(t) } else { q(t) };
+            assert_eq!(chosen.eval(&|_| Some(t)), Some(right), "{chosen} at {t}");
+            assert!(
+                (low..=high).contains(&right),
+                "{chosen} at {t} is {right}, not {low}..={high}"
+            );
+            assert_eq!(right % chosen.alignment(), 0, "{chosen} at {t}");
+            cases += 1;
+        }
+    }
+    println!("law index.selects: {cases} values");
+}

@@ -1,0 +1,291 @@
+//! What has no value, no place or no room is refused when the kernel is finished, word for word, at the author's line.
+
+use colex_atom::{Arch, Ty};
+use colex_ir::{Reg, RegType, Special};
+use colex_layout::{ComposedLayout, Layout};
+use colex_tensor::{Builder, Error, Index};
+use colex_tiled::TiledCopy;
+
+fn layout(text: &str) -> Layout {
+    text.parse().expect("a literal")
+}
+
+/// What `finish` says of a kernel that `body` writes.
+#[track_caller]
+fn said(body: impl FnOnce(&mut Builder)) -> String {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    body(&mut k);
+    let error = k.finish().expect_err("it is refused");
+    assert_eq!(error.at.file(), file!(), "the author's file is named");
+    error.kind.to_string()
+}
+
+#[track_caller]
+fn value(index: impl FnOnce(Index) -> Index) -> String {
+    said(|k| {
+        let t = k.thread();
+        let index = index(t);
+        let _ = k.value(&index);
+    })
+}
+
+#[test]
+fn a_divisor_is_at_least_one() {
+    let says = |low: i64, high: i64| {
+        format!("the divisor lies from {low} to {high}, and a divisor is above 0")
+    };
+    assert_eq!(value(|t| t / 0), format!("r0 / 0: {}", says(0, 0)));
+    assert_eq!(value(|t| t % -3), format!("r0 % -3: {}", says(-3, -3)));
+    assert_eq!(
+        value(|t| Index::from(7) / (t - 1)),
+        format!("7 / (r0 - 1): {}", says(-1, 126))
+    );
+    assert_eq!(
+        value(|t| t / 0 * 8 % 4 + 1),
+        format!("r0 / 0: {}", says(0, 0))
+    );
+}
+
+#[test]
+fn numbers_of_64_bits() {
+    assert_eq!(
+        value(|t| t * i64::MAX * 2),
+        "(r0 * 9223372036854775807) * 2 + 0: a factor or a constant of it does not fit 64 bits"
+    );
+    assert_eq!(
+        value(|t| -(t + i64::MIN)),
+        "(r0 - 9223372036854775808) * -1 + 0: a factor or a constant of it does not fit 64 bits"
+    );
+    assert_eq!(
+        value(|t| t % 8 * (1i64 << 40) * (1i64 << 30)),
+        "((r0 & 7) << 40) * 1073741824 + 0: a factor or a constant of it does not fit 64 bits"
+    );
+    assert_eq!(
+        value(|t| t.xor(&(-1).into())),
+        "r0 ^ -1: neither may be negative"
+    );
+}
+
+#[test]
+fn ranges_that_nothing_lies_in() {
+    assert_eq!(
+        value(|t| t.within(500..600)),
+        "r0 lies from 0 to 127, and never in 500..600"
+    );
+    assert_eq!(
+        said(|k| {
+            k.var(9, 0..4);
+        }),
+        "9 lies from 9 to 9, and never in 0..4"
+    );
+    assert_eq!(
+        said(|k| {
+            let v = k.var(1, 0..4);
+            k.set(&v, 11);
+        }),
+        "11 lies from 11 to 11, and never in 0..4"
+    );
+    assert_eq!(
+        said(|k| {
+            k.var(4, 4..4);
+        }),
+        "var: no integer lies in 4..4"
+    );
+    let reg = Reg {
+        index: 0,
+        ty: RegType::B32,
+    };
+    assert_eq!(
+        said(|k| {
+            k.index_with(reg, 0..8, 3);
+        }),
+        "index_with: a multiple of 3, which is no power of two"
+    );
+    assert_eq!(
+        said(|k| {
+            k.cluster_rank(0);
+        }),
+        "special: no integer lies in 0..0"
+    );
+    assert_eq!(
+        said(|k| {
+            k.uniform(48);
+        }),
+        "uniform: 48 threads are no whole warps: a multiple of 32 shares a number"
+    );
+}
+
+#[test]
+fn loops_go_up_in_32_bits() {
+    let looped = |end: i64, step: i64| {
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let error = k
+            .for_(0, end, step, |_, _| Ok(()))
+            .expect_err("it is refused");
+        assert_eq!(error.at.file(), file!());
+        error.kind.to_string()
+    };
+    assert_eq!(
+        looped(8, 0),
+        "for_: the step 0 lies from 0 to 0: a loop goes up"
+    );
+    assert_eq!(
+        looped(8, -1),
+        "for_: the step -1 lies from -1 to -1: a loop goes up"
+    );
+    assert_eq!(
+        looped(1 << 40, 1),
+        "1099511627776 lies from 1099511627776 to 1099511627776, and a register of 32 bits does not hold that"
+    );
+}
+
+#[test]
+fn shared_memory_ends() {
+    assert_eq!(
+        said(|k| {
+            k.shared_bytes(200 << 10, 128);
+            k.shared_bytes(64 << 10, 128);
+        }),
+        "shared memory: 65536 bytes after 204800 others, and a block of sm_90a has 232448"
+    );
+    assert_eq!(
+        said(|k| {
+            k.shared_bytes(64, 100);
+        }),
+        "shared_bytes: an alignment of 100 bytes; powers of two are"
+    );
+    assert_eq!(
+        said(|k| {
+            k.barriers(-1);
+        }),
+        "barriers: -1 barriers; there are from 1 to 536870911"
+    );
+    assert_eq!(
+        said(|k| {
+            let ring = k.barriers(2);
+            k.arrive(&ring.at(2));
+        }),
+        "2 lies from 2 to 2, and never in 0..2"
+    );
+    let shared = |ty: Ty, text: &str| {
+        let mut k = Builder::new("k", Arch::Sm90a, 128);
+        let composed: ComposedLayout = text.parse().expect("a literal");
+        let error = k.shared_tensor(ty, composed).expect_err("it is refused");
+        assert_eq!(error.at.file(), file!());
+        error.kind.to_string()
+    };
+    assert_eq!(
+        shared(Ty::F32, "(65536,65536):(65536,1)"),
+        "shared_tensor: (65536,65536):(65536,1) of f32 takes 4 GiB and more"
+    );
+    assert_eq!(
+        shared(Ty::U4, "(32,32):(32,1)"),
+        "shared_tensor: u4 is no whole number of bytes; u8 holds several"
+    );
+    assert_eq!(
+        shared(Ty::F32, "8:-1"),
+        "shared_tensor: 8:-1 has offsets below 0"
+    );
+}
+
+/// A swizzle into higher bits than it reads leaves the layout's own extent.
+#[test]
+fn a_swizzle_upwards_has_room() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let up: ComposedLayout = "Sw<1,0,-4> o 0 o 16:1".parse().expect("a literal");
+    k.shared_tensor(Ty::F32, up).expect("a tensor");
+    let built = k.finish().expect("a kernel");
+    assert_eq!(built.dynamic_shared(), 32 * 4);
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    let error = result.expect_err("it is refused");
+    assert_eq!(error.at.file(), file!(), "the author's file is named");
+    error.kind.to_string()
+}
+
+#[test]
+fn places_that_a_tensor_does_not_have() {
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    let a = k
+        .tensor("a", Ty::F32, &layout("(8,8):(8,_1)"))
+        .expect("a tensor");
+    assert_eq!(
+        refused(a.local_tile(&[4, 4], &[(-3).into(), 0.into()])),
+        "local_tile: the tile's number along mode 0 of a is -3, and lies from 0 to 536854528"
+    );
+    let ring = k
+        .shared_tensor(Ty::F32, layout("(8,8,3):(8,1,64)"))
+        .expect("a tensor");
+    assert_eq!(
+        refused(ring.at(2, 3)),
+        "at: the place 3 of the mode _3:_64, whose places are 0 to 2"
+    );
+    assert_eq!(
+        refused(ring.local_tile(&[4, 4], &[2.into(), 0.into(), 0.into()])),
+        "local_tile: the place 2 of the mode _2:_32, whose places are 0 to 1"
+    );
+    assert_eq!(
+        refused(ring.offset_by(&[1.into(), 0.into(), 0.into()])),
+        "offset_by: a tensor in shared memory has no coordinates: take a `local_tile` of it"
+    );
+    assert_eq!(
+        refused(a.offset_by(&[1.into()])),
+        "offset_by: 1 numbers for a of 2 modes"
+    );
+    assert_eq!(
+        (a.extent(2).to_string(), ring.extent(3).to_string()),
+        ("1".into(), "1".into())
+    );
+}
+
+#[test]
+fn fragments_have_registers() {
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    assert_eq!(
+        refused(k.fragment(Ty::F32, &layout("_80000:_1"))),
+        "fragment: _80000:_1 of f32 takes 80000 registers; a thread has 255, and a fragment 1024 at most"
+    );
+    let eight = k.fragment(Ty::F32, &layout("_8:_1")).expect("registers");
+    assert_eq!(
+        refused(eight.with_layout(layout("_16:_1")).gathered(0, 16)),
+        "registers: element 8 of _16:_1 has offset 8, and there are 8 registers of 1"
+    );
+    let halves = k.fragment(Ty::F16, &layout("_8:_1")).expect("registers");
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, &layout("(8,16):(16,1)"), &layout("(1,1):(0,0)"));
+    assert_eq!(
+        refused(k.copy(&copy.expect("a tiled copy"), &eight, &halves)),
+        "copy: elements of 32 bits into elements of 16, by a tiled copy of 32: all three are the same (`convert` makes other \
+         elements)"
+    );
+}
+
+/// `clear` and `axpby` touch what the layout names, and nothing beside it.
+#[test]
+fn a_slice_is_not_the_whole() {
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    let all = k.fragment(Ty::F32, &layout("_8:_1")).expect("registers");
+    let two = all.values(2, 2).expect("neighbours");
+    k.clear(&two);
+    k.axpby(2.0, &two, None, &two).expect("of one type");
+    let body = k.finish().expect("a kernel").kernel.to_string();
+    let written = |reg: &str| {
+        body.matches(&format!("{reg} ")).count() + body.matches(&format!("{reg},")).count()
+    };
+    for i in [0, 1, 4, 5, 6, 7] {
+        assert_eq!(written(&format!("%f{i}")), 0, "{body}");
+    }
+    assert!(written("%f2") > 0 && written("%f3") > 0, "{body}");
+}
+
+/// Specials have three axes, also in the verifier.
+#[test]
+fn there_are_three_axes() {
+    let mut k = Builder::new("k", Arch::Sm90a, 128);
+    let _ = k.special(Special::Ctaid(5), 0..10);
+    let kernel = k.finish().expect("a kernel").kernel;
+    let said = kernel.verify().expect_err("it is refused").to_string();
+    let sentence = "`mov` reads %ctaid.5, and there are the axes 0 (x), 1 (y) and 2 (z)";
+    assert!(said.contains(sentence), "{said}");
+}

@@ -1,0 +1,215 @@
+//! Smaller parts of the builder, each executed: places in rings, sums of fragments, copies by a condition, reductions by TMA.
+
+use colex_atom::{Arch, Reduction, Ty};
+use colex_ir::launch::{Argument, Launch, TensorMapArgument};
+use colex_ir::{Access, FenceKind, Space, Type};
+use colex_layout::{ComposedLayout, Layout};
+use colex_sim::{Memory, SimOptions, simulate};
+use colex_tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory};
+use colex_tiled::TiledCopy;
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("a literal")
+}
+
+fn run(built: &Built, threads: u32, given: &[Given<'_>], memory: &mut Memory) {
+    let arguments = built.arguments(given).unwrap_or_else(|e| panic!("{e}"));
+    let launch = Launch::new(1, threads).dynamic_shared(built.dynamic_shared());
+    let done = simulate(
+        &built.kernel,
+        &launch,
+        &arguments,
+        memory,
+        &SimOptions::default(),
+    );
+    done.unwrap_or_else(|fault| panic!("{fault}"));
+}
+
+fn upload(memory: &mut Memory, values: &[f32]) -> u64 {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let at = memory.allocate(bytes.len() as u64).unwrap();
+    memory.write(at, &bytes).expect("allocated");
+    at
+}
+
+fn download(memory: &Memory, at: u64, count: usize) -> Vec<f32> {
+    let bytes = memory.read(at, count as u64 * 4).expect("allocated");
+    bytes
+        .chunks(4)
+        .map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]))
+        .collect()
+}
+
+/// So many steps at once lead where so many single steps do, and both where the plan's own phase goes.
+#[test]
+fn law_places_in_a_ring() {
+    let mut cases = 0;
+    for stages in 1..6 {
+        let mut k = Builder::new("ring", Arch::Sm90a, 32);
+        let out = k.scalar_argument("out", Type::U64);
+        let start = k.index_argument("start", 0..64);
+        let more = k.index_argument("more", 0..64);
+        let ring = k.pipeline(stages, 1, 1);
+        let (single, many) = (k.consumer_state(&ring), k.producer_state(&ring));
+        k.for_(0, &start + &more, 1, |k, _| {
+            k.advance(&single);
+            Ok(())
+        })
+        .expect("a loop");
+        k.advance_by(&many, &start);
+        k.advance_by(&many, &more);
+        let places = [&single, &many].map(|state| [k.stage(state), k.parity(state)]);
+        for (i, value) in (0..).zip(places.iter().flatten()) {
+            let value = k.value(value);
+            let place = k.index_of(out, 0..1 << 48) + 4 * i;
+            let address = k.address(&place, true);
+            k.store(Access::new(Space::Global, Type::U32), address, value);
+        }
+        let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
+        for (start, more) in [(0, 0), (0, 1), (3, 4), (7, 13), (63, 62)] {
+            let mut memory = Memory::default();
+            let at = memory.allocate(16).unwrap();
+            let given = [
+                Argument::Pointer(at),
+                Argument::U32(start),
+                Argument::U32(more),
+            ];
+            run(&built, 32, &given.map(Given::Value), &mut memory);
+            let found = memory.read(at, 16).expect("allocated");
+            let found: Vec<u8> = found.chunks(4).map(|word| word[0]).collect();
+            let phase = colex_sched::pipeline::Phase::consumer(stages as usize);
+            let phase = phase.advance((start + more) as usize);
+            let (stage, parity) = (phase.stage as u8, phase.parity);
+            assert_eq!(
+                found,
+                [stage, parity, stage, 1 - parity],
+                "{start} and {more} of {stages}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law ring.places: {cases} places");
+}
+
+fn over_rows() -> Result<TiledCopy, Error> {
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    Ok(TiledCopy::new(
+        atom,
+        32,
+        &parsed("(32,1):(1,0)"),
+        &parsed("(1,4):(0,1)"),
+    )?)
+}
+
+/// `y = alpha x + beta y`, of the elements above the diagonal only.
+#[test]
+fn sums_of_fragments_where_a_condition_holds() {
+    let build = || -> Result<Built, Error> {
+        let mut k = Builder::new("axpby", Arch::Sm80, 32);
+        let whole = parsed("(_32,_4):(_4,_1)");
+        let (x, y) = (
+            k.tensor("x", Ty::F32, &whole)?,
+            k.tensor("y", Ty::F32, &whole)?,
+        );
+        let copy = over_rows()?;
+        let tid = k.thread();
+        let (x, y) = (
+            copy.at(&tid).partition_src(&x)?,
+            copy.at(&tid).partition_src(&y)?,
+        );
+        let (rx, ry) = (k.fragment_like(&x)?, k.fragment_like(&y)?);
+        k.copy(&copy, &x, &rx)?;
+        k.copy(&copy, &y, &ry)?;
+        k.axpby(2.0, &rx, Some(3.0.into()), &ry)?;
+        k.copy_if(&copy, &ry, &y, |k, at: &[Index]| k.less(&at[0], &at[1]))?;
+        k.finish()
+    };
+    let built = build().unwrap_or_else(|e| panic!("{e}"));
+    let numbers = |scale: f32| (0..128).map(|i| i as f32 * scale).collect::<Vec<f32>>();
+    let (x, y) = (numbers(0.5), numbers(-1.0));
+    let mut memory = Memory::default();
+    let (at_x, at_y) = (upload(&mut memory, &x), upload(&mut memory, &y));
+    let whole: Layout = parsed("(_32,_4):(_4,_1)");
+    let given = [at_x, at_y].map(|address| {
+        let memory = RawMemory {
+            address,
+            bytes: 128 * 4,
+            ty: Ty::F32,
+        };
+        Given::raw(memory, &whole)
+    });
+    run(&built, 32, &given, &mut memory);
+    for (i, found) in download(&memory, at_y, 128).into_iter().enumerate() {
+        let expected = if i / 4 < i % 4 {
+            2.0 * x[i] + 3.0 * y[i]
+        } else {
+            y[i]
+        };
+        assert_eq!(found, expected, "element {i}");
+    }
+}
+
+/// A tile added to what the tensor holds, by the copy engine.
+#[test]
+fn a_reduction_by_tma() {
+    let rows: ComposedLayout = parsed("Sw<3,2,3> o 0 o (32,32):(32,1)");
+    let like: Layout = parsed("(64,64):(64,_1)");
+    let build = || -> Result<Built, Error> {
+        let mut k = Builder::new("reduce", Arch::Sm90a, 32);
+        let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1)?;
+        let shared = k.shared_tensor(Ty::F32, rows.clone())?;
+        let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+        let copy = TiledCopy::new(atom, 32, &parsed("(1,32):(0,1)"), &parsed("(32,1):(1,0)"))?;
+        let tid = k.thread();
+        let part = copy.at(&tid).partition_dst(&shared)?;
+        let ones = k.fragment_like(&part)?;
+        for reg in ones.regs() {
+            k.mov_to(*reg, 1.0);
+        }
+        k.copy(&copy, &ones, &part)?;
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.sync();
+        let one = k.elected();
+        k.if_(one, |k| {
+            k.tma_reduce(&map, Reduction::Add, &[1.into(), 0.into()], &shared)?;
+            k.bulk_commit();
+            k.bulk_wait(0, false);
+            Ok(())
+        })?;
+        k.finish()
+    };
+    let built = build().unwrap_or_else(|e| panic!("{e}"));
+    let (m, n) = (50, 20);
+    let today: Layout = parsed(&format!("({m},{n}):({n},_1)"));
+    let mut memory = Memory::default();
+    let y: Vec<f32> = (0..m * n).map(|i| i as f32).collect();
+    let address = upload(&mut memory, &y);
+    let map = built
+        .tensor_map("y", &today)
+        .unwrap_or_else(|e| panic!("{e}"));
+    let map = TensorMapArgument {
+        map,
+        address,
+        encoded: None,
+    };
+    run(&built, 32, &[Given::Value(map.into())], &mut memory);
+    for (i, found) in download(&memory, address, m * n).into_iter().enumerate() {
+        let expected = y[i] + if i / n >= 32 { 1.0 } else { 0.0 };
+        assert_eq!(found, expected, "element {i}");
+    }
+    let other: Layout = parsed("(50,20):(_1,52)");
+    let refused = built
+        .tensor_map("y", &other)
+        .expect_err("another order")
+        .to_string();
+    assert_eq!(
+        refused,
+        "tensor y: shared memory runs along 1@1 first, and that has stride 52 in the tensor, not 1: the majorness of shared \
+         memory does not match the tensor's"
+    );
+    let unknown = built
+        .tensor_map("z", &other)
+        .expect_err("no such map")
+        .to_string();
+    assert_eq!(unknown, "the kernel reduce has no tensor map called z");
+}

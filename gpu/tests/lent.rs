@@ -1,0 +1,51 @@
+//! Slices that a program lends to the library.
+
+use colex_gpu::Device;
+use colex_gpu::cuda::Lent;
+use colex_gpu::kernels::{GemmProblem, View};
+
+#[test]
+fn library_kernels_take_what_was_lent() {
+    let device = Device::simulator(colex_atom::Arch::Sm80);
+    let (a, b) = (
+        device.upload(&[1f32, 2.0, 3.0, 4.0]),
+        device.upload(&[1f32, 0.0]),
+    );
+    let (a, b, c) = (a.unwrap(), b.unwrap(), device.poisoned::<f32>(2).unwrap());
+    let problem = GemmProblem::new(2, 1, 2);
+    let read = [Lent::of_buffer(&a, false), Lent::of_buffer(&b, false)];
+    colex_gpu::gemm(&problem, &read[0], &read[1], &Lent::of_buffer(&c, true)).unwrap();
+    assert_eq!(c.download().unwrap(), [1.0, 3.0]);
+    let refused = colex_gpu::gemm(&problem, &read[0], &read[1], &Lent::of_buffer(&c, false));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "C was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+    );
+}
+
+#[test]
+fn a_copy_does_not_write_what_was_lent_to_be_read() {
+    let device = Device::simulator(colex_atom::Arch::Sm80);
+    let (from, to) = (
+        device.upload(&[7u8, 8]).unwrap(),
+        device.zeros::<u8>(2).unwrap(),
+    );
+    let copy = |source: Lent<'_, u8>, destination: Lent<'_, u8>| {
+        let [from, to] = [&source, &destination].map(|l| View::new(l, "2:1".parse().unwrap()));
+        colex_gpu::copy(&from.unwrap(), &to.unwrap())
+    };
+    copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, true)).unwrap();
+    assert_eq!(to.download().unwrap(), [7, 8]);
+    assert_eq!(
+        copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, false))
+            .unwrap_err()
+            .to_string(),
+        "the destination was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+    );
+    let two = Lent::of_buffer(&to, false);
+    let long = View::new(&two, "3:1".parse().unwrap()).unwrap_err();
+    assert_eq!(
+        long.to_string(),
+        "3:1 reaches element 2, and the buffer has elements 0 to 1"
+    );
+}
