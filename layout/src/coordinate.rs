@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use crate::int::{add, mul};
-use crate::layout::LeafMode;
+use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::{Builder, Tuple, View};
 use crate::{Basis, Error, Int, IntTuple, Layout, Stride};
 
@@ -201,10 +201,8 @@ impl Layout {
             return Err(inner.prefix_clash());
         }
         let mut refined: Vec<Option<Self>> = alloc::vec![None; inner.leaves().len()];
-        for leaves in along.chunk_by(|(a, _), (b, _)| a.is_parallel(b)) {
-            let part = self.composition_along(inner, leaves)?;
-            let modes = leaves.iter().zip(part.modes());
-            modes.for_each(|((_, at), mode)| refined[*at] = Some(mode));
+        if !along.is_empty() {
+            directions(self.view(), inner, &along, 0, &mut refined)?;
         }
         let composed = inner.0.try_refine(|at, leaf, out| {
             match &refined[at] {
@@ -216,17 +214,14 @@ impl Layout {
         Self::checked(composed)
     }
 
-    /// The part of the composition that goes through the mode of `self` that `leaves` of `inner` name: a mode for each
-    /// of these leaves.
+    /// The composition of `self`, a mode that `leaves` of `inner` name, with these leaves: a mode for each of them.
     fn composition_along(&self, inner: &Self, leaves: &[(Basis, usize)]) -> Result<Self, Error> {
         let (direction, _) = leaves[0];
-        let path: SmallVec<[usize; 6]> = direction.path().collect();
-        let mode = self.get(&path)?;
         let plain = |(b, at): &(Basis, usize)| {
             LeafMode::new(inner.leaves()[*at].extent, Stride::Int(b.value))
         };
         let only = Self(Tuple::flat(leaves.iter().map(plain)));
-        mode.composition(&only).map_err(|error| {
+        self.composition(&only).map_err(|error| {
             // The error shows all modes of the right-hand side.
             let all = inner.0.map(|leaf| match leaf.stride {
                 Stride::Basis(b) if b.is_parallel(&direction) => {
@@ -234,9 +229,38 @@ impl Layout {
                 }
                 _ => LeafMode::new(leaf.extent, Stride::constant(0)),
             });
-            mode.composition(&Self(all)).err().unwrap_or(error)
+            self.composition(&Self(all)).err().unwrap_or(error)
         })
     }
+}
+
+/// Composes each mode of `outer` with the leaves of `inner` that name it. Their paths are in order and agree before
+/// `depth`, where they have led to `outer`: so all modes of the left-hand side are passed once.
+fn directions(
+    outer: LayoutView<'_>,
+    inner: &Layout,
+    along: &[(Basis, usize)],
+    depth: usize,
+    refined: &mut [Option<Layout>],
+) -> Result<(), Error> {
+    if along[0].0.path().len() == depth {
+        let part = Layout(outer.to_tuple()).composition_along(inner, along)?;
+        let modes = along.iter().zip(part.modes());
+        modes.for_each(|((_, at), mode)| refined[*at] = Some(mode));
+        return Ok(());
+    }
+    let mode_of = |leaf: &(Basis, usize)| leaf.0.path().nth(depth);
+    let mut modes = outer.modes();
+    let mut passed = 0;
+    for leaves in along.chunk_by(|a, b| mode_of(a) == mode_of(b)) {
+        let at = mode_of(&leaves[0]).expect("no path begins another");
+        let mode = modes
+            .nth(at - passed)
+            .ok_or_else(|| outer.to_tuple().no_mode(at))?;
+        passed = at + 1;
+        directions(mode, inner, leaves, depth + 1, refined)?;
+    }
+    Ok(())
 }
 
 fn is_prefix(a: &Basis, b: &Basis) -> bool {

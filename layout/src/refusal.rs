@@ -81,20 +81,41 @@ pub(crate) struct Path(pub(crate) SmallVec<[usize; 8]>);
 impl Path {
     /// The path to the `leaf`th leaf; empty where there are no parentheses.
     pub(crate) fn of<T: Copy>(tuple: View<'_, T>, leaf: usize) -> Self {
-        let mut path: SmallVec<[usize; 8]> = SmallVec::new();
-        let mut view = tuple;
-        let mut left = leaf;
-        while !view.is_leaf() {
-            for (i, mode) in view.modes().enumerate() {
-                view = mode;
-                if left < mode.leaves().len() {
-                    path.push(i);
-                    break;
+        let mut paths = Self::of_leaves(tuple);
+        paths.nth(leaf).expect("a leaf of the tuple")
+    }
+
+    /// The path to each leaf, from left to right.
+    pub(crate) fn of_leaves<T: Copy>(tuple: View<'_, T>) -> impl Iterator<Item = Self> {
+        let mut nodes = tuple.nodes().iter();
+        // At each level, the mode that the walk is in and the number of modes.
+        let mut open: SmallVec<[(usize, usize); 8]> = SmallVec::new();
+        core::iter::from_fn(move || {
+            loop {
+                let rank = nodes.next()?.checked_sub(1);
+                let path = rank
+                    .is_none()
+                    .then(|| open.iter().map(|(i, _)| *i).collect());
+                match rank {
+                    Some(rank) if rank > 0 => open.push((0, rank as usize)),
+                    _ => to_next_mode(&mut open),
                 }
-                left -= mode.leaves().len();
+                if let Some(path) = path {
+                    return Some(Self(path));
+                }
             }
+        })
+    }
+}
+
+/// After a mode: the next one of the innermost tuple that has one.
+fn to_next_mode(open: &mut SmallVec<[(usize, usize); 8]>) {
+    while let Some((mode, rank)) = open.last_mut() {
+        *mode += 1;
+        if mode < rank {
+            return;
         }
-        Self(path)
+        open.pop();
     }
 }
 

@@ -17,7 +17,7 @@ impl<T: Leaf> Tuple<T> {
         self.view().mode(i).ok_or_else(|| self.no_mode(i))
     }
 
-    fn no_mode(&self, i: usize) -> Error {
+    pub(crate) fn no_mode(&self, i: usize) -> Error {
         Error::Mode {
             mode: i,
             rank: self.rank(),
@@ -31,8 +31,11 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// [`Error::Mode`] when an index is beyond the rank at its level.
     pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
-        path.iter()
-            .try_fold(self.clone(), |t, &i| t.expect_view(i).map(View::to_tuple))
+        let mut view = self.view();
+        for &i in path {
+            view = view.mode(i).ok_or_else(|| view.to_tuple().no_mode(i))?;
+        }
+        Ok(view.to_tuple())
     }
 
     /// The tuple of the modes that `indices` name, in that order; always a tuple, also for one index.

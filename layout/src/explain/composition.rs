@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::{Case, Explanation, Step, Visit};
 use crate::coalesce::{self, Flat, Tail, coalesced, layout_of};
 use crate::composition::{Check, walk};
+use crate::layout::LayoutView;
 use crate::refusal::Path;
 use crate::{CompositionError, Error, Layout, Refusal};
 
@@ -51,17 +52,20 @@ impl Layout {
                 layout: layout_of(shown.clone()),
             });
         }
+        let paths: Vec<Box<str>> = Path::of_leaves(inner.view())
+            .map(|path| path.to_string().into())
+            .collect();
         let mut visits = Vec::new();
         let ruled = walk(self, &flat, inner, Check::Sound, &mut |v| visits.push(v));
-        walked(&shown, inner, &visits, &mut steps);
+        walked(&shown, inner, &paths, &visits, &mut steps);
         if visits.iter().all(|v| v.case != Case::Carries) {
             together(&shown, &visits, &mut steps);
         }
         let result = match ruled {
             Err(Error::Composition(refused)) => {
-                signs(&refused, &mut steps);
+                signs(&refused, &paths, &mut steps);
                 let result = refused.or_search();
-                searched(self, inner, &result, &mut steps);
+                searched(self, inner, &paths, &result, &mut steps);
                 result
             }
             result => result,
@@ -71,18 +75,14 @@ impl Layout {
     }
 }
 
-fn path(layout: &Layout, leaf: usize) -> Box<str> {
-    Path::of(layout.view(), leaf).to_string().into()
-}
-
 /// Each leaf and its visits.
-fn walked(flat: &Flat, rhs: &Layout, visits: &[Visit], steps: &mut Vec<Step>) {
+fn walked(flat: &Flat, rhs: &Layout, paths: &[Box<str>], visits: &[Visit], steps: &mut Vec<Step>) {
     let mut last = None;
     for &visit in visits {
         if last != Some(visit.leaf) {
             last = Some(visit.leaf);
             steps.push(Step::Leaf {
-                path: path(rhs, visit.leaf),
+                path: paths[visit.leaf].clone(),
                 mode: rhs.leaves()[visit.leaf],
             });
         }
@@ -95,10 +95,15 @@ fn walked(flat: &Flat, rhs: &Layout, visits: &[Visit], steps: &mut Vec<Step>) {
 
 /// The left modes in which several leaves meet.
 fn together(flat: &Flat, visits: &[Visit], steps: &mut Vec<Step>) {
-    for (k, left) in flat[..flat.len() - 1].iter().enumerate() {
-        let here = visits.iter().filter(|v| v.left_mode == k);
-        let (up, down): (Vec<i64>, Vec<i64>) = here.filter_map(Visit::digit).partition(|d| *d > 0);
-        for digits in [up, down].into_iter().filter(|d| d.len() > 1) {
+    let mut digits = alloc::vec![[Vec::new(), Vec::new()]; flat.len()];
+    for visit in visits {
+        if let Some(digit) = visit.digit() {
+            digits[visit.left_mode][usize::from(digit <= 0)].push(digit);
+        }
+    }
+    digits.pop();
+    for (left, signs) in flat.iter().zip(digits) {
+        for digits in signs.into_iter().filter(|d| d.len() > 1) {
             steps.push(Step::Together {
                 left: *left,
                 digits,
@@ -108,39 +113,55 @@ fn together(flat: &Flat, visits: &[Visit], steps: &mut Vec<Step>) {
 }
 
 /// Strides of both signs.
-fn signs(refused: &CompositionError, steps: &mut Vec<Step>) {
+fn signs(refused: &CompositionError, paths: &[Box<str>], steps: &mut Vec<Step>) {
     if let Refusal::Signs { up, down } = refused.reason {
         steps.push(Step::Signs {
-            up: path(&refused.rhs, up),
-            down: path(&refused.rhs, down),
+            up: paths[up].clone(),
+            down: paths[down].clone(),
         });
     }
 }
 
 /// What the search found.
-fn searched(lhs: &Layout, rhs: &Layout, result: &Result<Layout, Error>, steps: &mut Vec<Step>) {
+fn searched(
+    lhs: &Layout,
+    rhs: &Layout,
+    paths: &[Box<str>],
+    result: &Result<Layout, Error>,
+    steps: &mut Vec<Step>,
+) {
     match result {
         Err(Error::Composition(refused)) => steps.push(Step::Search(refused.search.clone())),
         Err(_) => {}
         Ok(found) => {
-            let mut weight = 1;
-            for (leaf, mode) in rhs.leaves().iter().enumerate() {
-                let along =
-                    (0..mode.size().min(SHOWN)).map(|c| lhs.at_unbounded(rhs.at(c * weight)?));
+            let mut modes = Vec::new();
+            at_leaves(rhs.view(), found.view(), &mut modes);
+            let leaves = rhs.leaves().iter().zip(modes).zip(paths);
+            for ((mode, found), path) in leaves {
+                // All other coordinates are 0.
+                let stride = mode.stride.coefficient().value();
+                let along = (0..mode.size().min(SHOWN)).map(|c| lhs.at_unbounded(c * stride));
                 let values = along.collect::<Result<_, Error>>();
                 steps.push(Step::Values {
-                    path: path(rhs, leaf),
+                    path: path.clone(),
                     values: values.expect("the search read these values"),
                     more: mode.size() > SHOWN,
-                    found: found
-                        .get(&Path::of(rhs.view(), leaf).0)
-                        .expect("the result refines the modes of the right-hand side"),
+                    found,
                 });
-                weight *= mode.size();
             }
-            steps.push(Step::Found { size: weight });
+            steps.push(Step::Found { size: rhs.size() });
         }
     }
+}
+
+/// The parts of `found` that stand at the leaves of `rhs`, whose modes it refines.
+fn at_leaves(rhs: LayoutView<'_>, found: LayoutView<'_>, out: &mut Vec<Layout>) {
+    if rhs.is_leaf() {
+        out.push(Layout(found.to_tuple()));
+        return;
+    }
+    let modes = rhs.modes().zip(found.modes());
+    modes.for_each(|(rhs, found)| at_leaves(rhs, found, out));
 }
 
 impl Visit {
