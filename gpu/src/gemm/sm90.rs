@@ -59,7 +59,7 @@ pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
         consumers: consumers as usize,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
-    let ring = k.pipeline_of(&schedule.build()?)?;
+    let ring = k.pipeline_of(&schedule)?;
     let a = operand(&mut k, plan, Operand::A, 1)?;
     let b = operand(&mut k, plan, Operand::B, CLUSTER.into())?;
     let end = End::new(&mut k, plan)?;

@@ -71,14 +71,32 @@ impl WarpSpecialized {
         }
     }
 
-    /// The pipeline.
+    /// The arrivals that complete a phase of a full barrier, and of an empty one.
+    ///
+    /// A full barrier takes that of its block's producer. An empty one takes one from each consumer that reads the stage:
+    /// of its own block, and of the blocks that the producer loads into.
+    ///
+    /// ```
+    /// use colex_sched::pipeline::WarpSpecialized;
+    /// let plan = WarpSpecialized { cluster: [2, 1], ..WarpSpecialized::cooperative(4, 1, 8) };
+    /// assert_eq!(plan.arrivals(), [1, 4]);
+    /// ```
+    pub fn arrivals(&self) -> [usize; 2] {
+        let readers = match self.schedule {
+            Schedule::Cooperative => self.consumers,
+            Schedule::Pingpong => 1,
+        };
+        [1, readers * (self.parts() - 1)]
+    }
+
+    /// Refuses numbers of which no pipeline is built.
     ///
     /// # Errors
     /// [`Error::TooSmall`] for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
     /// multiplies in flight: `in_flight + 1` stages at least. [`Error::TooLarge`] for more than 256 stages, 4095 tiles
     /// or k-tiles, 32 consumers or 16 blocks in a cluster, and [`Error::Invalid`] for more than 4095 k-tiles together or
     /// more than 16384 steps, a load counted once for each slot it fills.
-    pub fn build(&self) -> Result<Pipeline, Error> {
+    pub fn check(&self) -> Result<(), Error> {
         for (what, value, most) in [
             ("the number of stages", self.stages, MAX_STAGES),
             ("the number of tiles", self.tiles, MAX_ITEMS),
@@ -106,7 +124,15 @@ impl WarpSpecialized {
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
             return Err(Error::Invalid { sentence });
         }
-        few_steps(self.steps())?;
+        few_steps(self.steps())
+    }
+
+    /// The pipeline.
+    ///
+    /// # Errors
+    /// As [`WarpSpecialized::check`].
+    pub fn build(&self) -> Result<Pipeline, Error> {
+        self.check()?;
         let actors = (0..self.blocks()).flat_map(|b| {
             let consumers = (0..self.consumers).map(move |c| self.consumer(b, c));
             std::iter::once(self.producer(b)).chain(consumers)
@@ -207,11 +233,7 @@ impl WarpSpecialized {
             Ordering::Mbarrier => 1,
             Ordering::Named => 2,
         };
-        let readers = match self.schedule {
-            Schedule::Cooperative => self.consumers,
-            Schedule::Pingpong => 1,
-        };
-        let releases = (readers * (self.parts() - 1)) as u16;
+        let [fills, releases] = self.arrivals().map(|count| count as u16);
         let mut barriers = Vec::new();
         for block in 0..self.blocks() {
             let tail = if self.blocks() == 1 {
@@ -227,7 +249,7 @@ impl WarpSpecialized {
                 };
                 barriers.extend((0..count).map(named));
             };
-            add("full", self.stages, 1);
+            add("full", self.stages, fills);
             add("empty", self.stages, releases);
             add("turn", self.consumers, turns);
             add("epilogue turn", self.consumers, turns);
@@ -438,9 +460,20 @@ impl WarpSpecialized {
 mod tests {
     use super::*;
 
-    /// The number that bounds a plan is the number of its steps.
+    /// How often the actors arrive at a barrier, all phases together.
+    fn arrivals_at(built: &Pipeline, at: usize) -> usize {
+        let steps = built.actors.iter().flat_map(|actor| &actor.steps);
+        let arrives = |step: &&Step| match step {
+            Step::Arrive { barrier } | Step::Expect { barrier, .. } => *barrier == at,
+            _ => false,
+        };
+        steps.filter(arrives).count()
+    }
+
+    /// The number that bounds a plan is the number of its steps, and the ring that a kernel makes of the fields is the ring
+    /// of the plan that is checked.
     #[test]
-    fn steps_are_counted_before_they_are_made() {
+    fn steps_and_arrivals_are_those_of_the_built_plan() {
         let mut cases = 0;
         for (stages, tiles, k_tiles, consumers) in (1..=3).flat_map(|s| {
             (1..=3).flat_map(move |t| {
@@ -471,6 +504,16 @@ mod tests {
                         };
                         let steps = built.actors.iter().flat_map(|actor| &actor.steps);
                         assert_eq!(plan.steps(), steps.map(each).sum::<usize>(), "{plan:?}");
+                        for (stage, block) in
+                            (0..stages).flat_map(|s| (0..plan.blocks()).map(move |b| (s, b)))
+                        {
+                            let ring = [plan.full(block, stage), plan.empty(block, stage)];
+                            let found = ring.map(|b| usize::from(built.barriers[b].arrivals));
+                            assert_eq!(found, plan.arrivals(), "{plan:?}");
+                            let phases = (tiles * k_tiles + stages - 1 - stage) / stages;
+                            let all = plan.arrivals().map(|count| count * phases);
+                            assert_eq!(ring.map(|b| arrivals_at(&built, b)), all, "{plan:?}");
+                        }
                         cases += 1;
                     }
                 }

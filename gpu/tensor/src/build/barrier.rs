@@ -36,9 +36,9 @@ pub(crate) struct Transaction {
 /// use colex_tensor::{Builder, Pipeline};
 ///
 /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-/// // What the plan of the schedule says: who arrives how often.
-/// let plan = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8).build()?;
-/// let ring = k.pipeline_of(&plan)?;
+/// // What the schedule says: how many stages there are, and who arrives how often.
+/// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
+/// let ring = k.pipeline_of(&schedule)?;
 /// assert_eq!(ring.arrivals(), [1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -126,35 +126,20 @@ impl Builder {
         }
     }
 
-    /// The ring that a plan of `colex_sched::pipeline` describes: as many stages as it has barriers called `full[i]`, and
-    /// the arrivals it counts for `full[0]` and `empty[0]`.
+    /// The ring of a schedule: as many stages as it has, and the arrivals of its full and empty barriers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for a plan without such barriers.
+    /// [`ErrorKind::Schedule`] for a schedule of which no pipeline is built.
     #[track_caller]
     pub fn pipeline_of(
         &mut self,
-        plan: &colex_sched::pipeline::Pipeline,
+        schedule: &colex_sched::pipeline::WarpSpecialized,
     ) -> Result<Pipeline, Error> {
-        let named = |name: &str| {
-            let all = plan.barriers.iter().filter(|b| b.block == 0);
-            let mut of = all.filter(|b| b.name.starts_with(name));
-            of.next()
-                .map(|first| (first.arrivals, 1 + of.count() as i64))
-        };
-        match (named("full["), named("empty[")) {
-            (Some((full, stages)), Some((empty, others))) if stages == others => {
-                Ok(self.pipeline(stages, full.into(), empty.into()))
-            }
-            _ => {
-                let why = format!(
-                    "the plan `{}` has no barriers full[i] and empty[i], one a stage",
-                    plan.name
-                );
-                Err(ErrorKind::operands("pipeline_of", why)).at(Location::caller())
-            }
-        }
+        schedule.check().at(Location::caller())?;
+        // A schedule that was checked has few of each.
+        let [full, empty] = schedule.arrivals().map(|count| count as u32);
+        Ok(self.pipeline(schedule.stages as i64, full, empty))
     }
 
     /// Thread 0 initialises the rings, and everybody waits for it: the block, or the cluster if `cluster`.

@@ -35,7 +35,7 @@ pub(crate) fn gemm() -> Result<Built, Box<dyn std::error::Error>> {
         cluster: [2, 1],
         ..colex_sched::pipeline::WarpSpecialized::cooperative(STAGES as usize, 1, 8)
     };
-    let ring = k.pipeline_of(&plan.build()?)?;
+    let ring = k.pipeline_of(&plan)?;
 
     let (sa, sb) = (
         k.shared_tensor(Ty::Bf16, swizzled(&[bm, bk, STAGES]))?,

@@ -228,3 +228,13 @@ fn a_vector_before_the_last_is_inside() {
     assert_eq!(text.matches("ld.global.v4.f32").count(), 1);
     assert!(!text.contains("setp"), "nothing is asked");
 }
+
+#[test]
+fn a_ring_of_a_schedule_that_cannot_be() {
+    let mut k = Builder::new("k", Arch::Sm90a, 384);
+    let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(1, 1, 2);
+    assert_eq!(
+        said(k.pipeline_of(&schedule)),
+        "the number of stages for the multiplies in flight is 1: it must be at least 2"
+    );
+}
