@@ -1,12 +1,12 @@
 //! Pictures of schedules: cell = tile, label = block, colour = wave.
 
-use crate::coord::{GemmCoord, Tile};
-use crate::error::{Error, at_least};
-use crate::grouped::{GroupTile, Grouped};
+use crate::number::error::{Error, at_least};
+use crate::order::grouped::{GroupTile, Grouped};
+use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
-use crate::raster::Raster;
-use crate::stream_k::{StreamK, StreamKRole};
-use crate::stream_k_sm90::StreamKSm90;
+use crate::problem::coord::{GemmCoord, Tile};
+use crate::split::stream_k::{StreamK, StreamKRole};
+use crate::split::stream_k_sm90::StreamKSm90;
 use colex_layout::draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
 use std::collections::{BTreeMap, HashSet};
 

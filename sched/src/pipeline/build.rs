@@ -3,7 +3,7 @@
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
 use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
-use crate::error::{Error, at_least, within};
+use crate::number::error::{Error, at_least, within};
 
 /// How the consumers share the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -28,7 +28,7 @@ mod state;
 mod step;
 mod timeline;
 
-use crate::error::Error;
+use crate::number::error::Error;
 
 /// The most k-tiles of a plan: what is walked, and what its steps can number.
 const MAX_ITEMS: usize = (1 << 12) - 1;

@@ -2,7 +2,7 @@
 
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
 use super::{MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
-use crate::error::{Error, within};
+use crate::number::error::{Error, within};
 
 /// A main loop that keeps `stages - 1` k-tiles in flight. Source: `mma_multistage.h`.
 ///

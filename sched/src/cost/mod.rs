@@ -1,9 +1,12 @@
 //! What an order of tiles costs: operands each wave touches, and the bytes that cross the L2 cache.
 
-use crate::coord::Tile;
-use crate::error::{Error, at_least, product};
-use crate::lru::Lru;
-use crate::raster::Raster;
+pub(crate) mod choose;
+mod lru;
+
+use crate::cost::lru::Lru;
+use crate::number::error::{Error, at_least, product};
+use crate::order::raster::Raster;
+use crate::problem::coord::Tile;
 
 /// The operands of one output tile, in bytes a k-tile, and how many k-tiles it has.
 ///

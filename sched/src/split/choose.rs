@@ -1,10 +1,10 @@
 //! Whole tiles, split-K or stream-K: the shortest schedule, fix-up included.
 
-use crate::coord::GemmCoord;
-use crate::error::{Error, at_least, ceil_div, of_a_device, product};
-use crate::persistent::RasterChoice;
-use crate::stream_k::countable;
-use crate::stream_k_sm90::{Decomposition, StreamKSm90, StreamKSm90Args};
+use crate::number::error::{Error, at_least, ceil_div, of_a_device, product};
+use crate::order::persistent::RasterChoice;
+use crate::problem::coord::GemmCoord;
+use crate::split::stream_k::countable;
+use crate::split::stream_k_sm90::{Decomposition, StreamKSm90, StreamKSm90Args};
 use std::fmt;
 
 /// One way to divide the work along k, and its length.

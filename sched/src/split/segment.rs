@@ -1,6 +1,6 @@
 //! Pieces of work: a run of k-tiles of one output tile, and what must be added up afterwards.
 
-use crate::coord::Tile;
+use crate::problem::coord::Tile;
 use std::fmt;
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
 //! Stream-K of CUTLASS 2: blocks share the main-loop iterations of the last waves evenly, across tile borders.
 
-use crate::coord::{Dim3, GemmCoord, Tile};
-use crate::error::{Error, at_least, ceil_div, product};
-use crate::problem::{k_tiles, tiled_mn, tiled_shape};
-use crate::stream_k_heuristic::{Decision, decide};
-use crate::stream_k_share::Share;
-use crate::work::Segment;
+use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::problem::coord::{Dim3, GemmCoord, Tile};
+use crate::problem::tiles::{k_tiles, tiled_mn, tiled_shape};
+use crate::split::heuristic::{Decision, decide};
+use crate::split::segment::Segment;
+use crate::split::share::Share;
 use std::fmt;
 
 /// Blocks along m and along n of one cohort: the square that neighbouring blocks fill before moving on.

@@ -1,6 +1,6 @@
 //! How many tiles CUTLASS 2's stream-K shares, and among how many blocks.
 
-use crate::error::ceil_div;
+use crate::number::error::ceil_div;
 
 /// How the output tiles are divided: whole ones, and blocks for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

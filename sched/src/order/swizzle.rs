@@ -1,11 +1,11 @@
 //! Threadblock swizzles of CUTLASS 2: which output tile a block of the grid computes.
 
-use crate::conv::{Conv, ConvOperator};
-use crate::coord::{Dim3, GemmCoord};
-use crate::error::{Error, at_least, ceil_div, product, within};
-use crate::expr::Int;
-use crate::formula;
-use crate::problem::{tiled_mn, tiled_shape};
+use crate::number::error::{Error, at_least, ceil_div, product, within};
+use crate::number::expr::Int;
+use crate::number::formula;
+use crate::problem::conv::{Conv, ConvOperator};
+use crate::problem::coord::{Dim3, GemmCoord};
+use crate::problem::tiles::{tiled_mn, tiled_shape};
 use std::fmt;
 use std::str::FromStr;
 

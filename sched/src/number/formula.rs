@@ -2,7 +2,7 @@
 //!
 //! Coordinates are in tiles. The functions do not check bounds; the types that call them do.
 
-use crate::expr::Int;
+use crate::number::expr::Int;
 
 /// The tile `[m, n]` of block `(bx, by)` of an identity swizzle of `width` columns (S76).
 ///

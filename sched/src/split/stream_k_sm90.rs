@@ -1,9 +1,9 @@
 //! Stream-K of CUTLASS 3 for Hopper: a persistent grid whose first units share tiles by k, cluster by cluster.
 
-use crate::coord::{Dim3, GemmCoord, Tile};
-use crate::error::{Error, at_least, of_a_device, product};
-use crate::persistent::{Persistent, RasterChoice, RasterOrder};
-use crate::work::Segment;
+use crate::number::error::{Error, at_least, of_a_device, product};
+use crate::order::persistent::{Persistent, RasterChoice, RasterOrder};
+use crate::problem::coord::{Dim3, GemmCoord, Tile};
+use crate::split::segment::Segment;
 use std::fmt;
 
 /// A unit must compute at least this many k-tiles of a tile; shorter ends are handed to the neighbour.

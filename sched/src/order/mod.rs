@@ -1,10 +1,16 @@
 //! An order of tiles as a small value: printable, and a raster on demand for any grid and cluster.
 
-use crate::coord::{GemmCoord, Tile};
-use crate::error::{Error, ceil_div, product};
-use crate::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
-use crate::raster::{Raster, few};
-use crate::swizzle::ThreadblockSwizzle;
+mod as_layout;
+pub(crate) mod grouped;
+pub(crate) mod persistent;
+pub(crate) mod raster;
+pub(crate) mod swizzle;
+
+use crate::number::error::{Error, ceil_div, product};
+use crate::order::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
+use crate::order::raster::{Raster, few};
+use crate::order::swizzle::ThreadblockSwizzle;
+use crate::problem::coord::{GemmCoord, Tile};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
 //! Many GEMMs in one launch: one linear order over the tiles of all groups.
 
-use crate::coord::{Dim3, GemmCoord, Tile};
-use crate::error::{Error, at_least, ceil_div, product, round_up};
-use crate::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
-use crate::swizzle::log_by_threshold;
+use crate::number::error::{Error, at_least, ceil_div, product, round_up};
+use crate::order::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
+use crate::order::swizzle::log_by_threshold;
+use crate::problem::coord::{Dim3, GemmCoord, Tile};
 
 /// A tile of one of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,9 +1,9 @@
 //! Orders that are layouts: where the grid divides, the map from place to tile is a shape and strides.
 
-use crate::coord::GemmCoord;
-use crate::error::{Error, product};
-use crate::persistent::{Persistent, RasterOrder};
-use crate::swizzle::ThreadblockSwizzle;
+use crate::number::error::{Error, product};
+use crate::order::persistent::{Persistent, RasterOrder};
+use crate::order::swizzle::ThreadblockSwizzle;
+use crate::problem::coord::GemmCoord;
 use colex_layout::Layout;
 
 impl ThreadblockSwizzle {

@@ -1,10 +1,10 @@
 //! A raster: the order in which tiles are computed, as a checked table that can be printed, inverted, drawn and costed.
 
-use crate::coord::{GemmCoord, Tile};
-use crate::error::{Error, at_least};
-use crate::formula;
-use crate::persistent::{Persistent, RasterOrder};
-use crate::swizzle::ThreadblockSwizzle;
+use crate::number::error::{Error, at_least};
+use crate::number::formula;
+use crate::order::persistent::{Persistent, RasterOrder};
+use crate::order::swizzle::ThreadblockSwizzle;
+use crate::problem::coord::{GemmCoord, Tile};
 use std::fmt;
 
 /// Places in launch order, each with its tile or none; every tile of the extent occurs exactly once.

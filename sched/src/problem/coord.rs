@@ -1,6 +1,6 @@
 //! Coordinates: of a GEMM, of a batched GEMM, of a block in a grid, of an output tile.
 
-use crate::error::{Error, at_least, product};
+use crate::number::error::{Error, at_least, product};
 use std::fmt;
 
 /// Extents or offsets of a matrix product along m, n and k.

@@ -1,7 +1,7 @@
 //! From a problem to its tiled shape: plain GEMM.
 
-use crate::coord::GemmCoord;
-use crate::error::{Error, at_least, ceil_div};
+use crate::number::error::{Error, at_least, ceil_div};
+use crate::problem::coord::GemmCoord;
 
 const PROBLEM: [&str; 3] = [
     "extent m of the problem",

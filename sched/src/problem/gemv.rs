@@ -1,7 +1,7 @@
 //! The threadblock swizzle of batched matrix-vector products.
 
-use crate::coord::{BatchedGemmCoord, Dim3};
-use crate::error::{Error, at_least, ceil_div, product};
+use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::problem::coord::{BatchedGemmCoord, Dim3};
 
 /// A batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
 ///

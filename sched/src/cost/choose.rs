@@ -1,10 +1,10 @@
 //! The best order for a problem on a device, with the numbers behind it.
 
-use crate::coord::GemmCoord;
 use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
-use crate::error::{Error, at_least, product};
+use crate::number::error::{Error, at_least, product};
 use crate::order::Order;
-use crate::problem::{k_tiles, tiled_mn};
+use crate::problem::coord::GemmCoord;
+use crate::problem::tiles::{k_tiles, tiled_mn};
 use std::fmt;
 
 /// What the cost model knows of a device.

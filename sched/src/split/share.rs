@@ -1,6 +1,6 @@
 //! How CUTLASS 2's stream-K deals iterations to blocks, region by region.
 
-use crate::error::ceil_div;
+use crate::number::error::ceil_div;
 
 /// The stream-K part: how the iterations of `tiles` tiles are dealt to the blocks of each region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

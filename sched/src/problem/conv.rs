@@ -1,7 +1,7 @@
 //! Convolutions as implicit GEMMs: the problem a tile scheduler sees.
 
-use crate::coord::GemmCoord;
-use crate::error::{Error, at_least, ceil_div, product};
+use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::problem::coord::GemmCoord;
 
 /// Which of the three products of a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

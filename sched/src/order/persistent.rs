@@ -1,10 +1,10 @@
 //! The persistent tile scheduler of Hopper: a fixed set of workers walks one linear order of tiles.
 
-use crate::coord::{Dim3, GemmCoord, Tile};
-use crate::error::{Error, at_least, ceil_div, product, round_up};
-use crate::expr::Int;
-use crate::formula;
-use crate::swizzle::log_by_threshold;
+use crate::number::error::{Error, at_least, ceil_div, product, round_up};
+use crate::number::expr::Int;
+use crate::number::formula;
+use crate::order::swizzle::log_by_threshold;
+use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use std::fmt;
 
 /// The axis along which consecutive strips of tiles run.
