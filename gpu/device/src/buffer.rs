@@ -470,7 +470,7 @@ mod tests {
         );
         assert_eq!(
             said(device.uninitialised::<u32>(2).unwrap().download()),
-            "byte 0 of the allocation at 0x700001100 is read but was never written"
+            "byte 0 of the allocation at 0x1700000100 is read but was never written"
         );
         assert_eq!(
             said(device.zeros::<u64>(usize::MAX)),

@@ -9,8 +9,12 @@ const FIRST: u64 = 0x7_0000_0000;
 /// Allocations begin at multiples of this many bytes, as CUDA's do.
 const ALIGNMENT: u64 = 256;
 
-/// The least distance between the end of an allocation and the next one's beginning, in bytes.
-const GAP: u64 = 4096;
+/// The distance between the end of an allocation and the next one's beginning in the lower half of the addresses, in bytes:
+/// 2^31 elements of 16 bytes beyond the end of one lie in no other, so that an access there is a fault.
+const GAP: u64 = 1 << 36;
+
+/// The distance in the upper half, where programs that allocate very often find room still.
+const SMALL_GAP: u64 = 4096;
 
 /// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
 const END: u64 = crate::machine::place::GENERIC_SHARED;
@@ -102,9 +106,10 @@ impl Memory {
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, MemoryFault> {
         let full = || MemoryFault::OutOfMemory { bytes };
         let address = self.next;
+        let gap = if address < END / 2 { GAP } else { SMALL_GAP };
         let end = address
             .checked_add(bytes)
-            .and_then(|end| end.checked_add(GAP));
+            .and_then(|end| end.checked_add(gap));
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
         let next = next.filter(|next| *next <= END).ok_or_else(full)?;
         let length = usize::try_from(bytes).map_err(|_| full())?;
@@ -264,6 +269,21 @@ mod tests {
         let third = memory.allocate(16).unwrap();
         assert!([first, second, third].iter().all(|at| at % 256 == 0));
         assert!(first + 1000 < second && second < third);
+    }
+
+    #[test]
+    fn no_coordinate_beyond_the_end_of_an_allocation_is_in_another() {
+        let mut memory = Memory::default();
+        let first = memory.allocate(1000).unwrap();
+        let second = memory.allocate(1000).unwrap();
+        assert!(second - first > (1 << 31) * 16);
+        // Many allocations have room still.
+        let mut last = second;
+        for _ in 0..3000 {
+            let next = memory.allocate(16).unwrap();
+            assert!(next >= last + 4096, "{next:#x} after {last:#x}");
+            last = next;
+        }
     }
 
     #[test]
