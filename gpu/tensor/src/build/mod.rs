@@ -2,6 +2,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod flow;
+pub(crate) mod held;
 pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod lower_sum;
@@ -52,6 +53,7 @@ pub struct Builder {
     pub(crate) transactions: Vec<crate::build::barrier::Transaction>,
     pub(crate) launch: crate::build::launch::Signature,
     pub(crate) reports: crate::build::report::Report,
+    pub(crate) held: crate::build::held::HeldByRegisters,
 }
 
 /// One open body.
@@ -115,6 +117,7 @@ impl Builder {
             transactions: Vec::new(),
             launch: crate::build::launch::Signature::default(),
             reports: crate::build::report::Report::default(),
+            held: crate::build::held::HeldByRegisters::default(),
         }
     }
 

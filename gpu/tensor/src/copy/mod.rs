@@ -13,11 +13,13 @@ use colex_tiled::{Side, TiledCopy};
 
 use crate::build::Builder;
 use crate::build::flow::Cond;
+use crate::build::held::Held;
 use crate::copy::run::{Ends, Run};
 use crate::error::{At, Error, ErrorKind};
 use crate::fragment::Fragment;
 use crate::index::Index;
 use crate::tensor::Tensor;
+use crate::tensor::places::Cutter;
 use colex_ir::{Cache, Reg};
 
 /// One end of a copy: a partition in memory, or registers.
@@ -64,29 +66,6 @@ impl Piece<'_> {
     }
 }
 
-impl Piece<'_> {
-    /// The extents of the tile, where all of a thread's part of it is here.
-    fn tile(&self) -> Option<&Vec<i64>> {
-        match self {
-            Piece::Memory(tensor) => tensor.share.as_ref()?.tile.as_ref(),
-            Piece::Registers(fragment) => fragment.tile.as_ref(),
-        }
-    }
-}
-
-/// Refuses parts of tiles of different extents.
-fn check_tiles(src: &Piece<'_>, dst: &Piece<'_>) -> Result<(), ErrorKind> {
-    match (src.tile(), dst.tile()) {
-        (Some(a), Some(b)) if a != b => {
-            let why = format!(
-                "a part of a tile of {a:?} into one of a tile of {b:?}: both tiles have the same extents"
-            );
-            Err(ErrorKind::operands("copy", why))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses a partition by a tiled copy that gives its threads other elements.
 fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(), ErrorKind> {
     let Piece::Memory(Tensor {
@@ -95,7 +74,7 @@ fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(),
     else {
         return Ok(());
     };
-    let Some(of) = &share.of else {
+    let Cutter::Copy(other, side) = &share.of else {
         return Ok(());
     };
     let values = |copy: &TiledCopy, side| {
@@ -105,7 +84,6 @@ fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(),
             Side::Destination => values.dst,
         })
     };
-    let (other, side) = of.as_ref();
     if copy.tv() == other.tv()
         && copy.tiler() == other.tiler()
         && values(copy, end)? == values(other, *side)?
@@ -293,7 +271,7 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
-        check_tiles(&src, &dst)?;
+        let held = self.check_places(copy, &src, &dst)?;
         for (piece, end) in [(&src, Side::Source), (&dst, Side::Destination)] {
             check_partition(copy, piece, end)?;
         }
@@ -329,7 +307,42 @@ impl Builder {
             line.predicated = !matches!(mask, Mask::All);
         }
         run.join(self);
-        Ok(())
+        match (dst, held) {
+            (Piece::Registers(fragment), Some(held)) => self.hold(fragment, &held),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses ends that hold other elements of their tiles; what registers hold afterwards that nothing was known of.
+    fn check_places(
+        &mut self,
+        copy: &TiledCopy,
+        src: &Piece<'_>,
+        dst: &Piece<'_>,
+    ) -> Result<Option<Held>, ErrorKind> {
+        let mut held = |piece: &Piece<'_>| match piece {
+            Piece::Memory(tensor) => self.held_in_memory(tensor),
+            Piece::Registers(fragment) => self.held_in_registers(fragment),
+        };
+        let (mut source, mut target) = (held(src)?, held(dst)?);
+        // An atom whose threads exchange elements has one side in memory: the registers hold those of the other side.
+        let values = copy.atom().val_layouts(copy.value_bits())?;
+        if values.src != values.dst {
+            match (src, dst) {
+                (Piece::Memory(_), _) => {
+                    source = self.other_side(source, copy, Side::Destination)?
+                }
+                (_, Piece::Memory(_)) => target = self.other_side(target, copy, Side::Source)?,
+                _ => {}
+            }
+        }
+        match (source, target) {
+            (Some(a), Some(b)) => {
+                self.check_same_places("copy", [&a, &b], ["the source", "the destination"])?;
+                Ok(None)
+            }
+            (source, _) => Ok(source),
+        }
     }
 
     fn instruction(

@@ -70,11 +70,13 @@ impl Builder {
                 _ => k.each(&elements, source, target),
             }
         });
-        Ok(Fragment {
+        let converted = Fragment {
             ty: to,
             regs,
             ..from.clone()
-        })
+        };
+        self.hold_same(&converted, from);
+        Ok(converted)
     }
 
     /// The elements of all registers, each in its own.

@@ -49,6 +49,15 @@ fn lone(operation: &'static str, fragment: &Fragment) -> Result<Type, ErrorKind>
     }
 }
 
+/// The fragments among what an instruction writes and reads.
+fn fragments<'a>(d: &'a Fragment, terms: &[Term<'a>]) -> Vec<&'a Fragment> {
+    let each = terms.iter().filter_map(|term| match term {
+        Term::Each(fragment) => Some(*fragment),
+        Term::All(_) => None,
+    });
+    std::iter::once(d).chain(each).collect()
+}
+
 impl Term<'_> {
     /// The operand for each element of `d`.
     fn of(self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
@@ -96,8 +105,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, and for a `d` with one register
-    /// for several elements that the instruction does not read.
+    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, for fragments that hold other
+    /// elements of their tiles at one index, and for a `d` with one register for several elements that the instruction does
+    /// not read.
     #[track_caller]
     pub fn each_unary<'a>(
         &mut self,
@@ -107,8 +117,11 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("each_unary", d).at(at)?;
-        let a = a.into().of("each_unary", d).at(at)?;
+        let terms = [a.into()];
+        let a = terms[0].of("each_unary", d).at(at)?;
         let to = registers("each_unary", d, &[&a]).at(at)?;
+        self.check_each("each_unary", &fragments(d, &terms))
+            .at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
                 k.ir.push(Op::Unary { op, ty, d, a });
@@ -155,9 +168,12 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("each_binary", d).at(at)?;
-        let [a, b] = [a.into(), b.into()].map(|term| term.of("each_binary", d));
+        let terms = [a.into(), b.into()];
+        let [a, b] = terms.map(|term| term.of("each_binary", d));
         let (a, b) = (a.at(at)?, b.at(at)?);
         let to = registers("each_binary", d, &[&a, &b]).at(at)?;
+        self.check_each("each_binary", &fragments(d, &terms))
+            .at(at)?;
         self.site(at, |k| {
             for ((d, a), b) in to.into_iter().zip(a).zip(b) {
                 k.ir.binary_to(op, ty, d, a, b);
@@ -181,9 +197,11 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("each_fma", d).at(at)?;
-        let [a, b, c] = [a.into(), b.into(), c.into()].map(|term| term.of("each_fma", d));
+        let terms = [a.into(), b.into(), c.into()];
+        let [a, b, c] = terms.map(|term| term.of("each_fma", d));
         let (a, b, c) = (a.at(at)?, b.at(at)?, c.at(at)?);
         let to = registers("each_fma", d, &[&a, &b, &c]).at(at)?;
+        self.check_each("each_fma", &fragments(d, &terms)).at(at)?;
         let op = if ty.is_float() {
             TernaryOp::Fma
         } else {
@@ -206,8 +224,10 @@ impl Builder {
     pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<Term<'a>>) -> Result<(), Error> {
         let at = Location::caller();
         lone("assign", d).at(at)?;
-        let a = a.into().of("assign", d).at(at)?;
+        let terms = [a.into()];
+        let a = terms[0].of("assign", d).at(at)?;
         let to = registers("assign", d, &[&a]).at(at)?;
+        self.check_each("assign", &fragments(d, &terms)).at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
                 k.ir.mov_to(d, a);

@@ -3,6 +3,7 @@
 pub(crate) mod as_operand;
 pub(crate) mod convert;
 pub(crate) mod elementwise;
+pub(crate) mod held;
 pub(crate) mod rows;
 
 use std::panic::Location;
@@ -25,8 +26,8 @@ pub struct Fragment {
     pub(crate) layout: Layout,
     pub(crate) start: i64,
     pub(crate) regs: Vec<Reg>,
-    /// The extents of the tile, where all of a thread's part of it is here.
-    pub(crate) tile: Option<Vec<i64>>,
+    /// Whether it may be all of a thread's part of a tile, not a few elements that were cut out of it.
+    pub(crate) is_whole: bool,
     /// The operand of a product that it was made for.
     pub(crate) operand: Option<Operand>,
 }
@@ -94,7 +95,7 @@ impl Fragment {
         Ok(Fragment {
             layout,
             start: self.start + offset,
-            tile: None,
+            is_whole: false,
             ..self.clone()
         })
     }
@@ -103,7 +104,6 @@ impl Fragment {
     pub fn with_layout(&self, layout: Layout) -> Fragment {
         Fragment {
             layout,
-            tile: None,
             operand: None,
             ..self.clone()
         }
@@ -146,7 +146,7 @@ impl Fragment {
         Ok(Fragment {
             layout: Layout::column_major(count)?.to_static(),
             start: self.start + start,
-            tile: None,
+            is_whole: false,
             ..self.clone()
         })
     }
@@ -166,7 +166,7 @@ impl Fragment {
         let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
         Ok(Fragment {
             start: 0,
-            tile: None,
+            is_whole: false,
             regs: regs.collect::<Result<_, _>>().at(at)?,
             layout: Layout::column_major(count)?.to_static(),
             ..self.clone()
@@ -259,7 +259,7 @@ impl Builder {
             layout: layout.clone(),
             start: 0,
             regs,
-            tile: None,
+            is_whole: true,
             operand: None,
         })
     }
@@ -271,10 +271,13 @@ impl Builder {
     /// As [`Builder::fragment`].
     #[track_caller]
     pub fn fragment_like(&mut self, part: &crate::tensor::Tensor) -> Result<Fragment, Error> {
+        let at = Location::caller();
         let layout = Layout::column_major(part.layout().shape())?;
-        let tile = part.share.as_ref().and_then(|share| share.tile.clone());
         let fragment = self.fragment(part.ty(), &layout.to_static())?;
-        Ok(Fragment { tile, ..fragment })
+        if let Some(held) = self.held_in_memory(part).at(at)? {
+            self.hold(&fragment, &held).at(at)?;
+        }
+        Ok(fragment)
     }
 
     /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
@@ -292,21 +295,24 @@ impl Builder {
         operand: Operand,
         tile: [i64; 2],
     ) -> Result<Fragment, Error> {
-        let extents = Some(tile.to_vec());
+        let extents = tile;
         let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
         let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
         let at = Location::caller();
         let class = register_class(mma.atom(), operand).at(at)?;
         let ty = element(mma.atom(), operand);
         let count = layout.cosize()? * i64::from(ty.bits()) / i64::from(class.bits());
-        Ok(Fragment {
+        let fragment = Fragment {
             ty,
             layout,
             start: 0,
             regs: self.ir.regs(class, count as usize),
-            tile: extents,
+            is_whole: true,
             operand: Some(operand),
-        })
+        };
+        let held = self.held_by_operand(mma, operand, extents).at(at)?;
+        self.hold(&fragment, &held).at(at)?;
+        Ok(fragment)
     }
 
     /// Every register that the fragment's layout names becomes zero.
@@ -331,7 +337,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for fragments that differ in type or size.
+    /// [`ErrorKind::Operands`] for fragments that differ in type or size, or hold other elements of their tiles at one index.
     #[track_caller]
     pub fn axpby(
         &mut self,
@@ -357,6 +363,7 @@ impl Builder {
             let why = format!("{} of {} and {} of {}", sizes[0], x.ty, sizes[1], d.ty);
             return Err(ErrorKind::operands("axpby", why)).at(at);
         }
+        self.check_each("axpby", &[d, x]).at(at)?;
         let elements = |f: &Fragment| {
             (0..sizes[0])
                 .map(|i| f.element(i))

@@ -242,7 +242,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
-    /// operand or MMA, and more threads than the block has.
+    /// operand or MMA, fragments that hold other elements of their tiles than the product takes, and more threads than the
+    /// block has.
     #[track_caller]
     pub fn wgmma_tile<'a>(
         &mut self,
@@ -322,6 +323,11 @@ impl Builder {
             );
             return Err(ErrorKind::operands("wgmma_tile", why));
         }
+        let mut operands = vec![(Operand::C, d)];
+        if let GmmaSource::Registers(a) = a {
+            operands.push((Operand::A, a));
+        }
+        self.check_operands("wgmma_tile", mma, &operands)?;
         let note = format!("{m} along M, {n} along N, {ka} along K");
         self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         let (values, given) = (

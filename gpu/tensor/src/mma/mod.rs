@@ -54,7 +54,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
-    /// a fragment that was made for another operand, more threads than the block has, and atoms that read shared memory.
+    /// a fragment that was made for another operand or holds other elements of its tile than the product takes, tiles of
+    /// extents that differ, more threads than the block has, and atoms that read shared memory.
     #[doc(alias = "gemm")]
     #[track_caller]
     pub fn mma(
@@ -121,6 +122,7 @@ impl Builder {
             );
             return Err(ErrorKind::operands("mma", why));
         }
+        self.check_operands("mma", mma, &operands)?;
         let note = format!("{m} along M, {n} along N, {ka} along K");
         self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         for k in 0..ka {

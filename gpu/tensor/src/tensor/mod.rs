@@ -2,17 +2,18 @@
 
 pub(crate) mod offset;
 pub(crate) mod partition;
+pub(crate) mod places;
 
 use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
-use colex_tiled::{Side, TiledCopy};
 
 use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
 use crate::tensor::offset::{along, nested, swizzled};
+use crate::tensor::places::Cutter;
 
 /// The largest dynamic extent: coordinates of tiles that reach beyond it are 32-bit numbers still.
 pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
@@ -41,8 +42,8 @@ pub(crate) struct Share {
     pub(crate) thread: Index,
     /// The numbers of all threads of the partition.
     pub(crate) threads: Rc<[i64]>,
-    /// The tiled copy whose partition it is, and the side of it.
-    pub(crate) of: Option<Rc<(TiledCopy, Side)>>,
+    /// The tiled copy or MMA whose partition it is, and which side or operand of it.
+    pub(crate) of: Cutter,
     /// The extents of the tile, where all of the thread's part of it is here, and how many modes it has.
     pub(crate) tile: Option<Vec<i64>>,
     pub(crate) rank: usize,
@@ -223,7 +224,7 @@ impl Tensor {
                 of: Rc::clone(of),
                 stated_inside: false,
             },
-            ..self.clone()
+            ..self.clone().of_a_part()
         })
     }
 
@@ -238,7 +239,7 @@ impl Tensor {
             );
             return Err(ErrorKind::operands("local_tile", why));
         }
-        self.cut(|layout| {
+        self.clone().of_a_part().cut(|layout| {
             let cut = layout.zipped_divide(&tiler)?;
             let all = |n| Coord::concat(&vec![Coord::from(Slot::All); n]);
             let fixed = Coord::concat(&vec![Coord::from(0); at.len()]);

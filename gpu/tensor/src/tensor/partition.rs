@@ -9,6 +9,7 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 use super::{Cut, Share, Tensor, View};
 use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
+use crate::tensor::places::Cutter;
 
 /// A [`TiledCopy`] at a thread that is an [`Index`].
 #[derive(Clone, Debug)]
@@ -124,7 +125,7 @@ impl CopyAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: (0..self.copy.threads()).collect(),
-            of: Some(Rc::new((self.copy.clone(), side))),
+            of: Cutter::Copy(Rc::new(self.copy.clone()), side),
             tile: None,
             rank: self.copy.tiler().rank(),
             is_injective: true,
@@ -162,7 +163,7 @@ impl MmaAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: thread_numbers(self.mma)?,
-            of: None,
+            of: Cutter::Mma(Rc::new(self.mma.clone()), operand),
             tile: None,
             rank: 2,
             is_injective: true,

@@ -361,7 +361,7 @@ fn both_ends_are_parts_of_one_tile_by_one_copy() {
     let to = rows.at(&tid).partition_dst(&tall).expect("a part");
     assert_eq!(
         said(k.copy(&rows, &held, &to)),
-        "copy: a part of a tile of [8, 16] into one of a tile of [16, 8]: both tiles have the same extents"
+        "copy: the source is a part of a tile of [8, 16], and the destination of one of [16, 8]: both tiles have the same extents"
     );
     assert!(
         said(k.copy(&columns, &part, &held))
