@@ -12,12 +12,10 @@ use super::progress::Progress;
 
 /// What cargo knows of the workspace.
 pub(crate) struct Packages {
-    /// How many packages it has.
-    pub(crate) count: usize,
+    /// What it says of each package.
+    pub(crate) all: Vec<serde_json::Value>,
     /// How many targets (libraries, binaries, tests) they have together.
     pub(crate) targets: usize,
-    /// What cargo says of those that may be published.
-    pub(crate) published: Vec<serde_json::Value>,
     /// Where cargo builds.
     pub(crate) target_folder: PathBuf,
 }
@@ -30,6 +28,16 @@ pub(crate) struct Finished {
     pub(crate) stdout: String,
     /// Standard output and standard error, in the order in which the lines came.
     pub(crate) all: String,
+}
+
+impl Packages {
+    /// Those that may be published: `publish = false` is an empty list of registries.
+    pub(crate) fn published(&self) -> Vec<&serde_json::Value> {
+        let packages = self.all.iter();
+        packages
+            .filter(|package| package["publish"].is_null())
+            .collect()
+    }
 }
 
 /// A cargo command in the repository's root.
@@ -62,18 +70,12 @@ pub(crate) fn packages(root: &Path) -> Result<Packages> {
         .as_str()
         .context("cargo metadata names no target folder")?;
     Ok(Packages {
-        count: packages.len(),
+        all: packages.clone(),
         targets: packages
             .iter()
             .filter_map(|package| package["targets"].as_array())
             .map(Vec::len)
             .sum(),
-        // `publish = false` is an empty list of registries.
-        published: packages
-            .iter()
-            .filter(|p| p["publish"].is_null())
-            .cloned()
-            .collect(),
         target_folder: PathBuf::from(folder),
     })
 }

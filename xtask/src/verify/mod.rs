@@ -6,6 +6,7 @@ mod cargo;
 mod counts;
 mod forms;
 mod kernels;
+mod layers;
 mod outcome;
 mod packages;
 mod progress;

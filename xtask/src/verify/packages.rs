@@ -24,7 +24,8 @@ const FACTS: [&str; 7] = [
 
 pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let (mut complaints, mut files) = (Vec::new(), 0);
-    for package in &run.packages.published {
+    let published = run.packages.published();
+    for package in &published {
         let name = package["name"].as_str().unwrap_or_default();
         progress.at(name);
         complaints.extend(lacking_facts(name, package));
@@ -43,7 +44,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         files += done.stdout.lines().count();
         complaints.extend(lacking_files(name, &done.stdout));
     }
-    let count = run.packages.published.len();
+    let count = published.len();
     let covered =
         format!("{count} packages of {files} files, each with its licences and its README");
     Ok(Outcome::of(count, covered, &complaints))

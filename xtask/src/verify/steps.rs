@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, forms, kernels, packages, snapshots, swept};
+use super::{Run, Step, assemble, forms, kernels, layers, packages, snapshots, swept};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -26,6 +26,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "rustdoc",
         check: rustdoc,
+    },
+    Step {
+        name: "layers",
+        check: layers::check,
     },
     Step {
         name: "packages",
@@ -113,7 +117,8 @@ fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         &done,
         format!(
             "{} packages, {} targets and their tests",
-            run.packages.count, run.packages.targets
+            run.packages.all.len(),
+            run.packages.targets
         ),
     ))
 }
@@ -122,7 +127,7 @@ fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let covered = format!(
         "{} packages without their default features",
-        run.packages.count
+        run.packages.all.len()
     );
     for choice in [
         &["--workspace", "--exclude", "xtask"][..],
@@ -153,7 +158,7 @@ fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let done = cargo::run(command, progress)?;
     Ok(judged(
         &done,
-        format!("{} packages, warnings denied", run.packages.count - 1),
+        format!("{} packages, warnings denied", run.packages.all.len() - 1),
     ))
 }
 

@@ -1,0 +1,110 @@
+//! The list of layers in ARCHITECTURE.md, lowest first.
+//!
+//! ```text
+//! | crate | in `src` | what it holds |
+//! |---|---|---|
+//! | `colex-layout` | `error` | the errors |
+//! | | `tuple` `int` | integers and tuples of them |
+//! ```
+//!
+//! A row that names a crate begins it; the rows below it are the folders of its `src`, and the files beside them,
+//! without `.rs`. What one row names may import each other. The crate's root (`lib.rs`) stands above all of them.
+//! The rows of a second table, with the heading `still upwards`, are exceptions: two folders and a reason.
+
+use anyhow::{Result, bail};
+
+/// Where the list stands.
+pub(super) const FILE: &str = "ARCHITECTURE.md";
+
+/// The crates and their folders.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    pub(super) layers: Vec<Layer>,
+    pub(super) exceptions: Vec<Exception>,
+}
+
+/// One row: folders that may import each other and everything below.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) package: String,
+    pub(super) folders: Vec<String>,
+    pub(super) line: usize,
+}
+
+/// An import that runs upwards, with a reason to leave it for now.
+#[derive(Debug)]
+pub(super) struct Exception {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) line: usize,
+}
+
+impl List {
+    /// Reads the tables below the heading `## Layers`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such heading, or a row cannot be read.
+    pub(super) fn read(text: &str) -> Result<List> {
+        let mut list = List::default();
+        let mut in_section = false;
+        let mut header: Option<String> = None;
+        for (line, row) in (1..).zip(text.lines()) {
+            if row.starts_with("## ") {
+                in_section = row == "## Layers";
+            }
+            if !in_section || !row.starts_with('|') {
+                header = None;
+                continue;
+            }
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            match &header {
+                None => header = Some(cells[0].to_string()),
+                Some(_) if cells[0].starts_with("--") => {}
+                Some(first) if first == "still upwards" => list.add_exception(line, &cells)?,
+                Some(_) => list.add_layer(line, &cells)?,
+            }
+        }
+        if list.layers.is_empty() {
+            bail!("{FILE} has no table of crates and folders below a heading `## Layers`");
+        }
+        Ok(list)
+    }
+
+    fn add_layer(&mut self, line: usize, cells: &[&str]) -> Result<()> {
+        let named = names(cells[0]);
+        let above = self.layers.last().map(|layer| layer.package.clone());
+        let Some(package) = named.first().cloned().or(above) else {
+            bail!("{FILE}:{line}: the first row names no crate");
+        };
+        self.layers.push(Layer {
+            package,
+            folders: cells.get(1).map(|cell| names(cell)).unwrap_or_default(),
+            line,
+        });
+        Ok(())
+    }
+
+    fn add_exception(&mut self, line: usize, cells: &[&str]) -> Result<()> {
+        let folders: Vec<String> = cells.iter().take(2).flat_map(|cell| names(cell)).collect();
+        let why = cells.get(2).unwrap_or(&"");
+        let ([from, to], false) = (folders.as_slice(), why.is_empty()) else {
+            bail!("{FILE}:{line}: an exception names two folders and says why");
+        };
+        self.exceptions.push(Exception {
+            from: from.clone(),
+            to: to.clone(),
+            line,
+        });
+        Ok(())
+    }
+}
+
+/// What stands between backticks in a cell.
+fn names(cell: &str) -> Vec<String> {
+    cell.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_string)
+        .collect()
+}
