@@ -20,16 +20,16 @@ mod tv;
 
 pub use arith::{Exactness, Operand};
 pub use copy::{
-    Argument, CopyAtom, CopyError, CopyForm, CopyModule, CopyOp, CopyOperand, CopyOperands,
-    CopyRow, CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route,
-    Scalar, Side, Sizes, ValLayouts, copy_atoms, copy_modules, copy_rows,
+    Argument, CopyAtom, CopyError, CopyForm, CopyOp, CopyOperand, CopyOperands, CopyRow,
+    CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route, Scalar,
+    Side, Sizes, ValLayouts, copy_atoms, copy_rows,
 };
 pub use error::Error;
 pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
 pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
 pub use mma::{
-    Form, GmmaOptions, KernelBatch, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch,
-    MmaTraits, Rule, kernel_batches, mma_atoms, rows,
+    Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch, MmaTraits, Rule,
+    mma_atoms, rows,
 };
 pub use number::{Class, FloatFormat, Fragment, Rounding, Ty, Value};
 pub use tma::{

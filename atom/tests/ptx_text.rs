@@ -1,6 +1,6 @@
 //! The text of instructions, one of each form.
 
-use colex_atom::{GmmaOptions, Major, MmaAtom, MmaOperands, kernel_batches, mma};
+use colex_atom::{GmmaOptions, Major, MmaAtom, MmaOperands, mma};
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|i| format!("%{prefix}{i}")).collect()
@@ -112,30 +112,4 @@ fn registers_are_counted() {
         atom.instruction(&operands).unwrap_err().to_string(),
         "operand A of `SM80_16x8x16_F32F16F16F32_TN` should be 4 registers, not 2 registers"
     );
-}
-
-/// Every kernel holds its instruction, loads each register once and stores each register of D once.
-#[test]
-fn kernels_move_every_register() {
-    let mut cases = 0;
-    for atom in kernel_batches(1 << 12)
-        .into_iter()
-        .flat_map(|batch| batch.atoms)
-    {
-        let (op, kernel) = (atom.op().unwrap(), atom.kernel("k").unwrap());
-        let count = |word: &str| kernel.matches(word).count();
-        let registers = |inside: bool, count: usize| if inside { 0 } else { count };
-        let e = op.e.map_or(0, |e| e.count);
-        let loaded = registers(atom.a_in_shared(), op.a.count)
-            + registers(atom.b_in_shared(), op.b.count)
-            + op.c.count
-            + e;
-        // The image is loaded by one instruction of its own.
-        let image = usize::from(atom.b_in_shared());
-        assert_eq!(count("ld.global.") - image, loaded, "{}", atom.name());
-        assert_eq!(count("st.global."), op.d.count, "{}", atom.name());
-        assert!(kernel.contains(&op.ptx), "{}", atom.name());
-        cases += 1;
-    }
-    println!("law mma.kernel: {cases} cases");
 }

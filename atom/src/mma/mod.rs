@@ -5,7 +5,6 @@
 
 mod atom;
 mod instruction;
-mod kernel;
 mod member;
 mod names;
 mod op;
@@ -17,7 +16,6 @@ mod traits;
 
 pub use atom::MmaAtom;
 pub use instruction::MmaOperands;
-pub use kernel::{KernelBatch, kernel_batches};
 pub use op::MmaOp;
 pub use options::{GmmaOptions, Major};
 pub use row::{Form, MmaRow, Rule};

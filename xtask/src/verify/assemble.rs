@@ -1,15 +1,15 @@
 //! Every executable instruction of the MMA and the copy table, assembled for the first architecture that has it, and refused by the
 //! assembler one architecture and one version of PTX earlier.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use colex_atom::{Arch, KernelBatch, MmaAtom, PtxVersion, kernel_batches, mma_atoms};
+use colex_atom::{Arch, PtxVersion};
+use colex_proof::corpus::{Case, copies, products};
 
 use super::Run;
-use super::assemble_copies;
+use super::forms::{Judge, by_needs, module};
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::ptxas::{Ptxas, is_too_early};
@@ -26,46 +26,59 @@ const VERSIONS: &[(u8, u8)] = &[
 
 /// Runs the step, or says that there is no assembler.
 pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let cases: Vec<Case> = products().into_iter().chain(copies()).collect();
     let Some(ptxas) = Ptxas::find() else {
-        return Ok(Outcome::skipped("no ptxas found"));
+        let why = format!("no ptxas found for {} instructions", cases.len());
+        return Ok(Outcome::skipped(why));
     };
     let folder = run.packages.target_folder.join("xtask-ptxas");
-    let batches = kernel_batches(BATCH);
-    let complaints = assemble_all(&ptxas, &batches, &folder, progress)?;
-    let kernels: usize = batches.iter().map(|batch| batch.atoms.len()).sum();
-    let (rows, early) = refused_earlier(&ptxas, &folder, progress)?;
-    let copies = assemble_copies::check(&ptxas, &folder.join("0"), progress)?;
+    let (right, wrong): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.right);
+    let refused = |case: &&Case| format!("{} is refused by the verifier", case.word);
+    let mut complaints: Vec<String> = wrong.iter().map(refused).collect();
+    complaints.extend(assemble_all(&ptxas, &right, &folder, progress)?);
+    let judge = Judge {
+        ptxas: &ptxas,
+        folder: &folder.join("0"),
+        progress,
+        oldest: None,
+    };
+    let early = judge.refused_earlier(&right, &mut complaints)?;
     let covered = format!(
-        "{} instructions assembled, {} refused before their time (ptxas {})",
-        kernels + copies.assembled,
-        rows + copies.refused,
+        "{} instructions assembled, {early} refused before their time (ptxas {})",
+        right.len(),
         ptxas.release
     );
-    let mut complaints: Vec<String> = complaints.into_iter().chain(early).collect();
-    complaints.extend(copies.complaints);
-    Ok(Outcome::of(
-        kernels.min(copies.assembled),
-        covered,
-        &complaints,
-    ))
+    Ok(Outcome::of(right.len(), covered, &complaints))
 }
 
-/// Assembles the batches, two at a time; what the assembler refused, in its words.
+/// A module's cases, and the architecture and the version of PTX that first have them.
+type Batch<'a> = (Arch, PtxVersion, Vec<&'a Case>);
+
+/// Assembles the cases in batches, two at a time; what the assembler refused, in its words.
 fn assemble_all(
     ptxas: &Ptxas,
-    batches: &[KernelBatch],
+    cases: &[&Case],
     folder: &Path,
     progress: &Progress,
 ) -> Result<Vec<String>> {
+    let mut batches: Vec<Batch<'_>> = Vec::new();
+    for ((arch, version), cases) in by_needs(cases) {
+        batches.extend(
+            cases
+                .chunks(BATCH)
+                .map(|batch| (arch, version, batch.to_vec())),
+        );
+    }
     let next = AtomicUsize::new(0);
     let work = |folder: PathBuf, at: &dyn Fn(&str)| -> Result<Vec<String>> {
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("{} cannot be made", folder.display()))?;
         let mut complaints = Vec::new();
-        while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-            at(&format!("{} kernels for {}", batch.atoms.len(), batch.arch));
-            if let Err(said) = ptxas.assemble(&batch.text, batch.arch.target(), &folder)? {
-                complaints.push(format!("{} to ..: {said}", batch.atoms[0].name()));
+        while let Some((arch, version, cases)) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+            at(&format!("{} kernels for {arch}", cases.len()));
+            let (text, _) = module(cases, *arch, *version)?;
+            if let Err(said) = ptxas.assemble(&text, arch.target(), &folder)? {
+                complaints.push(format!("{} to ..: {said}", cases[0].word));
             }
         }
         Ok(complaints)
@@ -80,37 +93,6 @@ fn assemble_all(
         );
         Ok(complaints)
     })
-}
-
-/// One member of each row and pair of types: refused for the architecture before its own, and for the version before.
-/// How many there are, and those that were not refused.
-fn refused_earlier(
-    ptxas: &Ptxas,
-    folder: &Path,
-    progress: &Progress,
-) -> Result<(usize, Vec<String>)> {
-    let folder = folder.join("0");
-    let (mut seen, mut accepted) = (HashSet::new(), Vec::new());
-    for atom in mma_atoms().filter(MmaAtom::is_executable) {
-        let op = atom.op()?;
-        if !seen.insert((atom.row().name, atom.elements())) {
-            continue;
-        }
-        progress.at(&atom.name());
-        let text = atom.module("kernel")?;
-        for (arch, version) in [before_arch(op.since), before_version(op.since, op.version)]
-            .into_iter()
-            .flatten()
-        {
-            let text = rewritten(&text, arch, version);
-            let seen = ptxas.assemble(&text, arch.target(), &folder)?;
-            let complaint = early_complaint(seen.err().as_deref());
-            accepted.extend(
-                complaint.map(|what| format!("{} {what} {arch}, PTX {version}", atom.name())),
-            );
-        }
-    }
-    Ok((seen.len(), accepted))
 }
 
 /// What is wrong with the assembler's answer to a text before its time: that there was no refusal, or one for another
@@ -140,10 +122,4 @@ pub(super) fn before_version(arch: Arch, version: PtxVersion) -> Option<(Arch, P
         .rev()
         .find(|&v| v < version)?;
     (earlier >= arch.ptx_version()).then_some((arch, earlier))
-}
-
-/// The module with another head.
-pub(super) fn rewritten(text: &str, arch: Arch, version: PtxVersion) -> String {
-    let body = text.splitn(3, '\n').nth(2).unwrap_or_default();
-    format!(".version {version}\n.target {arch}\n{body}")
 }

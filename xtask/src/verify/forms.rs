@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use colex_atom::{Arch, PtxVersion};
+use colex_gpu::ptx::Needs;
 use colex_proof::corpus::{Case, instructions};
 
 use super::Run;
@@ -36,6 +37,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         ptxas: &ptxas,
         folder: &folder,
         progress,
+        oldest: Some(Needs::BASE),
     };
     let (right, wrong): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.right);
     let mut complaints = judge.needed(&right)?;
@@ -50,10 +52,12 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     Ok(Outcome::of(right.len(), covered, &complaints))
 }
 
-struct Judge<'a> {
-    ptxas: &'a Ptxas,
-    folder: &'a Path,
-    progress: &'a Progress,
+pub(super) struct Judge<'a> {
+    pub(super) ptxas: &'a Ptxas,
+    pub(super) folder: &'a Path,
+    pub(super) progress: &'a Progress,
+    /// What nothing is tried below, where the printer writes for nothing older.
+    pub(super) oldest: Option<Needs>,
 }
 
 impl Judge<'_> {
@@ -73,12 +77,21 @@ impl Judge<'_> {
     }
 
     /// How many are refused one step earlier; complaints about those that are not.
-    fn refused_earlier(&self, cases: &[&Case], complaints: &mut Vec<String>) -> Result<usize> {
+    pub(super) fn refused_earlier(
+        &self,
+        cases: &[&Case],
+        complaints: &mut Vec<String>,
+    ) -> Result<usize> {
         let mut refused = 0;
         for ((arch, version), cases) in by_needs(cases) {
-            let arch_before = super::assemble::before_arch(arch).filter(|_| arch > Arch::Sm70);
+            let newer = |is_newer: fn(Needs, Arch, PtxVersion) -> bool| {
+                self.oldest
+                    .is_none_or(|oldest| is_newer(oldest, arch, version))
+            };
+            let arch_before = super::assemble::before_arch(arch)
+                .filter(|_| newer(|oldest, arch, _| arch > oldest.arch));
             let version_before = super::assemble::before_version(arch, version)
-                .filter(|_| version > PtxVersion(6, 0));
+                .filter(|_| newer(|oldest, _, version| version > oldest.version));
             for (arch, version) in [arch_before, version_before].into_iter().flatten() {
                 for (case, verdict) in cases.iter().zip(self.verdicts(&cases, arch, version)?) {
                     match super::assemble::early_complaint(verdict.as_deref()) {
@@ -116,13 +129,7 @@ impl Judge<'_> {
         arch: Arch,
         version: PtxVersion,
     ) -> Result<Vec<Option<String>>> {
-        let mut text = format!(".version {version}\n.target {arch}\n.address_size 64\n");
-        let mut ends = Vec::new();
-        for case in cases {
-            let module = case.kernel.ptx_unverified()?;
-            text += module.splitn(4, '\n').nth(3).unwrap_or_default();
-            ends.push(text.lines().count());
-        }
+        let (text, ends) = module(cases, arch, version)?;
         let mut verdicts = vec![None; cases.len()];
         let Err(said) = self.ptxas.assemble(&text, arch.target(), self.folder)? else {
             return Ok(verdicts);
@@ -144,8 +151,27 @@ impl Judge<'_> {
     }
 }
 
+/// A module of all the cases' kernels, and the line where each ends.
+pub(super) fn module(
+    cases: &[&Case],
+    arch: Arch,
+    version: PtxVersion,
+) -> Result<(String, Vec<usize>)> {
+    let mut text = format!(".version {version}\n.target {arch}\n.address_size 64\n");
+    let mut ends = Vec::new();
+    let mut lines = text.lines().count();
+    for case in cases {
+        let module = case.kernel.ptx_unverified()?;
+        let kernel = module.splitn(4, '\n').nth(3).unwrap_or_default();
+        text += kernel;
+        lines += kernel.lines().count();
+        ends.push(lines);
+    }
+    Ok((text, ends))
+}
+
 /// The cases by the architecture and the version of PTX that they need.
-fn by_needs<'a>(cases: &[&'a Case]) -> BTreeMap<(Arch, PtxVersion), Vec<&'a Case>> {
+pub(super) fn by_needs<'a>(cases: &[&'a Case]) -> BTreeMap<(Arch, PtxVersion), Vec<&'a Case>> {
     let mut all: BTreeMap<_, Vec<&Case>> = BTreeMap::new();
     for case in cases {
         let needs = case.needs;

@@ -1,7 +1,6 @@
 //! `cargo xtask verify`: every check, one line each, and a last line that counts them.
 
 mod assemble;
-mod assemble_copies;
 mod cargo;
 mod counts;
 mod forms;

@@ -3,9 +3,11 @@
 //! The assembler of NVIDIA is the witness: what the verifier accepts it must assemble, in the version of PTX that
 //! the printer chose and in none before; what the verifier refuses for its types it must refuse too.
 
+mod atoms;
 mod given;
 mod instructions;
 mod samples;
 
+pub use atoms::{copies, products};
 pub use instructions::{Case, instructions};
 pub use samples::{Sample, pipelined, reduce, samples, through_shared, warpgroups};
