@@ -5,7 +5,7 @@ use std::panic::Location;
 use colex_atom::Arch;
 
 use super::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
-use super::op::Op;
+use super::op::{Alu, Control, Op};
 use super::operand::{Operand, ParamId, Reg, SharedId};
 use super::stmt::{Guard, Stmt};
 use super::ty::{RegType, Type};
@@ -185,9 +185,9 @@ impl KernelBuilder {
 
     /// Adds an instruction.
     #[track_caller]
-    pub fn push(&mut self, op: Op) {
+    pub fn push(&mut self, op: impl Into<Op>) {
         let stmt = Stmt {
-            op,
+            op: op.into(),
             guard: self.guard,
             at: self.site.unwrap_or(Location::caller()),
         };
@@ -203,7 +203,7 @@ impl KernelBuilder {
     /// # use colex_ir::*;
     /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
     /// let p = k.setp(Compare::Eq, Type::U32, Special::LaneId, 0);
-    /// k.when(p, |k| k.push(Op::Exit));
+    /// k.when(p, |k| k.push(Control::Exit));
     /// assert_eq!(k.finish().body[1].guard, Some(p.into()));
     /// ```
     pub fn when<T>(&mut self, guard: impl Into<Guard>, body: impl FnOnce(&mut Self) -> T) -> T {
@@ -255,7 +255,7 @@ impl KernelBuilder {
         let at = Location::caller();
         let then = self.scope(then);
         self.push_at(
-            Op::If {
+            Control::If {
                 p: guard.into(),
                 then,
                 other: Vec::new(),
@@ -276,7 +276,7 @@ impl KernelBuilder {
         let then = self.scope(then);
         let other = self.scope(other);
         self.push_at(
-            Op::If {
+            Control::If {
                 p: guard.into(),
                 then,
                 other,
@@ -290,7 +290,7 @@ impl KernelBuilder {
     pub fn loop_(&mut self, body: impl FnOnce(&mut Self)) {
         let at = Location::caller();
         let body = self.scope(body);
-        self.push_at(Op::Loop { body }, at);
+        self.push_at(Control::Loop { body }, at);
     }
 
     /// Leaves the innermost loop where the guard holds.
@@ -298,7 +298,7 @@ impl KernelBuilder {
     pub fn break_if(&mut self, guard: impl Into<Guard>) {
         let at = Location::caller();
         let guard = guard.into();
-        self.when(guard, |k| k.push_at(Op::Break, at));
+        self.when(guard, |k| k.push_at(Control::Break, at));
     }
 
     /// `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. None at all if `start >= end`.
@@ -330,16 +330,20 @@ impl KernelBuilder {
     /// A remark in the listing.
     #[track_caller]
     pub fn comment(&mut self, text: impl Into<String>) {
-        self.push(Op::Comment(text.into()));
+        self.push(Control::Comment(text.into()));
     }
 
-    fn push_at(&mut self, op: Op, at: &'static Location<'static>) {
+    fn push_at(&mut self, op: impl Into<Op>, at: &'static Location<'static>) {
         let guard = self.guard;
         let at = self.site.unwrap_or(at);
         self.open
             .last_mut()
             .expect("the body is open until finish")
-            .push(Stmt { op, guard, at });
+            .push(Stmt {
+                op: op.into(),
+                guard,
+                at,
+            });
     }
 
     /// A copy of `a` in a fresh register of the type's class. A number becomes its bits in that type.
@@ -348,27 +352,23 @@ impl KernelBuilder {
         let d = self.reg(ty.register());
         let a = match a.into() {
             Operand::Float(value) => ty.constant(value),
-            a => a,
+            a @ (Operand::Reg(_) | Operand::Int(_) | Operand::Special(_)) => a,
         };
-        self.push(Op::Mov { d, a });
+        self.push(Alu::Mov { d, a });
         d
     }
 
     /// `mov` into `d`.
     #[track_caller]
     pub fn mov_to(&mut self, d: Reg, a: impl Into<Operand>) {
-        self.push(Op::Mov { d, a: a.into() });
+        self.push(Alu::Mov { d, a: a.into() });
     }
 
     /// An instruction with one source.
     #[track_caller]
     pub fn unary(&mut self, op: UnaryOp, ty: Type, a: impl Into<Operand>) -> Reg {
-        let class = match op {
-            UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind => RegType::B32,
-            _ => ty.register(),
-        };
-        let d = self.reg(class);
-        self.push(Op::Unary {
+        let d = self.reg(op.result(ty).register());
+        self.push(Alu::Unary {
             op,
             ty,
             d,
@@ -386,12 +386,7 @@ impl KernelBuilder {
         a: impl Into<Operand>,
         b: impl Into<Operand>,
     ) -> Reg {
-        let class = match (op, ty.bits()) {
-            (BinaryOp::MulWide, 16) => RegType::B32,
-            (BinaryOp::MulWide, _) => RegType::B64,
-            _ => ty.register(),
-        };
-        let d = self.reg(class);
+        let d = self.reg(op.result(ty).register());
         self.binary_to(op, ty, d, a, b);
         d
     }
@@ -407,7 +402,7 @@ impl KernelBuilder {
         b: impl Into<Operand>,
     ) {
         let (a, b) = (a.into(), b.into());
-        self.push(Op::Binary { op, ty, d, a, b });
+        self.push(Alu::Binary { op, ty, d, a, b });
     }
 
     /// An instruction with three sources.
@@ -420,12 +415,7 @@ impl KernelBuilder {
         b: impl Into<Operand>,
         c: impl Into<Operand>,
     ) -> Reg {
-        let class = match (op, ty.bits()) {
-            (TernaryOp::MadWide, 16) => RegType::B32,
-            (TernaryOp::MadWide, _) => RegType::B64,
-            _ => ty.register(),
-        };
-        let d = self.reg(class);
+        let d = self.reg(op.result(ty).register());
         self.ternary_to(op, ty, d, a, b, c);
         d
     }
@@ -442,7 +432,7 @@ impl KernelBuilder {
         c: impl Into<Operand>,
     ) {
         let (a, b, c) = (a.into(), b.into(), c.into());
-        self.push(Op::Ternary { op, ty, d, a, b, c });
+        self.push(Alu::Ternary { op, ty, d, a, b, c });
     }
 
     /// A comparison.
@@ -456,7 +446,7 @@ impl KernelBuilder {
     ) -> Reg {
         let p = self.reg(RegType::Pred);
         let (a, b) = (a.into(), b.into());
-        self.push(Op::Setp { cmp, ty, p, a, b });
+        self.push(Alu::Setp { cmp, ty, p, a, b });
         p
     }
 
@@ -465,7 +455,7 @@ impl KernelBuilder {
     pub fn pred(&mut self, op: BinaryOp, a: impl Into<Guard>, b: impl Into<Guard>) -> Reg {
         let p = self.reg(RegType::Pred);
         let (a, b) = (a.into(), b.into());
-        self.push(Op::PredLogic { op, p, a, b });
+        self.push(Alu::PredLogic { op, p, a, b });
         p
     }
 
@@ -474,7 +464,7 @@ impl KernelBuilder {
     pub fn selp(&mut self, ty: Type, a: impl Into<Operand>, b: impl Into<Operand>, p: Reg) -> Reg {
         let d = self.reg(ty.register());
         let (a, b) = (a.into(), b.into());
-        self.push(Op::Selp { ty, d, a, b, p });
+        self.push(Alu::Selp { ty, d, a, b, p });
         d
     }
 
@@ -484,7 +474,7 @@ impl KernelBuilder {
         let rounding = match (to.is_float(), from.is_float()) {
             (true, true) if to.bits() < from.bits() || to == Type::Tf32 => Some(Rounding::Rn),
             // A pair of 8-bit floats is rounded in both directions.
-            (true, true) if matches!(from, Type::E4m3x2 | Type::E5m2x2) => Some(Rounding::Rn),
+            (true, true) if from.is_fp8_pair() => Some(Rounding::Rn),
             (true, true) | (false, false) => None,
             (true, false) => Some(Rounding::Rn),
             (false, true) => Some(Rounding::Rzi),
@@ -492,7 +482,7 @@ impl KernelBuilder {
         let d = self.reg(to.register());
         let a = a.into();
         let saturate = false;
-        self.push(Op::Cvt {
+        self.push(Alu::Cvt {
             to,
             from,
             rounding,
@@ -508,7 +498,7 @@ impl KernelBuilder {
     pub fn cvt_pack(&mut self, to: Type, hi: impl Into<Operand>, lo: impl Into<Operand>) -> Reg {
         let d = self.reg(to.register());
         let (hi, lo) = (hi.into(), lo.into());
-        self.push(Op::CvtPack {
+        self.push(Alu::CvtPack {
             to,
             from: Type::F32,
             relu: false,
@@ -523,7 +513,7 @@ impl KernelBuilder {
     #[track_caller]
     pub fn pack(&mut self, ty: RegType, parts: &[Reg]) -> Reg {
         let d = self.reg(ty);
-        self.push(Op::Pack {
+        self.push(Alu::Pack {
             d,
             parts: parts.to_vec(),
         });
@@ -535,7 +525,7 @@ impl KernelBuilder {
     pub fn unpack(&mut self, ty: RegType, a: Reg) -> Vec<Reg> {
         let count = (a.ty.bits() / ty.bits()) as usize;
         let parts = self.regs(ty, count);
-        self.push(Op::Unpack {
+        self.push(Alu::Unpack {
             parts: parts.clone(),
             a,
         });

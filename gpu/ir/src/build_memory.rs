@@ -5,7 +5,7 @@ use colex_atom::MmaAtom;
 
 use super::build::KernelBuilder;
 use super::kernel::ParamType;
-use super::op::{Access, CopyArgs, Op, ScaleD};
+use super::op::{Access, Atom, CopyArgs, Memory, ScaleD};
 use super::operand::{Address, Base, Operand, ParamId, Reg};
 use super::ty::{RegType, Type};
 use super::words::{AtomicOp, Order, Space};
@@ -20,7 +20,7 @@ impl KernelBuilder {
             Some(ParamType::Pointer { .. }) | None => Type::U64,
             Some(ParamType::TensorMap) => {
                 let d = self.reg(RegType::B64);
-                self.push(Op::AddressOf { d, a: id.into() });
+                self.push(Memory::AddressOf { d, a: id.into() });
                 return d;
             }
         };
@@ -36,7 +36,7 @@ impl KernelBuilder {
             Base::Param(_) => RegType::B64,
             Base::Shared(_) | Base::DynamicShared => RegType::B32,
         });
-        self.push(Op::AddressOf { d, a });
+        self.push(Memory::AddressOf { d, a });
         d
     }
 
@@ -59,7 +59,7 @@ impl KernelBuilder {
     /// Loads into registers that exist.
     #[track_caller]
     pub fn load_to(&mut self, access: Access, d: &[Reg], a: impl Into<Address>) {
-        self.push(Op::Load {
+        self.push(Memory::Load {
             access,
             d: d.to_vec(),
             a: a.into(),
@@ -69,7 +69,7 @@ impl KernelBuilder {
     /// Stores one value.
     #[track_caller]
     pub fn store(&mut self, access: Access, a: impl Into<Address>, s: impl Into<Operand>) {
-        self.push(Op::Store {
+        self.push(Memory::Store {
             access,
             a: a.into(),
             s: vec![s.into()],
@@ -79,7 +79,7 @@ impl KernelBuilder {
     /// Stores a vector of 1, 2 or 4 registers.
     #[track_caller]
     pub fn store_vector(&mut self, access: Access, a: impl Into<Address>, s: &[Reg]) {
-        self.push(Op::Store {
+        self.push(Memory::Store {
             access,
             a: a.into(),
             s: s.iter().map(Operand::from).collect(),
@@ -97,7 +97,7 @@ impl KernelBuilder {
         s: impl Into<Operand>,
     ) -> Reg {
         let d = self.reg(ty.register());
-        self.push(Op::Atomic {
+        self.push(Memory::Atomic {
             op,
             space,
             ty,
@@ -120,7 +120,7 @@ impl KernelBuilder {
         a: impl Into<Address>,
         s: &[Reg],
     ) {
-        self.push(Op::Reduce {
+        self.push(Memory::Reduce {
             op,
             space,
             ty,
@@ -135,14 +135,14 @@ impl KernelBuilder {
     pub fn mapa(&mut self, a: impl Into<Operand>, rank: impl Into<Operand>) -> Reg {
         let d = self.reg(RegType::B32);
         let (a, rank) = (a.into(), rank.into());
-        self.push(Op::Mapa { d, a, rank });
+        self.push(Memory::Mapa { d, a, rank });
         d
     }
 
     /// One copy instruction.
     #[track_caller]
     pub fn copy_atom(&mut self, atom: &CopyAtom, args: CopyArgs) {
-        self.push(Op::Copy {
+        self.push(Atom::Copy {
             atom: Box::new(atom.clone()),
             args: Box::new(args),
         });
@@ -151,7 +151,7 @@ impl KernelBuilder {
     /// One matrix instruction on registers: `d = a·b + c`.
     #[track_caller]
     pub fn mma_atom(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: &[Reg], c: &[Reg]) {
-        self.push(Op::Mma {
+        self.push(Atom::Mma {
             atom: Box::new(atom.clone()),
             d: d.to_vec(),
             a: a.to_vec(),
@@ -165,7 +165,7 @@ impl KernelBuilder {
     /// One `wgmma`: `d = a·b` or `d += a·b`. `a` is one descriptor or registers, `b` a descriptor.
     #[track_caller]
     pub fn wgmma(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: Reg, scale_d: ScaleD) {
-        self.push(Op::Mma {
+        self.push(Atom::Mma {
             atom: Box::new(atom.clone()),
             d: d.to_vec(),
             a: a.to_vec(),

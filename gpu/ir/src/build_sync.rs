@@ -1,7 +1,7 @@
 //! Writing a kernel: barriers, fences, shuffles.
 
 use super::build::KernelBuilder;
-use super::op::Op;
+use super::op::{Async, Exchange, Sync};
 use super::operand::{Address, Operand, Reg};
 use super::stmt::Guard;
 use super::ty::RegType;
@@ -14,7 +14,7 @@ impl KernelBuilder {
     /// `barrier.sync 0` of all threads of the block.
     #[track_caller]
     pub fn sync(&mut self) {
-        self.push(Op::Barrier {
+        self.push(Sync::Barrier {
             op: BarrierOp::Sync,
             id: 0.into(),
             threads: None,
@@ -24,7 +24,7 @@ impl KernelBuilder {
     /// `barrier.sync` of a named barrier, 0 to 15, by `threads` threads.
     #[track_caller]
     pub fn named_sync(&mut self, id: impl Into<Operand>, threads: u32) {
-        self.push(Op::Barrier {
+        self.push(Sync::Barrier {
             op: BarrierOp::Sync,
             id: id.into(),
             threads: Some(threads.into()),
@@ -34,7 +34,7 @@ impl KernelBuilder {
     /// `barrier.arrive`: counts, and goes on.
     #[track_caller]
     pub fn named_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
-        self.push(Op::Barrier {
+        self.push(Sync::Barrier {
             op: BarrierOp::Arrive,
             id: id.into(),
             threads: Some(threads.into()),
@@ -44,22 +44,22 @@ impl KernelBuilder {
     /// `bar.warp.sync` of a whole warp.
     #[track_caller]
     pub fn warp_sync(&mut self) {
-        self.push(Op::WarpSync { mask: FULL });
+        self.push(Sync::WarpSync { mask: FULL });
     }
 
     /// Arrives at the cluster's barrier, ordering what came before, and waits.
     #[track_caller]
     pub fn cluster_sync(&mut self) {
-        self.push(Op::ClusterArrive {
+        self.push(Sync::ClusterArrive {
             order: ClusterOrder::Release,
         });
-        self.push(Op::ClusterWait);
+        self.push(Sync::ClusterWait);
     }
 
     /// A fence.
     #[track_caller]
     pub fn fence(&mut self, kind: FenceKind) {
-        self.push(Op::Fence(kind));
+        self.push(Sync::Fence(kind));
     }
 
     /// `shfl.sync` of a whole warp.
@@ -67,7 +67,7 @@ impl KernelBuilder {
     pub fn shuffle(&mut self, mode: ShuffleMode, a: Reg, lane: impl Into<Operand>) -> Reg {
         let d = self.reg(a.ty);
         let clamp = if mode == ShuffleMode::Up { 0 } else { 31 };
-        self.push(Op::Shuffle {
+        self.push(Exchange::Shuffle {
             mode,
             d,
             p: None,
@@ -82,12 +82,8 @@ impl KernelBuilder {
     /// `vote.sync` of a whole warp: a predicate, or for a ballot a mask.
     #[track_caller]
     pub fn vote(&mut self, mode: VoteMode, p: impl Into<Guard>) -> Reg {
-        let ty = match mode {
-            VoteMode::Ballot => RegType::B32,
-            _ => RegType::Pred,
-        };
-        let d = self.reg(ty);
-        self.push(Op::Vote {
+        let d = self.reg(mode.result().register());
+        self.push(Exchange::Vote {
             mode,
             d,
             p: p.into(),
@@ -100,14 +96,14 @@ impl KernelBuilder {
     #[track_caller]
     pub fn elect(&mut self) -> Reg {
         let p = self.reg(RegType::Pred);
-        self.push(Op::Elect { p, mask: FULL });
+        self.push(Exchange::Elect { p, mask: FULL });
         p
     }
 
     /// `mbarrier.init` with so many arrivals a phase.
     #[track_caller]
     pub fn mbarrier_init(&mut self, a: impl Into<Address>, count: impl Into<Operand>) {
-        self.push(Op::MbarrierInit {
+        self.push(Sync::MbarrierInit {
             a: a.into(),
             count: count.into(),
         });
@@ -133,7 +129,7 @@ impl KernelBuilder {
 
     #[track_caller]
     fn arrive(&mut self, space: Space, a: Address, expect: Option<Operand>) {
-        self.push(Op::MbarrierArrive {
+        self.push(Sync::MbarrierArrive {
             space,
             a,
             count: None,
@@ -145,7 +141,7 @@ impl KernelBuilder {
     #[track_caller]
     pub fn mbarrier_try(&mut self, a: impl Into<Address>, parity: impl Into<Operand>) -> Reg {
         let p = self.reg(RegType::Pred);
-        self.push(Op::MbarrierTry {
+        self.push(Sync::MbarrierTry {
             test: false,
             p,
             a: a.into(),
@@ -158,7 +154,7 @@ impl KernelBuilder {
     /// Waits until the phase of that parity has completed.
     #[track_caller]
     pub fn mbarrier_wait(&mut self, a: impl Into<Address>, parity: impl Into<Operand>) {
-        self.push(Op::MbarrierWait {
+        self.push(Sync::MbarrierWait {
             a: a.into(),
             parity: parity.into(),
         });
@@ -167,48 +163,48 @@ impl KernelBuilder {
     /// `cp.async.commit_group`
     #[track_caller]
     pub fn cp_async_commit(&mut self) {
-        self.push(Op::CpAsyncCommit);
+        self.push(Async::CpAsyncCommit);
     }
 
     /// `cp.async.wait_group`: at most `pending` of this thread's groups stay in flight.
     #[track_caller]
     pub fn cp_async_wait(&mut self, pending: u32) {
-        self.push(Op::CpAsyncWait { pending });
+        self.push(Async::CpAsyncWait { pending });
     }
 
     /// `cp.async.bulk.commit_group`
     #[track_caller]
     pub fn bulk_commit(&mut self) {
-        self.push(Op::BulkCommit);
+        self.push(Async::BulkCommit);
     }
 
     /// `cp.async.bulk.wait_group`: at most `pending` groups stay in flight; with `read`, their sources may be reused.
     #[track_caller]
     pub fn bulk_wait(&mut self, pending: u32, read: bool) {
-        self.push(Op::BulkWait { pending, read });
+        self.push(Async::BulkWait { pending, read });
     }
 
     /// `wgmma.fence`
     #[track_caller]
     pub fn wgmma_fence(&mut self) {
-        self.push(Op::WgmmaFence);
+        self.push(Async::WgmmaFence);
     }
 
     /// `wgmma.commit_group`
     #[track_caller]
     pub fn wgmma_commit(&mut self) {
-        self.push(Op::WgmmaCommit);
+        self.push(Async::WgmmaCommit);
     }
 
     /// `wgmma.wait_group`
     #[track_caller]
     pub fn wgmma_wait(&mut self, pending: u32) {
-        self.push(Op::WgmmaWait { pending });
+        self.push(Async::WgmmaWait { pending });
     }
 
     /// `setmaxnreg`
     #[track_caller]
     pub fn set_max_registers(&mut self, increase: bool, count: u32) {
-        self.push(Op::SetMaxReg { increase, count });
+        self.push(Sync::SetMaxReg { increase, count });
     }
 }

@@ -46,7 +46,7 @@ impl ParamType {
     pub fn align(self) -> u32 {
         match self {
             ParamType::TensorMap => 64,
-            _ => self.bytes(),
+            ParamType::Scalar(_) | ParamType::Pointer { .. } => self.bytes(),
         }
     }
 }

@@ -4,32 +4,38 @@
 //! Registers are those of PTX, not single-assignment values: an accumulator of `wgmma` must never be copied,
 //! so it must be possible to write into a register twice.
 #![forbid(unsafe_code)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod build;
 mod build_memory;
 mod build_sync;
 mod kernel;
 pub mod launch;
+mod needs;
 mod op;
 mod operand;
 pub mod ptx;
+mod row;
 mod stmt;
 mod text;
 mod ty;
+mod types;
 pub mod verify;
-mod visit;
-mod word;
 mod words;
 
 pub use build::KernelBuilder;
 pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
-pub use op::{Access, CopyArgs, End, Op, ScaleD};
+pub use needs::Needs;
+pub use op::{
+    Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, Memory, Op, ScaleD, Sync,
+};
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
+use row::Row;
+pub use row::{Parts, Together};
 pub use stmt::{Guard, Stmt};
 #[doc(hidden)]
 pub use text::instruction;
 pub use ty::{RegType, Type};
-pub use visit::Parts;
 pub use words::{
     AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
     ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,

@@ -66,7 +66,13 @@ impl Special {
             | Special::ClusterNCtaid(axis)
             | Special::ClusterId(axis)
             | Special::NClusterId(axis) => Some(axis),
-            _ => None,
+            Special::LaneId
+            | Special::ClusterCtaRank
+            | Special::ClusterNCtaRank
+            | Special::Clock64
+            | Special::GlobalTimer
+            | Special::SmId
+            | Special::DynamicSharedSize => None,
         }
     }
 
@@ -74,7 +80,19 @@ impl Special {
     pub fn register(self) -> RegType {
         match self {
             Special::Clock64 | Special::GlobalTimer => RegType::B64,
-            _ => RegType::B32,
+            Special::Tid(_)
+            | Special::NTid(_)
+            | Special::Ctaid(_)
+            | Special::NCtaid(_)
+            | Special::LaneId
+            | Special::ClusterCtaRank
+            | Special::ClusterNCtaRank
+            | Special::ClusterCtaid(_)
+            | Special::ClusterNCtaid(_)
+            | Special::ClusterId(_)
+            | Special::NClusterId(_)
+            | Special::SmId
+            | Special::DynamicSharedSize => RegType::B32,
         }
     }
 }
@@ -120,6 +138,16 @@ pub enum Operand {
     Float(f64),
     /// A special register.
     Special(Special),
+}
+
+impl Operand {
+    /// The register, if it is one.
+    pub fn reg(self) -> Option<Reg> {
+        match self {
+            Operand::Reg(reg) => Some(reg),
+            Operand::Int(_) | Operand::Float(_) | Operand::Special(_) => None,
+        }
+    }
 }
 
 impl PartialEq for Operand {
@@ -210,6 +238,16 @@ pub enum Base {
     DynamicShared,
     /// A kernel parameter.
     Param(ParamId),
+}
+
+impl Base {
+    /// The register, if it is one.
+    pub fn reg(self) -> Option<Reg> {
+        match self {
+            Base::Reg(reg) => Some(reg),
+            Base::Shared(_) | Base::DynamicShared | Base::Param(_) => None,
+        }
+    }
 }
 
 /// A base and a constant number of bytes after it, which the instruction holds.

@@ -3,8 +3,9 @@
 use std::fmt::{self, Write as _};
 
 use super::kernel::{Kernel, ParamType};
-use super::op::{End, Op, ScaleD};
+use super::op::{Atom, Control, End, Op, ScaleD};
 use super::operand::{Address, Base, Operand, Reg};
+use super::row::Arg;
 use super::stmt::{Guard, Stmt};
 
 /// Blocks are indented by four columns; parameters and shared variables have their names.
@@ -78,7 +79,7 @@ fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usiz
     let indent = "    ".repeat(depth);
     for stmt in body {
         match &stmt.op {
-            Op::If { p, then, other } => {
+            Op::Control(Control::If { p, then, other }) => {
                 writeln!(f, "{indent}{}if {} {{", guarded(stmt.guard), guard(*p))?;
                 block(f, kernel, then, depth + 1)?;
                 if !other.is_empty() {
@@ -87,17 +88,25 @@ fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usiz
                 }
                 writeln!(f, "{indent}}}")?;
             }
-            Op::Loop { body } => {
+            Op::Control(Control::Loop { body }) => {
                 writeln!(f, "{indent}{}loop {{", guarded(stmt.guard))?;
                 block(f, kernel, body, depth + 1)?;
                 writeln!(f, "{indent}}}")?;
             }
-            Op::Comment(text) => {
+            Op::Control(Control::Comment(text)) => {
                 for line in text.lines() {
                     writeln!(f, "{indent}// {line}")?;
                 }
             }
-            op => {
+            op @ (Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_)
+            | Op::Control(
+                Control::Break | Control::Continue | Control::Exit | Control::Trap,
+            )) => {
                 let text = instruction(kernel, op);
                 writeln!(f, "{indent}{}{text}", guarded(stmt.guard))?;
             }
@@ -118,7 +127,7 @@ fn guard(guard: Guard) -> String {
 pub fn instruction(kernel: &Kernel, op: &Op) -> String {
     let names = Names(kernel);
     match op {
-        Op::Mma {
+        Op::Atom(Atom::Mma {
             d,
             a,
             b,
@@ -126,7 +135,7 @@ pub fn instruction(kernel: &Kernel, op: &Op) -> String {
             e,
             scale_d,
             ..
-        } => {
+        }) => {
             let [d, a, b, c] = [d, a, b, c].map(|regs| list(regs));
             let plus = match (c.is_empty(), scale_d) {
                 (false, _) => format!(" + {c}"),
@@ -141,14 +150,13 @@ pub fn instruction(kernel: &Kernel, op: &Op) -> String {
             };
             format!("{d} = {} {a} * {b}{plus}{sparse}", op.word())
         }
-        Op::Copy { args, .. } => names.copy(op, args),
-        Op::PredLogic { p, a, b, .. } => {
-            format!("{p} = {} {}, {}", op.word(), guard(*a), guard(*b))
-        }
-        Op::Vote { d, p, mask, .. } => {
-            format!("{d} = {} {}, {}", op.word(), guard(*p), operand(mask))
-        }
-        _ => names.plain(op),
+        Op::Atom(Atom::Copy { args, .. }) => names.copy(op, args),
+        Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => names.plain(op),
     }
 }
 
@@ -156,15 +164,17 @@ struct Names<'a>(&'a Kernel);
 
 impl Names<'_> {
     fn plain(&self, op: &Op) -> String {
-        let parts = op.parts();
+        let row = op.row();
         let mut text = String::new();
-        if !parts.writes.is_empty() {
-            let writes: Vec<String> = parts.writes.iter().map(Reg::to_string).collect();
+        let writes = row.slots.iter().flat_map(|slot| slot.arg.writes());
+        let writes: Vec<String> = writes.map(Reg::to_string).collect();
+        if !writes.is_empty() {
             write!(text, "{} = ", writes.join(", ")).expect("writing to a string");
         }
-        text += &op.word();
-        let addresses = parts.addresses.iter().map(|a| self.address(*a));
-        let words: Vec<String> = addresses.chain(parts.sources.iter().map(operand)).collect();
+        text += &row.word;
+        let addresses = row.addresses().map(|a| self.address(a));
+        let sources = row.slots.iter().flat_map(|slot| sources(slot.arg));
+        let words: Vec<String> = addresses.chain(sources).collect();
         if !words.is_empty() {
             text += &format!(" {}", words.join(", "));
         }
@@ -222,6 +232,15 @@ impl Names<'_> {
             }
         }
         text
+    }
+}
+
+fn sources(arg: Arg<'_>) -> Vec<String> {
+    match arg {
+        Arg::Guard(of) => vec![guard(of)],
+        Arg::Write(_) | Arg::Beside(_) | Arg::Read(_) | Arg::ReadReg(_) | Arg::Address(_) => {
+            arg.sources().map(|of| operand(&of)).collect()
+        }
     }
 }
 

@@ -149,7 +149,23 @@ impl Type {
             Type::Bf16x2 => Operand::Int(bits(FloatFormat::BF16) * 0x1_0001),
             Type::E4m3x2 => Operand::Int(bits(FloatFormat::E4M3) * 0x101),
             Type::E5m2x2 => Operand::Int(bits(FloatFormat::E5M2) * 0x101),
-            _ => Operand::Float(value),
+            Type::Pred
+            | Type::B8
+            | Type::U8
+            | Type::S8
+            | Type::B16
+            | Type::U16
+            | Type::S16
+            | Type::B32
+            | Type::U32
+            | Type::S32
+            | Type::F32
+            | Type::Tf32
+            | Type::B64
+            | Type::U64
+            | Type::S64
+            | Type::F64
+            | Type::B128 => Operand::Float(value),
         }
     }
 
@@ -196,13 +212,57 @@ impl Type {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
+    /// Whether it is `f16` or a pair of them.
+    pub(crate) fn is_f16(self) -> bool {
+        [Type::F16, Type::F16x2].contains(&self)
+    }
+
+    /// Whether it is `bf16` or a pair of them.
+    pub(crate) fn is_bf16(self) -> bool {
+        [Type::Bf16, Type::Bf16x2].contains(&self)
+    }
+
+    /// Whether it is a pair of 8-bit floats: conversions into it always saturate.
+    pub(crate) fn is_fp8_pair(self) -> bool {
+        [Type::E4m3x2, Type::E5m2x2].contains(&self)
+    }
+
+    /// The type of a product in twice the width.
+    pub fn wide(self) -> Type {
+        match (self.bits(), self.is_signed()) {
+            (16, false) => Type::U32,
+            (16, true) => Type::S32,
+            (_, false) => Type::U64,
+            (_, true) => Type::S64,
+        }
+    }
+
     /// The class of register that a new value of this type gets. 8-bit values live in 16-bit registers.
     pub fn register(self) -> RegType {
         match self {
             Type::Pred => RegType::Pred,
             Type::F32 => RegType::F32,
             Type::F64 => RegType::F64,
-            _ => match self.bits() {
+            Type::B8
+            | Type::U8
+            | Type::S8
+            | Type::B16
+            | Type::U16
+            | Type::S16
+            | Type::F16
+            | Type::Bf16
+            | Type::B32
+            | Type::U32
+            | Type::S32
+            | Type::Tf32
+            | Type::F16x2
+            | Type::Bf16x2
+            | Type::E4m3x2
+            | Type::E5m2x2
+            | Type::B64
+            | Type::U64
+            | Type::S64
+            | Type::B128 => match self.bits() {
                 8 | 16 => RegType::B16,
                 32 => RegType::B32,
                 _ => RegType::B64,

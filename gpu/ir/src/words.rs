@@ -1,5 +1,14 @@
 //! The words an opcode is made of.
 
+/// A word with the dot before it, and nothing for none.
+pub(crate) fn dotted(word: &str) -> String {
+    if word.is_empty() {
+        String::new()
+    } else {
+        format!(".{word}")
+    }
+}
+
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $ptx:literal,)* }) => {
         $(#[$doc])*

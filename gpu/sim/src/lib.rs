@@ -1,5 +1,6 @@
 //! The simulator: a device in the host's memory that reports what a GPU would not.
 #![forbid(unsafe_code)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod insn;
 mod lane;

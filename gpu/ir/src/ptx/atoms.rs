@@ -3,13 +3,13 @@
 use colex_atom::{CopyAtom, CopyOperands, MmaOperands};
 
 use super::names::{Lines, registers};
-use crate::{Address, Base, CopyArgs, End, Op, Operand, ParamId, RegType, ScaleD, Type};
+use crate::{Address, Atom, Base, CopyArgs, End, Operand, ParamId, RegType, ScaleD, Type};
 
 impl Lines<'_> {
-    /// Writes the instruction of an atom; false if it is of another kind.
-    pub(super) fn atom(&mut self, op: &Op) -> Result<bool, colex_atom::Error> {
+    /// Writes the instruction of an atom.
+    pub(super) fn atom(&mut self, op: &Atom) -> Result<(), colex_atom::Error> {
         let text = match op {
-            Op::Mma {
+            Atom::Mma {
                 atom,
                 d,
                 a,
@@ -33,17 +33,16 @@ impl Lines<'_> {
                     scale_d: &scale_d,
                 })?
             }
-            Op::Copy { atom, args } => {
+            Atom::Copy { atom, args } => {
                 let mut names = self.copy_names(args);
                 if args.policy.is_some() && is_cp_async(atom) {
                     names.dst = names.dst.iter().map(|at| self.opaque(at)).collect();
                 }
                 atom.instruction(&names.borrowed())?
             }
-            _ => return Ok(false),
         };
         text.lines().for_each(|line| self.push(line.to_string()));
-        Ok(true)
+        Ok(())
     }
 
     fn copy_names(&mut self, args: &CopyArgs) -> CopyNames {
@@ -109,7 +108,7 @@ impl Lines<'_> {
     pub(super) fn tensor_map(&mut self, address: Address) -> String {
         match address.base {
             Base::Param(id) => self.tensor_map_parameter(id),
-            _ => self.address(address),
+            Base::Reg(_) | Base::Shared(_) | Base::DynamicShared => self.address(address),
         }
     }
 

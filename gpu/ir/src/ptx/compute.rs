@@ -2,46 +2,43 @@
 
 use super::names::{Lines, predicate, registers, vector};
 use crate::{
-    Address, Base, BinaryOp, Guard, Op, Operand, ParamType, Reg, RegType, TernaryOp, Type, UnaryOp,
+    Address, Alu, Base, BinaryOp, Guard, Operand, ParamType, Reg, RegType, Rounding, TernaryOp,
+    Type, UnaryOp,
 };
 
 impl Lines<'_> {
-    /// Writes an arithmetic instruction; false if it is of another kind.
-    pub(super) fn compute(&mut self, op: &Op) -> bool {
+    /// Writes an arithmetic instruction.
+    pub(super) fn alu(&mut self, op: &Alu) {
         match op {
-            Op::Mov { d, a } => self.mov(*d, *a),
-            Op::AddressOf { d, a } => self.address_of(*d, *a),
-            Op::Pack { d, parts } => {
+            Alu::Mov { d, a } => self.mov(*d, *a),
+            Alu::Pack { d, parts } => {
                 let parts = vector(&registers(parts));
                 self.push(format!("mov.b{} {d}, {parts};", d.ty.bits()));
             }
-            Op::Unpack { parts, a } => {
+            Alu::Unpack { parts, a } => {
                 let parts = vector(&registers(parts));
                 self.push(format!("mov.b{} {parts}, {a};", a.ty.bits()));
             }
-            Op::Unary { op, ty, d, a } => {
+            Alu::Unary { op, ty, d, a } => {
                 let a = self.operand(*a, *ty);
                 self.push(format!("{} {d}, {a};", unary(*op, *ty)));
             }
-            Op::Binary { op, ty, d, a, b } => {
-                let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
-                let (a, b) = (
-                    self.operand(*a, *ty),
-                    self.operand(*b, if shift { Type::U32 } else { *ty }),
-                );
+            Alu::Binary { op, ty, d, a, b } => {
+                let a = self.operand(*a, *ty);
+                let b = self.operand(*b, op.second(*ty));
                 self.push(format!("{} {d}, {a}, {b};", binary(*op, *ty)));
             }
-            Op::Ternary { op, ty, d, a, b, c } => {
-                let types = ternary_types(*op, *ty);
+            Alu::Ternary { op, ty, d, a, b, c } => {
+                let types = op.operands(*ty);
                 let [a, b, c] = [(a, types[0]), (b, types[1]), (c, types[2])]
                     .map(|(operand, ty)| self.operand(*operand, ty));
                 self.push(format!("{} {d}, {a}, {b}, {c};", ternary(*op, *ty)));
             }
-            Op::Lop3 { d, a, b, c, table } => {
+            Alu::Lop3 { d, a, b, c, table } => {
                 let [a, b, c] = [a, b, c].map(|operand| self.operand(*operand, Type::B32));
                 self.push(format!("lop3.b32 {d}, {a}, {b}, {c}, {table:#04x};"));
             }
-            Op::Bfi {
+            Alu::Bfi {
                 ty,
                 d,
                 a,
@@ -57,18 +54,43 @@ impl Lines<'_> {
                     ty.bits()
                 ));
             }
-            Op::Setp { cmp, ty, p, a, b } => {
+            Alu::Setp { cmp, ty, p, a, b } => {
                 let [a, b] = [a, b].map(|operand| self.operand(*operand, *ty));
                 self.push(format!("setp.{}.{ty} {p}, {a}, {b};", cmp.ptx()));
             }
-            Op::PredLogic { op, p, a, b } => self.predicate_logic(*op, *p, *a, *b),
-            Op::Selp { ty, d, a, b, p } => {
+            Alu::PredLogic { op, p, a, b } => self.predicate_logic(*op, *p, *a, *b),
+            Alu::Selp { ty, d, a, b, p } => {
                 let [a, b] = [a, b].map(|operand| self.operand(*operand, *ty));
                 self.push(format!("selp.{} {d}, {a}, {b}, {p};", moved(*ty)));
             }
-            _ => return self.convert(op),
+            Alu::Cvt {
+                to,
+                from,
+                rounding,
+                saturate,
+                d,
+                a,
+            } => {
+                let a = self.operand(*a, *from);
+                self.push(format!(
+                    "{} {d}, {a};",
+                    cvt(*to, *from, *rounding, *saturate)
+                ));
+            }
+            Alu::CvtPack {
+                to,
+                from,
+                relu,
+                d,
+                hi,
+                lo,
+            } => {
+                let [hi, lo] = [hi, lo].map(|operand| self.operand(*operand, *from));
+                let finite = if to.is_fp8_pair() { ".satfinite" } else { "" };
+                let relu = if *relu { ".relu" } else { "" };
+                self.push(format!("cvt.rn{finite}{relu}.{to}.{from} {d}, {hi}, {lo};"));
+            }
         }
-        true
     }
 
     fn mov(&mut self, d: Reg, a: Operand) {
@@ -85,10 +107,11 @@ impl Lines<'_> {
                 };
                 format!("mov.{} {d}, {};", d.ty, self.operand(a, ty))
             }
-            _ => {
-                let word = match d.ty {
-                    RegType::Pred => "pred".to_string(),
-                    ty => format!("b{}", ty.bits()),
+            Operand::Reg(_) | Operand::Int(_) => {
+                let word = if d.ty == RegType::Pred {
+                    "pred".to_string()
+                } else {
+                    format!("b{}", d.ty.bits())
                 };
                 format!("mov.{word} {d}, {};", self.operand(a, Type::B32))
             }
@@ -97,7 +120,7 @@ impl Lines<'_> {
     }
 
     /// A 32-bit register gets an address in its space, a 64-bit register a generic one.
-    fn address_of(&mut self, d: Reg, a: Address) {
+    pub(super) fn address_of(&mut self, d: Reg, a: Address) {
         let text = self.address(a);
         match a.base {
             Base::Reg(base) => {
@@ -110,11 +133,11 @@ impl Lines<'_> {
                     self.push(format!("cvta.param.u64 {d}, {d};"));
                 }
             }
-            _ if d.ty.bits() == 64 => {
+            Base::Shared(_) | Base::DynamicShared if d.ty.bits() == 64 => {
                 self.push(format!("mov.b64 {d}, {text};"));
                 self.push(format!("cvta.shared.u64 {d}, {d};"));
             }
-            _ => self.push(format!("mov.b32 {d}, {text};")),
+            Base::Shared(_) | Base::DynamicShared => self.push(format!("mov.b32 {d}, {text};")),
         }
     }
 
@@ -124,7 +147,17 @@ impl Lines<'_> {
             BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => {
                 format!("{}.pred {p}, {}, {};", op.ptx(), predicate(a), predicate(b))
             }
-            _ => format!("mov.pred {p}, {};", predicate(a)),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::Shl
+            | BinaryOp::Shr => format!("mov.pred {p}, {};", predicate(a)),
         };
         self.push(line);
     }
@@ -147,8 +180,15 @@ fn unary(op: UnaryOp, ty: Type) -> String {
         {
             format!("{word}.ftz.f32")
         }
-        UnaryOp::Ex2 if matches!(ty, Type::Bf16 | Type::Bf16x2) => format!("{word}.ftz.{ty}"),
-        _ => format!("{word}.{ty}"),
+        UnaryOp::Ex2 if ty.is_bf16() => format!("{word}.ftz.{ty}"),
+        UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Rsqrt
+        | UnaryOp::Ex2
+        | UnaryOp::Lg2
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh => format!("{word}.{ty}"),
     }
 }
 
@@ -157,16 +197,31 @@ fn binary(op: BinaryOp, ty: Type) -> String {
     let word = op.ptx();
     let bits = ty.bits();
     match op {
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => match ty {
-            Type::Pred => format!("{word}.pred"),
-            _ => format!("{word}.b{bits}"),
-        },
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor if ty == Type::Pred => format!("{word}.pred"),
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => format!("{word}.b{bits}"),
         BinaryOp::Shl => format!("shl.b{bits}"),
         BinaryOp::Shr => format!("shr.{}{bits}", sign(ty)),
         BinaryOp::Min | BinaryOp::Max if ty.is_float() => format!("{word}.{ty}"),
-        _ if ty.is_float() => format!("{word}.rn.{ty}"),
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Div
+        | BinaryOp::Rem
+            if ty.is_float() =>
+        {
+            format!("{word}.rn.{ty}")
+        }
         BinaryOp::Mul => format!("mul.lo.{}{bits}", sign(ty)),
-        _ => format!("{word}.{}{bits}", sign(ty)),
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max => format!("{word}.{}{bits}", sign(ty)),
     }
 }
 
@@ -176,25 +231,20 @@ fn ternary(op: TernaryOp, ty: Type) -> String {
     match op {
         TernaryOp::Fma => format!("{word}.{ty}"),
         TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => format!("{word}.b32"),
-        _ => format!("{word}.{}{}", sign(ty), ty.bits()),
+        TernaryOp::Mad | TernaryOp::MadHi | TernaryOp::MadWide | TernaryOp::Bfe => {
+            format!("{word}.{}{}", sign(ty), ty.bits())
+        }
     }
 }
 
-/// The types that its three sources are read in.
-pub fn ternary_types(op: TernaryOp, ty: Type) -> [Type; 3] {
-    let wide = match (ty.bits(), ty.is_signed()) {
-        (16, false) => Type::U32,
-        (16, true) => Type::S32,
-        (_, false) => Type::U64,
-        (_, true) => Type::S64,
+fn cvt(to: Type, from: Type, rounding: Option<Rounding>, saturate: bool) -> String {
+    let rounding = rounding.map_or(String::new(), |rounding| format!(".{}", rounding.ptx()));
+    let saturate = match saturate {
+        true => ".sat",
+        false if to.is_fp8_pair() => ".satfinite",
+        false => "",
     };
-    match op {
-        TernaryOp::MadWide => [ty, ty, wide],
-        TernaryOp::Bfe => [ty, Type::U32, Type::U32],
-        TernaryOp::ShfL | TernaryOp::ShfR => [Type::B32, Type::B32, Type::U32],
-        TernaryOp::Prmt => [Type::B32; 3],
-        _ => [ty; 3],
-    }
+    format!("cvt{rounding}{saturate}.{to}.{from}")
 }
 
 /// The letter of an integer type: untyped bits count as unsigned.
@@ -204,9 +254,9 @@ fn sign(ty: Type) -> char {
 
 /// The word of a type where bits are only moved.
 pub(super) fn moved(ty: Type) -> String {
-    match ty {
-        Type::F32 | Type::F64 => ty.to_string(),
-        _ if ty.is_float() => format!("b{}", ty.bits()),
-        _ => ty.to_string(),
+    if ty.is_float() && ![Type::F32, Type::F64].contains(&ty) {
+        format!("b{}", ty.bits())
+    } else {
+        ty.to_string()
     }
 }

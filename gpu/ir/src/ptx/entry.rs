@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use colex_atom::PtxVersion;
 
+use super::compute::moved;
 use super::flow::Flow;
 use super::names::{dynamic_name, scoped};
-use super::needs::Needs;
 use crate::verify::{Refused, parameter_bytes};
-use crate::{Kernel, Op, Param, ParamType, RegType, Type};
+use crate::{Control, Kernel, Needs, Op, Param, ParamType, RegType};
 
 /// The whole module.
 pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
@@ -31,7 +31,9 @@ pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
     declarations(&mut text, "%", kernel.registers);
     declarations(&mut text, "%x", flow.scratch);
     text += &flow.text;
-    if !matches!(kernel.body.last(), Some(stmt) if stmt.op == Op::Exit && stmt.guard.is_none()) {
+    let exit = Op::Control(Control::Exit);
+    let ends = (kernel.body.last()).is_some_and(|stmt| stmt.op == exit && stmt.guard.is_none());
+    if !ends {
         text += "    exit;\n";
     }
     Ok(text + "}\n")
@@ -72,20 +74,11 @@ fn shared(text: &mut String, kernel: &Kernel) {
 fn param(kernel: &Kernel, param: &Param) -> String {
     let name = scoped(kernel, &param.name);
     match param.ty {
-        ParamType::Scalar(ty) => format!(".param .{} {name}", scalar(ty)),
+        ParamType::Scalar(ty) => format!(".param .{} {name}", moved(ty)),
         ParamType::Pointer { align } => {
             format!(".param .u64 .ptr .global .align {align} {name}")
         }
         ParamType::TensorMap => format!(".param .align 64 .b8 {name}[128]"),
-    }
-}
-
-/// PTX declares only its fundamental types.
-fn scalar(ty: Type) -> String {
-    match ty {
-        Type::F32 | Type::F64 => ty.to_string(),
-        _ if ty.is_float() => format!("b{}", ty.bits()),
-        _ => ty.to_string(),
     }
 }
 

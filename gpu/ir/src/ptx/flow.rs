@@ -2,7 +2,7 @@
 
 use super::names::{Lines, predicate};
 use crate::verify::{Diagnostic, Problem, Refused};
-use crate::{Guard, Kernel, Op, Stmt};
+use crate::{Control, Guard, Kernel, Op, Stmt};
 
 /// The body of an entry, being written.
 pub(super) struct Flow<'a> {
@@ -33,51 +33,65 @@ impl<'a> Flow<'a> {
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refused> {
         match &stmt.op {
-            Op::If { p, then, other } => {
-                self.skipping(stmt.guard, |flow| flow.branch(*p, then, other))
-            }
-            Op::Loop { body } => self.skipping(stmt.guard, |flow| flow.repeat(body)),
-            Op::Break | Op::Continue => {
-                self.jump(&stmt.op, stmt.guard);
+            Op::Control(op) => self.control(op, stmt.guard),
+            Op::Alu(op) => self.plain(stmt, |lines, _| {
+                lines.alu(op);
                 Ok(())
-            }
-            Op::Exit => {
-                self.line(stmt.guard, "exit;");
+            }),
+            Op::Memory(op) => self.plain(stmt, |lines, _| {
+                lines.memory(op);
                 Ok(())
-            }
-            Op::Comment(text) => {
-                text.lines()
-                    .for_each(|line| self.line(None, &format!("// {line}")));
+            }),
+            Op::Exchange(op) => self.plain(stmt, |lines, _| {
+                lines.exchange(op);
                 Ok(())
-            }
-            _ => self.plain(stmt),
+            }),
+            Op::Sync(op) => self.plain(stmt, |lines, flow| {
+                lines.sync(op, &mut || flow.label("wait"));
+                Ok(())
+            }),
+            Op::Async(op) => self.plain(stmt, |lines, _| {
+                lines.groups(op);
+                Ok(())
+            }),
+            Op::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
         }
     }
 
-    /// One instruction: predicated if it is one line, else branched around.
-    fn plain(&mut self, stmt: &Stmt) -> Result<(), Refused> {
-        let mut lines = Lines::new(self.kernel);
-        let wait = matches!(stmt.op, Op::MbarrierWait { .. });
-        let label = if wait {
-            self.label("wait")
-        } else {
-            String::new()
-        };
-        let known = lines.compute(&stmt.op)
-            || lines.memory(&stmt.op)
-            || lines.sync(&stmt.op)
-            || lines.mbarrier_wait(&stmt.op, &label);
-        if !known {
-            lines.atom(&stmt.op).map_err(|error| {
-                Refused::new(
-                    self.kernel,
-                    vec![Diagnostic {
-                        at: stmt.at,
-                        problem: Problem::Atom(error.to_string()),
-                    }],
-                )
-            })?;
+    fn control(&mut self, op: &Control, guard: Option<Guard>) -> Result<(), Refused> {
+        match op {
+            Control::If { p, then, other } => {
+                return self.skipping(guard, |flow| flow.branch(*p, then, other));
+            }
+            Control::Loop { body } => return self.skipping(guard, |flow| flow.repeat(body)),
+            Control::Break => self.jump(guard, |(_, end)| end),
+            Control::Continue => self.jump(guard, |(begin, _)| begin),
+            Control::Exit => self.line(guard, "exit;"),
+            Control::Trap => self.line(guard, "trap;"),
+            Control::Comment(text) => {
+                text.lines()
+                    .for_each(|line| self.line(None, &format!("// {line}")));
+            }
         }
+        Ok(())
+    }
+
+    /// One instruction: predicated if it is one line, else branched around.
+    fn plain(
+        &mut self,
+        stmt: &Stmt,
+        write: impl FnOnce(&mut Lines<'_>, &mut Self) -> Result<(), colex_atom::Error>,
+    ) -> Result<(), Refused> {
+        let mut lines = Lines::new(self.kernel);
+        write(&mut lines, self).map_err(|error| {
+            Refused::new(
+                self.kernel,
+                vec![Diagnostic {
+                    at: stmt.at,
+                    problem: Problem::Atom(error.to_string()),
+                }],
+            )
+        })?;
         let counts = lines.scratch_counts();
         for (most, used) in self.scratch.iter_mut().zip(counts) {
             *most = (*most).max(used);
@@ -134,7 +148,9 @@ impl<'a> Flow<'a> {
         self.loops.push((begin.clone(), end.clone()));
         match body.split_last() {
             // A test at the end is one branch, not two.
-            Some((last, before)) if matches!(last.op, Op::Break) && last.guard.is_some() => {
+            Some((last, before))
+                if last.op == Op::Control(Control::Break) && last.guard.is_some() =>
+            {
                 self.block(before)?;
                 self.line(last.guard.map(Guard::negated), &format!("bra {begin};"));
             }
@@ -150,12 +166,11 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    fn jump(&mut self, op: &Op, guard: Option<Guard>) {
-        let Some((begin, end)) = self.loops.last().cloned() else {
-            return;
-        };
-        let to = if *op == Op::Break { end } else { begin };
-        self.line(guard, &format!("bra {to};"));
+    /// Goes to one of the innermost loop's two labels.
+    fn jump(&mut self, guard: Option<Guard>, to: impl FnOnce((String, String)) -> String) {
+        if let Some(labels) = self.loops.last().cloned() {
+            self.line(guard, &format!("bra {};", to(labels)));
+        }
     }
 
     /// A label of its own: `$loop3`.
@@ -184,5 +199,14 @@ impl<'a> Flow<'a> {
 
 /// Whether nothing after it is executed.
 fn leaves(stmt: &Stmt) -> bool {
-    stmt.guard.is_none() && matches!(stmt.op, Op::Break | Op::Continue | Op::Exit)
+    let goes = match &stmt.op {
+        Op::Control(Control::Break | Control::Continue | Control::Exit) => true,
+        Op::Control(
+            Control::Trap | Control::If { .. } | Control::Loop { .. } | Control::Comment(_),
+        ) => false,
+        Op::Alu(_) | Op::Memory(_) | Op::Exchange(_) | Op::Sync(_) | Op::Async(_) | Op::Atom(_) => {
+            false
+        }
+    };
+    goes && stmt.guard.is_none()
 }

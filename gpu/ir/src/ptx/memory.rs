@@ -2,23 +2,24 @@
 
 use super::compute::moved;
 use super::names::{Lines, registers, vector};
-use crate::{Access, AtomicOp, Op, Operand, Order, Space, Type};
+use crate::{Access, AtomicOp, Memory, Operand, Order, Space, Type};
 
 impl Lines<'_> {
-    /// Writes a memory instruction; false if it is of another kind.
-    pub(super) fn memory(&mut self, op: &Op) -> bool {
+    /// Writes a memory instruction.
+    pub(super) fn memory(&mut self, op: &Memory) {
         match op {
-            Op::Load { access, d, a } => {
+            Memory::AddressOf { d, a } => self.address_of(*d, *a),
+            Memory::Load { access, d, a } => {
                 let (opcode, policy) = opcode("ld", access, d.len());
                 let (d, a) = (vector(&registers(d)), self.address(*a));
                 self.push(format!("{opcode} {d}, [{a}]{policy};"));
             }
-            Op::Store { access, a, s } => {
+            Memory::Store { access, a, s } => {
                 let (opcode, policy) = opcode("st", access, s.len());
                 let s = self.sources(s, access.ty);
                 self.push(format!("{opcode} [{}], {s}{policy};", self.address(*a)));
             }
-            Op::Atomic {
+            Memory::Atomic {
                 op,
                 space,
                 ty,
@@ -35,7 +36,7 @@ impl Lines<'_> {
                 }
                 self.push(format!("{opcode} {d}, [{}], {sources};", self.address(*a)));
             }
-            Op::Reduce {
+            Memory::Reduce {
                 op,
                 space,
                 ty,
@@ -47,11 +48,11 @@ impl Lines<'_> {
                 let s = self.sources(s, *ty);
                 self.push(format!("{opcode} [{}], {s};", self.address(*a)));
             }
-            Op::Mapa { d, a, rank } => {
+            Memory::Mapa { d, a, rank } => {
                 let [a, rank] = [a, rank].map(|operand| self.operand(*operand, Type::U32));
                 self.push(format!("mapa.shared::cluster.u32 {d}, {a}, {rank};"));
             }
-            Op::Cvta {
+            Memory::Cvta {
                 to_generic,
                 space,
                 d,
@@ -61,11 +62,11 @@ impl Lines<'_> {
                 let a = self.operand(*a, Type::U64);
                 self.push(format!("cvta{to}{}.u64 {d}, {a};", space_word(*space)));
             }
-            Op::PrefetchTensorMap { a } => {
+            Memory::PrefetchTensorMap { a } => {
                 let map = self.tensor_map(*a);
                 self.push(format!("prefetch.tensormap [{map}];"));
             }
-            Op::CreatePolicy {
+            Memory::CreatePolicy {
                 d,
                 primary,
                 fraction,
@@ -75,9 +76,7 @@ impl Lines<'_> {
                     "createpolicy.fractional.L2::{primary}.b64 {d}, {fraction};"
                 ));
             }
-            _ => return false,
         }
-        true
     }
 
     fn sources(&mut self, sources: &[Operand], ty: Type) -> String {
@@ -91,7 +90,7 @@ impl Lines<'_> {
 
 /// `ld` or `st` with everything before its operands, and what comes after them.
 fn opcode(word: &str, access: &Access, count: usize) -> (String, String) {
-    let order = order_words(access.order);
+    let order = access.order.word();
     let space = space_word(access.space);
     let cache = match access.cache.ptx() {
         "" => String::new(),
@@ -125,35 +124,26 @@ fn vector_word(count: usize) -> &'static str {
     }
 }
 
-fn order_words(order: Order) -> String {
-    match order {
-        Order::Weak => String::new(),
-        Order::Relaxed(scope) => format!(".relaxed.{}", scope.ptx()),
-        Order::Acquire(scope) => format!(".acquire.{}", scope.ptx()),
-        Order::Release(scope) => format!(".release.{}", scope.ptx()),
-        Order::AcqRel(scope) => format!(".acq_rel.{}", scope.ptx()),
-        Order::Volatile => ".volatile".to_string(),
-    }
-}
-
 /// The word of a space; the block's own shared memory is what `.shared` means, in every version of PTX.
 pub(super) fn space_word(space: Space) -> String {
     match space {
         Space::Shared => ".shared".to_string(),
         Space::Generic => String::new(),
-        space => format!(".{}", space.ptx()),
+        Space::Global | Space::Cluster | Space::Param => format!(".{}", space.ptx()),
     }
 }
 
 fn atomic(word: &str, op: AtomicOp, space: Space, ty: Type, order: Order, vector: &str) -> String {
-    let (order, space) = (order_words(order), space_word(space));
-    let narrow = matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2);
+    let (order, space) = (order.word(), space_word(space));
+    let narrow = ty.is_f16() || ty.is_bf16();
     let flush = if narrow { ".noftz" } else { "" };
     let ty = match op {
         AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exch | AtomicOp::Cas => {
             format!("b{}", ty.bits())
         }
-        _ => ty.to_string(),
+        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Inc | AtomicOp::Dec => {
+            ty.to_string()
+        }
     };
     format!("{word}{order}{space}.{}{flush}{vector}.{ty}", op.ptx())
 }

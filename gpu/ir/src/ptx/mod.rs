@@ -5,18 +5,14 @@
 
 mod atoms;
 mod compute;
-mod convert;
 mod entry;
 mod flow;
 mod memory;
 mod names;
-mod needs;
 mod sync;
 
-pub use compute::ternary_types;
-pub use needs::Needs;
-
 use crate::Kernel;
+pub use crate::Needs;
 use crate::verify::Refused;
 
 impl Kernel {

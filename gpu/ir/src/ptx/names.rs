@@ -46,7 +46,7 @@ impl<'a> Lines<'a> {
                     self.push(format!("mov.{class} {name}, {bits:#x};"));
                     name
                 }
-                _ => float(value, ty),
+                Operand::Reg(_) | Operand::Float(_) | Operand::Special(_) => float(value, ty),
             },
             Operand::Special(special) => {
                 let class = special.register();
@@ -124,8 +124,9 @@ pub(super) fn registers(regs: &[Reg]) -> Vec<String> {
 
 /// A constant of `f32` (`0f3F800000`) or `f64` (`0d3FF0000000000000`), bit for bit.
 pub(super) fn float(value: f64, ty: Type) -> String {
-    match ty {
-        Type::F64 => format!("0d{:016X}", value.to_bits()),
-        _ => format!("0f{:08X}", (value as f32).to_bits()),
+    if ty == Type::F64 {
+        format!("0d{:016X}", value.to_bits())
+    } else {
+        format!("0f{:08X}", (value as f32).to_bits())
     }
 }

@@ -4,36 +4,16 @@ use colex_atom::Arch;
 
 use super::memory::space_word;
 use super::names::{Lines, predicate};
-use crate::{BarrierOp, ClusterOrder, Op, Operand, RegType, Scope, Type, VoteMode};
+use crate::{
+    Address, Async, BarrierOp, BinaryOp, ClusterOrder, Exchange, Operand, RegType, Scope, Sync,
+    Type, VoteMode,
+};
 
 impl Lines<'_> {
-    /// Writes a synchronizing instruction; false if it is of another kind.
-    pub(super) fn sync(&mut self, op: &Op) -> bool {
-        let fixed = match op {
-            Op::ClusterArrive {
-                order: ClusterOrder::Release,
-            } => "barrier.cluster.arrive.aligned;",
-            Op::ClusterArrive {
-                order: ClusterOrder::Relaxed,
-            } => "barrier.cluster.arrive.relaxed.aligned;",
-            Op::ClusterWait => "barrier.cluster.wait.aligned;",
-            Op::CpAsyncCommit => "cp.async.commit_group;",
-            Op::BulkCommit => "cp.async.bulk.commit_group;",
-            Op::WgmmaFence => "wgmma.fence.sync.aligned;",
-            Op::WgmmaCommit => "wgmma.commit_group.sync.aligned;",
-            Op::GridDependency { wait: true } => "griddepcontrol.wait;",
-            Op::GridDependency { wait: false } => "griddepcontrol.launch_dependents;",
-            Op::Trap => "trap;",
-            _ => return self.warp(op) || self.mbarrier(op) || self.counted(op),
-        };
-        self.push(fixed.to_string());
-        true
-    }
-
-    /// What lanes of a warp do together.
-    fn warp(&mut self, op: &Op) -> bool {
+    /// Writes an exchange between lanes.
+    pub(super) fn exchange(&mut self, op: &Exchange) {
         match op {
-            Op::Shuffle {
+            Exchange::Shuffle {
                 mode,
                 d,
                 p,
@@ -51,7 +31,7 @@ impl Lines<'_> {
                     mode.ptx()
                 ));
             }
-            Op::Vote { mode, d, p, mask } => {
+            Exchange::Vote { mode, d, p, mask } => {
                 let mask = self.mask(*mask);
                 let ty = if *mode == VoteMode::Ballot {
                     "b32"
@@ -64,51 +44,67 @@ impl Lines<'_> {
                     predicate(*p)
                 ));
             }
-            Op::Redux { op, ty, d, a, mask } => {
+            Exchange::Redux { op, ty, d, a, mask } => {
                 let a = self.operand(*a, *ty);
                 let mask = self.mask(*mask);
-                let ty = match op {
-                    crate::BinaryOp::And | crate::BinaryOp::Or | crate::BinaryOp::Xor => {
-                        "b32".to_string()
-                    }
-                    _ => ty.to_string(),
-                };
+                let bitwise = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
+                let ty = if bitwise { Type::B32 } else { *ty };
                 self.push(format!("redux.sync.{}.{ty} {d}, {a}, {mask};", op.ptx()));
             }
-            Op::Elect { p, mask } => {
+            Exchange::Elect { p, mask } => {
                 let mask = self.mask(*mask);
                 self.push(format!("elect.sync _|{p}, {mask};"));
             }
-            Op::ActiveMask { d } => self.push(format!("activemask.b32 {d};")),
-            Op::WarpSync { mask } => {
-                let mask = self.mask(*mask);
-                self.push(format!("bar.warp.sync {mask};"));
-            }
-            _ => return false,
+            Exchange::ActiveMask { d } => self.push(format!("activemask.b32 {d};")),
         }
-        true
     }
 
     /// A set of lanes.
     fn mask(&mut self, mask: Operand) -> String {
         match mask {
             Operand::Int(mask) if (0..=0xffff_ffff).contains(&mask) => format!("{mask:#010x}"),
-            _ => self.operand(mask, Type::B32),
+            Operand::Int(_) | Operand::Reg(_) | Operand::Float(_) | Operand::Special(_) => {
+                self.operand(mask, Type::B32)
+            }
         }
     }
 
-    fn mbarrier(&mut self, op: &Op) -> bool {
+    /// Writes a synchronizing instruction; the label is for one that waits in a loop.
+    pub(super) fn sync(&mut self, op: &Sync, label: &mut dyn FnMut() -> String) {
         match op {
-            Op::MbarrierInit { a, count } => {
+            Sync::Barrier { op, id, threads } => {
+                let id = self.operand(*id, Type::U32);
+                let threads = threads.map(|n| self.operand(n, Type::U32));
+                let threads = threads.map_or(String::new(), |n| format!(", {n}"));
+                let word = match op {
+                    BarrierOp::Sync => "sync",
+                    BarrierOp::Arrive => "arrive",
+                };
+                self.push(format!("bar.{word} {id}{threads};"));
+            }
+            Sync::WarpSync { mask } => {
+                let mask = self.mask(*mask);
+                self.push(format!("bar.warp.sync {mask};"));
+            }
+            Sync::ClusterArrive { order } => {
+                let order = match order {
+                    ClusterOrder::Release => "",
+                    ClusterOrder::Relaxed => ".relaxed",
+                };
+                self.push(format!("barrier.cluster.arrive{order}.aligned;"));
+            }
+            Sync::ClusterWait => self.push("barrier.cluster.wait.aligned;".to_string()),
+            Sync::Fence(kind) => self.push(format!("{};", kind.ptx())),
+            Sync::MbarrierInit { a, count } => {
                 let count = self.operand(*count, Type::U32);
                 let a = self.address(*a);
                 self.push(format!("mbarrier.init.shared.b64 [{a}], {count};"));
             }
-            Op::MbarrierInval { a } => {
+            Sync::MbarrierInval { a } => {
                 let a = self.address(*a);
                 self.push(format!("mbarrier.inval.shared.b64 [{a}];"));
             }
-            Op::MbarrierArrive {
+            Sync::MbarrierArrive {
                 space,
                 a,
                 count,
@@ -122,14 +118,14 @@ impl Lines<'_> {
                     "mbarrier.arrive{word}{space}.b64 _, [{a}]{number};"
                 ));
             }
-            Op::MbarrierExpect { space, a, bytes } => {
+            Sync::MbarrierExpect { space, a, bytes } => {
                 let bytes = self.operand(*bytes, Type::U32);
                 let (space, a) = (space_word(*space), self.address(*a));
                 self.push(format!(
                     "mbarrier.expect_tx.relaxed.cta{space}.b64 [{a}], {bytes};"
                 ));
             }
-            Op::MbarrierTry {
+            Sync::MbarrierTry {
                 test,
                 p,
                 a,
@@ -137,9 +133,10 @@ impl Lines<'_> {
                 scope,
             } => {
                 let word = if *test { "test_wait" } else { "try_wait" };
-                let scope = match scope {
-                    Scope::Cta => String::new(),
-                    scope => format!(".acquire.{}", scope.ptx()),
+                let scope = if *scope == Scope::Cta {
+                    String::new()
+                } else {
+                    format!(".acquire.{}", scope.ptx())
                 };
                 let parity = self.operand(*parity, Type::U32);
                 let a = self.address(*a);
@@ -147,66 +144,58 @@ impl Lines<'_> {
                     "mbarrier.{word}.parity{scope}.shared.b64 {p}, [{a}], {parity};"
                 ));
             }
-            _ => return false,
+            Sync::MbarrierWait { a, parity } => self.mbarrier_wait(*a, *parity, &label()),
+            Sync::SetMaxReg { increase, count } => {
+                let word = if *increase { "inc" } else { "dec" };
+                self.push(format!("setmaxnreg.{word}.sync.aligned.u32 {count};"));
+            }
+            Sync::GridDependency { wait } => self.push(if *wait {
+                "griddepcontrol.wait;".to_string()
+            } else {
+                "griddepcontrol.launch_dependents;".to_string()
+            }),
+            Sync::NanoSleep { nanoseconds } => {
+                let nanoseconds = self.operand(*nanoseconds, Type::U32);
+                self.push(format!("nanosleep.u32 {nanoseconds};"));
+            }
         }
-        true
     }
 
     /// `mbarrier.try_wait` in a loop; before Hopper, `test_wait`.
-    pub(super) fn mbarrier_wait(&mut self, op: &Op, label: &str) -> bool {
-        let Op::MbarrierWait { a, parity } = op else {
-            return false;
-        };
+    fn mbarrier_wait(&mut self, a: Address, parity: Operand, label: &str) {
         let word = if self.kernel.target < Arch::Sm90 {
             "test_wait"
         } else {
             "try_wait"
         };
-        let parity = self.operand(*parity, Type::U32);
-        let (a, p) = (self.address(*a), self.scratch(RegType::Pred));
+        let parity = self.operand(parity, Type::U32);
+        let (a, p) = (self.address(a), self.scratch(RegType::Pred));
         self.push(format!("{label}:"));
         self.push(format!(
             "mbarrier.{word}.parity.shared.b64 {p}, [{a}], {parity};"
         ));
         self.push(format!("@!{p} bra {label};"));
-        true
     }
 
-    /// What has a number in it.
-    fn counted(&mut self, op: &Op) -> bool {
+    /// Writes an instruction on groups of copies or products.
+    pub(super) fn groups(&mut self, op: &Async) {
         let line = match op {
-            Op::Barrier { op, id, threads } => {
-                let id = self.operand(*id, Type::U32);
-                let threads = threads.map(|n| self.operand(n, Type::U32));
-                let threads = threads.map_or(String::new(), |n| format!(", {n}"));
-                let word = match op {
-                    BarrierOp::Sync => "sync",
-                    BarrierOp::Arrive => "arrive",
-                };
-                format!("bar.{word} {id}{threads};")
-            }
-            Op::Fence(kind) => format!("{};", kind.ptx()),
-            Op::CpAsyncArrive { a, noinc } => {
+            Async::CpAsyncArrive { a, noinc } => {
                 let noinc = if *noinc { ".noinc" } else { "" };
                 let a = self.address(*a);
                 format!("cp.async.mbarrier.arrive{noinc}.shared.b64 [{a}];")
             }
-            Op::CpAsyncWait { pending } => format!("cp.async.wait_group {pending};"),
-            Op::BulkWait { pending, read } => {
+            Async::CpAsyncCommit => "cp.async.commit_group;".to_string(),
+            Async::CpAsyncWait { pending } => format!("cp.async.wait_group {pending};"),
+            Async::BulkCommit => "cp.async.bulk.commit_group;".to_string(),
+            Async::BulkWait { pending, read } => {
                 let read = if *read { ".read" } else { "" };
                 format!("cp.async.bulk.wait_group{read} {pending};")
             }
-            Op::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending};"),
-            Op::SetMaxReg { increase, count } => {
-                let word = if *increase { "inc" } else { "dec" };
-                format!("setmaxnreg.{word}.sync.aligned.u32 {count};")
-            }
-            Op::NanoSleep { nanoseconds } => {
-                format!("nanosleep.u32 {};", self.operand(*nanoseconds, Type::U32))
-            }
-            _ => return false,
+            Async::WgmmaFence => "wgmma.fence.sync.aligned;".to_string(),
+            Async::WgmmaCommit => "wgmma.commit_group.sync.aligned;".to_string(),
+            Async::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending};"),
         };
         self.push(line);
-        true
     }
 }

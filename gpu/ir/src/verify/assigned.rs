@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
 use super::regset::RegSet;
-use crate::{Guard, Op, Reg, RegType, ScaleD, Stmt};
+use crate::{Atom, Control, Guard, Op, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a way on which nothing wrote them; each is reported once.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
@@ -102,17 +102,25 @@ impl Walk {
     fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Reached {
         self.reads(stmt, &state);
         let after = match &stmt.op {
-            Op::If { p, then, other } => self.branch(*p, then, other, state.clone()),
-            Op::Loop { body } => self.repeat(body, state.clone()),
-            Op::Break => {
+            Op::Control(Control::If { p, then, other }) => {
+                self.branch(*p, then, other, state.clone())
+            }
+            Op::Control(Control::Loop { body }) => self.repeat(body, state.clone()),
+            Op::Control(Control::Break) => {
                 let left = self.left.pop();
                 let left = left.map(|left| meet(left, Some(state.clone())));
                 self.left.extend(left);
                 None
             }
-            Op::Continue | Op::Exit | Op::Trap => None,
-            op => {
-                for reg in op.parts().writes {
+            Op::Control(Control::Continue | Control::Exit | Control::Trap) => None,
+            Op::Control(Control::Comment(_))
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_) => {
+                for reg in stmt.op.parts().writes {
                     state.write(reg, stmt.guard);
                 }
                 return Some(state);
@@ -199,15 +207,21 @@ pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
 fn read(stmt: &Stmt) -> Vec<Reg> {
     let all = stmt.reads();
     match &stmt.op {
-        Op::Mma {
+        Op::Atom(Atom::Mma {
             d,
             a,
             scale_d: ScaleD::Pred(_),
             ..
-        } => all
+        }) => all
             .into_iter()
             .filter(|reg| a.contains(reg) || !d.contains(reg))
             .collect(),
-        _ => all,
+        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. })
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => all,
     }
 }

@@ -5,12 +5,12 @@ use colex_atom::{Argument, CopyAtom, MmaAtom, OperandKind, RegClass, Registers};
 use super::Found;
 use super::memory;
 use super::problem::Problem;
-use crate::{CopyArgs, End, Kernel, Op, Operand, Reg, RegType, ScaleD, Space};
+use crate::{Atom, CopyArgs, End, Kernel, Op, Operand, Reg, RegType, ScaleD, Space};
 
 /// Checks counts and classes.
 pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
     match op {
-        Op::Mma {
+        Op::Atom(Atom::Mma {
             atom,
             d,
             a,
@@ -18,12 +18,17 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
             c,
             e,
             scale_d,
-        } => {
+        }) => {
             mma(atom, [d, a, b, c, e], found);
             scale(atom, *scale_d, found);
         }
-        Op::Copy { atom, args } => copy(kernel, atom, args, found),
-        _ => {}
+        Op::Atom(Atom::Copy { atom, args }) => copy(kernel, atom, args, found),
+        Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => {}
     }
 }
 
@@ -87,7 +92,7 @@ fn scale(atom: &MmaAtom, scale_d: ScaleD, found: &mut Found<'_>) {
             word: found.word(),
             right: "only wgmma can leave out what D holds: give C registers of zeros",
         }),
-        _ => {}
+        ScaleD::Zero | ScaleD::One | ScaleD::Pred(_) => {}
     }
 }
 
@@ -138,7 +143,10 @@ fn end(
             let space = match space {
                 colex_atom::Space::Shared => Space::Shared,
                 colex_atom::Space::Cluster => Space::Cluster,
-                _ => Space::Global,
+                colex_atom::Space::Register
+                | colex_atom::Space::Global
+                | colex_atom::Space::L2
+                | colex_atom::Space::Tensor => Space::Global,
             };
             memory::reach(kernel, space, *address, align, found);
         }
@@ -250,6 +258,6 @@ fn number(operand: &Operand, found: &mut Found<'_>) {
             right: "it takes whole numbers".into(),
         }),
         Operand::Int(n) if i32::try_from(n).is_err() => found.range(n, "32-bit numbers"),
-        _ => {}
+        Operand::Reg(_) | Operand::Int(_) | Operand::Special(_) => {}
     }
 }

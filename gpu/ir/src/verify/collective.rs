@@ -5,8 +5,8 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::uniform::{Together, Value, Values, WHOLE};
-use crate::{Guard, Kernel, Op, Operand, Reg, Stmt};
+use super::uniform::{Value, Values, WHOLE};
+use crate::{Atom, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync, Together};
 
 /// Finds collective instructions that the control flow lets only some of their threads reach.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
@@ -107,23 +107,35 @@ impl Walk<'_> {
         // Others go on where those with the guard leave.
         let others = stmt.guard.map(|_| own);
         match &stmt.op {
-            Op::If { p, then, other } => match self.branch(stmt, *p, then, other, own) {
-                None => others,
-                Some(after) if after == own => Some(active),
-                Some(after) => Some(after),
-            },
-            Op::Loop { body } => {
+            Op::Control(Control::If { p, then, other }) => {
+                match self.branch(stmt, *p, then, other, own) {
+                    None => others,
+                    Some(after) if after == own => Some(active),
+                    Some(after) => Some(after),
+                }
+            }
+            Op::Control(Control::Loop { body }) => {
                 self.repeat(body, own);
                 // All meet again where the loop ends, but for those that ended for good.
                 let gone = exits(body).then(|| own.under(0, stmt.at));
                 Some(gone.unwrap_or(active))
             }
-            Op::Break | Op::Continue => {
-                self.leave(&stmt.op, own);
+            Op::Control(Control::Break) => {
+                self.leave(own, |open| &mut open.breaks);
                 others
             }
-            Op::Exit | Op::Trap => others,
-            _ => {
+            Op::Control(Control::Continue) => {
+                self.leave(own, |open| &mut open.again);
+                others
+            }
+            Op::Control(Control::Exit | Control::Trap) => others,
+            Op::Control(Control::Comment(_))
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_) => {
                 self.collective(stmt, own);
                 self.values.execute(self.kernel, stmt);
                 Some(active)
@@ -167,16 +179,13 @@ impl Walk<'_> {
     }
 
     /// Notes who leaves the loop, or this turn of it, and with which values.
-    fn leave(&mut self, op: &Op, own: Active) {
+    fn leave(&mut self, own: Active, kept: impl FnOnce(&mut Open) -> &mut Option<Vec<Value>>) {
         let Some(open) = self.loops.last_mut() else {
             return;
         };
         open.inside = open.inside.and(own);
-        let kept = match op {
-            Op::Break => &mut open.breaks,
-            _ => &mut open.again,
-        };
         let values = self.values.snapshot(&open.written);
+        let kept = kept(open);
         match kept {
             None => *kept = Some(values),
             Some(kept) => {
@@ -223,13 +232,13 @@ impl Walk<'_> {
         });
         let on = self.block(body, inside);
         if let Some(on) = on {
-            self.leave(&Op::Continue, on);
+            self.leave(on, |open| &mut open.again);
         }
         self.loops.pop().expect("pushed above")
     }
 
     fn collective(&mut self, stmt: &Stmt, active: Active) {
-        let Some(needs) = needs(&stmt.op) else {
+        let Some(needs) = stmt.op.row().together else {
             return;
         };
         if self.silent > 0 {
@@ -254,61 +263,53 @@ impl Walk<'_> {
     /// Operands that all threads of the group must agree on.
     fn varying(&self, stmt: &Stmt) -> Option<Problem> {
         let (needs, operands): (Together, Vec<Operand>) = match &stmt.op {
-            Op::Mma { atom, a, b, .. } if atom.b_in_shared() => {
+            Op::Atom(Atom::Mma { atom, a, b, .. }) if atom.b_in_shared() => {
                 let a = a.iter().filter(|_| atom.a_in_shared());
                 let all = a.chain(b).map(Operand::from).collect();
                 (Together::Warpgroup, all)
             }
-            Op::Barrier { id, threads, .. } => {
+            Op::Sync(Sync::Barrier { id, threads, .. }) => {
                 (Together::Warp, [*id].into_iter().chain(*threads).collect())
             }
-            _ => return None,
+            Op::Atom(Atom::Mma { .. } | Atom::Copy { .. })
+            | Op::Sync(
+                Sync::WarpSync { .. }
+                | Sync::ClusterArrive { .. }
+                | Sync::ClusterWait
+                | Sync::Fence(_)
+                | Sync::MbarrierInit { .. }
+                | Sync::MbarrierInval { .. }
+                | Sync::MbarrierArrive { .. }
+                | Sync::MbarrierExpect { .. }
+                | Sync::MbarrierTry { .. }
+                | Sync::MbarrierWait { .. }
+                | Sync::SetMaxReg { .. }
+                | Sync::GridDependency { .. }
+                | Sync::NanoSleep { .. },
+            )
+            // Each lane brings its own operands into an exchange; the others are not collective in their operands.
+            | Op::Exchange(_)
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Async(_)
+            | Op::Control(_) => return None,
         };
         let least = needs.log2().min(self.whole);
-        operands.into_iter().find_map(|operand| match operand {
-            Operand::Reg(reg) if self.group(reg) < least => Some(Problem::Varying {
-                word: stmt.op.word(),
-                reg,
-                needs,
-            }),
-            _ => None,
+        let regs = operands.into_iter().filter_map(Operand::reg);
+        let mut varying = regs.filter(|reg| self.group(*reg) < least);
+        varying.next().map(|reg| Problem::Varying {
+            word: stmt.op.word(),
+            reg,
+            needs,
         })
-    }
-}
-
-/// Who executes an instruction together, if it is collective.
-pub(super) fn needs(op: &Op) -> Option<Together> {
-    const FULL: Operand = Operand::Int(0xffff_ffff);
-    match op {
-        Op::Barrier { threads: None, .. } | Op::ClusterArrive { .. } | Op::ClusterWait => {
-            Some(Together::Block)
-        }
-        Op::Barrier { .. } => Some(Together::Warp),
-        Op::Shuffle { mask, .. }
-        | Op::Vote { mask, .. }
-        | Op::Redux { mask, .. }
-        | Op::Elect { mask, .. }
-        | Op::WarpSync { mask } => (*mask == FULL).then_some(Together::Warp),
-        Op::Mma { atom, .. } => group(atom.threads()),
-        Op::Copy { atom, .. } => group(atom.threads()),
-        Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => Some(Together::Warp),
-        Op::SetMaxReg { .. } => Some(Together::Warpgroup),
-        _ => None,
-    }
-}
-
-fn group(threads: usize) -> Option<Together> {
-    match threads {
-        0 | 1 => None,
-        2..=32 => Some(Together::Warp),
-        _ => Some(Together::Warpgroup),
     }
 }
 
 /// Whether a thread may end inside.
 fn exits(body: &[Stmt]) -> bool {
-    body.iter()
-        .any(|stmt| stmt.op == Op::Exit || stmt.op.blocks().into_iter().any(exits))
+    body.iter().any(|stmt| {
+        stmt.op == Op::Control(Control::Exit) || stmt.op.blocks().into_iter().any(exits)
+    })
 }
 
 fn written(blocks: [&[Stmt]; 2]) -> Vec<Reg> {

@@ -6,7 +6,7 @@ use colex_atom::Arch;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use crate::{Kernel, Op, ParamType, Type};
+use crate::{BarrierOp, Kernel, Op, Operand, ParamType, Sync, Type};
 
 /// The most bytes of shared variables that a kernel may declare (PTX ISA 5.1.7).
 const MOST_STATIC: u64 = 48 << 10;
@@ -22,6 +22,7 @@ pub(crate) fn most_shared(arch: Arch) -> u32 {
         Arch::Sm75 => 64,
         Arch::Sm80 => 163,
         Arch::Sm89 | Arch::Sm120a => 99,
+        Arch::Sm90 | Arch::Sm90a | Arch::Sm100a => 227,
         _ => 227,
     };
     kib << 10
@@ -55,7 +56,7 @@ pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
             ParamType::Pointer { align } if !align.is_power_of_two() => {
                 add(param.at, Problem::Alignment { name, align });
             }
-            _ => {}
+            ParamType::Scalar(_) | ParamType::Pointer { .. } | ParamType::TensorMap => {}
         }
     }
     for var in &kernel.shared {
@@ -200,9 +201,25 @@ pub(super) fn knows_registers(kernel: &Kernel) -> bool {
 
 /// Numbers that only some values are right for.
 pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Found<'_>) {
-    use crate::{BarrierOp, Operand};
     match op {
-        Op::SetMaxReg { count, .. } => {
+        Op::Sync(op) => sync_numbers(kernel, op, found),
+        // Their numbers are operands of a type, or of an atom's row; any group may be waited for.
+        Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Async(_)
+        | Op::Control(_)
+        | Op::Atom(_) => {}
+    }
+}
+
+fn sync_numbers(kernel: &Kernel, op: &Sync, found: &mut super::Found<'_>) {
+    let outside = |operand: &Operand, numbers: std::ops::Range<i64>| match operand {
+        Operand::Int(n) if !numbers.contains(n) => Some(*n),
+        Operand::Int(_) | Operand::Reg(_) | Operand::Float(_) | Operand::Special(_) => None,
+    };
+    match op {
+        Sync::SetMaxReg { count, .. } => {
             if !(24..=256).contains(count) || count % 8 != 0 {
                 found.add(Problem::SetMaxReg { count: *count });
             }
@@ -210,10 +227,8 @@ pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Found<'_>) {
                 found.add(Problem::SetMaxRegUnknown);
             }
         }
-        Op::Barrier { op, id, threads } => {
-            if let Operand::Int(id) = *id
-                && !(0..16).contains(&id)
-            {
+        Sync::Barrier { op, id, threads } => {
+            if let Some(id) = outside(id, 0..16) {
                 found.add(Problem::BarrierId { id });
             }
             match *threads {
@@ -221,29 +236,37 @@ pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Found<'_>) {
                     found.add(Problem::BarrierThreads { threads: n });
                 }
                 None if *op == BarrierOp::Arrive => found.add(Problem::BarrierArrive),
-                _ => {}
+                Some(_) | None => {}
             }
         }
-        Op::MbarrierInit {
-            count: Operand::Int(n),
-            ..
-        } if !(1..1 << 20).contains(n) => found.range(*n, "1 to 1048575 arrivals"),
-        Op::MbarrierArrive {
-            expect: Some(Operand::Int(n)),
-            ..
+        Sync::MbarrierInit { count, .. } => {
+            if let Some(n) = outside(count, 1..1 << 20) {
+                found.range(n, "1 to 1048575 arrivals");
+            }
         }
-        | Op::MbarrierExpect {
-            bytes: Operand::Int(n),
-            ..
-        } if !(0..1 << 20).contains(n) => found.range(*n, "0 to 1048575 bytes"),
-        Op::MbarrierArrive {
-            count: Some(_),
-            expect: Some(_),
-            ..
-        } => found.add(Problem::Modifier {
-            word: found.word(),
-            right: "with expected bytes it counts one arrival",
-        }),
-        _ => {}
+        Sync::MbarrierArrive { count, expect, .. } => {
+            if let Some(n) = expect.and_then(|bytes| outside(&bytes, 0..1 << 20)) {
+                found.range(n, "0 to 1048575 bytes");
+            } else if count.is_some() && expect.is_some() {
+                found.add(Problem::Modifier {
+                    word: found.word(),
+                    right: "with expected bytes it counts one arrival",
+                });
+            }
+        }
+        Sync::MbarrierExpect { bytes, .. } => {
+            if let Some(n) = outside(bytes, 0..1 << 20) {
+                found.range(n, "0 to 1048575 bytes");
+            }
+        }
+        Sync::WarpSync { .. }
+        | Sync::ClusterArrive { .. }
+        | Sync::ClusterWait
+        | Sync::Fence(_)
+        | Sync::MbarrierInval { .. }
+        | Sync::MbarrierTry { .. }
+        | Sync::MbarrierWait { .. }
+        | Sync::GridDependency { .. }
+        | Sync::NanoSleep { .. } => {}
     }
 }

@@ -31,34 +31,20 @@ fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut out: Vec<Diagnostic> = Vec::new();
     // Where in `out` the finding of a kind and place is.
     let mut places = HashMap::new();
-    for one in all {
-        let kind = match &one.problem {
-            Problem::Unwritten { .. } => Some((one.at, None)),
-            Problem::WgmmaInFlight { issued, .. } => Some((one.at, Some(*issued))),
-            _ => None,
-        };
+    for mut one in all {
+        let kind = one.problem.mistake().map(|issued| (one.at, issued));
         let known = kind.and_then(|kind| places.get(&kind).copied());
-        match (known.map(|at: usize| &mut out[at].problem), one.problem) {
-            (
-                Some(Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. }),
-                Problem::Unwritten { regs: more, .. } | Problem::WgmmaInFlight { regs: more, .. },
-            ) => regs.extend(more),
-            (_, problem) => {
+        match known.and_then(|at: usize| out[at].problem.regs_mut()) {
+            Some(regs) => regs.extend(one.problem.regs_mut().into_iter().flat_map(std::mem::take)),
+            None => {
                 places.extend(kind.map(|kind| (kind, out.len())));
-                out.push(Diagnostic {
-                    at: one.at,
-                    problem,
-                });
+                out.push(one);
             }
         }
     }
-    for one in &mut out {
-        if let Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. } =
-            &mut one.problem
-        {
-            regs.sort_by_key(|reg| (reg.ty, reg.index));
-            regs.dedup();
-        }
+    for regs in out.iter_mut().filter_map(|one| one.problem.regs_mut()) {
+        regs.sort_by_key(|reg| (reg.ty, reg.index));
+        regs.dedup();
     }
     out
 }

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::{BinaryOp, Compare, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special};
+use crate::{
+    Alu, BinaryOp, Compare, Exchange, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special,
+};
 
 /// The least and the greatest value. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,49 +138,82 @@ impl<'a> Values<'a> {
                     },
                 })
             }
-            _ => None,
+            Special::Ctaid(_)
+            | Special::NCtaid(_)
+            | Special::ClusterCtaRank
+            | Special::ClusterNCtaRank
+            | Special::ClusterCtaid(_)
+            | Special::ClusterNCtaid(_)
+            | Special::ClusterId(_)
+            | Special::NClusterId(_)
+            | Special::Clock64
+            | Special::GlobalTimer
+            | Special::SmId
+            | Special::DynamicSharedSize => None,
         }
     }
 
     /// The value of what an instruction writes: a number below 2^31, so that its signed and its unsigned readings agree.
     fn result(&self, op: &Op) -> Option<Interval> {
         let value = match op {
-            Op::Mov { a, .. } => self.of(*a)?,
-            Op::Cvt { to, from, a, .. }
-                if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
-            {
-                self.of(*a)?
-            }
-            Op::Binary { op, ty, a, b, .. } if !ty.is_float() => {
-                binary(*op, self.of(*a)?, self.of(*b)?)?
-            }
-            Op::Setp { cmp, ty, a, b, .. } if !ty.is_float() => {
-                let (a, b) = (self.of(*a)?, self.of(*b)?);
-                // A negative constant is a large one where the comparison is unsigned.
-                if a.least < 0 || b.least < 0 {
-                    return None;
+            Op::Alu(op) => match op {
+                Alu::Mov { a, .. } => self.of(*a)?,
+                Alu::Cvt { to, from, a, .. }
+                    if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
+                {
+                    self.of(*a)?
                 }
-                return Some(compare(*cmp, a, b));
-            }
-            Op::PredLogic { op, a, b, .. } => {
-                return logic(*op, self.guard(*a), self.guard(*b));
-            }
-            Op::Selp { a, b, p, .. } => {
-                let (a, b) = (self.of(*a)?, self.of(*b)?);
-                match self.guard((*p).into()).exact() {
-                    Some(1) => a,
-                    Some(_) => b,
-                    None => a.hull(b),
+                Alu::Binary { op, ty, a, b, .. } if !ty.is_float() => {
+                    binary(*op, self.of(*a)?, self.of(*b)?)?
                 }
+                Alu::Setp { cmp, ty, a, b, .. } if !ty.is_float() => {
+                    let (a, b) = (self.of(*a)?, self.of(*b)?);
+                    // A negative constant is a large one where the comparison is unsigned.
+                    if a.least < 0 || b.least < 0 {
+                        return None;
+                    }
+                    return Some(compare(*cmp, a, b));
+                }
+                Alu::PredLogic { op, a, b, .. } => {
+                    return logic(*op, self.guard(*a), self.guard(*b));
+                }
+                Alu::Selp { a, b, p, .. } => {
+                    let (a, b) = (self.of(*a)?, self.of(*b)?);
+                    match self.guard((*p).into()).exact() {
+                        Some(1) => a,
+                        Some(_) => b,
+                        None => a.hull(b),
+                    }
+                }
+                Alu::Pack { .. }
+                | Alu::Unpack { .. }
+                | Alu::Unary { .. }
+                | Alu::Binary { .. }
+                | Alu::Ternary { .. }
+                | Alu::Lop3 { .. }
+                | Alu::Bfi { .. }
+                | Alu::Setp { .. }
+                | Alu::Cvt { .. }
+                | Alu::CvtPack { .. } => return None,
+            },
+            Op::Exchange(op) => match op {
+                // Another lane of the warp has a value of the same threads.
+                Exchange::Shuffle {
+                    mode: ShuffleMode::Idx,
+                    p: None,
+                    a,
+                    ..
+                } => self.of(*a)?,
+                Exchange::Shuffle { .. }
+                | Exchange::Vote { .. }
+                | Exchange::Redux { .. }
+                | Exchange::Elect { .. }
+                | Exchange::ActiveMask { .. } => return None,
+            },
+            // What memory, barriers and matrix instructions answer is not known.
+            Op::Memory(_) | Op::Sync(_) | Op::Async(_) | Op::Control(_) | Op::Atom(_) => {
+                return None;
             }
-            // Another lane of the warp has a value of the same threads.
-            Op::Shuffle {
-                mode: ShuffleMode::Idx,
-                p: None,
-                a,
-                ..
-            } => self.of(*a)?,
-            _ => return None,
         };
         (value.least >= 0 && value.greatest <= i64::from(i32::MAX)).then_some(value)
     }
@@ -249,7 +284,9 @@ fn compare(cmp: Compare, a: Interval, b: Interval) -> Interval {
         Compare::Le => certain(a.greatest <= b.least, a.least > b.greatest),
         Compare::Gt => certain(a.least > b.greatest, a.greatest <= b.least),
         Compare::Ge => certain(a.least >= b.greatest, a.greatest < b.least),
-        _ => Interval::EITHER,
+        Compare::Equ | Compare::Neu | Compare::Ltu | Compare::Gtu | Compare::Nan => {
+            Interval::EITHER
+        }
     }
 }
 
@@ -264,7 +301,18 @@ fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
             least: a.least.max(b.least),
             greatest: a.greatest.max(b.greatest),
         }),
-        _ => None,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => None,
     }
 }
 
@@ -309,7 +357,11 @@ mod tests {
                                 BinaryOp::Shl => i128::from(x) << value,
                                 BinaryOp::Shr => i128::from(x >> value),
                                 BinaryOp::Min => i128::from(x.min(value)),
-                                _ => i128::from(x.max(value)),
+                                BinaryOp::Max => i128::from(x.max(value)),
+                                BinaryOp::MulHi
+                                | BinaryOp::MulWide
+                                | BinaryOp::Or
+                                | BinaryOp::Xor => unreachable!("not in the list"),
                             };
                             let inside = i128::from(found.least)..=i128::from(found.greatest);
                             assert!(

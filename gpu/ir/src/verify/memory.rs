@@ -3,27 +3,47 @@
 use super::Found;
 use super::problem::Problem;
 use crate::{
-    Access, Address, Base, Cache, Kernel, Op, Order, ParamType, RegType, Scope, Space, Type,
+    Access, Address, Async, Base, Cache, Kernel, Memory, Op, Order, ParamType, RegType, Scope,
+    Space, Sync, Type,
 };
 
 /// Checks what an instruction accesses; copies by their rows are checked elsewhere.
 pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
     match op {
-        Op::Load { access, d, a } => {
+        Op::Memory(op) => memory(kernel, op, found),
+        Op::Sync(op) => barrier(kernel, op, found),
+        Op::Async(Async::CpAsyncArrive { a, .. }) => reach(kernel, Space::Shared, *a, 8, found),
+        Op::Async(
+            Async::CpAsyncCommit
+            | Async::CpAsyncWait { .. }
+            | Async::BulkCommit
+            | Async::BulkWait { .. }
+            | Async::WgmmaFence
+            | Async::WgmmaCommit
+            | Async::WgmmaWait { .. },
+        ) => {}
+        // These families name no address, or one whose row of an atom says what it takes.
+        Op::Alu(_) | Op::Exchange(_) | Op::Control(_) | Op::Atom(_) => {}
+    }
+}
+
+fn memory(kernel: &Kernel, op: &Memory, found: &mut Found<'_>) {
+    match op {
+        Memory::Load { access, d, a } => {
             if vector(access.ty, d.len(), found) {
                 let bytes = access.ty.bits() / 8 * d.len() as u32;
                 reach(kernel, access.space, *a, bytes, found);
             }
             modifiers(access, true, found);
         }
-        Op::Store { access, a, s } => {
+        Memory::Store { access, a, s } => {
             if vector(access.ty, s.len(), found) {
                 let bytes = access.ty.bits() / 8 * s.len() as u32;
                 reach(kernel, access.space, *a, bytes, found);
             }
             modifiers(access, false, found);
         }
-        Op::Atomic {
+        Memory::Atomic {
             space,
             ty,
             order,
@@ -31,14 +51,14 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
             ..
         } => {
             reach(kernel, *space, *a, ty.bits() / 8, found);
-            if *space == Space::Param || matches!(order, Order::Volatile) {
+            if *space == Space::Param || *order == Order::Volatile {
                 modifier(
                     found,
                     "it is relaxed, acquire, release or acq_rel, on global or shared memory",
                 );
             }
         }
-        Op::Reduce {
+        Memory::Reduce {
             space,
             ty,
             order,
@@ -47,7 +67,10 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
             ..
         } => {
             reach(kernel, *space, *a, ty.bits() / 8 * s.len() as u32, found);
-            let ordered = matches!(order, Order::Weak | Order::Relaxed(_) | Order::Release(_));
+            let ordered = match order {
+                Order::Weak | Order::Relaxed(_) | Order::Release(_) => true,
+                Order::Acquire(_) | Order::AcqRel(_) | Order::Volatile => false,
+            };
             if *space == Space::Param || !ordered {
                 modifier(
                     found,
@@ -58,18 +81,26 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
                 modifier(found, "vectors are reduced in global memory only");
             }
         }
-        Op::MbarrierInit { a, .. }
-        | Op::MbarrierInval { a }
-        | Op::MbarrierWait { a, .. }
-        | Op::CpAsyncArrive { a, .. } => reach(kernel, Space::Shared, *a, 8, found),
-        Op::MbarrierTry { a, scope, .. } => {
+        Memory::PrefetchTensorMap { a } => tensor_map(kernel, *a, found),
+        Memory::AddressOf { d, a } => address_of(kernel, d.ty, *a, found),
+        // They compute addresses and policies in registers.
+        Memory::Mapa { .. } | Memory::Cvta { .. } | Memory::CreatePolicy { .. } => {}
+    }
+}
+
+fn barrier(kernel: &Kernel, op: &Sync, found: &mut Found<'_>) {
+    match op {
+        Sync::MbarrierInit { a, .. } | Sync::MbarrierInval { a } | Sync::MbarrierWait { a, .. } => {
             reach(kernel, Space::Shared, *a, 8, found);
-            if !matches!(scope, Scope::Cta | Scope::Cluster) {
+        }
+        Sync::MbarrierTry { a, scope, .. } => {
+            reach(kernel, Space::Shared, *a, 8, found);
+            if ![Scope::Cta, Scope::Cluster].contains(scope) {
                 modifier(found, "it acquires in the block or the cluster");
             }
         }
-        Op::MbarrierArrive { space, a, .. } | Op::MbarrierExpect { space, a, .. } => {
-            if matches!(space, Space::Shared | Space::Cluster) {
+        Sync::MbarrierArrive { space, a, .. } | Sync::MbarrierExpect { space, a, .. } => {
+            if [Space::Shared, Space::Cluster].contains(space) {
                 reach(kernel, *space, *a, 8, found);
             } else {
                 modifier(
@@ -78,9 +109,14 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
                 );
             }
         }
-        Op::PrefetchTensorMap { a } => tensor_map(kernel, *a, found),
-        Op::AddressOf { d, a } => address_of(kernel, d.ty, *a, found),
-        _ => {}
+        Sync::Barrier { .. }
+        | Sync::WarpSync { .. }
+        | Sync::ClusterArrive { .. }
+        | Sync::ClusterWait
+        | Sync::Fence(_)
+        | Sync::SetMaxReg { .. }
+        | Sync::GridDependency { .. }
+        | Sync::NanoSleep { .. } => {}
     }
 }
 
@@ -215,7 +251,7 @@ pub(super) fn tensor_map(kernel: &Kernel, address: Address, found: &mut Found<'_
             let param = kernel.params.get(id.index());
             param.is_some_and(|param| param.ty == ParamType::TensorMap) && address.offset == 0
         }
-        _ => false,
+        Base::Shared(_) | Base::DynamicShared => false,
     };
     if !right {
         found.add(Problem::Address {
@@ -230,7 +266,7 @@ fn address_of(kernel: &Kernel, d: RegType, address: Address, found: &mut Found<'
     let right = match address.base {
         Base::Reg(reg) => reg.ty == d && matches!(d, RegType::B32 | RegType::B64),
         Base::Param(_) => d == RegType::B64,
-        _ => matches!(d, RegType::B32 | RegType::B64),
+        Base::Shared(_) | Base::DynamicShared => matches!(d, RegType::B32 | RegType::B64),
     };
     if right {
         extent(kernel, address.base, found);

@@ -9,7 +9,6 @@ mod atoms;
 mod collective;
 mod declare;
 mod diagnostic;
-mod forms;
 mod interval;
 mod memory;
 mod operands;
@@ -23,10 +22,9 @@ pub use declare::parameter_bytes;
 pub use diagnostic::{Diagnostic, Refused};
 pub use problem::Problem;
 pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
-pub use uniform::Together;
 
-use crate::ptx::Needs;
-use crate::{Kernel, Op, Stmt};
+pub use crate::Together;
+use crate::{Atom, Control, Kernel, Needs, Op, Row, Stmt, Sync};
 
 impl Kernel {
     /// Refuses a kernel that cannot be right.
@@ -53,7 +51,7 @@ impl Kernel {
         let mut all = declare::check(self);
         block(self, &self.body, 0, &mut all);
         // Registers of another kernel have no place in this one's control flow.
-        let foreign = |found: &Diagnostic| matches!(found.problem, Problem::Foreign { .. });
+        let foreign = |found: &Diagnostic| found.problem.is_foreign();
         if !all.iter().any(foreign) {
             all.extend(assigned::check(&self.body));
             all.extend(collective::check(self));
@@ -93,33 +91,73 @@ fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) 
     for stmt in body {
         let mut found = Found { stmt, all };
         instruction(kernel, stmt, loops, &mut found);
-        let inside = loops + u32::from(matches!(stmt.op, Op::Loop { .. }));
+        let inside = loops + u32::from(is_loop(&stmt.op));
         for inner in stmt.op.blocks() {
             block(kernel, inner, inside, all);
         }
     }
 }
 
+fn is_loop(op: &Op) -> bool {
+    match op {
+        Op::Control(Control::Loop { .. }) => true,
+        Op::Control(
+            Control::If { .. }
+            | Control::Break
+            | Control::Continue
+            | Control::Exit
+            | Control::Trap
+            | Control::Comment(_),
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Atom(_) => false,
+    }
+}
+
+/// Whether it goes to an end of the loop around it.
+fn leaves_loop(op: &Op) -> bool {
+    match op {
+        Op::Control(Control::Break | Control::Continue) => true,
+        Op::Control(
+            Control::If { .. }
+            | Control::Loop { .. }
+            | Control::Exit
+            | Control::Trap
+            | Control::Comment(_),
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Atom(_) => false,
+    }
+}
+
 fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Found<'_>) {
     let op = &stmt.op;
-    let parts = op.parts();
-    for reg in stmt.reads().into_iter().chain(parts.writes) {
+    let row = op.row();
+    for reg in stmt.reads().into_iter().chain(op.parts().writes) {
         operands::known(kernel, reg, found);
     }
     if let Some(guard) = stmt.guard {
         operands::guard(guard, found);
     }
-    if let Err(takes) = forms::check(op) {
-        let word = op.word();
+    if let Err(takes) = row.form {
+        let word = row.word;
         return found.add(Problem::Form { word, takes });
     }
     target(kernel, op, found);
-    operands::check(op, found);
+    operands::check(&row, found);
     memory::check(kernel, op, found);
     atoms::check(kernel, op, found);
     declare::numbers(kernel, op, found);
-    whole_groups(kernel, op, found);
-    if matches!(op, Op::Break | Op::Continue) && loops == 0 {
+    whole_groups(kernel, op, &row, found);
+    if leaves_loop(op) && loops == 0 {
         let word = op.word();
         found.add(Problem::NoLoop { word });
     }
@@ -137,15 +175,34 @@ fn target(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
 }
 
 /// Warps and warpgroups are whole if the block's size is a multiple of theirs.
-fn whole_groups(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
-    let (Some(block), Op::Mma { .. } | Op::Copy { .. } | Op::SetMaxReg { .. }) = (kernel.block, op)
-    else {
+fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Found<'_>) {
+    let refuses = match op {
+        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) | Op::Sync(Sync::SetMaxReg { .. }) => true,
+        // Lanes that do not exist take no part in an exchange, and barriers count what there is.
+        Op::Alu(_) | Op::Memory(_) | Op::Exchange(_) | Op::Async(_) | Op::Control(_) => false,
+        Op::Sync(
+            Sync::Barrier { .. }
+            | Sync::WarpSync { .. }
+            | Sync::ClusterArrive { .. }
+            | Sync::ClusterWait
+            | Sync::Fence(_)
+            | Sync::MbarrierInit { .. }
+            | Sync::MbarrierInval { .. }
+            | Sync::MbarrierArrive { .. }
+            | Sync::MbarrierExpect { .. }
+            | Sync::MbarrierTry { .. }
+            | Sync::MbarrierWait { .. }
+            | Sync::GridDependency { .. }
+            | Sync::NanoSleep { .. },
+        ) => false,
+    };
+    let (Some(block), true) = (kernel.block, refuses) else {
         return;
     };
     let threads = block.iter().fold(1u32, |all, &n| all.saturating_mul(n));
-    let group = match collective::needs(op) {
+    let group = match row.together {
         Some(Together::Warp) => 32,
-        Some(_) => 128,
+        Some(Together::Warpgroup | Together::Block) => 128,
         None => return,
     };
     if threads % group != 0 {

@@ -5,8 +5,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
-use super::uniform::Together;
-use crate::{Operand, Reg, RegType, Type};
+use crate::{Operand, Reg, RegType, Together, Type};
 
 /// What is wrong with an instruction or a declaration.
 #[non_exhaustive]
@@ -438,14 +437,6 @@ impl fmt::Display for Problem {
             ),
             Problem::Modifier { word, right } => write!(f, "`{word}` does not exist: {right}"),
             Problem::Atom(why) => f.write_str(why),
-            _ => self.flow(f),
-        }
-    }
-}
-
-impl Problem {
-    fn flow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Problem::Unwritten { word, regs } => match regs.as_slice() {
                 [reg] => write!(
                     f,
@@ -552,7 +543,149 @@ impl Problem {
             Problem::Range { word, found, takes } => {
                 write!(f, "`{word}` cannot have {found}: it takes {takes}")
             }
-            _ => Ok(()),
+        }
+    }
+}
+
+impl Problem {
+    /// Whether it names a register or a variable of another kernel.
+    pub(super) fn is_foreign(&self) -> bool {
+        match self {
+            Problem::Foreign { .. } => true,
+            Problem::Name { .. }
+            | Problem::NameTwice { .. }
+            | Problem::ParameterType { .. }
+            | Problem::ParameterSpace { .. }
+            | Problem::Alignment { .. }
+            | Problem::EmptyShared { .. }
+            | Problem::SharedSpace { .. }
+            | Problem::Block { .. }
+            | Problem::Cluster { .. }
+            | Problem::Limit { .. }
+            | Problem::Target { .. }
+            | Problem::Form { .. }
+            | Problem::Class { .. }
+            | Problem::Constant { .. }
+            | Problem::Axis { .. }
+            | Problem::SpecialWidth { .. }
+            | Problem::Parts { .. }
+            | Problem::Vector { .. }
+            | Problem::Address { .. }
+            | Problem::Misaligned { .. }
+            | Problem::OutOfBounds { .. }
+            | Problem::Modifier { .. }
+            | Problem::Atom(_)
+            | Problem::Unwritten { .. }
+            | Problem::Divergent { .. }
+            | Problem::Varying { .. }
+            | Problem::WholeGroups { .. }
+            | Problem::WgmmaFence { .. }
+            | Problem::WgmmaInFlight { .. }
+            | Problem::WgmmaUnwaited { .. }
+            | Problem::SetMaxReg { .. }
+            | Problem::SetMaxRegUnknown
+            | Problem::SetMaxRegDirection { .. }
+            | Problem::RegisterPool { .. }
+            | Problem::BarrierBlock { .. }
+            | Problem::NoLoop { .. }
+            | Problem::BarrierId { .. }
+            | Problem::BarrierThreads { .. }
+            | Problem::BarrierArrive
+            | Problem::Range { .. } => false,
+        }
+    }
+
+    /// What findings of one call have in common that are one mistake, for those that name registers: where the `wgmma`
+    /// was issued, if one is in flight.
+    pub(super) fn mistake(&self) -> Option<Option<&'static Location<'static>>> {
+        match self {
+            Problem::Unwritten { .. } => Some(None),
+            Problem::WgmmaInFlight { issued, .. } => Some(Some(issued)),
+            Problem::Name { .. }
+            | Problem::NameTwice { .. }
+            | Problem::ParameterType { .. }
+            | Problem::ParameterSpace { .. }
+            | Problem::Alignment { .. }
+            | Problem::EmptyShared { .. }
+            | Problem::SharedSpace { .. }
+            | Problem::Block { .. }
+            | Problem::Cluster { .. }
+            | Problem::Limit { .. }
+            | Problem::Target { .. }
+            | Problem::Form { .. }
+            | Problem::Class { .. }
+            | Problem::Constant { .. }
+            | Problem::Axis { .. }
+            | Problem::SpecialWidth { .. }
+            | Problem::Foreign { .. }
+            | Problem::Parts { .. }
+            | Problem::Vector { .. }
+            | Problem::Address { .. }
+            | Problem::Misaligned { .. }
+            | Problem::OutOfBounds { .. }
+            | Problem::Modifier { .. }
+            | Problem::Atom(_)
+            | Problem::Divergent { .. }
+            | Problem::Varying { .. }
+            | Problem::WholeGroups { .. }
+            | Problem::WgmmaFence { .. }
+            | Problem::WgmmaUnwaited { .. }
+            | Problem::SetMaxReg { .. }
+            | Problem::SetMaxRegUnknown
+            | Problem::SetMaxRegDirection { .. }
+            | Problem::RegisterPool { .. }
+            | Problem::BarrierBlock { .. }
+            | Problem::NoLoop { .. }
+            | Problem::BarrierId { .. }
+            | Problem::BarrierThreads { .. }
+            | Problem::BarrierArrive
+            | Problem::Range { .. } => None,
+        }
+    }
+
+    /// The registers of such a finding.
+    pub(super) fn regs_mut(&mut self) -> Option<&mut Vec<Reg>> {
+        match self {
+            Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. } => Some(regs),
+            Problem::Name { .. }
+            | Problem::NameTwice { .. }
+            | Problem::ParameterType { .. }
+            | Problem::ParameterSpace { .. }
+            | Problem::Alignment { .. }
+            | Problem::EmptyShared { .. }
+            | Problem::SharedSpace { .. }
+            | Problem::Block { .. }
+            | Problem::Cluster { .. }
+            | Problem::Limit { .. }
+            | Problem::Target { .. }
+            | Problem::Form { .. }
+            | Problem::Class { .. }
+            | Problem::Constant { .. }
+            | Problem::Axis { .. }
+            | Problem::SpecialWidth { .. }
+            | Problem::Foreign { .. }
+            | Problem::Parts { .. }
+            | Problem::Vector { .. }
+            | Problem::Address { .. }
+            | Problem::Misaligned { .. }
+            | Problem::OutOfBounds { .. }
+            | Problem::Modifier { .. }
+            | Problem::Atom(_)
+            | Problem::Divergent { .. }
+            | Problem::Varying { .. }
+            | Problem::WholeGroups { .. }
+            | Problem::WgmmaFence { .. }
+            | Problem::WgmmaUnwaited { .. }
+            | Problem::SetMaxReg { .. }
+            | Problem::SetMaxRegUnknown
+            | Problem::SetMaxRegDirection { .. }
+            | Problem::RegisterPool { .. }
+            | Problem::BarrierBlock { .. }
+            | Problem::NoLoop { .. }
+            | Problem::BarrierId { .. }
+            | Problem::BarrierThreads { .. }
+            | Problem::BarrierArrive
+            | Problem::Range { .. } => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::panic::Location;
 use super::diagnostic::Diagnostic;
 use super::interval::{Interval, Values};
 use super::problem::Problem;
-use crate::{Kernel, Op, Operand, Stmt};
+use crate::{Control, Kernel, Op, Operand, Stmt, Sync};
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Compute capabilities": the same since sm_70).
 const REGISTER_FILE: u32 = 1 << 16;
@@ -61,10 +61,7 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
     };
     let mut all = Vec::new();
     kernel.walk(&mut |stmt| {
-        if let Op::Barrier {
-            threads: Some(Operand::Int(n)),
-            ..
-        } = stmt.op
+        if let Some(n) = barrier_threads(&stmt.op)
             && (32..=1024).contains(&n)
             && n > i64::from(block.next_multiple_of(32))
         {
@@ -75,6 +72,65 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
         }
     });
     all
+}
+
+/// The number of threads that a barrier waits for, where the instruction holds it.
+fn barrier_threads(op: &Op) -> Option<i64> {
+    match op {
+        Op::Sync(Sync::Barrier { threads, .. }) => match threads {
+            Some(Operand::Int(n)) => Some(*n),
+            Some(Operand::Reg(_) | Operand::Float(_) | Operand::Special(_)) | None => None,
+        },
+        Op::Sync(
+            Sync::WarpSync { .. }
+            | Sync::ClusterArrive { .. }
+            | Sync::ClusterWait
+            | Sync::Fence(_)
+            | Sync::MbarrierInit { .. }
+            | Sync::MbarrierInval { .. }
+            | Sync::MbarrierArrive { .. }
+            | Sync::MbarrierExpect { .. }
+            | Sync::MbarrierTry { .. }
+            | Sync::MbarrierWait { .. }
+            | Sync::SetMaxReg { .. }
+            | Sync::GridDependency { .. }
+            | Sync::NanoSleep { .. },
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Async(_)
+        | Op::Control(_)
+        | Op::Atom(_) => None,
+    }
+}
+
+/// The direction and the number of a `setmaxnreg`.
+fn set_max_reg(op: &Op) -> Option<(bool, u32)> {
+    match op {
+        Op::Sync(Sync::SetMaxReg { increase, count }) => Some((*increase, *count)),
+        Op::Sync(
+            Sync::Barrier { .. }
+            | Sync::WarpSync { .. }
+            | Sync::ClusterArrive { .. }
+            | Sync::ClusterWait
+            | Sync::Fence(_)
+            | Sync::MbarrierInit { .. }
+            | Sync::MbarrierInval { .. }
+            | Sync::MbarrierArrive { .. }
+            | Sync::MbarrierExpect { .. }
+            | Sync::MbarrierTry { .. }
+            | Sync::MbarrierWait { .. }
+            | Sync::GridDependency { .. }
+            | Sync::NanoSleep { .. },
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Async(_)
+        | Op::Control(_)
+        | Op::Atom(_) => None,
+    }
 }
 
 /// One `setmaxnreg` that a warpgroup executes.
@@ -91,7 +147,7 @@ fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut any = false;
     let mut right = true;
     kernel.walk(&mut |stmt| {
-        if let Op::SetMaxReg { count, .. } = stmt.op {
+        if let Some((_, count)) = set_max_reg(&stmt.op) {
             any = true;
             right &= (LEAST..=256).contains(&count) && count % STEP == 0;
         }
@@ -240,8 +296,10 @@ impl<'a> Walk<'a> {
         }
         let sure = guard == Interval::TRUE;
         match &stmt.op {
-            Op::If { p, then, other } => self.branch(self.values.guard(*p), then, other, certain),
-            Op::Loop { body } => {
+            Op::Control(Control::If { p, then, other }) => {
+                self.branch(self.values.guard(*p), then, other, certain)
+            }
+            Op::Control(Control::Loop { body }) => {
                 self.forget(body);
                 self.block(body, certain);
                 self.forget(body);
@@ -251,20 +309,30 @@ impl<'a> Walk<'a> {
                     false => Goes::On,
                 }
             }
-            Op::Break | Op::Continue | Op::Exit | Op::Trap if sure => Goes::Nowhere,
-            Op::Break | Op::Continue | Op::Exit | Op::Trap => Goes::Perhaps,
-            Op::SetMaxReg { increase, count } => {
-                if certain && sure {
+            Op::Control(Control::Break | Control::Continue | Control::Exit | Control::Trap) => {
+                match sure {
+                    true => Goes::Nowhere,
+                    false => Goes::Perhaps,
+                }
+            }
+            Op::Control(Control::Comment(_))
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_) => {
+                if let Some((increase, count)) = set_max_reg(&stmt.op)
+                    && certain
+                    && sure
+                {
                     self.found.push(Ask {
-                        increase: *increase,
-                        count: *count,
+                        increase,
+                        count,
                         at: stmt.at,
                     });
                 }
-                Goes::On
-            }
-            op => {
-                self.values.execute(op, sure);
+                self.values.execute(&stmt.op, sure);
                 Goes::On
             }
         }
@@ -307,8 +375,22 @@ impl<'a> Walk<'a> {
 
 /// Whether a thread may end inside.
 fn ends(body: &[Stmt]) -> bool {
-    let mut ops = body.iter().map(|stmt| &stmt.op);
-    ops.any(|op| matches!(op, Op::Exit | Op::Trap) || op.blocks().into_iter().any(ends))
+    body.iter().any(|stmt| match &stmt.op {
+        Op::Control(Control::Exit | Control::Trap) => true,
+        Op::Control(
+            Control::If { .. }
+            | Control::Loop { .. }
+            | Control::Break
+            | Control::Continue
+            | Control::Comment(_),
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Atom(_) => stmt.op.blocks().into_iter().any(ends),
+    })
 }
 
 /// Where a warpgroup goes after a statement.

@@ -1,22 +1,11 @@
 //! Which values are the same in which threads.
 
-use core::fmt;
 use std::collections::HashMap;
 
 use crate::{
-    BinaryOp, Kernel, Op, Operand, Order, Reg, ShuffleMode, Special, Stmt, TernaryOp, UnaryOp,
+    Alu, Atom, BinaryOp, Exchange, Kernel, Memory, Op, Operand, Order, Reg, ShuffleMode, Special,
+    Stmt, Sync, TernaryOp, Together, UnaryOp,
 };
-
-/// Threads that must act as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Together {
-    /// All lanes of a warp.
-    Warp,
-    /// All four warps of a warpgroup.
-    Warpgroup,
-    /// All threads of the block.
-    Block,
-}
 
 impl Together {
     /// How many threads that are, as the binary logarithm.
@@ -26,16 +15,6 @@ impl Together {
             Together::Warpgroup => 7,
             Together::Block => WHOLE,
         }
-    }
-}
-
-impl fmt::Display for Together {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Together::Warp => "all threads of a warp",
-            Together::Warpgroup => "all threads of a warpgroup",
-            Together::Block => "all threads of the block",
-        })
     }
 }
 
@@ -134,27 +113,87 @@ impl Values {
     }
 
     fn result(&self, kernel: &Kernel, op: &Op) -> Value {
+        let function = || Value::Same(self.least(kernel, op));
+        match op {
+            Op::Alu(alu) => self.alu(kernel, alu).unwrap_or_else(function),
+            Op::Exchange(exchange) => self.exchange(kernel, exchange),
+            Op::Memory(memory) => match memory {
+                Memory::Atomic { .. } => Value::Same(0),
+                // What others write meanwhile, the warps may see at different times.
+                Memory::Load { access, .. } if access.order != Order::Weak => {
+                    Value::Same(self.least(kernel, op).min(5))
+                }
+                Memory::AddressOf { .. }
+                | Memory::Load { .. }
+                | Memory::Store { .. }
+                | Memory::Reduce { .. }
+                | Memory::Mapa { .. }
+                | Memory::Cvta { .. }
+                | Memory::PrefetchTensorMap { .. }
+                | Memory::CreatePolicy { .. } => function(),
+            },
+            Op::Sync(sync) => match sync {
+                Sync::MbarrierTry { .. } => Value::Same(0),
+                Sync::Barrier { .. }
+                | Sync::WarpSync { .. }
+                | Sync::ClusterArrive { .. }
+                | Sync::ClusterWait
+                | Sync::Fence(_)
+                | Sync::MbarrierInit { .. }
+                | Sync::MbarrierInval { .. }
+                | Sync::MbarrierArrive { .. }
+                | Sync::MbarrierExpect { .. }
+                | Sync::MbarrierWait { .. }
+                | Sync::SetMaxReg { .. }
+                | Sync::GridDependency { .. }
+                | Sync::NanoSleep { .. } => function(),
+            },
+            Op::Atom(atom) => match atom {
+                Atom::Mma { .. } => Value::Same(0),
+                // A copy into registers gives each lane its own part.
+                Atom::Copy { atom, .. } if atom.threads() > 1 => Value::Same(0),
+                Atom::Copy { .. } => function(),
+            },
+            // These families write no registers.
+            Op::Async(_) | Op::Control(_) => function(),
+        }
+    }
+
+    /// The value of a result of arithmetic; `None` where no more is known than that it is a function of its operands.
+    fn alu(&self, kernel: &Kernel, op: &Alu) -> Option<Value> {
         let of = |operand: &Operand| self.operand(kernel, *operand);
         match op {
-            Op::Mov { a, .. } => of(a),
-            Op::Cvt { a, to, from, .. }
-                if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
-            {
-                of(a)
+            Alu::Mov { a, .. } => Some(of(a)),
+            Alu::Cvt { a, to, from, .. } => {
+                let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
+                keeps.then(|| of(a))
             }
-            Op::Binary { op, a, b, .. } => binary(*op, of(a), *b, of(b)),
-            Op::Setp { cmp, a, b, .. } => compare(*cmp, of(a), *b, of(b)),
-            Op::Ternary {
-                op: TernaryOp::Bfe,
-                a,
-                b: Operand::Int(start),
-                c: Operand::Int(_),
-                ..
-            } => match of(a) {
-                Value::Thread(shift) => Value::Same(shift.saturating_add(*start as u32)),
-                value => value,
+            Alu::Binary { op, a, b, .. } => Some(binary(*op, of(a), *b, of(b))),
+            Alu::Setp { cmp, a, b, .. } => Some(compare(*cmp, of(a), *b, of(b))),
+            Alu::Ternary { op, a, b, c, .. } => match (op, b, c) {
+                (TernaryOp::Bfe, Operand::Int(start), Operand::Int(_)) => Some(match of(a) {
+                    Value::Thread(shift) => Value::Same(shift.saturating_add(*start as u32)),
+                    value @ Value::Same(_) => value,
+                }),
+                _ => None,
             },
-            Op::Shuffle {
+            Alu::Unary { op, a, .. } => [UnaryOp::Not, UnaryOp::Neg]
+                .contains(op)
+                .then(|| Value::Same(of(a).group())),
+            Alu::Pack { .. }
+            | Alu::Unpack { .. }
+            | Alu::Lop3 { .. }
+            | Alu::Bfi { .. }
+            | Alu::PredLogic { .. }
+            | Alu::Selp { .. }
+            | Alu::CvtPack { .. } => None,
+        }
+    }
+
+    fn exchange(&self, kernel: &Kernel, op: &Exchange) -> Value {
+        let of = |operand: &Operand| self.operand(kernel, *operand);
+        match op {
+            Exchange::Shuffle {
                 mode,
                 a,
                 lane,
@@ -162,28 +201,18 @@ impl Values {
                 ..
             } => {
                 let whole = *mask == Operand::Int(0xffff_ffff) && *mode == ShuffleMode::Idx;
-                match of(a) {
-                    value if value.group() >= 5 => value,
-                    _ if whole && of(lane).group() >= 5 => Value::Same(5),
-                    _ => Value::Same(0),
+                let value = of(a);
+                if value.group() >= 5 {
+                    value
+                } else if whole && of(lane).group() >= 5 {
+                    Value::Same(5)
+                } else {
+                    Value::Same(0)
                 }
             }
-            Op::Vote { p, mask, .. } => collective(self.of(p.pred), *mask),
-            Op::Redux { a, mask, .. } => collective(of(a), *mask),
-            Op::Elect { .. } | Op::ActiveMask { .. } | Op::Atomic { .. } => Value::Same(0),
-            Op::MbarrierTry { .. } | Op::Mma { .. } => Value::Same(0),
-            // What others write meanwhile, the warps may see at different times.
-            Op::Load { access, .. } if access.order != Order::Weak => {
-                Value::Same(self.least(kernel, op).min(5))
-            }
-            // A copy into registers gives each lane its own part.
-            Op::Copy { atom, .. } if atom.threads() > 1 => Value::Same(0),
-            Op::Unary {
-                op: UnaryOp::Not | UnaryOp::Neg,
-                a,
-                ..
-            } => Value::Same(of(a).group()),
-            op => Value::Same(self.least(kernel, op)),
+            Exchange::Vote { p, mask, .. } => collective(self.of(p.pred), *mask),
+            Exchange::Redux { a, mask, .. } => collective(of(a), *mask),
+            Exchange::Elect { .. } | Exchange::ActiveMask { .. } => Value::Same(0),
         }
     }
 
@@ -205,9 +234,10 @@ impl Values {
 
 /// A whole warp's answer is the same in the warp.
 fn collective(value: Value, mask: Operand) -> Value {
-    match mask {
-        Operand::Int(0xffff_ffff) => Value::Same(value.group().max(5)),
-        _ => Value::Same(0),
+    if mask == Operand::Int(0xffff_ffff) {
+        Value::Same(value.group().max(5))
+    } else {
+        Value::Same(0)
     }
 }
 
@@ -221,13 +251,25 @@ fn binary(op: BinaryOp, a: Value, b: Operand, b_value: Value) -> Value {
         BinaryOp::Div if n > 0 && n.count_ones() == 1 => Value::Thread(shift + n.trailing_zeros()),
         BinaryOp::And => Value::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
         BinaryOp::Add | BinaryOp::Sub if n == 0 => a,
-        _ => plain,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => plain,
     }
 }
 
 /// `tid < c` is the same in groups whose size divides `c`.
 fn compare(cmp: crate::Compare, a: Value, b: Operand, b_value: Value) -> Value {
-    use crate::Compare::{Ge, Gt, Le, Lt};
+    use crate::Compare::{Eq, Equ, Ge, Gt, Gtu, Le, Lt, Ltu, Nan, Ne, Neu};
     let plain = Value::Same(a.group().min(b_value.group()));
     let (Value::Thread(shift), Operand::Int(n)) = (a, b) else {
         return plain;
@@ -235,7 +277,7 @@ fn compare(cmp: crate::Compare, a: Value, b: Operand, b_value: Value) -> Value {
     let bound = match cmp {
         Lt | Ge => n,
         Le | Gt => n.saturating_add(1),
-        _ => return plain,
+        Eq | Ne | Equ | Neu | Ltu | Gtu | Nan => return plain,
     };
     Value::Same(shift.saturating_add(bound.trailing_zeros()).min(WHOLE))
 }
@@ -246,7 +288,17 @@ fn special_value(kernel: &Kernel, special: Special) -> Value {
     match special {
         Special::Tid(axis) => thread_index(kernel, usize::from(axis.min(2))),
         Special::LaneId | Special::Clock64 | Special::GlobalTimer => Value::Same(0),
-        _ => Value::Same(WHOLE),
+        Special::NTid(_)
+        | Special::Ctaid(_)
+        | Special::NCtaid(_)
+        | Special::ClusterCtaRank
+        | Special::ClusterNCtaRank
+        | Special::ClusterCtaid(_)
+        | Special::ClusterNCtaid(_)
+        | Special::ClusterId(_)
+        | Special::NClusterId(_)
+        | Special::SmId
+        | Special::DynamicSharedSize => Value::Same(WHOLE),
     }
 }
 

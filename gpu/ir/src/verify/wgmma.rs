@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use crate::{Op, Reg, Stmt};
+use crate::{Async, Atom, Control, Op, Reg, Stmt};
 
 /// More groups than this are never told apart.
 const GROUPS: usize = 8;
@@ -15,9 +15,7 @@ const GROUPS: usize = 8;
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     let mut walk = Walk::default();
     each(body, &mut |stmt| {
-        if let Op::Mma { atom, d, a, .. } = &stmt.op
-            && atom.b_in_shared()
-        {
+        if let Some((d, a)) = product(&stmt.op) {
             walk.handed.extend(d.iter().chain(a));
         }
     });
@@ -35,6 +33,22 @@ fn each(body: &[Stmt], visit: &mut dyn FnMut(&Stmt)) {
             .blocks()
             .into_iter()
             .for_each(|inner| each(inner, visit));
+    }
+}
+
+/// The registers that a `wgmma` works on: D, and A where it is in registers.
+fn product(op: &Op) -> Option<(&[Reg], &[Reg])> {
+    match op {
+        Op::Atom(Atom::Mma { atom, d, a, .. }) if atom.b_in_shared() => {
+            Some((d, if atom.a_in_shared() { &[] } else { a }))
+        }
+        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => None,
+        Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => None,
     }
 }
 
@@ -124,7 +138,7 @@ impl Walk {
     fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Option<State> {
         let before = stmt.guard.map(|_| state.clone());
         let after = match &stmt.op {
-            Op::If { then, other, .. } => {
+            Op::Control(Control::If { then, other, .. }) => {
                 self.touch(stmt, &mut state);
                 let mut after = self.block(then, state.clone());
                 if let Some(other) = self.block(other, state) {
@@ -132,22 +146,30 @@ impl Walk {
                 }
                 after
             }
-            Op::Loop { body } => self.repeat(body, state),
-            Op::Break | Op::Continue => {
+            Op::Control(Control::Loop { body }) => self.repeat(body, state),
+            Op::Control(Control::Break) => {
                 if let Some(open) = self.loops.last_mut() {
-                    let kept = match stmt.op {
-                        Op::Break => &mut open.breaks,
-                        _ => &mut open.again,
-                    };
-                    merge(kept, state);
+                    merge(&mut open.breaks, state);
                 }
                 None
             }
-            Op::Exit => {
+            Op::Control(Control::Continue) => {
+                if let Some(open) = self.loops.last_mut() {
+                    merge(&mut open.again, state);
+                }
+                None
+            }
+            Op::Control(Control::Exit) => {
                 self.end(Some(state));
                 None
             }
-            _ => {
+            Op::Control(Control::Trap | Control::Comment(_))
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_) => {
                 self.plain(stmt, &mut state);
                 return Some(state);
             }
@@ -163,19 +185,30 @@ impl Walk {
 
     fn plain(&mut self, stmt: &Stmt, state: &mut State) {
         match &stmt.op {
-            Op::WgmmaFence => {
+            Op::Async(Async::WgmmaFence) => {
                 state.fenced = true;
                 state.touched.clear();
             }
-            Op::WgmmaCommit => state.commit(),
-            Op::WgmmaWait { pending } => {
+            Op::Async(Async::WgmmaCommit) => state.commit(),
+            Op::Async(Async::WgmmaWait { pending }) => {
                 state.committed.truncate(*pending as usize);
             }
-            Op::Mma { atom, d, a, .. } if atom.b_in_shared() => {
-                let a: &[Reg] = if atom.a_in_shared() { &[] } else { a };
-                self.issue(stmt, d, a, state);
-            }
-            _ => self.touch(stmt, state),
+            Op::Async(
+                Async::CpAsyncArrive { .. }
+                | Async::CpAsyncCommit
+                | Async::CpAsyncWait { .. }
+                | Async::BulkCommit
+                | Async::BulkWait { .. },
+            )
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Control(_) => self.touch(stmt, state),
+            Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => match product(&stmt.op) {
+                Some((d, a)) => self.issue(stmt, d, a, state),
+                None => self.touch(stmt, state),
+            },
         }
     }
 

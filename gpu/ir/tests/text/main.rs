@@ -2,8 +2,8 @@
 
 use colex_atom::Arch;
 use colex_ir::{
-    Access, Address, BinaryOp, Compare, CopyArgs, End, Guard, Kernel, KernelBuilder, Op, RegType,
-    Space, Special, Type,
+    Access, Address, BinaryOp, Compare, Control, CopyArgs, End, Guard, Kernel, KernelBuilder,
+    Memory, RegType, Space, Special, Type,
 };
 use colex_proof::corpus;
 
@@ -128,8 +128,8 @@ fn loops_and_branches_become_labels() {
         k.loop_(|k| {
             k.if_else(
                 p,
-                |k| k.push(Op::Break),
-                |k| k.when(p, |k| k.push(Op::Continue)),
+                |k| k.push(Control::Break),
+                |k| k.when(p, |k| k.push(Control::Continue)),
             );
         });
         k.loop_(|k| {
@@ -191,7 +191,7 @@ fn a_cache_policy_goes_with_an_address_that_ptxas_does_not_take_apart() {
         let (from, tile) = (k.pointer("from"), k.shared("tile", 128, 16));
         let from = k.param(from);
         let policy = k.reg(RegType::B64);
-        k.push(Op::CreatePolicy {
+        k.push(Memory::CreatePolicy {
             d: policy,
             primary: "evict_first",
             fraction: 1.0,

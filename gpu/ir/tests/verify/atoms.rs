@@ -1,7 +1,7 @@
 //! Operands of matrix and copy instructions.
 
 use colex_atom::{Arch, copy, mma};
-use colex_ir::{CopyArgs, End, Op, RegType, ScaleD, Type};
+use colex_ir::{Atom, CopyArgs, End, RegType, ScaleD, Type};
 
 use super::{accepted, refused};
 
@@ -38,14 +38,14 @@ fn counts_and_classes_of_a_product() {
 #[test]
 fn instructions_without_operands() {
     let mut seen = 0;
-    let mut check = |op: Op| {
+    let mut check = |op: Atom| {
         let kernel = super::kernel(Arch::Sm90a, |k| k.push(op));
         assert!(kernel.verify().is_err(), "{kernel}");
         let _ = (kernel.ptx_unverified(), kernel.to_string());
         seen += 1;
     };
     for atom in colex_atom::mma_atoms() {
-        check(Op::Mma {
+        check(Atom::Mma {
             atom: Box::new(atom),
             d: Vec::new(),
             a: Vec::new(),
@@ -56,7 +56,7 @@ fn instructions_without_operands() {
         });
     }
     for atom in colex_atom::copy_atoms() {
-        check(Op::Copy {
+        check(Atom::Copy {
             atom: Box::new(atom),
             args: Box::new(CopyArgs::default()),
         });

@@ -2,7 +2,8 @@
 
 use colex_atom::{Arch, mma};
 use colex_ir::{
-    Access, BinaryOp, Compare, KernelBuilder, Op, Reg, ShuffleMode, Space, Special, Type, VoteMode,
+    Access, BinaryOp, Compare, Control, KernelBuilder, Reg, ShuffleMode, Space, Special, Sync,
+    Type, VoteMode,
 };
 
 use super::{accepted, kernel, odd, sentences, thread};
@@ -39,7 +40,7 @@ fn branches_part_threads() {
     });
     parted("barrier.cluster.wait", "the block", |k| {
         let p = odd(k);
-        k.if_else(p, |_| {}, |k| k.push(Op::ClusterWait));
+        k.if_else(p, |_| {}, |k| k.push(Sync::ClusterWait));
     });
     parted("barrier.warp", "a warp", |k| {
         let p = odd(k);
@@ -50,7 +51,7 @@ fn branches_part_threads() {
     });
     parted("barrier.sync", "the block", |k| {
         let p = odd(k);
-        k.when(p, |k| k.push(Op::Exit));
+        k.when(p, |k| k.push(Control::Exit));
         k.sync();
     });
 }

@@ -1,7 +1,7 @@
 //! Registers written before they are read; numbers; loops.
 
 use colex_atom::Arch;
-use colex_ir::{BarrierOp, Op, RegType, Type};
+use colex_ir::{BarrierOp, Control, RegType, Sync, Type};
 
 use super::{accepted, odd, refused, thread};
 
@@ -85,13 +85,13 @@ fn loops() {
     refused(
         Arch::Sm80,
         "`break` outside of a loop: there is nothing to leave",
-        |k| k.push(Op::Break),
+        |k| k.push(Control::Break),
     );
     refused(
         Arch::Sm80,
         "`continue` outside of a loop: there is nothing to leave",
         |k| {
-            k.push(Op::Continue);
+            k.push(Control::Continue);
         },
     );
 }
@@ -114,7 +114,7 @@ fn numbers() {
         Arch::Sm80,
         "`barrier.arrive` does not wait, so it must say for how many threads the barrier is",
         |k| {
-            k.push(Op::Barrier {
+            k.push(Sync::Barrier {
                 op: BarrierOp::Arrive,
                 id: 1.into(),
                 threads: None,

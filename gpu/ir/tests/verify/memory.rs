@@ -2,7 +2,7 @@
 
 use colex_atom::Arch;
 use colex_ir::{
-    Access, Address, Base, Cache, KernelBuilder, Op, Order, RegType, Scope, Space, Type,
+    Access, Address, Base, Cache, KernelBuilder, Memory, Order, RegType, Scope, Space, Type,
 };
 
 use super::{refused, thread};
@@ -39,7 +39,7 @@ fn addresses() {
         "`prefetch.tensormap` cannot take the address [data]: it takes a parameter that is a tensor map, or a register of class b64 with the address of one",
         |k| {
             let data = k.pointer("data");
-            k.push(Op::PrefetchTensorMap { a: data.into() });
+            k.push(Memory::PrefetchTensorMap { a: data.into() });
         },
     );
     refused(
@@ -48,7 +48,7 @@ fn addresses() {
         |k| {
             let data = k.pointer("data");
             let d = k.reg(RegType::B32);
-            k.push(Op::AddressOf { d, a: data.into() });
+            k.push(Memory::AddressOf { d, a: data.into() });
         },
     );
 }

@@ -2,8 +2,8 @@
 
 use colex_atom::Arch;
 use colex_ir::{
-    AtomicOp, BinaryOp, KernelBuilder, Op, Operand, Reg, RegType, Space, Special, TernaryOp, Type,
-    UnaryOp, VoteMode,
+    Alu, AtomicOp, BinaryOp, Control, Exchange, KernelBuilder, Operand, Reg, RegType, Space,
+    Special, TernaryOp, Type, UnaryOp, VoteMode,
 };
 
 use super::{accepted, odd, refused, thread};
@@ -24,7 +24,7 @@ fn forms() {
         |k| {
             let a = k.mov(Type::F32, 1.0);
             let d = k.reg(RegType::B16);
-            k.push(Op::Cvt {
+            k.push(Alu::Cvt {
                 to: Type::F16,
                 from: Type::F32,
                 rounding: None,
@@ -70,7 +70,7 @@ fn classes() {
         "`exit` takes a register of class pred as its guard, and %r0 is of class b32",
         |k| {
             let x = thread(k);
-            k.when(x, |k| k.push(Op::Exit));
+            k.when(x, |k| k.push(Control::Exit));
         },
     );
     refused(
@@ -151,7 +151,7 @@ fn counts_of_bits_parities_and_masks() {
             let (x, d) = (thread(k), k.reg(RegType::B32));
             let (a, b): (Operand, Operand) = (x.into(), x.into());
             let (ty, start, length) = (Type::B32, start.into(), length.into());
-            k.push(Op::Bfi {
+            k.push(Alu::Bfi {
                 ty,
                 d,
                 a,
@@ -186,7 +186,7 @@ fn counts_of_bits_parities_and_masks() {
             let (p, d) = (odd(k), k.reg(RegType::B32));
             let mask = k.mov(Type::F32, 1.0).into();
             let (mode, p) = (VoteMode::Ballot, p.into());
-            k.push(Op::Vote { mode, d, p, mask });
+            k.push(Exchange::Vote { mode, d, p, mask });
         },
     );
     refused(

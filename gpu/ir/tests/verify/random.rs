@@ -3,8 +3,8 @@
 use colex_atom::{Arch, MmaAtom, mma};
 use colex_ir::launch::Launch;
 use colex_ir::{
-    BinaryOp, Compare, Guard, Kernel, KernelBuilder, Op, Reg, RegType, ScaleD, ShuffleMode,
-    Special, Type, VoteMode,
+    Alu, BinaryOp, Compare, Control, Guard, Kernel, KernelBuilder, Reg, RegType, ScaleD,
+    ShuffleMode, Special, Type, VoteMode,
 };
 use colex_sim::{Fault, FaultKind, Memory, SimOptions, simulate};
 
@@ -97,7 +97,7 @@ impl Maker {
         let a = self.dice.of(&self.words).into();
         let b = self.dice.of(&[0i64, 1, 2, 5, 32, 64, 128]).into();
         let (p, ty) = (self.preds[i], Type::U32);
-        k.push(Op::Setp { cmp, ty, p, a, b });
+        k.push(Alu::Setp { cmp, ty, p, a, b });
     }
 
     fn block(&mut self, k: &mut KernelBuilder, depth: usize, loops: usize) {
@@ -124,7 +124,9 @@ impl Maker {
             10 if loops > 0 => {
                 let guard = self.guard();
                 let leave = self.dice.of(&[true, true, false]);
-                k.when(guard, |k| k.push(if leave { Op::Break } else { Op::Exit }));
+                k.when(guard, |k| {
+                    k.push(if leave { Control::Break } else { Control::Exit })
+                });
             }
             10 | 11 => self.collective(k),
             12..=15 => self.branch(k, depth, loops),
@@ -143,7 +145,7 @@ impl Maker {
                 k.binary_to(BinaryOp::And, Type::B32, d, a, mask);
             }
             3 => k.binary_to(BinaryOp::Div, Type::U32, d, a, self.dice.of(&[2, 32, 128])),
-            _ => k.push(Op::Selp {
+            _ => k.push(Alu::Selp {
                 ty: Type::U32,
                 d,
                 a: a.into(),

@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 use colex_gpu::{Device, DeviceError};
 use colex_ir::launch::Launch;
-use colex_ir::{BarrierOp, Compare, Kernel, KernelBuilder, Op, Special, Type};
+use colex_ir::{BarrierOp, Compare, Kernel, KernelBuilder, Special, Sync, Type};
 use colex_sim::{Memory, SimOptions, simulate};
 
 use super::sentences;
@@ -94,7 +94,7 @@ fn a_barrier_waits_for_threads_that_there_are() {
     let mut k = KernelBuilder::new("k", Arch::Sm90a);
     k.block([96, 1, 1]);
     for (id, threads) in [(1, 96), (2, 128)] {
-        k.push(Op::Barrier {
+        k.push(Sync::Barrier {
             op: BarrierOp::Arrive,
             id: id.into(),
             threads: Some(threads.into()),

@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, mma};
 use colex_ir::{
-    AtomicOp, BinaryOp, KernelBuilder, Op, Operand, Order, Reg, RegType, Rounding, ScaleD, Scope,
-    Space, Type, VoteMode,
+    Alu, Atom, AtomicOp, BinaryOp, Exchange, KernelBuilder, Memory, Op, Operand, Order, Reg,
+    RegType, Rounding, ScaleD, Scope, Space, Sync, Type, VoteMode,
 };
 
 use super::{odd, refused};
@@ -25,7 +25,7 @@ fn given(k: &mut KernelBuilder) -> Given {
 }
 
 #[track_caller]
-fn wrong(sentence: &str, make: impl FnOnce(&mut KernelBuilder, &Given) -> Op) {
+fn wrong<O: Into<Op>>(sentence: &str, make: impl FnOnce(&mut KernelBuilder, &Given) -> O) {
     refused(Arch::Sm90a, sentence, |k| {
         let given = given(k);
         let op = make(k, &given);
@@ -36,7 +36,7 @@ fn wrong(sentence: &str, make: impl FnOnce(&mut KernelBuilder, &Given) -> Op) {
 #[test]
 fn atomic_operations() {
     let atomic = |op, order, t: Option<Operand>| {
-        move |k: &mut KernelBuilder, g: &Given| Op::Atomic {
+        move |k: &mut KernelBuilder, g: &Given| Memory::Atomic {
             op,
             space: Space::Global,
             ty: Type::U32,
@@ -61,7 +61,7 @@ fn atomic_operations() {
         atomic(AtomicOp::Add, Order::Volatile, None),
     );
     let reduce = |op, space, order, count| {
-        move |_: &mut KernelBuilder, g: &Given| Op::Reduce {
+        move |_: &mut KernelBuilder, g: &Given| Memory::Reduce {
             op,
             space,
             ty: if count == 1 { Type::U32 } else { Type::F32 },
@@ -105,7 +105,7 @@ fn conversions() {
                 },
             );
             let d = k.reg(to.register());
-            k.push(Op::Cvt {
+            k.push(Alu::Cvt {
                 to,
                 from,
                 rounding,
@@ -187,7 +187,7 @@ fn conversions() {
             let x = k.mov(F16, 1.0);
             let d = k.reg(RegType::B32);
             let (hi, lo) = (x.into(), x.into());
-            k.push(Op::CvtPack {
+            k.push(Alu::CvtPack {
                 to: F16x2,
                 from: F16,
                 relu: false,
@@ -222,7 +222,7 @@ fn predicates_and_selections() {
         "`redux.shl.u32` does not exist: `redux` has add, min, max, and, or and xor",
         |k| {
             let (d, x) = (k.reg(RegType::B32), k.mov(Type::U32, 1));
-            k.push(Op::Redux {
+            k.push(Exchange::Redux {
                 op: BinaryOp::Shl,
                 ty: Type::U32,
                 d,
@@ -237,7 +237,7 @@ fn predicates_and_selections() {
         |k| {
             let p = odd(k);
             let d = k.reg(RegType::B32);
-            k.push(Op::Vote {
+            k.push(Exchange::Vote {
                 mode: VoteMode::All,
                 d,
                 p: p.into(),
@@ -251,7 +251,7 @@ fn predicates_and_selections() {
 fn policies() {
     wrong(
         "`createpolicy.evict_never.0.5` does not exist: a policy is evict_last, evict_normal, evict_first or evict_unchanged for a fraction above 0 and up to 1",
-        |k, _| Op::CreatePolicy {
+        |k, _| Memory::CreatePolicy {
             d: k.reg(RegType::B64),
             primary: "evict_never",
             fraction: 0.5,
@@ -263,7 +263,7 @@ fn policies() {
 fn barriers() {
     wrong(
         "`mbarrier.arrive.global` does not exist: a barrier lies in shared memory of the block or the cluster",
-        |_, g| Op::MbarrierArrive {
+        |_, g| Sync::MbarrierArrive {
             space: Space::Global,
             a: g.global.into(),
             count: None,
@@ -272,7 +272,7 @@ fn barriers() {
     );
     wrong(
         "`mbarrier.arrive.expect_tx.shared` does not exist: with expected bytes it counts one arrival",
-        |_, g| Op::MbarrierArrive {
+        |_, g| Sync::MbarrierArrive {
             space: Space::Shared,
             a: g.shared.into(),
             count: Some(2.into()),
@@ -281,7 +281,7 @@ fn barriers() {
     );
     wrong(
         "`mbarrier.try_wait` does not exist: it acquires in the block or the cluster",
-        |k, g| Op::MbarrierTry {
+        |k, g| Sync::MbarrierTry {
             test: false,
             p: k.reg(RegType::Pred),
             a: g.shared.into(),
@@ -298,7 +298,7 @@ fn products() {
         "`mma SM80_16x8x16_F32F16F16F32_TN` does not exist: only wgmma can leave out what D holds: give C registers of zeros",
         |k, g| {
             let f = k.mov(Type::F32, 0.0);
-            Op::Mma {
+            Atom::Mma {
                 atom: Box::new(atom),
                 d: vec![f; 4],
                 a: vec![g.x; 4],

@@ -5,9 +5,9 @@ use colex_atom::Arch;
 use super::given::Given;
 use colex_ir::ptx::Needs;
 use colex_ir::{
-    Access, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Guard, Kernel,
-    KernelBuilder, Op, Operand, Order, RegType, Rounding, Scope, ShuffleMode, Space, Special,
-    TernaryOp, Type, UnaryOp, VoteMode,
+    Access, Alu, Async, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, Control,
+    Exchange, FenceKind, Guard, Kernel, KernelBuilder, Memory, Op, Operand, Order, RegType,
+    Rounding, Scope, ShuffleMode, Space, Special, Sync, TernaryOp, Type, UnaryOp, VoteMode,
 };
 
 /// One instruction in a kernel.
@@ -77,7 +77,7 @@ type Make = Box<dyn Fn(&mut KernelBuilder, &Given) -> Op>;
 fn case(i: usize, make: &Make) -> Case {
     let kernel = kernel(i, make, Arch::Sm90a);
     let op = |kernel: &Kernel| kernel.body.last().map(|stmt| stmt.op.clone());
-    let last = op(&kernel).unwrap_or(Op::Trap);
+    let last = op(&kernel).unwrap_or(Control::Trap.into());
     let right = kernel.verify().is_ok();
     let needs = Needs::of(&last, Arch::Sm90a);
     let kernel = self::kernel(i, make, needs.arch);
@@ -98,72 +98,64 @@ fn kernel(i: usize, make: &Make, target: Arch) -> Kernel {
     k.finish()
 }
 
+/// Adds an instruction.
+fn add<O: Into<Op>>(ops: &mut Vec<Make>, make: impl Fn(&mut KernelBuilder, &Given) -> O + 'static) {
+    ops.push(Box::new(move |k, given| make(k, given).into()));
+}
+
 fn arithmetic(ops: &mut Vec<Make>) {
     for ty in TYPES {
         for &op in UnaryOp::ALL {
-            ops.push(Box::new(move |k, g| {
-                let counts = matches!(op, UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind);
-                let class = if counts { RegType::B32 } else { ty.register() };
-                let (d, a) = (k.reg(class), g.of(ty));
-                Op::Unary { op, ty, d, a }
-            }));
+            add(ops, move |k, g| {
+                let (d, a) = (k.reg(op.result(ty).register()), g.of(ty));
+                Alu::Unary { op, ty, d, a }
+            });
         }
         for &op in BinaryOp::ALL {
-            ops.push(Box::new(move |k, g| {
-                let class = match (op, ty.bits()) {
-                    (BinaryOp::MulWide, 16) => RegType::B32,
-                    (BinaryOp::MulWide, 32) => RegType::B64,
-                    _ => ty.register(),
-                };
-                let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
-                let b = if shift { g.of(Type::U32) } else { g.of(ty) };
-                let (d, a) = (k.reg(class), g.of(ty));
-                Op::Binary { op, ty, d, a, b }
-            }));
+            add(ops, move |k, g| {
+                let d = k.reg(op.result(ty).register());
+                let (a, b) = (g.of(ty), g.of(op.second(ty)));
+                Alu::Binary { op, ty, d, a, b }
+            });
         }
         for &op in TernaryOp::ALL {
-            ops.push(Box::new(move |k, g| {
-                let types = colex_ir::ptx::ternary_types(op, ty);
-                let class = match op {
-                    TernaryOp::MadWide => types[2].register(),
-                    _ => ty.register(),
-                };
-                let d = k.reg(class);
-                let [a, b, c] = types.map(|ty| g.of(ty));
-                Op::Ternary { op, ty, d, a, b, c }
-            }));
+            add(ops, move |k, g| {
+                let d = k.reg(op.result(ty).register());
+                let [a, b, c] = op.operands(ty).map(|ty| g.of(ty));
+                Alu::Ternary { op, ty, d, a, b, c }
+            });
         }
         comparisons(ops, ty);
     }
     for &op in BinaryOp::ALL {
-        ops.push(Box::new(move |k, g| {
+        add(ops, move |k, g| {
             let (p, a) = (k.reg(RegType::Pred), Guard::from(g.pred));
             let b = a.negated();
-            Op::PredLogic { op, p, a, b }
-        }));
+            Alu::PredLogic { op, p, a, b }
+        });
     }
-    ops.push(Box::new(|k, g| {
+    add(ops, |k, g| {
         let (d, [a, b, c]) = (k.reg(RegType::B32), [g.of(Type::B32); 3]);
         let table = 0xca;
-        Op::Lop3 { d, a, b, c, table }
-    }));
+        Alu::Lop3 { d, a, b, c, table }
+    });
 }
 
 fn comparisons(ops: &mut Vec<Make>, ty: Type) {
     for &cmp in Compare::ALL {
-        ops.push(Box::new(move |k, g| {
+        add(ops, move |k, g| {
             let (p, a, b) = (k.reg(RegType::Pred), g.of(ty), g.of(ty));
-            Op::Setp { cmp, ty, p, a, b }
-        }));
+            Alu::Setp { cmp, ty, p, a, b }
+        });
     }
-    ops.push(Box::new(move |k, g| {
+    add(ops, move |k, g| {
         let (d, a, b, p) = (k.reg(ty.register()), g.of(ty), g.of(ty), g.pred);
-        Op::Selp { ty, d, a, b, p }
-    }));
-    ops.push(Box::new(move |k, g| {
+        Alu::Selp { ty, d, a, b, p }
+    });
+    add(ops, move |k, g| {
         let (d, a, b) = (k.reg(ty.register()), g.of(ty), g.of(ty));
         let (start, length) = (g.of(Type::U32), g.of(Type::U32));
-        Op::Bfi {
+        Alu::Bfi {
             ty,
             d,
             a,
@@ -171,7 +163,7 @@ fn comparisons(ops: &mut Vec<Make>, ty: Type) {
             start,
             length,
         }
-    }));
+    });
 }
 
 fn conversions(ops: &mut Vec<Make>) {
@@ -179,9 +171,9 @@ fn conversions(ops: &mut Vec<Make>) {
     for (to, from) in TYPES.iter().flat_map(|&to| TYPES.map(|from| (to, from))) {
         for rounding in roundings() {
             for saturate in [false, true] {
-                ops.push(Box::new(move |k, g| {
+                add(ops, move |k, g| {
                     let (d, a) = (k.reg(to.register()), g.of(from));
-                    Op::Cvt {
+                    Alu::Cvt {
                         to,
                         from,
                         rounding,
@@ -189,7 +181,7 @@ fn conversions(ops: &mut Vec<Make>) {
                         d,
                         a,
                     }
-                }));
+                });
             }
         }
     }
@@ -198,9 +190,9 @@ fn conversions(ops: &mut Vec<Make>) {
         .flat_map(|&to| [Type::F32, Type::F16].map(|from| (to, from)))
     {
         for relu in [false, true] {
-            ops.push(Box::new(move |k, g| {
+            add(ops, move |k, g| {
                 let (d, hi, lo) = (k.reg(to.register()), g.of(from), g.of(from));
-                Op::CvtPack {
+                Alu::CvtPack {
                     to,
                     from,
                     relu,
@@ -208,7 +200,7 @@ fn conversions(ops: &mut Vec<Make>) {
                     hi,
                     lo,
                 }
-            }));
+            });
         }
     }
 }
@@ -244,13 +236,13 @@ fn memory(ops: &mut Vec<Make>) {
         access(ops, Access::new(*space, Type::B32).order(order), 1);
     }
     for &cache in Cache::ALL {
-        ops.push(Box::new(move |k, g| {
+        add(ops, move |k, g| {
             let access = Access::new(Space::Global, Type::B32)
                 .cache(cache)
                 .policy(g.values[2]);
             let (d, a) = (k.regs(RegType::B32, 2), g.global.into());
-            Op::Load { access, d, a }
-        }));
+            Memory::Load { access, d, a }
+        });
     }
     for primary in [
         "evict_last",
@@ -259,28 +251,28 @@ fn memory(ops: &mut Vec<Make>) {
         "evict_unchanged",
         "never",
     ] {
-        ops.push(Box::new(move |k, _| Op::CreatePolicy {
+        add(ops, move |k, _| Memory::CreatePolicy {
             d: k.reg(RegType::B64),
             primary,
             fraction: 0.5,
-        }));
+        });
     }
     for (space, to_generic) in spaces[..2]
         .iter()
         .flat_map(|&s| [true, false].map(|to| (s, to)))
     {
-        ops.push(Box::new(move |k, g| Op::Cvta {
+        add(ops, move |k, g| Memory::Cvta {
             to_generic,
             space,
             d: k.reg(RegType::B64),
             a: g.global.into(),
-        }));
+        });
     }
-    ops.push(Box::new(|k, g| Op::Mapa {
+    add(ops, |k, g| Memory::Mapa {
         d: k.reg(RegType::B32),
         a: g.of(Type::U32),
         rank: 1.into(),
-    }));
+    });
 }
 
 fn access(ops: &mut Vec<Make>, access: Access, count: usize) {
@@ -288,14 +280,14 @@ fn access(ops: &mut Vec<Make>, access: Access, count: usize) {
         Space::Global | Space::Generic => g.global.into(),
         _ => g.shared.into(),
     };
-    ops.push(Box::new(move |k, g| {
+    add(ops, move |k, g| {
         let (d, a) = (k.regs(access.ty.register(), count), address(g));
-        Op::Load { access, d, a }
-    }));
-    ops.push(Box::new(move |_, g| {
+        Memory::Load { access, d, a }
+    });
+    add(ops, move |_, g| {
         let (s, a) = (vec![g.of(access.ty); count], address(g));
-        Op::Store { access, a, s }
-    }));
+        Memory::Store { access, a, s }
+    });
 }
 
 fn atomics(ops: &mut Vec<Make>) {
@@ -316,7 +308,7 @@ fn atomics(ops: &mut Vec<Make>) {
 }
 
 fn atomic(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Order) {
-    ops.push(Box::new(move |k, g| Op::Atomic {
+    add(ops, move |k, g| Memory::Atomic {
         op,
         space,
         ty,
@@ -325,18 +317,18 @@ fn atomic(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Orde
         a: place(g, space),
         s: g.of(ty),
         t: (op == AtomicOp::Cas).then(|| g.of(ty)),
-    }));
+    });
 }
 
 fn reduce(ops: &mut Vec<Make>, op: AtomicOp, space: Space, ty: Type, order: Order, count: usize) {
-    ops.push(Box::new(move |_, g| Op::Reduce {
+    add(ops, move |_, g| Memory::Reduce {
         op,
         space,
         ty,
         order,
         a: place(g, space),
         s: vec![g.of(ty); count],
-    }));
+    });
 }
 
 fn place(g: &Given, space: Space) -> colex_ir::Address {
@@ -351,7 +343,7 @@ fn warp(ops: &mut Vec<Make>) {
         .iter()
         .flat_map(|mode| RegType::ALL.map(|ty| (mode, ty)))
     {
-        ops.push(Box::new(move |k, g| Op::Shuffle {
+        add(ops, move |k, g| Exchange::Shuffle {
             mode,
             d: k.reg(ty),
             p: Some(k.reg(RegType::Pred)),
@@ -359,10 +351,10 @@ fn warp(ops: &mut Vec<Make>) {
             lane: 1.into(),
             clamp: 31.into(),
             mask: FULL,
-        }));
+        });
     }
     for &mode in VoteMode::ALL {
-        ops.push(Box::new(move |k, g| Op::Vote {
+        add(ops, move |k, g| Exchange::Vote {
             mode,
             d: k.reg(if mode == VoteMode::Ballot {
                 RegType::B32
@@ -371,87 +363,92 @@ fn warp(ops: &mut Vec<Make>) {
             }),
             p: Guard::from(g.pred).negated(),
             mask: FULL,
-        }));
+        });
     }
     for (&op, ty) in BinaryOp::ALL.iter().flat_map(|op| TYPES.map(|ty| (op, ty))) {
-        ops.push(Box::new(move |k, g| Op::Redux {
+        add(ops, move |k, g| Exchange::Redux {
             op,
             ty,
             d: k.reg(ty.register()),
             a: g.of(ty),
             mask: FULL,
-        }));
+        });
     }
-    ops.push(Box::new(|k, _| Op::Elect {
+    add(ops, |k, _| Exchange::Elect {
         p: k.reg(RegType::Pred),
         mask: FULL,
-    }));
-    ops.push(Box::new(|k, _| Op::ActiveMask {
+    });
+    add(ops, |k, _| Exchange::ActiveMask {
         d: k.reg(RegType::B32),
-    }));
-    ops.push(Box::new(|_, _| Op::WarpSync { mask: FULL }));
+    });
+    add(ops, |_, _| Sync::WarpSync { mask: FULL });
 }
 
 fn barriers(ops: &mut Vec<Make>) {
     for op in [BarrierOp::Sync, BarrierOp::Arrive] {
         for threads in [None, Some(64.into())] {
-            ops.push(Box::new(move |_, _| Op::Barrier {
+            add(ops, move |_, _| Sync::Barrier {
                 op,
                 id: 1.into(),
                 threads,
-            }));
+            });
         }
     }
     for &kind in FenceKind::ALL {
-        ops.push(Box::new(move |_, _| Op::Fence(kind)));
+        add(ops, move |_, _| Sync::Fence(kind));
     }
     for &order in ClusterOrder::ALL {
-        ops.push(Box::new(move |_, _| Op::ClusterArrive { order }));
+        add(ops, move |_, _| Sync::ClusterArrive { order });
     }
-    let plain = [
-        Op::ClusterWait,
-        Op::CpAsyncCommit,
-        Op::CpAsyncWait { pending: 2 },
-        Op::BulkCommit,
-        Op::BulkWait {
+    let plain: [Op; 16] = [
+        Sync::ClusterWait.into(),
+        Async::CpAsyncCommit.into(),
+        Async::CpAsyncWait { pending: 2 }.into(),
+        Async::BulkCommit.into(),
+        Async::BulkWait {
             pending: 1,
             read: true,
-        },
-        Op::BulkWait {
+        }
+        .into(),
+        Async::BulkWait {
             pending: 0,
             read: false,
-        },
-        Op::WgmmaFence,
-        Op::WgmmaCommit,
-        Op::WgmmaWait { pending: 1 },
-        Op::SetMaxReg {
+        }
+        .into(),
+        Async::WgmmaFence.into(),
+        Async::WgmmaCommit.into(),
+        Async::WgmmaWait { pending: 1 }.into(),
+        Sync::SetMaxReg {
             increase: true,
             count: 240,
-        },
-        Op::SetMaxReg {
+        }
+        .into(),
+        Sync::SetMaxReg {
             increase: false,
             count: 24,
-        },
-        Op::GridDependency { wait: true },
-        Op::GridDependency { wait: false },
-        Op::NanoSleep {
+        }
+        .into(),
+        Sync::GridDependency { wait: true }.into(),
+        Sync::GridDependency { wait: false }.into(),
+        Sync::NanoSleep {
             nanoseconds: 100.into(),
-        },
-        Op::Trap,
-        Op::Exit,
+        }
+        .into(),
+        Control::Trap.into(),
+        Control::Exit.into(),
     ];
     for op in plain {
-        ops.push(Box::new(move |_, _| op.clone()));
+        add(ops, move |_, _| op.clone());
     }
     mbarriers(ops);
 }
 
 fn mbarriers(ops: &mut Vec<Make>) {
-    ops.push(Box::new(|_, g| Op::MbarrierInit {
+    add(ops, |_, g| Sync::MbarrierInit {
         a: g.shared.into(),
         count: 4.into(),
-    }));
-    ops.push(Box::new(|_, g| Op::MbarrierInval { a: g.shared.into() }));
+    });
+    add(ops, |_, g| Sync::MbarrierInval { a: g.shared.into() });
     for space in [Space::Shared, Space::Cluster, Space::Global] {
         for (count, expect) in [
             (None, None),
@@ -459,40 +456,40 @@ fn mbarriers(ops: &mut Vec<Make>) {
             (None, Some(512)),
             (Some(2), Some(512)),
         ] {
-            ops.push(Box::new(move |_, g| Op::MbarrierArrive {
+            add(ops, move |_, g| Sync::MbarrierArrive {
                 space,
                 a: place(g, space),
                 count: count.map(Operand::Int),
                 expect: expect.map(Operand::Int),
-            }));
+            });
         }
-        ops.push(Box::new(move |_, g| Op::MbarrierExpect {
+        add(ops, move |_, g| Sync::MbarrierExpect {
             space,
             a: place(g, space),
             bytes: 512.into(),
-        }));
+        });
     }
     for (test, scope) in [true, false]
         .iter()
         .flat_map(|&test| Scope::ALL.iter().map(move |&s| (test, s)))
     {
-        ops.push(Box::new(move |k, g| Op::MbarrierTry {
+        add(ops, move |k, g| Sync::MbarrierTry {
             test,
             p: k.reg(RegType::Pred),
             a: g.shared.into(),
             parity: 0.into(),
             scope,
-        }));
+        });
     }
-    ops.push(Box::new(|_, g| Op::MbarrierWait {
+    add(ops, |_, g| Sync::MbarrierWait {
         a: g.shared.into(),
         parity: 1.into(),
-    }));
+    });
     for noinc in [true, false] {
-        ops.push(Box::new(move |_, g| Op::CpAsyncArrive {
+        add(ops, move |_, g| Async::CpAsyncArrive {
             a: g.shared.into(),
             noinc,
-        }));
+        });
     }
 }
 
@@ -519,16 +516,16 @@ fn specials(ops: &mut Vec<Make>) {
         Special::DynamicSharedSize,
     ];
     for special in axes.chain(others) {
-        ops.push(Box::new(move |k, _| Op::Mov {
+        add(ops, move |k, _| Alu::Mov {
             d: k.reg(special.register()),
             a: special.into(),
-        }));
-        ops.push(Box::new(move |k, g| {
+        });
+        add(ops, move |k, g| {
             let ty = special.register().untyped();
             let (d, a, b) = (k.reg(special.register()), special.into(), g.of(ty));
             let op = BinaryOp::Xor;
-            Op::Binary { op, ty, d, a, b }
-        }));
+            Alu::Binary { op, ty, d, a, b }
+        });
     }
     for ty in [
         Type::F16,
@@ -538,24 +535,24 @@ fn specials(ops: &mut Vec<Make>) {
         Type::F32,
         Type::F64,
     ] {
-        ops.push(Box::new(move |k, g| Op::Ternary {
+        add(ops, move |k, g| Alu::Ternary {
             op: TernaryOp::Fma,
             ty,
             d: k.reg(ty.register()),
             a: 1.5.into(),
             b: g.of(ty),
             c: (-0.0).into(),
-        }));
+        });
     }
     for class in RegType::ALL {
-        ops.push(Box::new(move |k, _| Op::Mov {
+        add(ops, move |k, _| Alu::Mov {
             d: k.reg(class),
             a: 1.into(),
-        }));
-        ops.push(Box::new(move |k, g| Op::Mov {
+        });
+        add(ops, move |k, g| Alu::Mov {
             d: k.reg(class),
             a: g.reg(class).into(),
-        }));
+        });
     }
     packs(ops);
 }
@@ -566,14 +563,14 @@ fn packs(ops: &mut Vec<Make>) {
         .flat_map(|whole| RegType::ALL.map(|part| (whole, part)))
     {
         for count in [2, 4] {
-            ops.push(Box::new(move |k, g| Op::Pack {
+            add(ops, move |k, g| Alu::Pack {
                 d: k.reg(whole),
                 parts: vec![g.reg(part); count],
-            }));
-            ops.push(Box::new(move |k, g| Op::Unpack {
+            });
+            add(ops, move |k, g| Alu::Unpack {
                 parts: k.regs(part, count),
                 a: g.reg(whole),
-            }));
+            });
         }
     }
 }

@@ -3,8 +3,8 @@
 use colex_atom::{Arch, CopyAtom, MmaAtom};
 
 use colex_ir::{
-    Access, Address, AtomicOp, Base, BinaryOp, Compare, CopyArgs, End, FenceKind, Kernel,
-    KernelBuilder, Op, Operand, Reg, RegType, ScaleD, ShuffleMode, Space, Special, Type,
+    Access, Address, AtomicOp, Base, BinaryOp, Compare, Control, CopyArgs, End, FenceKind, Kernel,
+    KernelBuilder, Operand, Reg, RegType, ScaleD, ShuffleMode, Space, Special, Type,
 };
 
 /// A kernel, and the most that it may take.
@@ -345,6 +345,6 @@ pub fn through_shared() -> Result<Kernel, colex_atom::Error> {
         k.bulk_wait(0, false);
     });
     k.cluster_sync();
-    k.push(Op::Exit);
+    k.push(Control::Exit);
     Ok(k.finish())
 }

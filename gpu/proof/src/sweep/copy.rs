@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::random::Random;
 use super::shared::Area;
 use colex_ir::launch::Launch;
-use colex_ir::{Access, Address, CopyArgs, End, Kernel, KernelBuilder, Op, Reg, Type};
+use colex_ir::{Access, Address, CopyArgs, End, Kernel, KernelBuilder, Memory, Reg, Type};
 
 /// A warp.
 const LANES: usize = 32;
@@ -255,7 +255,7 @@ fn meet(k: &mut KernelBuilder, atom: &CopyAtom) {
 /// A cache policy: what is read is to be evicted first.
 pub(super) fn policy(k: &mut KernelBuilder) -> Reg {
     let d = k.reg(colex_ir::RegType::B64);
-    k.push(Op::CreatePolicy {
+    k.push(Memory::CreatePolicy {
         d,
         primary: "evict_first",
         fraction: 1.0,

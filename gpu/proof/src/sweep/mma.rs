@@ -13,7 +13,7 @@ use super::shared;
 use super::shared::Area;
 use super::tiles::{Tiles, block_threads, lane};
 use colex_ir::launch::Launch;
-use colex_ir::{Access, Address, Compare, Kernel, KernelBuilder, Op, Reg, ScaleD, Space, Type};
+use colex_ir::{Access, Address, Atom, Compare, Kernel, KernelBuilder, Reg, ScaleD, Space, Type};
 
 /// Where the operands of one block lie in its input, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -274,7 +274,7 @@ fn asynchronous(
     let adds = k.load(Access::new(Space::Global, Type::U32), header(16));
     let adds = k.setp(Compare::Ne, Type::U32, adds, 0);
     k.wgmma_fence();
-    k.push(Op::Mma {
+    k.push(Atom::Mma {
         atom: Box::new(atom.clone()),
         d: d.clone(),
         a,

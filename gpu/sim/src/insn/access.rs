@@ -168,7 +168,11 @@ impl Exec<'_, '_, '_> {
 fn proxy_of(access: &Access) -> Proxy {
     match access.order {
         Order::Weak => Proxy::Generic,
-        _ => Proxy::Atomic,
+        Order::Relaxed(_)
+        | Order::Acquire(_)
+        | Order::Release(_)
+        | Order::AcqRel(_)
+        | Order::Volatile => Proxy::Atomic,
     }
 }
 

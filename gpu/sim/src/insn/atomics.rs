@@ -9,52 +9,34 @@ use crate::order::clock::Proxy;
 use crate::order::message::Ordering;
 use crate::report::fault::Fault;
 use crate::state::warp::lanes;
-use colex_ir::{Address, AtomicOp, Op, Operand, Space, Type};
+use colex_ir::{Address, AtomicOp, Operand, Order, Reg, Space, Type};
 
 impl Exec<'_, '_, '_> {
-    /// `atom` and `red`.
-    pub(crate) fn atomic(&mut self, op: &Op, mask: u32) -> Result<(), Fault> {
-        match op {
-            Op::Atomic {
-                op,
-                space,
-                ty,
-                order,
-                d,
-                a,
-                s,
-                t,
-            } => {
-                let update = Update {
-                    op: *op,
-                    space: *space,
-                    ty: *ty,
-                    ordering: Ordering::of_atomic(*order),
-                };
-                let old = self.update(update, a, 0, 1, [Some(*s), *t], mask)?;
-                self.set(*d, mask, &old)
-            }
-            Op::Reduce {
-                op,
-                space,
-                ty,
-                order,
-                a,
-                s,
-            } => {
-                let update = Update {
-                    op: *op,
-                    space: *space,
-                    ty: *ty,
-                    ordering: Ordering::of_atomic(*order),
-                };
-                for (i, source) in s.iter().enumerate() {
-                    self.update(update, a, i, s.len(), [Some(*source), None], mask)?;
-                }
-                Ok(())
-            }
-            _ => Ok(()),
+    /// `atom`.
+    pub(crate) fn atomic(
+        &mut self,
+        update: Update,
+        d: Reg,
+        a: &Address,
+        operands: [Option<Operand>; 2],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        let old = self.update(update, a, 0, 1, operands, mask)?;
+        self.set(d, mask, &old)
+    }
+
+    /// `red`.
+    pub(crate) fn reduce(
+        &mut self,
+        update: Update,
+        a: &Address,
+        s: &[Operand],
+        mask: u32,
+    ) -> Result<(), Fault> {
+        for (i, source) in s.iter().enumerate() {
+            self.update(update, a, i, s.len(), [Some(*source), None], mask)?;
         }
+        Ok(())
     }
 
     /// Changes element `i` of `count` at the address in each lane, one lane after the other; the old values.
@@ -107,7 +89,7 @@ impl Exec<'_, '_, '_> {
 
 /// What an atomic operation does.
 #[derive(Clone, Copy)]
-struct Update {
+pub(crate) struct Update {
     op: AtomicOp,
     space: Space,
     ty: Type,
@@ -115,6 +97,15 @@ struct Update {
 }
 
 impl Update {
+    pub(crate) fn new(op: AtomicOp, space: Space, ty: Type, order: Order) -> Update {
+        Update {
+            op,
+            space,
+            ty,
+            ordering: Ordering::of_atomic(order),
+        }
+    }
+
     /// The new value; `None` if there is no such operation of the type.
     fn apply(self, old: u64, s: u64, t: u64) -> Option<u64> {
         let reduction = match self.op {
@@ -152,7 +143,17 @@ impl Update {
                 let low = reduction.combine(half, old & 0xffff, s & 0xffff);
                 return Some(reduction.combine(half, old >> 16, s >> 16) << 16 | low);
             }
-            _ => return None,
+            Type::Pred
+            | Type::B8
+            | Type::U8
+            | Type::S8
+            | Type::B16
+            | Type::U16
+            | Type::S16
+            | Type::Tf32
+            | Type::E4m3x2
+            | Type::E5m2x2
+            | Type::B128 => return None,
         };
         Some(reduction.combine(scalar, old, s))
     }

@@ -76,7 +76,7 @@ impl Exec<'_, '_, '_> {
         let space = match space {
             At::Shared => Space::Shared,
             At::Cluster => Space::Cluster,
-            _ => Space::Global,
+            At::Register | At::Global | At::L2 | At::Tensor => Space::Global,
         };
         let addresses = self.address(address, 1 << lane)?;
         self.target(space, addresses[lane], bytes, align, lane)
@@ -140,7 +140,7 @@ impl Exec<'_, '_, '_> {
                 .iter()
                 .map(|block| Target::Shared { block: *block, at })
                 .collect(),
-            other => vec![other],
+            other @ (Target::Global(_) | Target::Param(_)) => vec![other],
         };
         let piece = |to: Target| Piece {
             from: Some(from),
@@ -173,7 +173,12 @@ impl Exec<'_, '_, '_> {
             .filter(|(place, _)| u64::from(**place) == at)
             .find_map(|(_, argument)| match argument {
                 Argument::TensorMap(map) => Some((map.map.clone(), map.address)),
-                _ => None,
+                Argument::U16(_)
+                | Argument::U32(_)
+                | Argument::U64(_)
+                | Argument::F32(_)
+                | Argument::F64(_)
+                | Argument::Pointer(_) => None,
             });
         found.ok_or_else(|| {
             self.fault(

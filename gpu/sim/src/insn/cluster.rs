@@ -10,51 +10,44 @@ use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
-use colex_ir::{ClusterOrder, Op};
+use colex_ir::ClusterOrder;
 
 impl Exec<'_, '_, '_> {
-    /// Executes an instruction on the cluster or the register file; `None` if it is none.
-    pub(crate) fn cluster(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
-        match op {
-            Op::ClusterArrive { order } => {
-                self.collective(mask)?;
-                if self.w.cluster_phase.is_some() {
-                    let what =
-                        "a warp arrives at the cluster's barrier twice without a wait between";
-                    return Err(self.fault_warp(FaultKind::Barrier, what));
-                }
-                self.w.cluster_phase = Some(self.g.barrier.phase);
-                let own = self.w.home(self.g.number);
-                // A fence before a relaxed arrival makes it one that passes on what came before the fence.
-                let fenced = match order {
-                    ClusterOrder::Release => None,
-                    ClusterOrder::Relaxed => Some(self.w.released.view_for(Reach::Cluster, own)),
-                };
-                let view = match &fenced {
-                    None => Some(&self.w.view),
-                    Some(fenced) => fenced.as_ref(),
-                };
-                self.g.arrive_cluster(view);
-                tick(&mut self.w.view.seen, self.w.index);
-            }
-            Op::ClusterWait => {
-                self.collective(mask)?;
-                let Some(phase) = self.w.cluster_phase.take() else {
-                    let what = "a warp waits at the cluster's barrier without having arrived";
-                    return Err(self.fault_warp(FaultKind::Barrier, what));
-                };
-                return Ok(Some(Flow::Wait(Wait::Cluster { phase })));
-            }
-            Op::SetMaxReg { increase, count } => {
-                self.collective(mask)?;
-                return self.reallocate(*increase, i64::from(*count)).map(Some);
-            }
-            _ => return Ok(None),
+    /// `barrier.cluster.arrive`.
+    pub(crate) fn cluster_arrive(&mut self, order: ClusterOrder, mask: u32) -> Result<(), Fault> {
+        self.collective(mask)?;
+        if self.w.cluster_phase.is_some() {
+            let what = "a warp arrives at the cluster's barrier twice without a wait between";
+            return Err(self.fault_warp(FaultKind::Barrier, what));
         }
-        Ok(Some(Flow::Next))
+        self.w.cluster_phase = Some(self.g.barrier.phase);
+        let own = self.w.home(self.g.number);
+        // A fence before a relaxed arrival makes it one that passes on what came before the fence.
+        let fenced = match order {
+            ClusterOrder::Release => None,
+            ClusterOrder::Relaxed => Some(self.w.released.view_for(Reach::Cluster, own)),
+        };
+        let view = match &fenced {
+            None => Some(&self.w.view),
+            Some(fenced) => fenced.as_ref(),
+        };
+        self.g.arrive_cluster(view);
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(())
     }
 
-    fn reallocate(&mut self, increase: bool, count: i64) -> Result<Flow, Fault> {
+    /// `barrier.cluster.wait`.
+    pub(crate) fn cluster_wait(&mut self, mask: u32) -> Result<Flow, Fault> {
+        self.collective(mask)?;
+        let Some(phase) = self.w.cluster_phase.take() else {
+            let what = "a warp waits at the cluster's barrier without having arrived";
+            return Err(self.fault_warp(FaultKind::Barrier, what));
+        };
+        Ok(Flow::Wait(Wait::Cluster { phase }))
+    }
+
+    /// `setmaxnreg`.
+    pub(crate) fn reallocate(&mut self, increase: bool, count: i64) -> Result<Flow, Fault> {
         let held = self.w.registers;
         if !(24..=256).contains(&count) || count % 8 != 0 {
             let what = format!("{count} registers: a multiple of 8 from 24 to 256 is possible");

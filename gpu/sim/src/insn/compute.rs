@@ -3,27 +3,29 @@
 use crate::lane::convert;
 use crate::lane::convert::Cvt;
 use crate::lane::{float, integer};
-use crate::machine::exec::{Exec, Flow, low, map};
+use crate::machine::exec::{Exec, low, map};
 use crate::report::fault::{Fault, FaultKind};
-use colex_ir::{BinaryOp, Compare, Guard, Op, Operand, Reg, RegType, TernaryOp, Type, UnaryOp};
+use colex_ir::{Alu, BinaryOp, Compare, Guard, Operand, Reg, RegType, TernaryOp, Type, UnaryOp};
 
 impl Exec<'_, '_, '_> {
-    /// Executes an instruction that only computes; `None` if it does more.
-    pub(crate) fn compute(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+    /// Executes an instruction that only computes.
+    pub(crate) fn alu(&mut self, op: &Alu, mask: u32) -> Result<(), Fault> {
         match op {
-            Op::Mov { d, a } => self.mov(*d, *a, mask)?,
-            Op::Pack { d, parts } => self.pack(*d, parts, mask)?,
-            Op::Unpack { parts, a } => self.unpack(parts, *a, mask)?,
-            Op::Unary { op, ty, d, a } => self.unary(*op, *ty, *d, *a, mask)?,
-            Op::Binary { op, ty, d, a, b } => self.binary(*op, *ty, *d, [*a, *b], mask)?,
-            Op::Ternary { op, ty, d, a, b, c } => self.ternary(*op, *ty, *d, [*a, *b, *c], mask)?,
-            Op::Lop3 { d, a, b, c, table } => {
+            Alu::Mov { d, a } => self.mov(*d, *a, mask)?,
+            Alu::Pack { d, parts } => self.pack(*d, parts, mask)?,
+            Alu::Unpack { parts, a } => self.unpack(parts, *a, mask)?,
+            Alu::Unary { op, ty, d, a } => self.unary(*op, *ty, *d, *a, mask)?,
+            Alu::Binary { op, ty, d, a, b } => self.binary(*op, *ty, *d, [*a, *b], mask)?,
+            Alu::Ternary { op, ty, d, a, b, c } => {
+                self.ternary(*op, *ty, *d, [*a, *b, *c], mask)?
+            }
+            Alu::Lop3 { d, a, b, c, table } => {
                 let [a, b, c] = self.values([*a, *b, *c], Type::B32, mask)?;
                 let f = |l: usize| integer::lop3(a[l] as u32, b[l] as u32, c[l] as u32, *table);
                 let values = map(|lane| u64::from(f(lane)), mask);
                 self.set(*d, mask, &values)?;
             }
-            Op::Bfi {
+            Alu::Bfi {
                 ty,
                 d,
                 a,
@@ -40,9 +42,9 @@ impl Exec<'_, '_, '_> {
                 let values = map(f, mask);
                 self.set(*d, mask, &values)?;
             }
-            Op::Setp { cmp, ty, p, a, b } => self.setp(*cmp, *ty, *p, [*a, *b], mask)?,
-            Op::PredLogic { op, p, a, b } => self.pred_logic(*op, *p, [*a, *b], mask)?,
-            Op::Selp { ty, d, a, b, p } => {
+            Alu::Setp { cmp, ty, p, a, b } => self.setp(*cmp, *ty, *p, [*a, *b], mask)?,
+            Alu::PredLogic { op, p, a, b } => self.pred_logic(*op, *p, [*a, *b], mask)?,
+            Alu::Selp { ty, d, a, b, p } => {
                 let chosen = self.guard((*p).into(), mask)?;
                 let a = self.value(*a, *ty, chosen)?;
                 let b = self.value(*b, *ty, mask & !chosen)?;
@@ -53,8 +55,23 @@ impl Exec<'_, '_, '_> {
                 let values = map(pick, mask);
                 self.set(*d, mask, &values)?;
             }
-            Op::Cvt { .. } => self.cvt(op, mask)?,
-            Op::CvtPack {
+            Alu::Cvt {
+                to,
+                from,
+                rounding,
+                saturate,
+                d,
+                a,
+            } => {
+                let cvt = Cvt {
+                    to: *to,
+                    from: *from,
+                    rounding: *rounding,
+                    saturate: *saturate,
+                };
+                self.cvt(cvt, *d, *a, mask)?;
+            }
+            Alu::CvtPack {
                 to,
                 relu,
                 d,
@@ -72,9 +89,8 @@ impl Exec<'_, '_, '_> {
                 );
                 self.set(*d, mask, &values)?;
             }
-            _ => return Ok(None),
         }
-        Ok(Some(Flow::Next))
+        Ok(())
     }
 
     /// Several operands of one type.
@@ -96,7 +112,7 @@ impl Exec<'_, '_, '_> {
             let holds = match a {
                 Operand::Reg(a) => self.guard(a.into(), mask)?,
                 Operand::Int(x) if x != 0 => mask,
-                _ => 0,
+                Operand::Int(_) | Operand::Float(_) | Operand::Special(_) => 0,
             };
             self.set_pred(d, mask, holds)?;
             return Ok(());
@@ -163,11 +179,7 @@ impl Exec<'_, '_, '_> {
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let a = self.value(a, ty, mask)?;
-        let by = match op {
-            BinaryOp::Shl | BinaryOp::Shr => Type::U32,
-            _ => ty,
-        };
-        let b = self.value(b, by, mask)?;
+        let b = self.value(b, op.second(ty), mask)?;
         let values = match scalar == ty {
             true => map(|lane| f(a[lane], b[lane]), mask),
             false => map(|lane| in_halves(|h| f(h(a[lane]), h(b[lane]))), mask),
@@ -189,13 +201,8 @@ impl Exec<'_, '_, '_> {
             false => integer::ternary(op, ty),
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
-        let [tb, tc] = match op {
-            TernaryOp::MadWide if ty.is_signed() => [ty, Type::S64],
-            TernaryOp::MadWide => [ty, Type::U64],
-            TernaryOp::Bfe => [Type::U32; 2],
-            _ => [ty; 2],
-        };
-        let a = self.value(a, ty, mask)?;
+        let [ta, tb, tc] = op.operands(ty);
+        let a = self.value(a, ta, mask)?;
         let b = self.value(b, tb, mask)?;
         let c = self.value(c, tc, mask)?;
         let values = match scalar == ty {
@@ -239,34 +246,30 @@ impl Exec<'_, '_, '_> {
             BinaryOp::And => a & b,
             BinaryOp::Or => a | b,
             BinaryOp::Xor => a ^ b,
-            _ => return Err(self.unsupported(format_args!("{} of predicates", op.ptx()))),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::Shl
+            | BinaryOp::Shr => {
+                return Err(self.unsupported(format_args!("{} of predicates", op.ptx())));
+            }
         };
         self.set_pred(p, mask, holds)?;
         Ok(())
     }
 
-    fn cvt(&mut self, op: &Op, mask: u32) -> Result<(), Fault> {
-        let Op::Cvt {
-            to,
-            from,
-            rounding,
-            saturate,
-            d,
-            a,
-        } = op
-        else {
-            return Ok(());
-        };
-        let cvt = Cvt {
-            to: *to,
-            from: *from,
-            rounding: *rounding,
-            saturate: *saturate,
-        };
-        let a = self.value(*a, *from, mask)?;
+    fn cvt(&mut self, cvt: Cvt, d: Reg, a: Operand, mask: u32) -> Result<(), Fault> {
+        let (to, from) = (cvt.to, cvt.from);
+        let a = self.value(a, from, mask)?;
         let bits = d.ty.bits();
         let one = |lane: usize| match (from, to) {
-            (Type::E4m3x2 | Type::E5m2x2, Type::F16x2) => convert::widen_pair(*from, a[lane]),
+            (Type::E4m3x2 | Type::E5m2x2, Type::F16x2) => convert::widen_pair(from, a[lane]),
             _ => cvt.apply(a[lane], bits),
         };
         if one(0).is_none() {
@@ -276,7 +279,7 @@ impl Exec<'_, '_, '_> {
             ));
         }
         let values = map(|lane| one(lane).unwrap_or(0), mask);
-        self.set(*d, mask, &values)
+        self.set(d, mask, &values)
     }
 }
 

@@ -22,7 +22,14 @@ impl Exec<'_, '_, '_> {
             let end = match operand.argument {
                 Argument::Dst => &args.dst,
                 Argument::Src => &args.src,
-                _ => continue,
+                Argument::Tensor
+                | Argument::Barrier
+                | Argument::Offsets
+                | Argument::Mask
+                | Argument::Bytes
+                | Argument::Size
+                | Argument::SourceBytes
+                | Argument::Policy => continue,
             };
             if let (OperandKind::Registers(wanted), End::Regs(found)) = (operand.kind, end)
                 && wanted.count != found.len()
@@ -45,7 +52,9 @@ impl Exec<'_, '_, '_> {
             _ if op.ptx.contains(".prefetch") => {}
             _ if op.ptx.contains(".bulk") => return self.bulk(atom, args, mask),
             _ if op.ptx.starts_with("cp.async") => return self.cp_async(args, bytes, mask),
-            _ => return Err(self.unsupported(format_args!("`{}`", op.ptx))),
+            CopyForm::Instruction(_) | CopyForm::LayoutOnly => {
+                return Err(self.unsupported(format_args!("`{}`", op.ptx)));
+            }
         }
         Ok(Flow::Next)
     }
@@ -56,7 +65,7 @@ impl Exec<'_, '_, '_> {
             let space = match space {
                 From::Shared => Space::Shared,
                 From::Cluster => Space::Cluster,
-                _ => Space::Global,
+                From::Register | From::Global | From::L2 | From::Tensor => Space::Global,
             };
             let ty = match atom.bits_per_thread() / count.max(1) {
                 8 => Type::B8,

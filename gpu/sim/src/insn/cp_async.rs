@@ -9,7 +9,7 @@ use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::wait::Wait;
 use crate::state::warp::lanes;
-use colex_ir::{Address, CopyArgs, End, Op, Operand, Space, Type};
+use colex_ir::{Address, Async, CopyArgs, End, Operand, Space, Type};
 
 impl Exec<'_, '_, '_> {
     /// Issues copies of so many bytes.
@@ -107,35 +107,34 @@ impl Exec<'_, '_, '_> {
         number
     }
 
-    /// Executes an instruction on groups of copies; `None` if it is none.
-    pub(crate) fn groups(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+    /// Executes an instruction on groups of copies and products.
+    pub(crate) fn groups(&mut self, op: &Async, mask: u32) -> Result<Flow, Fault> {
         match op {
-            Op::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
-            Op::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
-            Op::CpAsyncWait { pending } => {
+            Async::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
+            Async::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
+            Async::CpAsyncWait { pending } => {
                 let numbers = self.w.copies.due(mask, *pending);
-                return Ok(Some(Flow::Wait(Wait::Operations {
+                return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: false,
-                })));
+                }));
             }
-            Op::BulkWait { pending, read } => {
+            Async::BulkWait { pending, read } => {
                 let numbers = self.w.bulk.due(mask, *pending);
-                return Ok(Some(Flow::Wait(Wait::Operations {
+                return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: *read,
-                })));
+                }));
             }
-            Op::CpAsyncArrive { a, noinc } => self.arrive_after(a, *noinc, mask)?,
-            Op::WgmmaFence => {
+            Async::CpAsyncArrive { a, noinc } => self.arrive_after(a, *noinc, mask)?,
+            Async::WgmmaFence => {
                 self.collective(mask)?;
                 self.w.fences += 1;
             }
-            Op::WgmmaCommit => self.wgmma_commit(mask)?,
-            Op::WgmmaWait { pending } => return self.wgmma_wait(*pending, mask).map(Some),
-            _ => return Ok(None),
+            Async::WgmmaCommit => self.wgmma_commit(mask)?,
+            Async::WgmmaWait { pending } => return self.wgmma_wait(*pending, mask),
         }
-        Ok(Some(Flow::Next))
+        Ok(Flow::Next)
     }
 
     /// `cp.async.mbarrier.arrive`: an arrival once all copies of the thread so far are complete.

@@ -13,7 +13,7 @@ use crate::state::block::Group;
 use crate::state::mbarrier::Mbarrier;
 use crate::state::wait::Wait;
 use crate::state::warp::{Warp, lanes};
-use colex_ir::{Address, FenceKind, Op, Operand, Space, Type};
+use colex_ir::{Address, FenceKind, Operand, Space, Sync, Type};
 
 /// The bytes of a barrier.
 const BYTES: usize = 8;
@@ -99,35 +99,49 @@ impl Exec<'_, '_, '_> {
     ) -> Result<(usize, usize), Fault> {
         match self.target(space, address, BYTES, BYTES, lane)? {
             Target::Shared { block, at } => Ok((block, at)),
-            _ => Err(self.fault(FaultKind::Barrier, lane, "a barrier lies in shared memory")),
+            Target::Global(_) | Target::Param(_) => {
+                Err(self.fault(FaultKind::Barrier, lane, "a barrier lies in shared memory"))
+            }
         }
     }
 
-    /// Executes an instruction on barriers; `None` if it is none.
-    pub(crate) fn mbarriers(&mut self, op: &Op, mask: u32) -> Result<Option<Flow>, Fault> {
+    /// Executes an instruction that synchronizes.
+    pub(crate) fn synchronize(&mut self, op: &Sync, mask: u32) -> Result<Flow, Fault> {
         match op {
-            Op::MbarrierInit { a, count } => self.mbarrier_init(a, *count, mask)?,
-            Op::MbarrierInval { a } => {
+            Sync::Barrier { op, id, threads } => {
+                return self.named_barrier(*op, *id, *threads, mask);
+            }
+            Sync::WarpSync { mask: members } => self.warp_sync(*members, mask)?,
+            Sync::ClusterArrive { order } => self.cluster_arrive(*order, mask)?,
+            Sync::ClusterWait => return self.cluster_wait(mask),
+            Sync::SetMaxReg { increase, count } => {
+                self.collective(mask)?;
+                return self.reallocate(*increase, i64::from(*count));
+            }
+            // A kernel runs alone here, and time has no length.
+            Sync::GridDependency { .. } | Sync::NanoSleep { .. } => {}
+            Sync::MbarrierInit { a, count } => self.mbarrier_init(a, *count, mask)?,
+            Sync::MbarrierInval { a } => {
                 let addresses = self.address(a, mask)?;
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
                     self.g.blocks[block].mbarriers.remove(&at);
                 }
             }
-            Op::MbarrierArrive {
+            Sync::MbarrierArrive {
                 space,
                 a,
                 count,
                 expect,
             } => self.mbarrier_arrive(*space, a, *count, *expect, mask)?,
-            Op::MbarrierExpect { space, a, bytes } => {
+            Sync::MbarrierExpect { space, a, bytes } => {
                 let addresses = self.address(a, mask)?;
                 let bytes = self.value(*bytes, Type::U32, mask)?;
                 for lane in lanes(mask) {
                     self.expect(*space, addresses[lane], bytes[lane], lane)?;
                 }
             }
-            Op::MbarrierTry { p, a, parity, .. } => {
+            Sync::MbarrierTry { p, a, parity, .. } => {
                 let addresses = self.address(a, mask)?;
                 let parity = self.value(*parity, Type::U32, mask)?;
                 let (mut passed, mut missed) = (0, None);
@@ -141,16 +155,15 @@ impl Exec<'_, '_, '_> {
                 self.set_pred(p, mask, passed)?;
                 self.w.idle = missed;
                 if missed.is_some() {
-                    return Ok(Some(Flow::Yield));
+                    return Ok(Flow::Yield);
                 }
             }
-            Op::MbarrierWait { a, parity } => {
-                return self.mbarrier_wait(a, *parity, mask).map(Some);
+            Sync::MbarrierWait { a, parity } => {
+                return self.mbarrier_wait(a, *parity, mask);
             }
-            Op::Fence(kind) => self.fence(*kind),
-            _ => return Ok(None),
+            Sync::Fence(kind) => self.fence(*kind),
         }
-        Ok(Some(Flow::Next))
+        Ok(Flow::Next)
     }
 
     fn mbarrier_init(&mut self, a: &Address, count: Operand, mask: u32) -> Result<(), Fault> {
@@ -281,7 +294,10 @@ impl Exec<'_, '_, '_> {
                 initialised(self.g);
                 self.release(Reach::Cluster);
             }
-            _ => {}
+            FenceKind::AcqRelCta
+            | FenceKind::AcqRelCluster
+            | FenceKind::AcqRelGpu
+            | FenceKind::AcqRelSys => {}
         }
         // What follows was not before the fence.
         tick(&mut self.w.view.seen, self.w.index);

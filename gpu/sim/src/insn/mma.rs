@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
+use colex_atom::MmaAtom;
+
 use crate::lane::plan::Plan;
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::{FULL, lanes};
-use colex_ir::{Op, Reg};
+use colex_ir::{Reg, ScaleD};
 
 impl<'k> Exec<'_, '_, 'k> {
     /// The tables of the row, made when first asked for.
@@ -22,17 +24,18 @@ impl<'k> Exec<'_, '_, 'k> {
     }
 
     /// One instruction: in each thread, in each quad-pair or in the warp.
-    pub(crate) fn mma(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
-        let Op::Mma {
-            atom, d, a, b, c, ..
-        } = op
-        else {
-            return Ok(Flow::Next);
-        };
-        self.check_counts(op)?;
+    pub(crate) fn mma(
+        &mut self,
+        atom: &MmaAtom,
+        operands: [&[Reg]; 5],
+        scale_d: ScaleD,
+        mask: u32,
+    ) -> Result<Flow, Fault> {
+        self.check_counts(atom, operands)?;
         if atom.b_in_shared() {
-            return self.wgmma(op, mask);
+            return self.wgmma(atom, operands, scale_d, mask);
         }
+        let [d, a, b, c, _] = operands;
         let plan = self.plan(atom)?;
         let teams: Vec<Vec<usize>> = match plan.threads {
             1 => lanes(mask).map(|lane| vec![lane]).collect(),
@@ -75,19 +78,7 @@ impl<'k> Exec<'_, '_, 'k> {
     }
 
     /// Refuses operands with another number of registers than the row's.
-    fn check_counts(&self, op: &Op) -> Result<(), Fault> {
-        let Op::Mma {
-            atom,
-            d,
-            a,
-            b,
-            c,
-            e,
-            ..
-        } = op
-        else {
-            return Ok(());
-        };
+    fn check_counts(&self, atom: &MmaAtom, [d, a, b, c, e]: [&[Reg]; 5]) -> Result<(), Fault> {
         let row = atom.op();
         let row = row.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
         let in_place = if row.is_async() { 0 } else { row.c.count };

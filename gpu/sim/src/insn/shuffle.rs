@@ -4,41 +4,71 @@ use crate::machine::exec::{Exec, map};
 use crate::machine::port::tick;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
-use colex_ir::{BinaryOp, Guard, Op, Operand, Reg, ShuffleMode, Type, VoteMode};
+use colex_ir::{BinaryOp, Exchange, Guard, Operand, Reg, ShuffleMode, Type, VoteMode};
 
 impl Exec<'_, '_, '_> {
-    /// Executes an exchange between lanes; whether it was one.
-    pub(crate) fn exchange(&mut self, op: &Op, mask: u32) -> Result<bool, Fault> {
+    /// Executes an exchange between lanes.
+    pub(crate) fn exchange(&mut self, op: &Exchange, mask: u32) -> Result<(), Fault> {
         match op {
-            Op::Shuffle { .. } => self.shuffle(op, mask)?,
-            Op::Vote {
+            Exchange::Shuffle {
+                mode,
+                d,
+                p,
+                a,
+                lane,
+                clamp,
+                mask: members,
+            } => {
+                let members = self.members(*members, mask)?;
+                let values = self.value(*a, Type::B32, mask)?;
+                let [by, clamp] = self.values([*lane, *clamp], Type::B32, mask)?;
+                let mut in_range = 0;
+                let mut result = [0; 32];
+                for lane in lanes(mask) {
+                    let (from, inside) = source(*mode, lane, by[lane] as u32, clamp[lane] as u32);
+                    let from = if inside { from } else { lane };
+                    in_range |= u32::from(inside) << lane;
+                    if members >> from & 1 == 0 {
+                        let what = format!("it reads lane {from}, which does not execute it");
+                        return Err(self.fault(FaultKind::Divergence, lane, what));
+                    }
+                    result[lane] = values[from];
+                }
+                self.set(*d, mask, &result)?;
+                if let Some(p) = p {
+                    self.set_pred(p, mask, in_range)?;
+                }
+            }
+            Exchange::Vote {
                 mode,
                 d,
                 p,
                 mask: members,
             } => self.vote(*mode, *d, *p, *members, mask)?,
-            Op::Redux {
+            Exchange::Redux {
                 op,
                 ty,
                 d,
                 a,
                 mask: members,
             } => self.redux(*op, *ty, *d, *a, *members, mask)?,
-            Op::Elect { p, mask: members } => {
+            Exchange::Elect { p, mask: members } => {
                 let members = self.members(*members, mask)?;
                 let leader = members & members.wrapping_neg();
                 self.set_pred(p, mask, leader)?;
             }
-            Op::ActiveMask { d } => self.set(*d, mask, &[u64::from(mask); 32])?,
-            Op::WarpSync { mask: members } => {
-                let members = self.members(*members, mask)?;
-                let (alive, now) = (self.w.alive(), self.w.view.seen.get(self.w.index));
-                self.w.lockstep.meet(members, alive, now);
-                tick(&mut self.w.view.seen, self.w.index);
-            }
-            _ => return Ok(false),
+            Exchange::ActiveMask { d } => self.set(*d, mask, &[u64::from(mask); 32])?,
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// `bar.warp.sync`: what the lanes have done is ordered for all of them.
+    pub(crate) fn warp_sync(&mut self, members: Operand, mask: u32) -> Result<(), Fault> {
+        let members = self.members(members, mask)?;
+        let (alive, now) = (self.w.alive(), self.w.view.seen.get(self.w.index));
+        self.w.lockstep.meet(members, alive, now);
+        tick(&mut self.w.view.seen, self.w.index);
+        Ok(())
     }
 
     /// The lanes that an instruction names, all of which must execute it.
@@ -59,41 +89,6 @@ impl Exec<'_, '_, '_> {
             return Err(self.fault(FaultKind::Divergence, lane, what));
         }
         Ok(members)
-    }
-
-    fn shuffle(&mut self, op: &Op, mask: u32) -> Result<(), Fault> {
-        let Op::Shuffle {
-            mode,
-            d,
-            p,
-            a,
-            lane,
-            clamp,
-            mask: members,
-        } = op
-        else {
-            return Ok(());
-        };
-        let members = self.members(*members, mask)?;
-        let values = self.value(*a, Type::B32, mask)?;
-        let [by, clamp] = self.values([*lane, *clamp], Type::B32, mask)?;
-        let mut in_range = 0;
-        let mut result = [0; 32];
-        for lane in lanes(mask) {
-            let (from, inside) = source(*mode, lane, by[lane] as u32, clamp[lane] as u32);
-            let from = if inside { from } else { lane };
-            in_range |= u32::from(inside) << lane;
-            if members >> from & 1 == 0 {
-                let what = format!("it reads lane {from}, which does not execute it");
-                return Err(self.fault(FaultKind::Divergence, lane, what));
-            }
-            result[lane] = values[from];
-        }
-        self.set(*d, mask, &result)?;
-        if let Some(p) = p {
-            self.set_pred(p, mask, in_range)?;
-        }
-        Ok(())
     }
 
     fn vote(
@@ -151,7 +146,7 @@ fn source(mode: ShuffleMode, lane: usize, by: u32, clamp: u32) -> (usize, bool) 
     };
     let inside = match mode {
         ShuffleMode::Up => from as i32 >= last as i32,
-        _ => from <= last,
+        ShuffleMode::Down | ShuffleMode::Bfly | ShuffleMode::Idx => from <= last,
     };
     (from as usize & 31, inside)
 }

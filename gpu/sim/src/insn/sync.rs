@@ -1,10 +1,11 @@
 //! Barriers between the warps of a block.
 
+use super::atomics::Update;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::port::tick;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::wait::Wait;
-use colex_ir::{BarrierOp, Op, Operand};
+use colex_ir::{Atom, BarrierOp, Control, Memory, Op, Operand};
 
 impl Exec<'_, '_, '_> {
     /// `barrier.sync` and `barrier.arrive`.
@@ -57,48 +58,92 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// Executes an instruction.
+    /// Executes an instruction; the steps of the control flow have been taken out of the program.
     pub(crate) fn instruction(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
-        if let Some(flow) = self.compute(op, mask)? {
-            return Ok(flow);
-        }
-        if self.exchange(op, mask)? {
-            return Ok(Flow::Next);
-        }
-        if let Some(flow) = self.mbarriers(op, mask)? {
-            return Ok(flow);
-        }
-        if let Some(flow) = self.groups(op, mask)? {
-            return Ok(flow);
-        }
-        if let Some(flow) = self.cluster(op, mask)? {
-            return Ok(flow);
-        }
         match op {
-            Op::AddressOf { d, a } => self.address_of(*d, a, mask)?,
-            Op::Load { access, d, a } => self.load(access, d, a, mask)?,
-            Op::Store { access, a, s } => self.store(access, a, s, mask)?,
-            Op::Atomic { .. } | Op::Reduce { .. } => self.atomic(op, mask)?,
-            Op::Mapa { d, a, rank } => self.mapa(*d, *a, *rank, mask)?,
-            Op::Cvta {
+            Op::Alu(op) => self.alu(op, mask)?,
+            Op::Memory(op) => self.access(op, mask)?,
+            Op::Exchange(op) => self.exchange(op, mask)?,
+            Op::Sync(op) => return self.synchronize(op, mask),
+            Op::Async(op) => return self.groups(op, mask),
+            Op::Control(op) => return self.control(op, mask),
+            Op::Atom(op) => match op {
+                Atom::Mma {
+                    atom,
+                    d,
+                    a,
+                    b,
+                    c,
+                    e,
+                    scale_d,
+                } => {
+                    let operands = [d, a, b, c, e].map(Vec::as_slice);
+                    return self.mma(atom, operands, *scale_d, mask);
+                }
+                Atom::Copy { atom, args } => return self.copy(atom, args, mask),
+            },
+        }
+        Ok(Flow::Next)
+    }
+
+    fn access(&mut self, op: &Memory, mask: u32) -> Result<(), Fault> {
+        match op {
+            Memory::AddressOf { d, a } => self.address_of(*d, a, mask),
+            Memory::Load { access, d, a } => self.load(access, d, a, mask),
+            Memory::Store { access, a, s } => self.store(access, a, s, mask),
+            Memory::Atomic {
+                op,
+                space,
+                ty,
+                order,
+                d,
+                a,
+                s,
+                t,
+            } => {
+                let update = Update::new(*op, *space, *ty, *order);
+                self.atomic(update, *d, a, [Some(*s), *t], mask)
+            }
+            Memory::Reduce {
+                op,
+                space,
+                ty,
+                order,
+                a,
+                s,
+            } => self.reduce(Update::new(*op, *space, *ty, *order), a, s, mask),
+            Memory::Mapa { d, a, rank } => self.mapa(*d, *a, *rank, mask),
+            Memory::Cvta {
                 to_generic,
                 space,
                 d,
                 a,
-            } => self.cvta(*to_generic, *space, *d, *a, mask)?,
-            Op::Barrier { op, id, threads } => {
-                return self.named_barrier(*op, *id, *threads, mask);
-            }
-            Op::Mma { .. } => return self.mma(op, mask),
-            Op::Copy { atom, args } => return self.copy(atom, args, mask),
-            Op::CreatePolicy { d, .. } => self.set(*d, mask, &[0; 32])?,
-            Op::PrefetchTensorMap { .. }
-            | Op::GridDependency { .. }
-            | Op::NanoSleep { .. }
-            | Op::Comment(_) => {}
-            Op::Trap => return Err(self.fault_warp(FaultKind::Trap, "the kernel traps")),
-            op => return Err(self.unsupported(format_args!("`{}`", op.word()))),
+            } => self.cvta(*to_generic, *space, *d, *a, mask),
+            Memory::CreatePolicy { d, .. } => self.set(*d, mask, &[0; 32]),
+            // There are no caches.
+            Memory::PrefetchTensorMap { .. } => Ok(()),
         }
-        Ok(Flow::Next)
+    }
+
+    fn control(&mut self, op: &Control, mask: u32) -> Result<Flow, Fault> {
+        match op {
+            Control::Exit => {
+                self.w.exit(mask, &self.m.program.steps);
+                Ok(Flow::Jumped)
+            }
+            Control::Break => {
+                self.w.leave_round(mask, false);
+                Ok(Flow::Jumped)
+            }
+            Control::Continue => {
+                self.w.leave_round(mask, true);
+                Ok(Flow::Jumped)
+            }
+            Control::Trap => Err(self.fault_warp(FaultKind::Trap, "the kernel traps")),
+            Control::Comment(_) => Ok(Flow::Next),
+            // They are steps of the program, not instructions.
+            Control::If { .. } => Err(self.unsupported("`if`")),
+            Control::Loop { .. } => Err(self.unsupported("`loop`")),
+        }
     }
 }

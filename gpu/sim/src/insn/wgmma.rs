@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use colex_atom::MmaAtom;
+
 use crate::lane::plan::Plan;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
@@ -10,7 +12,7 @@ use crate::order::clock::{Proxy, View};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
-use colex_ir::{Op, Reg, ScaleD};
+use colex_ir::{Reg, ScaleD};
 
 /// A product under way.
 #[derive(Debug)]
@@ -50,23 +52,17 @@ impl Product {
 
 impl Exec<'_, '_, '_> {
     /// Issues a product.
-    pub(crate) fn wgmma(&mut self, op: &Op, mask: u32) -> Result<Flow, Fault> {
-        let Op::Mma {
-            atom,
-            d,
-            a,
-            b,
-            e,
-            scale_d,
-            ..
-        } = op
-        else {
-            return Ok(Flow::Next);
-        };
+    pub(crate) fn wgmma(
+        &mut self,
+        atom: &MmaAtom,
+        [d, a, b, _, e]: [&[Reg]; 5],
+        scale_d: ScaleD,
+        mask: u32,
+    ) -> Result<Flow, Fault> {
         self.collective(mask)?;
         self.whole_warp(mask)?;
         let plan = self.plan(atom)?;
-        let scale_d = self.scale_d(*scale_d, mask)?;
+        let scale_d = self.scale_d(scale_d, mask)?;
         let in_registers = !atom.a_in_shared();
         let descriptor = |exec: &Self, regs: &[Reg], what: &str| match regs.first() {
             Some(reg) => exec.uniform((*reg).into(), what, mask),
@@ -181,7 +177,7 @@ impl Exec<'_, '_, '_> {
         let sequence = self.w.products.issued;
         let found = self.g.pending.iter().position(|p| match &p.work {
             Work::Product(product) => product.group == group && product.sequence == sequence,
-            _ => false,
+            Work::Move(_) | Work::Arrive { .. } => false,
         });
         if let Some(index) = found {
             return self.join_at(index, in_block % 4, descriptors, part);

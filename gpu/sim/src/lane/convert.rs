@@ -12,7 +12,24 @@ fn format(ty: Type) -> Option<FloatFormat> {
         Type::F32 => FloatFormat::F32,
         Type::Tf32 => FloatFormat::TF32,
         Type::F64 => FloatFormat::F64,
-        _ => return None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => return None,
     })
 }
 
@@ -147,7 +164,25 @@ pub(crate) fn pack(to: Type, relu: bool, hi: u64, lo: u64) -> Option<u64> {
         Type::Bf16x2 => (FloatFormat::BF16, 16),
         Type::E4m3x2 => (FloatFormat::E4M3, 8),
         Type::E5m2x2 => (FloatFormat::E5M2, 8),
-        _ => return None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::F16
+        | Type::Bf16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::F32
+        | Type::Tf32
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::F64
+        | Type::B128 => return None,
     };
     let one = |x: u64| {
         let x = f64::from(f32::from_bits(x as u32));
@@ -166,7 +201,27 @@ pub(crate) fn widen_pair(from: Type, bits: u64) -> Option<u64> {
     let from = match from {
         Type::E4m3x2 => FloatFormat::E4M3,
         Type::E5m2x2 => FloatFormat::E5M2,
-        _ => return None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::F16
+        | Type::Bf16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::F32
+        | Type::Tf32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::F64
+        | Type::B128 => return None,
     };
     let one = |x: u64| FloatFormat::F16.encode(from.decode(x & 0xff), To::Nearest);
     Some(one(bits >> 8) << 16 | one(bits))

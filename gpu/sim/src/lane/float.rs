@@ -102,7 +102,9 @@ fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
         UnaryOp::Sin => |a| T::bits(T::of(a).sin()),
         UnaryOp::Cos => |a| T::bits(T::of(a).cos()),
         UnaryOp::Tanh => |a| T::bits(T::of(a).tanh()),
-        _ => return None,
+        UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev | UnaryOp::Bfind => {
+            return None;
+        }
     })
 }
 
@@ -114,7 +116,14 @@ fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
         BinaryOp::Div => |a, b| T::bits(T::of(a) / T::of(b)),
         BinaryOp::Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
         BinaryOp::Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
-        _ => return None,
+        BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Rem
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => return None,
     })
 }
 
@@ -123,7 +132,27 @@ pub(crate) fn half_of(ty: Type) -> Option<Type> {
     match ty {
         Type::F16x2 => Some(Type::F16),
         Type::Bf16x2 => Some(Type::Bf16),
-        _ => None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::F16
+        | Type::Bf16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::F32
+        | Type::Tf32
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::F64
+        | Type::B128 => None,
     }
 }
 
@@ -137,7 +166,25 @@ pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
         Type::Bf16 => unary_of::<Bf16>(op),
         Type::F32 => unary_of::<F32>(op),
         Type::F64 => unary_of::<F64>(op),
-        _ => None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::Tf32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => None,
     }
 }
 
@@ -148,7 +195,25 @@ pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<fn(u64, u64) -> u64> {
         Type::Bf16 => binary_of::<Bf16>(op),
         Type::F32 => binary_of::<F32>(op),
         Type::F64 => binary_of::<F64>(op),
-        _ => None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::Tf32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => None,
     }
 }
 
@@ -170,7 +235,25 @@ pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
             let [a, b, c] = [a, b, c].map(f64::from_bits);
             F64::bits(a.mul_add(b, c))
         },
-        _ => return None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::Tf32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => return None,
     })
 }
 
@@ -178,7 +261,13 @@ pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
 pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
     match op {
         TernaryOp::Fma => fma(ty),
-        _ => None,
+        TernaryOp::Mad
+        | TernaryOp::MadHi
+        | TernaryOp::MadWide
+        | TernaryOp::Prmt
+        | TernaryOp::ShfL
+        | TernaryOp::ShfR
+        | TernaryOp::Bfe => None,
     }
 }
 
@@ -210,7 +299,25 @@ pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<fn(u64, u64) -> bool> {
         Type::Bf16 => compare_of::<Bf16>(cmp),
         Type::F32 => compare_of::<F32>(cmp),
         Type::F64 => compare_of::<F64>(cmp),
-        _ => return None,
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::Tf32
+        | Type::F16x2
+        | Type::Bf16x2
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => return None,
     })
 }
 
@@ -222,6 +329,23 @@ pub(crate) fn constant(ty: Type, x: f64) -> u64 {
         Type::Bf16 => Bf16::bits(x),
         Type::F16x2 => F16::bits(x) * 0x1_0001,
         Type::Bf16x2 => Bf16::bits(x) * 0x1_0001,
-        _ => u64::from((x as f32).to_bits()),
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::S8
+        | Type::B16
+        | Type::U16
+        | Type::S16
+        | Type::B32
+        | Type::U32
+        | Type::S32
+        | Type::F32
+        | Type::Tf32
+        | Type::E4m3x2
+        | Type::E5m2x2
+        | Type::B64
+        | Type::U64
+        | Type::S64
+        | Type::B128 => u64::from((x as f32).to_bits()),
     }
 }

@@ -7,7 +7,7 @@ use crate::order::lockstep::SEVERAL;
 use crate::order::shadow::{Clash, Does};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use colex_ir::{Op, Stmt};
+use colex_ir::{Atom, Op, Stmt};
 
 /// One of two accesses, the number of its cluster, and whether it writes.
 #[derive(Clone, Copy)]
@@ -194,11 +194,9 @@ impl Machine<'_, '_> {
 
     /// What waits for an operation of an engine.
     fn wait_for(&self, other: Epoch, other_writes: bool) -> &'static str {
-        match self.program.stmts.get(other.pc()).copied().flatten() {
-            Some(Stmt {
-                op: Op::Copy { atom, .. },
-                ..
-            }) => {
+        let stmt = self.program.stmts.get(other.pc()).copied().flatten();
+        match stmt.map(|stmt| &stmt.op) {
+            Some(Op::Atom(Atom::Copy { atom, .. })) => {
                 let bulk = atom.op().is_ok_and(|op| op.ptx.contains(".bulk"));
                 match (bulk, atom.to() == colex_atom::Space::Global) {
                     (false, _) => "a `cp.async.wait_group` that covers it",
@@ -207,10 +205,16 @@ impl Machine<'_, '_> {
                     (true, true) => "a `cp.async.bulk.wait_group.read` that covers it",
                 }
             }
-            Some(Stmt {
-                op: Op::Mma { .. }, ..
-            }) => "a `wgmma.wait_group` that covers it",
-            _ => "a wait for it",
+            Some(Op::Atom(Atom::Mma { .. })) => "a `wgmma.wait_group` that covers it",
+            Some(
+                Op::Alu(_)
+                | Op::Memory(_)
+                | Op::Exchange(_)
+                | Op::Sync(_)
+                | Op::Async(_)
+                | Op::Control(_),
+            )
+            | None => "a wait for it",
         }
     }
 
@@ -269,7 +273,13 @@ impl Machine<'_, '_> {
 /// Whether an engine does what an instruction asks for.
 fn is_engine(stmt: &Stmt) -> bool {
     match &stmt.op {
-        Op::Copy { atom, .. } => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
-        _ => false,
+        Op::Atom(Atom::Copy { atom, .. }) => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
+        Op::Atom(Atom::Mma { .. })
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => false,
     }
 }

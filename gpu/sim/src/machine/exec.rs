@@ -8,7 +8,7 @@ use crate::state::block::Group;
 use crate::state::flat::Step;
 use crate::state::wait::Wait;
 use crate::state::warp::{FULL, InFlight, Lanes, Warp, lanes};
-use colex_ir::{Guard, Op, Operand, Reg, RegType, Special, Stmt, Type};
+use colex_ir::{Atom, Guard, Memory, Op, Operand, Reg, RegType, Special, Stmt, Sync, Type};
 
 /// What happens after an instruction.
 pub(crate) enum Flow {
@@ -81,27 +81,11 @@ impl<'k> Exec<'_, '_, 'k> {
             );
             return Err(self.fault_warp(FaultKind::Limit, what));
         }
-        match &stmt.op {
-            Op::Exit => {
-                self.w.exit(mask, &self.m.program.steps);
-                Ok(Flow::Jumped)
-            }
-            Op::Break => {
-                self.w.leave_round(mask, false);
-                Ok(Flow::Jumped)
-            }
-            Op::Continue => {
-                self.w.leave_round(mask, true);
-                Ok(Flow::Jumped)
-            }
-            op => {
-                if serves_others(op) {
-                    self.w.idle = None;
-                    self.g.served += 1;
-                }
-                self.instruction(op, mask)
-            }
+        if serves_others(&stmt.op) {
+            self.w.idle = None;
+            self.g.served += 1;
         }
+        self.instruction(&stmt.op, mask)
     }
 
     /// The lanes of `mask` in which a guard holds.
@@ -321,19 +305,36 @@ impl<'k> Exec<'_, '_, 'k> {
 
 /// Whether an instruction may let another warp go on.
 fn serves_others(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Store { .. }
-            | Op::Atomic { .. }
-            | Op::Reduce { .. }
-            | Op::Barrier { .. }
-            | Op::ClusterArrive { .. }
-            | Op::MbarrierInit { .. }
-            | Op::MbarrierArrive { .. }
-            | Op::MbarrierExpect { .. }
-            | Op::Copy { .. }
-            | Op::Mma { .. }
-    )
+    match op {
+        Op::Memory(op) => match op {
+            Memory::Store { .. } | Memory::Atomic { .. } | Memory::Reduce { .. } => true,
+            Memory::AddressOf { .. }
+            | Memory::Load { .. }
+            | Memory::Mapa { .. }
+            | Memory::Cvta { .. }
+            | Memory::PrefetchTensorMap { .. }
+            | Memory::CreatePolicy { .. } => false,
+        },
+        Op::Sync(op) => match op {
+            Sync::Barrier { .. }
+            | Sync::ClusterArrive { .. }
+            | Sync::MbarrierInit { .. }
+            | Sync::MbarrierArrive { .. }
+            | Sync::MbarrierExpect { .. } => true,
+            Sync::WarpSync { .. }
+            | Sync::ClusterWait
+            | Sync::Fence(_)
+            | Sync::MbarrierInval { .. }
+            | Sync::MbarrierTry { .. }
+            | Sync::MbarrierWait { .. }
+            | Sync::SetMaxReg { .. }
+            | Sync::GridDependency { .. }
+            | Sync::NanoSleep { .. } => false,
+        },
+        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => true,
+        // They act on the registers and the groups of their own warp.
+        Op::Alu(_) | Op::Exchange(_) | Op::Async(_) | Op::Control(_) => false,
+    }
 }
 
 /// The lowest bits of a word.

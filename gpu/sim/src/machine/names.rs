@@ -52,12 +52,12 @@ impl Machine<'_, '_> {
         let points = |argument: &Argument| match argument {
             Argument::Pointer(at) | Argument::U64(at) => *at >= allocation,
             Argument::TensorMap(map) => map.address >= allocation,
-            _ => false,
+            Argument::U16(_) | Argument::U32(_) | Argument::F32(_) | Argument::F64(_) => false,
         };
         let address = |argument: &Argument| match argument {
             Argument::Pointer(at) | Argument::U64(at) => *at,
             Argument::TensorMap(map) => map.address,
-            _ => u64::MAX,
+            Argument::U16(_) | Argument::U32(_) | Argument::F32(_) | Argument::F64(_) => u64::MAX,
         };
         let named = params.iter().zip(self.arguments).filter(|(_, a)| points(a));
         let nearest = named.min_by_key(|(_, argument)| address(argument));
@@ -156,7 +156,9 @@ impl Machine<'_, '_> {
         });
         let words = RegType::ALL.map(|ty| match ty {
             RegType::Pred => 0,
-            ty => kernel.count(ty) * ty.bits().div_ceil(32),
+            ty @ (RegType::B16 | RegType::B32 | RegType::B64 | RegType::F32 | RegType::F64) => {
+                kernel.count(ty) * ty.bits().div_ceil(32)
+            }
         });
         Report {
             instructions: self.counts.iter().map(|count| count.executed).sum(),

@@ -219,7 +219,7 @@ impl Machine<'_, '_> {
                     let tell = transfer.tell.iter().find(here)?;
                     Some((operation.spot, tell.2))
                 }
-                _ => None,
+                Work::Product(_) | Work::Arrive { .. } => None,
             });
         match late {
             None => Ok(()),
@@ -250,7 +250,7 @@ impl Machine<'_, '_> {
                 );
                 Err(self.fault(g, &who.spot, FaultKind::EarlyExit, what))
             }
-            _ => Ok(()),
+            Target::Global(_) | Target::Shared { .. } | Target::Param(_) => Ok(()),
         }
     }
 }

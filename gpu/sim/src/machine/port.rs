@@ -374,7 +374,9 @@ impl Machine<'_, '_> {
                     self.buffer_name(allocation)
                 ),
             ),
-            other => (FaultKind::OutOfBounds, other.to_string()),
+            other @ (MemoryFault::OutOfMemory { .. } | MemoryFault::NotAllocated { .. }) => {
+                (FaultKind::OutOfBounds, other.to_string())
+            }
         };
         self.fault(g, spot, kind, what)
     }

@@ -27,7 +27,7 @@ impl Machine<'_, '_> {
                         Work::Product(product) => product
                             .missing()
                             .any(|missing| product.group + missing == warp.index),
-                        _ => false,
+                        Work::Move(_) | Work::Arrive { .. } => false,
                     })
                 }
                 _ => false,
@@ -113,7 +113,9 @@ impl Machine<'_, '_> {
                         warps.join(", ")
                     )
                 }
-                _ => self.described(&operation.spot),
+                Work::Move(_) | Work::Product(_) | Work::Arrive { .. } => {
+                    self.described(&operation.spot)
+                }
             },
             None => "nothing".to_string(),
         }

@@ -9,7 +9,7 @@ use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Block, Group};
 use crate::state::wait::Wait;
 use crate::state::warp::{Flying, Warp};
-use colex_ir::{Op, RegType};
+use colex_ir::{Async, Op, RegType, Stmt};
 
 /// How many steps a warp takes before another has its turn.
 const TURN: usize = 256;
@@ -226,10 +226,8 @@ impl Machine<'_, '_> {
                 }
             }
             Wait::Operations { numbers, read } => {
-                if let Some(Op::WgmmaWait { pending }) =
-                    self.program.stmts[warp.pc].map(|stmt| &stmt.op)
-                {
-                    warp.release_products(*pending);
+                if let Some(pending) = self.program.stmts[warp.pc].and_then(wgmma_wait) {
+                    warp.release_products(pending);
                 }
                 let now = warp.view.seen.get(warp.index);
                 let Warp {
@@ -359,4 +357,26 @@ fn ready(warp: &Warp, group: &Group) -> bool {
                 .all(|number| !group.under_way(*number, *read)),
             Some(Wait::Registers(more)) => block.free_registers >= *more,
         }
+}
+
+/// How many groups a `wgmma.wait_group` leaves pending, if the statement is one.
+fn wgmma_wait(stmt: &Stmt) -> Option<u32> {
+    match &stmt.op {
+        Op::Async(Async::WgmmaWait { pending }) => Some(*pending),
+        Op::Async(
+            Async::CpAsyncArrive { .. }
+            | Async::CpAsyncCommit
+            | Async::CpAsyncWait { .. }
+            | Async::BulkCommit
+            | Async::BulkWait { .. }
+            | Async::WgmmaFence
+            | Async::WgmmaCommit,
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Control(_)
+        | Op::Atom(_) => None,
+    }
 }

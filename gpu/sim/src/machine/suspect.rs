@@ -274,7 +274,7 @@ impl Machine<'_, '_> {
         let kind = match suspect.used {
             // Atomic accesses do not race, and yet the one may come before the other.
             Use::Read if atomic(&reader) && atomic(writer) => FaultKind::Uninitialised,
-            _ => FaultKind::Race,
+            Use::Read | Use::Barrier => FaultKind::Race,
         };
         match suspect.fault.place() {
             Some(place) => Fault::new(kind, what).at(place.clone()),

@@ -28,7 +28,10 @@ impl Reach {
             FenceKind::AcqRelCta => Some(Reach::Block),
             FenceKind::AcqRelCluster => Some(Reach::Cluster),
             FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Some(Reach::Device),
-            _ => None,
+            FenceKind::ProxyAsyncShared
+            | FenceKind::ProxyAsyncGlobal
+            | FenceKind::ProxyAsync
+            | FenceKind::MbarrierInit => None,
         }
     }
 }

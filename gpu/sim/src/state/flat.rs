@@ -1,6 +1,6 @@
 //! A kernel's instructions in one list, with jumps in place of blocks.
 
-use colex_ir::{Guard, Kernel, Op, RegType, Stmt};
+use colex_ir::{Control, Guard, Kernel, Op, RegType, Stmt};
 
 /// One step of a warp.
 #[derive(Clone, Copy, Debug)]
@@ -100,12 +100,20 @@ impl<'k> Program<'k> {
     fn block(&mut self, body: &'k [Stmt]) {
         for stmt in body {
             match &stmt.op {
-                Op::Comment(_) => {}
-                Op::If { p, then, other } => self.guarded(stmt, |program| {
+                Op::Control(Control::Comment(_)) => {}
+                Op::Control(Control::If { p, then, other }) => self.guarded(stmt, |program| {
                     program.branch(stmt, *p, |p| p.block(then), |p| p.block(other));
                 }),
-                Op::Loop { body } => self.guarded(stmt, |program| program.repeat(stmt, body)),
-                _ => {
+                Op::Control(Control::Loop { body }) => {
+                    self.guarded(stmt, |program| program.repeat(stmt, body));
+                }
+                Op::Control(Control::Break | Control::Continue | Control::Exit | Control::Trap)
+                | Op::Alu(_)
+                | Op::Memory(_)
+                | Op::Exchange(_)
+                | Op::Sync(_)
+                | Op::Async(_)
+                | Op::Atom(_) => {
                     self.push(Step::Do(stmt), Some(stmt));
                 }
             }

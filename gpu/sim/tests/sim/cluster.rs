@@ -3,8 +3,8 @@
 use colex_atom::copy;
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Access, AtomicOp, Base, BinaryOp, ClusterOrder, Compare, CopyArgs, End, FenceKind,
-    KernelBuilder, Op, Order, RegType, ScaleD, Scope, Space, Special, Type,
+    Access, Async, AtomicOp, Base, BinaryOp, ClusterOrder, Compare, CopyArgs, End, FenceKind,
+    KernelBuilder, Order, RegType, ScaleD, Scope, Space, Special, Sync, Type,
 };
 use colex_sim::{FaultKind, SimOptions};
 
@@ -178,7 +178,7 @@ fn copies_of_threads_arrive_at_a_barrier() {
             ..CopyArgs::default()
         },
     );
-    k.push(Op::CpAsyncArrive {
+    k.push(Async::CpAsyncArrive {
         a: bar.into(),
         noinc: true,
     });
@@ -295,7 +295,7 @@ fn barriers_that_are_not_used_as_such() {
         "phase 0 of the barrier at byte 0 of `bar` has had all of its 20 arrivals"
     );
     assert_eq!(
-        said(Launch::new(1, 32), |k| k.push(Op::ClusterWait)),
+        said(Launch::new(1, 32), |k| k.push(Sync::ClusterWait)),
         "a warp waits at the cluster's barrier without having arrived"
     );
 }
@@ -375,10 +375,10 @@ fn a_fence_makes_a_relaxed_arrival_pass_on_what_came_before() {
                 k.fence(FenceKind::MbarrierInit);
             }
         });
-        k.push(Op::ClusterArrive {
+        k.push(Sync::ClusterArrive {
             order: ClusterOrder::Relaxed,
         });
-        k.push(Op::ClusterWait);
+        k.push(Sync::ClusterWait);
         k.mbarrier_arrive(bar);
         k.mbarrier_wait(bar, 0);
         k.finish()

@@ -100,7 +100,7 @@ fn loops_end_for_each_lane_by_itself() {
             |k| {
                 k.ternary_to(colex_ir::TernaryOp::Mad, Type::U32, x, x, 3, 1);
                 let even = k.setp(Compare::Gt, Type::U32, x, 0);
-                k.when(even, |k| k.push(colex_ir::Op::Continue));
+                k.when(even, |k| k.push(colex_ir::Control::Continue));
             },
             |k| k.binary_to(BinaryOp::Shr, Type::U32, x, x, 1),
         );

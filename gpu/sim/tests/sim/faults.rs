@@ -1,7 +1,7 @@
 //! A planted mistake for every sentence of the simulator.
 
 use colex_ir::launch::Launch;
-use colex_ir::{Address, Compare, Kernel, KernelBuilder, Op, Reg, RegType, Special, Type};
+use colex_ir::{Address, Compare, Control, Kernel, KernelBuilder, Reg, RegType, Special, Type};
 use colex_sim::{Fault, FaultKind, SimOptions};
 
 use super::helpers::*;
@@ -254,7 +254,7 @@ fn threads_diverge_at_what_they_do_together() {
 
 #[test]
 fn a_trap_and_an_endless_loop() {
-    let trap = fault(|k, _| k.push(Op::Trap), Launch::new(1, 1));
+    let trap = fault(|k, _| k.push(Control::Trap), Launch::new(1, 1));
     says(
         &trap,
         FaultKind::Trap,

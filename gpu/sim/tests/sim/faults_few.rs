@@ -3,8 +3,8 @@
 use colex_atom::{GmmaDescriptor, copy, mma};
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Address, AtomicOp, Base, Compare, CopyArgs, End, FenceKind, KernelBuilder, Op, Reg, RegType,
-    ScaleD, Space, Special, Type,
+    Address, Async, AtomicOp, Base, Compare, Control, CopyArgs, End, FenceKind, KernelBuilder, Reg,
+    RegType, ScaleD, Space, Special, Sync, Type,
 };
 use colex_sim::{FaultKind, SimOptions};
 
@@ -17,7 +17,7 @@ fn the_lane_that_is_not_named_and_the_arrival_too_many() {
         |k, _| {
             let lane = k.mov(Type::U32, Special::LaneId);
             let low = k.setp(Compare::Lt, Type::U32, lane, 16);
-            k.if_(low, |k| k.push(Op::WarpSync { mask: 0xff.into() }));
+            k.if_(low, |k| k.push(Sync::WarpSync { mask: 0xff.into() }));
         },
         Launch::new(1, 32),
     );
@@ -100,7 +100,7 @@ fn an_arrival_after_copies_is_after_all_of_them() {
         };
         k.copy_atom(&copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>").unwrap(), args);
     }
-    k.push(Op::CpAsyncArrive {
+    k.push(Async::CpAsyncArrive {
         a: bar.into(),
         noinc: true,
     });
@@ -292,7 +292,7 @@ fn a_barrier_does_not_wait_for_warps_that_have_ended() {
     let mut k = kernel("ended");
     let thread = k.mov(Type::U32, Special::Tid(0));
     let high = k.setp(Compare::Ge, Type::U32, thread, 32);
-    k.when(high, |k| k.push(Op::Exit));
+    k.when(high, |k| k.push(Control::Exit));
     k.sync();
     let kernel = k.finish();
     for seed in 0..6 {

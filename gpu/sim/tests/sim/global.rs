@@ -3,8 +3,8 @@
 use colex_atom::copy;
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Address, AtomicOp, Compare, CopyArgs, End, FenceKind, KernelBuilder, Op, Order, Reg, Scope,
-    Space, Special, Type,
+    Address, AtomicOp, Compare, CopyArgs, End, FenceKind, KernelBuilder, Order, Reg, Scope, Space,
+    Special, Sync, Type,
 };
 use colex_sim::{Fault, FaultKind, SimOptions};
 
@@ -336,7 +336,7 @@ fn half_a_warp(mask: i64) -> Option<FaultKind> {
             let offset = k.mul_wide(Type::U32, lane, 4);
             let mine = k.add(Type::S64, data, offset);
             k.store(global(Type::U32), mine, lane);
-            k.push(Op::WarpSync {
+            k.push(Sync::WarpSync {
                 mask: 0xffff.into(),
             });
             let other = k.xor(Type::B32, lane, mask);

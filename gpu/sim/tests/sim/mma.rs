@@ -6,7 +6,7 @@ use colex_atom::{
 };
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Access, Base, BinaryOp, Compare, FenceKind, KernelBuilder, Op, ParamId, Reg, RegType, ScaleD,
+    Access, Atom, Base, BinaryOp, Compare, FenceKind, KernelBuilder, ParamId, Reg, RegType, ScaleD,
     Space, Special, Type,
 };
 
@@ -81,7 +81,7 @@ fn one_instruction(atom: &MmaAtom, image_words: i64) -> colex_ir::Kernel {
     if shared_b {
         k.wgmma_fence();
     }
-    k.push(Op::Mma {
+    k.push(Atom::Mma {
         atom: Box::new(atom.clone()),
         d: held_d.clone(),
         a: held_a,

@@ -2,8 +2,9 @@
 
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Access, Address, AtomicOp, Base, BinaryOp, Cache, Compare, FenceKind, KernelBuilder, Op,
-    Operand, Order, Reg, RegType, ShuffleMode, Space, Special, TernaryOp, Type, UnaryOp,
+    Access, Address, Alu, AtomicOp, Base, BinaryOp, Cache, Compare, Exchange, FenceKind,
+    KernelBuilder, Memory, Op, Operand, Order, Reg, RegType, ShuffleMode, Space, Special, Sync,
+    TernaryOp, Type, UnaryOp,
 };
 use colex_sim::SimOptions;
 
@@ -73,53 +74,53 @@ impl Noise<'_> {
         let [a, b, c] = [0; 3].map(|_| self.operand());
         let space = self.pick(Space::ALL);
         match self.dice.next() % 17 {
-            0 => Op::Unary {
+            0 => Op::from(Alu::Unary {
                 op: self.pick(UnaryOp::ALL),
                 ty,
                 d,
                 a,
-            },
-            1 | 2 => Op::Binary {
+            }),
+            1 | 2 => Op::from(Alu::Binary {
                 op: self.pick(BinaryOp::ALL),
                 ty,
                 d,
                 a,
                 b,
-            },
-            3 => Op::Ternary {
+            }),
+            3 => Op::from(Alu::Ternary {
                 op: self.pick(TernaryOp::ALL),
                 ty,
                 d,
                 a,
                 b,
                 c,
-            },
-            4 => Op::Setp {
+            }),
+            4 => Op::from(Alu::Setp {
                 cmp: self.pick(Compare::ALL),
                 ty,
                 p: d,
                 a,
                 b,
-            },
-            5 => Op::Cvt {
+            }),
+            5 => Op::from(Alu::Cvt {
                 to: ty,
                 from: self.pick(&TYPES),
                 rounding: None,
                 saturate: true,
                 d,
                 a,
-            },
-            6 => Op::Load {
+            }),
+            6 => Op::from(Memory::Load {
                 access: self.access(space, ty),
                 d: vec![d; 1 + self.dice.next() as usize % 5],
                 a: self.address(),
-            },
-            7 => Op::Store {
+            }),
+            7 => Op::from(Memory::Store {
                 access: self.access(space, ty),
                 a: self.address(),
                 s: vec![a, b],
-            },
-            8 => Op::Atomic {
+            }),
+            8 => Op::from(Memory::Atomic {
                 op: self.pick(AtomicOp::ALL),
                 space,
                 ty,
@@ -128,8 +129,8 @@ impl Noise<'_> {
                 a: self.address(),
                 s: a,
                 t: Some(b),
-            },
-            9 => Op::Shuffle {
+            }),
+            9 => Op::from(Exchange::Shuffle {
                 mode: self.pick(ShuffleMode::ALL),
                 d,
                 p: None,
@@ -137,32 +138,32 @@ impl Noise<'_> {
                 lane: b,
                 clamp: c,
                 mask: (-1i64).into(),
-            },
-            10 => Op::Fence(self.pick(FenceKind::ALL)),
-            11 => Op::MbarrierInit {
+            }),
+            10 => Op::from(Sync::Fence(self.pick(FenceKind::ALL))),
+            11 => Op::from(Sync::MbarrierInit {
                 a: self.address(),
                 count: a,
-            },
-            12 => Op::MbarrierArrive {
+            }),
+            12 => Op::from(Sync::MbarrierArrive {
                 space,
                 a: self.address(),
                 count: Some(a),
                 expect: Some(b),
-            },
-            13 => Op::Bfi {
+            }),
+            13 => Op::from(Alu::Bfi {
                 ty,
                 d,
                 a,
                 b,
                 start: c,
                 length: b,
-            },
-            14 => Op::Pack {
+            }),
+            14 => Op::from(Alu::Pack {
                 d,
                 parts: vec![self.reg(), self.reg()],
-            },
-            15 => Op::Mapa { d, a, rank: b },
-            _ => Op::Mov { d, a },
+            }),
+            15 => Op::from(Memory::Mapa { d, a, rank: b }),
+            _ => Op::from(Alu::Mov { d, a }),
         }
     }
 
@@ -186,7 +187,7 @@ fn noise_never_stops_the_simulator() {
         for ty in RegType::ALL {
             for reg in k.regs(ty, 4) {
                 match ty {
-                    RegType::Pred => k.push(Op::Setp {
+                    RegType::Pred => k.push(Alu::Setp {
                         cmp: Compare::Lt,
                         ty: Type::U32,
                         p: reg,

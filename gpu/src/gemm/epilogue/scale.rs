@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 
-use colex_ir::{BinaryOp, Compare, Op, Reg, Rounding, TernaryOp, Type};
+use colex_ir::{Alu, BinaryOp, Compare, Reg, Rounding, TernaryOp, Type};
 use colex_tensor::{Builder, Error, Fragment};
 
 /// What products of elements of a type are summed in.
@@ -100,7 +100,7 @@ fn halves(k: &mut Builder, from: &Fragment) -> Result<Fragment, Error> {
         if parts.len() == 1 {
             parts.push(k.mov(Type::B16, 0));
         }
-        k.push(Op::Pack { d: *d, parts });
+        k.push(Alu::Pack { d: *d, parts });
     }
     Ok(out)
 }
@@ -144,7 +144,7 @@ fn integers(
             let z = k.cvt(Type::F64, Type::S32, old.regs()[i]);
             y = k.ternary(TernaryOp::Fma, Type::F64, z, beta, y);
         }
-        k.push(Op::Cvt {
+        k.push(Alu::Cvt {
             to: Type::S32,
             from: Type::F64,
             rounding: Some(Rounding::Rni),

@@ -6,7 +6,7 @@ use super::lower::narrow_type;
 use super::{Builder, Scope};
 use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
-use colex_ir::{BinaryOp, Guard, KernelBuilder, Op, Operand, Reg, RegType};
+use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType};
 
 /// Whether something holds: known, or in a predicate register.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl Builder {
         };
         let ((), then) = self.body(false, then)?;
         let ((), other) = self.body(false, other)?;
-        self.site(at, |k| k.ir.push(Op::If { p, then, other }));
+        self.site(at, |k| k.ir.push(Control::If { p, then, other }));
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ((), body) = self.body(true, body)?;
-        self.site(at, |k| k.ir.push(Op::Loop { body }));
+        self.site(at, |k| k.ir.push(Control::Loop { body }));
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Builder {
     pub fn break_unless(&mut self, cond: Cond) {
         match cond {
             Cond::Known(true) => {}
-            Cond::Known(false) => self.ir.push(Op::Break),
+            Cond::Known(false) => self.ir.push(Control::Break),
             Cond::Where(guard) => self.ir.break_if(guard.negated()),
         }
     }

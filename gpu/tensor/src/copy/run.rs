@@ -11,7 +11,7 @@ use crate::build::flow::{Cond, zero_of};
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::Index;
-use colex_ir::{Access, Address, CopyArgs, End, Op, Operand, Reg, RegType, Space as Memory, Type};
+use colex_ir::{Access, Address, Alu, CopyArgs, End, Operand, Reg, RegType, Space as Memory, Type};
 
 /// What the instructions of one copy share.
 pub(crate) struct Run<'a> {
@@ -243,7 +243,7 @@ impl Builder {
             for (i, part) in (1..).zip(&parts[1..]) {
                 let wide = self.ir.cvt(Type::U32, Type::U16, *part);
                 let d = self.ir.reg(RegType::B32);
-                self.ir.push(Op::Bfi {
+                self.ir.push(Alu::Bfi {
                     ty: Type::B32,
                     d,
                     a: wide.into(),
@@ -258,7 +258,7 @@ impl Builder {
         while (parts.len() as i64) < packed {
             parts.push(self.ir.mov(Type::B16, 0));
         }
-        self.ir.push(Op::Pack { d: reg, parts });
+        self.ir.push(Alu::Pack { d: reg, parts });
     }
 }
 

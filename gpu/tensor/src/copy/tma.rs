@@ -147,7 +147,7 @@ impl Builder {
     #[track_caller]
     pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
         let a = self.map_address(tensor);
-        self.ir.push(colex_ir::Op::PrefetchTensorMap { a });
+        self.ir.push(colex_ir::Memory::PrefetchTensorMap { a });
     }
 
     /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of

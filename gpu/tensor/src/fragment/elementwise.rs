@@ -8,7 +8,7 @@ use super::Fragment;
 use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::error::{At, Error, ErrorKind};
-use colex_ir::{BinaryOp, Op, Operand, Reg, TernaryOp, Type, UnaryOp};
+use colex_ir::{Alu, BinaryOp, Operand, Reg, TernaryOp, Type, UnaryOp};
 
 /// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +124,7 @@ impl Builder {
             .at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
-                k.ir.push(Op::Unary { op, ty, d, a });
+                k.ir.push(Alu::Unary { op, ty, d, a });
             }
         });
         Ok(())

@@ -10,7 +10,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::Fragment;
 use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
-use colex_ir::{BinaryOp, Op, ShuffleMode, Type};
+use colex_ir::{Alu, BinaryOp, ShuffleMode, Type};
 
 /// How the rows of C lie in the accumulators of a tiled MMA: read off its own partition, thread by thread.
 ///
@@ -199,7 +199,7 @@ impl Builder {
                 for reg in &regs {
                     let other = k.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
                     let (d, a, b) = (*reg, (*reg).into(), other.into());
-                    k.ir.push(Op::Binary { op, ty, d, a, b });
+                    k.ir.push(Alu::Binary { op, ty, d, a, b });
                 }
             }
         });

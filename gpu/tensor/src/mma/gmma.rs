@@ -15,7 +15,7 @@ use crate::index::{Index, sum};
 use crate::tensor::offset::period;
 use crate::tensor::partition::AtThread;
 use crate::tensor::{Tensor, View, places};
-use colex_ir::{Op, Reg, RegType, ScaleD};
+use colex_ir::{Alu, Reg, RegType, ScaleD};
 
 /// One past the largest byte of shared memory that a descriptor reaches.
 const REACH: u64 = (1 << 18) - 1;
@@ -358,7 +358,7 @@ impl Builder {
         let low = self.value(&operand.low(i, k)?);
         let high = self.value(&operand.high()?.into());
         let d = self.ir.reg(RegType::B64);
-        self.ir.push(Op::Pack {
+        self.ir.push(Alu::Pack {
             d,
             parts: vec![low, high],
         });

@@ -137,7 +137,7 @@ impl Peer {
         if !s.keeps(Site::new("a block", &[FaultKind::EarlyExit])) {
             let gone = s.k.setp(Compare::Eq, Type::U32, s.block, 1);
             let exit = line!() + 1;
-            s.k.when(gone, |k| k.push(colex_ir::Op::Exit));
+            s.k.when(gone, |k| k.push(colex_ir::Control::Exit));
             s.show(1, &[exit, read]);
         }
     }

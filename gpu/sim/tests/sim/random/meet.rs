@@ -127,7 +127,7 @@ fn counted(s: &mut Stage) {
     let stays = s.keeps(Site::new("a thread", &[FaultKind::Deadlock]));
     let fifth = s.k.setp(colex_ir::Compare::Eq, Type::U32, s.thread, 5);
     if !stays {
-        s.k.when(fifth, |k| k.push(colex_ir::Op::Exit));
+        s.k.when(fifth, |k| k.push(colex_ir::Control::Exit));
     }
     let bar = s.bars[1];
     let others = colex_ir::Guard {

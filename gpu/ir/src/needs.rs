@@ -1,0 +1,99 @@
+//! The architecture and the version of PTX that an instruction needs.
+
+use colex_atom::{Arch, PtxVersion};
+
+use super::op::Op;
+use super::operand::{Address, Base, Operand, Special};
+
+/// What an instruction needs to be assembled. The oldest target here is `sm_70`, with PTX 6.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The first architecture that has it.
+    pub arch: Arch,
+    /// The first version of PTX that has it.
+    pub version: PtxVersion,
+}
+
+impl Needs {
+    /// What everything here has.
+    pub const BASE: Needs = Needs::new(Arch::Sm70, 6, 0);
+    /// What came with `sm_80`.
+    pub(crate) const AMPERE: Needs = Needs::new(Arch::Sm80, 7, 0);
+    /// What came with `sm_90`.
+    pub(crate) const HOPPER: Needs = Needs::new(Arch::Sm90, 7, 8);
+    /// What came with `sm_90`, one version of PTX later.
+    pub(crate) const HOPPER_ASYNC: Needs = Needs::new(Arch::Sm90, 8, 0);
+    /// What `sm_90a` alone has.
+    pub(crate) const WARPGROUP: Needs = Needs::new(Arch::Sm90a, 8, 0);
+
+    pub(crate) const fn new(arch: Arch, major: u8, minor: u8) -> Self {
+        Needs {
+            arch,
+            version: PtxVersion(major, minor),
+        }
+    }
+
+    pub(crate) fn max(self, other: Needs) -> Needs {
+        Needs {
+            arch: self.arch.max(other.arch),
+            version: self.version.max(other.version),
+        }
+    }
+
+    /// What the row of an atom says.
+    pub(crate) fn of_atom(op: Option<(Arch, PtxVersion)>) -> Needs {
+        op.map_or(Needs::BASE, |(arch, version)| {
+            Needs::BASE.max(Needs { arch, version })
+        })
+    }
+
+    /// What it takes to name the address of a parameter.
+    pub(crate) fn of_generic(address: Address) -> Needs {
+        match address.base {
+            Base::Param(_) => Needs::new(Arch::Sm70, 7, 7),
+            Base::Reg(_) | Base::Shared(_) | Base::DynamicShared => Needs::BASE,
+        }
+    }
+
+    /// What an instruction needs; some are written differently for older targets.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, PtxVersion};
+    /// use colex_ir::{Async, ptx::Needs};
+    ///
+    /// let needs = Needs::of(&Async::WgmmaFence.into(), Arch::Sm90a);
+    /// assert_eq!((needs.arch, needs.version), (Arch::Sm90a, PtxVersion(8, 0)));
+    /// ```
+    pub fn of(op: &Op, target: Arch) -> Needs {
+        let row = op.row();
+        let own = match row.older {
+            Some(older) if target < row.needs.arch => older,
+            Some(_) | None => row.needs,
+        };
+        let specials = row.sources().map(|operand| match operand {
+            Operand::Special(special) => special_needs(special),
+            Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) => Needs::BASE,
+        });
+        specials.fold(own, Needs::max)
+    }
+}
+
+fn special_needs(special: Special) -> Needs {
+    match special {
+        Special::ClusterCtaRank
+        | Special::ClusterNCtaRank
+        | Special::ClusterCtaid(_)
+        | Special::ClusterNCtaid(_)
+        | Special::ClusterId(_)
+        | Special::NClusterId(_) => Needs::HOPPER,
+        Special::Tid(_)
+        | Special::NTid(_)
+        | Special::Ctaid(_)
+        | Special::NCtaid(_)
+        | Special::LaneId
+        | Special::Clock64
+        | Special::GlobalTimer
+        | Special::SmId
+        | Special::DynamicSharedSize => Needs::BASE,
+    }
+}

@@ -1,0 +1,565 @@
+//! Instructions from registers to registers of one thread (PTX ISA 9.7.1 to 9.7.8).
+
+use super::super::needs::Needs;
+use super::super::operand::{Operand, Reg};
+use super::super::row::{Arg, Row};
+use super::super::stmt::Guard;
+use super::super::ty::{RegType, Type};
+use super::super::types::{
+    BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, INTEGERS_TO_32, SCALAR_HALVES, SIGNED,
+    SINGLES, UNSIGNED, WORDS,
+};
+use super::super::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
+use colex_atom::Arch;
+
+/// An instruction from registers to registers of one thread.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "fields are PTX's: d the destination, a b c the sources, p a predicate"
+)]
+pub enum Alu {
+    /// `mov`
+    Mov { d: Reg, a: Operand },
+    /// `mov` of narrower registers into a wider one, lowest first.
+    Pack { d: Reg, parts: Vec<Reg> },
+    /// `mov` of a wide register into narrower ones, lowest first.
+    Unpack { parts: Vec<Reg>, a: Reg },
+    Unary {
+        op: UnaryOp,
+        ty: Type,
+        d: Reg,
+        a: Operand,
+    },
+    Binary {
+        op: BinaryOp,
+        ty: Type,
+        d: Reg,
+        a: Operand,
+        b: Operand,
+    },
+    Ternary {
+        op: TernaryOp,
+        ty: Type,
+        d: Reg,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+    },
+    /// `lop3`: any function of three bits, by its truth table.
+    Lop3 {
+        d: Reg,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+        table: u8,
+    },
+    /// `bfi`: `length` bits of `a` into `b` at bit `start`.
+    Bfi {
+        ty: Type,
+        d: Reg,
+        a: Operand,
+        b: Operand,
+        start: Operand,
+        length: Operand,
+    },
+    /// `setp`
+    Setp {
+        cmp: Compare,
+        ty: Type,
+        p: Reg,
+        a: Operand,
+        b: Operand,
+    },
+    /// `and`, `or`, `xor` or `not` (no `b`) of predicates.
+    PredLogic {
+        op: BinaryOp,
+        p: Reg,
+        a: Guard,
+        b: Guard,
+    },
+    /// `selp`: `a` where `p`, else `b`.
+    Selp {
+        ty: Type,
+        d: Reg,
+        a: Operand,
+        b: Operand,
+        p: Reg,
+    },
+    /// `cvt`
+    Cvt {
+        to: Type,
+        from: Type,
+        rounding: Option<Rounding>,
+        saturate: bool,
+        d: Reg,
+        a: Operand,
+    },
+    /// `cvt` of two numbers into a packed pair.
+    CvtPack {
+        to: Type,
+        from: Type,
+        relu: bool,
+        d: Reg,
+        hi: Operand,
+        lo: Operand,
+    },
+    /// A variant that no `match` knows, to see that the compiler names every place that has to.
+    #[cfg(new_op)]
+    New,
+}
+
+/// The sentence on the position and the length of a bit field.
+const FIELD: &str = "bits are counted from 0 to 255";
+
+impl Alu {
+    /// The row of the instruction.
+    pub(crate) fn row(&self) -> Row<'_> {
+        match self {
+            Alu::Mov { d, a } => Row::new("mov")
+                .slot("destination", Arg::Write(std::slice::from_ref(d)), None)
+                .s(a, moved(*d, *a)),
+            Alu::Pack { d, parts } => Row {
+                pieces: Some(pieces(parts, *d)),
+                ..Row::new("pack")
+            }
+            .slot("destination", Arg::Write(std::slice::from_ref(d)), None)
+            .regs("source", parts, None),
+            Alu::Unpack { parts, a } => Row {
+                pieces: Some(pieces(parts, *a)),
+                ..Row::new("unpack")
+            }
+            .slot("destination", Arg::Write(parts), None)
+            .regs("source", std::slice::from_ref(a), None),
+            Alu::Unary { op, ty, d, a } => Row::new(format!("{}.{ty}", op.ptx()))
+                .d(d, op.result(*ty))
+                .s(a, *ty)
+                .types(*ty, op.types())
+                .needs(op.needs(*ty)),
+            Alu::Binary { op, ty, d, a, b } => Row::new(format!("{}.{ty}", op.ptx()))
+                .d(d, op.result(*ty))
+                .s(a, *ty)
+                .s(b, op.second(*ty))
+                .types(*ty, op.types())
+                .needs(op.needs(*ty)),
+            Alu::Ternary { op, ty, d, a, b, c } => {
+                let types = op.operands(*ty);
+                let row = Row::new(format!("{}.{ty}", op.ptx())).d(d, op.result(*ty));
+                let row = row.s(a, types[0]).s(b, types[1]);
+                let row = if *op == TernaryOp::Bfe {
+                    row.most(255, FIELD).s(c, types[2]).most(255, FIELD)
+                } else {
+                    row.s(c, types[2])
+                };
+                row.types(*ty, op.types()).needs(op.needs(*ty))
+            }
+            Alu::Lop3 { d, a, b, c, table } => Row::new(format!("lop3.{table:#04x}"))
+                .d(d, Type::B32)
+                .s(a, Type::B32)
+                .s(b, Type::B32)
+                .s(c, Type::B32),
+            Alu::Bfi {
+                ty,
+                d,
+                a,
+                b,
+                start,
+                length,
+            } => Row::new(format!("bfi.{ty}"))
+                .d(d, *ty)
+                .s(a, *ty)
+                .s(b, *ty)
+                .s(start, Type::U32)
+                .most(255, FIELD)
+                .s(length, Type::U32)
+                .most(255, FIELD)
+                .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
+            Alu::Setp { cmp, ty, p, a, b } => Row::new(format!("setp.{}.{ty}", cmp.ptx()))
+                .d(p, Type::Pred)
+                .s(a, *ty)
+                .s(b, *ty)
+                .types(*ty, cmp.types())
+                .needs(if *ty == Type::Bf16 {
+                    Needs::HOPPER
+                } else {
+                    Needs::BASE
+                }),
+            Alu::PredLogic { op, p, a, b } => Row::new(format!("{}.pred", op.ptx()))
+                .slot(
+                    "predicate",
+                    Arg::Write(std::slice::from_ref(p)),
+                    Some(Type::Pred),
+                )
+                .guard("predicate", *a)
+                .guard("predicate", *b)
+                .form(match op {
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => Ok(()),
+                    BinaryOp::Add
+                    | BinaryOp::Sub
+                    | BinaryOp::Mul
+                    | BinaryOp::MulHi
+                    | BinaryOp::MulWide
+                    | BinaryOp::Div
+                    | BinaryOp::Rem
+                    | BinaryOp::Min
+                    | BinaryOp::Max
+                    | BinaryOp::Shl
+                    | BinaryOp::Shr => Err("predicates have `and`, `or` and `xor`".into()),
+                }),
+            Alu::Selp { ty, d, a, b, p } => Row::new(format!("selp.{ty}"))
+                .d(d, *ty)
+                .s(a, *ty)
+                .s(b, *ty)
+                .regs("predicate", std::slice::from_ref(p), Some(Type::Pred))
+                .form(match ty.bits() {
+                    16 | 32 | 64 => Ok(()),
+                    _ => Err("it is for types of 16, 32 and 64 bits".into()),
+                }),
+            Alu::Cvt {
+                to,
+                from,
+                rounding,
+                saturate,
+                d,
+                a,
+            } => {
+                let words = rounding.map_or("", Rounding::ptx);
+                let sat = if *saturate { ".sat" } else { "" };
+                Row::new(format!("cvt{}{sat}.{to}.{from}", dotted(words)))
+                    .d(d, *to)
+                    .s(a, *from)
+                    .form(convert(*to, *from, *rounding, *saturate))
+                    .needs(convert_needs(*to, *from, *rounding))
+            }
+            Alu::CvtPack {
+                to,
+                from,
+                relu,
+                d,
+                hi,
+                lo,
+            } => Row::new(format!(
+                "cvt{}.{to}.{from}",
+                if *relu { ".relu" } else { "" }
+            ))
+            .d(d, *to)
+            .s(hi, *from)
+            .s(lo, *from)
+            .form(convert_pair(*to, *from))
+            .needs(if to.is_fp8_pair() { FP8 } else { Needs::AMPERE }),
+        }
+    }
+}
+
+/// The type that `mov` reads its source in: it takes it from its destination.
+fn moved(d: Reg, a: Operand) -> Type {
+    match a {
+        Operand::Float(_) if d.ty == RegType::B32 => Type::F32,
+        Operand::Float(_) | Operand::Reg(_) | Operand::Int(_) | Operand::Special(_) => {
+            d.ty.untyped()
+        }
+    }
+}
+
+/// The bits of parts and of the whole, and whether 2 or 4 parts of equal width make up the whole.
+fn pieces(parts: &[Reg], whole: Reg) -> (u32, u32, bool) {
+    let bits: u32 = parts.iter().map(|part| part.ty.bits()).sum();
+    let alike = parts
+        .windows(2)
+        .all(|pair| pair[0].ty.bits() == pair[1].ty.bits());
+    let right = alike && matches!(parts.len(), 2 | 4) && bits == whole.ty.bits();
+    (bits, whole.ty.bits(), right)
+}
+
+/// Conversions from and to 8-bit floats, on Ada and later.
+const FP8: Needs = Needs::new(Arch::Sm89, 8, 1);
+
+impl UnaryOp {
+    /// The type of its result.
+    pub fn result(self, ty: Type) -> Type {
+        match self {
+            UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind => Type::U32,
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Not
+            | UnaryOp::Brev
+            | UnaryOp::Rcp
+            | UnaryOp::Sqrt
+            | UnaryOp::Rsqrt
+            | UnaryOp::Ex2
+            | UnaryOp::Lg2
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh => ty,
+        }
+    }
+
+    fn types(self) -> &'static [&'static [Type]] {
+        match self {
+            UnaryOp::Neg => &[UNSIGNED, SIGNED, HALVES, SINGLES],
+            UnaryOp::Abs => &[SIGNED, HALVES, SINGLES],
+            UnaryOp::Not => &[&[Type::Pred], BITS, INTEGERS],
+            UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev => &[BITS_FROM_32, INTEGERS_FROM_32],
+            UnaryOp::Bfind => &[INTEGERS_FROM_32],
+            UnaryOp::Rcp | UnaryOp::Sqrt | UnaryOp::Rsqrt => &[SINGLES],
+            UnaryOp::Ex2 | UnaryOp::Tanh => &[HALVES, &[Type::F32]],
+            UnaryOp::Lg2 | UnaryOp::Sin | UnaryOp::Cos => &[&[Type::F32]],
+        }
+    }
+
+    fn needs(self, ty: Type) -> Needs {
+        let (half, brain) = (ty.is_f16(), ty.is_bf16());
+        match self {
+            UnaryOp::Tanh | UnaryOp::Ex2 if brain => Needs::HOPPER,
+            UnaryOp::Tanh => Needs::new(Arch::Sm75, 7, 0),
+            UnaryOp::Ex2 if half => Needs::new(Arch::Sm75, 7, 0),
+            UnaryOp::Neg | UnaryOp::Abs if brain => Needs::AMPERE,
+            UnaryOp::Abs if half => Needs::new(Arch::Sm70, 6, 5),
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Not
+            | UnaryOp::Popc
+            | UnaryOp::Clz
+            | UnaryOp::Brev
+            | UnaryOp::Bfind
+            | UnaryOp::Rcp
+            | UnaryOp::Sqrt
+            | UnaryOp::Rsqrt
+            | UnaryOp::Ex2
+            | UnaryOp::Lg2
+            | UnaryOp::Sin
+            | UnaryOp::Cos => Needs::BASE,
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The type of its result.
+    pub fn result(self, ty: Type) -> Type {
+        match self {
+            BinaryOp::MulWide => ty.wide(),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::Xor
+            | BinaryOp::Shl
+            | BinaryOp::Shr => ty,
+        }
+    }
+
+    /// The type that its second source is read in.
+    pub fn second(self, ty: Type) -> Type {
+        match self {
+            BinaryOp::Shl | BinaryOp::Shr => Type::U32,
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::Xor => ty,
+        }
+    }
+
+    fn types(self) -> &'static [&'static [Type]] {
+        match self {
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => {
+                &[INTEGERS, HALVES, SINGLES]
+            }
+            BinaryOp::MulHi | BinaryOp::Rem => &[INTEGERS],
+            BinaryOp::MulWide => &[INTEGERS_TO_32],
+            BinaryOp::Div => &[INTEGERS, SINGLES],
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => &[&[Type::Pred], BITS, INTEGERS],
+            BinaryOp::Shl | BinaryOp::Shr => &[BITS, INTEGERS],
+        }
+    }
+
+    fn needs(self, ty: Type) -> Needs {
+        match self {
+            BinaryOp::Min | BinaryOp::Max if ty.is_f16() || ty.is_bf16() => Needs::AMPERE,
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::Xor
+            | BinaryOp::Shl
+            | BinaryOp::Shr => {
+                if ty.is_bf16() {
+                    Needs::HOPPER
+                } else {
+                    Needs::BASE
+                }
+            }
+        }
+    }
+}
+
+impl TernaryOp {
+    /// The types that its three sources are read in.
+    pub fn operands(self, ty: Type) -> [Type; 3] {
+        match self {
+            TernaryOp::MadWide => [ty, ty, ty.wide()],
+            TernaryOp::Bfe => [ty, Type::U32, Type::U32],
+            TernaryOp::ShfL | TernaryOp::ShfR => [Type::B32, Type::B32, Type::U32],
+            TernaryOp::Prmt => [Type::B32; 3],
+            TernaryOp::Mad | TernaryOp::MadHi | TernaryOp::Fma => [ty; 3],
+        }
+    }
+
+    /// The type of its result.
+    pub fn result(self, ty: Type) -> Type {
+        match self {
+            TernaryOp::MadWide => ty.wide(),
+            TernaryOp::Mad
+            | TernaryOp::MadHi
+            | TernaryOp::Fma
+            | TernaryOp::Prmt
+            | TernaryOp::ShfL
+            | TernaryOp::ShfR
+            | TernaryOp::Bfe => ty,
+        }
+    }
+
+    fn types(self) -> &'static [&'static [Type]] {
+        match self {
+            TernaryOp::Mad | TernaryOp::MadHi => &[INTEGERS],
+            TernaryOp::MadWide => &[INTEGERS_TO_32],
+            TernaryOp::Fma => &[HALVES, SINGLES],
+            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => &[WORDS],
+            TernaryOp::Bfe => &[INTEGERS_FROM_32],
+        }
+    }
+
+    fn needs(self, ty: Type) -> Needs {
+        match self {
+            TernaryOp::Fma if ty.is_bf16() => Needs::AMPERE,
+            TernaryOp::Fma
+            | TernaryOp::Mad
+            | TernaryOp::MadHi
+            | TernaryOp::MadWide
+            | TernaryOp::Prmt
+            | TernaryOp::ShfL
+            | TernaryOp::ShfR
+            | TernaryOp::Bfe => Needs::BASE,
+        }
+    }
+}
+
+impl Compare {
+    fn types(self) -> &'static [&'static [Type]] {
+        match self {
+            Compare::Eq | Compare::Ne => &[BITS, INTEGERS, SCALAR_HALVES, SINGLES],
+            Compare::Lt | Compare::Le | Compare::Gt | Compare::Ge => {
+                &[INTEGERS, SCALAR_HALVES, SINGLES]
+            }
+            Compare::Equ | Compare::Neu | Compare::Ltu | Compare::Gtu | Compare::Nan => {
+                &[SCALAR_HALVES, SINGLES]
+            }
+        }
+    }
+}
+
+fn convert_pair(to: Type, from: Type) -> Result<(), String> {
+    use Type::{Bf16x2, E4m3x2, E5m2x2, F16x2, F32};
+    match (to, from) {
+        (F16x2 | Bf16x2 | E4m3x2 | E5m2x2, F32) => Ok(()),
+        _ => Err("two f32 become f16x2, bf16x2, e4m3x2 or e5m2x2".into()),
+    }
+}
+
+fn convert(to: Type, from: Type, rounding: Option<Rounding>, saturate: bool) -> Result<(), String> {
+    use Rounding::{Rmi, Rn, Rna, Rni, Rpi, Rz, Rzi};
+    use Type::{Bf16, E4m3x2, E5m2x2, F16x2, F32, S8, Tf32, U8};
+    let integer = |ty: Type| [U8, S8].contains(&ty) || INTEGERS.contains(&ty);
+    let float = |ty: Type| SCALAR_HALVES.contains(&ty) || SINGLES.contains(&ty);
+    let is = |all: &[Rounding]| rounding.is_some_and(|rounding| all.contains(&rounding));
+    let wanted = |ok: bool, why: &str| if ok { Ok(()) } else { Err(why.to_string()) };
+    match (to, from) {
+        (F16x2, E4m3x2 | E5m2x2) | (E4m3x2 | E5m2x2, F16x2) => {
+            wanted(rounding == Some(Rn) && !saturate, "it rounds to nearest (rn)")
+        }
+        (Tf32, F32) => wanted(
+            is(&[Rna, Rn, Rz]) && !saturate,
+            "it rounds by rna, rn or rz",
+        ),
+        _ if integer(to) && integer(from) => wanted(
+            rounding.is_none() && !(saturate && contains(to, from)),
+            "between integers nothing is rounded, and only what may not fit saturates",
+        ),
+        _ if [to, from].contains(&Bf16) && [to, from].iter().any(|ty| ty.bits() == 8) => {
+            wanted(false, "bf16 and integers of 8 bits become each other by way of a wider type")
+        }
+        _ if integer(to) && float(from) => wanted(
+            is(&[Rni, Rzi, Rmi, Rpi]) && !(saturate && from == Bf16),
+            "a float becomes an integer by rni, rzi, rmi or rpi",
+        ),
+        _ if float(to) && integer(from) => wanted(
+            is(&[Rn, Rz]) && !(saturate && to == Bf16),
+            "an integer becomes a float by rn or rz",
+        ),
+        _ if float(to) && float(from) => float_to_float(to, from, rounding, saturate),
+        _ => Err("conversions are between integers of 8 to 64 bits, f16, bf16, f32 and f64, from f32 to tf32, and between f16x2 and e4m3x2 or e5m2x2".into()),
+    }
+}
+
+fn float_to_float(
+    to: Type,
+    from: Type,
+    rounding: Option<Rounding>,
+    saturate: bool,
+) -> Result<(), String> {
+    use Rounding::{Rmi, Rn, Rni, Rpi, Rz, Rzi};
+    use Type::Bf16;
+    let same = to == from;
+    let widens = to.bits() > from.bits();
+    match rounding {
+        Some(Rni | Rzi | Rmi | Rpi) if same && to != Bf16 => Ok(()),
+        None if same && to != Bf16 => Ok(()),
+        None if widens && !(saturate && (to == Bf16 || from == Bf16)) => Ok(()),
+        Some(Rn | Rz) if to.bits() < from.bits() && !(saturate && to == Bf16) => Ok(()),
+        Some(Rn | Rz) if !same && to.bits() == from.bits() && !saturate => Ok(()),
+        _ if same => Err("a float is rounded to an integer by rni, rzi, rmi or rpi".into()),
+        _ if widens => Err("a wider float holds it exactly: no rounding".into()),
+        _ => Err("a narrower float needs rn or rz".into()),
+    }
+}
+
+/// Whether an integer type holds every value of another.
+fn contains(to: Type, from: Type) -> bool {
+    match (to.is_signed(), from.is_signed()) {
+        (true, true) | (false, false) => to.bits() >= from.bits(),
+        (true, false) => to.bits() > from.bits(),
+        (false, true) => false,
+    }
+}
+
+fn convert_needs(to: Type, from: Type, rounding: Option<Rounding>) -> Needs {
+    match (to, from) {
+        _ if to.is_fp8_pair() || from.is_fp8_pair() => FP8,
+        (Type::Tf32, _) if rounding == Some(Rounding::Rna) => Needs::AMPERE,
+        (Type::Tf32, _) => Needs::HOPPER,
+        (Type::Bf16, Type::F32) => Needs::AMPERE,
+        (Type::F32, Type::Bf16) => Needs::new(Arch::Sm80, 7, 1),
+        (Type::Bf16, _) | (_, Type::Bf16) => Needs::HOPPER,
+        _ => Needs::BASE,
+    }
+}

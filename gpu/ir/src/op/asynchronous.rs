@@ -1,0 +1,64 @@
+//! Groups of asynchronous copies and products (PTX ISA 9.7.9.25 and 9.7.15).
+
+use super::super::needs::Needs;
+use super::super::operand::Address;
+use super::super::row::{Row, Together};
+
+/// What commits or waits for asynchronous copies and products. The copies and products themselves are atoms.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "fields are PTX's: a the barrier's address, pending the groups that may be left"
+)]
+pub enum Async {
+    /// `cp.async.mbarrier.arrive.noinc`
+    CpAsyncArrive { a: Address, noinc: bool },
+    /// `cp.async.commit_group`
+    CpAsyncCommit,
+    /// `cp.async.wait_group`
+    CpAsyncWait { pending: u32 },
+    /// `cp.async.bulk.commit_group`
+    BulkCommit,
+    /// `cp.async.bulk.wait_group`, of the reads only where `read`.
+    BulkWait { pending: u32, read: bool },
+    /// `wgmma.fence`
+    WgmmaFence,
+    /// `wgmma.commit_group`
+    WgmmaCommit,
+    /// `wgmma.wait_group`
+    WgmmaWait { pending: u32 },
+    /// A variant that no `match` knows, to see that the compiler names every place that has to.
+    #[cfg(new_op)]
+    New,
+}
+
+impl Async {
+    /// The row of the instruction.
+    pub(crate) fn row(&self) -> Row<'_> {
+        let wgmma = |word: String| {
+            Row::new(word)
+                .needs(Needs::WARPGROUP)
+                .together(Some(Together::Warp))
+        };
+        match self {
+            Async::CpAsyncArrive { a, noinc } => {
+                let noinc = if *noinc { ".noinc" } else { "" };
+                Row::new(format!("cp.async.mbarrier.arrive{noinc}"))
+                    .at(*a)
+                    .needs(Needs::AMPERE)
+            }
+            Async::CpAsyncCommit => Row::new("cp.async.commit_group").needs(Needs::AMPERE),
+            Async::CpAsyncWait { pending } => {
+                Row::new(format!("cp.async.wait_group {pending}")).needs(Needs::AMPERE)
+            }
+            Async::BulkCommit => Row::new("bulk.commit_group").needs(Needs::HOPPER_ASYNC),
+            Async::BulkWait { pending, read } => {
+                let read = if *read { ".read" } else { "" };
+                Row::new(format!("bulk.wait_group{read} {pending}")).needs(Needs::HOPPER_ASYNC)
+            }
+            Async::WgmmaFence => wgmma("wgmma.fence".into()),
+            Async::WgmmaCommit => wgmma("wgmma.commit_group".into()),
+            Async::WgmmaWait { pending } => wgmma(format!("wgmma.wait_group {pending}")),
+        }
+    }
+}

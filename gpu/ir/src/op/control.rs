@@ -1,0 +1,62 @@
+//! Control flow.
+
+use super::super::row::Row;
+use super::super::stmt::{Guard, Stmt};
+use super::super::ty::Type;
+
+/// Control flow, and remarks in the listing.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are the condition and the blocks")]
+pub enum Control {
+    /// `then` where the guard holds, else `other`.
+    If {
+        p: Guard,
+        then: Vec<Stmt>,
+        other: Vec<Stmt>,
+    },
+    /// Repeats until a `Break`.
+    Loop { body: Vec<Stmt> },
+    /// Leaves the innermost loop.
+    Break,
+    /// Begins the innermost loop again.
+    Continue,
+    /// Ends the thread.
+    Exit,
+    /// `trap`
+    Trap,
+    /// A remark in the listing.
+    Comment(String),
+    /// A variant that no `match` knows, to see that the compiler names every place that has to.
+    #[cfg(new_op)]
+    New,
+}
+
+impl Control {
+    /// The row of the instruction, without the blocks inside it.
+    pub(crate) fn row(&self) -> Row<'_> {
+        match self {
+            Control::If { p, .. } => {
+                Row::new("if").regs("condition", std::slice::from_ref(&p.pred), Some(Type::Pred))
+            }
+            Control::Loop { .. } => Row::new("loop"),
+            Control::Break => Row::new("break"),
+            Control::Continue => Row::new("continue"),
+            Control::Exit => Row::new("exit"),
+            Control::Trap => Row::new("trap"),
+            Control::Comment(_) => Row::new("//"),
+        }
+    }
+
+    /// The blocks inside it, in program order.
+    pub fn blocks(&self) -> Vec<&[Stmt]> {
+        match self {
+            Control::If { then, other, .. } => vec![then, other],
+            Control::Loop { body } => vec![body],
+            Control::Break
+            | Control::Continue
+            | Control::Exit
+            | Control::Trap
+            | Control::Comment(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Loads, stores, atomic operations and addresses (PTX ISA 9.7.9 and 9.7.13).
+
+use super::super::needs::Needs;
+use super::super::operand::{Address, Operand, Reg};
+use super::super::row::Row;
+use super::super::ty::{RegType, Type};
+use super::super::types::{
+    BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
+};
+use super::super::words::{AtomicOp, Cache, Order, Scope, Space, dotted};
+use colex_atom::Arch;
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// Which memory.
+    pub space: Space,
+    /// The type of one element of the vector.
+    pub ty: Type,
+    /// What is asked of the caches.
+    pub cache: Cache,
+    /// How it is ordered.
+    pub order: Order,
+    /// A 64-bit cache policy from `createpolicy`.
+    pub policy: Option<Reg>,
+}
+
+impl Access {
+    /// A plain access.
+    pub fn new(space: Space, ty: Type) -> Self {
+        Access {
+            space,
+            ty,
+            cache: Cache::Default,
+            order: Order::Weak,
+            policy: None,
+        }
+    }
+
+    /// The same with a cache hint.
+    pub fn cache(self, cache: Cache) -> Self {
+        Access { cache, ..self }
+    }
+
+    /// The same, ordered.
+    pub fn order(self, order: Order) -> Self {
+        Access { order, ..self }
+    }
+
+    /// The same under a cache policy.
+    pub fn policy(self, policy: Reg) -> Self {
+        Access {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    fn word(&self, word: &str, count: usize) -> String {
+        let vector = if count > 1 {
+            format!(".v{count}")
+        } else {
+            String::new()
+        };
+        format!(
+            "{word}{}{}{}{vector}.{}",
+            self.order.word(),
+            self.space.word(),
+            dotted(self.cache.ptx()),
+            self.ty
+        )
+    }
+
+    fn needs(&self) -> Needs {
+        let policy = match self.policy {
+            Some(_) => Needs::new(Arch::Sm80, 7, 4),
+            None => Needs::BASE,
+        };
+        (self.space.needs())
+            .max(self.order.needs())
+            .max(self.cache.needs())
+            .max(policy)
+    }
+}
+
+/// A load, a store, an atomic operation, or an address of memory.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "fields are PTX's: d the destination, a the address, s and t the sources"
+)]
+pub enum Memory {
+    /// `mov` of an address into a 32-bit (shared memory) or 64-bit (parameter, generic) register.
+    AddressOf { d: Reg, a: Address },
+    /// `ld`, into a vector of 1, 2 or 4 registers.
+    Load {
+        access: Access,
+        d: Vec<Reg>,
+        a: Address,
+    },
+    /// `st`
+    Store {
+        access: Access,
+        a: Address,
+        s: Vec<Operand>,
+    },
+    /// `atom`, which answers with the old value.
+    Atomic {
+        op: AtomicOp,
+        space: Space,
+        ty: Type,
+        order: Order,
+        d: Reg,
+        a: Address,
+        s: Operand,
+        t: Option<Operand>,
+    },
+    /// `red`, which does not. Several sources are a vector.
+    Reduce {
+        op: AtomicOp,
+        space: Space,
+        ty: Type,
+        order: Order,
+        a: Address,
+        s: Vec<Operand>,
+    },
+    /// `mapa`: the address of the same place in another block of the cluster.
+    Mapa { d: Reg, a: Operand, rank: Operand },
+    /// `cvta.to.global` and its like: a generic address from or to that of a space.
+    Cvta {
+        to_generic: bool,
+        space: Space,
+        d: Reg,
+        a: Operand,
+    },
+    /// `prefetch.tensormap`
+    PrefetchTensorMap { a: Address },
+    /// `createpolicy.fractional`
+    CreatePolicy {
+        d: Reg,
+        primary: &'static str,
+        fraction: f32,
+    },
+    /// A variant that no `match` knows, to see that the compiler names every place that has to.
+    #[cfg(new_op)]
+    New,
+}
+
+impl Memory {
+    /// The row of the instruction.
+    pub(crate) fn row(&self) -> Row<'_> {
+        match self {
+            Memory::AddressOf { d, a } => Row::new("address")
+                .d(
+                    d,
+                    if d.ty == RegType::B64 {
+                        Type::B64
+                    } else {
+                        Type::U32
+                    },
+                )
+                .at(*a)
+                .needs(Needs::of_generic(*a)),
+            Memory::Load { access, d, a } => Row::new(access.word("ld", d.len()))
+                .ds(d, access.ty)
+                .at(*a)
+                .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
+                .needs(access.needs()),
+            Memory::Store { access, a, s } => Row::new(access.word("st", s.len()))
+                .at(*a)
+                .ss(s, access.ty)
+                .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
+                .needs(access.needs()),
+            Memory::Atomic {
+                op,
+                space,
+                ty,
+                order,
+                d,
+                a,
+                s,
+                t,
+            } => Row::new(format!(
+                "atom{}{}.{}.{ty}",
+                order.word(),
+                space.word(),
+                op.ptx()
+            ))
+            .d(d, *ty)
+            .at(*a)
+            .s(s, *ty)
+            .ss(t.as_slice(), *ty)
+            .form(if t.is_some() == (*op == AtomicOp::Cas) {
+                among(*ty, op.types())
+            } else {
+                Err("only `cas` takes a second value, and it needs one".into())
+            })
+            .needs(space.needs().max(order.needs()).max(op.needs(*ty))),
+            Memory::Reduce {
+                op,
+                space,
+                ty,
+                order,
+                a,
+                s,
+            } => {
+                let (vector, needs) = match s.len() {
+                    1 => (String::new(), Needs::BASE),
+                    0 => (".v0".to_string(), Needs::BASE),
+                    n => (format!(".v{n}"), Needs::new(Arch::Sm90, 8, 1)),
+                };
+                let word = format!(
+                    "red{}{}.{}{vector}.{ty}",
+                    order.word(),
+                    space.word(),
+                    op.ptx()
+                );
+                Row::new(word)
+                    .at(*a)
+                    .ss(s, *ty)
+                    .form(reduce(*op, *ty, s.len()))
+                    .needs(
+                        needs
+                            .max(space.needs())
+                            .max(order.needs())
+                            .max(op.needs(*ty)),
+                    )
+            }
+            Memory::Mapa { d, a, rank } => Row::new("mapa")
+                .d(d, Type::U32)
+                .s(a, Type::U32)
+                .s(rank, Type::U32)
+                .needs(Needs::HOPPER),
+            Memory::Cvta {
+                to_generic,
+                space,
+                d,
+                a,
+            } => {
+                let to = if *to_generic { "" } else { ".to" };
+                Row::new(format!("cvta{to}{}", space.word()))
+                    .d(d, Type::U64)
+                    .s(a, Type::U64)
+            }
+            Memory::PrefetchTensorMap { a } => Row::new("prefetch.tensormap")
+                .at(*a)
+                .needs(Needs::HOPPER_ASYNC.max(Needs::of_generic(*a))),
+            Memory::CreatePolicy {
+                d,
+                primary,
+                fraction,
+            } => Row::new(format!("createpolicy.{primary}.{fraction}"))
+                .d(d, Type::B64)
+                .form(policy(primary, *fraction))
+                .needs(Needs::new(Arch::Sm80, 7, 4)),
+        }
+    }
+}
+
+fn policy(primary: &str, fraction: f32) -> Result<(), String> {
+    let known = [
+        "evict_last",
+        "evict_normal",
+        "evict_first",
+        "evict_unchanged",
+    ];
+    if known.contains(&primary) && fraction > 0.0 && fraction <= 1.0 {
+        Ok(())
+    } else {
+        Err("a policy is evict_last, evict_normal, evict_first or evict_unchanged for a fraction above 0 and up to 1".into())
+    }
+}
+
+fn reduce(op: AtomicOp, ty: Type, count: usize) -> Result<(), String> {
+    let paired = [Type::F16x2, Type::Bf16x2].contains(&ty);
+    let least = [AtomicOp::Min, AtomicOp::Max].contains(&op);
+    match (op, count) {
+        (AtomicOp::Exch | AtomicOp::Cas, _) => {
+            Err("`red` forgets the old value, so it has no exch and no cas".into())
+        }
+        (_, 1) => among(ty, op.types()),
+        (AtomicOp::Add, 2 | 4) if ty == Type::F32 => Ok(()),
+        (AtomicOp::Add, 2 | 4) if paired => Ok(()),
+        (_, 2 | 4) if paired && least => Ok(()),
+        (AtomicOp::Add, 2 | 4 | 8) if SCALAR_HALVES.contains(&ty) => Ok(()),
+        (_, 2 | 4 | 8) if SCALAR_HALVES.contains(&ty) && least => Ok(()),
+        _ => Err("vectors add 2 or 4 of f32, and add, min or max 2 or 4 of f16x2 and bf16x2, or 2, 4 or 8 of f16 and bf16".into()),
+    }
+}
+
+impl AtomicOp {
+    fn types(self) -> &'static [&'static [Type]] {
+        match self {
+            AtomicOp::Add => &[&[Type::U32, Type::S32, Type::U64], HALVES, SINGLES],
+            AtomicOp::Min | AtomicOp::Max => &[INTEGERS_FROM_32],
+            AtomicOp::Inc | AtomicOp::Dec => &[&[Type::U32]],
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exch => {
+                &[BITS_FROM_32, INTEGERS_FROM_32]
+            }
+            AtomicOp::Cas => &[BITS, INTEGERS],
+        }
+    }
+
+    fn needs(self, ty: Type) -> Needs {
+        match (self, ty) {
+            (AtomicOp::Add, Type::Bf16 | Type::Bf16x2) => Needs::HOPPER,
+            (
+                AtomicOp::Min | AtomicOp::Max,
+                Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2,
+            ) => Needs::new(Arch::Sm90, 8, 1),
+            (AtomicOp::Add, Type::F16) => Needs::new(Arch::Sm70, 6, 3),
+            (AtomicOp::Add, Type::F16x2) => Needs::new(Arch::Sm70, 6, 2),
+            (AtomicOp::Cas, _) if ty.bits() == 16 => Needs::new(Arch::Sm70, 6, 3),
+            _ => Needs::BASE,
+        }
+    }
+}
+
+impl Space {
+    /// Its word in listings.
+    pub(super) fn word(self) -> String {
+        match self {
+            Space::Shared => ".shared".to_string(),
+            Space::Cluster => ".cluster".to_string(),
+            Space::Global | Space::Param | Space::Generic => dotted(self.ptx()),
+        }
+    }
+
+    fn needs(self) -> Needs {
+        match self {
+            Space::Cluster => Needs::HOPPER,
+            Space::Global | Space::Shared | Space::Param | Space::Generic => Needs::BASE,
+        }
+    }
+}
+
+impl Order {
+    /// Its words in an opcode.
+    pub(crate) fn word(self) -> String {
+        match self {
+            Order::Weak => String::new(),
+            Order::Relaxed(scope) => format!(".relaxed.{}", scope.ptx()),
+            Order::Acquire(scope) => format!(".acquire.{}", scope.ptx()),
+            Order::Release(scope) => format!(".release.{}", scope.ptx()),
+            Order::AcqRel(scope) => format!(".acq_rel.{}", scope.ptx()),
+            Order::Volatile => ".volatile".to_string(),
+        }
+    }
+
+    fn needs(self) -> Needs {
+        match self {
+            Order::Relaxed(Scope::Cluster)
+            | Order::Acquire(Scope::Cluster)
+            | Order::Release(Scope::Cluster)
+            | Order::AcqRel(Scope::Cluster) => Needs::HOPPER,
+            Order::Weak
+            | Order::Relaxed(_)
+            | Order::Acquire(_)
+            | Order::Release(_)
+            | Order::AcqRel(_)
+            | Order::Volatile => Needs::BASE,
+        }
+    }
+}
+
+impl Cache {
+    fn needs(self) -> Needs {
+        match self {
+            Cache::NcNoAllocate | Cache::NoAllocate => Needs::new(Arch::Sm70, 7, 4),
+            Cache::NcNoAllocate256 => Needs::new(Arch::Sm80, 7, 4),
+            Cache::Default
+            | Cache::Ca
+            | Cache::Cg
+            | Cache::Cs
+            | Cache::Lu
+            | Cache::Cv
+            | Cache::Wb
+            | Cache::Wt
+            | Cache::Nc => Needs::BASE,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Barriers, fences, and what else waits for other threads (PTX ISA 9.7.13 and 9.7.19).
+
+use super::super::needs::Needs;
+use super::super::operand::{Address, Operand, Reg};
+use super::super::row::{Row, Together};
+use super::super::ty::Type;
+use super::super::words::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
+use colex_atom::Arch;
+
+/// A barrier, a fence, or another instruction that waits for other threads.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "fields are PTX's: a the barrier's address, p a predicate, mask the lanes"
+)]
+pub enum Sync {
+    /// `barrier.sync` and `barrier.arrive` of a block; `threads` a multiple of 32, all if not said.
+    Barrier {
+        op: BarrierOp,
+        id: Operand,
+        threads: Option<Operand>,
+    },
+    /// `bar.warp.sync`
+    WarpSync { mask: Operand },
+    /// `barrier.cluster.arrive`
+    ClusterArrive { order: ClusterOrder },
+    /// `barrier.cluster.wait`
+    ClusterWait,
+    /// A fence.
+    Fence(FenceKind),
+    /// `mbarrier.init`
+    MbarrierInit { a: Address, count: Operand },
+    /// `mbarrier.inval`
+    MbarrierInval { a: Address },
+    /// `mbarrier.arrive`, on the block's own barrier or one of the cluster.
+    MbarrierArrive {
+        space: Space,
+        a: Address,
+        count: Option<Operand>,
+        expect: Option<Operand>,
+    },
+    /// `mbarrier.expect_tx`
+    MbarrierExpect {
+        space: Space,
+        a: Address,
+        bytes: Operand,
+    },
+    /// `mbarrier.try_wait.parity`, once (`test_wait` where `test`).
+    MbarrierTry {
+        test: bool,
+        p: Reg,
+        a: Address,
+        parity: Operand,
+        scope: Scope,
+    },
+    /// Waits until the phase of that parity has completed: `try_wait` in a loop.
+    MbarrierWait { a: Address, parity: Operand },
+    /// `setmaxnreg`
+    SetMaxReg { increase: bool, count: u32 },
+    /// `griddepcontrol`
+    GridDependency { wait: bool },
+    /// `nanosleep`
+    NanoSleep { nanoseconds: Operand },
+    /// A variant that no `match` knows, to see that the compiler names every place that has to.
+    #[cfg(new_op)]
+    New,
+}
+
+/// The sentence on the parity of a phase.
+const PARITY: &str = "a parity is 0 or 1";
+
+/// A barrier in shared memory, as the first architecture that has them knows it.
+const MBARRIER: Needs = Needs::new(Arch::Sm80, 7, 1);
+
+impl Sync {
+    /// The row of the instruction.
+    pub(crate) fn row(&self) -> Row<'_> {
+        match self {
+            Sync::Barrier { op, id, threads } => Row::new(format!("barrier.{}", op.ptx()))
+                .s(id, Type::U32)
+                .ss(threads.as_slice(), Type::U32)
+                .together(Some(match threads {
+                    None => Together::Block,
+                    Some(_) => Together::Warp,
+                })),
+            Sync::WarpSync { mask } => Row::new("barrier.warp").lanes(mask),
+            Sync::ClusterArrive { order } => {
+                let (word, needs) = match order {
+                    ClusterOrder::Release => ("barrier.cluster.arrive", Needs::HOPPER),
+                    ClusterOrder::Relaxed => {
+                        ("barrier.cluster.arrive.relaxed", Needs::HOPPER_ASYNC)
+                    }
+                };
+                Row::new(word).needs(needs).together(Some(Together::Block))
+            }
+            Sync::ClusterWait => Row::new("barrier.cluster.wait")
+                .needs(Needs::HOPPER)
+                .together(Some(Together::Block)),
+            Sync::Fence(kind) => Row::new(kind.ptx()).needs(match kind {
+                FenceKind::AcqRelCta | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Needs::BASE,
+                FenceKind::AcqRelCluster => Needs::HOPPER,
+                FenceKind::ProxyAsyncShared
+                | FenceKind::ProxyAsyncGlobal
+                | FenceKind::ProxyAsync
+                | FenceKind::MbarrierInit => Needs::HOPPER_ASYNC,
+            }),
+            Sync::MbarrierInit { a, count } => Row::new("mbarrier.init")
+                .at(*a)
+                .s(count, Type::U32)
+                .needs(Needs::AMPERE),
+            Sync::MbarrierInval { a } => Row::new("mbarrier.inval").at(*a).needs(Needs::AMPERE),
+            Sync::MbarrierArrive {
+                space,
+                a,
+                count,
+                expect,
+            } => {
+                let word = if expect.is_some() { ".expect_tx" } else { "" };
+                Row::new(format!("mbarrier.arrive{word}{}", space.word()))
+                    .at(*a)
+                    .ss(count.as_slice(), Type::U32)
+                    .ss(expect.as_slice(), Type::U32)
+                    .needs(match (space, count, expect) {
+                        (Space::Cluster, ..) | (.., Some(_)) => Needs::HOPPER_ASYNC,
+                        (_, Some(_), _) => Needs::HOPPER,
+                        _ => MBARRIER,
+                    })
+            }
+            Sync::MbarrierExpect { space, a, bytes } => {
+                Row::new(format!("mbarrier.expect_tx{}", space.word()))
+                    .at(*a)
+                    .s(bytes, Type::U32)
+                    .needs(Needs::HOPPER_ASYNC)
+            }
+            Sync::MbarrierTry {
+                test,
+                p,
+                a,
+                parity,
+                scope,
+            } => {
+                let (word, in_block) = match test {
+                    true => ("mbarrier.test_wait", MBARRIER),
+                    false => ("mbarrier.try_wait", Needs::HOPPER),
+                };
+                Row::new(word)
+                    .d(p, Type::Pred)
+                    .at(*a)
+                    .s(parity, Type::U32)
+                    .most(1, PARITY)
+                    .needs(match scope {
+                        Scope::Cta => in_block,
+                        Scope::Cluster | Scope::Gpu | Scope::Sys => Needs::HOPPER_ASYNC,
+                    })
+            }
+            Sync::MbarrierWait { a, parity } => Row {
+                older: Some(MBARRIER),
+                ..Row::new("mbarrier.wait")
+            }
+            .at(*a)
+            .s(parity, Type::U32)
+            .most(1, PARITY)
+            .needs(Needs::HOPPER),
+            Sync::SetMaxReg { increase, count } => {
+                let word = if *increase { "inc" } else { "dec" };
+                Row::new(format!("setmaxnreg.{word} {count}"))
+                    .needs(Needs::WARPGROUP)
+                    .together(Some(Together::Warpgroup))
+            }
+            Sync::GridDependency { wait } => Row::new(if *wait {
+                "griddepcontrol.wait"
+            } else {
+                "griddepcontrol.launch_dependents"
+            })
+            .needs(Needs::HOPPER),
+            Sync::NanoSleep { nanoseconds } => Row::new("nanosleep")
+                .s(nanoseconds, Type::U32)
+                .needs(Needs::new(Arch::Sm70, 6, 2)),
+        }
+    }
+}

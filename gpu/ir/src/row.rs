@@ -1,0 +1,303 @@
+//! The row of an instruction: what the rest of the crate reads instead of matching over instructions.
+
+use core::fmt;
+
+use super::needs::Needs;
+use super::op::Op;
+use super::operand::{Address, Operand, Reg};
+use super::stmt::{Guard, Stmt};
+use super::ty::Type;
+
+/// Threads that must act as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Together {
+    /// All lanes of a warp.
+    Warp,
+    /// All four warps of a warpgroup.
+    Warpgroup,
+    /// All threads of the block.
+    Block,
+}
+
+impl Together {
+    /// The group that executes an instruction of that many threads together; `None` for a single thread.
+    pub(crate) fn of_threads(threads: usize) -> Option<Together> {
+        match threads {
+            0 | 1 => None,
+            2..=32 => Some(Together::Warp),
+            _ => Some(Together::Warpgroup),
+        }
+    }
+
+    /// All lanes of a warp, where the mask is known to name them.
+    pub(crate) fn of_mask(mask: Operand) -> Option<Together> {
+        (mask == Operand::Int(0xffff_ffff)).then_some(Together::Warp)
+    }
+}
+
+impl fmt::Display for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Together::Warp => "all threads of a warp",
+            Together::Warpgroup => "all threads of a warpgroup",
+            Together::Block => "all threads of the block",
+        })
+    }
+}
+
+/// One operand of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Arg<'a> {
+    /// Registers that it writes; several are a vector.
+    Write(&'a [Reg]),
+    /// A register that it writes beside the operand before: `d|p`.
+    Beside(&'a [Reg]),
+    /// What it reads; several are a vector.
+    Read(&'a [Operand]),
+    /// Registers that it reads; several are a vector.
+    ReadReg(&'a [Reg]),
+    /// A predicate that it reads, as it is or negated.
+    Guard(Guard),
+    /// An address in memory.
+    Address(Address),
+}
+
+/// An operand, its role and its type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Slot<'a> {
+    /// What the operand is called in messages.
+    pub(crate) role: &'static str,
+    /// The operand.
+    pub(crate) arg: Arg<'a>,
+    /// The type it is read or written in; `None` where the row of an atom or the number of parts decides.
+    pub(crate) ty: Option<Type>,
+    /// The largest constant, where that is less than the type holds, and the sentence that says so.
+    pub(crate) most: Option<(i64, &'static str)>,
+}
+
+/// The row of an instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row<'a> {
+    /// Its word in listings and messages: what it does and on which types.
+    pub(crate) word: String,
+    /// Its operands, in the order of PTX.
+    pub(crate) slots: Vec<Slot<'a>>,
+    /// The bits of its parts and of the whole, and whether the parts make up the whole.
+    pub(crate) pieces: Option<(u32, u32, bool)>,
+    /// Whether it exists for its types and modifiers (PTX ISA 9.7); if not, the forms that exist.
+    pub(crate) form: Result<(), String>,
+    /// What it needs to be assembled, by its opcode and types.
+    pub(crate) needs: Needs,
+    /// What it needs on targets before `needs`, where it is written differently for those.
+    pub(crate) older: Option<Needs>,
+    /// Who executes it together, if it is collective.
+    pub(crate) together: Option<Together>,
+}
+
+impl<'a> Row<'a> {
+    /// A row without operands, of an instruction that every target has.
+    pub(crate) fn new(word: impl Into<String>) -> Self {
+        Row {
+            word: word.into(),
+            slots: Vec::new(),
+            pieces: None,
+            form: Ok(()),
+            needs: Needs::BASE,
+            older: None,
+            together: None,
+        }
+    }
+
+    /// Adds an operand.
+    pub(crate) fn slot(mut self, role: &'static str, arg: Arg<'a>, ty: Option<Type>) -> Self {
+        self.slots.push(Slot {
+            role,
+            arg,
+            ty,
+            most: None,
+        });
+        self
+    }
+
+    /// Adds a register that it writes.
+    pub(crate) fn d(self, d: &'a Reg, ty: Type) -> Self {
+        self.ds(std::slice::from_ref(d), ty)
+    }
+
+    /// Adds a vector of registers that it writes.
+    pub(crate) fn ds(self, d: &'a [Reg], ty: Type) -> Self {
+        self.slot("destination", Arg::Write(d), Some(ty))
+    }
+
+    /// Adds an operand that it reads.
+    pub(crate) fn s(self, a: &'a Operand, ty: Type) -> Self {
+        self.source("source", a, ty)
+    }
+
+    /// Adds an operand that it reads, of another role than a source.
+    pub(crate) fn source(self, role: &'static str, a: &'a Operand, ty: Type) -> Self {
+        self.slot(role, Arg::Read(std::slice::from_ref(a)), Some(ty))
+    }
+
+    /// Adds a vector of operands that it reads; none for an empty one.
+    pub(crate) fn ss(self, a: &'a [Operand], ty: Type) -> Self {
+        if a.is_empty() {
+            return self;
+        }
+        self.slot("source", Arg::Read(a), Some(ty))
+    }
+
+    /// Adds registers that it reads in a role of their own; none for an empty slice.
+    pub(crate) fn regs(self, role: &'static str, a: &'a [Reg], ty: Option<Type>) -> Self {
+        if a.is_empty() {
+            return self;
+        }
+        self.slot(role, Arg::ReadReg(a), ty)
+    }
+
+    /// Adds the mask of the lanes that take part, and says that a whole warp executes it together.
+    pub(crate) fn lanes(self, mask: &'a Operand) -> Self {
+        let together = Together::of_mask(*mask);
+        self.source("mask", mask, Type::U32).together(together)
+    }
+
+    /// Adds a predicate that it reads.
+    pub(crate) fn guard(self, role: &'static str, guard: Guard) -> Self {
+        self.slot(role, Arg::Guard(guard), Some(Type::Pred))
+    }
+
+    /// Adds an address.
+    pub(crate) fn at(self, address: Address) -> Self {
+        self.slot("address", Arg::Address(address), None)
+    }
+
+    /// Bounds the constants of the last operand.
+    pub(crate) fn most(mut self, last: i64, right: &'static str) -> Self {
+        if let Some(slot) = self.slots.last_mut() {
+            slot.most = Some((last, right));
+        }
+        self
+    }
+
+    /// Says whether it exists.
+    pub(crate) fn form(self, form: Result<(), String>) -> Self {
+        Row { form, ..self }
+    }
+
+    /// Says for which types it exists.
+    pub(crate) fn types(self, ty: Type, lists: &[&[Type]]) -> Self {
+        self.form(super::types::among(ty, lists))
+    }
+
+    /// Says what it needs.
+    pub(crate) fn needs(self, needs: Needs) -> Self {
+        Row { needs, ..self }
+    }
+
+    /// Says who executes it together.
+    pub(crate) fn together(self, together: Option<Together>) -> Self {
+        Row { together, ..self }
+    }
+
+    /// The operands that it reads, of which those that are a vector follow each other.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Operand> + '_ {
+        self.slots.iter().flat_map(|slot| slot.arg.sources())
+    }
+
+    /// The addresses that it names.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        self.slots.iter().filter_map(|slot| match slot.arg {
+            Arg::Address(address) => Some(address),
+            Arg::Write(_) | Arg::Beside(_) | Arg::Read(_) | Arg::ReadReg(_) | Arg::Guard(_) => None,
+        })
+    }
+}
+
+impl<'a> Arg<'a> {
+    /// The registers that are written.
+    pub(crate) fn writes(self) -> &'a [Reg] {
+        match self {
+            Arg::Write(regs) | Arg::Beside(regs) => regs,
+            Arg::Read(_) | Arg::ReadReg(_) | Arg::Guard(_) | Arg::Address(_) => &[],
+        }
+    }
+
+    /// The operands that are read.
+    pub(crate) fn sources(self) -> impl Iterator<Item = Operand> + 'a {
+        let (operands, regs, guard): (&[Operand], &[Reg], Option<Guard>) = match self {
+            Arg::Read(operands) => (operands, &[], None),
+            Arg::ReadReg(regs) => (&[], regs, None),
+            Arg::Guard(guard) => (&[], &[], Some(guard)),
+            Arg::Write(_) | Arg::Beside(_) | Arg::Address(_) => (&[], &[], None),
+        };
+        let regs = regs.iter().map(Operand::from);
+        let guard = guard.map(|guard| Operand::Reg(guard.pred));
+        operands.iter().copied().chain(regs).chain(guard)
+    }
+}
+
+/// The registers, constants and addresses of one instruction, without its guard and the blocks inside it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// The registers that it writes.
+    pub writes: Vec<Reg>,
+    /// What it reads: registers, constants, special registers. Predicates are among them.
+    pub sources: Vec<Operand>,
+    /// The addresses that it names.
+    pub addresses: Vec<Address>,
+}
+
+impl Parts {
+    /// Every register that is read: sources, and those that addresses begin with.
+    pub fn reads(&self) -> impl Iterator<Item = Reg> + '_ {
+        let sources = self.sources.iter().filter_map(|operand| operand.reg());
+        let bases = self.addresses.iter().filter_map(|a| a.base.reg());
+        sources.chain(bases)
+    }
+}
+
+impl Stmt {
+    /// Every register it reads, the guard's first.
+    pub fn reads(&self) -> Vec<Reg> {
+        let guard = self.guard.map(|guard| guard.pred);
+        guard.into_iter().chain(self.op.parts().reads()).collect()
+    }
+}
+
+impl Op {
+    /// What it reads and writes.
+    ///
+    /// ```
+    /// use colex_ir::{KernelBuilder, Special, Type};
+    ///
+    /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// let x = k.mov(Type::U32, Special::LaneId);
+    /// let y = k.add(Type::U32, x, 1);
+    /// let parts = k.finish().body[1].op.parts();
+    /// assert_eq!((parts.writes, parts.sources), (vec![y], vec![x.into(), 1.into()]));
+    /// ```
+    pub fn parts(&self) -> Parts {
+        let row = self.row();
+        let writes = row.slots.iter().flat_map(|slot| slot.arg.writes());
+        Parts {
+            writes: writes.copied().collect(),
+            sources: row.sources().collect(),
+            addresses: row.addresses().collect(),
+        }
+    }
+
+    /// The word of the instruction: what it does and on which types, as PTX would say it.
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// # let x = k.mov(Type::U32, 1);
+    /// k.mul_wide(Type::U32, x, 4);
+    /// k.sync();
+    /// let words: Vec<String> = k.finish().body.iter().map(|stmt| stmt.op.word()).collect();
+    /// assert_eq!(words, ["mov", "mul.wide.u32", "barrier.sync"]);
+    /// ```
+    pub fn word(&self) -> String {
+        self.row().word
+    }
+}
