@@ -6,6 +6,7 @@ mod counts;
 mod forms;
 mod kernels;
 mod layers;
+mod new_op;
 mod outcome;
 mod packages;
 mod progress;

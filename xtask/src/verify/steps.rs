@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, forms, kernels, layers, packages, snapshots, swept};
+use super::{Run, Step, assemble, forms, kernels, layers, new_op, packages, snapshots, swept};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -22,6 +22,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "clippy, bare",
         check: clippy_bare,
+    },
+    Step {
+        name: "new op",
+        check: new_op::check,
     },
     Step {
         name: "rustdoc",

@@ -266,6 +266,7 @@ impl Limits {
             Arch::Sm75 => (64, 72),
             Arch::Sm80 => (163, 108),
             Arch::Sm89 | Arch::Sm120a => (99, 142),
+            Arch::Sm90 | Arch::Sm90a | Arch::Sm100a => (227, 132),
             _ => (227, 132),
         };
         Limits {

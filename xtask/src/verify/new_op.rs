@@ -1,0 +1,164 @@
+//! The step `new op`: the compiler names every place that an instruction must change.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::Run;
+use super::cargo;
+use super::outcome::Outcome;
+use super::progress::Progress;
+
+/// The families of instructions, as `colex_ir::Op` lists them.
+const FAMILIES: [&str; 7] = [
+    "Alu", "Memory", "Exchange", "Sync", "Async", "Control", "Atom",
+];
+
+/// One compilation with `--cfg new_op`, and the modules in which it must fail.
+struct Probe {
+    /// The value of the configuration. `inside` adds a variant to each family; a crate that depends on the families
+    /// cannot be compiled then, since they do not compile. `outside` marks each family as one that may grow, which
+    /// rustc takes as a missing variant in every other crate.
+    value: &'static str,
+    package: &'static str,
+    /// Each module's name and its folder, the innermost folders first.
+    modules: &'static [(&'static str, &'static str)],
+}
+
+const PROBES: [Probe; 2] = [
+    Probe {
+        value: "inside",
+        package: "colex-ir",
+        modules: &[
+            ("verify", "gpu/ir/src/verify/"),
+            ("ptx", "gpu/ir/src/ptx/"),
+            ("ir", "gpu/ir/src/"),
+        ],
+    },
+    Probe {
+        value: "outside",
+        package: "colex-sim",
+        modules: &[("sim", "gpu/sim/src/")],
+    },
+];
+
+/// Compiles with a new instruction in each family, and looks for a module in which nothing fails for one.
+pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let (mut places, mut modules, mut complaints) = (0, 0, Vec::new());
+    for probe in &PROBES {
+        let errors = compile(run, probe, progress)?;
+        places += errors.len();
+        for (module, folder) in probe.modules {
+            modules += 1;
+            let others = probe.modules.iter().map(|(_, other)| *other);
+            let within: Vec<&Missing> = (errors.iter())
+                .filter(|error| others.clone().find(|f| error.file.starts_with(f)) == Some(*folder))
+                .collect();
+            for family in FAMILIES {
+                if !within.iter().any(|error| error.names(family)) {
+                    complaints.push(format!(
+                        "a new instruction of the family `{family}` compiles in `{module}`: a `match` over the family is not total there"
+                    ));
+                }
+            }
+        }
+    }
+    let covered = format!(
+        "{} families in {modules} modules: {places} matches that a new instruction breaks",
+        FAMILIES.len()
+    );
+    Ok(Outcome::of(places, covered, &complaints))
+}
+
+/// A `match` that misses a variant.
+#[derive(Debug, PartialEq)]
+struct Missing {
+    file: String,
+    /// The message and its notes.
+    text: String,
+}
+
+impl Missing {
+    /// Whether it is a variant of that family: `Alu::New`, or one that a family that may grow might have.
+    fn names(&self, family: &str) -> bool {
+        let inside = format!("{family}::New");
+        let outside = format!("{family}` is marked as non-exhaustive");
+        [inside, outside].iter().any(|what| {
+            let before = |at: usize| self.text[..at].chars().next_back();
+            (self.text.match_indices(what.as_str()))
+                .any(|(at, _)| !before(at).is_some_and(char::is_alphanumeric))
+        })
+    }
+}
+
+/// In a folder of its own: other flags would throw away what the other steps have built.
+fn compile(run: &Run, probe: &Probe, progress: &Progress) -> Result<Vec<Missing>> {
+    let arguments = [
+        "check",
+        "--lib",
+        "--message-format",
+        "json",
+        "--package",
+        probe.package,
+    ];
+    let folder = run.packages.target_folder.join("new_op").join(probe.value);
+    let mut command = cargo::command(&run.root, &arguments);
+    command
+        .env("CARGO_TARGET_DIR", folder)
+        .env("RUSTFLAGS", format!("--cfg new_op=\"{}\"", probe.value));
+    let done = cargo::run(command, progress)?;
+    let found = missing(&done.stdout);
+    if found.is_empty() {
+        bail!("rustc finds no incomplete `match`:\n{}", done.all);
+    }
+    Ok(found)
+}
+
+/// The matches that rustc finds incomplete (E0004), by cargo's messages.
+fn missing(messages: &str) -> Vec<Missing> {
+    let parsed = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    parsed
+        .filter(|line| line["message"]["code"]["code"] == "E0004")
+        .map(|line| {
+            let message = &line["message"];
+            let spans = message["spans"].as_array().into_iter().flatten();
+            let mut primary = spans.filter(|span| span["is_primary"] == true);
+            let file = primary.next().and_then(|span| span["file_name"].as_str());
+            let notes = message["children"].as_array().into_iter().flatten();
+            let texts = [message].into_iter().chain(notes);
+            let texts: Vec<&str> = texts.filter_map(|m| m["message"].as_str()).collect();
+            Missing {
+                file: file.unwrap_or_default().replace('\\', "/"),
+                text: texts.join("\n"),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(code: &str, file: &str, text: &str, note: &str) -> String {
+        format!(
+            r#"{{"message":{{"code":{{"code":"{code}"}},"message":"{text}","spans":[{{"is_primary":true,"file_name":"{file}"}}],"children":[{{"message":"{note}"}}]}}}}"#
+        )
+    }
+
+    #[test]
+    fn an_incomplete_match_names_its_family() {
+        let file = "gpu/ir/src/verify/wgmma.rs";
+        let text = "non-exhaustive patterns: `&Op::Async(asynchronous::Async::New)` not covered";
+        let inside = message("E0004", file, text, "");
+        let note = "`colex_ir::Sync` is marked as non-exhaustive, so a wildcard `_` is necessary";
+        let outside = message("E0004", "gpu/sim/src/lib.rs", "`&_` not covered", note);
+        let other = message("E0433", file, "cannot find `Alu::New`", "");
+        let found = missing(&[inside, other, outside].join("\n"));
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].file, file);
+        let named = |missing: &Missing| FAMILIES.map(|family| missing.names(family));
+        assert_eq!(named(&found[0]), FAMILIES.map(|family| family == "Async"));
+        assert_eq!(named(&found[1]), FAMILIES.map(|family| family == "Sync"));
+    }
+}
