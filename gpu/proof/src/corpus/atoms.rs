@@ -6,7 +6,7 @@ use colex_atom::{
 };
 use colex_ir::ptx::Needs;
 use colex_ir::{
-    Access, Address, Compare, CopyArgs, End, Kernel, KernelBuilder, Op, Operand, Reg, RegType,
+    Access, Address, Atom, Compare, CopyArgs, End, Kernel, KernelBuilder, Operand, Reg, RegType,
     ScaleD, Space, Type,
 };
 
@@ -74,7 +74,7 @@ fn product(i: usize, atom: &MmaAtom) -> Option<Case> {
     let d = if op.is_async() {
         let scale_d = k.setp(Compare::Ne, Type::U64, memory.base, 0);
         k.wgmma_fence();
-        k.push(Op::Mma {
+        k.push(Atom::Mma {
             atom: Box::new(atom.clone()),
             d: c.clone(),
             a,
@@ -214,6 +214,7 @@ fn address(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colex_ir::Op;
 
     /// Every kernel of a matrix instruction loads each register once and stores each register of D once.
     #[test]
@@ -221,7 +222,9 @@ mod tests {
         let cases = products();
         for case in &cases {
             let atom = |op: &Op| match op {
-                Op::Mma { atom, .. } => Some(atom.op().expect("it is executable").clone()),
+                Op::Atom(Atom::Mma { atom, .. }) => {
+                    Some(atom.op().expect("it is executable").clone())
+                }
                 _ => None,
             };
             let found = case.kernel.body.iter().find_map(|stmt| atom(&stmt.op));
