@@ -106,7 +106,7 @@ impl Access {
         let bytes = lanes
             .table()?
             .into_iter()
-            .map(|x| crate::int::mul(x, element));
+            .map(|x| crate::tuple::int::mul(x, element));
         Self::from_bytes(name, bytes.collect::<Result<_, _>>()?, width)
     }
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::xor::candidates;
+use crate::swizzle::xor::candidates;
 use crate::{Access, Banks, Error, Swizzle};
 
 /// A swizzle of byte offsets that makes accesses free of bank conflicts.

@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 
 use super::table::operand;
-use crate::int::{add, mul};
+use crate::tuple::int::{add, mul};
 use crate::{Error, Layout, Stride};
 
 /// The cell at an index of `layout`.

@@ -6,10 +6,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Case, Explanation, Step, Visit};
-use crate::coalesce::{self, Flat, Tail, coalesced, layout_of};
-use crate::composition::{Check, walk};
+use crate::algebra::composition::{Check, walk};
+use crate::error::composition::Path;
 use crate::layout::LayoutView;
-use crate::refusal::Path;
+use crate::layout::coalesce::{self, Flat, Tail, coalesced, layout_of};
 use crate::{CompositionError, Error, Layout, Refusal};
 
 /// How many values of a leaf are shown.

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Explanation, Step};
-use crate::divide::unit_layout;
+use crate::algebra::divide::unit_layout;
 use crate::{Error, Layout, Tiler};
 
 /// An operation by a tiler that works mode by mode.

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Explanation, Step};
-use crate::coalesce::{Flat, Tail, coalesced, layout_of};
+use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::{IntTuple, Layout};
 
 impl Layout {

@@ -20,11 +20,11 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-pub use crate::coalesce::Join;
-pub use crate::complement::Gap;
-pub use crate::composition::{Case, Visit};
-pub use crate::inverse::Pick;
+pub use crate::algebra::complement::Gap;
+pub use crate::algebra::composition::{Case, Visit};
+pub use crate::algebra::inverse::Pick;
 use crate::layout::LeafMode;
+pub use crate::layout::coalesce::Join;
 use crate::{Error, IntTuple, Layout, Search};
 
 /// A derivation: what is computed, the steps, and the result.
@@ -162,9 +162,12 @@ impl Layout {
     pub fn explain_coalesce(&self) -> Explanation {
         let mut steps = Vec::new();
         let note = &mut |join| steps.push(Step::Join(join));
-        let flat =
-            crate::coalesce::coalesced_noting(self.leaves(), crate::coalesce::Tail::Drop, note);
+        let flat = crate::layout::coalesce::coalesced_noting(
+            self.leaves(),
+            crate::layout::coalesce::Tail::Drop,
+            note,
+        );
         let title = format!("coalesce {self}, from the last mode to the first");
-        Explanation::new(title, steps, Ok(crate::coalesce::layout_of(flat)))
+        Explanation::new(title, steps, Ok(crate::layout::coalesce::layout_of(flat)))
     }
 }

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Case, Explanation, Gap, Join, Pick, Step, Visit};
+use crate::error::composition::why_straddle;
 use crate::layout::LeafMode;
-use crate::refusal::why_straddle;
 use crate::{IntTuple, Layout};
 
 /// A line of the text.

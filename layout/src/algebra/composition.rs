@@ -1,0 +1,543 @@
+//! Composition: `R(c) = A(B(c))`, sound or refused.
+//!
+//! Each mode `n:r` of `B` is walked through the modes `s:d` of the simplified `A`, smallest first, as digits of a
+//! number in the mixed radix of `A`'s extents:
+//!
+//! 1. `s` divides `r`: the mode does not touch this digit; continue with `r / s`.
+//! 2. `(n-1)*r < s`: the mode stays within this digit; it becomes `n:r*d`.
+//! 3. `r` divides `s`, and `n` splits into `s/r` and a rest: `s/r : r*d`, and the rest continues with stride 1.
+//!
+//! Otherwise a coordinate carries from one digit into the next, and no layout in this mode gives it.
+//! Modes of `B` that are right one by one may still carry together (D11 of the book): the largest digits that all
+//! modes put into one mode of `A` must add up to less than its extent.
+//! Both conditions together are sound; CuTe checks neither completely.
+//! They are not complete: what they refuse, `search.rs` looks for.
+
+use alloc::boxed::Box;
+
+use smallvec::SmallVec;
+
+use crate::error::composition::{CompositionError, Refusal, Share};
+use crate::layout::LeafMode;
+use crate::layout::coalesce::{Flat, Tail, coalesced};
+use crate::tuple::Builder;
+use crate::tuple::int::abs;
+use crate::{Error, Int, Layout, Search, Stride, Tiler};
+
+impl Layout {
+    /// `self o inner`: visits `self` in the order that `inner` says. `(A o B)(c) = A(B(c))`.
+    ///
+    /// The result has the modes of `inner`, each refined where it crosses modes of `self`.
+    /// What the rule refuses is searched for: the result is then read off the values `A(B(c))`, mode by mode. Only the
+    /// modes of `inner` that clash are read; the others may be as large as they like.
+    /// Indices beyond the size of `self` continue its last mode, as in CuTe.
+    ///
+    /// Laws `composition_at` (`r.at(i) == a.at(b.at(i))` at every index) and `composition_modes` (`inner`'s shape is
+    /// compatible with the result's).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Composition`] when coordinates carry between modes, so that no such layout exists (where CuTe gives a
+    /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes
+    /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let a: Layout = "(6,2):(8,2)".parse()?;
+    /// let b: Layout = "(4,3):(3,1)".parse()?;
+    /// assert_eq!(a.composition(&b)?.to_string(), "((2,2),3):((24,2),8)");
+    /// let carries: Layout = "(6,3):(1,10)".parse()?;
+    /// assert_eq!(
+    ///     carries.composition(&"(3,2):(2,3)".parse()?).unwrap_err().to_string(),
+    ///     "(6,3):(1,10) o (3,2):(2,3) is not a layout over the modes of (3,2):(2,3): modes <0> and <1> fit one by one, \
+    ///      but together they reach 4 + 3 = 7 in extent 6 of (6,3):(1,10) and carry (at most 5 would fit); A(B(c)) is 4 \
+    ///      at (2,0) and 3 at (0,1), which makes 7 at (2,1), but it is 11",
+    /// );
+    /// let found = "(4,4):(4,1)".parse::<Layout>()?.composition(&"(2,2):(1,5)".parse()?)?;
+    /// assert_eq!(found.to_string(), "(2,2):(4,5)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `composition` in `cute/layout.hpp`; `Cecka 2026`.
+    pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
+        if inner.has_coordinate_values() {
+            return self.composition_coordinates(inner);
+        }
+        if inner.is_xor() {
+            return self.composition_xor(inner);
+        }
+        if self.is_xor() {
+            self.check_indices_of(inner)?;
+        }
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        match walk(self, &flat, inner, Check::Sound, &mut |_| ()) {
+            Err(Error::Composition(refused)) => refused.or_search(),
+            result => result,
+        }
+    }
+
+    /// Refuses an inner layout with negative offsets: XOR strides have no value there.
+    fn check_indices_of(&self, inner: &Self) -> Result<(), Error> {
+        let (least, _) = inner.reach()?;
+        if least >= 0 {
+            return Ok(());
+        }
+        Err(Error::Operand {
+            operation: "composition",
+            operand: alloc::format!("{self} o {inner}").into(),
+            why: alloc::format!(
+                "the right operand has the offset {least}, and XOR strides on the left have no value below index 0"
+            )
+            .into(),
+        })
+    }
+
+    /// Composition mode by mode: `(2:4,8:8)` composes mode 0 with `2:4` and mode 1 with `8:8`; `_` keeps a mode.
+    ///
+    /// Modes of `self` beyond the tiler are dropped, as in CuTe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when the tiler has more modes than `self`; those of [`Layout::composition`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let a: Layout = "(12,(4,8)):(59,(13,1))".parse()?;
+    /// assert_eq!(a.composition_tiler(&"(3:4,8:2)".parse()?)?.to_string(), "(3,(2,4)):(236,(26,1))");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn composition_tiler(&self, tiler: &Tiler) -> Result<Self, Error> {
+        match tiler {
+            Tiler::All => Ok(self.clone()),
+            Tiler::Layout(inner) => self.composition(inner),
+            Tiler::Int(n) => self.composition(&Self::leaf(*n, Stride::constant(1))?),
+            Tiler::Modes(modes) => {
+                self.check_tiler_rank("composition", tiler, modes.len())?;
+                let parts = self.modes().zip(modes).map(|(l, t)| l.composition_tiler(t));
+                Self::concat(&parts.collect::<Result<SmallVec<[_; 4]>, _>>()?)
+            }
+        }
+    }
+
+    /// Composition mode by mode with layouts, `None` keeping a mode: CuTe's `tensor.compose(a, _)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`] when there are more parts than modes; those of [`Layout::composition`].
+    #[doc(alias = "compose")]
+    pub fn composition_modes<const N: usize>(
+        &self,
+        parts: [Option<&Self>; N],
+    ) -> Result<Self, Error> {
+        let mut modes: SmallVec<[Self; 4]> = SmallVec::new();
+        for (i, part) in parts.into_iter().enumerate() {
+            let mode = self.get(&[i])?;
+            modes.push(match part {
+                Some(inner) => mode.composition(inner)?,
+                None => mode,
+            });
+        }
+        Self::concat(&modes)
+    }
+
+    pub(crate) fn check_tiler_rank(
+        &self,
+        operation: &'static str,
+        tiler: &Tiler,
+        rank: usize,
+    ) -> Result<(), Error> {
+        if rank <= self.rank() {
+            return Ok(());
+        }
+        Err(crate::tuple::int_tuple::rank_error(
+            operation,
+            self,
+            tiler,
+            "a tiler of at most the layout's rank",
+        ))
+    }
+
+    /// What CuTe's composition returns, right or wrong: its checks alone, for comparison.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::composition`], where CuTe refuses too.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let (a, b): (Layout, Layout) = ("(4,3):(1,10)".parse()?, "4:3".parse()?);
+    /// let cute = a.composition_unchecked(&b)?;
+    /// assert_eq!(cute.to_string(), "(2,2):(3,10)");
+    /// assert_eq!(cute.table()?, [0, 3, 10, 13]);
+    /// // The truth, A(B(c)), is another function, and no layout of one mode 4 has it:
+    /// assert_eq!((0..4).map(|c| a.at(b.at(c)?)).collect::<Result<Vec<_>, _>>()?, [0, 3, 12, 21]);
+    /// assert!(a.composition(&b).is_err());
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn composition_unchecked(&self, inner: &Self) -> Result<Self, Error> {
+        let flat = coalesced(self.leaves(), Tail::Continue);
+        walk(self, &flat, inner, Check::AsCute, &mut |_| ())
+    }
+}
+
+/// Which conditions are checked.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Check {
+    Sound,
+    AsCute,
+}
+
+/// What each mode of the left-hand side receives.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Load {
+    positive: i64,
+    negative: i64,
+    /// The bits that right-hand modes set, where the left stride is XOR.
+    bits: i64,
+    /// Whether two of them set the same bit: their sum is then not their XOR.
+    shared: bool,
+}
+
+pub(crate) type Loads = SmallVec<[Load; 12]>;
+
+/// What a right-hand mode does at a left mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// It does not touch this digit: the left extent divides its stride, or it has one step only.
+    Skips,
+    /// It stays within this digit.
+    Stays,
+    /// It fills this digit, and the rest of it continues at the next.
+    Splits,
+    /// The last left mode takes all that is left.
+    Ends,
+    /// Its stride is 0.
+    Stands,
+    /// It carries out of this digit.
+    Carries,
+}
+
+/// One step of the walk: `extent:stride` arrives at a left mode, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The leaf of the right-hand side, counted from 0.
+    pub leaf: usize,
+    /// The left mode, counted from 0 in the coalesced left-hand side.
+    pub left_mode: usize,
+    /// How many steps arrive.
+    pub extent: i64,
+    /// A step, in units of the left mode.
+    pub stride: i64,
+    /// What happens.
+    pub case: Case,
+    /// The mode of the result.
+    pub piece: Option<LeafMode>,
+}
+
+/// Composes every leaf of `rhs` and checks them together; `note` sees every step.
+pub(crate) fn walk(
+    lhs: &Layout,
+    flat: &Flat,
+    rhs: &Layout,
+    check: Check,
+    note: &mut impl FnMut(Visit),
+) -> Result<Layout, Error> {
+    let refuse = |reason| {
+        Error::Composition(Box::new(CompositionError {
+            lhs: lhs.clone(),
+            rhs: rhs.clone(),
+            reason,
+            search: Search::NotTried,
+        }))
+    };
+    let mut out = Builder::new();
+    let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
+    let mut leaves = rhs.leaves().iter().enumerate();
+    for &node in rhs.view().nodes() {
+        if node > 0 {
+            out.node(node);
+            continue;
+        }
+        let (at, leaf) = leaves.next().expect("every leaf node has its value");
+        let stride = rhs.int_stride("composition on the right", leaf)?;
+        let mut walker = Walker::new(flat, at, leaf.extent, stride, check)?;
+        if let Some(stuck) = walker.run(&mut loads, note)? {
+            return Err(refuse(straddle(flat, *leaf, stuck)));
+        }
+        push(&mut out, &walker.pieces);
+    }
+    if check == Check::Sound {
+        together(flat, &loads).map_err(|clash| refuse(reason(flat, rhs, clash)))?;
+    }
+    Layout::checked(out.finish())
+}
+
+fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
+    Refusal::Straddle {
+        leaf: stuck.leaf,
+        mode,
+        extent: stuck.extent,
+        stride: stuck.stride.abs(),
+        left: flat[stuck.left_mode].size(),
+        left_mode: stuck.left_mode,
+    }
+}
+
+/// One leaf as it is, several as a tuple.
+pub(crate) fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
+    if let [piece] = pieces {
+        out.leaf(*piece);
+        return;
+    }
+    let open = out.open();
+    pieces.iter().for_each(|p| out.leaf(*p));
+    out.close(open, pieces.len());
+}
+
+/// One right-hand leaf on its way through the left modes.
+pub(crate) struct Walker<'a> {
+    flat: &'a [LeafMode],
+    check: Check,
+    leaf: usize,
+    /// -1, 0 or 1.
+    sign: Int,
+    /// What is left of the extent.
+    rest: Int,
+    /// The absolute stride, in units of the left mode.
+    step: Int,
+    pieces: SmallVec<[LeafMode; 4]>,
+}
+
+impl<'a> Walker<'a> {
+    pub(crate) fn new(
+        flat: &'a [LeafMode],
+        leaf: usize,
+        extent: Int,
+        stride: Int,
+        check: Check,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            flat,
+            check,
+            leaf,
+            sign: stride.with_value(stride.value().signum()),
+            rest: extent,
+            step: stride.with_value(abs(stride.value())?),
+            pieces: SmallVec::new(),
+        })
+    }
+
+    /// Walks through all left modes; the visit that carries, if one does.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        loads: &mut [Load],
+        note: &mut impl FnMut(Visit),
+    ) -> Result<Option<Visit>, Error> {
+        let end = self.flat.len() - 1;
+        if self.step.is(0) {
+            let piece = LeafMode::new(self.rest, Stride::Int(self.step));
+            self.pieces.push(piece);
+            note(self.visit(0, Case::Stands));
+            return Ok(None);
+        }
+        for (k, load) in loads[..end].iter_mut().enumerate() {
+            if let Some(stuck) = self.cross(k, load, note)? {
+                return Ok(Some(stuck));
+            }
+        }
+        if self.pieces.is_empty() || !self.rest.is(1) {
+            self.emit(end, self.rest, &mut loads[end])?;
+            note(self.visit(end, Case::Ends));
+        }
+        Ok(None)
+    }
+
+    /// The digit of the left mode `k`.
+    #[inline]
+    fn cross(
+        &mut self,
+        k: usize,
+        load: &mut Load,
+        note: &mut impl FnMut(Visit),
+    ) -> Result<Option<Visit>, Error> {
+        let extent = self.flat[k].extent;
+        let (case, take) = self.case(extent.value());
+        let mut visit = self.visit(k, case);
+        match case {
+            Case::Carries => {
+                note(visit);
+                return Ok(Some(visit));
+            }
+            Case::Stays | Case::Splits => {
+                let mut take = self.rest.taint(extent, take);
+                if case == Case::Splits {
+                    take = take.taint(self.step, take.value());
+                }
+                visit.piece = Some(self.emit(k, take, load)?);
+                self.rest = self.rest.taint(take, self.rest.value() / take.value());
+            }
+            Case::Skips | Case::Ends | Case::Stands => {}
+        }
+        note(visit);
+        self.step = self.step.ceil_div(extent)?;
+        Ok(None)
+    }
+
+    /// What the steps that are left do in a digit of `s`, and how many of them it takes.
+    #[inline]
+    fn case(&self, s: i64) -> (Case, i64) {
+        let (n, r) = (self.rest.value(), self.step.value());
+        if n == 1 || r % s == 0 {
+            return (Case::Skips, 1);
+        }
+        if (i128::from(n) - 1) * i128::from(r) < i128::from(s) {
+            return (Case::Stays, n);
+        }
+        let take = (s / r + i64::from(s % r != 0)).min(n);
+        if n % take == 0 && (s % r == 0 || self.check == Check::AsCute && r < s) {
+            (Case::Splits, take)
+        } else {
+            (Case::Carries, take)
+        }
+    }
+
+    /// The next mode of the result: `take` steps within the left mode `k`.
+    #[inline]
+    fn emit(&mut self, k: usize, take: Int, load: &mut Load) -> Result<LeafMode, Error> {
+        let digits = (take.value() - 1).saturating_mul(self.step.value());
+        load.add(self.sign.value(), digits);
+        if let Stride::Xor(_) = self.flat[k].stride {
+            load.set_bits(take.value(), self.step.value());
+        }
+        let stride = self.flat[k].stride.times(self.step.times(self.sign)?)?;
+        let piece = LeafMode::new(take, stride);
+        self.pieces.push(piece);
+        Ok(piece)
+    }
+
+    #[inline]
+    fn visit(&self, left_mode: usize, case: Case) -> Visit {
+        let last = || self.pieces.last().copied();
+        Visit {
+            leaf: self.leaf,
+            left_mode,
+            extent: self.rest.value(),
+            stride: self.step.value() * self.sign.value(),
+            case,
+            piece: matches!(case, Case::Ends | Case::Stands)
+                .then(last)
+                .flatten(),
+        }
+    }
+}
+
+impl Load {
+    fn add(&mut self, sign: i64, digits: i64) {
+        let side = if sign < 0 {
+            &mut self.negative
+        } else {
+            &mut self.positive
+        };
+        *side = side.saturating_add(digits);
+    }
+
+    /// Notes the bits of `take` steps of `step`.
+    fn set_bits(&mut self, take: i64, step: i64) {
+        let ones = (1_i64 << crate::swizzle::xor::bit_length(take).min(62)) - 1;
+        let bits = ones.saturating_mul(step);
+        self.shared |= self.bits & bits != 0;
+        self.bits |= bits;
+    }
+
+    const fn is_empty(self) -> bool {
+        self.positive == 0 && self.negative == 0
+    }
+}
+
+/// Where the modes do not fit together.
+enum Clash {
+    Carry { mode: usize, up: bool },
+    Signs,
+    Bits,
+}
+
+/// Whether the digits of all right-hand modes together stay within each left mode.
+fn together(flat: &Flat, loads: &[Load]) -> Result<(), Clash> {
+    for (mode, load) in loads[..flat.len() - 1].iter().enumerate() {
+        for (digits, up) in [(load.positive, true), (load.negative, false)] {
+            if digits >= flat[mode].size() {
+                return Err(Clash::Carry { mode, up });
+            }
+        }
+    }
+    let mixed = loads.iter().any(|l| l.positive > 0) && loads.iter().any(|l| l.negative > 0);
+    if mixed && loads.iter().filter(|l| !l.is_empty()).count() > 1 {
+        return Err(Clash::Signs);
+    }
+    if loads.iter().any(|l| l.shared) {
+        return Err(Clash::Bits);
+    }
+    Ok(())
+}
+
+/// The largest digits of every right-hand leaf alone, in every left mode.
+fn loads_by_leaf(flat: &Flat, rhs: &Layout) -> impl Iterator<Item = (usize, Loads)> {
+    rhs.leaves().iter().enumerate().map(move |(i, leaf)| {
+        let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
+        Walker::new(
+            flat,
+            i,
+            leaf.extent,
+            leaf.stride.coefficient(),
+            Check::Sound,
+        )
+        .and_then(|mut w| w.run(&mut loads, &mut |_| ()))
+        .expect("each leaf was walked before, without an error");
+        (i, loads)
+    })
+}
+
+/// The clash with the right-hand leaves that take part in it.
+fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
+    let each = || loads_by_leaf(flat, rhs);
+    match clash {
+        Clash::Carry { mode, up } => {
+            let digit = |loads: Loads| match up {
+                true => loads[mode].positive,
+                false => loads[mode].negative,
+            };
+            let shares = each().map(|(leaf, loads)| Share {
+                leaf,
+                digit: digit(loads),
+            });
+            Refusal::Carry {
+                shares: shares.filter(|s| s.digit > 0).collect(),
+                left: flat[mode].size(),
+                left_mode: mode,
+            }
+        }
+        Clash::Bits => Refusal::Bits {
+            shares: each()
+                .filter(|(_, loads)| loads.iter().any(|l| l.bits != 0))
+                .map(|(leaf, _)| leaf)
+                .collect(),
+        },
+        Clash::Signs => {
+            let find = |side: fn(&Load) -> i64| {
+                let mut found = each().filter(|(_, loads)| loads.iter().any(|l| side(l) > 0));
+                found.next().map(|(leaf, _)| leaf)
+            };
+            Refusal::Signs {
+                up: find(|l| l.positive).expect("a positive load came from a leaf"),
+                down: find(|l| l.negative).expect("a negative load came from a leaf"),
+            }
+        }
+    }
+}

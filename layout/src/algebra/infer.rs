@@ -1,0 +1,469 @@
+//! From values to the layout that produces them: what one reads off a figure.
+//!
+//! The modes are found in one pass, in the order of the index. While the values of a leaf rise by equal steps, one
+//! mode is open; where a step differs, the mode ends there and the next begins. So the result is coalesced, and it
+//! is the only coalesced one; the first value that cannot be right ends the pass.
+
+use alloc::boxed::Box;
+use core::convert::Infallible;
+use core::fmt;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::layout::LeafMode;
+use crate::tuple::Builder;
+use crate::{Error, Int, IntTuple, Layout, Stride};
+
+/// The most values that [`Layout::infer`] looks at: 2^30.
+pub const INFER_BOUND: i64 = 1 << 30;
+
+/// Why no layout of a shape has the given values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InferError {
+    /// The shape asked for.
+    pub shape: IntTuple,
+    /// The first values that contradict each other.
+    pub contradiction: Contradiction,
+}
+
+/// A value that was seen at a coordinate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The coordinate.
+    pub coord: IntTuple,
+    /// The value there.
+    pub value: i64,
+}
+
+/// The first value, in the order of the index, that no layout of the shape has after the values before it.
+///
+/// Displays as a predicate: `is 3 at 1 and 12 at 2, which makes 15 at 3, but it is 21`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "errors hold it in a box of their own"
+)]
+pub enum Contradiction {
+    /// The value at coordinate 0 is not 0.
+    Origin {
+        /// What is there.
+        found: Seen,
+    },
+    /// The values rise by equal steps up to here, and no mode can end here.
+    Run {
+        /// The first step.
+        step: Seen,
+        /// What the steps imply at this coordinate.
+        implied: i128,
+        /// What is there.
+        found: Seen,
+        /// The extent at which the mode would have to end.
+        extent: i64,
+        /// The size of the leaf of the shape, which that extent does not divide.
+        size: i64,
+    },
+    /// Offsets of a layout add; these do not.
+    Sum {
+        /// The coordinate with the lower digits.
+        low: Seen,
+        /// The coordinate with the highest digit.
+        high: Seen,
+        /// What is there.
+        found: Seen,
+    },
+}
+
+impl Layout {
+    /// The layout with these values, `l.at(i) == values[i]`: coalesced, which makes it the only one.
+    ///
+    /// Laws `infer_table` (the layout of `l.table()` is `l.coalesce()`) and `infer_first` (the error shows the least
+    /// index at which no layout of that size agrees with the values so far).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Infer`] with the first values that contradict each other, [`Error::Extent`] for no values,
+    /// [`Error::TooMany`] for more than [`INFER_BOUND`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!(Layout::infer(&[0, 2, 4, 6, 1, 3, 5, 7])?.to_string(), "(4,2):(2,1)");
+    /// assert_eq!(
+    ///     Layout::infer(&[0, 3, 12, 21]).unwrap_err().to_string(),
+    ///     "no layout of shape 4 has these values: it is 3 at 1 and 12 at 2, which makes 15 at 3, but it is 21",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn infer(values: &[i64]) -> Result<Self, Error> {
+        let size = i64::try_from(values.len()).map_err(|_| Error::Overflow {
+            left: i64::MAX,
+            operator: '+',
+            right: 1,
+        })?;
+        Self::infer_with(size, |i| values[usize::try_from(i).expect("0 <= i < len")])
+    }
+
+    /// The layout of `size` with `l.at(i) == f(i)`. Asks for each value once, up to the first contradiction.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::infer`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let transposed = Layout::infer_with(32, |i| i % 4 * 8 + i / 4)?;
+    /// assert_eq!(transposed.to_string(), "(4,8):(8,1)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn infer_with(size: i64, f: impl FnMut(i64) -> i64) -> Result<Self, Error> {
+        Self::infer_modes(&IntTuple::leaf(Int::Dynamic(size)), f)
+    }
+
+    /// The layout whose modes are those of `shape`, each leaf refined where its values need it, with
+    /// `l.at(i) == f(i)` at every linear index of `shape`.
+    ///
+    /// A table of threads by values has the shape `(threads,values)` and the index `thread + threads * value`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::infer`], and [`Error::Overflow`] when the size of `shape` does not fit 64 bits.
+    ///
+    /// # Example
+    ///
+    /// Volta's accumulator, read off its figure: where (as `m + 8 n`) thread `t` of the eight of a quad pair holds its
+    /// value `v`.
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let figure = |t: i64, v: i64| {
+    ///     let m = (t & 1) + (v & 2) + (t & 4);
+    ///     let n = (v & 1) + (t & 2) + (v & 4);
+    ///     m + 8 * n
+    /// };
+    /// let accumulator = Layout::infer_modes(&(8, 8).into(), |i| figure(i % 8, i / 8))?;
+    /// assert_eq!(accumulator.to_string(), "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn infer_modes(shape: &IntTuple, mut f: impl FnMut(i64) -> i64) -> Result<Self, Error> {
+        crate::layout::check_shape(shape)?;
+        let size = shape.product()?.value();
+        if size > INFER_BOUND {
+            return Err(Error::TooMany {
+                operation: "infer",
+                of: shape.text(),
+                count: size,
+                bound: INFER_BOUND,
+            });
+        }
+        let asked = |i| Ok::<_, Infallible>(f(i));
+        match infer(shape, INFER_BOUND, asked) {
+            Ok(Inferred::Found(modes)) => Ok(Self(
+                modes.over(shape, |_, extent| (extent, Int::Dynamic(0))),
+            )),
+            Ok(Inferred::Contradicted(contradiction)) => Err(Error::Infer(Box::new(InferError {
+                shape: shape.clone(),
+                contradiction: *contradiction,
+            }))),
+            Ok(Inferred::GaveUp) => unreachable!("the size was compared with the bound"),
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// What looking at the values of a shape gave.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one match, and the common case stays off the heap"
+)]
+pub(crate) enum Inferred {
+    Found(Modes),
+    Contradicted(Box<Contradiction>),
+    /// The first values, as many as the bound, agree.
+    GaveUp,
+}
+
+/// The modes of each leaf of the shape, as far as its values have been seen.
+pub(crate) struct Modes(SmallVec<[LeafModes; 4]>);
+
+/// The closed modes of one leaf, and the open one.
+struct LeafModes {
+    /// Size of the leaf.
+    size: i64,
+    /// How many indices one step of the leaf is.
+    weight: i64,
+    /// Extent and stride.
+    closed: SmallVec<[(i64, i64); 4]>,
+    /// The product of the closed extents.
+    below: i64,
+    /// The stride of the open mode.
+    step: i64,
+}
+
+/// Why a value does not continue a leaf.
+enum Clash {
+    Run { implied: i128 },
+    Sum { low: i64 },
+}
+
+impl LeafModes {
+    fn new(size: i64, weight: i64) -> Self {
+        Self {
+            size,
+            weight,
+            closed: SmallVec::new(),
+            below: 1,
+            step: 0,
+        }
+    }
+
+    /// The value at a digit already seen (or one that the closed modes reach).
+    fn value(&self, digit: i64) -> i64 {
+        let (mut rest, mut sum) = (digit, 0);
+        for (extent, stride) in &self.closed {
+            sum += rest % extent * stride;
+            rest /= extent;
+        }
+        sum + rest * self.step
+    }
+
+    /// Takes the value at the next digit, from 1 on.
+    fn see(&mut self, digit: i64, found: i64) -> Result<(), Clash> {
+        let (low, high) = (digit % self.below, digit / self.below);
+        if high == 1 && low == 0 {
+            self.step = found;
+            return Ok(());
+        }
+        let steps = i128::from(high) * i128::from(self.step);
+        if low != 0 {
+            let implied = i128::from(self.value(low)) + steps;
+            let agrees = implied == i128::from(found);
+            return if agrees {
+                Ok(())
+            } else {
+                Err(Clash::Sum { low })
+            };
+        }
+        if steps == i128::from(found) {
+            return Ok(());
+        }
+        if self.size % digit != 0 {
+            return Err(Clash::Run { implied: steps });
+        }
+        self.closed.push((high, self.step));
+        (self.below, self.step) = (digit, found);
+        Ok(())
+    }
+
+    /// All modes as extent and stride; a leaf of size 1 is `1:0`.
+    fn modes(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        let open = (self.size / self.below, self.step);
+        self.closed.iter().copied().chain([open])
+    }
+}
+
+/// Looks at the values of `shape` in the order of the index: at most `bound` of them.
+pub(crate) fn infer<E>(
+    shape: &IntTuple,
+    bound: i64,
+    mut f: impl FnMut(i64) -> Result<i64, E>,
+) -> Result<Inferred, E> {
+    let mut weight = 1;
+    let mut modes = Modes(SmallVec::new());
+    for extent in shape.leaves() {
+        modes.0.push(LeafModes::new(extent.value(), weight));
+        weight *= extent.value();
+    }
+    let mut digits: SmallVec<[i64; 12]> = smallvec![0; modes.0.len()];
+    for index in 0..weight.min(bound) {
+        let found = f(index)?;
+        if let Err(why) = modes.see(&digits, index, found) {
+            return Ok(Inferred::Contradicted(Box::new(why.in_shape(shape))));
+        }
+        advance(&mut digits, &modes);
+    }
+    Ok(if weight <= bound {
+        Inferred::Found(modes)
+    } else {
+        Inferred::GaveUp
+    })
+}
+
+/// The digits of the next index.
+fn advance(digits: &mut [i64], modes: &Modes) {
+    for (digit, leaf) in digits.iter_mut().zip(&modes.0) {
+        *digit += 1;
+        if *digit < leaf.size {
+            return;
+        }
+        *digit = 0;
+    }
+}
+
+/// A contradiction by linear indices.
+struct Conflict {
+    at: i64,
+    found: i64,
+    kind: ConflictKind,
+}
+
+enum ConflictKind {
+    Origin,
+    /// The first step, what it implies, the extent and the size it does not divide.
+    Run((i64, i64), i128, i64, i64),
+    /// Two indices with their values.
+    Sum((i64, i64), (i64, i64)),
+}
+
+impl Modes {
+    /// Extent and stride of the modes of one leaf of the shape.
+    pub(crate) fn of(&self, leaf: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.0[leaf].modes()
+    }
+
+    /// Takes the value at the index with these digits, all before it having been seen.
+    fn see(&mut self, digits: &[i64], at: i64, found: i64) -> Result<(), Conflict> {
+        let conflict = |kind| Conflict { at, found, kind };
+        let Some(top) = digits.iter().rposition(|d| *d != 0) else {
+            return if found == 0 {
+                Ok(())
+            } else {
+                Err(conflict(ConflictKind::Origin))
+            };
+        };
+        let below = self.0[..top].iter().zip(digits);
+        let low: i64 = below.map(|(leaf, d)| leaf.value(*d)).sum();
+        let leaf = &mut self.0[top];
+        let (digit, weight) = (digits[top], leaf.weight);
+        let high_at = digit * weight;
+        if high_at != at {
+            let high = leaf.value(digit);
+            if i128::from(low) + i128::from(high) == i128::from(found) {
+                return Ok(());
+            }
+            return Err(conflict(ConflictKind::Sum(
+                (at - high_at, low),
+                (high_at, high),
+            )));
+        }
+        leaf.see(digit, found).map_err(|clash| {
+            conflict(match clash {
+                Clash::Run { implied } => {
+                    ConflictKind::Run((leaf.below * weight, leaf.step), implied, digit, leaf.size)
+                }
+                Clash::Sum { low } => ConflictKind::Sum(
+                    (low * weight, leaf.value(low)),
+                    ((digit - low) * weight, leaf.value(digit - low)),
+                ),
+            })
+        })
+    }
+
+    /// The layout over the nesting of `shape`; extents and strides are as static as those that `like` gives by leaf.
+    pub(crate) fn over(
+        &self,
+        shape: &IntTuple,
+        like: impl Fn(usize, Int) -> (Int, Int),
+    ) -> crate::Tuple<LeafMode> {
+        let mut out = Builder::new();
+        let mut leaves = self.0.iter().zip(shape.leaves()).enumerate();
+        for &node in shape.view().nodes() {
+            if node > 0 {
+                out.node(node);
+                continue;
+            }
+            let (i, (leaf, extent)) = leaves.next().expect("every leaf node has its value");
+            let (extent, stride) = like(i, *extent);
+            let modes: SmallVec<[LeafMode; 4]> = leaf
+                .modes()
+                .map(|(n, d)| {
+                    LeafMode::new(extent.with_value(n), Stride::Int(stride.with_value(d)))
+                })
+                .collect();
+            crate::algebra::composition::push(&mut out, &modes);
+        }
+        out.finish()
+    }
+}
+
+impl Conflict {
+    fn in_shape(self, shape: &IntTuple) -> Contradiction {
+        let seen = |(index, value)| Seen {
+            coord: shape.coord(index).expect("an index of the shape").plain(),
+            value,
+        };
+        let found = seen((self.at, self.found));
+        match self.kind {
+            ConflictKind::Origin => Contradiction::Origin { found },
+            ConflictKind::Sum(low, high) => Contradiction::Sum {
+                low: seen(low),
+                high: seen(high),
+                found,
+            },
+            ConflictKind::Run(step, implied, extent, size) => Contradiction::Run {
+                step: seen(step),
+                implied,
+                found,
+                extent,
+                size,
+            },
+        }
+    }
+}
+
+impl IntTuple {
+    /// The same values, all dynamic, so that coordinates print as plain numbers.
+    fn plain(&self) -> Self {
+        self.map(|n| Int::Dynamic(n.value()))
+    }
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Origin { found } => {
+                write!(
+                    f,
+                    "is {} at {}, where every layout is 0",
+                    found.value, found.coord
+                )
+            }
+            Self::Run {
+                step,
+                implied,
+                found,
+                extent,
+                size,
+            } => write!(
+                f,
+                "is {} at {}, which makes {implied} at {}, but it is {}, and no mode can end there, as {extent} does not \
+                 divide {size}",
+                step.value, step.coord, found.coord, found.value,
+            ),
+            Self::Sum { low, high, found } => write!(
+                f,
+                "is {} at {} and {} at {}, which makes {} at {}, but it is {}",
+                low.value,
+                low.coord,
+                high.value,
+                high.coord,
+                i128::from(low.value) + i128::from(high.value),
+                found.coord,
+                found.value,
+            ),
+        }
+    }
+}
+
+impl fmt::Display for InferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no layout of shape {} has these values: it {}",
+            self.shape, self.contradiction
+        )
+    }
+}

@@ -1,0 +1,229 @@
+//! Joining modes that are one: coalesce and filter.
+
+use smallvec::SmallVec;
+
+use crate::layout::{LayoutView, LeafMode};
+use crate::tuple::int_tuple::rank_error;
+use crate::tuple::{Builder, Tuple, View};
+use crate::{Error, Int, IntTuple, Layout, Stride};
+
+/// Flat leaf modes.
+pub(crate) type Flat = SmallVec<[LeafMode; 12]>;
+
+impl Layout {
+    /// The same function of the index with as few modes as possible, at depth 0 or 1.
+    ///
+    /// Modes of extent 1 vanish, and `(s0,s1):(d0,s0*d0)` is one mode `s0*s1:d0`.
+    ///
+    /// Laws `coalesce_at` (same offset at every index) and `coalesce_flat` (depth at most 1).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let l: Layout = "(2,(1,6)):(1,(6,2))".parse()?;
+    /// assert_eq!(l.coalesce().to_string(), "12:1");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn coalesce(&self) -> Self {
+        layout_of(coalesced(self.leaves(), Tail::Drop))
+    }
+
+    /// Coalesces each part that a leaf of `profile` names: `(4,(2,6)):..` by `(1,1)` stays of rank 2.
+    ///
+    /// Modes beyond the rank of `profile` stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when `profile` has more modes than the layout, at any level.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let l: Layout = "(2,(1,6)):(1,(6,2))".parse()?;
+    /// assert_eq!(l.coalesce_modes(&(1, 1).into())?.to_string(), "(2,6):(1,2)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn coalesce_modes(&self, profile: &IntTuple) -> Result<Self, Error> {
+        self.by_profile("coalesce_modes", profile, Self::coalesce)
+    }
+
+    /// The layout with every stride-0 mode reduced to extent 1.
+    #[must_use]
+    pub fn filter_zeros(&self) -> Self {
+        Self(self.0.map(|leaf| {
+            if leaf.stride.is_zero() {
+                LeafMode::new(Int::Static(1), leaf.stride)
+            } else {
+                leaf
+            }
+        }))
+    }
+
+    /// The layout without its stride-0 and extent-1 modes: the image, each offset as often as other modes repeat it.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let broadcast: Layout = "(4,3,2):(1,0,4)".parse()?;
+    /// assert_eq!(broadcast.filter().to_string(), "8:1");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn filter(&self) -> Self {
+        self.filter_zeros().coalesce()
+    }
+
+    /// Filters each part that a leaf of `profile` names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when `profile` has more modes than the layout, at any level.
+    pub fn filter_modes(&self, profile: &IntTuple) -> Result<Self, Error> {
+        self.by_profile("filter_modes", profile, Self::filter)
+    }
+
+    fn by_profile(
+        &self,
+        operation: &'static str,
+        profile: &IntTuple,
+        f: impl Fn(&Self) -> Self + Copy,
+    ) -> Result<Self, Error> {
+        let mismatch = || {
+            rank_error(
+                operation,
+                self,
+                profile,
+                "a profile of at most the same rank, mode by mode",
+            )
+        };
+        let mut b = Builder::new();
+        by_profile(self.view(), profile.view(), f, &mut b, &mismatch)?;
+        Ok(Self(b.finish()))
+    }
+}
+
+fn by_profile(
+    layout: LayoutView<'_>,
+    profile: View<'_, Int>,
+    f: impl Fn(&Layout) -> Layout + Copy,
+    out: &mut Builder<LeafMode>,
+    mismatch: &impl Fn() -> Error,
+) -> Result<(), Error> {
+    if profile.is_leaf() {
+        out.push(f(&Layout(layout.to_tuple())).view());
+        return Ok(());
+    }
+    if profile.rank() > layout.rank() {
+        return Err(mismatch());
+    }
+    let open = out.open();
+    let mut profiles = profile.modes();
+    for mode in layout.modes() {
+        match profiles.next() {
+            Some(p) => by_profile(mode, p, f, out, mismatch)?,
+            None => out.push(mode),
+        }
+    }
+    out.close(open, layout.rank());
+    Ok(())
+}
+
+/// What happens to a last mode of extent 1.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Tail {
+    /// It vanishes: right within the size.
+    Drop,
+    /// It goes on with its own stride beyond the size, which composition needs: it counts as extent 2.
+    Continue,
+}
+
+/// What coalescing does with one leaf, from the last to the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Join {
+    /// It has one step: it vanishes.
+    Dropped(LeafMode),
+    /// It stays a mode of its own.
+    Kept(LeafMode),
+    /// Its steps end where those of the next mode begin: both are one mode.
+    Joined {
+        /// The leaf.
+        leaf: LeafMode,
+        /// The mode after it.
+        next: LeafMode,
+        /// The mode that both make.
+        both: LeafMode,
+    },
+}
+
+/// The coalesced leaves, never empty.
+pub(crate) fn coalesced(leaves: &[LeafMode], tail: Tail) -> Flat {
+    coalesced_noting(leaves, tail, &mut |_| ())
+}
+
+/// [`coalesced`]; `note` sees every step.
+pub(crate) fn coalesced_noting(
+    leaves: &[LeafMode],
+    tail: Tail,
+    note: &mut impl FnMut(Join),
+) -> Flat {
+    let mut reversed = Flat::new();
+    for (i, &leaf) in leaves.iter().rev().enumerate() {
+        if i == 0 && tail == Tail::Continue && leaf.extent.is(1) {
+            reversed.push(LeafMode::new(leaf.extent.with_value(2), leaf.stride));
+        } else if leaf.extent.is(1) {
+            note(Join::Dropped(leaf));
+        } else {
+            note(join(&mut reversed, leaf));
+        }
+    }
+    if reversed.is_empty() {
+        reversed.push(LeafMode::UNIT);
+    }
+    reversed.reverse();
+    reversed
+}
+
+/// Puts `leaf` before the modes collected so far, as one mode with the first of them where it is one.
+fn join(reversed: &mut Flat, leaf: LeafMode) -> Join {
+    if let Some(next) = reversed.last_mut()
+        && leaf.stride.continues(leaf.extent, next.stride)
+        && let Ok(extent) = leaf.extent.times(next.extent)
+    {
+        let both = LeafMode::new(extent, tainted(leaf.stride, next.stride.coefficient()));
+        let next = core::mem::replace(next, both);
+        return Join::Joined { leaf, next, both };
+    }
+    reversed.push(leaf);
+    Join::Kept(leaf)
+}
+
+/// The stride, dynamic if `other` is: that the modes join depended on it.
+fn tainted(stride: Stride, other: Int) -> Stride {
+    let c = stride.coefficient();
+    stride.with_coefficient(c.taint(other, c.value()))
+}
+
+/// The coalesced modes that composition walks through, as they are shown: a last mode of extent 1 keeps that extent.
+pub(crate) fn walked(layout: &crate::Layout) -> Flat {
+    let mut flat = coalesced(layout.leaves(), Tail::Continue);
+    if let (Some(shown), Some(last)) = (flat.last_mut(), layout.leaves().last())
+        && last.extent.is(1)
+    {
+        shown.extent = last.extent;
+    }
+    flat
+}
+
+/// A single mode without parentheses, or a flat tuple.
+#[inline]
+pub(crate) fn layout_of(flat: Flat) -> Layout {
+    match flat[..] {
+        [leaf] => Layout(Tuple::leaf(leaf)),
+        _ => Layout(Tuple::flat(flat.iter().copied())),
+    }
+}

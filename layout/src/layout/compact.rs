@@ -1,0 +1,236 @@
+//! Layouts made from a shape alone: column-major, row-major, by order, and like another layout.
+
+use smallvec::SmallVec;
+
+use crate::layout::LeafMode;
+use crate::tuple::int_tuple::{product, rank_error};
+use crate::tuple::{Tuple, View};
+use crate::{Error, Int, IntTuple, Layout, Stride};
+
+impl Layout {
+    /// The compact layout of `shape` whose first mode moves fastest: CuTe's `make_layout(shape)`, `LayoutLeft`.
+    ///
+    /// A mode of extent 1 gets stride 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Extent`] below 1, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!(Layout::column_major((4, (2, 3)))?.to_string(), "(4,(2,3)):(_1,(4,8))");
+    /// assert_eq!(Layout::column_major(&"(_2,4)".parse()?)?.to_string(), "(_2,4):(_1,_2)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `compact_col_major` in `cute/stride.hpp`.
+    #[doc(alias = "make_layout")]
+    #[doc(alias = "LayoutLeft")]
+    #[doc(alias = "compact_col_major")]
+    pub fn column_major(shape: impl Into<IntTuple>) -> Result<Self, Error> {
+        let shape = shape.into();
+        let mut current = Int::Static(1);
+        let strides = shape
+            .leaves()
+            .iter()
+            .map(|&s| advance(s, &mut current))
+            .collect::<Result<SmallVec<[_; 12]>, _>>()?;
+        Self::new(shape.clone(), shape.with_leaves(&strides))
+    }
+
+    /// The compact layout of `shape` whose last mode moves fastest: CuTe's `LayoutRight`.
+    ///
+    /// A mode of extent 1 gets stride 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Extent`] below 1, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!(Layout::row_major((2, 4))?.to_string(), "(2,4):(4,_1)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "LayoutRight")]
+    #[doc(alias = "compact_row_major")]
+    pub fn row_major(shape: impl Into<IntTuple>) -> Result<Self, Error> {
+        let shape = shape.into();
+        let mut current = Int::Static(1);
+        let mut strides = shape
+            .leaves()
+            .iter()
+            .rev()
+            .map(|&s| advance(s, &mut current))
+            .collect::<Result<SmallVec<[_; 12]>, _>>()?;
+        strides.reverse();
+        Self::new(shape.clone(), shape.with_leaves(&strides))
+    }
+
+    /// The compact layout of `shape` whose modes are laid out in increasing `order`: CuTe's `make_ordered_layout`.
+    ///
+    /// An integer in `order` may stand for a whole mode, which is then column-major inside.
+    /// Modes of equal order start at the same stride, as in CuTe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] when `order` nests where `shape` does not, [`Error::Extent`], [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{IntTuple, Layout};
+    /// let order: IntTuple = "(0,2,3,1)".parse()?;
+    /// assert_eq!(Layout::ordered(&"(_2,_2,_2,_2)".parse()?, &order)?.to_string(), "(_2,_2,_2,_2):(_1,_4,_8,_2)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "make_ordered_layout")]
+    #[doc(alias = "compact_order")]
+    pub fn ordered(shape: &IntTuple, order: &IntTuple) -> Result<Self, Error> {
+        let extents = shape.product_like(order).map_err(|_| {
+            rank_error(
+                "ordered",
+                shape,
+                order,
+                "an order whose nesting the shape refines",
+            )
+        })?;
+        let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();
+        let starts = Starts::new(order, &extents)?;
+        start_strides(shape.view(), order.view(), &starts, &mut strides)?;
+        Self::new(shape.clone(), shape.with_leaves(&strides))
+    }
+
+    /// The compact layout of the same shape, its modes in the order of this layout's strides; stride 0 stays 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let sparse: Layout = "(2,2,2,2):(0,2,4,1)".parse()?;
+    /// assert_eq!(sparse.layout_like()?, "(2,2,2,2):(0,2,4,1)".parse()?);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "make_layout_like")]
+    pub fn layout_like(&self) -> Result<Self, Error> {
+        let stride = self.int_strides("layout_like")?;
+        let compact = Self::ordered(&self.shape().filter_zeros(&stride)?, &stride)?;
+        let mut strides = compact.leaves().iter().map(|l| l.stride);
+        Ok(Self(self.0.map(|l| {
+            LeafMode::new(l.extent, strides.next().expect("congruent by construction"))
+        })))
+    }
+
+    /// The register tensor for this layout: mode 0 column-major and fastest, the other modes in the order of their
+    /// strides; stride 0 stays 0 in mode 0. CuTe's `make_fragment_like`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let tile: Layout = "(2,3,4):(12,4,1)".parse()?;
+    /// assert_eq!(tile.fragment_like()?, "(2,3,4):(1,8,2)".parse()?);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "make_fragment_like")]
+    pub fn fragment_like(&self) -> Result<Self, Error> {
+        let shape = self.shape();
+        if self.rank() <= 1 {
+            return Self::column_major(shape);
+        }
+        let stride = self.int_strides("fragment_like")?;
+        let (first, rest) = (shape.get(&[0])?, 1..self.rank());
+        let values = Self::column_major(first.filter_zeros(&stride.get(&[0])?)?)?;
+        let mut value_strides = values.leaves().iter().map(|l| l.stride);
+        let values = Self(first.map(|s| {
+            LeafMode::new(
+                s,
+                value_strides
+                    .next()
+                    .expect("filter_zeros keeps the nesting"),
+            )
+        }));
+        let order = Self::ordered(&shape.take(rest.clone())?, &stride.take(rest)?)?;
+        values.tiled_product(&order.into())
+    }
+
+    /// The stride as a tuple of integers.
+    pub(crate) fn int_strides(&self, operation: &'static str) -> Result<IntTuple, Error> {
+        self.0.try_map(|leaf| self.int_stride(operation, &leaf))
+    }
+}
+
+/// The stride of the next mode in a compact walk.
+fn advance(extent: Int, current: &mut Int) -> Result<Stride, Error> {
+    if extent.is(1) {
+        return Ok(Stride::Int(extent.with_value(0)));
+    }
+    let stride = *current;
+    *current = current.times(extent)?;
+    Ok(Stride::Int(stride))
+}
+
+/// The product of all extents of lesser order, for each order that occurs.
+struct Starts(SmallVec<[(Int, Int); 12]>);
+
+impl Starts {
+    fn new(orders: &IntTuple, extents: &IntTuple) -> Result<Self, Error> {
+        let pairs = orders.leaves().iter().zip(extents.leaves());
+        let mut by_order: SmallVec<[(Int, Int); 12]> = pairs.map(|(o, s)| (*o, *s)).collect();
+        by_order.sort_unstable_by_key(|(order, _)| *order);
+        let mut starts: SmallVec<[(Int, Int); 12]> = SmallVec::new();
+        let mut product = Int::Static(1);
+        for same in by_order.chunk_by(|(a, _), (b, _)| a == b) {
+            starts.push((same[0].0, product));
+            product = same.iter().try_fold(product, |n, (_, s)| n.times(*s))?;
+        }
+        Ok(Self(starts))
+    }
+
+    fn at(&self, order: Int) -> Int {
+        let at = self.0.partition_point(|(o, _)| *o < order);
+        self.0[at].1
+    }
+}
+
+/// Strides of each mode, starting at the product of all extents of lesser order.
+fn start_strides(
+    shape: View<'_, Int>,
+    order: View<'_, Int>,
+    starts: &Starts,
+    out: &mut SmallVec<[Stride; 12]>,
+) -> Result<(), Error> {
+    if let Some(o) = order.as_leaf() {
+        let mut current = starts.at(o);
+        return shape.leaves().iter().try_for_each(|&s| {
+            out.push(advance(s, &mut current)?);
+            Ok(())
+        });
+    }
+    shape
+        .modes()
+        .zip(order.modes())
+        .try_for_each(|(s, o)| start_strides(s, o, starts, out))
+}
+
+impl Tuple<Int> {
+    /// The product of a whole sub-tuple, by its path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mode`], [`Error::Overflow`].
+    pub fn size_at(&self, path: &[usize]) -> Result<Int, Error> {
+        product(self.get(path)?.view())
+    }
+}

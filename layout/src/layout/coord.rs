@@ -1,0 +1,393 @@
+//! Coordinates: one index, one number a mode, or one number a leaf, and the maps between them and to offsets.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::layout::LeafMode;
+use crate::tuple::int::{add, mul};
+use crate::tuple::int_tuple::{product, rank_error};
+use crate::tuple::{Tuple, View};
+use crate::{Error, Int, IntTuple, Layout, Stride};
+
+/// The most offsets that [`Layout::table`] holds: 2^26, half a gigabyte.
+pub const TABLE_BOUND: i64 = 1 << 26;
+
+/// One number a leaf of a shape.
+type Digits = SmallVec<[i64; 12]>;
+
+/// Whether a coordinate must lie within its shape, or its last digit may go on.
+#[derive(Clone, Copy, PartialEq)]
+enum Bounds {
+    Within,
+    Open,
+}
+
+impl Layout {
+    /// The offset at a linear index, counted colexicographically.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::StrideKind`] for coordinate strides,
+    /// [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let rows: Layout = "(4,2):(2,1)".parse()?;
+    /// assert_eq!(rows.at(5)?, 3);
+    /// assert_eq!(rows.at(8).unwrap_err().to_string(), "coordinate 8 is not within 0..8 in the shape (4,2)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn at(&self, index: i64) -> Result<i64, Error> {
+        self.check_bounds(index)?;
+        self.at_unbounded(index)
+    }
+
+    /// The offset at a linear index, where the last mode goes on beyond the size, as CuTe has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`]; [`Error::OutOfBounds`] for XOR strides below
+    /// index 0.
+    pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
+        let leaves = self.leaves();
+        let Some((last, before)) = leaves.split_last() else {
+            return Ok(0);
+        };
+        let mut rest = index;
+        let mut sum = 0;
+        for leaf in before {
+            sum = self.step(sum, rest % leaf.size(), leaf)?;
+            rest /= leaf.size();
+        }
+        self.step(sum, rest, last)
+    }
+
+    /// The offset at a coordinate of any matching nesting: `5`, `(1,2)`, `((1,0),2)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::OutOfBounds`], [`Error::StrideKind`],
+    /// [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let tiles: Layout = "((2,2),(2,4)):((1,4),(2,8))".parse()?;
+    /// assert_eq!(tiles.offset((3, 1))?, tiles.offset(((1, 1), (1, 0)))?);
+    /// assert_eq!(
+    ///     tiles.offset((4, 0)).unwrap_err().to_string(),
+    ///     "coordinate 4 is not within 0..4 in the shape ((2,2),(2,4))",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    ///
+    /// Source: `crd2idx` in `cute/stride.hpp`.
+    #[doc(alias = "crd2idx")]
+    pub fn offset(&self, coord: impl Into<IntTuple>) -> Result<i64, Error> {
+        self.offset_of(&coord.into(), Bounds::Within)
+    }
+
+    /// As [`Layout::offset`], without the bounds check: CuTe's own behaviour.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::StrideKind`], [`Error::Overflow`].
+    pub fn offset_unbounded(&self, coord: impl Into<IntTuple>) -> Result<i64, Error> {
+        self.offset_of(&coord.into(), Bounds::Open)
+    }
+
+    fn offset_of(&self, coord: &IntTuple, bounds: Bounds) -> Result<i64, Error> {
+        let digits = digits(&self.shape(), coord, bounds)?;
+        self.leaves()
+            .iter()
+            .zip(digits)
+            .try_fold(0, |sum, (leaf, c)| self.step(sum, c, leaf))
+    }
+
+    /// `sum` and `c` steps of `leaf` together: added, or XORed for XOR strides.
+    fn step(&self, sum: i64, c: i64, leaf: &LeafMode) -> Result<i64, Error> {
+        match leaf.stride {
+            Stride::Int(d) => add(sum, mul(c, d.value())?),
+            // A digit below 0 has no bits.
+            Stride::Xor(_) if c < 0 => Err(Error::OutOfBounds {
+                coord: c,
+                size: leaf.size(),
+                shape: self.shape().text(),
+            }),
+            Stride::Xor(d) => Ok(sum ^ carryless(c, d.value())?),
+            d if d.is_zero() => Ok(sum),
+            Stride::Basis(_) => Err(Error::StrideKind {
+                operation: "the offset",
+                layout: self.text(),
+                needs: "integer or XOR strides",
+            }),
+        }
+    }
+
+    fn check_bounds(&self, index: i64) -> Result<(), Error> {
+        if (0..self.size()).contains(&index) {
+            return Ok(());
+        }
+        Err(Error::OutOfBounds {
+            coord: index,
+            size: self.size(),
+            shape: self.shape().text(),
+        })
+    }
+
+    /// All offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
+    /// [`Layout::at`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!("(2,2):(2,1)".parse::<Layout>()?.table()?, [0, 2, 1, 3]);
+    /// assert_eq!(
+    ///     "1099511627776:1".parse::<Layout>()?.table().unwrap_err().to_string(),
+    ///     "table of 1099511627776:1 has 1099511627776 elements, and its bound is 67108864",
+    /// );
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn table(&self) -> Result<Vec<i64>, Error> {
+        let size = self.size();
+        let many = |bound| Error::TooMany {
+            operation: "table",
+            of: self.text(),
+            count: size,
+            bound,
+        };
+        if size > TABLE_BOUND {
+            return Err(many(TABLE_BOUND));
+        }
+        let mut table = Vec::new();
+        // The bound has 27 bits.
+        let reserved = table.try_reserve_exact(size as usize);
+        reserved.map_err(|_| many(size - 1))?;
+        for index in 0..size {
+            table.push(self.at_unbounded(index)?);
+        }
+        Ok(table)
+    }
+}
+
+/// The product over F2: bit `k` of `c` contributes `d << k`, contributions XOR.
+pub(crate) fn carryless(c: i64, d: i64) -> Result<i64, Error> {
+    let (mut rest, mut result) = (c, 0);
+    while rest > 0 {
+        let k = rest.trailing_zeros();
+        result ^= mul(
+            d,
+            1_i64.checked_shl(k).filter(|p| *p > 0).unwrap_or(i64::MAX),
+        )?;
+        rest &= rest - 1;
+    }
+    Ok(result)
+}
+
+impl Tuple<Int> {
+    /// The hierarchical coordinate at a linear index (CuTe's `idx2crd`); `self` is the shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::IntTuple;
+    /// let shape: IntTuple = "(3,(2,3))".parse()?;
+    /// assert_eq!(shape.coord(16)?.to_string(), "(1,(1,2))");
+    /// assert_eq!(shape.index((1, (1, 2)))?, 16);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[doc(alias = "idx2crd")]
+    pub fn coord(&self, index: i64) -> Result<Self, Error> {
+        self.coord_of(&index.into(), Bounds::Within)
+    }
+
+    /// The hierarchical coordinate of any coordinate that fits the shape, its last digit unbounded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::Overflow`].
+    pub fn coord_unbounded(&self, coord: impl Into<Self>) -> Result<Self, Error> {
+        self.coord_of(&coord.into(), Bounds::Open)
+    }
+
+    fn coord_of(&self, coord: &Self, bounds: Bounds) -> Result<Self, Error> {
+        let digits = digits(self, coord, bounds)?;
+        let mut digits = digits.into_iter();
+        Ok(self.map(|_| Int::Dynamic(digits.next().expect("one digit a leaf"))))
+    }
+
+    /// The coordinate with one number a mode at a linear index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Overflow`].
+    pub fn flat_coord(&self, index: i64) -> Result<Self, Error> {
+        if self.rank() == 1 {
+            return Self::leaf(self.product()?).coord(index);
+        }
+        self.product_each()?.coord(index)
+    }
+
+    /// The linear index of a coordinate (CuTe's `crd2idx(coord, shape)`); `self` is the shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    #[doc(alias = "crd2idx")]
+    pub fn index(&self, coord: impl Into<Self>) -> Result<i64, Error> {
+        self.index_of(&coord.into(), Bounds::Within)
+    }
+
+    /// As [`Tuple::index`], without the bounds check.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::Overflow`].
+    pub fn index_unbounded(&self, coord: impl Into<Self>) -> Result<i64, Error> {
+        self.index_of(&coord.into(), Bounds::Open)
+    }
+
+    fn index_of(&self, coord: &Self, bounds: Bounds) -> Result<i64, Error> {
+        check_fit(self, coord, bounds)?;
+        if coord.is_leaf() {
+            return Ok(coord.leaves()[0].value());
+        }
+        // Horner over the leaves of the coordinate, each within the product of its part of the shape.
+        let extents = self.product_like(coord)?;
+        let digits = coord.leaves().iter().zip(extents.leaves());
+        digits
+            .rev()
+            .try_fold(0, |rest, (c, s)| add(c.value(), mul(s.value(), rest)?))
+    }
+
+    /// The coordinate in the shape `target` that has the same linear index as `coord` has in `self`.
+    ///
+    /// Modes of equal nesting are treated one by one, as CuTe's `crd2crd` does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    #[doc(alias = "crd2crd")]
+    pub fn coord_in(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
+        self.coord_within(coord.into(), target, Bounds::Within)
+    }
+
+    /// As [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::Overflow`].
+    pub fn coord_in_unbounded(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
+        self.coord_within(coord.into(), target, Bounds::Open)
+    }
+
+    fn coord_within(&self, coord: Self, target: &Self, bounds: Bounds) -> Result<Self, Error> {
+        if coord.is_leaf() || self.is_leaf() || target.is_leaf() {
+            let index = self.index_of(&coord, bounds)?;
+            return target.coord_of(&index.into(), bounds);
+        }
+        if coord.rank() != self.rank() || self.rank() != target.rank() {
+            return Err(rank_error(
+                "coord_in",
+                self,
+                target,
+                "shapes and a coordinate of one rank",
+            ));
+        }
+        let modes = coord.modes().zip(self.modes()).zip(target.modes());
+        let result = modes
+            .map(|((c, s), t)| s.coord_within(c, &t, bounds))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::concat(&result))
+    }
+}
+
+/// The digits of `coord` in `shape`, one a leaf.
+fn digits(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<Digits, Error> {
+    check_fit(shape, coord, bounds)?;
+    let mut digits = Digits::new();
+    split(shape.view(), coord.view(), &mut digits);
+    Ok(digits)
+}
+
+/// Whether `coord` nests as `shape` does down to its leaves, and lies within.
+fn check_fit(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<(), Error> {
+    if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
+        return Err(Error::Extent {
+            extent: extent.value(),
+            shape: shape.text(),
+        });
+    }
+    fits(shape.view(), coord.view(), bounds).map_err(|e| match e {
+        Misfit::Nesting => Error::Coordinate {
+            coord: coord.text(),
+            shape: shape.text(),
+        },
+        Misfit::Beyond { coord, size } => Error::OutOfBounds {
+            coord,
+            size,
+            shape: shape.text(),
+        },
+        Misfit::Size(e) => e,
+    })
+}
+
+enum Misfit {
+    Nesting,
+    Beyond { coord: i64, size: i64 },
+    Size(Error),
+}
+
+fn fits(shape: View<'_, Int>, coord: View<'_, Int>, bounds: Bounds) -> Result<(), Misfit> {
+    if let Some(c) = coord.as_leaf() {
+        let size = product(shape).map_err(Misfit::Size)?.value();
+        let within = (0..size).contains(&c.value()) || bounds == Bounds::Open;
+        return if within {
+            Ok(())
+        } else {
+            Err(Misfit::Beyond {
+                coord: c.value(),
+                size,
+            })
+        };
+    }
+    if shape.is_leaf() || shape.rank() != coord.rank() {
+        return Err(Misfit::Nesting);
+    }
+    shape
+        .modes()
+        .zip(coord.modes())
+        .try_for_each(|(s, c)| fits(s, c, bounds))
+}
+
+fn split(shape: View<'_, Int>, coord: View<'_, Int>, out: &mut Digits) {
+    if let Some(c) = coord.as_leaf() {
+        let Some((_, before)) = shape.leaves().split_last() else {
+            return;
+        };
+        let mut rest = c.value();
+        for s in before {
+            out.push(rest % s.value());
+            rest /= s.value();
+        }
+        out.push(rest);
+    } else {
+        shape
+            .modes()
+            .zip(coord.modes())
+            .for_each(|(s, c)| split(s, c, out));
+    }
+}

@@ -1,0 +1,397 @@
+//! The layout: a shape and a stride, the function from coordinates to offsets.
+
+pub(crate) mod coalesce;
+mod compact;
+mod compare;
+pub(crate) mod coord;
+mod coordinate;
+mod dynamic;
+pub(crate) mod equation;
+mod injective;
+pub(crate) mod iter;
+mod lookup;
+mod modes;
+pub(crate) mod slice;
+pub(crate) mod tiler;
+
+use core::fmt;
+
+use crate::notation::parse::MAX_DEPTH;
+use crate::tuple::int::{add, mul};
+use crate::tuple::{Leaf, Tuple, View};
+use crate::{Error, Int, IntTuple, Stride};
+
+/// A function from coordinates to offsets, written `shape:stride`.
+///
+/// The coordinates are those of the shape, in colexicographical order (the first mode moves fastest); a coordinate's
+/// offset is its inner product with the stride.
+/// Invariants: shape and stride nest alike, extents are at least 1, all strides are of one kind, and the size fits
+/// 64 bits.
+///
+/// A layout is a plain value: up to 12 leaves are stored inline. Two layouts are equal when their texts are, static
+/// marks (`_`) aside; see [`Layout::is_same_function`] for equality as functions.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::Layout;
+/// let tiles: Layout = "((2,2),(2,4)):((1,4),(2,8))".parse()?;
+/// assert_eq!(tiles.rank(), 2);
+/// assert_eq!(tiles.size(), 32);
+/// assert_eq!(tiles.offset((3, 1))?, 7);
+/// assert_eq!(tiles.to_string(), "((2,2),(2,4)):((1,4),(2,8))");
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+///
+/// Source: `cute/layout.hpp`; `Cecka 2026`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Layout(pub(crate) Tuple<LeafMode>);
+
+/// One leaf of a layout, `extent:stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeafMode {
+    /// How many steps.
+    pub extent: Int,
+    /// What one step adds.
+    pub stride: Stride,
+}
+
+pub(crate) type LayoutView<'a> = View<'a, LeafMode>;
+
+impl LeafMode {
+    /// The mode of one step, `_1:_0`.
+    pub(crate) const UNIT: Self = Self {
+        extent: Int::Static(1),
+        stride: Stride::constant(0),
+    };
+
+    pub(crate) const fn new(extent: Int, stride: Stride) -> Self {
+        Self { extent, stride }
+    }
+
+    /// The extent's value.
+    pub(crate) const fn size(self) -> i64 {
+        self.extent.value()
+    }
+}
+
+impl Layout {
+    /// The layout of `shape` and `stride`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], [`Error::Overflow`] when the size
+    /// does not fit 64 bits, or [`Error::Deep`] beyond 64 nested parentheses.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{IntTuple, Layout};
+    /// let shape: IntTuple = "(4,(2,3))".parse()?;
+    /// let layout = Layout::new(shape.clone(), "(2,(1,8))".parse()?)?;
+    /// assert_eq!(layout.to_string(), "(4,(2,3)):(2,(1,8))");
+    /// let error = Layout::new(shape, "(2,1)".parse()?).unwrap_err();
+    /// assert_eq!(error.to_string(), "the shape (4,(2,3)) and the stride (2,1) nest differently");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn new(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
+        if !shape.is_congruent(&stride) {
+            return Err(Error::NotCongruent {
+                shape: shape.text(),
+                stride: stride.text(),
+            });
+        }
+        check_shape(&shape)?;
+        check_kinds(stride.leaves())?;
+        check_depth(&shape)?;
+        let mut strides = stride.leaves().iter();
+        Ok(Self(shape.map(|extent| {
+            LeafMode::new(
+                extent,
+                *strides
+                    .next()
+                    .expect("a congruent stride has as many leaves as the shape"),
+            )
+        })))
+    }
+
+    /// The single mode `extent:stride`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Extent`] below 1.
+    pub fn leaf(extent: impl Into<Int>, stride: impl Into<Stride>) -> Result<Self, Error> {
+        Self::new(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
+    }
+
+    /// The layout whose modes are `modes`: CuTe's `make_layout(a,b,..)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MixedStrides`], [`Error::Overflow`] when the size does not fit 64 bits, and [`Error::Deep`] beyond 64
+    /// nested parentheses.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let (a, b): (Layout, Layout) = ("3:1".parse()?, "4:3".parse()?);
+    /// assert_eq!(Layout::concat([&a, &b])?.to_string(), "(3,4):(1,3)");
+    /// assert_eq!(Layout::concat([&a])?.to_string(), "(3):(1)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn concat<'a>(modes: impl IntoIterator<Item = &'a Self>) -> Result<Self, Error> {
+        Self::checked(Tuple::concat(modes.into_iter().map(|l| &l.0)))
+    }
+
+    /// A layout of leaves whose extents are known to be positive: kinds and size remain to be checked.
+    #[inline]
+    pub(crate) fn checked(tuple: Tuple<LeafMode>) -> Result<Self, Error> {
+        check_leaves(tuple.leaves())?;
+        check_depth(&tuple)?;
+        Ok(Self(tuple))
+    }
+
+    pub(crate) fn view(&self) -> LayoutView<'_> {
+        self.0.view()
+    }
+
+    pub(crate) fn text(&self) -> alloc::boxed::Box<str> {
+        alloc::string::ToString::to_string(self).into()
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn shape(&self) -> IntTuple {
+        self.0.map(|leaf| leaf.extent)
+    }
+
+    /// The stride.
+    #[must_use]
+    pub fn stride(&self) -> Tuple<Stride> {
+        self.0.map(|leaf| leaf.stride)
+    }
+
+    /// The number of modes.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    /// How deep the parentheses nest.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.depth()
+    }
+
+    /// The number of coordinates: the product of all extents.
+    #[must_use]
+    pub fn size(&self) -> i64 {
+        size_of(self.0.leaves())
+    }
+
+    /// The size with its staticness.
+    #[must_use]
+    pub fn size_int(&self) -> Int {
+        let is_static = self.0.leaves().iter().all(|l| l.extent.is_static());
+        if is_static {
+            Int::Static(self.size())
+        } else {
+            Int::Dynamic(self.size())
+        }
+    }
+
+    /// The leaf modes from left to right.
+    #[must_use]
+    pub fn leaves(&self) -> &[LeafMode] {
+        self.0.leaves()
+    }
+
+    /// The mode `i`, or `None` beyond the rank.
+    #[must_use]
+    pub fn mode(&self, i: usize) -> Option<Self> {
+        self.0.mode(i).map(Self)
+    }
+
+    /// The modes, in order.
+    pub fn modes(&self) -> impl ExactSizeIterator<Item = Self> + '_ {
+        self.0.modes().map(Self)
+    }
+
+    /// Whether this is a single mode without parentheses.
+    #[must_use]
+    pub fn is_leaf(&self) -> bool {
+        self.0.is_leaf()
+    }
+
+    /// Whether every extent and stride is static.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.0
+            .leaves()
+            .iter()
+            .all(|l| l.extent.is_static() && l.stride.coefficient().is_static())
+    }
+
+    /// The same layout with every leaf static.
+    #[must_use]
+    pub fn to_static(&self) -> Self {
+        let fix = |n: Int| Int::Static(n.value());
+        Self(self.0.map(|l| {
+            LeafMode::new(
+                fix(l.extent),
+                l.stride.with_coefficient(fix(l.stride.coefficient())),
+            )
+        }))
+    }
+
+    /// One past the largest distance from offset 0: the length of buffer that non-negative strides need.
+    ///
+    /// `1 + sum (extent - 1) * |stride|`, as in CuTe, also for negative strides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// assert_eq!("(4,3):(1,10)".parse::<Layout>()?.cosize()?, 24);
+    /// assert_eq!("4:-1".parse::<Layout>()?.cosize()?, 4);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn cosize(&self) -> Result<i64, Error> {
+        Ok(self.cosize_int()?.value())
+    }
+
+    pub(crate) fn cosize_int(&self) -> Result<Int, Error> {
+        let mut sum = Int::Static(1);
+        for leaf in self.leaves() {
+            let d = self.int_stride("cosize", leaf)?;
+            let reach = mul(leaf.size() - 1, crate::tuple::int::abs(d.value())?)?;
+            sum = sum.taint(leaf.extent.taint(d, 0), add(sum.value(), reach)?);
+        }
+        Ok(sum)
+    }
+
+    /// The integer stride of a leaf, or the error that `operation` needs one.
+    pub(crate) fn int_stride(
+        &self,
+        operation: &'static str,
+        leaf: &LeafMode,
+    ) -> Result<Int, Error> {
+        match leaf.stride {
+            Stride::Int(d) => Ok(d),
+            d if d.is_zero() => Ok(d.coefficient()),
+            _ => Err(Error::StrideKind {
+                operation,
+                layout: self.text(),
+                needs: "integer strides",
+            }),
+        }
+    }
+
+    /// Whether both give the same offset at every index: equality as functions of `0..size`.
+    ///
+    /// Compares their coalesced forms, so no enumeration is needed.
+    #[must_use]
+    pub fn is_same_function(&self, other: &Self) -> bool {
+        self.size() == other.size() && self.coalesce() == other.coalesce()
+    }
+}
+
+/// Whether the size fits 64 bits and all strides are of one kind.
+/// Walks over a layout recurse into its parentheses: a bound on their depth keeps them within the stack.
+fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
+    // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
+    match tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
+        true => Err(Error::Deep {
+            depth: tuple.depth(),
+            bound: MAX_DEPTH,
+        }),
+        false => Ok(()),
+    }
+}
+
+fn check_leaves(leaves: &[LeafMode]) -> Result<(), Error> {
+    leaves.iter().try_fold(1, |n, leaf| mul(n, leaf.size()))?;
+    let mut kinds = leaves.iter().map(|l| l.stride).filter(|d| !is_neutral(*d));
+    let Some(first) = kinds.next() else {
+        return Ok(());
+    };
+    match kinds.find(|d| core::mem::discriminant(d) != core::mem::discriminant(&first)) {
+        Some(other) => Err(mixed(first, other)),
+        None => Ok(()),
+    }
+}
+
+/// The integer 0 belongs to every kind of stride.
+fn is_neutral(d: Stride) -> bool {
+    matches!(d, Stride::Int(n) if n.value() == 0)
+}
+
+fn mixed(first: Stride, other: Stride) -> Error {
+    use alloc::string::ToString;
+    Error::MixedStrides {
+        first: first.to_string().into(),
+        other: other.to_string().into(),
+    }
+}
+
+pub(crate) fn check_shape(shape: &IntTuple) -> Result<(), Error> {
+    if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
+        return Err(Error::Extent {
+            extent: extent.value(),
+            shape: shape.text(),
+        });
+    }
+    shape
+        .leaves()
+        .iter()
+        .try_fold(1, |n, leaf| mul(n, leaf.value()))
+        .map(|_| ())
+}
+
+fn check_kinds(strides: &[Stride]) -> Result<(), Error> {
+    let mut kinds = strides.iter().filter(|d| !is_neutral(**d));
+    let Some(first) = kinds.next() else {
+        return Ok(());
+    };
+    match kinds.find(|d| core::mem::discriminant(*d) != core::mem::discriminant(first)) {
+        Some(other) => Err(mixed(*first, *other)),
+        None => Ok(()),
+    }
+}
+
+/// The product of the extents; a layout's fits 64 bits by its invariant.
+pub(crate) fn size_of(leaves: &[LeafMode]) -> i64 {
+    leaves.iter().map(|l| l.size()).product()
+}
+
+/// `shape:stride`; the alternate form `{:#}` leaves the static marks out.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().write(f, |out, leaf| leaf.extent.fmt(out))?;
+        f.write_str(":")?;
+        self.view().write(f, |out, leaf| leaf.stride.fmt(out))
+    }
+}
+
+impl fmt::Display for LeafMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.extent, self.stride)
+    }
+}
+
+impl Leaf for LeafMode {
+    fn text(tuple: &Tuple<Self>) -> alloc::string::String {
+        alloc::string::ToString::to_string(&Layout(tuple.clone()))
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
