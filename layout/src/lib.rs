@@ -18,13 +18,14 @@ mod notation;
 mod swizzle;
 mod tuple;
 
-pub use algebra::infer::{Contradiction, INFER_BOUND, InferError, Seen};
+pub use algebra::infer::INFER_BOUND;
 pub use algebra::inverse::RUN_BOUND;
-pub use algebra::search::{SEARCH_BOUND, Search};
+pub use algebra::search::SEARCH_BOUND;
 pub use banks::{Access, Banks, Conflicts, MAX_LANES, Phase};
 pub use choose::{Choice, Effect, NoSwizzle, choose_swizzle, choose_swizzle_for};
 pub use error::Error;
-pub use error::composition::{CompositionError, Refusal, Share};
+pub use error::composition::{CompositionError, Refusal, Search, Share};
+pub use error::infer::{Contradiction, InferError, Seen};
 pub use explain::Explanation;
 pub use layout::coord::TABLE_BOUND;
 pub use layout::iter::{Coords, Offsets};

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::error::composition::{CompositionError, Refusal, Share};
 use crate::layout::LeafMode;
-use crate::layout::coalesce::{Flat, Tail, coalesced};
+use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of, walked};
 use crate::tuple::Builder;
 use crate::tuple::int::abs;
 use crate::{Error, Int, Layout, Search, Stride, Tiler};
@@ -252,6 +252,7 @@ pub(crate) fn walk(
         Error::Composition(Box::new(CompositionError {
             lhs: lhs.clone(),
             rhs: rhs.clone(),
+            left_modes: layout_of(walked(lhs)),
             reason,
             search: Search::NotTried,
         }))
@@ -450,7 +451,7 @@ impl Load {
 
     /// Notes the bits of `take` steps of `step`.
     fn set_bits(&mut self, take: i64, step: i64) {
-        let ones = (1_i64 << crate::swizzle::xor::bit_length(take).min(62)) - 1;
+        let ones = (1_i64 << crate::tuple::int::bit_length(take).min(62)) - 1;
         let bits = ones.saturating_mul(step);
         self.shared |= self.bits & bits != 0;
         self.bits |= bits;

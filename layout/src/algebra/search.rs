@@ -14,7 +14,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -23,29 +22,10 @@ use crate::algebra::infer::{Inferred, Modes, infer};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::int::mul;
-use crate::{CompositionError, Contradiction, Error, Int, IntTuple, Layout, Seen, Stride};
+use crate::{CompositionError, Contradiction, Error, Int, IntTuple, Layout, Search, Seen, Stride};
 
 /// How many coordinates of the right-hand modes that clash the search looks at before it gives up.
 pub const SEARCH_BOUND: i64 = 1 << 16;
-
-/// What the search over the modes of the right-hand side found, where the rule refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Search {
-    /// No layout over these modes exists: the first coordinate whose value cannot be right.
-    Contradicted(Box<Contradiction>),
-    /// The first [`SEARCH_BOUND`] coordinates of the modes that clash contradict nothing, and there are more.
-    GaveUp {
-        /// How many coordinates were looked at.
-        bound: i64,
-        /// How many there are.
-        size: i64,
-    },
-    /// A value does not fit 64 bits, or is no integer.
-    Failed(Error),
-    /// There was no search: [`Layout::composition_unchecked`] takes CuTe's rule alone.
-    NotTried,
-}
 
 impl CompositionError {
     /// The layout that exists all the same, or this error with what the search found.
@@ -406,21 +386,5 @@ fn result(lhs: &Layout, rhs: &Layout, parts: &[Part], modes: &[PartModes]) -> La
     match refined {
         Ok(tuple) => Layout(tuple),
         Err(never) => match never {},
-    }
-}
-
-/// What became of the search, where it found no layout: the end of an error's sentence.
-impl fmt::Display for Search {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Contradicted(why) => write!(f, "A(B(c)) {why}"),
-            Self::GaveUp { bound, size } => write!(
-                f,
-                "the search for a layout gave up after {bound} of the {size} coordinates of the modes that clash, which \
-                 is its bound"
-            ),
-            Self::Failed(e) => write!(f, "the search for a layout failed: {e}"),
-            Self::NotTried => f.write_str("nothing else was tried"),
-        }
     }
 }

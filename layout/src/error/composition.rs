@@ -1,13 +1,13 @@
 //! Why a composition is refused, as data and as a sentence.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
-use crate::layout::coalesce::{layout_of, walked};
 use crate::tuple::View;
-use crate::{Layout, Search};
+use crate::{Contradiction, Error, Layout};
 
 /// Why `lhs o rhs` has no result: it is not a layout over the modes of `rhs`, or the search for one gave up.
 ///
@@ -18,6 +18,8 @@ pub struct CompositionError {
     pub lhs: Layout,
     /// The right operand.
     pub rhs: Layout,
+    /// The left operand coalesced: the modes that its refusal counts.
+    pub left_modes: Layout,
     /// Where the rule of composition fails.
     pub reason: Refusal,
     /// What the search for another layout found.
@@ -73,6 +75,25 @@ pub struct Share {
     pub leaf: usize,
     /// The digit.
     pub digit: i64,
+}
+
+/// What the search over the modes of the right-hand side found, where the rule refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Search {
+    /// No layout over these modes exists: the first coordinate whose value cannot be right.
+    Contradicted(Box<Contradiction>),
+    /// The first [`SEARCH_BOUND`](crate::SEARCH_BOUND) coordinates of the modes that clash contradict nothing, and there are more.
+    GaveUp {
+        /// How many coordinates were looked at.
+        bound: i64,
+        /// How many there are.
+        size: i64,
+    },
+    /// A value does not fit 64 bits, or is no integer.
+    Failed(Error),
+    /// There was no search: [`Layout::composition_unchecked`] takes CuTe's rule alone.
+    NotTried,
 }
 
 /// The place of a leaf in its tuple, `<1,0>`: mode 0 of mode 1.
@@ -134,7 +155,7 @@ impl fmt::Display for CompositionError {
         match &self.search {
             why @ Search::Contradicted(_) => {
                 write!(f, "{lhs} o {rhs} is not a layout over the modes of {rhs}: ")?;
-                self.reason.write(f, lhs, rhs)?;
+                self.reason.write(f, &self.left_modes, rhs)?;
                 write!(f, "; {why}")
             }
             // Nothing is proved: a layout may exist.
@@ -143,22 +164,21 @@ impl fmt::Display for CompositionError {
                     f,
                     "{lhs} o {rhs} is refused by CuTe's rule of composition: "
                 )?;
-                self.reason.write(f, lhs, rhs)
+                self.reason.write(f, &self.left_modes, rhs)
             }
             open => {
                 write!(
                     f,
                     "{lhs} o {rhs}: {open}; the rule of composition refuses, as "
                 )?;
-                self.reason.write(f, lhs, rhs)
+                self.reason.write(f, &self.left_modes, rhs)
             }
         }
     }
 }
 
 impl Refusal {
-    fn write(&self, f: &mut fmt::Formatter<'_>, lhs: &Layout, rhs: &Layout) -> fmt::Result {
-        let simple = layout_of(walked(lhs));
+    fn write(&self, f: &mut fmt::Formatter<'_>, simple: &Layout, rhs: &Layout) -> fmt::Result {
         let path = |leaf| Path::of(rhs.view(), leaf);
         match self {
             Self::Straddle {
@@ -247,5 +267,21 @@ pub(crate) fn why_straddle(f: &mut impl fmt::Write, n: i64, r: i64, s: i64) -> f
         write!(f, "({} steps would fit)", (s - 1) / r + 1)
     } else {
         write!(f, "(a stride that {s} divides would fit)")
+    }
+}
+
+/// What became of the search, where it found no layout: the end of an error's sentence.
+impl fmt::Display for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contradicted(why) => write!(f, "A(B(c)) {why}"),
+            Self::GaveUp { bound, size } => write!(
+                f,
+                "the search for a layout gave up after {bound} of the {size} coordinates of the modes that clash, which \
+                 is its bound"
+            ),
+            Self::Failed(e) => write!(f, "the search for a layout failed: {e}"),
+            Self::NotTried => f.write_str("nothing else was tried"),
+        }
     }
 }

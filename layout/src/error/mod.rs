@@ -1,6 +1,7 @@
 //! What can be wrong with an input, as sentences.
 
 pub(crate) mod composition;
+pub(crate) mod infer;
 
 use alloc::boxed::Box;
 use core::fmt;

@@ -16,7 +16,7 @@ pub(crate) mod tiler;
 
 use core::fmt;
 
-use crate::notation::parse::MAX_DEPTH;
+use crate::tuple::MAX_DEPTH;
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Stride};
@@ -301,7 +301,6 @@ impl Layout {
     }
 }
 
-/// Whether the size fits 64 bits and all strides are of one kind.
 /// Walks over a layout recurse into its parentheses: a bound on their depth keeps them within the stack.
 fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
     // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
@@ -314,6 +313,7 @@ fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
     }
 }
 
+/// Whether the size fits 64 bits and all strides are of one kind.
 fn check_leaves(leaves: &[LeafMode]) -> Result<(), Error> {
     leaves.iter().try_fold(1, |n, leaf| mul(n, leaf.size()))?;
     let mut kinds = leaves.iter().map(|l| l.stride).filter(|d| !is_neutral(*d));

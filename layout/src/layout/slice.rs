@@ -3,8 +3,7 @@
 use core::fmt;
 
 use crate::layout::LeafMode;
-use crate::notation::parse::whole;
-use crate::swizzle::xor::bit_length;
+use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
 use crate::tuple::{Builder, Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Layout};
@@ -73,22 +72,6 @@ macro_rules! from_tuples {
 }
 
 from_tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
-
-impl core::str::FromStr for Coord {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| {
-            c.tuple(|c| {
-                if c.eat("_") {
-                    Ok(Slot::All)
-                } else {
-                    c.number().map(Slot::At)
-                }
-            })
-        })
-    }
-}
 
 impl Coord {
     /// Whether some mode stays whole.

@@ -1,12 +1,12 @@
 //! The macros `layout!`, `int_tuple!` and `tiler!`: literals in CuTe's notation, checked when they are compiled.
 //!
-//! The check reads the same grammar as `parse.rs`, in functions that run at compile time: it walks shape and stride
-//! together, so that a difference in nesting shows at the first token that differs.
-//! What the check accepts, the parser reads; law `literal_as_parsed`.
+//! `parse.rs` alone makes values of texts. It allocates, so that it cannot run at compile time; the check here makes no
+//! value and can. It walks shape and stride together, so that a difference in nesting shows at the first token that
+//! differs. What the check accepts, the parser reads, and what it refuses, the parser refuses: law `literal_as_parsed`.
 
 use core::str::FromStr;
 
-use crate::notation::parse::MAX_DEPTH;
+use crate::tuple::MAX_DEPTH;
 use crate::{Error, MAX_BASIS_DEPTH};
 
 /// Returns early with the error, as `?` does where it is not yet available.

@@ -2,6 +2,6 @@
 
 #[doc(hidden)]
 pub mod literal;
-pub(crate) mod parse;
+mod parse;
 #[cfg(feature = "serde")]
 mod serialize;

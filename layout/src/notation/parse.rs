@@ -1,25 +1,23 @@
-//! Reading CuTe's notation.
+//! Reading CuTe's notation: from a text to its value, or to the byte where it ends.
 
 use core::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::tuple::{Builder, Tuple};
+use crate::tuple::{Builder, MAX_DEPTH, Tuple};
 use crate::{
-    Basis, ComposedLayout, Error, Int, IntTuple, Layout, Middle, Outer, Stride, Swizzle, Tiler,
+    Basis, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Middle, Outer, Slot, Stride,
+    Swizzle, Tiler,
 };
 
-/// The deepest nesting of parentheses that is read.
-pub(crate) const MAX_DEPTH: usize = 64;
-
 /// A position in a text.
-pub(crate) struct Cursor<'a> {
+struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
+    fn new(text: &'a str) -> Self {
         let mut cursor = Self { text, at: 0 };
         cursor.skip_space();
         cursor
@@ -30,12 +28,12 @@ impl<'a> Cursor<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    pub(crate) fn peek(&self) -> Option<u8> {
+    fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     /// Takes `token` (and the space after it) if it comes next.
-    pub(crate) fn eat(&mut self, token: &str) -> bool {
+    fn eat(&mut self, token: &str) -> bool {
         let found = self.text[self.at..].starts_with(token);
         if found {
             self.at += token.len();
@@ -44,7 +42,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    pub(crate) fn expect(&mut self, token: &str, expected: &'static str) -> Result<(), Error> {
+    fn expect(&mut self, token: &str, expected: &'static str) -> Result<(), Error> {
         if self.eat(token) {
             Ok(())
         } else {
@@ -52,7 +50,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn error(&self, expected: &'static str) -> Error {
+    fn error(&self, expected: &'static str) -> Error {
         Error::Parse {
             text: self.text.into(),
             at: self.at,
@@ -60,7 +58,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn end(&self) -> Result<(), Error> {
+    fn end(&self) -> Result<(), Error> {
         if self.at == self.text.len() {
             Ok(())
         } else {
@@ -68,12 +66,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn rewind(&mut self, at: usize) {
+    fn rewind(&mut self, at: usize) {
         self.at = at;
     }
 
     /// A decimal number with an optional minus sign.
-    pub(crate) fn number(&mut self) -> Result<i64, Error> {
+    fn number(&mut self) -> Result<i64, Error> {
         let rest = &self.text[self.at..];
         let sign = usize::from(rest.starts_with('-'));
         let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
@@ -88,7 +86,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    pub(crate) fn int(&mut self) -> Result<Int, Error> {
+    fn int(&mut self) -> Result<Int, Error> {
         let is_static = self.text[self.at..].starts_with('_');
         self.at += usize::from(is_static);
         let value = self.number()?;
@@ -120,7 +118,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A single value or nested parentheses of values.
-    pub(crate) fn tuple<T: Copy>(
+    fn tuple<T: Copy>(
         &mut self,
         mut leaf: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<Tuple<T>, Error> {
@@ -154,11 +152,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn int_tuple(&mut self) -> Result<IntTuple, Error> {
+    fn int_tuple(&mut self) -> Result<IntTuple, Error> {
         self.tuple(Self::int)
     }
 
-    pub(crate) fn layout(&mut self) -> Result<Layout, Error> {
+    fn layout(&mut self) -> Result<Layout, Error> {
         let shape = self.int_tuple()?;
         self.expect(":", "':' and the stride")?;
         self.layout_of(shape)
@@ -218,7 +216,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// `_`, an integer, a layout, or parentheses (also `<..>`) of tilers.
-    pub(crate) fn tiler(&mut self) -> Result<Tiler, Error> {
+    fn tiler(&mut self) -> Result<Tiler, Error> {
         Ok(self.tiler_at(0)?.0)
     }
 
@@ -290,7 +288,7 @@ fn count(open: &mut SmallVec<[(usize, usize); 16]>) {
 }
 
 /// Reads the whole of `text` with `read`.
-pub(crate) fn whole<T>(
+fn whole<T>(
     text: &str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -362,5 +360,21 @@ impl FromStr for Tiler {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         whole(text, |c| c.tiler())
+    }
+}
+
+impl FromStr for Coord {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        whole(text, |c| {
+            c.tuple(|c| {
+                if c.eat("_") {
+                    Ok(Slot::All)
+                } else {
+                    c.number().map(Slot::At)
+                }
+            })
+        })
     }
 }

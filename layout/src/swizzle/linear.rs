@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use crate::layout::coalesce::{Tail, coalesced};
-use crate::swizzle::xor::{bit_length, push_runs, vectors};
+use crate::swizzle::xor::{push_runs, vectors};
+use crate::tuple::int::bit_length;
 use crate::{Error, Layout, Stride};
 
 impl Layout {

@@ -7,12 +7,8 @@ use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
 use crate::tuple::Builder;
+use crate::tuple::int::bit_length;
 use crate::{BinaryMatrix, ComposedLayout, Error, Int, Layout, Outer, Stride, Swizzle};
-
-/// How many bits the coordinates `0..extent` have.
-pub(crate) fn bit_length(extent: i64) -> u32 {
-    64 - (extent - 1).leading_zeros()
-}
 
 /// The bit-vectors of one leaf: the offsets at coordinates 1, 2, 4, ...
 pub(crate) fn vectors(leaf: &LeafMode, d: i64) -> Result<SmallVec<[i64; 16]>, Error> {

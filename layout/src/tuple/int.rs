@@ -154,6 +154,11 @@ pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
     }
 }
 
+/// How many bits the coordinates `0..extent` have.
+pub(crate) fn bit_length(extent: i64) -> u32 {
+    64 - (extent - 1).leading_zeros()
+}
+
 impl PartialEq for Int {
     fn eq(&self, other: &Self) -> bool {
         self.value() == other.value()

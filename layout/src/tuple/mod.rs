@@ -16,6 +16,9 @@ pub(crate) const INLINE_LEAVES: usize = 12;
 /// Nodes (leaves and parentheses pairs) that fit without a heap allocation.
 const INLINE_NODES: usize = 24;
 
+/// The deepest nesting of parentheses: walks over a tuple recurse into them.
+pub(crate) const MAX_DEPTH: usize = 64;
+
 /// A value or a (possibly nested) tuple of values, such as `4`, `(4)`, `(2,(3,4))` or `()`.
 ///
 /// CuTe distinguishes `4` from `(4)`, and so does this type.

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use crate::swizzle::xor::bit_length;
+use crate::tuple::int::bit_length;
 use crate::{BinaryMatrix, ComposedLayout, Error, Layout, Outer, Swizzle};
 
 /// How many indices are compared one by one where linearity over F2 does not decide.
