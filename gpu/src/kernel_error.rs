@@ -157,6 +157,13 @@ pub enum KernelError {
         /// Of what it must be a multiple.
         step: i64,
     },
+    /// An order of a plan that its kernel does not take.
+    PlanOrder {
+        /// The kernel.
+        method: String,
+        /// The order.
+        order: colex_sched::Order,
+    },
     /// A vector of a plan that no access has.
     PlanVector {
         /// `vector of A`.
@@ -354,6 +361,10 @@ impl fmt::Display for KernelError {
                     (false, step) => write!(f, "{least} to {most}, in multiples of {step}"),
                 }
             }
+            KernelError::PlanOrder { method, order } => write!(
+                f,
+                "the plan's order is {order}: the {method} kernel takes grouped orders, for example grouped 8 along m"
+            ),
             KernelError::PlanVector {
                 what,
                 found,

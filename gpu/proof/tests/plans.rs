@@ -5,6 +5,7 @@ use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
 use colex_gpu::kernels::{CopyPlan, GemmProblem, Major, MatrixName, Walk, reference};
 use colex_proof::kernels::check_plans::{COPY_METHODS, PlanCase, Tally};
+use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use half::f16;
 
 /// The largest error of the product of a problem by a plan, or what is said instead.
@@ -136,6 +137,34 @@ fn one_step_along_k_is_refused() {
     );
 }
 
+fn along_m(width: i64) -> Order {
+    Order::Grouped {
+        width,
+        raster: RasterOrder::AlongM,
+    }
+}
+
+/// Every order that is not grouped, by every kernel: its places outnumber the tiles, or it is a table.
+#[test]
+fn orders_without_a_formula_are_refused() {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    let mut cases = 0;
+    let swizzles = ThreadblockSwizzle::all().into_iter().map(Order::Swizzle);
+    for order in Order::candidates().into_iter().chain(swizzles) {
+        for method in [Simt, Volta, Ampere, Hopper] {
+            if let Order::Grouped { .. } = order {
+                continue;
+            }
+            let expected = format!(
+                "the plan's order is {order}: the {method} kernel takes grouped orders, for example grouped 8 along m"
+            );
+            assert_eq!(said(method, |plan| plan.order = order), expected);
+            cases += 1;
+        }
+    }
+    println!("law plans.orders_without_a_formula: {cases} cases");
+}
+
 #[test]
 fn zeros_are_refused() {
     use GemmMethod::{Ampere, Hopper, Simt, Volta};
@@ -160,8 +189,8 @@ fn zeros_are_refused() {
         "the plan's number of warps along N is 0: the Ampere kernel takes 1 to 32"
     );
     assert_eq!(
-        said(Simt, |plan| plan.raster = 0),
-        "the plan's raster is 0: the SIMT kernel takes 1 to 65536"
+        said(Simt, |plan| plan.order = along_m(0)),
+        "the plan's strip width is 0: the SIMT kernel takes 1 to 65536"
     );
     assert_eq!(
         said(Ampere, |plan| plan.stages = 0),
@@ -211,8 +240,8 @@ fn what_is_too_much_is_refused() {
         "the plan's tile along M is 1099511627776: the Ampere kernel takes 32 to 1024, in multiples of 32"
     );
     assert_eq!(
-        said(Simt, |plan| plan.raster = i64::MAX),
-        "the plan's raster is 9223372036854775807: the SIMT kernel takes 1 to 65536"
+        said(Simt, |plan| plan.order = along_m(i64::MAX)),
+        "the plan's strip width is 9223372036854775807: the SIMT kernel takes 1 to 65536"
     );
     assert_eq!(
         said(Ampere, |plan| {
@@ -284,13 +313,13 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
         Ok(GemmPlan {
             tile: [4, 4, 1],
             warps: [1, 1],
-            raster: 65536,
+            order: along_m(65536),
             ..usual
         })
     });
     assert_eq!(
         call.expect_err("it is refused").to_string(),
-        "the plan asks for 1099511627776 tiles in a strip of the raster: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
+        "the plan asks for 1099511627776 tiles in a strip of its order: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
     );
 }
 

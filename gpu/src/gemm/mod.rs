@@ -6,7 +6,6 @@ pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;
 pub(crate) mod problem;
-mod raster;
 mod register_staged;
 mod simt;
 mod sm70;

@@ -7,7 +7,8 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::kernels::{GemmProblem, Major, MatrixName};
-use colex_tensor::{Built, Error};
+use colex_sched::{Order, RasterOrder};
+use colex_tensor::{Built, Error, Index};
 
 /// The generation of instructions that a kernel is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,8 +101,8 @@ pub struct GemmPlan {
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
-    /// Tiles along N that follow each other before the next along M.
-    pub raster: i64,
+    /// The order in which blocks take the tiles, or for Hopper clusters of two: a grouped one, with strips of 1 to 65536.
+    pub order: Order,
     /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside then).
     pub whole: bool,
 }
@@ -137,7 +138,14 @@ impl GemmPlan {
             tile,
             stages,
             warps,
-            raster: 8,
+            order: Order::Grouped {
+                width: 8,
+                raster: if method == GemmMethod::Hopper {
+                    RasterOrder::AlongN
+                } else {
+                    RasterOrder::AlongM
+                },
+            },
             whole: false,
         }
     }
@@ -211,6 +219,12 @@ impl GemmPlan {
             };
         }
         self
+    }
+
+    /// The tile along M and N of a place in the plan's order; `tiles` are those of the problem.
+    pub(crate) fn tile_at(&self, place: Index, tiles: &[Index; 2]) -> [Index; 2] {
+        let tile = self.order.tile(place, tiles.clone());
+        tile.expect("invariant: an order without a formula is refused before a kernel is built")
     }
 
     /// Whether C goes through shared memory and TMA, both ways if it is read: N fastest, 16 or 32 bits, rows that begin
@@ -293,8 +307,8 @@ impl fmt::Display for GemmPlan {
         let Operands { ab, c, .. } = self.operands;
         write!(
             f,
-            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages",
-            self.method, self.stages
+            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages, {}",
+            self.method, self.stages, self.order
         )
     }
 }

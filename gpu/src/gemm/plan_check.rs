@@ -6,10 +6,11 @@ use colex_tiled::Operand;
 use super::epilogue::scale::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmMethod, GemmPlan, Operands};
-use super::raster;
 use super::simt::neighbours;
 use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
 use colex_ir::launch::Limits;
+use colex_sched::Order;
+use colex_sched::formula::MOST_PLACES;
 
 /// The largest extent of a tile along M, N or K.
 const MOST_TILE: i64 = 1024;
@@ -17,8 +18,8 @@ const MOST_TILE: i64 = 1024;
 /// The most tiles on their way at once.
 const MOST_STAGES: i64 = 64;
 
-/// The most tiles along N that follow each other.
-const MOST_RASTER: i64 = 1 << 16;
+/// The widest strip of an order.
+const MOST_STRIP: i64 = 1 << 16;
 
 /// The most 32-bit registers of a thread's accumulators: as many as a thread can have. More would be in local memory.
 const MOST_SUMS: i64 = 255;
@@ -38,7 +39,8 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Product`], [`KernelError::Types`], [`KernelError::Plan`], [`KernelError::PlanLimit`],
+    /// [`KernelError::Product`], [`KernelError::Types`], [`KernelError::Plan`], [`KernelError::PlanOrder`],
+    /// [`KernelError::PlanLimit`],
     /// [`KernelError::PlanShares`].
     pub fn check(&self, arch: Arch) -> Result<(), KernelError> {
         self.check_types(arch)?;
@@ -80,7 +82,7 @@ impl GemmPlan {
             GemmMethod::Ampere | GemmMethod::Hopper => 2..=MOST_STAGES,
         };
         self.number("number of stages", self.stages, stages, 1)?;
-        self.number("raster", self.raster, 1..=MOST_RASTER, 1)?;
+        self.number("strip width", self.strip()?, 1..=MOST_STRIP, 1)?;
         let elements = (self.tile[0] + self.tile[1]) * self.tile[2] * self.stages;
         let ty = match self.method {
             GemmMethod::Simt => sum_type(self.operands.ab),
@@ -108,6 +110,20 @@ impl GemmPlan {
                 least: *range.start(),
                 most: *range.end(),
                 step,
+            }),
+        }
+    }
+
+    /// The width of the strips of the plan's order; an error for an order that is no formula over any extents.
+    fn strip(&self) -> Result<i64, KernelError> {
+        match self.order {
+            Order::Grouped { width, raster: _ } => Ok(width),
+            order @ (Order::Swizzle(_)
+            | Order::Persistent { .. }
+            | Order::Hilbert
+            | Order::Morton) => Err(KernelError::PlanOrder {
+                method: self.method.to_string(),
+                order,
             }),
         }
     }
@@ -341,18 +357,18 @@ impl GemmPlan {
             .map(|((what, extent), tile)| (what, tile, extent))
     }
 
-    /// Whether the kernel can count the tiles, and those that a strip of the raster has.
+    /// Whether the kernel can count the tiles, and those that a strip of the order has.
     fn check_tiles(&self, problem: &GemmProblem) -> Result<(), KernelError> {
         let along = |extent: i64, tile: i64| (extent - 1) / tile + 1;
         let [m, n] = [
             along(problem.m, self.tile[0]),
             along(problem.n, self.tile[1]),
         ];
-        let most = raster::MOST - 1;
+        let most = MOST_PLACES - 1;
         self.limit("tiles", m.saturating_mul(n), most)?;
         self.limit(
-            "tiles in a strip of the raster",
-            m.max(n).saturating_mul(self.raster),
+            "tiles in a strip of its order",
+            m.max(n).saturating_mul(self.strip()?),
             most,
         )
     }

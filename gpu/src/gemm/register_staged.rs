@@ -8,7 +8,6 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::epilogue::scale::{scale_type, scaled, widened};
 use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
-use super::raster::grouped;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
 
@@ -48,7 +47,7 @@ pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<Built, Error> {
     let scale = ["alpha", "beta"].map(|name| k.scalar_argument(name, scale_type(operands.ab)));
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
-    let [m, n] = grouped(&k.block_index(0), &tiles[0], &tiles[1], plan.raster);
+    let [m, n] = plan.tile_at(k.block_index(0), &tiles);
     let c = c.local_tile(&[bm, bn], &[m.clone(), n.clone()])?;
     let [way_a, way_b] = kind.ways;
     let (a, b) = ((Operand::A, a, m, way_a), (Operand::B, b, n, way_b));

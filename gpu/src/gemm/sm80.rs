@@ -8,7 +8,6 @@ use super::epilogue::scale::scale_type;
 use super::epilogue::sm80;
 use super::operand::Route;
 use super::plan::GemmPlan;
-use super::raster::grouped;
 use colex_tensor::{Builder, Built, Error, Fragment, Index};
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
@@ -31,8 +30,7 @@ pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     ];
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
     let steps = (a.extent(1) + (bk - 1)) / bk;
-    let [tiles_m, tiles_n] = &tiles;
-    let [m, n] = grouped(&k.block_index(0), tiles_m, tiles_n, plan.raster);
+    let [m, n] = plan.tile_at(k.block_index(0), &tiles);
     let a = Route::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let b = Route::new(&mut k, plan, &mma, Operand::B, b, &n)?;
     let acc = k.accumulators(&mma, [bm, bn])?;

@@ -7,7 +7,6 @@ use colex_tiled::Operand;
 use super::epilogue::sm90::End;
 use super::operand::boxed_layout;
 use super::plan::GemmPlan;
-use super::raster::grouped;
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
 use colex_tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
@@ -114,8 +113,7 @@ fn operand(
 impl Parts<'_> {
     /// The tile of this block in the turn of its cluster.
     fn place(&self, number: &Index) -> [Index; 2] {
-        let [clusters, tiles] = &self.extents;
-        let [n, m] = grouped(number, tiles, clusters, self.plan.raster);
+        let [m, n] = self.plan.tile_at(number.clone(), &self.extents);
         [m * i64::from(CLUSTER) + &self.rank, n]
     }
 

@@ -9,6 +9,7 @@ use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
 use colex_gpu::kernels::{CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
+use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
 use super::library::{Counts, counted, shown};
@@ -82,7 +83,11 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         Box::new(move || {
             let plan = |operands, _| {
                 let usual = GemmPlan::new(GemmMethod::Ampere, operands);
-                Ok(GemmPlan { raster: 4, ..usual })
+                let order = Order::Grouped {
+                    width: 4,
+                    raster: RasterOrder::AlongM,
+                };
+                Ok(GemmPlan { order, ..usual })
             };
             GemmCall::with_plan(&small, &a, &b, &c, plan)?.run(a.device())
         }),

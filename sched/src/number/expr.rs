@@ -11,7 +11,7 @@
 //! ```
 
 use std::fmt;
-use std::ops::{Add, Div, Mul, Rem, Sub};
+use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 use std::rc::Rc;
 
 /// What a formula needs of its numbers. Operands are never negative, so `/` and `%` have one meaning.
@@ -29,6 +29,14 @@ pub trait Int:
 
     /// `then` where `a < b`, else `other`.
     fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self;
+
+    /// The same value, which a formula knows to lie in `range` for the extents that kernels take. What becomes
+    /// instructions needs it to see that a register of 32 bits is enough; a number is what it is.
+    #[must_use]
+    fn within(self, range: Range<i64>) -> Self {
+        let _ = range;
+        self
+    }
 }
 
 impl Int for i64 {

@@ -4,6 +4,9 @@
 
 use crate::number::expr::Int;
 
+/// The most places of a grid that a formula counts in a register of 32 bits: no problem has as many tiles.
+pub const MOST_PLACES: i64 = 1 << 30;
+
 /// The tile `[m, n]` of block `(bx, by)` of an identity swizzle of `width` columns (S76).
 ///
 /// CUTLASS writes it with shifts by `log_tile`; `width` is `1 << log_tile`.
@@ -39,18 +42,23 @@ pub fn sm90_cluster_id<T: Int>(major: T, minor: T, blocks_major: T, width: T) ->
 /// the last strip narrower: no place is wasted, whatever the extents.
 ///
 /// This is the grouped raster of Triton's matmul tutorial and DeepGEMM.
-pub fn grouped<T: Int>(i: T, major: T, minor: T, width: T) -> [T; 2] {
-    let strip = i.clone() / (width.clone() * major.clone());
-    let first = strip.clone() * width.clone();
-    let wide = (minor - first.clone()).least(width.clone());
-    let inside = i - strip * width * major;
-    [inside.clone() / wide.clone(), first + inside % wide]
+pub fn grouped<T: Int>(i: T, major: T, minor: T, width: i64) -> [T; 2] {
+    let place = |x: T| x.within(0..MOST_PLACES);
+    let i = place(i);
+    let span = (major * T::from(width)).within(1..MOST_PLACES);
+    let strip = (i.clone() / span.clone()).within(0..MOST_PLACES / width.max(1));
+    let first = place(strip.clone() * T::from(width));
+    let wide = (minor - first.clone()).least(T::from(width));
+    let wide = wide.within(1..width.saturating_add(1));
+    let inside = place(i - place(strip * span));
+    let [along, across] = [inside.clone() / wide.clone(), inside % wide];
+    [place(along), place(first + across)]
 }
 
 /// The place of tile `(a, b)` on the major and minor axis: the inverse of [`grouped`].
-pub fn grouped_place<T: Int>(a: T, b: T, major: T, minor: T, width: T) -> T {
-    let first = b.clone() / width.clone() * width.clone();
-    let wide = (minor - first.clone()).least(width);
+pub fn grouped_place<T: Int>(a: T, b: T, major: T, minor: T, width: i64) -> T {
+    let first = b.clone() / T::from(width) * T::from(width);
+    let wide = (minor - first.clone()).least(T::from(width));
     first.clone() * major + a * wide + (b - first)
 }
 

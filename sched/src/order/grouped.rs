@@ -1,7 +1,7 @@
 //! Many GEMMs in one launch: one linear order over the tiles of all groups.
 
 use crate::number::error::{Error, at_least, ceil_div, product, round_up};
-use crate::order::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
+use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
 use crate::order::swizzle::log_by_threshold;
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 
@@ -181,15 +181,11 @@ fn schedule(
     if m == 0 || n == 0 {
         return Ok(None);
     }
-    let choice = match order {
-        RasterOrder::AlongM => RasterChoice::AlongM,
-        RasterOrder::AlongN => RasterChoice::AlongN,
-    };
     Persistent::padded(
         GemmCoord::new(m, n, 1),
         cluster,
         log_by_threshold(max_swizzle, m.min(n)),
-        choice,
+        order.into(),
     )
     .map(Some)
 }

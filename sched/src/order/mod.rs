@@ -7,7 +7,9 @@ pub(crate) mod raster;
 pub(crate) mod swizzle;
 
 use crate::number::error::{Error, ceil_div, product};
-use crate::order::persistent::{Persistent, RasterChoice, RasterOrder, check_tiles};
+use crate::number::expr::Int;
+use crate::number::formula;
+use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
 use crate::order::raster::{Raster, few};
 use crate::order::swizzle::ThreadblockSwizzle;
 use crate::problem::coord::{GemmCoord, Tile};
@@ -15,6 +17,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// One of the orders in which a kernel can visit its tiles.
+///
+/// The library of `colex-gpu` takes the grouped ones, which [`Order::tile`] computes. The others are what the kernels of
+/// CUTLASS take, and curves: [`crate::choose`] and the book compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// A grid with one block a tile (no clusters).
@@ -54,6 +59,28 @@ impl Order {
         all
     }
 
+    /// Returns the tile `[m, n]` of a place as a formula over a grid of `tiles`, along m and n; with clusters, both count
+    /// clusters. `None` for an order without such a formula: its places outnumber the tiles, or it is a table.
+    ///
+    /// ```
+    /// use colex_sched::{Expr, Order};
+    /// let order: Order = "grouped 2 along m".parse()?;
+    /// let tile = order.tile(3, [3, 5]);
+    /// assert_eq!(tile, Some([1, 1]));
+    /// let [m, _] = order.tile(Expr::var("i"), [3, 4].map(Expr::from)).expect("it is grouped");
+    /// assert_eq!(m.to_string(), "(i - i / 6 * 6) / min(4 - i / 6 * 2, 2)");
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    pub fn tile<T: Int>(&self, place: T, tiles: [T; 2]) -> Option<[T; 2]> {
+        match *self {
+            Order::Grouped { width, raster } => {
+                let [major, minor] = raster.axes(tiles);
+                Some(raster.axes(formula::grouped(place, major, minor, width)))
+            }
+            Order::Swizzle(_) | Order::Persistent { .. } | Order::Hilbert | Order::Morton => None,
+        }
+    }
+
     /// The raster of this order over `tiles` for clusters of `cluster` blocks.
     ///
     /// With clusters, the order is that of the clusters, and the blocks of one cluster are consecutive, m first.
@@ -68,11 +95,8 @@ impl Order {
             raster,
         } = *self
         {
-            let choice = match raster {
-                RasterOrder::AlongM => RasterChoice::AlongM,
-                RasterOrder::AlongN => RasterChoice::AlongN,
-            };
-            return Raster::of_persistent(&Persistent::new(tiles, cluster, max_swizzle, choice)?);
+            let schedule = Persistent::new(tiles, cluster, max_swizzle, raster.into())?;
+            return Raster::of_persistent(&schedule);
         }
         if let Order::Swizzle(swizzle) = self {
             if cluster != [1, 1] {
@@ -110,23 +134,19 @@ fn spread(clusters: &Raster, tiles: GemmCoord, [cm, cn]: [i64; 2]) -> Result<Ras
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axis = |raster: &RasterOrder| match raster {
-            RasterOrder::AlongM => "m",
-            RasterOrder::AlongN => "n",
-        };
         match self {
             Order::Swizzle(swizzle) => swizzle.fmt(f),
             Order::Persistent {
                 max_swizzle,
                 raster,
-            } => {
-                write!(
-                    f,
-                    "persistent along {}, swizzle {max_swizzle}",
-                    axis(raster)
-                )
+            } => write!(
+                f,
+                "persistent along {}, swizzle {max_swizzle}",
+                raster.axis()
+            ),
+            Order::Grouped { width, raster } => {
+                write!(f, "grouped {width} along {}", raster.axis())
             }
-            Order::Grouped { width, raster } => write!(f, "grouped {width} along {}", axis(raster)),
             Order::Hilbert => f.write_str("Hilbert"),
             Order::Morton => f.write_str("Morton"),
         }

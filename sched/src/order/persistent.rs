@@ -16,6 +16,24 @@ pub enum RasterOrder {
     AlongN,
 }
 
+impl RasterOrder {
+    /// The name of the major axis: `m` or `n`.
+    pub fn axis(self) -> &'static str {
+        match self {
+            RasterOrder::AlongM => "m",
+            RasterOrder::AlongN => "n",
+        }
+    }
+
+    /// What belongs to m and to n as what belongs to the major and to the minor axis, or back.
+    pub(crate) fn axes<T>(self, [m, n]: [T; 2]) -> [T; 2] {
+        match self {
+            RasterOrder::AlongM => [m, n],
+            RasterOrder::AlongN => [n, m],
+        }
+    }
+}
+
 /// How to pick the raster order. Source: `tile_scheduler_detail.hpp`, `RasterOrderOptions`.
 #[doc(alias = "RasterOrderOptions")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +44,15 @@ pub enum RasterChoice {
     AlongM,
     /// Along n.
     AlongN,
+}
+
+impl From<RasterOrder> for RasterChoice {
+    fn from(order: RasterOrder) -> Self {
+        match order {
+            RasterOrder::AlongM => RasterChoice::AlongM,
+            RasterOrder::AlongN => RasterChoice::AlongN,
+        }
+    }
 }
 
 impl RasterChoice {
@@ -173,11 +200,9 @@ impl Persistent {
 
     /// `[cluster minor, cluster major, blocks major]`: the extents of the formula in the raster's own axes.
     fn axes(&self) -> [i64; 3] {
-        let ([cm, cn], [bm, bn]) = (self.cluster, self.blocks);
-        match self.order {
-            RasterOrder::AlongN => [cm, cn, bn / cn],
-            RasterOrder::AlongM => [cn, cm, bm / cm],
-        }
+        let [major_of, minor_of] = self.order.axes(self.cluster);
+        let [blocks_major, _] = self.order.axes(self.blocks);
+        [minor_of, major_of, blocks_major / major_of]
     }
 
     /// `[m, n, l]` of place `slot`, which may lie outside the problem, over any [`Int`].
@@ -189,14 +214,11 @@ impl Persistent {
         let (major_offset, id) = (block.clone() % major_of.clone(), block / major_of.clone());
         let [major, minor] =
             formula::sm90_cluster(id, blocks_major, T::from(1 << self.log_swizzle));
-        let (major, minor) = (
+        let [m, n] = self.order.axes([
             major * major_of + major_offset,
             minor * minor_of + minor_offset,
-        );
-        match self.order {
-            RasterOrder::AlongN => [minor, major, l],
-            RasterOrder::AlongM => [major, minor, l],
-        }
+        ]);
+        [m, n, l]
     }
 
     /// The tile CUTLASS computes at place `slot`, padding included; `None` beyond the last place.
@@ -240,10 +262,7 @@ impl Persistent {
             });
         }
         let [minor_of, major_of, blocks_major] = self.axes();
-        let (major, minor) = match self.order {
-            RasterOrder::AlongN => (tile.n, tile.m),
-            RasterOrder::AlongM => (tile.m, tile.n),
-        };
+        let [major, minor] = self.order.axes([tile.m, tile.n]);
         let id = formula::sm90_cluster_id(
             major / major_of,
             minor / minor_of,
@@ -396,14 +415,11 @@ pub fn clusters_exact(tiles: GemmCoord, cluster: [i64; 2]) -> Result<[i64; 2], E
 
 impl fmt::Display for Persistent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axis = match self.order {
-            RasterOrder::AlongM => "m",
-            RasterOrder::AlongN => "n",
-        };
         let [cm, cn] = self.cluster;
         write!(
             f,
-            "persistent along {axis}, swizzle {}, cluster {cm}x{cn} over {}",
+            "persistent along {}, swizzle {}, cluster {cm}x{cn} over {}",
+            self.order.axis(),
             1 << self.log_swizzle,
             self.tiles
         )

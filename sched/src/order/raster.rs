@@ -122,21 +122,15 @@ impl Raster {
     pub fn grouped(m: i64, n: i64, width: i64, order: RasterOrder) -> Result<Raster, Error> {
         let extent = plane(m, n)?;
         at_least("the width of the raster", width, 1)?;
-        let (axis, [major, minor]) = match order {
-            RasterOrder::AlongM => ("m", [m, n]),
-            RasterOrder::AlongN => ("n", [n, m]),
-        };
+        let [major, minor] = order.axes([m, n]);
         let width = width.min(minor);
         Raster::from_fn(
-            format!("grouped {width} along {axis}"),
+            format!("grouped {width} along {}", order.axis()),
             extent,
             extent.product()?,
             |slot| {
-                let [a, b] = formula::grouped(slot, major, minor, width);
-                Ok(Some(match order {
-                    RasterOrder::AlongM => Tile::new(a, b, 0),
-                    RasterOrder::AlongN => Tile::new(b, a, 0),
-                }))
+                let [m, n] = order.axes(formula::grouped(slot, major, minor, width));
+                Ok(Some(Tile::new(m, n, 0)))
             },
         )
     }

@@ -7,6 +7,7 @@ use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Timing};
 use colex_proof::cublaslt::Opponent;
+use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
 use super::device::{Contender, Report, take_turns};
@@ -25,7 +26,7 @@ const CHOICES: usize = 8;
 /// A plan as the change it makes to the usual one of its method.
 struct Variant {
     method: GemmMethod,
-    numbers: Option<([i64; 3], i64, [i64; 2], i64)>,
+    numbers: Option<([i64; 3], i64, [i64; 2], Order)>,
 }
 
 impl Variant {
@@ -40,11 +41,11 @@ impl Variant {
         let usual = GemmPlan::new(self.method, operands);
         match self.numbers {
             None => usual,
-            Some((tile, stages, warps, raster)) => GemmPlan {
+            Some((tile, stages, warps, order)) => GemmPlan {
                 tile,
                 stages,
                 warps,
-                raster,
+                order,
                 ..usual
             },
         }
@@ -53,8 +54,8 @@ impl Variant {
     fn name(&self) -> String {
         match self.numbers {
             None => self.method.to_string(),
-            Some(([m, n, k], stages, [wm, wn], raster)) => format!(
-                "{} {m}x{n}x{k}, {stages} stages, {wm}x{wn}, raster {raster}",
+            Some(([m, n, k], stages, [wm, wn], order)) => format!(
+                "{} {m}x{n}x{k}, {stages} stages, {wm}x{wn}, {order}",
                 self.method
             ),
         }
@@ -70,20 +71,22 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
 
 /// Plans against each other, and cuBLASLt.
 pub(super) fn plans(device: &Device, json: Option<&Path>) -> Result<()> {
+    use RasterOrder::{AlongM, AlongN};
+    let along = |raster, width| Order::Grouped { width, raster };
     let hopper = [
-        ([128, 256, 64], 4, [2, 1], 8),
-        ([128, 256, 64], 4, [2, 1], 16),
-        ([128, 128, 64], 6, [2, 1], 8),
+        ([128, 256, 64], 4, [2, 1], along(AlongN, 8)),
+        ([128, 256, 64], 4, [2, 1], along(AlongN, 16)),
+        ([128, 128, 64], 6, [2, 1], along(AlongN, 8)),
     ];
     let ampere = [
-        ([128, 128, 32], 3, [2, 2], 8),
-        ([128, 128, 32], 4, [2, 2], 8),
-        ([128, 128, 32], 5, [2, 2], 8),
-        ([128, 128, 64], 3, [2, 2], 8),
-        ([128, 128, 32], 4, [2, 2], 16),
-        ([128, 256, 32], 4, [2, 4], 8),
-        ([128, 256, 64], 3, [2, 4], 8),
-        ([256, 128, 64], 3, [4, 2], 8),
+        ([128, 128, 32], 3, [2, 2], along(AlongM, 8)),
+        ([128, 128, 32], 4, [2, 2], along(AlongM, 8)),
+        ([128, 128, 32], 5, [2, 2], along(AlongM, 8)),
+        ([128, 128, 64], 3, [2, 2], along(AlongM, 8)),
+        ([128, 128, 32], 4, [2, 2], along(AlongM, 16)),
+        ([128, 256, 32], 4, [2, 4], along(AlongM, 8)),
+        ([128, 256, 64], 3, [2, 4], along(AlongM, 8)),
+        ([256, 128, 64], 3, [4, 2], along(AlongM, 8)),
     ];
     let of = |method| {
         move |numbers| Variant {

@@ -16,6 +16,7 @@ use colex_device::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, KernelError, Major, MatrixName};
 use colex_gpu::{DeviceError, Error};
+use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 
 /// A generator of random numbers: `xorshift64*` of a mixed seed.
 #[derive(Clone, Debug)]
@@ -101,6 +102,7 @@ impl Ended {
         };
         Some(match error {
             Error::Kernel(KernelError::Plan { .. }) => "number",
+            Error::Kernel(KernelError::PlanOrder { .. }) => "order",
             Error::Kernel(KernelError::PlanVector { .. }) => "vector",
             Error::Kernel(KernelError::PlanLimit { .. }) => "limit",
             Error::Kernel(KernelError::PlanShares { .. }) => "shares",
@@ -165,7 +167,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         tile,
         stages,
         warps,
-        raster,
+        order,
         whole: _,
     } = plan;
     let Operands {
@@ -176,7 +178,50 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         beta: _,
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(vectors);
-    lists.chain([stages, raster]).collect()
+    lists.chain([stages]).chain(widths(order)).collect()
+}
+
+/// The numbers of an order.
+fn widths(order: &mut Order) -> Vec<&mut i64> {
+    use ThreadblockSwizzle::{
+        Batched, DepthwiseDirect2dConv, Horizontal, Identity, IdentityNoPadding, SplitKHorizontal,
+        SplitKIdentity, StridedDgradHorizontal, StridedDgradIdentity,
+    };
+    match order {
+        Order::Grouped { width, raster: _ }
+        | Order::Persistent {
+            max_swizzle: width,
+            raster: _,
+        }
+        | Order::Swizzle(
+            Identity { width }
+            | IdentityNoPadding { width }
+            | SplitKIdentity { width }
+            | StridedDgradIdentity { width },
+        ) => vec![width],
+        Order::Swizzle(DepthwiseDirect2dConv { width, output }) => {
+            output.iter_mut().chain([width]).collect()
+        }
+        Order::Swizzle(Horizontal | Batched | SplitKHorizontal | StridedDgradHorizontal)
+        | Order::Hilbert
+        | Order::Morton => Vec::new(),
+    }
+}
+
+/// An order of each kind beside the grouped ones.
+fn other_orders() -> Vec<Order> {
+    let convolutions = [
+        ThreadblockSwizzle::StridedDgradIdentity { width: 4 },
+        ThreadblockSwizzle::StridedDgradHorizontal,
+        ThreadblockSwizzle::DepthwiseDirect2dConv {
+            width: 4,
+            output: [1, 8, 8],
+        },
+    ];
+    let swizzles = ThreadblockSwizzle::all().into_iter().chain(convolutions);
+    let candidates = Order::candidates().into_iter();
+    let others = candidates.filter(|order| !matches!(order, Order::Grouped { .. }));
+    others.chain(swizzles.map(Order::Swizzle)).collect()
 }
 
 impl GemmPlanCase {
@@ -275,7 +320,13 @@ impl GemmPlanCase {
             plan.stages = 2 + dice.below(5);
         }
         if dice.one_in(2) {
-            plan.raster = dice.of(&[1, 2, 3, 4, 7, 16, 64, 1000, 65536]);
+            plan.order = Order::Grouped {
+                width: dice.of(&[1, 2, 3, 4, 7, 16, 64, 1000, 65536]),
+                raster: dice.of(&[RasterOrder::AlongM, RasterOrder::AlongN]),
+            };
+        }
+        if dice.one_in(30) {
+            plan.order = dice.of(&other_orders());
         }
         plan.whole = dice.one_in(5);
     }
@@ -424,7 +475,7 @@ impl fmt::Display for GemmPlanCase {
             tile,
             stages,
             warps,
-            raster,
+            order,
             whole,
         } = &self.plan;
         let Operands {
@@ -441,7 +492,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, raster {raster}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, {order}, whole {whole}",
             self.arch
         )
     }

@@ -115,6 +115,10 @@ impl colex_sched::Int for Index {
     fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self {
         Index::select_less(&a, &b, &then, &other)
     }
+
+    fn within(self, range: std::ops::Range<i64>) -> Self {
+        Index::within(&self, range)
+    }
 }
 
 impl Index {

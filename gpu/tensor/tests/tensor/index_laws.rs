@@ -222,6 +222,39 @@ fn law_index_formulas() {
     println!("law index.formulas: {cases} values");
 }
 
+/// The tile of a place, as kernels compute it, is that of the order's table: both axes, strips that divide and that do not.
+#[test]
+fn law_index_orders() {
+    use colex_sched::{GemmCoord, Order, RasterOrder, formula::MOST_PLACES};
+    let mut cases = 0;
+    let leaves = [0, 1, 2].map(|index| {
+        let ty = RegType::B32;
+        Index::reg(Reg { index, ty }, 0..MOST_PLACES)
+    });
+    let [place, tiles_m, tiles_n] = leaves;
+    for raster in [RasterOrder::AlongM, RasterOrder::AlongN] {
+        for width in [1, 2, 3, 8, 65536] {
+            let order = Order::Grouped { width, raster };
+            let tiles = [tiles_m.clone(), tiles_n.clone()];
+            let tile = order.tile(place.clone(), tiles).expect("a formula");
+            for (m, n) in [(1, 1), (1, 9), (9, 1), (3, 5), (7, 8), (8, 17)] {
+                let table = order
+                    .raster(GemmCoord::new(m, n, 1), [1, 1])
+                    .expect("small");
+                for (i, expected) in table.slots().iter().enumerate() {
+                    let value = |reg: Reg| Some([i as i64, m, n][reg.index as usize]);
+                    let found = [tile[0].eval(&value), tile[1].eval(&value)];
+                    let expected = expected.map(|t| [Some(t.m), Some(t.n)]);
+                    assert_eq!(Some(found), expected, "{order}: place {i} of {m}x{n}");
+                    assert_eq!(order.tile(i as i64, [m, n]).map(|t| t.map(Some)), expected);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law index.orders: {cases} places");
+}
+
 /// What the instructions compute is what the expression evaluates to: in 32 and in 64 bits, in and out of a loop.
 #[test]
 fn law_index_lowers() {
