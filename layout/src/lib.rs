@@ -6,7 +6,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod draw;
 pub mod explain;
 
 mod algebra;

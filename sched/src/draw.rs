@@ -7,7 +7,7 @@ use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::problem::coord::{GemmCoord, Tile};
 use crate::split::stream_k::{StreamK, StreamKRole};
 use crate::split::stream_k_sm90::StreamKSm90;
-use colex_layout::draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
+use colex_draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
 use std::collections::{BTreeMap, HashSet};
 
 impl Raster {

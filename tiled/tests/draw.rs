@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use colex_layout::draw::{Mark, ThreadValues};
+use colex_draw::{Mark, ThreadValues};
 use colex_layout::{Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 

@@ -1,6 +1,6 @@
 //! Pictures of matrix instructions: who holds which element.
 
-use colex_layout::draw::{Picture, ThreadValues, print_latex_mma};
+use colex_draw::{Picture, ThreadValues, print_latex_mma};
 use colex_layout::{Error, Layout};
 
 use crate::MmaAtom;

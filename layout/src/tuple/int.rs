@@ -71,6 +71,15 @@ impl Int {
         Ok(self.taint(other, mul(self.value(), other.value())?))
     }
 
+    /// The sum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overflow`] when it does not fit 64 bits.
+    pub fn plus(self, other: Self) -> Result<Self, Error> {
+        Ok(self.taint(other, add(self.value(), other.value())?))
+    }
+
     /// The quotient rounded up, `ceil(self / other)`.
     ///
     /// # Errors

@@ -90,9 +90,8 @@ impl Tuple<Int> {
     ///
     /// [`Error::Overflow`].
     pub fn sum(&self) -> Result<Int, Error> {
-        self.leaves().iter().try_fold(Int::Static(0), |sum, n| {
-            Ok(sum.taint(*n, add(sum.value(), n.value())?))
-        })
+        let mut leaves = self.leaves().iter();
+        leaves.try_fold(Int::Static(0), |sum, n| sum.plus(*n))
     }
 
     /// The largest leaf, or `None` for `()`.

@@ -3,7 +3,7 @@
 //! As in `chain.rs`, everything either gives a value or an error that prints, and what is said is checked where that
 //! is cheap.
 
-use colex_layout::draw::{self, ColorBy, LabelBy, Table, ThreadValues, Tiling};
+use colex_draw::{ColorBy, LabelBy, Table, ThreadValues, Tiling};
 use colex_layout::{
     Access, Banks, BinaryMatrix, ComposedLayout, Coord, Error, Layout, Slot, Tiler, choose_swizzle,
     choose_swizzle_for,
@@ -83,7 +83,7 @@ fn explained(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
 
 fn drawn(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     if layout.size() > WALKED {
-        return told(draw::print_layout(layout));
+        return told(colex_draw::print_layout(layout));
     }
     let (rows, cols) = (bytes.number(), bytes.number());
     let tiler = Tiler::from(&bytes.tuple());
@@ -97,8 +97,8 @@ fn drawn(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     let tiling = Tiling::of(layout, &tiler).map(|tiling| tiling.picture(LabelBy::default()).svg());
     let threads = ThreadValues::of(layout, rows, cols)
         .map(|map| (map.text(), map.latex(), map.picture().svg()));
-    let coordinates = draw::Grid::of_coordinates(layout);
-    let printed = draw::print_tensor(layout, |offset| offset);
+    let coordinates = colex_draw::Grid::of_coordinates(layout);
+    let printed = colex_draw::print_tensor(layout, |offset| offset);
     told(table) + told(tiling) + told(threads) + told(coordinates) + told(printed)
 }
 

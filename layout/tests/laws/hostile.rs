@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use colex_layout::draw::{self, Table, ThreadValues, Tiling};
+use colex_draw::{Table, ThreadValues, Tiling};
 use colex_layout::{
     Access, Banks, Coord, Error, Explanation, Int, IntTuple, Layout, Slot, Stride, TABLE_BOUND,
     Tiler, Tuple, choose_swizzle, choose_swizzle_for,
@@ -567,14 +567,14 @@ fn unary() -> Vec<Unary> {
         }),
         ("draw", |a| {
             ends(Table::of(a));
-            ends(draw::print_layout(a));
-            ends(draw::print_tensor(a, |x| x));
-            ends(draw::Grid::of_coordinates(a));
+            ends(colex_draw::print_layout(a));
+            ends(colex_draw::print_tensor(a, |x| x));
+            ends(colex_draw::Grid::of_coordinates(a));
             for (rows, cols) in [(i64::MAX, 2), (0, 1), (1 << 32, 1 << 32), (-1, -1), (8, 8)] {
                 ends(ThreadValues::of(a, rows, cols));
                 ends(Table::from_fn("f", rows, cols, |r, c| r ^ c));
-                ends(draw::Grid::from_fn(rows, cols, |_, _| {
-                    draw::Cell::default()
+                ends(colex_draw::Grid::from_fn(rows, cols, |_, _| {
+                    colex_draw::Cell::default()
                 }));
             }
         }),

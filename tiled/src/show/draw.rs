@@ -1,6 +1,6 @@
 //! Pictures of tiled copies and tiled MMAs: which thread holds what, of a tile or of several.
 
-use colex_layout::draw::{
+use colex_draw::{
     MAX_CELLS, Picture, ThreadValues, print_latex_copy, print_latex_mma, print_svg_mma,
 };
 use colex_layout::{IntTuple, Layout, Tiler};
@@ -207,7 +207,7 @@ impl TiledMma {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::draw::Mark;
+    /// use colex_draw::Mark;
     /// use colex_tiled::TiledMma;
     /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"_".parse()?)?;
     /// let picture = mma.picture_of(4)?;

@@ -9,7 +9,7 @@ use crate::{markdown, workspace};
 
 const PAGE: &str = "appendix/names.md";
 
-/// Checks the page against its own code and against the aliases of `colex-layout` and `colex-tiled`; counts the names.
+/// Checks the page against its own code and against the aliases of `colex-layout`, `colex-draw` and `colex-tiled`; counts the names.
 pub(super) fn check(
     root: &Path,
     chapters: &Chapters,
@@ -18,8 +18,10 @@ pub(super) fn check(
     let page = workspace::read(&chapters.folder.join(PAGE))?;
     let ours = ours(&page);
     complaints.extend(unused(&page, &ours));
-    let mut sources = workspace::files(&root.join("layout/src"), ".rs")?;
-    sources.extend(workspace::files(&root.join("tiled/src"), ".rs")?);
+    let mut sources = Vec::new();
+    for folder in ["layout/src", "layout/draw/src", "tiled/src"] {
+        sources.extend(workspace::files(&root.join(folder), ".rs")?);
+    }
     for path in sources {
         for alias in aliases(&workspace::read(&path)?) {
             if !has_word(&page, &alias) {

@@ -5,7 +5,7 @@
 //! - `bits`: the width of an element; needed;
 //! - `label`, as in `figure layout`; without it, the bank.
 
-use colex_layout::draw::{LabelBy, banks};
+use colex_draw::{LabelBy, banks};
 
 use super::options::{inner, is_composed, label, needed, parsed, table};
 use super::{Body, Error};

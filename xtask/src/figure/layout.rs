@@ -8,7 +8,7 @@
 //!
 //! One layout with coordinate strides, such as `(4,8):(1@0,1@1)`, shows its coordinates; it has no `color` and `label`.
 
-use colex_layout::draw::{Grid, LabelBy, Picture, Table};
+use colex_draw::{Grid, LabelBy, Picture, Table};
 
 use super::options::{color, highlight, inner, is_composed, label, sentence, table};
 use super::{Body, Error};

@@ -3,7 +3,7 @@
 //! The subject is its name, in any of CuTe's spellings. Keys:
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone.
 
-use colex_layout::draw::ThreadValues;
+use colex_draw::ThreadValues;
 
 use super::options::sentence;
 use super::{Body, Error};

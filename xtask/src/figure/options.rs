@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use colex_layout::draw::{ColorBy, LabelBy, Table};
+use colex_draw::{ColorBy, LabelBy, Table};
 use colex_layout::{ComposedLayout, Coord, Layout};
 
 use super::{Body, Error};

@@ -8,7 +8,7 @@
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
 //! durations `load`, `multiply`, `epilogue`.
 
-use colex_layout::draw::Picture;
+use colex_draw::Picture;
 use colex_sched::pipeline::{Durations, WarpSpecialized};
 use colex_sched::{Decomposition, GemmCoord, Order, StreamKSm90, StreamKSm90Args};
 

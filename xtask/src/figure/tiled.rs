@@ -16,7 +16,7 @@
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
 
-use colex_layout::draw::{Picture, ThreadValues};
+use colex_draw::{Picture, ThreadValues};
 use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 

@@ -5,7 +5,7 @@
 //! - `tile`: the one to show before the others, counted down and right, such as `(1,2)`;
 //! - `label`, as in `figure layout`.
 
-use colex_layout::draw::{LabelBy, Tiling};
+use colex_draw::{LabelBy, Tiling};
 
 use super::options::{label, needed, pair, parsed, sentence};
 use super::{Body, Error};

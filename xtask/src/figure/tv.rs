@@ -4,7 +4,7 @@
 //! - `tile`: rows and columns, such as `(16,8)`; needed;
 //! - `thread`: the one to show before the others.
 
-use colex_layout::draw::{Picture, ThreadValues};
+use colex_draw::{Picture, ThreadValues};
 
 use super::options::{needed, pair, parsed, sentence};
 use super::{Body, Error};

@@ -3,7 +3,7 @@
 //! The arguments describe an object in words, and the object is built from them: atoms and tiled operations in
 //! `print_tiled.rs`.
 
-use colex_layout::draw::{self, Table};
+use colex_draw::Table;
 use colex_layout::{Basis, ComposedLayout, Int, IntTuple, Layout, Slot};
 
 use super::case::shortened;
@@ -75,13 +75,15 @@ fn print_layout(case: &Case) -> Verdict {
         let Some(layout) = layout(words)? else {
             return Ok(None);
         };
-        draw::print_layout(&layout).map(Some).map_err(sentence)
+        colex_draw::print_layout(&layout)
+            .map(Some)
+            .map_err(sentence)
     })
 }
 
 fn print_latex(case: &Case) -> Verdict {
     judge(case, |words| match layout(words)? {
-        Some(layout) => draw::print_latex(&layout).map(Some).map_err(sentence),
+        Some(layout) => colex_draw::print_latex(&layout).map(Some).map_err(sentence),
         None => print_tiled::latex(words),
     })
 }
@@ -108,7 +110,7 @@ fn print_tensor_body(case: &Case) -> Verdict {
         );
         let shown = shown(ty).ok_or_else(|| format!("a type `{ty}`, which no case names"))?;
         let layout = layout.parse().map_err(sentence)?;
-        draw::print_tensor(&layout, |i| shown(i as f64 * factor + rest))
+        colex_draw::print_tensor(&layout, |i| shown(i as f64 * factor + rest))
             .map(Some)
             .map_err(sentence)
     })
