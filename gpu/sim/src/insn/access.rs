@@ -1,5 +1,6 @@
 //! Loads and stores.
 
+use crate::lane::bits::word;
 use crate::machine::exec::{Exec, low};
 use crate::machine::place::Target;
 use crate::machine::port::{Who, tick};
@@ -174,12 +175,4 @@ fn proxy_of(access: &Access) -> Proxy {
         | Order::AcqRel(_)
         | Order::Volatile => Proxy::Atomic,
     }
-}
-
-/// The first `each` bytes as a number, lowest first.
-pub(crate) fn word(bytes: &[u8], each: usize) -> u64 {
-    let mut word = [0; 8];
-    let each = each.min(8);
-    word[..each].copy_from_slice(&bytes[..each]);
-    u64::from_le_bytes(word)
 }

@@ -2,7 +2,7 @@
 
 use colex_atom::{Reduction, Scalar};
 
-use super::access::word;
+use crate::lane::bits::word;
 use crate::machine::exec::Exec;
 use crate::machine::port::{Who, tick};
 use crate::order::clock::Proxy;

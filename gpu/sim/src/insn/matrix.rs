@@ -5,15 +5,13 @@ use std::rc::Rc;
 use colex_atom::{CopyAtom, Route};
 
 use super::copy::mask_of;
+use crate::lane::plan::Routes;
 use crate::machine::exec::Exec;
 use crate::machine::port::Who;
 use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
 use colex_ir::{CopyArgs, End, Reg, Space};
-
-/// Of each thread of the destination, where its values come from.
-pub(crate) type Routes = Vec<Option<Vec<Route>>>;
 
 /// The bytes of a row of a matrix.
 const ROW: usize = 16;

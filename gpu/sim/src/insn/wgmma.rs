@@ -8,47 +8,12 @@ use crate::lane::plan::Plan;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
 use crate::machine::port::{Spot, tick};
-use crate::order::clock::{Proxy, View};
+use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
+use crate::state::pending::{Part, Product};
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 use colex_ir::{Reg, ScaleD};
-
-/// A product under way.
-#[derive(Debug)]
-pub(crate) struct Product {
-    pub(crate) plan: Rc<Plan>,
-    /// The warpgroup's first warp.
-    pub(crate) group: usize,
-    /// Which product of the warpgroup it is.
-    sequence: u64,
-    pc: usize,
-    pub(crate) d: Vec<Reg>,
-    /// The descriptors of A, if it lies in shared memory, and of B.
-    pub(crate) descriptors: [u64; 2],
-    pub(crate) parts: [Option<Part>; 4],
-}
-
-/// What one warp contributes.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) scale_d: bool,
-    pub(crate) a: Vec<Vec<u32>>,
-    pub(crate) metadata: Vec<u32>,
-    pub(crate) view: Rc<View>,
-}
-
-impl Product {
-    /// Whether every warp of the warpgroup has issued it.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.parts.iter().all(Option::is_some)
-    }
-
-    /// The warps, counted from the warpgroup's first, that have not issued it.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..4).filter(|w| self.parts[*w].is_none())
-    }
-}
 
 impl Exec<'_, '_, '_> {
     /// Issues a product.

@@ -2,6 +2,9 @@
 
 use colex_atom::{FloatFormat, MmaAtom, Rounding, Ty, Value};
 
+/// Of each thread of the destination, where its values come from.
+pub(crate) type Routes = Vec<Option<Vec<colex_atom::Route>>>;
+
 /// One operand in registers.
 #[derive(Debug)]
 pub(crate) struct Side {

@@ -14,8 +14,8 @@ pub(crate) mod suspect;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::insn::matrix::Routes;
 use crate::lane::plan::Plan;
+use crate::lane::plan::Routes;
 use crate::machine::product::Places;
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};

@@ -1,92 +1,15 @@
 //! Asynchronous operations: under way, and complete.
 
-use std::rc::Rc;
-
-use colex_atom::{Reduction, Scalar, TmaElement};
+use colex_atom::TmaElement;
 
 use super::Machine;
 use super::place::Target;
-use super::port::{Spot, Who};
-use crate::insn::wgmma::Product;
-use crate::order::clock::{Proxy, View};
-use crate::order::lockstep::Lockstep;
+use super::port::Who;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
+use crate::state::pending::Product;
+pub(crate) use crate::state::pending::{Pending, Piece, Transfer, Work};
 use crate::state::warp::Warp;
-
-/// One operation under way.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    /// Its number; those of a cluster count up.
-    pub(crate) number: u64,
-    pub(crate) spot: Spot,
-    /// The engine that does it, and that engine's clock.
-    pub(crate) agent: usize,
-    pub(crate) clock: u32,
-    pub(crate) proxy: Proxy,
-    /// What was known where it was issued: by which warp, and what its lanes knew of each other.
-    pub(crate) view: Rc<View>,
-    pub(crate) warp: usize,
-    pub(crate) lockstep: Lockstep,
-    /// Whether it has met bytes that it should read and that nobody has written yet.
-    pub(crate) stalled: bool,
-    /// What it does.
-    pub(crate) work: Work,
-}
-
-/// What an operation does.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// Bytes move.
-    Move(Transfer),
-    /// A matrix product.
-    Product(Box<Product>),
-    /// An arrival once all of these operations are complete: block, place, count.
-    Arrive {
-        after: Vec<u64>,
-        block: usize,
-        at: usize,
-        count: i64,
-    },
-}
-
-/// Some bytes that lie together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    /// Where they come from; what fills from nowhere.
-    pub(crate) from: Option<Target>,
-    pub(crate) to: Target,
-    /// The lane that asked for it.
-    pub(crate) lane: usize,
-    /// Bytes read, and bytes written: zeros follow.
-    pub(crate) read: usize,
-    pub(crate) bytes: usize,
-}
-
-/// Bytes that move, and who is told.
-#[derive(Clone, Debug)]
-pub(crate) struct Transfer {
-    pub(crate) pieces: Vec<Piece>,
-    /// What becomes of the bytes that are there.
-    pub(crate) reduce: Option<(Reduction, Scalar)>,
-    /// Barriers that count the bytes: block, place, bytes.
-    pub(crate) tell: Vec<(usize, usize, i64)>,
-    /// Whether reading and writing are two events.
-    pub(crate) two_steps: bool,
-    /// The bytes of each piece, once they were read and still have to be written.
-    pub(crate) fetched: Option<Vec<Vec<u8>>>,
-    /// Whether words of binary32 are rounded to tf32 between the two.
-    pub(crate) rounds: bool,
-    /// What stands in each two bytes that come from nowhere.
-    pub(crate) fill: u16,
-}
-
-impl Transfer {
-    /// Whether it is to read and to write, one after the other.
-    fn has_two_events_left(&self) -> bool {
-        self.two_steps && self.fetched.is_none()
-    }
-}
 
 impl Machine<'_, '_> {
     /// Completes the operation at this place of the list, or a first half of it.
@@ -180,7 +103,7 @@ impl Machine<'_, '_> {
                 self.read(g, who, piece.to, &mut old)?;
                 let each = (scalar.bits() as usize / 8).clamp(1, 8);
                 for (old, new) in old.chunks(each).zip(bytes.chunks_mut(each)) {
-                    let [a, b] = [old, &*new].map(|x| crate::insn::access::word(x, each));
+                    let [a, b] = [old, &*new].map(|x| crate::lane::bits::word(x, each));
                     let sum = reduction.combine(scalar, a, b);
                     new.copy_from_slice(&sum.to_le_bytes()[..each]);
                 }
@@ -257,7 +180,7 @@ impl Machine<'_, '_> {
 
 /// Rounds one word as a load of a tensor of `tf32` does.
 fn to_tf32(word: &mut [u8]) {
-    let bits = TmaElement::Tf32.loaded_bits(crate::insn::access::word(word, 4));
+    let bits = TmaElement::Tf32.loaded_bits(crate::lane::bits::word(word, 4));
     word.copy_from_slice(&(bits as u32).to_le_bytes());
 }
 

@@ -3,97 +3,13 @@
 use super::Machine;
 use super::place::Target;
 use super::suspect::Use;
-use crate::order::clock::{Clock, Epoch, Proxy, View};
+use crate::order::clock::{Clock, Proxy, View};
 use crate::order::global::Mark;
-use crate::order::lockstep::{Lockstep, SEVERAL};
-use crate::order::shadow::{Does, Touch, touch};
+use crate::order::shadow::{Does, touch};
 use crate::report::fault::{Fault, FaultKind, Place};
+pub(crate) use crate::state::accessor::{Spot, Who};
 use crate::state::block::Group;
 use crate::state::memory::MemoryFault;
-use crate::state::warp::Warp;
-
-/// Where in a kernel something is: the block of the cluster, the thread, the step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
-    pub(crate) block: usize,
-    pub(crate) first: u32,
-    pub(crate) lane: usize,
-    /// Whether the whole warp is meant.
-    pub(crate) whole: bool,
-    pub(crate) pc: usize,
-}
-
-impl Spot {
-    pub(crate) fn of(warp: &Warp, lane: usize) -> Self {
-        Spot {
-            block: warp.block,
-            first: warp.first,
-            lane,
-            whole: false,
-            pc: warp.pc,
-        }
-    }
-}
-
-/// Who goes to memory: a warp, or an engine on its behalf.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'v> {
-    pub(crate) spot: Spot,
-    pub(crate) agent: usize,
-    pub(crate) clock: u32,
-    pub(crate) proxy: Proxy,
-    pub(crate) view: &'v View,
-    /// The warp, or the one that the engine does it for, and what its lanes know of each other.
-    pub(crate) warp: usize,
-    pub(crate) lockstep: &'v Lockstep,
-}
-
-impl<'v> Who<'v> {
-    /// A thread of a warp.
-    pub(crate) fn lane(warp: &'v Warp, lane: usize, proxy: Proxy) -> Self {
-        Who {
-            spot: Spot::of(warp, lane),
-            agent: warp.index,
-            clock: warp.view.seen.get(warp.index),
-            proxy,
-            view: &warp.view,
-            warp: warp.index,
-            lockstep: &warp.lockstep,
-        }
-    }
-
-    /// The same on behalf of another lane of the warp.
-    pub(crate) fn for_lane(&self, lane: usize) -> Self {
-        let spot = Spot { lane, ..self.spot };
-        Who { spot, ..*self }
-    }
-
-    /// What it does, as histories keep it.
-    pub(crate) fn epoch(&self) -> Epoch {
-        let lane = match self.spot.whole {
-            true => SEVERAL,
-            false => self.spot.lane,
-        };
-        Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy)
-    }
-
-    /// Whether this comes after another access of the cluster.
-    pub(crate) fn knows(&self, other: Epoch) -> bool {
-        self.access(Does::Read).knows(other)
-    }
-
-    fn access(&self, does: Does) -> Touch<'v> {
-        let epoch = self.epoch();
-        Touch {
-            epoch,
-            view: self.view,
-            does,
-            warp: self.warp,
-            lane: epoch.lane(),
-            lockstep: self.lockstep,
-        }
-    }
-}
 
 impl Machine<'_, '_> {
     pub(crate) fn place(&self, g: &Group, spot: &Spot) -> Place {

@@ -6,9 +6,9 @@ use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
 
 use super::Machine;
 use super::port::Who;
-use crate::insn::wgmma::{Part, Product};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Group, SHARED_BASE};
+use crate::state::pending::{Part, Product};
 use crate::state::warp::{FULL, Warp};
 use colex_ir::Reg;
 
@@ -196,7 +196,7 @@ impl Places {
         let each = ty.bits() as usize / 8;
         self.elements.iter().map(move |at| {
             let at = at - SHARED_BASE as usize;
-            crate::insn::access::word(&shared[at..at + each], each)
+            crate::lane::bits::word(&shared[at..at + each], each)
         })
     }
 }

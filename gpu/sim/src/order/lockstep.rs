@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::clock::Epoch;
-use crate::state::warp::lanes;
+use crate::lane::bits::lanes;
 
 /// A lane that stands for several.
 pub(crate) const SEVERAL: usize = 32;

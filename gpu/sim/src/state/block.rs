@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::accessor::Who;
 use super::mbarrier::Mbarrier;
 use super::named::Named;
-use crate::machine::pending::Pending;
-use crate::machine::port::Who;
+use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, View};
 use crate::order::lockstep::SEVERAL;
 use crate::order::message::Message;

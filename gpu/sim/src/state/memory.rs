@@ -17,7 +17,7 @@ const GAP: u64 = 1 << 36;
 const SMALL_GAP: u64 = 4096;
 
 /// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
-const END: u64 = crate::machine::place::GENERIC_SHARED;
+const END: u64 = super::target::GENERIC_SHARED;
 
 /// Returns `length` zeros, if the host has room for them. The pages come when they are written.
 fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {

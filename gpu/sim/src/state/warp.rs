@@ -4,25 +4,10 @@ use std::collections::VecDeque;
 
 use super::flat::Step;
 use super::wait::Wait;
+pub(crate) use crate::lane::bits::{FULL, Lanes, lanes};
 use crate::order::clock::View;
 use crate::order::lockstep::Lockstep;
 use crate::order::message::{Home, Message};
-
-/// All lanes.
-pub(crate) const FULL: u32 = u32::MAX;
-
-/// A value in each lane.
-pub(crate) type Lanes = [u64; 32];
-
-/// The lanes of a mask, lowest first.
-pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        let lane = rest.trailing_zeros();
-        rest &= rest.wrapping_sub(1);
-        (lane < 32).then_some(lane as usize)
-    })
-}
 
 /// A branch or loop that the warp is in.
 #[derive(Clone, Copy, Debug)]

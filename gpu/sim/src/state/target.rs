@@ -1,0 +1,32 @@
+//! What an address names.
+
+/// Where the parameters lie among generic addresses.
+pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000;
+
+/// Where shared memory lies among generic addresses.
+pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000;
+
+/// What an address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Device memory, at its address.
+    Global(u64),
+    /// The shared memory of a block of the cluster, so many bytes from its beginning.
+    Shared { block: usize, at: usize },
+    /// The parameters, so many bytes from their beginning.
+    Param(usize),
+}
+
+impl Target {
+    /// The place so many bytes further on.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        match self {
+            Target::Global(address) => Target::Global(address.wrapping_add(bytes as u64)),
+            Target::Shared { block, at } => Target::Shared {
+                block,
+                at: at + bytes,
+            },
+            Target::Param(at) => Target::Param(at + bytes),
+        }
+    }
+}
