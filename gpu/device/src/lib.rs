@@ -38,3 +38,8 @@ pub use event::Event;
 pub use function::{Function, LoadedKernel, Origin, Resources};
 pub use kept::Kept;
 pub use timing::{Repeats, Timing};
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -40,3 +40,8 @@ pub use words::{
     AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
     ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,
 };
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

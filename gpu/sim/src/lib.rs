@@ -59,3 +59,8 @@ pub fn simulate(
 ) -> Result<Report, Fault> {
     machine::simulate(kernel, launch, arguments, memory, options)
 }
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,3 +77,8 @@ pub use mma::gmma::{GmmaOperand, GmmaSource};
 pub use tensor::offset::{layout_at, swizzled};
 pub use tensor::partition::{AtThread, CopyAt, MmaAt};
 pub use tensor::{MAX_EXTENT, Tensor};
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
