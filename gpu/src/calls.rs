@@ -11,7 +11,7 @@ use std::sync::Arc;
 use colex_atom::TensorMap;
 use colex_layout::Layout;
 
-use crate::copy::launches::Kind;
+use crate::copy::launches::Key;
 use crate::copy::plan::{CopyMethod, CopyPlan};
 use crate::error::Error;
 use crate::gemm::{GemmPlan, Operands};
@@ -29,7 +29,7 @@ use colex_tensor::Built;
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) gemms: Known<GemmShape, GemmPlan, (GemmPlan, Arc<Built>), 3>,
-    pub(crate) copies: Known<CopyShape, Kind, CopyPlan, 2>,
+    pub(crate) copies: Known<CopyShape, Key, CopyPlan, 2>,
 }
 
 impl Default for Calls {

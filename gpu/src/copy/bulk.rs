@@ -1,12 +1,54 @@
 //! The copy of one run of elements through shared memory, by bulk copies: one thread says what moves.
 
 use colex_atom::Arch;
+use colex_device::Device;
 use colex_layout::{ComposedLayout, Int, Layout};
 
-use super::flat::{MOST, run};
-use super::pieces::raw;
+use super::family::Family;
+use super::flat::{MOST, Run, not_one_run, run};
+use super::launches::Key;
+use super::pieces::{MAP, raw};
+use super::plan::CopyPlan;
+use super::walk::Step;
+use crate::calls::OneLaunch;
 use colex_ir::FenceKind;
 use colex_tensor::{Builder, Built, Error};
+
+/// One run of elements on both sides, a chunk for each block by the copy engine.
+pub(crate) struct Bulk;
+
+impl Family for Bulk {
+    fn refusal(&self, plan: &CopyPlan, _: [u64; 2], arch: Arch) -> Option<String> {
+        if let Some(why) = not_one_run(plan) {
+            return Some(why);
+        }
+        if !Arch::Sm90.runs_on(arch) {
+            return Some(format!("{arch} has no bulk copies"));
+        }
+        (plan.vector() * plan.bytes() < MAP).then(|| {
+            format!(
+                "bulk copies go from and to multiples of {MAP} bytes, and the addresses do not meet there"
+            )
+        })
+    }
+
+    fn tile(&self, _: &CopyPlan) -> Option<[i64; 2]> {
+        None
+    }
+
+    fn build(&self, key: &Key, _: &[Step]) -> Result<Built, Error> {
+        build(key.arch, key.bytes)
+    }
+
+    fn launches(
+        &self,
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, crate::Error> {
+        Run::of(plan, device, addresses)
+    }
+}
 
 /// The bytes that a block copies.
 pub(crate) const CHUNK: i64 = 16 << 10;

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::launches;
 use super::plan::{CopyMethod, CopyPlan};
 use super::walk::Walk;
 use crate::calls::{Call, Calls, CopyHow, CopyShape, Shape, same_device};
@@ -124,7 +123,7 @@ impl<'a> CopyCall<'a> {
         let copies = &calls.copies;
         let call = copies.call(shape, addresses, device, |shape| {
             let plan = shape.plan(device, addresses)?;
-            let launches = launches::of(&plan, device, addresses)?;
+            let launches = plan.method().family().launches(&plan, device, addresses)?;
             Ok(Shape::new(plan, launches))
         })?;
         Ok(CopyCall {

@@ -1,10 +1,54 @@
 //! The copy of one run of elements: a vector a thread.
 
 use colex_atom::Arch;
+use colex_device::Device;
 use colex_layout::{Int, Layout};
 
+use super::bulk;
+use super::family::Family;
+use super::launches::{Key, Tensors, known, launch};
 use super::pieces::{raw, row_of_vectors, through_registers};
-use colex_tensor::{Builder, Built, Error};
+use super::plan::{CopyMethod, CopyPlan};
+use super::tma;
+use super::walk::Step;
+use crate::calls::OneLaunch;
+use crate::error::Error;
+use colex_tensor::{Builder, Built};
+
+/// One run of elements on both sides, a vector for each thread.
+pub(crate) struct Flat;
+
+impl Family for Flat {
+    fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
+        not_one_run(plan)
+    }
+
+    fn tile(&self, _: &CopyPlan) -> Option<[i64; 2]> {
+        None
+    }
+
+    fn build(&self, key: &Key, _: &[Step]) -> Result<Built, colex_tensor::Error> {
+        build(key.arch, key.bytes, key.vector)
+    }
+
+    fn launches(
+        &self,
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, Error> {
+        Run::of(plan, device, addresses)
+    }
+}
+
+/// Returns why a copy is not that of one run.
+pub(crate) fn not_one_run(plan: &CopyPlan) -> Option<String> {
+    let contiguous = matches!(
+        plan.walk().steps(),
+        [Step { extent, source: 1, destination: 1 }] if *extent == plan.walk().size()
+    );
+    (!contiguous).then(|| "the elements are not one run on both sides".into())
+}
 
 /// Threads of a block.
 pub(crate) const THREADS: i64 = 256;
@@ -22,7 +66,7 @@ pub(crate) fn run(elements: i64) -> Layout {
 }
 
 /// The kernel for elements of `bytes` bytes, `vector` of them an access: one tile a block, the last one by element.
-pub(crate) fn build(arch: Arch, bytes: i64, vector: i64) -> Result<Built, Error> {
+pub(crate) fn build(arch: Arch, bytes: i64, vector: i64) -> Result<Built, colex_tensor::Error> {
     let mut k = Builder::new("copy_flat", arch, THREADS as u32);
     let (ty, tile) = (raw(bytes), THREADS * vector);
     let (source, destination) = (
@@ -49,4 +93,96 @@ pub(crate) fn build(arch: Arch, bytes: i64, vector: i64) -> Result<Built, Error>
 /// The blocks of a launch.
 pub(crate) fn blocks(elements: i64, vector: i64) -> i64 {
     (elements - 1) / (THREADS * vector) + 1
+}
+
+/// The launches of one run, as far as they are made.
+pub(crate) struct Run<'a> {
+    device: &'a Device,
+    bytes: i64,
+    addresses: [u64; 2],
+    /// Elements from the first on that have their launch.
+    done: i64,
+    launches: Vec<OneLaunch>,
+}
+
+impl Run<'_> {
+    /// Returns the launches of one run: elements up to the first vector, bulk copies of whole chunks, and vectors for the
+    /// rest.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::launches`].
+    pub(crate) fn of(
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, Error> {
+        let (size, bytes) = (plan.walk().size(), plan.bytes());
+        let vector = plan.vector() * bytes;
+        let head = (vector - (addresses[0] % vector as u64) as i64) % vector / bytes;
+        let mut run = Run {
+            device,
+            bytes,
+            addresses,
+            done: 0,
+            launches: Vec::new(),
+        };
+        run.by_vectors(1, head.min(size))?;
+        if plan.method() == CopyMethod::Bulk {
+            let chunk = bulk::CHUNK / bytes;
+            run.by_chunks((size - run.done) / chunk * chunk)?;
+        }
+        run.by_vectors(plan.vector(), size - run.done)?;
+        Ok(run.launches)
+    }
+
+    /// So many elements more, so many an access.
+    fn by_vectors(&mut self, vector: i64, elements: i64) -> Result<(), Error> {
+        let key = self.key(CopyMethod::Flat, vector);
+        self.pieces(&key, elements, THREADS, |piece| blocks(piece, vector))
+    }
+
+    /// So many elements more, which are whole chunks.
+    fn by_chunks(&mut self, elements: i64) -> Result<(), Error> {
+        let key = self.key(CopyMethod::Bulk, 1);
+        let chunk = bulk::CHUNK / self.bytes;
+        self.pieces(&key, elements, bulk::THREADS, |piece| piece / chunk)
+    }
+
+    fn key(&self, method: CopyMethod, vector: i64) -> Key {
+        Key {
+            arch: self.device.arch(),
+            method,
+            rank: 1,
+            bytes: self.bytes,
+            vector,
+            squares: tma::SQUARES,
+        }
+    }
+
+    /// Pieces, each as long as a kernel can count.
+    fn pieces(
+        &mut self,
+        key: &Key,
+        elements: i64,
+        threads: i64,
+        blocks: impl Fn(i64) -> i64,
+    ) -> Result<(), Error> {
+        let end = self.done + elements;
+        while self.done < end {
+            let piece = (end - self.done).min(PIECE);
+            let layout = run(piece);
+            let at = self
+                .addresses
+                .map(|address| address + (self.done * self.bytes) as u64);
+            let layouts = [layout.clone(), layout];
+            let kernel = known(self.device, key, &[])?;
+            let grid = [blocks(piece), 1, 1];
+            let given = Tensors { at, layouts };
+            let one = launch(&kernel, grid, threads, self.addresses, &given)?;
+            self.launches.push(one);
+            self.done += piece;
+        }
+        Ok(())
+    }
 }

@@ -1,224 +1,35 @@
-//! The launches of a copy: kernels, built once for each kind, grids and arguments.
+//! What the launches of all families share: kernels, built once for each key, grids and arguments.
 
 use std::sync::{Arc, LazyLock};
 
 use colex_atom::Arch;
 use colex_layout::Layout;
 
-use super::pieces::dynamic;
 use super::plan::{CopyMethod, CopyPlan};
 use super::tma::Squares;
 use super::walk::Step;
-use super::{bulk, flat, strided, tile, tma};
-use crate::calls::{Calls, KernelOf, OneLaunch, unencoded};
+use crate::calls::{Calls, KernelOf, OneLaunch};
 use crate::error::Error;
 use colex_device::Device;
 use colex_device::Kept;
 use colex_ir::launch::Launch;
 use colex_tensor::{Built, Given};
 
-/// What a plan launches on a device, its kernels loaded.
-pub(crate) fn of(
-    plan: &CopyPlan,
-    device: &Device,
-    addresses: [u64; 2],
-) -> Result<Vec<OneLaunch>, Error> {
-    let steps = plan.ordered();
-    match plan.method() {
-        CopyMethod::Flat | CopyMethod::Bulk => flat(plan, device, addresses),
-        CopyMethod::Strided => Ok(vec![strided(plan, &steps, device, addresses)?]),
-        CopyMethod::Tma => Ok(vec![mapped(plan, &steps, device, addresses)?]),
-        _ => Ok(vec![tiles(plan, &steps, device, addresses)?]),
-    }
-}
-
-/// One run: elements up to the first vector, bulk copies of whole chunks, and vectors for the rest.
-fn flat(plan: &CopyPlan, device: &Device, addresses: [u64; 2]) -> Result<Vec<OneLaunch>, Error> {
-    let (size, bytes) = (plan.walk().size(), plan.bytes());
-    let vector = plan.vector() * bytes;
-    let head = (vector - (addresses[0] % vector as u64) as i64) % vector / bytes;
-    let mut run = Run {
-        device,
-        bytes,
-        addresses,
-        done: 0,
-        launches: Vec::new(),
-    };
-    run.by_vectors(1, head.min(size))?;
-    if plan.method() == CopyMethod::Bulk {
-        let chunk = bulk::CHUNK / bytes;
-        run.by_chunks((size - run.done) / chunk * chunk)?;
-    }
-    run.by_vectors(plan.vector(), size - run.done)?;
-    Ok(run.launches)
-}
-
-/// The launches of one run, as far as they are made.
-struct Run<'a> {
-    device: &'a Device,
-    bytes: i64,
-    addresses: [u64; 2],
-    /// Elements from the first on that have their launch.
-    done: i64,
-    launches: Vec<OneLaunch>,
-}
-
-impl Run<'_> {
-    /// So many elements more, so many an access.
-    fn by_vectors(&mut self, vector: i64, elements: i64) -> Result<(), Error> {
-        let kind = self.kind(CopyMethod::Flat, vector);
-        self.pieces(&kind, elements, flat::THREADS, |piece| {
-            flat::blocks(piece, vector)
-        })
-    }
-
-    /// So many elements more, which are whole chunks.
-    fn by_chunks(&mut self, elements: i64) -> Result<(), Error> {
-        let kind = self.kind(CopyMethod::Bulk, 1);
-        let chunk = bulk::CHUNK / self.bytes;
-        self.pieces(&kind, elements, bulk::THREADS, |piece| piece / chunk)
-    }
-
-    fn kind(&self, method: CopyMethod, vector: i64) -> Kind {
-        Kind {
-            arch: self.device.arch(),
-            method,
-            rank: 1,
-            bytes: self.bytes,
-            vector,
-            squares: tma::SQUARES,
-        }
-    }
-
-    /// Pieces, each as long as a kernel can count.
-    fn pieces(
-        &mut self,
-        kind: &Kind,
-        elements: i64,
-        threads: i64,
-        blocks: impl Fn(i64) -> i64,
-    ) -> Result<(), Error> {
-        let end = self.done + elements;
-        while self.done < end {
-            let piece = (end - self.done).min(flat::PIECE);
-            let layout = flat::run(piece);
-            let at = self
-                .addresses
-                .map(|address| address + (self.done * self.bytes) as u64);
-            let layouts = [layout.clone(), layout];
-            let kernel = known(self.device, kind, &[])?;
-            let grid = [blocks(piece), 1, 1];
-            let given = Tensors { at, layouts };
-            let one = launch(&kernel, grid, threads, self.addresses, &given)?;
-            self.launches.push(one);
-            self.done += piece;
-        }
-        Ok(())
-    }
-}
-
-/// A vector a thread.
-fn strided(
-    plan: &CopyPlan,
-    steps: &[Step],
-    device: &Device,
-    addresses: [u64; 2],
-) -> Result<OneLaunch, Error> {
-    let kernel = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
-    let fastest = strided::fastest(plan.vector());
-    let layouts = [
-        dynamic(steps, |step| step.source, fastest),
-        dynamic(steps, |step| step.destination, fastest),
-    ];
-    let vectors = plan.walk().size() / plan.vector();
-    let blocks = (vectors - 1) / strided::THREADS + 1;
-    let given = Tensors {
-        at: addresses,
-        layouts,
-    };
-    let grid = [blocks, 1, 1];
-    launch(&kernel, grid, strided::THREADS, addresses, &given)
-}
-
-/// A block a tile.
-fn tiles(
-    plan: &CopyPlan,
-    steps: &[Step],
-    device: &Device,
-    addresses: [u64; 2],
-) -> Result<OneLaunch, Error> {
-    let kernel = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
-    let threads = tile::THREADS[0] * tile::THREADS[1];
-    let given = Tensors {
-        at: addresses,
-        layouts: crossed(steps),
-    };
-    launch(&kernel, plan.grid(), threads, addresses, &given)
-}
-
-/// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
-fn crossed(steps: &[Step]) -> [Layout; 2] {
-    [
-        dynamic(steps, |step| step.source, Some(0)),
-        dynamic(steps, |step| step.destination, Some(1)),
-    ]
-}
-
-/// A block a tile, by tensor maps of both sides. A kernel that was built for tensors whose maps have other dimensions is
-/// built again.
-fn mapped(
-    plan: &CopyPlan,
-    steps: &[Step],
-    device: &Device,
-    addresses: [u64; 2],
-) -> Result<OneLaunch, Error> {
-    let usual = known(device, &Kind::of(plan, steps, device.arch()), steps)?;
-    let layouts = crossed(steps);
-    let maps = |built: &Built| {
-        let [source, destination] = &layouts;
-        Ok::<_, Error>([
-            built.tensor_map("source", source)?,
-            built.tensor_map("destination", destination)?,
-        ])
-    };
-    let (kernel, maps) = match maps(&usual.built) {
-        Ok(maps) => (usual, maps),
-        Err(_) => {
-            let built = tma::build(device.arch(), steps, plan.bytes(), plan.squares())?;
-            let maps = maps(&built)?;
-            (Arc::new(load(device, Arc::new(built))?), maps)
-        }
-    };
-    let mut given = Vec::new();
-    for (map, address) in maps.into_iter().zip(addresses) {
-        given.push(Given::Value(unencoded(map, address)));
-    }
-    given.extend(
-        steps[2..]
-            .iter()
-            .map(|step| Given::Value((step.extent as u32).into())),
-    );
-    let arguments = kernel.built.arguments(&given)?;
-    let threads = plan.squares().threads(plan.bytes());
-    let launch = shape(&kernel.built, plan.grid(), threads);
-    let loaded = kernel.loaded.clone();
-    Ok(OneLaunch::new(loaded, launch, arguments, addresses))
-}
-
-fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
+/// Returns the extents of a launch.
+pub(crate) fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
     // A grid that is too large stays so, and the launch is refused.
     let grid = grid.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX));
     Launch::new(grid, threads as u32).dynamic_shared(built.dynamic_shared())
 }
 
 /// The two tensors of a launch.
-struct Tensors {
-    at: [u64; 2],
-    layouts: [Layout; 2],
+pub(crate) struct Tensors {
+    pub(crate) at: [u64; 2],
+    pub(crate) layouts: [Layout; 2],
 }
 
 /// The launch of a kernel for two tensors, which are parts of those that begin at `addresses`.
-fn launch(
+pub(crate) fn launch(
     kernel: &KernelOf,
     grid: [i64; 3],
     threads: i64,
@@ -234,18 +45,18 @@ fn launch(
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    arch: Arch,
-    method: CopyMethod,
-    rank: usize,
-    bytes: i64,
-    vector: i64,
-    squares: Squares,
+pub(crate) struct Key {
+    pub(crate) arch: Arch,
+    pub(crate) method: CopyMethod,
+    pub(crate) rank: usize,
+    pub(crate) bytes: i64,
+    pub(crate) vector: i64,
+    pub(crate) squares: Squares,
 }
 
-impl Kind {
-    fn of(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Kind {
-        Kind {
+impl Key {
+    pub(crate) fn of(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Key {
+        Key {
             arch,
             method: plan.method(),
             rank: steps.len(),
@@ -256,8 +67,8 @@ impl Kind {
     }
 }
 
-/// Kernels that were built, by kind: building asks no device, and is done once in a program.
-static BUILT: LazyLock<Kept<Kind, Built>> = LazyLock::new(|| Kept::new(256));
+/// Kernels that were built, by key: building asks no device, and is done once in a program.
+static BUILT: LazyLock<Kept<Key, Built>> = LazyLock::new(|| Kept::new(256));
 
 impl CopyPlan {
     /// Builds the kernel of the plan for an architecture.
@@ -267,36 +78,25 @@ impl CopyPlan {
     /// [`Error::Build`] where the architecture lacks what the plan takes.
     pub fn kernel(&self, arch: Arch) -> Result<Arc<Built>, Error> {
         let steps = self.ordered();
-        of_kind(&Kind::of(self, &steps, arch), &steps)
+        of_key(&Key::of(self, &steps, arch), &steps)
     }
 }
 
-fn of_kind(kind: &Kind, steps: &[Step]) -> Result<Arc<Built>, Error> {
-    BUILT.get_or_make(kind, || build(kind, steps))
+fn of_key(key: &Key, steps: &[Step]) -> Result<Arc<Built>, Error> {
+    BUILT.get_or_make(key, || Ok(key.method.family().build(key, steps)?))
 }
 
-/// The kernel of a kind on a device.
-fn known(device: &Device, kind: &Kind, steps: &[Step]) -> Result<Arc<KernelOf>, Error> {
+/// Returns the kernel of a key on a device.
+pub(crate) fn known(device: &Device, key: &Key, steps: &[Step]) -> Result<Arc<KernelOf>, Error> {
     let calls = device.extension::<Calls>();
     let kernels = &calls.copies.kernels;
-    kernels.get_or_make(kind, || load(device, of_kind(kind, steps)?))
+    kernels.get_or_make(key, || load(device, of_key(key, steps)?))
 }
 
-fn load(device: &Device, built: Arc<Built>) -> Result<KernelOf, Error> {
+/// Loads a kernel on a device.
+pub(crate) fn load(device: &Device, built: Arc<Built>) -> Result<KernelOf, Error> {
     let loaded = device.load_kernel(&built.kernel)?;
     Ok(KernelOf { built, loaded })
-}
-
-/// Builds the kernel of a kind for these loops.
-fn build(kind: &Kind, steps: &[Step]) -> Result<Built, Error> {
-    let (arch, bytes) = (kind.arch, kind.bytes);
-    Ok(match kind.method {
-        CopyMethod::Flat => flat::build(arch, bytes, kind.vector),
-        CopyMethod::Bulk => bulk::build(arch, bytes),
-        CopyMethod::Strided => strided::build(arch, steps, bytes, kind.vector),
-        CopyMethod::Tma => tma::build(arch, steps, bytes, kind.squares),
-        method => tile::build(arch, steps, bytes, method),
-    }?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod bulk;
 pub(crate) mod call;
+mod family;
 mod flat;
 pub(crate) mod launches;
 mod pieces;

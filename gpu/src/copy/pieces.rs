@@ -4,8 +4,12 @@ use colex_atom::{CopyAtom, Space, Ty};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_tiled::TiledCopy;
 
+use super::plan::CopyPlan;
 use super::walk::Step;
 use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
+
+/// What the address and the strides of a tensor map are multiples of, in bytes.
+pub(crate) const MAP: i64 = 16;
 
 /// The type by which elements of so many bytes are moved, whatever they mean.
 pub(crate) fn raw(bytes: i64) -> Ty {
@@ -49,6 +53,20 @@ pub(crate) fn dynamic(
     });
     let layout = Layout::new(shape, Tuple::flat(strides));
     layout.expect("extents of a walk are positive")
+}
+
+/// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
+pub(crate) fn crossed(steps: &[Step]) -> [Layout; 2] {
+    [
+        dynamic(steps, |step| step.source, Some(0)),
+        dynamic(steps, |step| step.destination, Some(1)),
+    ]
+}
+
+/// Returns why a copy has no tiles of two modes.
+pub(crate) fn not_crossed(plan: &CopyPlan) -> Option<String> {
+    let why = "the source and the destination run fastest along one mode, or along none";
+    plan.crossed().is_none().then(|| why.into())
 }
 
 /// The digits of a number by these extents, the last one unbounded.

@@ -4,10 +4,7 @@ use core::fmt;
 
 use colex_atom::Arch;
 
-use super::strided;
-use super::tile;
-use super::tma;
-use super::tma::Squares;
+use super::tma::{self, Squares};
 use super::walk::{Step, Walk};
 use crate::kernel_error::KernelError;
 use colex_tensor::MAX_EXTENT;
@@ -75,9 +72,6 @@ const WIDEST: i64 = 16;
 /// The blocks of a grid along y and z.
 const GRID: i64 = 65_535;
 
-/// What a tensor map's address and strides are multiples of, in bytes.
-const MAP: i64 = 16;
-
 impl CopyPlan {
     /// The plan with the fastest kernel that the layouts, the element's bytes, the addresses and the architecture allow.
     ///
@@ -123,7 +117,11 @@ impl CopyPlan {
         let vector = match method {
             // First and last elements go one by one, so that only the addresses' distance narrows a vector.
             CopyMethod::Flat | CopyMethod::Bulk => widest(bytes, addresses),
-            _ => walk.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
+            CopyMethod::Strided
+            | CopyMethod::Naive
+            | CopyMethod::Padded
+            | CopyMethod::Swizzled
+            | CopyMethod::Tma => walk.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
         };
         // Two bytes have no place of their own in a register: one goes at a time, or four.
         let vector = if bytes * vector == 2 { 1 } else { vector };
@@ -134,53 +132,21 @@ impl CopyPlan {
             method,
             squares: tma::SQUARES,
         };
-        plan.refusal(addresses, arch)
-            .map_or(Ok(plan), |why| Err(refused(why)))
-    }
-
-    /// Why the kernel does not do such a copy.
-    fn refusal(&self, addresses: [u64; 2], arch: Arch) -> Option<String> {
-        let flat = self.walk.steps().len() == 1 && self.vector_run() == self.walk.size();
-        match self.method {
-            CopyMethod::Flat | CopyMethod::Bulk if !flat => {
-                Some("the elements are not one run on both sides".into())
-            }
-            CopyMethod::Bulk if !Arch::Sm90.runs_on(arch) => {
-                Some(format!("{arch} has no bulk copies"))
-            }
-            CopyMethod::Bulk if self.vector * self.bytes < MAP => Some(format!(
-                "bulk copies go from and to multiples of {MAP} bytes, and the addresses do not meet there"
-            )),
-            CopyMethod::Flat | CopyMethod::Bulk => None,
-            CopyMethod::Strided => self.count_refusal(),
-            _ if self.crossed().is_none() => Some(
-                "the source and the destination run fastest along one mode, or along none".into(),
-            ),
-            CopyMethod::Tma => self
-                .tma_refusal(addresses, arch)
-                .or_else(|| self.grid_refusal()),
-            _ => self.grid_refusal(),
-        }
+        let why = method.family().refusal(&plan, addresses, arch);
+        why.map_or(Ok(plan), |why| Err(refused(why)))
     }
 
     /// The blocks of a tiled kernel: along the destination's fastest mode, along the source's, and around both.
     pub(crate) fn grid(&self) -> [i64; 3] {
         let steps = self.ordered();
-        let [first, second] = self.tile();
+        let [first, second] = self.method.family().tile(self).unwrap_or([1, 1]);
         let along = |step: &Step, tile: i64| (step.extent - 1) / tile + 1;
         let around = steps[2..].iter().map(|step| step.extent).product();
         [along(&steps[1], second), along(&steps[0], first), around]
     }
 
-    /// The tile of a block of a tiled kernel, along the source's fastest mode and the destination's.
-    fn tile(&self) -> [i64; 2] {
-        match self.method {
-            CopyMethod::Tma => self.squares.tile(self.bytes),
-            _ => [tile::TILE; 2],
-        }
-    }
-
-    fn grid_refusal(&self) -> Option<String> {
+    /// Why a grid of tiles is too large.
+    pub(crate) fn grid_refusal(&self) -> Option<String> {
         let [_, y, z] = self.grid();
         let most = y.max(z);
         (most > GRID)
@@ -190,18 +156,8 @@ impl CopyPlan {
             .or_else(|| self.extent_refusal())
     }
 
-    /// A thread has the number of its vector in 32 bits.
-    fn count_refusal(&self) -> Option<String> {
-        let vectors = self.walk.size() / self.vector;
-        (vectors > strided::MOST)
-            .then(|| {
-                let most = strided::MOST;
-                format!("{vectors} vectors, and a launch of it counts {most} at most")
-            })
-            .or_else(|| self.extent_refusal())
-    }
-
-    fn extent_refusal(&self) -> Option<String> {
+    /// Why an extent is too large.
+    pub(crate) fn extent_refusal(&self) -> Option<String> {
         let extents = self.walk.steps().iter().map(|step| step.extent);
         let extent = extents.max().filter(|extent| *extent > MAX_EXTENT)?;
         Some(format!("the extent {extent} is above {MAX_EXTENT}"))
@@ -253,60 +209,6 @@ impl CopyPlan {
         self.squares
     }
 
-    fn tma_refusal(&self, addresses: [u64; 2], arch: Arch) -> Option<String> {
-        if !Arch::Sm90.runs_on(arch) {
-            return Some(format!("{arch} has no tensor maps"));
-        }
-        if ![2, 4].contains(&self.bytes) {
-            return Some(format!(
-                "elements of {} bytes; 2 and 4 are done",
-                self.bytes
-            ));
-        }
-        if self.walk.steps().len() > 5 {
-            return Some("a tensor map has at most 5 dimensions".into());
-        }
-        if let Some(why) = self.partial_unit() {
-            return Some(why);
-        }
-        let strides = |step: &Step| [step.source, step.destination];
-        let strides = self.walk.steps().iter().flat_map(strides);
-        let uneven = strides
-            .filter(|&stride| stride != 1)
-            .find(|stride| stride * self.bytes % MAP != 0);
-        if let Some(stride) = uneven {
-            return Some(format!(
-                "the stride {stride} is not a multiple of {MAP} bytes"
-            ));
-        }
-        (!self.is_aligned(addresses))
-            .then(|| format!("tensor maps need addresses at multiples of {MAP} bytes"))
-    }
-
-    /// A store by tensor map ends at a multiple of 16 bytes of the innermost dimension, not at its last element: seen on
-    /// an H200, where it wrote zeros into the gap behind a row of 66 elements of 2 bytes.
-    fn partial_unit(&self) -> Option<String> {
-        let (_, destination) = self.crossed()?;
-        let extent = self.walk.steps()[destination].extent;
-        (extent * self.bytes % MAP != 0)
-            .then(|| format!("a row of {extent} elements is no multiple of {MAP} bytes, and stores would go beyond it"))
-    }
-
-    fn is_aligned(&self, addresses: [u64; 2]) -> bool {
-        addresses.iter().all(|at| at.is_multiple_of(MAP as u64))
-    }
-
-    fn vector_run(&self) -> i64 {
-        match self.walk.steps()[0] {
-            Step {
-                extent,
-                source: 1,
-                destination: 1,
-            } => extent,
-            _ => 1,
-        }
-    }
-
     /// The loops.
     pub fn walk(&self) -> &Walk {
         &self.walk
@@ -331,10 +233,7 @@ impl CopyPlan {
     /// first, where they are two.
     pub(crate) fn ordered(&self) -> Vec<Step> {
         let mut steps = self.walk.steps().to_vec();
-        let tiled = !matches!(
-            self.method,
-            CopyMethod::Flat | CopyMethod::Bulk | CopyMethod::Strided
-        );
+        let tiled = self.method.family().tile(self).is_some();
         if let (true, Some((source, destination))) = (tiled, self.crossed()) {
             let first = [steps[source], steps[destination]];
             let mut at = 0..;
@@ -389,7 +288,11 @@ impl fmt::Display for CopyPlan {
             CopyMethod::Flat | CopyMethod::Strided => {
                 write!(f, ", {} bytes an access", self.vector * self.bytes)
             }
-            _ => Ok(()),
+            CopyMethod::Bulk
+            | CopyMethod::Naive
+            | CopyMethod::Padded
+            | CopyMethod::Swizzled
+            | CopyMethod::Tma => Ok(()),
         }
     }
 }

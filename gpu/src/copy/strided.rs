@@ -1,10 +1,59 @@
 //! The copy between any two layouts: a thread a vector, its coordinates by division.
 
 use colex_atom::Arch;
+use colex_device::Device;
 
+use super::family::Family;
+use super::launches::{Key, Tensors, known, launch};
 use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
+use super::plan::CopyPlan;
 use super::walk::Step;
+use crate::calls::OneLaunch;
 use colex_tensor::{Builder, Built, Error};
+
+/// Any two layouts, a vector for each thread.
+pub(crate) struct Strided;
+
+impl Family for Strided {
+    /// A thread has the number of its vector in 32 bits.
+    fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
+        let vectors = plan.walk().size() / plan.vector();
+        (vectors > MOST)
+            .then(|| format!("{vectors} vectors, and a launch of it counts {MOST} at most"))
+            .or_else(|| plan.extent_refusal())
+    }
+
+    fn tile(&self, _: &CopyPlan) -> Option<[i64; 2]> {
+        None
+    }
+
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+        build(key.arch, steps, key.bytes, key.vector)
+    }
+
+    fn launches(
+        &self,
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, crate::Error> {
+        let steps = &plan.ordered();
+        let kernel = known(device, &Key::of(plan, steps, device.arch()), steps)?;
+        let fastest = fastest(plan.vector());
+        let layouts = [
+            dynamic(steps, |step| step.source, fastest),
+            dynamic(steps, |step| step.destination, fastest),
+        ];
+        let vectors = plan.walk().size() / plan.vector();
+        let blocks = (vectors - 1) / THREADS + 1;
+        let given = Tensors {
+            at: addresses,
+            layouts,
+        };
+        let grid = [blocks, 1, 1];
+        Ok(vec![launch(&kernel, grid, THREADS, addresses, &given)?])
+    }
+}
 
 /// Threads of a block.
 pub(crate) const THREADS: i64 = 256;

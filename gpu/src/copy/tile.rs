@@ -2,13 +2,51 @@
 //! through shared memory, padded or swizzled.
 
 use colex_atom::Arch;
+use colex_device::Device;
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 use colex_tiled::TiledCopy;
 
-use super::pieces::{digits, dynamic, raw, through_registers, universal};
-use super::plan::CopyMethod;
+use super::family::Family;
+use super::launches::{Key, Tensors, known, launch};
+use super::pieces::{crossed, digits, dynamic, not_crossed, raw, through_registers, universal};
+use super::plan::{CopyMethod, CopyPlan};
 use super::walk::Step;
+use crate::calls::OneLaunch;
 use colex_tensor::{Builder, Built, Error, Index, Tensor};
+
+/// Two layouts that run fastest along different modes, a tile for each block.
+pub(crate) struct Tile;
+
+impl Family for Tile {
+    fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
+        not_crossed(plan).or_else(|| plan.grid_refusal())
+    }
+
+    fn tile(&self, _: &CopyPlan) -> Option<[i64; 2]> {
+        Some([TILE; 2])
+    }
+
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+        build(key.arch, steps, key.bytes, key.method)
+    }
+
+    fn launches(
+        &self,
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, crate::Error> {
+        let steps = &plan.ordered();
+        let kernel = known(device, &Key::of(plan, steps, device.arch()), steps)?;
+        let threads = THREADS[0] * THREADS[1];
+        let given = Tensors {
+            at: addresses,
+            layouts: crossed(steps),
+        };
+        let one = launch(&kernel, plan.grid(), threads, addresses, &given)?;
+        Ok(vec![one])
+    }
+}
 
 /// The extent of a tile along both modes.
 pub(crate) const TILE: i64 = 32;

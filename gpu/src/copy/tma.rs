@@ -3,16 +3,128 @@
 //!
 //! Modes of a tile: 0 runs fastest in the source, 1 in the destination.
 
+use std::sync::Arc;
+
 use colex_atom::Arch;
+use colex_device::Device;
 use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
 use colex_tiled::TiledCopy;
 
-use super::pieces::{digits, dynamic, raw, universal};
-use super::plan::CopyMethod;
+use super::family::Family;
+use super::launches::{self, Key, known, shape};
+use super::pieces::{MAP, crossed, digits, dynamic, not_crossed, raw, universal};
+use super::plan::{CopyMethod, CopyPlan};
 use super::walk::Step;
+use crate::calls::{OneLaunch, unencoded};
 use crate::kernel_error::KernelError;
 use colex_ir::FenceKind;
-use colex_tensor::{AtThread, Barriers, Builder, Built, Error, Index, Tensor, TmaTensor, swizzled};
+use colex_tensor::{
+    AtThread, Barriers, Builder, Built, Error, Given, Index, Tensor, TmaTensor, swizzled,
+};
+
+/// Two layouts that run fastest along different modes, by tensor maps of both.
+pub(crate) struct Tma;
+
+impl Family for Tma {
+    fn refusal(&self, plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
+        not_crossed(plan)
+            .or_else(|| no_maps(plan, addresses, arch))
+            .or_else(|| plan.grid_refusal())
+    }
+
+    fn tile(&self, plan: &CopyPlan) -> Option<[i64; 2]> {
+        Some(plan.squares().tile(plan.bytes()))
+    }
+
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+        build(key.arch, steps, key.bytes, key.squares)
+    }
+
+    /// A kernel that was built for tensors whose maps have other dimensions is built again.
+    fn launches(
+        &self,
+        plan: &CopyPlan,
+        device: &Device,
+        addresses: [u64; 2],
+    ) -> Result<Vec<OneLaunch>, crate::Error> {
+        let steps = &plan.ordered();
+        let usual = known(device, &Key::of(plan, steps, device.arch()), steps)?;
+        let layouts = crossed(steps);
+        let maps = |built: &Built| {
+            let [source, destination] = &layouts;
+            Ok::<_, crate::Error>([
+                built.tensor_map("source", source)?,
+                built.tensor_map("destination", destination)?,
+            ])
+        };
+        let (kernel, maps) = match maps(&usual.built) {
+            Ok(maps) => (usual, maps),
+            Err(_) => {
+                let built = build(device.arch(), steps, plan.bytes(), plan.squares())?;
+                let maps = maps(&built)?;
+                (Arc::new(launches::load(device, Arc::new(built))?), maps)
+            }
+        };
+        let mut given = Vec::new();
+        for (map, address) in maps.into_iter().zip(addresses) {
+            given.push(Given::Value(unencoded(map, address)));
+        }
+        given.extend(
+            steps[2..]
+                .iter()
+                .map(|step| Given::Value((step.extent as u32).into())),
+        );
+        let arguments = kernel.built.arguments(&given)?;
+        let threads = plan.squares().threads(plan.bytes());
+        let launch = shape(&kernel.built, plan.grid(), threads);
+        let loaded = kernel.loaded.clone();
+        Ok(vec![OneLaunch::new(loaded, launch, arguments, addresses)])
+    }
+}
+
+/// Returns why there are no tensor maps for a copy.
+fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
+    if !Arch::Sm90.runs_on(arch) {
+        return Some(format!("{arch} has no tensor maps"));
+    }
+    if ![2, 4].contains(&plan.bytes()) {
+        return Some(format!(
+            "elements of {} bytes; 2 and 4 are done",
+            plan.bytes()
+        ));
+    }
+    if plan.walk().steps().len() > 5 {
+        return Some("a tensor map has at most 5 dimensions".into());
+    }
+    if let Some(why) = partial_unit(plan) {
+        return Some(why);
+    }
+    let strides = |step: &Step| [step.source, step.destination];
+    let strides = plan.walk().steps().iter().flat_map(strides);
+    let uneven = strides
+        .filter(|&stride| stride != 1)
+        .find(|stride| stride * plan.bytes() % MAP != 0);
+    if let Some(stride) = uneven {
+        return Some(format!(
+            "the stride {stride} is not a multiple of {MAP} bytes"
+        ));
+    }
+    (!is_aligned(addresses))
+        .then(|| format!("tensor maps need addresses at multiples of {MAP} bytes"))
+}
+
+/// A store by tensor map ends at a multiple of 16 bytes of the innermost dimension, not at its last element: seen on
+/// an H200, where it wrote zeros into the gap behind a row of 66 elements of 2 bytes.
+fn partial_unit(plan: &CopyPlan) -> Option<String> {
+    let (_, destination) = plan.crossed()?;
+    let extent = plan.walk().steps()[destination].extent;
+    (extent * plan.bytes() % MAP != 0)
+        .then(|| format!("a row of {extent} elements is no multiple of {MAP} bytes, and stores would go beyond it"))
+}
+
+fn is_aligned(addresses: [u64; 2]) -> bool {
+    addresses.iter().all(|at| at.is_multiple_of(MAP as u64))
+}
 
 /// The bytes of a row of shared memory: what a swizzle of the copy engine spans at most.
 const ROW: i64 = 128;
