@@ -9,8 +9,7 @@ use colex_tiled::Operand;
 
 use super::epilogue::scale::{outputs, scale_type};
 use super::plan::{GemmMethod, GemmPlan, Operands, vector};
-use super::sm90::CLUSTER;
-use crate::calls::{Call, Calls, GemmShape, KernelOf, OneLaunch, Shape, unencoded};
+use crate::calls::{Call, Calls, GemmShape, KernelOf, OneLaunch, Shape};
 use crate::error::Error;
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
 use colex_device::Device;
@@ -252,26 +251,18 @@ fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), KernelErro
     }
 }
 
+/// The usual plan of the fastest kernel that fits; SIMT's says why where none does.
 fn choose(operands: Operands, arch: Arch) -> GemmPlan {
-    let halves = matches!(operands.ab, Ty::F16 | Ty::Bf16);
-    let wide = operands.vectors[..2] == [8, 8];
-    let method = match arch {
-        Arch::Sm90a if halves && wide => GemmMethod::Hopper,
-        arch if arch < Arch::Sm80 && operands.ab == Ty::F16 => GemmMethod::Volta,
-        arch if arch < Arch::Sm80 => GemmMethod::Simt,
-        _ => match operands.ab {
-            Ty::F32 | Ty::S32 => GemmMethod::Simt,
-            _ => GemmMethod::Ampere,
-        },
-    };
-    GemmPlan::new(method, operands)
+    let mut methods = GemmMethod::BY_SPEED.into_iter();
+    let method = methods.find(|method| method.fits(&operands, arch));
+    GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands)
 }
 
 fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
     built: &Built,
-    [a, b, c]: [u64; 3],
+    addresses: [u64; 3],
 ) -> Result<Vec<Argument>, Error> {
     let layout = |operand: Operand| -> Layout {
         let name = NAMES[operand as usize];
@@ -281,26 +272,13 @@ fn arguments(
         like.with_dynamic_values(&values)
             .expect("two extents and a leading dimension are dynamic")
     };
-    let [la, lb, lc] = [Operand::A, Operand::B, Operand::C].map(layout);
+    let layouts = [Operand::A, Operand::B, Operand::C].map(layout);
     let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
         Type::F32 => Given::Value(Argument::F32(x as f32)),
         _ => Given::Value(Argument::F64(x)),
     });
-    let mut given = Vec::new();
-    if plan.method == GemmMethod::Hopper {
-        given.push(Given::Value(unencoded(built.tensor_map("A", &la)?, a)));
-        given.push(Given::Value(unencoded(built.tensor_map("B", &lb)?, b)));
-        given.push(match plan.stages_c() {
-            true => Given::Value(unencoded(built.tensor_map("C", &lc)?, c)),
-            false => Given::checked(c, &lc),
-        });
-        let sizes = [problem.m, problem.n, problem.k];
-        given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
-    } else {
-        given.push(Given::checked(a, &la));
-        given.push(Given::checked(b, &lb));
-        given.push(Given::checked(c, &lc));
-    }
+    let family = plan.method.family();
+    let mut given = family.matrices(problem, plan, built, &layouts, addresses)?;
     given.extend(scale);
     Ok(built.arguments(&given)?)
 }
@@ -311,22 +289,11 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device
     let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
         .map(|(extent, tile)| (extent + tile - 1) / tile);
     let threads = built.kernel.block.map_or(1, |block| block[0]);
-    let shared = built.dynamic_shared();
-    match plan.method {
-        GemmMethod::Hopper => {
-            let cluster = i64::from(CLUSTER);
-            let wanted = (tiles_m + cluster - 1) / cluster * tiles_n;
-            let at_once = i64::from(device.limits().multiprocessors) / cluster;
-            let blocks = wanted.min(at_once.max(1)) * cluster;
-            Launch::new(blocks as u32, threads)
-                .cluster(CLUSTER)
-                .dynamic_shared(shared)
-        }
-        GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => {
-            let blocks = u32::try_from(tiles_m * tiles_n).unwrap_or(u32::MAX);
-            Launch::new(blocks, threads).dynamic_shared(shared)
-        }
-    }
+    let launch = plan
+        .method
+        .family()
+        .launch([tiles_m, tiles_n], threads, device);
+    launch.dynamic_shared(built.dynamic_shared())
 }
 
 /// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.

@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 pub(crate) mod epilogue;
+mod family;
 pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;

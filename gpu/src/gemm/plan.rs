@@ -2,10 +2,11 @@
 
 use core::fmt;
 
-use colex_atom::{Arch, Ty};
+use colex_atom::{Arch, MmaAtom, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
+use super::family::Numbers;
 use crate::kernels::{GemmProblem, Major, MatrixName};
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Built, Error, Index};
@@ -65,7 +66,7 @@ impl Operands {
     }
 
     /// Whether A and B hold 16-bit numbers that are read 16 bytes at a time.
-    fn wide_halves(&self) -> bool {
+    pub(crate) fn wide_halves(&self) -> bool {
         self.ab.bits() == 16 && self.vectors[..2] == [8, 8]
     }
 
@@ -115,23 +116,11 @@ impl GemmPlan {
             operands.ab = Ty::F32;
         }
         operands.narrow_bytes();
-        let (tile, stages, warps) = match method {
-            GemmMethod::Simt if super::epilogue::scale::sum_type(operands.ab) == Ty::F64 => {
-                ([64, 64, 16], 2, [16, 16])
-            }
-            GemmMethod::Simt => ([128, 128, 16], 2, [16, 16]),
-            GemmMethod::Volta => ([128, 128, 32], 2, [2, 4]),
-            GemmMethod::Ampere if operands.ab == Ty::F64 => ([64, 64, 16], 3, [2, 4]),
-            // Four warps with twice the products of a fragment, two blocks to a multiprocessor; narrow copies would leave
-            // them no registers.
-            GemmMethod::Ampere if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
-            // 128 bytes along K, whatever they hold.
-            GemmMethod::Ampere => {
-                let bits = i64::from(operands.ab.bits());
-                ([128, 128, 1024 / bits], 3, [2, 4])
-            }
-            GemmMethod::Hopper => ([128, 256, 64], 4, [2, 1]),
-        };
+        let Numbers {
+            tile,
+            stages,
+            warps,
+        } = method.family().numbers(&operands);
         GemmPlan {
             method,
             operands,
@@ -153,7 +142,7 @@ impl GemmPlan {
     /// The kernel for that architecture.
     ///
     /// ```
-    /// use colex_atom::{Arch, Ty};
+    /// use colex_atom::{Arch, MmaAtom, Ty};
     /// use colex_gpu::kernels::Major;
     /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
     ///
@@ -174,12 +163,7 @@ impl GemmPlan {
     /// for more than a block has.
     pub fn build(&self, arch: Arch) -> Result<Built, crate::Error> {
         self.check(arch)?;
-        let built = match self.method {
-            GemmMethod::Simt => super::simt::build(self, arch),
-            GemmMethod::Volta => super::sm70::build(self, arch),
-            GemmMethod::Ampere => super::sm80::build(self, arch),
-            GemmMethod::Hopper => super::sm90::build(self, arch),
-        }?;
+        let built = self.method.family().build(self, arch)?;
         built.kernel.verify()?;
         Ok(built)
     }
@@ -187,7 +171,8 @@ impl GemmPlan {
     /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they are
     /// no multiples of is narrower.
     pub(crate) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
-        self.whole = self.method == GemmMethod::Ampere && self.remainder(problem).is_none();
+        let family = self.method.family();
+        self.whole = family.gains_from_whole() && self.remainder(problem).is_none();
         let usual = GemmPlan {
             whole: self.whole,
             ..GemmPlan::new(self.method, self.operands)
@@ -195,7 +180,7 @@ impl GemmPlan {
         let is_usual = self == usual;
         // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest of
         // the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
-        let parts = |name| name != MatrixName::C && self.method == GemmMethod::Hopper;
+        let parts = |name| name != MatrixName::C && family.loads_parts();
         let parts = [MatrixName::A, MatrixName::B, MatrixName::C].map(parts);
         for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
             let along = match self.operands.majors[name as usize] {
@@ -243,45 +228,13 @@ impl GemmPlan {
 
     /// The matrix instruction repeated over the warps.
     pub(crate) fn tiled_mma(&self) -> Result<TiledMma, Error> {
-        let name = match (self.operands.ab, self.method) {
-            (_, GemmMethod::Simt) => return super::simt::tiled_mma(self),
-            (_, GemmMethod::Volta) => return super::sm70::tiled_mma(self),
-            (Ty::F64, GemmMethod::Ampere) => "SM80_8x8x4_F64F64F64F64_TN".to_string(),
-            (Ty::S8, GemmMethod::Ampere) => "SM80_16x8x32_S32S8S8S32_TN".to_string(),
-            (Ty::Tf32, GemmMethod::Ampere) => "SM80_16x8x8_F32TF32TF32F32_TN".to_string(),
-            (ty, GemmMethod::Ampere) => {
-                let ty = ty.cute();
-                format!("SM80_16x8x16_F32{ty}{ty}F32_TN")
-            }
-            (ty, GemmMethod::Hopper) => {
-                format!(
-                    "SM90_64x{}x16_F32{}{}_SS",
-                    self.tile[1],
-                    ty.cute(),
-                    ty.cute()
-                )
-            }
-        };
+        self.method.family().tiled_mma(self)
+    }
+
+    /// An instruction repeated over the units of the plan, with a tile.
+    pub(crate) fn over_units(&self, atom: MmaAtom, tile: &str) -> Result<TiledMma, Error> {
         let [m, n] = self.warps;
-        let mut atom = colex_atom::mma(&name)?;
-        let (atoms, tile) = match self.method {
-            // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
-            GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => (
-                format!("({m},{n},1):(1,{m},0)"),
-                format!("({},{},_)", atom.mnk()[0] * m, 16 * n),
-            ),
-            GemmMethod::Hopper => {
-                let major = |operand| match self.operands.major(operand) {
-                    Major::First => colex_atom::Major::Mn,
-                    Major::Second => colex_atom::Major::K,
-                };
-                let mut options = atom.options();
-                options.major_a = major(Operand::A);
-                options.major_b = major(Operand::B);
-                atom = atom.with_options(options)?;
-                (format!("({m},{n},1):(1,{m},0)"), "(_,_,_)".to_string())
-            }
-        };
+        let atoms = format!("({m},{n},1):(1,{m},0)");
         let parse = "the plan's numbers make a layout";
         Ok(TiledMma::new(
             atom,

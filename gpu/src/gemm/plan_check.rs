@@ -6,17 +6,13 @@ use colex_tiled::Operand;
 use super::epilogue::scale::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmMethod, GemmPlan, Operands};
-use super::simt::neighbours;
 use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
 use colex_ir::launch::Limits;
 use colex_sched::Order;
 use colex_sched::formula::MOST_PLACES;
 
 /// The largest extent of a tile along M, N or K.
-const MOST_TILE: i64 = 1024;
-
-/// The most tiles on their way at once.
-const MOST_STAGES: i64 = 64;
+pub(crate) const MOST_TILE: i64 = 1024;
 
 /// The widest strip of an order.
 const MOST_STRIP: i64 = 1 << 16;
@@ -29,10 +25,7 @@ const MOST_SUMS: i64 = 255;
 const MOST_UNROLLED: i64 = 4096;
 
 /// The most threads of a block.
-const MOST_THREADS: i64 = 1024;
-
-/// The registers that Hopper's kernel needs beside the sums of a thread: ptxas 12.9 asks for 154 where there are 128 sums.
-const BESIDE_SUMS: i64 = 26;
+pub(crate) const MOST_THREADS: i64 = 1024;
 
 impl GemmPlan {
     /// Whether the kernel can be built: the types on an architecture, and every number.
@@ -43,14 +36,15 @@ impl GemmPlan {
     /// [`KernelError::PlanLimit`],
     /// [`KernelError::PlanShares`].
     pub fn check(&self, arch: Arch) -> Result<(), KernelError> {
+        let family = self.method.family();
         self.check_types(arch)?;
         for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
             self.check_vector(name)?;
         }
-        let [warps_m, warps_n] = self.most_warps();
+        let [warps_m, warps_n] = family.most_units();
         self.number("number of warps along M", self.warps[0], 1..=warps_m, 1)?;
         self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
-        self.limit("threads in a block", self.threads(), MOST_THREADS)?;
+        self.limit("threads in a block", family.threads(self), MOST_THREADS)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(
@@ -58,12 +52,7 @@ impl GemmPlan {
             n,
             MOST_TILE,
         )?;
-        // A tensor map's box has at most 256 elements along each mode; along M and N, those are rows where K is contiguous.
-        let [most_m, most_n, most_k] = match (self.method, self.operands.major(Operand::A)) {
-            (GemmMethod::Hopper, Major::Second) => [256, 256, 256],
-            (GemmMethod::Hopper, Major::First) => [MOST_TILE, 256, 256],
-            _ => [MOST_TILE; 3],
-        };
+        let [most_m, most_n, most_k] = family.most_tile(&self.operands);
         self.limit(
             "rows of A's tile for an instruction of every warp",
             m,
@@ -71,23 +60,12 @@ impl GemmPlan {
         )?;
         self.number("tile along M", self.tile[0], m..=most_m / m * m, m)?;
         self.number("tile along N", self.tile[1], n..=most_n / n * n, n)?;
-        let least = match self.method {
-            // The fragments of one step come while those of the step before are multiplied.
-            GemmMethod::Ampere => 2 * k,
-            _ => k,
-        };
+        let least = family.least_k(k);
         self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
-        let stages = match self.method {
-            GemmMethod::Simt | GemmMethod::Volta => 2..=2,
-            GemmMethod::Ampere | GemmMethod::Hopper => 2..=MOST_STAGES,
-        };
-        self.number("number of stages", self.stages, stages, 1)?;
+        self.number("number of stages", self.stages, family.stages(), 1)?;
         self.number("strip width", self.strip()?, 1..=MOST_STRIP, 1)?;
         let elements = (self.tile[0] + self.tile[1]) * self.tile[2] * self.stages;
-        let ty = match self.method {
-            GemmMethod::Simt => sum_type(self.operands.ab),
-            _ => self.operands.ab,
-        };
+        let ty = family.held(&self.operands);
         let bytes = elements * i64::from(ty.bits()) / 8;
         let room = i64::from(Limits::of(arch).shared);
         self.limit("bytes of shared memory for A and B", bytes, room)?;
@@ -128,7 +106,12 @@ impl GemmPlan {
         }
     }
 
-    fn limit(&self, what: &'static str, found: i64, most: i64) -> Result<(), KernelError> {
+    pub(crate) fn limit(
+        &self,
+        what: &'static str,
+        found: i64,
+        most: i64,
+    ) -> Result<(), KernelError> {
         match found <= most {
             true => Ok(()),
             false => Err(KernelError::PlanLimit {
@@ -142,29 +125,16 @@ impl GemmPlan {
 
     /// Whether the method multiplies such matrices on an architecture.
     fn check_types(&self, arch: Arch) -> Result<(), KernelError> {
-        let (types, since): (&[Ty], Arch) = match self.method {
-            GemmMethod::Simt => (
-                &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8],
-                Arch::Sm70,
-            ),
-            GemmMethod::Volta => (&[Ty::F16], Arch::Sm70),
-            GemmMethod::Ampere => (&[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64], Arch::Sm80),
-            GemmMethod::Hopper => (&[Ty::F16, Ty::Bf16], Arch::Sm90a),
-        };
-        let runs = match self.method {
-            GemmMethod::Hopper => arch == since,
-            _ => arch >= since,
-        };
+        let family = self.method.family();
         let Operands { ab, c, vectors, .. } = self.operands;
-        let whole = self.method != GemmMethod::Hopper || vectors[..2] == [8, 8];
-        if !(runs && whole && types.contains(&ab)) {
+        if !self.method.fits(&self.operands, arch) {
             return Err(KernelError::Product {
                 method: self.method,
                 ab,
                 vectors: [vectors[0], vectors[1]],
                 arch,
-                types,
-                since,
+                types: family.types(),
+                since: family.since(),
             });
         }
         let can = outputs(ab);
@@ -194,90 +164,47 @@ impl GemmPlan {
         }
     }
 
-    /// The most warps (threads, warpgroups) along M and along N: along one of them alone they fill a block. A warpgroup of
-    /// Hopper's has all of the tile along N.
-    fn most_warps(&self) -> [i64; 2] {
-        match self.method {
-            GemmMethod::Simt => [MOST_THREADS; 2],
-            GemmMethod::Volta | GemmMethod::Ampere => [MOST_THREADS / 32; 2],
-            GemmMethod::Hopper => [MOST_THREADS / 128 - 1, 1],
-        }
-    }
-
-    /// The threads of a block, the producer's among them.
-    fn threads(&self) -> i64 {
-        let [m, n] = self.warps;
-        match self.method {
-            GemmMethod::Simt => m * n,
-            GemmMethod::Volta | GemmMethod::Ampere => m * n * 32,
-            GemmMethod::Hopper => (m * n + 1) * 128,
-        }
-    }
-
     /// What the tile's extents are multiples of: what the matrix instructions of all warps take.
     pub fn steps(&self) -> [i64; 3] {
-        let [m, n] = self.warps;
-        let ab = self.operands.ab;
-        match self.method {
-            GemmMethod::Simt => [m * neighbours(ab), n * neighbours(ab), 1],
-            GemmMethod::Volta => [16 * m, 16 * n, 4],
-            GemmMethod::Ampere if ab == Ty::F64 => [8 * m, 16 * n, 4],
-            // 32 bytes along K.
-            GemmMethod::Ampere => [16 * m, 16 * n, 256 / i64::from(ab.bits())],
-            // The two blocks of a cluster bring half of B each.
-            GemmMethod::Hopper => [64 * m, 16, 16],
-        }
+        self.method.family().steps(self)
     }
 
     /// Whether a thread's part of a tile is one that the kernel can hold and be as long as.
     fn check_unrolled(&self) -> Result<(), KernelError> {
         let [bm, bn, bk] = self.tile;
-        let consumers = match self.method {
-            GemmMethod::Hopper => self.warps[0] * 128,
-            _ => self.threads(),
-        };
+        let family = self.method.family();
+        let consumers = family.consumers(self);
         let sums = bm * bn / consumers * i64::from(sum_type(self.operands.ab).bits()) / 32;
         self.limit("registers for a thread's sums", sums, MOST_SUMS)?;
-        if self.method == GemmMethod::Hopper {
-            // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
-            let threads = (self.warps[0] as u32 + 1) * 128;
-            let entry = i64::from(colex_ir::verify::registers_at_entry(threads, 1));
-            let most = entry - BESIDE_SUMS;
-            self.limit(
-                "registers for a consumer's sums at entry",
-                sums,
-                most.max(0),
-            )?;
-        }
-        let [m, n, k] = self.steps();
-        let instruction = match self.method {
-            GemmMethod::Simt => self.warps[0] * self.warps[1],
-            GemmMethod::Volta => m * n * k,
-            GemmMethod::Ampere => m * n / 2 * k,
-            GemmMethod::Hopper => m * bn * k,
-        };
-        let multiplies = bm * bn * bk / instruction;
+        let multiplies = bm * bn * bk / family.products(self);
         self.limit(
             "matrix instructions of a thread to a tile",
             multiplies,
             MOST_UNROLLED,
         )?;
-        if self.method == GemmMethod::Hopper {
-            return Ok(());
-        }
+        family.check_shares(self, sums)
+    }
+
+    /// Refuses a plan by which the threads of a block cannot share the copy of A's tile, or of B's.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::PlanShares`], [`KernelError::PlanLimit`].
+    pub(crate) fn check_copies(&self) -> Result<(), KernelError> {
+        let threads = self.method.family().threads(self);
         for (operand, name) in [(Operand::A, "A"), (Operand::B, "B")] {
             let tile = operand.modes().map(|mode| self.tile[mode]);
             let vector = self.operands.vector(operand);
             let (major, ty) = (self.operands.major(operand), self.operands.ab);
-            let Some(share) = shares(major, tile, vector, self.threads(), ty) else {
+            let Some(share) = shares(major, tile, vector, threads, ty) else {
                 return Err(KernelError::PlanShares {
                     method: self.method.to_string(),
                     operand: name,
                     tile,
-                    threads: self.threads(),
+                    threads: threads,
                 });
             };
-            let accesses = tile[0] * tile[1] / (self.threads() * share.vector);
+            let accesses = tile[0] * tile[1] / (threads * share.vector);
             self.limit(
                 "accesses of a thread to a tile",
                 accesses,

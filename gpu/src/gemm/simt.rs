@@ -3,19 +3,85 @@
 //! Elements become the numbers that are summed on their way into shared memory, where M (or N) is contiguous. The mode
 //! along which C runs fastest takes the place of M, so that a thread always has neighbours of C.
 
+use std::ops::RangeInclusive;
+
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::scale::sum_type;
-use super::plan::GemmPlan;
+use super::family::{Family, Numbers};
+use super::plan::{GemmPlan, Operands};
+use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{Kind, Way};
-use crate::kernels::Major;
+use crate::kernels::{KernelError, Major};
 use colex_tensor::{Built, Error};
 
+/// A multiply-add of each thread; the units of a plan are threads.
+pub(crate) struct Simt;
+
+impl Family for Simt {
+    fn types(&self) -> &'static [Ty] {
+        &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8]
+    }
+
+    fn since(&self) -> Arch {
+        Arch::Sm70
+    }
+
+    fn held(&self, operands: &Operands) -> Ty {
+        sum_type(operands.ab)
+    }
+
+    fn numbers(&self, operands: &Operands) -> Numbers {
+        let edge = match sum_type(operands.ab) {
+            Ty::F64 => 64,
+            _ => 128,
+        };
+        Numbers {
+            tile: [edge, edge, 16],
+            stages: 2,
+            warps: [16, 16],
+        }
+    }
+
+    fn most_units(&self) -> [i64; 2] {
+        [MOST_THREADS; 2]
+    }
+
+    fn consumers(&self, plan: &GemmPlan) -> i64 {
+        plan.warps[0] * plan.warps[1]
+    }
+
+    fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
+        let [m, n] = plan.warps.map(|n| n * neighbours(plan.operands.ab));
+        [m, n, 1]
+    }
+
+    fn stages(&self) -> RangeInclusive<i64> {
+        2..=2
+    }
+
+    fn products(&self, plan: &GemmPlan) -> i64 {
+        plan.warps[0] * plan.warps[1]
+    }
+
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+        plan.check_copies()
+    }
+
+    fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
+        tiled_mma(plan)
+    }
+
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+        build(plan, arch)
+    }
+}
+
 /// The kernel of a plan.
-pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let kind = Kind {
         name: "gemm_simt",
         plan,
@@ -33,12 +99,12 @@ fn turned(plan: &GemmPlan) -> bool {
 }
 
 /// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
-pub(crate) fn neighbours(ab: Ty) -> i64 {
+fn neighbours(ab: Ty) -> i64 {
     128 / i64::from(sum_type(ab).bits())
 }
 
 /// One thread's multiply-add over a grid of threads, each with neighbours along M and N.
-pub(crate) fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
+fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     let atom = match sum_type(plan.operands.ab) {
         Ty::F64 => "UniversalFMA<double>",
         Ty::S32 => "UniversalFMA<int32_t>",

@@ -3,21 +3,79 @@
 //! The instruction takes A and B with either mode contiguous: a tile lies in shared memory as its matrix does in global
 //! memory, and a thread reads four neighbours of it.
 
-use colex_atom::Arch;
+use std::ops::RangeInclusive;
+
+use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use super::plan::GemmPlan;
+use super::family::{Family, Numbers};
+use super::plan::{GemmPlan, Operands};
+use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{Kind, Way};
-use crate::kernels::Major;
+use crate::kernels::{KernelError, Major};
 use colex_tensor::{Built, Error};
 
 /// Elements that follow each row or column in shared memory: 16 bytes, so that eight rows begin in different banks.
 const MORE: i64 = 8;
 
+/// `mma.sync` of quad-pairs; the units of a plan are warps.
+pub(crate) struct Volta;
+
+impl Family for Volta {
+    fn types(&self) -> &'static [Ty] {
+        &[Ty::F16]
+    }
+
+    fn since(&self) -> Arch {
+        Arch::Sm70
+    }
+
+    fn numbers(&self, _: &Operands) -> Numbers {
+        Numbers {
+            tile: [128, 128, 32],
+            stages: 2,
+            warps: [2, 4],
+        }
+    }
+
+    fn most_units(&self) -> [i64; 2] {
+        [MOST_THREADS / 32; 2]
+    }
+
+    fn consumers(&self, plan: &GemmPlan) -> i64 {
+        plan.warps[0] * plan.warps[1] * 32
+    }
+
+    fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
+        let [m, n] = plan.warps;
+        [16 * m, 16 * n, 4]
+    }
+
+    fn stages(&self) -> RangeInclusive<i64> {
+        2..=2
+    }
+
+    fn products(&self, plan: &GemmPlan) -> i64 {
+        self.steps(plan).iter().product()
+    }
+
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+        plan.check_copies()
+    }
+
+    fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
+        tiled_mma(plan)
+    }
+
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+        build(plan, arch)
+    }
+}
+
 /// The kernel of a plan.
-pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let kind = Kind {
         name: "gemm_sm70",
         plan,
@@ -34,7 +92,7 @@ pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
 }
 
 /// Two by two quad-pairs a warp, and warps along M and N.
-pub(crate) fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
+fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     // BLAS's letters: A is transposed where K is contiguous, B where N is.
     let letter = |operand, first, second| match plan.operands.major(operand) {
         Major::First => first,

@@ -1,17 +1,111 @@
 //! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
 
-use colex_atom::Arch;
+use std::ops::RangeInclusive;
+
+use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::direct;
 use super::epilogue::scale::scale_type;
 use super::epilogue::sm80;
+use super::family::{Family, MOST_STAGES, Numbers};
 use super::operand::Route;
-use super::plan::GemmPlan;
+use super::plan::{GemmPlan, Operands};
+use super::plan_check::MOST_THREADS;
+use crate::kernels::KernelError;
 use colex_tensor::{Builder, Built, Error, Fragment, Index};
 
+/// `cp.async` in stages and `mma.sync`; the units of a plan are warps.
+pub(crate) struct Ampere;
+
+impl Family for Ampere {
+    fn types(&self) -> &'static [Ty] {
+        &[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64]
+    }
+
+    fn since(&self) -> Arch {
+        Arch::Sm80
+    }
+
+    fn numbers(&self, operands: &Operands) -> Numbers {
+        let (tile, stages, warps) = match operands.ab {
+            Ty::F64 => ([64, 64, 16], 3, [2, 4]),
+            // Four warps with twice the products of a fragment, two blocks to a multiprocessor; narrow copies would leave
+            // them no registers.
+            _ if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
+            // 128 bytes along K, for elements of any size.
+            ty => ([128, 128, 1024 / i64::from(ty.bits())], 3, [2, 4]),
+        };
+        Numbers {
+            tile,
+            stages,
+            warps,
+        }
+    }
+
+    fn most_units(&self) -> [i64; 2] {
+        [MOST_THREADS / 32; 2]
+    }
+
+    fn consumers(&self, plan: &GemmPlan) -> i64 {
+        plan.warps[0] * plan.warps[1] * 32
+    }
+
+    fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
+        let [m, n] = plan.warps;
+        match plan.operands.ab {
+            Ty::F64 => [8 * m, 16 * n, 4],
+            // 32 bytes along K.
+            ty => [16 * m, 16 * n, 256 / i64::from(ty.bits())],
+        }
+    }
+
+    /// The fragments of one step come while those of the step before are multiplied.
+    fn least_k(&self, step: i64) -> i64 {
+        2 * step
+    }
+
+    fn stages(&self) -> RangeInclusive<i64> {
+        2..=MOST_STAGES
+    }
+
+    fn products(&self, plan: &GemmPlan) -> i64 {
+        let [m, n, k] = self.steps(plan);
+        m * n / 2 * k
+    }
+
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+        plan.check_copies()
+    }
+
+    fn gains_from_whole(&self) -> bool {
+        true
+    }
+
+    fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
+        let name = match plan.operands.ab {
+            Ty::F64 => "SM80_8x8x4_F64F64F64F64_TN".to_string(),
+            Ty::S8 => "SM80_16x8x32_S32S8S8S32_TN".to_string(),
+            Ty::Tf32 => "SM80_16x8x8_F32TF32TF32F32_TN".to_string(),
+            ty => {
+                let ty = ty.cute();
+                format!("SM80_16x8x16_F32{ty}{ty}F32_TN")
+            }
+        };
+        let atom = colex_atom::mma(&name)?;
+        let [m, n] = plan.warps;
+        // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
+        let tile = format!("({},{},_)", atom.mnk()[0] * m, 16 * n);
+        plan.over_units(atom, &tile)
+    }
+
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+        build(plan, arch)
+    }
+}
+
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
-pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let [bm, bn, bk] = plan.tile;
     let mma = plan.tiled_mma()?;
     let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);

@@ -1,15 +1,154 @@
 //! The Hopper GEMM: TMA into a ring of stages, one producer warp, `wgmma` by consumer warpgroups.
 
-use colex_atom::Arch;
+use std::ops::RangeInclusive;
+
+use colex_atom::{Arch, Ty};
+use colex_device::Device;
+use colex_ir::launch::{Argument, Launch};
+use colex_layout::Layout;
 use colex_sched::pipeline::WarpSpecialized;
-use colex_tiled::Operand;
+use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::sm90::End;
+use super::family::{Family, MOST_STAGES, Numbers};
 use super::operand::boxed_layout;
-use super::plan::GemmPlan;
+use super::plan::{GemmPlan, Operands};
+use super::plan_check::{MOST_THREADS, MOST_TILE};
+use crate::calls::unencoded;
+use crate::kernels::{GemmProblem, KernelError, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
-use colex_tensor::{Builder, Built, Cond, Error, Index, Pipeline, Tensor, TmaTensor};
+use colex_tensor::{Builder, Built, Cond, Error, Given, Index, Pipeline, Tensor, TmaTensor};
+
+/// The registers that Hopper's kernel needs beside the sums of a thread: ptxas 12.9 asks for 154 where there are 128 sums.
+const BESIDE_SUMS: i64 = 26;
+
+/// TMA and `wgmma`; the units of a plan are consumer warpgroups, each with all of the tile along N.
+pub(crate) struct Hopper;
+
+impl Family for Hopper {
+    fn types(&self) -> &'static [Ty] {
+        &[Ty::F16, Ty::Bf16]
+    }
+
+    fn since(&self) -> Arch {
+        Arch::Sm90a
+    }
+
+    fn runs_on(&self, arch: Arch) -> bool {
+        arch == self.since()
+    }
+
+    fn reads(&self, operands: &Operands) -> bool {
+        operands.vectors[..2] == [8, 8]
+    }
+
+    fn numbers(&self, _: &Operands) -> Numbers {
+        Numbers {
+            tile: [128, 256, 64],
+            stages: 4,
+            warps: [2, 1],
+        }
+    }
+
+    fn most_units(&self) -> [i64; 2] {
+        [MOST_THREADS / 128 - 1, 1]
+    }
+
+    fn consumers(&self, plan: &GemmPlan) -> i64 {
+        plan.warps[0] * i64::from(GROUP)
+    }
+
+    fn threads(&self, plan: &GemmPlan) -> i64 {
+        (plan.warps[0] * plan.warps[1] + 1) * i64::from(GROUP)
+    }
+
+    fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
+        // The two blocks of a cluster bring half of B each.
+        [64 * plan.warps[0], 16, 16]
+    }
+
+    /// A tensor map's box has at most 256 elements along each mode; along M and N, those are rows where K is contiguous.
+    fn most_tile(&self, operands: &Operands) -> [i64; 3] {
+        match operands.major(Operand::A) {
+            Major::Second => [256, 256, 256],
+            Major::First => [MOST_TILE, 256, 256],
+        }
+    }
+
+    fn stages(&self) -> RangeInclusive<i64> {
+        2..=MOST_STAGES
+    }
+
+    fn products(&self, plan: &GemmPlan) -> i64 {
+        let [m, _, k] = self.steps(plan);
+        m * plan.tile[1] * k
+    }
+
+    fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), KernelError> {
+        // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
+        let threads = (plan.warps[0] as u32 + 1) * GROUP;
+        let entry = i64::from(registers_at_entry(threads, 1));
+        let most = entry - BESIDE_SUMS;
+        plan.limit(
+            "registers for a consumer's sums at entry",
+            sums,
+            most.max(0),
+        )
+    }
+
+    fn loads_parts(&self) -> bool {
+        true
+    }
+
+    fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
+        let ty = plan.operands.ab.cute();
+        let atom = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_SS", plan.tile[1]))?;
+        let major = |operand| match plan.operands.major(operand) {
+            Major::First => colex_atom::Major::Mn,
+            Major::Second => colex_atom::Major::K,
+        };
+        let mut options = atom.options();
+        options.major_a = major(Operand::A);
+        options.major_b = major(Operand::B);
+        plan.over_units(atom.with_options(options)?, "(_,_,_)")
+    }
+
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+        build(plan, arch)
+    }
+
+    fn matrices<'a>(
+        &self,
+        problem: &GemmProblem,
+        plan: &GemmPlan,
+        built: &Built,
+        [la, lb, lc]: &'a [Layout; 3],
+        [a, b, c]: [u64; 3],
+    ) -> Result<Vec<Given<'a>>, crate::Error> {
+        let map = |name, layout, address| {
+            let map = built.tensor_map(name, layout)?;
+            Ok::<_, crate::Error>(Given::Value(unencoded(map, address)))
+        };
+        let c = match plan.stages_c() {
+            true => map("C", lc, c)?,
+            false => Given::checked(c, lc),
+        };
+        let mut given = vec![map("A", la, a)?, map("B", lb, b)?, c];
+        let sizes = [problem.m, problem.n, problem.k];
+        given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
+        Ok(given)
+    }
+
+    /// Clusters go through the tiles by themselves, as many as run at once.
+    fn launch(&self, [m, n]: [i64; 2], threads: u32, device: &Device) -> Launch {
+        let cluster = i64::from(CLUSTER);
+        let wanted = (m + cluster - 1) / cluster * n;
+        let at_once = i64::from(device.limits().multiprocessors) / cluster;
+        let blocks = wanted.min(at_once.max(1)) * cluster;
+        Launch::new(blocks as u32, threads).cluster(CLUSTER)
+    }
+}
 
 /// Threads of a warpgroup.
 pub(crate) const GROUP: u32 = 128;
@@ -32,7 +171,7 @@ struct Parts<'a> {
 }
 
 /// The blocks of a cluster along M.
-pub(crate) const CLUSTER: u32 = 2;
+const CLUSTER: u32 = 2;
 
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
@@ -48,7 +187,7 @@ fn consumer_registers(consumers: u32) -> Option<u32> {
 }
 
 /// The kernel of a plan. Its launch takes A, B, C, M, N, K, alpha and beta; blocks go through the tiles by themselves.
-pub(crate) fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
     let [bm, bn, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
     let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * GROUP);
