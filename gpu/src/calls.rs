@@ -9,70 +9,16 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use colex_atom::TensorMap;
-use colex_layout::Layout;
 
-use crate::copy::launches::Key;
-use crate::copy::plan::{CopyMethod, CopyPlan};
 use crate::error::Error;
-use crate::gemm::{GemmPlan, Operands};
 use colex_device::Device;
 use colex_device::Error as DeviceError;
-use colex_device::Extension;
 use colex_device::Kept;
 use colex_device::LoadedKernel;
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::Built;
-
-/// What a device keeps for the kernel library.
-#[derive(Debug)]
-pub(crate) struct Calls {
-    pub(crate) gemms: Known<GemmShape, GemmPlan, (GemmPlan, Arc<Built>), 3>,
-    pub(crate) copies: Known<CopyShape, Key, CopyPlan, 2>,
-}
-
-impl Default for Calls {
-    fn default() -> Calls {
-        Calls {
-            gemms: Known::new(),
-            copies: Known::new(),
-        }
-    }
-}
-
-impl Extension for Calls {
-    fn clear(&self) {
-        self.gemms.clear();
-        self.copies.clear();
-    }
-}
-
-/// A product's plan as it was asked for, what is known of the matrices, and the numbers; the factors as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct GemmShape {
-    pub(crate) plan: GemmPlan,
-    pub(crate) operands: Operands,
-    pub(crate) sizes: [i64; 3],
-    pub(crate) leading: [i64; 3],
-    pub(crate) factors: [u64; 2],
-}
-
-/// A copy's layouts, the bytes of an element, and the kernel if one was named.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CopyShape {
-    pub(crate) layouts: [Layout; 2],
-    pub(crate) bytes: i64,
-    pub(crate) how: CopyHow,
-}
-
-/// Which kernel a copy asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum CopyHow {
-    Fastest,
-    Method(CopyMethod),
-    Squares([i64; 2]),
-}
 
 /// The most prepared calls, shapes and kernels of each kind.
 const CALLS: usize = 1024;
@@ -132,7 +78,8 @@ where
     S: Clone + Eq + Hash,
     P: Clone + Eq + Hash,
 {
-    fn new() -> Self {
+    /// Builds an empty store.
+    pub(crate) fn new() -> Self {
         Known {
             calls: Kept::new(CALLS),
             shapes: Kept::new(SHAPES),
@@ -140,7 +87,8 @@ where
         }
     }
 
-    fn clear(&self) {
+    /// Drops all, save what others still hold.
+    pub(crate) fn clear(&self) {
         self.calls.clear();
         self.shapes.clear();
         self.kernels.clear();

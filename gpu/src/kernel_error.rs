@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::method::{Compute, GemmMethod};
+
 /// What is wrong with the operands of a library kernel, found before anything is launched.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +114,7 @@ pub enum KernelError {
     /// Matrices that a kernel does not multiply.
     Product {
         /// The kernel.
-        method: crate::gemm::GemmMethod,
+        method: GemmMethod,
         /// The type of A and B.
         ab: colex_atom::Ty,
         /// Elements of A and of B that an access takes at once.
@@ -129,9 +131,9 @@ pub enum KernelError {
         /// The type of A and B.
         ab: colex_atom::Ty,
         /// What was asked for.
-        compute: crate::kernels::Compute,
+        compute: Compute,
         /// What is possible.
-        can: &'static [crate::kernels::Compute],
+        can: &'static [Compute],
     },
     /// A factor that the numbers it scales cannot hold.
     Factor {
@@ -324,7 +326,7 @@ impl fmt::Display for KernelError {
                 since,
             } => {
                 let whole = match method {
-                    crate::gemm::GemmMethod::Hopper => " in vectors of 16 bytes",
+                    GemmMethod::Hopper => " in vectors of 16 bytes",
                     _ => "",
                 };
                 write!(
@@ -420,3 +422,21 @@ fn one_of<T: fmt::Display>(list: &[T]) -> String {
 }
 
 impl std::error::Error for KernelError {}
+
+/// Whether what is written and what is read are apart.
+pub(crate) fn disjoint(
+    output: &'static str,
+    written: (u64, u64),
+    operand: &'static str,
+    read: (u64, u64),
+) -> Result<(), KernelError> {
+    if written.1 <= read.0 || read.1 <= written.0 {
+        return Ok(());
+    }
+    Err(KernelError::Overlap {
+        output,
+        written,
+        operand,
+        read,
+    })
+}

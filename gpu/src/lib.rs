@@ -19,6 +19,7 @@ mod error;
 pub mod gemm;
 mod kernel_error;
 pub mod kernels;
+mod method;
 pub mod reference;
 mod view;
 

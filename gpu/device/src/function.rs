@@ -265,7 +265,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::NoEntry`] and [`Error::Parameter`] for the text's signature; [`Error::Assembly`] with the assembler's
-    /// words; [`Error::Unsupported`] on the simulator, which runs kernels of [`ir`](colex_gpu::ir).
+    /// words; [`Error::Unsupported`] on the simulator, which runs kernels of [`colex_ir`].
     pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
         let loads = &self.held().loads;
         if let Some(loaded) = loads.of_text(text, entry) {

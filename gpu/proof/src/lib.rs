@@ -6,4 +6,5 @@
 pub mod corpus;
 pub mod cublaslt;
 pub mod kernels;
+mod sample;
 pub mod sweep;

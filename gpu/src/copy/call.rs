@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::known::{Copies, CopyHow, CopyShape};
 use super::plan::{CopyMethod, CopyPlan};
 use super::walk::Walk;
-use crate::calls::{Call, Calls, CopyHow, CopyShape, Shape, same_device};
+use crate::calls::{Call, Shape, same_device};
 use crate::error::Error;
-use crate::gemm::problem::disjoint;
 use crate::kernel_error::KernelError;
+use crate::kernel_error::disjoint;
 use crate::view::View;
 use colex_device::Device;
 use colex_device::Element;
@@ -36,7 +37,7 @@ use colex_sim::Report;
 ///
 /// # Errors
 ///
-/// [`Error::Kernel`] for layouts that do not correspond and views that overlap, [`Error::OtherDevice`], and what the
+/// [`Error::Kernel`] for layouts that do not correspond and views that overlap, [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice), and what the
 /// device says of the launch.
 pub fn copy<T: Element>(source: &View<'_, T>, destination: &View<'_, T>) -> Result<(), Error> {
     CopyCall::new(source, destination, None)?.run(source.device())
@@ -119,8 +120,7 @@ impl<'a> CopyCall<'a> {
             bytes: T::BYTES as i64,
             how,
         };
-        let calls = device.extension::<Calls>();
-        let copies = &calls.copies;
+        let copies = &device.extension::<Copies>().0;
         let call = copies.call(shape, addresses, device, |shape| {
             let plan = shape.plan(device, addresses)?;
             let launches = plan.method().family().launches(&plan, device, addresses)?;

@@ -5,10 +5,11 @@ use std::sync::{Arc, LazyLock};
 use colex_atom::Arch;
 use colex_layout::Layout;
 
+use super::known::Copies;
 use super::plan::{CopyMethod, CopyPlan};
 use super::tma::Squares;
 use super::walk::Step;
-use crate::calls::{Calls, KernelOf, OneLaunch};
+use crate::calls::{KernelOf, OneLaunch};
 use crate::error::Error;
 use colex_device::Device;
 use colex_device::Kept;
@@ -88,9 +89,11 @@ fn of_key(key: &Key, steps: &[Step]) -> Result<Arc<Built>, Error> {
 
 /// Returns the kernel of a key on a device.
 pub(crate) fn known(device: &Device, key: &Key, steps: &[Step]) -> Result<Arc<KernelOf>, Error> {
-    let calls = device.extension::<Calls>();
-    let kernels = &calls.copies.kernels;
-    kernels.get_or_make(key, || load(device, of_key(key, steps)?))
+    let copies = device.extension::<Copies>();
+    copies
+        .0
+        .kernels
+        .get_or_make(key, || load(device, of_key(key, steps)?))
 }
 
 /// Loads a kernel on a device.

@@ -4,6 +4,7 @@ mod bulk;
 pub(crate) mod call;
 mod family;
 mod flat;
+mod known;
 pub(crate) mod launches;
 mod pieces;
 pub(crate) mod plan;

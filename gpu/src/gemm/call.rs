@@ -8,10 +8,12 @@ use colex_layout::Layout;
 use colex_tiled::Operand;
 
 use super::epilogue::scale::{outputs, scale_type};
-use super::plan::{GemmMethod, GemmPlan, Operands, vector};
-use crate::calls::{Call, Calls, GemmShape, KernelOf, OneLaunch, Shape};
+use super::known::{GemmShape, Gemms};
+use super::plan::{GemmPlan, Operands, vector};
+use crate::calls::{Call, KernelOf, OneLaunch, Shape};
 use crate::error::Error;
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
+use crate::method::GemmMethod;
 use colex_device::Device;
 use colex_device::Error as DeviceError;
 use colex_device::Function;
@@ -44,7 +46,7 @@ use colex_tensor::{Built, Given};
 /// # Errors
 ///
 /// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
-/// be read, and types that no kernel takes; [`Error::OtherDevice`]; what the device says of the launch.
+/// be read, and types that no kernel takes; [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice); what the device says of the launch.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
     a: &impl Elements<T>,
@@ -87,7 +89,7 @@ impl<'a> GemmCall<'a> {
     ///
     /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; [`KernelError::PlanCall`] for a plan that was made for
     /// other types, orders or a wider access than the addresses allow, [`KernelError::PlanWhole`] for one whose tiles should
-    /// divide the problem and do not; [`Error::Launch`] for a grid that the device does not take.
+    /// divide the problem and do not; [`DeviceError::Launch`](colex_device::Error::Launch) for a grid that the device does not take.
     pub fn with_plan<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
         a: &'a impl Elements<T>,
@@ -110,9 +112,8 @@ impl<'a> GemmCall<'a> {
             leading: NAMES.map(|name| problem.leading_of(name)),
             factors: [problem.alpha, problem.beta].map(f64::to_bits),
         };
-        let calls = device.extension::<Calls>();
-        let gemms = &calls.gemms;
-        let call = gemms.call(shape, addresses, device, |shape| {
+        let gemms = device.extension::<Gemms>();
+        let call = gemms.0.call(shape, addresses, device, |shape| {
             prepare(problem, shape, device, addresses)
         })?;
         let mut kernels = call.kernels();
@@ -171,9 +172,8 @@ fn prepare(
     shape.plan.check(device.arch())?;
     shape.plan.check_call(problem, &shape.operands)?;
     let plan = &shape.plan.narrowed(problem);
-    let calls = device.extension::<Calls>();
-    let kernels = &calls.gemms.kernels;
-    let kernel = kernels.get_or_make(plan, || {
+    let gemms = device.extension::<Gemms>();
+    let kernel = gemms.0.kernels.get_or_make(plan, || {
         let built = built(plan, device.arch())?;
         let loaded = device.load_kernel(&built.kernel)?;
         Ok::<_, Error>(KernelOf { built, loaded })

@@ -8,10 +8,11 @@ use colex_ir::launch::Launch;
 use colex_tensor::{Built, Error, Given};
 use colex_tiled::TiledMma;
 
-use super::plan::{GemmMethod, GemmPlan, Operands};
+use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
 use super::{simt, sm70, sm80, sm90};
 use crate::kernels::{GemmProblem, KernelError};
+use crate::method::GemmMethod;
 use colex_layout::Layout;
 
 /// The most tiles on their way at once.

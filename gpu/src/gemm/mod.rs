@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod epilogue;
 mod family;
+mod known;
 pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;
@@ -13,5 +14,6 @@ mod sm70;
 mod sm80;
 mod sm90;
 
+pub use crate::method::GemmMethod;
 pub use call::{GemmCall, gemm};
-pub use plan::{GemmMethod, GemmPlan, Operands};
+pub use plan::{GemmPlan, Operands};

@@ -8,32 +8,9 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::family::Numbers;
 use crate::kernels::{GemmProblem, Major, MatrixName};
+use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Built, Error, Index};
-
-/// The generation of instructions that a kernel is built from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GemmMethod {
-    /// One multiply-add of a thread at a time.
-    Simt,
-    /// `mma.sync` of quad-pairs.
-    Volta,
-    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
-    Ampere,
-    /// TMA, mbarriers, `wgmma`: one producer warpgroup, and consumer warpgroups.
-    Hopper,
-}
-
-impl fmt::Display for GemmMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            GemmMethod::Simt => "SIMT",
-            GemmMethod::Volta => "Volta",
-            GemmMethod::Ampere => "Ampere",
-            GemmMethod::Hopper => "Hopper",
-        })
-    }
-}
 
 /// What is known of the matrices when the kernel is built: types, orders, and how many elements a vector may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,7 +136,7 @@ impl GemmPlan {
     /// # Errors
     ///
     /// [`Error::Kernel`](crate::Error::Kernel) for numbers that the kernel does not take, with the limit; what the algebra
-    /// refuses, with the line of the kernel that asked; [`Error::Refused`](crate::Error::Refused) for a kernel that asks
+    /// refuses, with the line of the kernel that asked; [`DeviceError::Refused`](colex_device::Error::Refused) for a kernel that asks
     /// for more than a block has.
     pub fn build(&self, arch: Arch) -> Result<Built, crate::Error> {
         self.check(arch)?;

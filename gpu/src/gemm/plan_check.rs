@@ -5,8 +5,9 @@ use colex_tiled::Operand;
 
 use super::epilogue::scale::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{GemmMethod, GemmPlan, Operands};
+use super::plan::{GemmPlan, Operands};
 use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
+use crate::method::GemmMethod;
 use colex_ir::launch::Limits;
 use colex_sched::Order;
 use colex_sched::formula::MOST_PLACES;

@@ -7,7 +7,8 @@ use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use half::{bf16, f16};
 
 use crate::elements::Elements;
-use crate::kernel_error::KernelError;
+use crate::kernel_error::{KernelError, disjoint};
+use crate::method::Compute;
 use colex_device::Element;
 
 /// Which of a matrix's two indices runs fastest in memory.
@@ -28,30 +29,6 @@ pub enum MatrixName {
     B,
     /// (M,N)
     C,
-}
-
-/// What products are rounded to and summed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compute {
-    /// Products and sums in binary32 (operands f16, bf16 or f32).
-    F32,
-    /// Operands of f32 rounded to tf32, sums in binary32.
-    Tf32,
-    /// Everything in binary64.
-    F64,
-    /// Products of bytes, sums in 32-bit integers.
-    S32,
-}
-
-impl fmt::Display for Compute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Compute::F32 => "f32",
-            Compute::Tf32 => "tf32",
-            Compute::F64 => "f64",
-            Compute::S32 => "s32",
-        })
-    }
 }
 
 /// A number that a matrix product takes or gives.
@@ -316,24 +293,6 @@ fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
             most: MOST,
         }),
     }
-}
-
-/// Whether what is written and what is read are apart.
-pub(crate) fn disjoint(
-    output: &'static str,
-    written: (u64, u64),
-    operand: &'static str,
-    read: (u64, u64),
-) -> Result<(), KernelError> {
-    if written.1 <= read.0 || read.1 <= written.0 {
-        return Ok(());
-    }
-    Err(KernelError::Overlap {
-        output,
-        written,
-        operand,
-        read,
-    })
 }
 
 /// `gemm 512x256x128, A .., B .., C .., alpha 1, beta 0`.

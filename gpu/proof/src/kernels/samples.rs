@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 
-use crate::corpus::Sample;
+use crate::sample::Sample;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{CopyMethod, CopyPlan, Major, Walk};

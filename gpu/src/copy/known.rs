@@ -1,0 +1,40 @@
+//! The copies that a device has prepared.
+
+use colex_device::Extension;
+use colex_layout::Layout;
+
+use super::launches::Key;
+use super::plan::{CopyMethod, CopyPlan};
+use crate::calls::Known;
+
+/// What a device keeps for copies.
+#[derive(Debug)]
+pub(crate) struct Copies(pub(crate) Known<CopyShape, Key, CopyPlan, 2>);
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies(Known::new())
+    }
+}
+
+impl Extension for Copies {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A copy's layouts, the bytes of an element, and the kernel if one was named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CopyShape {
+    pub(crate) layouts: [Layout; 2],
+    pub(crate) bytes: i64,
+    pub(crate) how: CopyHow,
+}
+
+/// Which kernel a copy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CopyHow {
+    Fastest,
+    Method(CopyMethod),
+    Squares([i64; 2]),
+}

@@ -1,0 +1,35 @@
+//! The products that a device has prepared.
+
+use std::sync::Arc;
+
+use colex_device::Extension;
+use colex_tensor::Built;
+
+use super::plan::{GemmPlan, Operands};
+use crate::calls::Known;
+
+/// What a device keeps for products.
+#[derive(Debug)]
+pub(crate) struct Gemms(pub(crate) Known<GemmShape, GemmPlan, (GemmPlan, Arc<Built>), 3>);
+
+impl Default for Gemms {
+    fn default() -> Gemms {
+        Gemms(Known::new())
+    }
+}
+
+impl Extension for Gemms {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A product's plan as it was asked for, what is known of the matrices, and the numbers; the factors as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GemmShape {
+    pub(crate) plan: GemmPlan,
+    pub(crate) operands: Operands,
+    pub(crate) sizes: [i64; 3],
+    pub(crate) leading: [i64; 3],
+    pub(crate) factors: [u64; 2],
+}

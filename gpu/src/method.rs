@@ -1,0 +1,51 @@
+//! How a product is computed: what its numbers are, and by which instructions.
+
+use core::fmt;
+
+/// What products are rounded to and summed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compute {
+    /// Products and sums in binary32 (operands f16, bf16 or f32).
+    F32,
+    /// Operands of f32 rounded to tf32, sums in binary32.
+    Tf32,
+    /// Everything in binary64.
+    F64,
+    /// Products of bytes, sums in 32-bit integers.
+    S32,
+}
+
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compute::F32 => "f32",
+            Compute::Tf32 => "tf32",
+            Compute::F64 => "f64",
+            Compute::S32 => "s32",
+        })
+    }
+}
+
+/// The generation of instructions that a kernel is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GemmMethod {
+    /// One multiply-add of a thread at a time.
+    Simt,
+    /// `mma.sync` of quad-pairs.
+    Volta,
+    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
+    Ampere,
+    /// TMA, mbarriers, `wgmma`: one producer warpgroup, and consumer warpgroups.
+    Hopper,
+}
+
+impl fmt::Display for GemmMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GemmMethod::Simt => "SIMT",
+            GemmMethod::Volta => "Volta",
+            GemmMethod::Ampere => "Ampere",
+            GemmMethod::Hopper => "Hopper",
+        })
+    }
+}
