@@ -9,7 +9,7 @@ use super::op::{Alu, Control, Op};
 use super::operand::{Operand, ParamId, Reg, SharedId};
 use super::stmt::{Guard, Stmt};
 use super::ty::{RegType, Type};
-use super::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp};
+use super::words::{BinaryOp, Compare, TernaryOp, UnaryOp};
 
 /// Builds a [`Kernel`], one call an instruction.
 ///
@@ -465,47 +465,6 @@ impl KernelBuilder {
         let d = self.reg(ty.register());
         let (a, b) = (a.into(), b.into());
         self.push(Alu::Selp { ty, d, a, b, p });
-        d
-    }
-
-    /// A conversion, rounded to nearest even where it rounds (toward zero into an integer), plain where it cannot.
-    #[track_caller]
-    pub fn cvt(&mut self, to: Type, from: Type, a: impl Into<Operand>) -> Reg {
-        let rounding = match (to.is_float(), from.is_float()) {
-            (true, true) if to.bits() < from.bits() || to == Type::Tf32 => Some(Rounding::Rn),
-            // A pair of 8-bit floats is rounded in both directions.
-            (true, true) if from.is_fp8_pair() => Some(Rounding::Rn),
-            (true, true) | (false, false) => None,
-            (true, false) => Some(Rounding::Rn),
-            (false, true) => Some(Rounding::Rzi),
-        };
-        let d = self.reg(to.register());
-        let a = a.into();
-        let saturate = false;
-        self.push(Alu::Cvt {
-            to,
-            from,
-            rounding,
-            saturate,
-            d,
-            a,
-        });
-        d
-    }
-
-    /// Two numbers rounded into a pair, `lo` in the low half.
-    #[track_caller]
-    pub fn cvt_pack(&mut self, to: Type, hi: impl Into<Operand>, lo: impl Into<Operand>) -> Reg {
-        let d = self.reg(to.register());
-        let (hi, lo) = (hi.into(), lo.into());
-        self.push(Alu::CvtPack {
-            to,
-            from: Type::F32,
-            relu: false,
-            d,
-            hi,
-            lo,
-        });
         d
     }
 

@@ -27,10 +27,10 @@ pub use build::KernelBuilder;
 pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
 pub use needs::Needs;
 pub use op::{
-    Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, Memory, Op, ScaleD, Sync,
+    Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, MatchMode, Memory, Op, ScaleD, Sync,
 };
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
-use row::Row;
+use row::{Arg, Formula, Ptx, Row, Slot};
 pub use row::{Parts, Together};
 pub use stmt::{Guard, Stmt};
 #[doc(hidden)]

@@ -4,9 +4,11 @@ use core::fmt;
 
 use super::needs::Needs;
 use super::op::Op;
+use super::op::{Atom, Control};
 use super::operand::{Address, Operand, Reg};
 use super::stmt::{Guard, Stmt};
 use super::ty::Type;
+use super::words::{BinaryOp, Compare, ShuffleMode};
 
 /// Threads that must act as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,8 +60,17 @@ pub(crate) enum Arg<'a> {
     ReadReg(&'a [Reg]),
     /// A predicate that it reads, as it is or negated.
     Guard(Guard),
+    /// The lanes that take part.
+    Lanes(&'a Operand),
+    /// What it reads without a place in the text.
+    Implied(&'a [Operand]),
     /// An address in memory.
     Address(Address),
+    /// The address of a tensor map.
+    TensorMap(Address),
+    /// A kind that no `match` knows, as `New` of a family.
+    #[cfg(new_op = "inside")]
+    New,
 }
 
 /// An operand, its role and its type.
@@ -75,11 +86,87 @@ pub(crate) struct Slot<'a> {
     pub(crate) most: Option<(i64, &'static str)>,
 }
 
+/// How PTX writes an instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ptx<'a> {
+    /// The opcode, then the operands in order, then a number.
+    Line {
+        opcode: String,
+        last: Option<String>,
+    },
+    /// `mov`, whose opcode follows from its source.
+    Mov { d: Reg, a: Operand },
+    /// An address in a register, generic where the register has 64 bits.
+    AddressOf { d: Reg, a: Address },
+    /// A loop that waits for a phase of a barrier.
+    Wait { a: Address, parity: Operand },
+    /// The text of an atom's own row.
+    Atom(&'a Atom),
+    /// Labels and branches.
+    Control(&'a Control),
+    /// A kind that no `match` knows, as `New` of a family.
+    #[cfg(new_op = "inside")]
+    New,
+}
+
+impl From<String> for Ptx<'_> {
+    fn from(opcode: String) -> Self {
+        Ptx::Line { opcode, last: None }
+    }
+}
+
+impl From<&str> for Ptx<'_> {
+    fn from(opcode: &str) -> Self {
+        opcode.to_string().into()
+    }
+}
+
+/// What is known of the value that an instruction writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Formula<'a> {
+    /// It is a function of what is read: the same in threads that read the same.
+    Function,
+    /// It may differ between any two lanes.
+    Lane,
+    /// It is what memory holds, which other threads may write meanwhile.
+    Shared,
+    /// It is the operand, an integer.
+    Copy(&'a Operand),
+    /// It is that function of two operands.
+    Binary(BinaryOp, Type, &'a Operand, &'a Operand),
+    /// It is whether two operands compare so.
+    Compare(Compare, Type, &'a Operand, &'a Operand),
+    /// It is that function of two predicates.
+    Logic(BinaryOp, Guard, Guard),
+    /// It is the first operand where the predicate holds, else the second.
+    Select(Reg, &'a Operand, &'a Operand),
+    /// It is bits of the operand from that one on.
+    Field(&'a Operand, i64),
+    /// It is the operand of another lane.
+    Shuffle {
+        mode: ShuffleMode,
+        a: &'a Operand,
+        lane: &'a Operand,
+        mask: Operand,
+        /// Whether a second register says if there is such a lane.
+        tested: bool,
+    },
+    /// It is the same in all lanes of the mask, and a function of that operand of theirs.
+    Warp(Operand, Operand),
+    /// A kind that no `match` knows, as `New` of a family.
+    #[cfg(new_op = "inside")]
+    New,
+}
+
 /// The row of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<'a> {
     /// Its word in listings and messages: what it does and on which types.
     pub(crate) word: String,
+    /// Its text in PTX.
+    pub(crate) ptx: Ptx<'a>,
+    /// What is known of the value that it writes.
+    pub(crate) formula: Formula<'a>,
     /// Its operands, in the order of PTX.
     pub(crate) slots: Vec<Slot<'a>>,
     /// The bits of its parts and of the whole, and whether the parts make up the whole.
@@ -95,10 +182,12 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A row without operands, of an instruction that every target has.
-    pub(crate) fn new(word: impl Into<String>) -> Self {
+    /// A row without operands, of an instruction that every target has: its word in listings and its text in PTX.
+    pub(crate) fn new(word: impl Into<String>, ptx: impl Into<Ptx<'a>>) -> Self {
         Row {
             word: word.into(),
+            ptx: ptx.into(),
+            formula: Formula::Function,
             slots: Vec::new(),
             pieces: None,
             form: Ok(()),
@@ -147,6 +236,14 @@ impl<'a> Row<'a> {
         self.slot("source", Arg::Read(a), Some(ty))
     }
 
+    /// Adds operands that it reads without a place in the text; none for an empty slice.
+    pub(crate) fn implied(self, a: &'a [Operand], ty: Type) -> Self {
+        if a.is_empty() {
+            return self;
+        }
+        self.slot("source", Arg::Implied(a), Some(ty))
+    }
+
     /// Adds registers that it reads in a role of their own; none for an empty slice.
     pub(crate) fn regs(self, role: &'static str, a: &'a [Reg], ty: Option<Type>) -> Self {
         if a.is_empty() {
@@ -158,7 +255,8 @@ impl<'a> Row<'a> {
     /// Adds the mask of the lanes that take part, and says that a whole warp executes it together.
     pub(crate) fn lanes(self, mask: &'a Operand) -> Self {
         let together = Together::of_mask(*mask);
-        self.source("mask", mask, Type::U32).together(together)
+        self.slot("mask", Arg::Lanes(mask), Some(Type::U32))
+            .together(together)
     }
 
     /// Adds a predicate that it reads.
@@ -169,6 +267,16 @@ impl<'a> Row<'a> {
     /// Adds an address.
     pub(crate) fn at(self, address: Address) -> Self {
         self.slot("address", Arg::Address(address), None)
+    }
+
+    /// Adds the address of a tensor map.
+    pub(crate) fn at_map(self, address: Address) -> Self {
+        self.slot("tensor map", Arg::TensorMap(address), None)
+    }
+
+    /// Says what is known of its value.
+    pub(crate) fn formula(self, formula: Formula<'a>) -> Self {
+        Row { formula, ..self }
     }
 
     /// Bounds the constants of the last operand.
@@ -207,8 +315,14 @@ impl<'a> Row<'a> {
     /// The addresses that it names.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.slots.iter().filter_map(|slot| match slot.arg {
-            Arg::Address(address) => Some(address),
-            Arg::Write(_) | Arg::Beside(_) | Arg::Read(_) | Arg::ReadReg(_) | Arg::Guard(_) => None,
+            Arg::Address(address) | Arg::TensorMap(address) => Some(address),
+            Arg::Write(_)
+            | Arg::Beside(_)
+            | Arg::Read(_)
+            | Arg::ReadReg(_)
+            | Arg::Guard(_)
+            | Arg::Lanes(_)
+            | Arg::Implied(_) => None,
         })
     }
 }
@@ -218,17 +332,26 @@ impl<'a> Arg<'a> {
     pub(crate) fn writes(self) -> &'a [Reg] {
         match self {
             Arg::Write(regs) | Arg::Beside(regs) => regs,
-            Arg::Read(_) | Arg::ReadReg(_) | Arg::Guard(_) | Arg::Address(_) => &[],
+            Arg::Read(_)
+            | Arg::ReadReg(_)
+            | Arg::Guard(_)
+            | Arg::Lanes(_)
+            | Arg::Implied(_)
+            | Arg::Address(_)
+            | Arg::TensorMap(_) => &[],
         }
     }
 
     /// The operands that are read.
     pub(crate) fn sources(self) -> impl Iterator<Item = Operand> + 'a {
         let (operands, regs, guard): (&[Operand], &[Reg], Option<Guard>) = match self {
-            Arg::Read(operands) => (operands, &[], None),
+            Arg::Read(operands) | Arg::Implied(operands) => (operands, &[], None),
+            Arg::Lanes(mask) => (std::slice::from_ref(mask), &[], None),
             Arg::ReadReg(regs) => (&[], regs, None),
             Arg::Guard(guard) => (&[], &[], Some(guard)),
-            Arg::Write(_) | Arg::Beside(_) | Arg::Address(_) => (&[], &[], None),
+            Arg::Write(_) | Arg::Beside(_) | Arg::Address(_) | Arg::TensorMap(_) => {
+                (&[], &[], None)
+            }
         };
         let regs = regs.iter().map(Operand::from);
         let guard = guard.map(|guard| Operand::Reg(guard.pred));

@@ -238,9 +238,14 @@ impl Names<'_> {
 fn sources(arg: Arg<'_>) -> Vec<String> {
     match arg {
         Arg::Guard(of) => vec![guard(of)],
-        Arg::Write(_) | Arg::Beside(_) | Arg::Read(_) | Arg::ReadReg(_) | Arg::Address(_) => {
-            arg.sources().map(|of| operand(&of)).collect()
-        }
+        Arg::Write(_)
+        | Arg::Beside(_)
+        | Arg::Read(_)
+        | Arg::ReadReg(_)
+        | Arg::Lanes(_)
+        | Arg::Implied(_)
+        | Arg::Address(_)
+        | Arg::TensorMap(_) => arg.sources().map(|of| operand(&of)).collect(),
     }
 }
 

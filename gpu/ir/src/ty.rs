@@ -212,6 +212,20 @@ impl Type {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
+    /// The letter of an integer type: untyped bits count as unsigned.
+    pub(crate) fn sign(self) -> char {
+        if self.is_signed() { 's' } else { 'u' }
+    }
+
+    /// The word of the type where bits are only moved.
+    pub(crate) fn moved(self) -> String {
+        if self.is_float() && ![Type::F32, Type::F64].contains(&self) {
+            format!("b{}", self.bits())
+        } else {
+            self.to_string()
+        }
+    }
+
     /// Whether it is `f16` or a pair of them.
     pub(crate) fn is_f16(self) -> bool {
         [Type::F16, Type::F16x2].contains(&self)

@@ -340,3 +340,5 @@ words! {
         AcqRelSys = "fence.acq_rel.sys",
     }
 }
+
+pub(crate) use words;

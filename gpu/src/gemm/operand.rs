@@ -6,7 +6,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
 use crate::kernels::Major;
-use colex_ir::{Alu, Rounding, Type};
+use colex_ir::{Rounding, Type};
 use colex_tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
 
 /// One operand of a block's product.
@@ -258,14 +258,7 @@ impl Route {
 fn to_tf32(k: &mut Builder, numbers: &Fragment) -> Result<(), Error> {
     let numbers = numbers.gathered(0, numbers.layout().size())?;
     for reg in numbers.regs() {
-        k.push(Alu::Cvt {
-            to: Type::Tf32,
-            from: Type::F32,
-            rounding: Some(Rounding::Rna),
-            saturate: false,
-            d: *reg,
-            a: (*reg).into(),
-        });
+        k.cvt_to(*reg, Type::Tf32, Type::F32, Rounding::Rna, *reg);
     }
     Ok(())
 }

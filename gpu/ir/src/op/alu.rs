@@ -1,8 +1,9 @@
 //! Instructions from registers to registers of one thread (PTX ISA 9.7.1 to 9.7.8).
 
+use super::super::build::KernelBuilder;
 use super::super::needs::Needs;
 use super::super::operand::{Operand, Reg};
-use super::super::row::{Arg, Row};
+use super::super::row::{Arg, Formula, Ptx, Row};
 use super::super::stmt::Guard;
 use super::super::ty::{RegType, Type};
 use super::super::types::{
@@ -11,6 +12,7 @@ use super::super::types::{
 };
 use super::super::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
 use colex_atom::Arch;
+use core::slice::from_ref;
 
 /// An instruction from registers to registers of one thread.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
@@ -105,6 +107,14 @@ pub enum Alu {
         hi: Operand,
         lo: Operand,
     },
+    /// `dp4a`: four products of bytes, signed or not, added to `c`.
+    Dp4a {
+        signed: [bool; 2],
+        d: Reg,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+    },
     /// A variant that no `match` knows: `cargo xtask verify` sees that the compiler names every place that has to.
     #[cfg(new_op = "inside")]
     New,
@@ -117,48 +127,60 @@ impl Alu {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Alu::Mov { d, a } => Row::new("mov")
-                .slot("destination", Arg::Write(std::slice::from_ref(d)), None)
+            Alu::Mov { d, a } => Row::new("mov", Ptx::Mov { d: *d, a: *a })
+                .formula(Formula::Copy(a))
+                .slot("destination", Arg::Write(from_ref(d)), None)
                 .s(a, moved(*d, *a)),
             Alu::Pack { d, parts } => Row {
                 pieces: Some(pieces(parts, *d)),
-                ..Row::new("pack")
+                ..Row::new("pack", format!("mov.b{}", d.ty.bits()))
             }
-            .slot("destination", Arg::Write(std::slice::from_ref(d)), None)
+            .slot("destination", Arg::Write(from_ref(d)), None)
             .regs("source", parts, None),
             Alu::Unpack { parts, a } => Row {
                 pieces: Some(pieces(parts, *a)),
-                ..Row::new("unpack")
+                ..Row::new("unpack", format!("mov.b{}", a.ty.bits()))
             }
             .slot("destination", Arg::Write(parts), None)
-            .regs("source", std::slice::from_ref(a), None),
-            Alu::Unary { op, ty, d, a } => Row::new(format!("{}.{ty}", op.ptx()))
+            .regs("source", from_ref(a), None),
+            Alu::Unary { op, ty, d, a } => Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty))
                 .d(d, op.result(*ty))
                 .s(a, *ty)
                 .types(*ty, op.types())
                 .needs(op.needs(*ty)),
-            Alu::Binary { op, ty, d, a, b } => Row::new(format!("{}.{ty}", op.ptx()))
-                .d(d, op.result(*ty))
-                .s(a, *ty)
-                .s(b, op.second(*ty))
-                .types(*ty, op.types())
-                .needs(op.needs(*ty)),
+            Alu::Binary { op, ty, d, a, b } => {
+                Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty))
+                    .formula(Formula::Binary(*op, *ty, a, b))
+                    .d(d, op.result(*ty))
+                    .s(a, *ty)
+                    .s(b, op.second(*ty))
+                    .types(*ty, op.types())
+                    .needs(op.needs(*ty))
+            }
             Alu::Ternary { op, ty, d, a, b, c } => {
                 let types = op.operands(*ty);
-                let row = Row::new(format!("{}.{ty}", op.ptx())).d(d, op.result(*ty));
-                let row = row.s(a, types[0]).s(b, types[1]);
+                let row = Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty));
+                let row = row.d(d, op.result(*ty)).s(a, types[0]).s(b, types[1]);
                 let row = if *op == TernaryOp::Bfe {
                     row.most(255, FIELD).s(c, types[2]).most(255, FIELD)
                 } else {
                     row.s(c, types[2])
                 };
-                row.types(*ty, op.types()).needs(op.needs(*ty))
+                row.formula(op.formula(a, b, c))
+                    .types(*ty, op.types())
+                    .needs(op.needs(*ty))
             }
-            Alu::Lop3 { d, a, b, c, table } => Row::new(format!("lop3.{table:#04x}"))
-                .d(d, Type::B32)
-                .s(a, Type::B32)
-                .s(b, Type::B32)
-                .s(c, Type::B32),
+            Alu::Lop3 { d, a, b, c, table } => Row::new(
+                format!("lop3.{table:#04x}"),
+                Ptx::Line {
+                    opcode: "lop3.b32".into(),
+                    last: Some(format!("{table:#04x}")),
+                },
+            )
+            .d(d, Type::B32)
+            .s(a, Type::B32)
+            .s(b, Type::B32)
+            .s(c, Type::B32),
             Alu::Bfi {
                 ty,
                 d,
@@ -166,7 +188,7 @@ impl Alu {
                 b,
                 start,
                 length,
-            } => Row::new(format!("bfi.{ty}"))
+            } => Row::new(format!("bfi.{ty}"), format!("bfi.b{}", ty.bits()))
                 .d(d, *ty)
                 .s(a, *ty)
                 .s(b, *ty)
@@ -175,47 +197,46 @@ impl Alu {
                 .s(length, Type::U32)
                 .most(255, FIELD)
                 .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
-            Alu::Setp { cmp, ty, p, a, b } => Row::new(format!("setp.{}.{ty}", cmp.ptx()))
-                .d(p, Type::Pred)
-                .s(a, *ty)
-                .s(b, *ty)
-                .types(*ty, cmp.types())
-                .needs(if *ty == Type::Bf16 {
-                    Needs::HOPPER
-                } else {
-                    Needs::BASE
-                }),
-            Alu::PredLogic { op, p, a, b } => Row::new(format!("{}.pred", op.ptx()))
-                .slot(
-                    "predicate",
-                    Arg::Write(std::slice::from_ref(p)),
-                    Some(Type::Pred),
-                )
-                .guard("predicate", *a)
-                .guard("predicate", *b)
-                .form(match op {
-                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => Ok(()),
-                    BinaryOp::Add
-                    | BinaryOp::Sub
-                    | BinaryOp::Mul
-                    | BinaryOp::MulHi
-                    | BinaryOp::MulWide
-                    | BinaryOp::Div
-                    | BinaryOp::Rem
-                    | BinaryOp::Min
-                    | BinaryOp::Max
-                    | BinaryOp::Shl
-                    | BinaryOp::Shr => Err("predicates have `and`, `or` and `xor`".into()),
-                }),
-            Alu::Selp { ty, d, a, b, p } => Row::new(format!("selp.{ty}"))
-                .d(d, *ty)
-                .s(a, *ty)
-                .s(b, *ty)
-                .regs("predicate", std::slice::from_ref(p), Some(Type::Pred))
-                .form(match ty.bits() {
-                    16 | 32 | 64 => Ok(()),
-                    _ => Err("it is for types of 16, 32 and 64 bits".into()),
-                }),
+            Alu::Setp { cmp, ty, p, a, b } => {
+                let word = format!("setp.{}.{ty}", cmp.ptx());
+                Row::new(word.clone(), word)
+                    .formula(Formula::Compare(*cmp, *ty, a, b))
+                    .d(p, Type::Pred)
+                    .s(a, *ty)
+                    .s(b, *ty)
+                    .types(*ty, cmp.types())
+                    .needs(if *ty == Type::Bf16 {
+                        Needs::HOPPER
+                    } else {
+                        Needs::BASE
+                    })
+            }
+            Alu::PredLogic { op, p, a, b } => {
+                let word = format!("{}.pred", op.ptx());
+                let exists = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
+                Row::new(word.clone(), word)
+                    .formula(Formula::Logic(*op, *a, *b))
+                    .slot("predicate", Arg::Write(from_ref(p)), Some(Type::Pred))
+                    .guard("predicate", *a)
+                    .guard("predicate", *b)
+                    .form(if exists {
+                        Ok(())
+                    } else {
+                        Err("predicates have `and`, `or` and `xor`".into())
+                    })
+            }
+            Alu::Selp { ty, d, a, b, p } => {
+                Row::new(format!("selp.{ty}"), format!("selp.{}", ty.moved()))
+                    .formula(Formula::Select(*p, a, b))
+                    .d(d, *ty)
+                    .s(a, *ty)
+                    .s(b, *ty)
+                    .regs("predicate", from_ref(p), Some(Type::Pred))
+                    .form(match ty.bits() {
+                        16 | 32 | 64 => Ok(()),
+                        _ => Err("it is for types of 16, 32 and 64 bits".into()),
+                    })
+            }
             Alu::Cvt {
                 to,
                 from,
@@ -224,13 +245,27 @@ impl Alu {
                 d,
                 a,
             } => {
-                let words = rounding.map_or("", Rounding::ptx);
-                let sat = if *saturate { ".sat" } else { "" };
-                Row::new(format!("cvt{}{sat}.{to}.{from}", dotted(words)))
-                    .d(d, *to)
-                    .s(a, *from)
-                    .form(convert(*to, *from, *rounding, *saturate))
-                    .needs(convert_needs(*to, *from, *rounding))
+                let rounds = dotted(rounding.map_or("", Rounding::ptx));
+                let word = if *saturate { ".sat" } else { "" };
+                let saturates = match saturate {
+                    true => ".sat",
+                    false if to.is_fp8_pair() => ".satfinite",
+                    false => "",
+                };
+                let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
+                Row::new(
+                    format!("cvt{rounds}{word}.{to}.{from}"),
+                    format!("cvt{rounds}{saturates}.{to}.{from}"),
+                )
+                .formula(if keeps {
+                    Formula::Copy(a)
+                } else {
+                    Formula::Function
+                })
+                .d(d, *to)
+                .s(a, *from)
+                .form(convert(*to, *from, *rounding, *saturate))
+                .needs(convert_needs(*to, *from, *rounding))
             }
             Alu::CvtPack {
                 to,
@@ -239,16 +274,125 @@ impl Alu {
                 d,
                 hi,
                 lo,
-            } => Row::new(format!(
-                "cvt{}.{to}.{from}",
-                if *relu { ".relu" } else { "" }
-            ))
-            .d(d, *to)
-            .s(hi, *from)
-            .s(lo, *from)
-            .form(convert_pair(*to, *from))
-            .needs(if to.is_fp8_pair() { FP8 } else { Needs::AMPERE }),
+            } => {
+                let relu = if *relu { ".relu" } else { "" };
+                let (finite, needs) = if to.is_fp8_pair() {
+                    (".satfinite", FP8)
+                } else {
+                    ("", Needs::AMPERE)
+                };
+                Row::new(
+                    format!("cvt{relu}.{to}.{from}"),
+                    format!("cvt.rn{finite}{relu}.{to}.{from}"),
+                )
+                .d(d, *to)
+                .s(hi, *from)
+                .s(lo, *from)
+                .form(convert_pair(*to, *from))
+                .needs(needs)
+            }
+            Alu::Dp4a { signed, d, a, b, c } => {
+                let [ta, tb] = signed.map(|signed| if signed { Type::S32 } else { Type::U32 });
+                let ty = dp4a_result(*signed);
+                let word = format!("dp4a.{ta}.{tb}");
+                Row::new(word.clone(), word)
+                    .d(d, ty)
+                    .s(a, ta)
+                    .s(b, tb)
+                    .s(c, ty)
+            }
         }
+    }
+}
+
+/// The type of a sum of four products, and of what is added to it: signed if one of the operands is.
+fn dp4a_result(signed: [bool; 2]) -> Type {
+    if signed.contains(&true) {
+        Type::S32
+    } else {
+        Type::U32
+    }
+}
+
+impl KernelBuilder {
+    /// A conversion, rounded to nearest even where it rounds (toward zero into an integer), plain where it cannot.
+    #[track_caller]
+    pub fn cvt(&mut self, to: Type, from: Type, a: impl Into<Operand>) -> Reg {
+        let rounding = match (to.is_float(), from.is_float()) {
+            (true, true) if to.bits() < from.bits() || to == Type::Tf32 => Some(Rounding::Rn),
+            // A pair of 8-bit floats is rounded in both directions.
+            (true, true) if from.is_fp8_pair() => Some(Rounding::Rn),
+            (true, true) | (false, false) => None,
+            (true, false) => Some(Rounding::Rn),
+            (false, true) => Some(Rounding::Rzi),
+        };
+        let d = self.reg(to.register());
+        self.cvt_to(d, to, from, rounding, a);
+        d
+    }
+
+    /// A conversion into `d`, rounded as said.
+    #[track_caller]
+    pub fn cvt_to(
+        &mut self,
+        d: Reg,
+        to: Type,
+        from: Type,
+        rounding: impl Into<Option<Rounding>>,
+        a: impl Into<Operand>,
+    ) {
+        self.push(Alu::Cvt {
+            to,
+            from,
+            rounding: rounding.into(),
+            saturate: false,
+            d,
+            a: a.into(),
+        });
+    }
+
+    /// Two numbers rounded into a pair, `lo` in the low half.
+    #[track_caller]
+    pub fn cvt_pack(&mut self, to: Type, hi: impl Into<Operand>, lo: impl Into<Operand>) -> Reg {
+        let d = self.reg(to.register());
+        let (hi, lo) = (hi.into(), lo.into());
+        self.push(Alu::CvtPack {
+            to,
+            from: Type::F32,
+            relu: false,
+            d,
+            hi,
+            lo,
+        });
+        d
+    }
+
+    /// Adds the products of four pairs of bytes to `c` (`dp4a`, PTX ISA 9.7.1): `a` and `b` hold four integers of 8
+    /// bits each, lowest first. `signed` says of `a` and of `b` whether they are signed; the sum is taken modulo
+    /// 2^32.
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm70);
+    /// let (a, b) = (k.mov(Type::U32, 0x0102_03ff), k.mov(Type::U32, 0x0101_0102));
+    /// let sum = k.dp4a([true, false], a, b, 10);
+    /// let kernel = k.finish();
+    /// assert_eq!(kernel.body[2].op.word(), "dp4a.s32.u32");
+    /// assert!(kernel.ptx()?.contains("dp4a.s32.u32 %r2, %r0, %r1, 10;"));
+    /// # Ok::<(), verify::Refused>(())
+    /// ```
+    #[track_caller]
+    pub fn dp4a(
+        &mut self,
+        signed: [bool; 2],
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) -> Reg {
+        let d = self.reg(dp4a_result(signed).register());
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        self.push(Alu::Dp4a { signed, d, a, b, c });
+        d
     }
 }
 
@@ -292,6 +436,34 @@ impl UnaryOp {
             | UnaryOp::Sin
             | UnaryOp::Cos
             | UnaryOp::Tanh => ty,
+        }
+    }
+
+    fn opcode(self, ty: Type) -> String {
+        let word = self.ptx();
+        match self {
+            UnaryOp::Neg | UnaryOp::Abs if !ty.is_float() => format!("{word}.s{}", ty.bits()),
+            UnaryOp::Not if ty == Type::Pred => "not.pred".to_string(),
+            UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev => {
+                format!("{word}.b{}", ty.bits())
+            }
+            UnaryOp::Bfind => format!("{word}.{}{}", ty.sign(), ty.bits()),
+            UnaryOp::Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".to_string(),
+            UnaryOp::Rcp | UnaryOp::Sqrt => format!("{word}.rn.{ty}"),
+            UnaryOp::Rsqrt | UnaryOp::Ex2 | UnaryOp::Lg2 | UnaryOp::Sin | UnaryOp::Cos
+                if ty == Type::F32 =>
+            {
+                format!("{word}.ftz.f32")
+            }
+            UnaryOp::Ex2 if ty.is_bf16() => format!("{word}.ftz.{ty}"),
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Rsqrt
+            | UnaryOp::Ex2
+            | UnaryOp::Lg2
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh => format!("{word}.{ty}"),
         }
     }
 
@@ -374,6 +546,40 @@ impl BinaryOp {
         }
     }
 
+    fn opcode(self, ty: Type) -> String {
+        let word = self.ptx();
+        let bits = ty.bits();
+        match self {
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor if ty == Type::Pred => {
+                format!("{word}.pred")
+            }
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => format!("{word}.b{bits}"),
+            BinaryOp::Shl => format!("shl.b{bits}"),
+            BinaryOp::Shr => format!("shr.{}{bits}", ty.sign()),
+            BinaryOp::Min | BinaryOp::Max if ty.is_float() => format!("{word}.{ty}"),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+                if ty.is_float() =>
+            {
+                format!("{word}.rn.{ty}")
+            }
+            BinaryOp::Mul => format!("mul.lo.{}{bits}", ty.sign()),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::MulHi
+            | BinaryOp::MulWide
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max => format!("{word}.{}{bits}", ty.sign()),
+        }
+    }
+
     fn types(self) -> &'static [&'static [Type]] {
         match self {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => {
@@ -437,6 +643,25 @@ impl TernaryOp {
             | TernaryOp::ShfL
             | TernaryOp::ShfR
             | TernaryOp::Bfe => ty,
+        }
+    }
+
+    fn opcode(self, ty: Type) -> String {
+        let word = self.ptx();
+        match self {
+            TernaryOp::Fma => format!("{word}.{ty}"),
+            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => format!("{word}.b32"),
+            TernaryOp::Mad | TernaryOp::MadHi | TernaryOp::MadWide | TernaryOp::Bfe => {
+                format!("{word}.{}{}", ty.sign(), ty.bits())
+            }
+        }
+    }
+
+    /// What is known of its value.
+    fn formula<'a>(self, a: &'a Operand, b: &Operand, c: &Operand) -> Formula<'a> {
+        match (self, b, c) {
+            (TernaryOp::Bfe, Operand::Int(start), Operand::Int(_)) => Formula::Field(a, *start),
+            _ => Formula::Function,
         }
     }
 

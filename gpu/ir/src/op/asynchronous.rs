@@ -36,30 +36,39 @@ pub enum Async {
 impl Async {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
-        let wgmma = |word: String| {
-            Row::new(word)
-                .needs(Needs::WARPGROUP)
-                .together(Some(Together::Warp))
+        let wgmma = |word: &str, pending: String| {
+            Row::new(
+                format!("{word}{pending}"),
+                format!("{word}.sync.aligned{pending}"),
+            )
+            .needs(Needs::WARPGROUP)
+            .together(Some(Together::Warp))
         };
         match self {
             Async::CpAsyncArrive { a, noinc } => {
                 let noinc = if *noinc { ".noinc" } else { "" };
-                Row::new(format!("cp.async.mbarrier.arrive{noinc}"))
-                    .at(*a)
-                    .needs(Needs::AMPERE)
+                let word = format!("cp.async.mbarrier.arrive{noinc}");
+                let opcode = format!("{word}.shared.b64");
+                Row::new(word, opcode).at(*a).needs(Needs::AMPERE)
             }
-            Async::CpAsyncCommit => Row::new("cp.async.commit_group").needs(Needs::AMPERE),
+            Async::CpAsyncCommit => {
+                Row::new("cp.async.commit_group", "cp.async.commit_group").needs(Needs::AMPERE)
+            }
             Async::CpAsyncWait { pending } => {
-                Row::new(format!("cp.async.wait_group {pending}")).needs(Needs::AMPERE)
+                let word = format!("cp.async.wait_group {pending}");
+                Row::new(word.clone(), word).needs(Needs::AMPERE)
             }
-            Async::BulkCommit => Row::new("bulk.commit_group").needs(Needs::HOPPER_ASYNC),
+            Async::BulkCommit => Row::new("bulk.commit_group", "cp.async.bulk.commit_group")
+                .needs(Needs::HOPPER_ASYNC),
             Async::BulkWait { pending, read } => {
                 let read = if *read { ".read" } else { "" };
-                Row::new(format!("bulk.wait_group{read} {pending}")).needs(Needs::HOPPER_ASYNC)
+                let word = format!("bulk.wait_group{read} {pending}");
+                let text = format!("cp.async.{word}");
+                Row::new(word, text).needs(Needs::HOPPER_ASYNC)
             }
-            Async::WgmmaFence => wgmma("wgmma.fence".into()),
-            Async::WgmmaCommit => wgmma("wgmma.commit_group".into()),
-            Async::WgmmaWait { pending } => wgmma(format!("wgmma.wait_group {pending}")),
+            Async::WgmmaFence => wgmma("wgmma.fence", String::new()),
+            Async::WgmmaCommit => wgmma("wgmma.commit_group", String::new()),
+            Async::WgmmaWait { pending } => wgmma("wgmma.wait_group", format!(" {pending}")),
         }
     }
 }

@@ -4,7 +4,7 @@ use colex_atom::{CopyAtom, MmaAtom};
 
 use super::super::needs::Needs;
 use super::super::operand::{Address, Operand, Reg};
-use super::super::row::{Arg, Row, Together};
+use super::super::row::{Arg, Formula, Ptx, Row, Together};
 
 /// Whether `wgmma` adds to what D holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +106,8 @@ impl Atom {
                 scale_d,
             } => {
                 let op = atom.op().map(|op| (op.since, op.version)).ok();
-                let row = Row::new(format!("mma {}", atom.name()))
+                let row = Row::new(format!("mma {}", atom.name()), Ptx::Atom(self))
+                    .formula(Formula::Lane)
                     .slot("D", Arg::Write(d), None)
                     .regs("A", a, None)
                     .regs("B", b, None)
@@ -126,7 +127,14 @@ impl Atom {
             }
             Atom::Copy { atom, args } => {
                 let op = atom.op().map(|op| (op.since, op.version)).ok();
-                let row = args.slots(Row::new(format!("copy {}", atom.name())));
+                let row = Row::new(format!("copy {}", atom.name()), Ptx::Atom(self));
+                // A copy into registers gives each lane its own part.
+                let row = row.formula(if atom.threads() > 1 {
+                    Formula::Lane
+                } else {
+                    Formula::Function
+                });
+                let row = args.slots(row);
                 let named = row.addresses().map(Needs::of_generic);
                 let needs = named.fold(Needs::of_atom(op), Needs::max);
                 row.needs(needs)

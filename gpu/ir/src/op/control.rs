@@ -1,8 +1,9 @@
 //! Control flow.
 
-use super::super::row::Row;
+use super::super::row::{Ptx, Row};
 use super::super::stmt::{Guard, Stmt};
 use super::super::ty::Type;
+use core::slice::from_ref;
 
 /// Control flow, and remarks in the listing.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
@@ -35,16 +36,17 @@ pub enum Control {
 impl Control {
     /// The row of the instruction, without the blocks inside it.
     pub(crate) fn row(&self) -> Row<'_> {
+        let row = |word: &str| Row::new(word, Ptx::Control(self));
         match self {
             Control::If { p, .. } => {
-                Row::new("if").regs("condition", std::slice::from_ref(&p.pred), Some(Type::Pred))
+                row("if").regs("condition", from_ref(&p.pred), Some(Type::Pred))
             }
-            Control::Loop { .. } => Row::new("loop"),
-            Control::Break => Row::new("break"),
-            Control::Continue => Row::new("continue"),
-            Control::Exit => Row::new("exit"),
-            Control::Trap => Row::new("trap"),
-            Control::Comment(_) => Row::new("//"),
+            Control::Loop { .. } => row("loop"),
+            Control::Break => row("break"),
+            Control::Continue => row("continue"),
+            Control::Exit => row("exit"),
+            Control::Trap => row("trap"),
+            Control::Comment(_) => row("//"),
         }
     }
 

@@ -1,13 +1,15 @@
 //! Exchanges between the lanes of a warp (PTX ISA 9.7.9.6 and 9.7.13).
 
+use super::super::build::KernelBuilder;
 use super::super::needs::Needs;
 use super::super::operand::{Operand, Reg};
-use super::super::row::{Arg, Row};
+use super::super::row::{Arg, Formula, Row};
 use super::super::stmt::Guard;
-use super::super::ty::Type;
-use super::super::types::{WORDS, among};
-use super::super::words::{BinaryOp, ShuffleMode, VoteMode};
+use super::super::ty::{RegType, Type};
+use super::super::types::{BITS_FROM_32, WORDS, among};
+use super::super::words::{BinaryOp, ShuffleMode, VoteMode, words};
 use colex_atom::Arch;
+use core::slice::from_ref;
 
 /// An exchange between the lanes of a warp.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
@@ -42,6 +44,15 @@ pub enum Exchange {
         a: Operand,
         mask: Operand,
     },
+    /// `match.sync`: the lanes that hold the same value; for `all` with a predicate whether those are all.
+    Match {
+        mode: MatchMode,
+        ty: Type,
+        d: Reg,
+        p: Option<Reg>,
+        a: Operand,
+        mask: Operand,
+    },
     /// `elect.sync`: one lane of the mask.
     Elect { p: Reg, mask: Operand },
     /// `activemask`
@@ -63,33 +74,149 @@ impl Exchange {
                 lane,
                 clamp,
                 mask,
-            } => Row::new(format!("shfl.{}", mode.ptx()))
-                .d(d, Type::B32)
-                .slot("predicate", Arg::Beside(p.as_slice()), Some(Type::Pred))
-                .s(a, Type::B32)
-                .source("lane", lane, Type::U32)
-                .s(clamp, Type::U32)
-                .lanes(mask),
-            Exchange::Vote { mode, d, p, mask } => Row::new(format!("vote.{}", mode.ptx()))
-                .d(d, mode.result())
-                .guard("predicate", *p)
-                .lanes(mask),
-            Exchange::Redux { op, ty, d, a, mask } => Row::new(format!("redux.{}.{ty}", op.ptx()))
+            } => Row::new(
+                format!("shfl.{}", mode.ptx()),
+                format!("shfl.sync.{}.b32", mode.ptx()),
+            )
+            .formula(Formula::Shuffle {
+                mode: *mode,
+                a,
+                lane,
+                mask: *mask,
+                tested: p.is_some(),
+            })
+            .d(d, Type::B32)
+            .slot("predicate", Arg::Beside(p.as_slice()), Some(Type::Pred))
+            .s(a, Type::B32)
+            .source("lane", lane, Type::U32)
+            .s(clamp, Type::U32)
+            .lanes(mask),
+            Exchange::Vote { mode, d, p, mask } => Row::new(
+                format!("vote.{}", mode.ptx()),
+                format!("vote.sync.{}.{}", mode.ptx(), mode.result()),
+            )
+            .formula(Formula::Warp(p.pred.into(), *mask))
+            .d(d, mode.result())
+            .guard("predicate", *p)
+            .lanes(mask),
+            Exchange::Redux { op, ty, d, a, mask } => {
+                let bitwise = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
+                let written = if bitwise { Type::B32 } else { *ty };
+                Row::new(
+                    format!("redux.{}.{ty}", op.ptx()),
+                    format!("redux.sync.{}.{written}", op.ptx()),
+                )
+                .formula(Formula::Warp(*a, *mask))
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)
                 .form(redux(*op, *ty))
-                .needs(Needs::AMPERE),
-            Exchange::Elect { p, mask } => Row::new("elect")
-                .d(p, Type::Pred)
+                .needs(Needs::AMPERE)
+            }
+            Exchange::Match {
+                mode,
+                ty,
+                d,
+                p,
+                a,
+                mask,
+            } => {
+                let word = mode.ptx();
+                let row = Row::new(
+                    format!("match.{word}.{ty}"),
+                    format!("match.{word}.sync.{ty}"),
+                );
+                let value = match mode {
+                    MatchMode::Any => Formula::Lane,
+                    MatchMode::All => Formula::Warp(*a, *mask),
+                };
+                let row = row.formula(value).d(d, Type::B32);
+                let row = match p {
+                    Some(p) => row.slot("predicate", Arg::Beside(from_ref(p)), Some(Type::Pred)),
+                    None => row,
+                };
+                let all = *mode == MatchMode::All;
+                row.s(a, *ty).lanes(mask).form(if p.is_some() && !all {
+                    Err("only `match.all` says in a predicate whether all lanes agree".into())
+                } else {
+                    among(*ty, &[BITS_FROM_32])
+                })
+            }
+            Exchange::Elect { p, mask } => Row::new("elect", "elect.sync")
+                .formula(Formula::Lane)
+                .slot("destination", Arg::Beside(from_ref(p)), Some(Type::Pred))
                 .lanes(mask)
                 .needs(Needs::HOPPER_ASYNC),
-            Exchange::ActiveMask { d } => {
-                Row::new("activemask")
-                    .d(d, Type::B32)
-                    .needs(Needs::new(Arch::Sm70, 6, 2))
-            }
+            Exchange::ActiveMask { d } => Row::new("activemask", "activemask.b32")
+                .formula(Formula::Lane)
+                .d(d, Type::B32)
+                .needs(Needs::new(Arch::Sm70, 6, 2)),
         }
+    }
+}
+
+words! {
+    /// Which lanes a match looks for.
+    MatchMode {
+        /// those with the same value
+        Any = "any",
+        /// all of them, if they have the same value
+        All = "all",
+    }
+}
+
+impl KernelBuilder {
+    /// Finds the lanes of the warp that hold the same value, as a mask (`match.any.sync`, PTX ISA 9.7.13).
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm70);
+    /// let key = k.mov(Type::U32, Special::LaneId);
+    /// let same = k.match_any(Type::B32, key);
+    /// let kernel = k.finish();
+    /// assert_eq!(same.ty, RegType::B32);
+    /// assert!(kernel.ptx()?.contains("match.any.sync.b32 %r1, %r0, 0xffffffff;"));
+    /// # Ok::<(), verify::Refused>(())
+    /// ```
+    #[track_caller]
+    pub fn match_any(&mut self, ty: Type, a: impl Into<Operand>) -> Reg {
+        let d = self.reg(RegType::B32);
+        self.push(Exchange::Match {
+            mode: MatchMode::Any,
+            ty,
+            d,
+            p: None,
+            a: a.into(),
+            mask: 0xffff_ffffu32.into(),
+        });
+        d
+    }
+
+    /// Says whether all lanes of the warp hold the same value: the mask of all of them, or 0, and a predicate
+    /// (`match.all.sync`, PTX ISA 9.7.13).
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm70);
+    /// let key = k.mov(Type::U64, Special::Clock64);
+    /// let (lanes, agree) = k.match_all(Type::B64, key);
+    /// let kernel = k.finish();
+    /// assert_eq!((lanes.ty, agree.ty), (RegType::B32, RegType::Pred));
+    /// assert!(kernel.ptx()?.contains("match.all.sync.b64 %r0|%p0, %rd0, 0xffffffff;"));
+    /// # Ok::<(), verify::Refused>(())
+    /// ```
+    #[track_caller]
+    pub fn match_all(&mut self, ty: Type, a: impl Into<Operand>) -> (Reg, Reg) {
+        let (d, p) = (self.reg(RegType::B32), self.reg(RegType::Pred));
+        self.push(Exchange::Match {
+            mode: MatchMode::All,
+            ty,
+            d,
+            p: Some(p),
+            a: a.into(),
+            mask: 0xffff_ffffu32.into(),
+        });
+        (d, p)
     }
 }
 

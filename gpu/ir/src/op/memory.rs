@@ -2,7 +2,7 @@
 
 use super::super::needs::Needs;
 use super::super::operand::{Address, Operand, Reg};
-use super::super::row::Row;
+use super::super::row::{Formula, Ptx, Row};
 use super::super::ty::{RegType, Type};
 use super::super::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
@@ -67,6 +67,26 @@ impl Access {
             self.space.word(),
             dotted(self.cache.ptx()),
             self.ty
+        )
+    }
+
+    /// The opcode, with everything before the operands.
+    fn opcode(&self, word: &str, count: usize) -> String {
+        let cache = dotted(self.cache.ptx());
+        let cache = match self.policy {
+            None => cache,
+            // The cache hint goes before the size of a prefetch.
+            Some(_) => {
+                let (before, after) = cache.split_at(cache.find(".L2::").unwrap_or(cache.len()));
+                format!("{before}.L2::cache_hint{after}")
+            }
+        };
+        format!(
+            "{word}{}{}{cache}{}.{}",
+            self.order.word(),
+            self.space.dotted(),
+            vector(count),
+            self.ty.moved()
         )
     }
 
@@ -150,7 +170,7 @@ impl Memory {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Memory::AddressOf { d, a } => Row::new("address")
+            Memory::AddressOf { d, a } => Row::new("address", Ptx::AddressOf { d: *d, a: *a })
                 .d(
                     d,
                     if d.ty == RegType::B64 {
@@ -161,16 +181,25 @@ impl Memory {
                 )
                 .at(*a)
                 .needs(Needs::of_generic(*a)),
-            Memory::Load { access, d, a } => Row::new(access.word("ld", d.len()))
-                .ds(d, access.ty)
-                .at(*a)
-                .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
-                .needs(access.needs()),
-            Memory::Store { access, a, s } => Row::new(access.word("st", s.len()))
-                .at(*a)
-                .ss(s, access.ty)
-                .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
-                .needs(access.needs()),
+            Memory::Load { access, d, a } => {
+                Row::new(access.word("ld", d.len()), access.opcode("ld", d.len()))
+                    .formula(if access.order == Order::Weak {
+                        Formula::Function
+                    } else {
+                        Formula::Shared
+                    })
+                    .ds(d, access.ty)
+                    .at(*a)
+                    .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
+                    .needs(access.needs())
+            }
+            Memory::Store { access, a, s } => {
+                Row::new(access.word("st", s.len()), access.opcode("st", s.len()))
+                    .at(*a)
+                    .ss(s, access.ty)
+                    .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
+                    .needs(access.needs())
+            }
             Memory::Atomic {
                 op,
                 space,
@@ -180,12 +209,11 @@ impl Memory {
                 a,
                 s,
                 t,
-            } => Row::new(format!(
-                "atom{}{}.{}.{ty}",
-                order.word(),
-                space.word(),
-                op.ptx()
-            ))
+            } => Row::new(
+                format!("atom{}{}.{}.{ty}", order.word(), space.word(), op.ptx()),
+                op.opcode("atom", *space, *ty, *order, 1),
+            )
+            .formula(Formula::Lane)
             .d(d, *ty)
             .at(*a)
             .s(s, *ty)
@@ -215,7 +243,8 @@ impl Memory {
                     space.word(),
                     op.ptx()
                 );
-                Row::new(word)
+                let opcode = op.opcode("red", *space, *ty, *order, s.len());
+                Row::new(word, opcode)
                     .at(*a)
                     .ss(s, *ty)
                     .form(reduce(*op, *ty, s.len()))
@@ -226,7 +255,7 @@ impl Memory {
                             .max(op.needs(*ty)),
                     )
             }
-            Memory::Mapa { d, a, rank } => Row::new("mapa")
+            Memory::Mapa { d, a, rank } => Row::new("mapa", "mapa.shared::cluster.u32")
                 .d(d, Type::U32)
                 .s(a, Type::U32)
                 .s(rank, Type::U32)
@@ -238,22 +267,39 @@ impl Memory {
                 a,
             } => {
                 let to = if *to_generic { "" } else { ".to" };
-                Row::new(format!("cvta{to}{}", space.word()))
+                let opcode = format!("cvta{to}{}.u64", space.dotted());
+                Row::new(format!("cvta{to}{}", space.word()), opcode)
                     .d(d, Type::U64)
                     .s(a, Type::U64)
             }
-            Memory::PrefetchTensorMap { a } => Row::new("prefetch.tensormap")
-                .at(*a)
+            Memory::PrefetchTensorMap { a } => Row::new("prefetch.tensormap", "prefetch.tensormap")
+                .at_map(*a)
                 .needs(Needs::HOPPER_ASYNC.max(Needs::of_generic(*a))),
             Memory::CreatePolicy {
                 d,
                 primary,
                 fraction,
-            } => Row::new(format!("createpolicy.{primary}.{fraction}"))
-                .d(d, Type::B64)
-                .form(policy(primary, *fraction))
-                .needs(Needs::new(Arch::Sm80, 7, 4)),
+            } => Row::new(
+                format!("createpolicy.{primary}.{fraction}"),
+                Ptx::Line {
+                    opcode: format!("createpolicy.fractional.L2::{primary}.b64"),
+                    last: Some(format!("0f{:08X}", fraction.to_bits())),
+                },
+            )
+            .d(d, Type::B64)
+            .form(policy(primary, *fraction))
+            .needs(Needs::new(Arch::Sm80, 7, 4)),
         }
+    }
+}
+
+/// The word of a vector of so many elements.
+fn vector(count: usize) -> &'static str {
+    match count {
+        0 | 1 => "",
+        2 => ".v2",
+        4 => ".v4",
+        _ => ".v8",
     }
 }
 
@@ -289,6 +335,24 @@ fn reduce(op: AtomicOp, ty: Type, count: usize) -> Result<(), String> {
 }
 
 impl AtomicOp {
+    fn opcode(self, word: &str, space: Space, ty: Type, order: Order, count: usize) -> String {
+        let (order, space, vector) = (order.word(), space.dotted(), vector(count));
+        let flush = if ty.is_f16() || ty.is_bf16() {
+            ".noftz"
+        } else {
+            ""
+        };
+        let ty = match self {
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exch | AtomicOp::Cas => {
+                format!("b{}", ty.bits())
+            }
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Inc | AtomicOp::Dec => {
+                ty.to_string()
+            }
+        };
+        format!("{word}{order}{space}.{}{flush}{vector}.{ty}", self.ptx())
+    }
+
     fn types(self) -> &'static [&'static [Type]] {
         match self {
             AtomicOp::Add => &[&[Type::U32, Type::S32, Type::U64], HALVES, SINGLES],
@@ -317,6 +381,14 @@ impl AtomicOp {
 }
 
 impl Space {
+    /// Its word in an opcode; the block's own shared memory is what `.shared` means, in every version of PTX.
+    pub(super) fn dotted(self) -> String {
+        match self {
+            Space::Shared => ".shared".to_string(),
+            Space::Global | Space::Cluster | Space::Param | Space::Generic => dotted(self.ptx()),
+        }
+    }
+
     /// Its word in listings.
     pub(super) fn word(self) -> String {
         match self {

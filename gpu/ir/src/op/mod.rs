@@ -12,7 +12,7 @@ pub use alu::Alu;
 pub use asynchronous::Async;
 pub use atom::{Atom, CopyArgs, End, ScaleD};
 pub use control::Control;
-pub use exchange::Exchange;
+pub use exchange::{Exchange, MatchMode};
 pub use memory::{Access, Memory};
 pub use sync::Sync;
 

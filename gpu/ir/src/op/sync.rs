@@ -2,7 +2,7 @@
 
 use super::super::needs::Needs;
 use super::super::operand::{Address, Operand, Reg};
-use super::super::row::{Row, Together};
+use super::super::row::{Formula, Ptx, Row, Together};
 use super::super::ty::Type;
 use super::super::words::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use colex_atom::Arch;
@@ -77,27 +77,31 @@ impl Sync {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Sync::Barrier { op, id, threads } => Row::new(format!("barrier.{}", op.ptx()))
-                .s(id, Type::U32)
-                .ss(threads.as_slice(), Type::U32)
-                .together(Some(match threads {
-                    None => Together::Block,
-                    Some(_) => Together::Warp,
-                })),
-            Sync::WarpSync { mask } => Row::new("barrier.warp").lanes(mask),
-            Sync::ClusterArrive { order } => {
-                let (word, needs) = match order {
-                    ClusterOrder::Release => ("barrier.cluster.arrive", Needs::HOPPER),
-                    ClusterOrder::Relaxed => {
-                        ("barrier.cluster.arrive.relaxed", Needs::HOPPER_ASYNC)
-                    }
-                };
-                Row::new(word).needs(needs).together(Some(Together::Block))
+            Sync::Barrier { op, id, threads } => {
+                Row::new(format!("barrier.{}", op.ptx()), format!("bar.{}", op.ptx()))
+                    .s(id, Type::U32)
+                    .ss(threads.as_slice(), Type::U32)
+                    .together(Some(match threads {
+                        None => Together::Block,
+                        Some(_) => Together::Warp,
+                    }))
             }
-            Sync::ClusterWait => Row::new("barrier.cluster.wait")
+            Sync::WarpSync { mask } => Row::new("barrier.warp", "bar.warp.sync").lanes(mask),
+            Sync::ClusterArrive { order } => {
+                let (relaxed, needs) = match order {
+                    ClusterOrder::Release => ("", Needs::HOPPER),
+                    ClusterOrder::Relaxed => (".relaxed", Needs::HOPPER_ASYNC),
+                };
+                let word = format!("barrier.cluster.arrive{relaxed}");
+                let opcode = format!("{word}.aligned");
+                Row::new(word, opcode)
+                    .needs(needs)
+                    .together(Some(Together::Block))
+            }
+            Sync::ClusterWait => Row::new("barrier.cluster.wait", "barrier.cluster.wait.aligned")
                 .needs(Needs::HOPPER)
                 .together(Some(Together::Block)),
-            Sync::Fence(kind) => Row::new(kind.ptx()).needs(match kind {
+            Sync::Fence(kind) => Row::new(kind.ptx(), kind.ptx()).needs(match kind {
                 FenceKind::AcqRelCta | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Needs::BASE,
                 FenceKind::AcqRelCluster => Needs::HOPPER,
                 FenceKind::ProxyAsyncShared
@@ -105,11 +109,15 @@ impl Sync {
                 | FenceKind::ProxyAsync
                 | FenceKind::MbarrierInit => Needs::HOPPER_ASYNC,
             }),
-            Sync::MbarrierInit { a, count } => Row::new("mbarrier.init")
+            Sync::MbarrierInit { a, count } => {
+                Row::new("mbarrier.init", "mbarrier.init.shared.b64")
+                    .at(*a)
+                    .s(count, Type::U32)
+                    .needs(Needs::AMPERE)
+            }
+            Sync::MbarrierInval { a } => Row::new("mbarrier.inval", "mbarrier.inval.shared.b64")
                 .at(*a)
-                .s(count, Type::U32)
                 .needs(Needs::AMPERE),
-            Sync::MbarrierInval { a } => Row::new("mbarrier.inval").at(*a).needs(Needs::AMPERE),
             Sync::MbarrierArrive {
                 space,
                 a,
@@ -117,22 +125,30 @@ impl Sync {
                 expect,
             } => {
                 let word = if expect.is_some() { ".expect_tx" } else { "" };
-                Row::new(format!("mbarrier.arrive{word}{}", space.word()))
-                    .at(*a)
-                    .ss(count.as_slice(), Type::U32)
-                    .ss(expect.as_slice(), Type::U32)
+                let row = Row::new(
+                    format!("mbarrier.arrive{word}{}", space.word()),
+                    format!("mbarrier.arrive{word}{}.b64 _,", space.dotted()),
+                )
+                .at(*a);
+                let row = match expect {
+                    None => row.ss(count.as_slice(), Type::U32),
+                    // With expected bytes it counts one arrival.
+                    Some(_) => row.implied(count.as_slice(), Type::U32),
+                };
+                row.ss(expect.as_slice(), Type::U32)
                     .needs(match (space, count, expect) {
                         (Space::Cluster, ..) | (.., Some(_)) => Needs::HOPPER_ASYNC,
                         (_, Some(_), _) => Needs::HOPPER,
                         _ => MBARRIER,
                     })
             }
-            Sync::MbarrierExpect { space, a, bytes } => {
-                Row::new(format!("mbarrier.expect_tx{}", space.word()))
-                    .at(*a)
-                    .s(bytes, Type::U32)
-                    .needs(Needs::HOPPER_ASYNC)
-            }
+            Sync::MbarrierExpect { space, a, bytes } => Row::new(
+                format!("mbarrier.expect_tx{}", space.word()),
+                format!("mbarrier.expect_tx.relaxed.cta{}.b64", space.dotted()),
+            )
+            .at(*a)
+            .s(bytes, Type::U32)
+            .needs(Needs::HOPPER_ASYNC),
             Sync::MbarrierTry {
                 test,
                 p,
@@ -144,37 +160,52 @@ impl Sync {
                     true => ("mbarrier.test_wait", MBARRIER),
                     false => ("mbarrier.try_wait", Needs::HOPPER),
                 };
-                Row::new(word)
+                let (acquire, needs) = match scope {
+                    Scope::Cta => (String::new(), in_block),
+                    Scope::Cluster | Scope::Gpu | Scope::Sys => {
+                        (format!(".acquire.{}", scope.ptx()), Needs::HOPPER_ASYNC)
+                    }
+                };
+                Row::new(word, format!("{word}.parity{acquire}.shared.b64"))
+                    .formula(Formula::Lane)
                     .d(p, Type::Pred)
                     .at(*a)
                     .s(parity, Type::U32)
                     .most(1, PARITY)
-                    .needs(match scope {
-                        Scope::Cta => in_block,
-                        Scope::Cluster | Scope::Gpu | Scope::Sys => Needs::HOPPER_ASYNC,
-                    })
+                    .needs(needs)
             }
-            Sync::MbarrierWait { a, parity } => Row {
-                older: Some(MBARRIER),
-                ..Row::new("mbarrier.wait")
+            Sync::MbarrierWait { a, parity } => {
+                let text = Ptx::Wait {
+                    a: *a,
+                    parity: *parity,
+                };
+                Row {
+                    older: Some(MBARRIER),
+                    ..Row::new("mbarrier.wait", text)
+                }
+                .at(*a)
+                .s(parity, Type::U32)
+                .most(1, PARITY)
+                .needs(Needs::HOPPER)
             }
-            .at(*a)
-            .s(parity, Type::U32)
-            .most(1, PARITY)
-            .needs(Needs::HOPPER),
             Sync::SetMaxReg { increase, count } => {
                 let word = if *increase { "inc" } else { "dec" };
-                Row::new(format!("setmaxnreg.{word} {count}"))
-                    .needs(Needs::WARPGROUP)
-                    .together(Some(Together::Warpgroup))
+                Row::new(
+                    format!("setmaxnreg.{word} {count}"),
+                    format!("setmaxnreg.{word}.sync.aligned.u32 {count}"),
+                )
+                .needs(Needs::WARPGROUP)
+                .together(Some(Together::Warpgroup))
             }
-            Sync::GridDependency { wait } => Row::new(if *wait {
-                "griddepcontrol.wait"
-            } else {
-                "griddepcontrol.launch_dependents"
-            })
-            .needs(Needs::HOPPER),
-            Sync::NanoSleep { nanoseconds } => Row::new("nanosleep")
+            Sync::GridDependency { wait } => {
+                let word = if *wait {
+                    "griddepcontrol.wait"
+                } else {
+                    "griddepcontrol.launch_dependents"
+                };
+                Row::new(word, word).needs(Needs::HOPPER)
+            }
+            Sync::NanoSleep { nanoseconds } => Row::new("nanosleep", "nanosleep.u32")
                 .s(nanoseconds, Type::U32)
                 .needs(Needs::new(Arch::Sm70, 6, 2)),
         }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use colex_atom::PtxVersion;
 
-use super::compute::moved;
 use super::flow::Flow;
 use super::names::{dynamic_name, scoped};
 use crate::verify::{Refused, parameter_bytes};
@@ -74,7 +73,7 @@ fn shared(text: &mut String, kernel: &Kernel) {
 fn param(kernel: &Kernel, param: &Param) -> String {
     let name = scoped(kernel, &param.name);
     match param.ty {
-        ParamType::Scalar(ty) => format!(".param .{} {name}", moved(ty)),
+        ParamType::Scalar(ty) => format!(".param .{} {name}", ty.moved()),
         ParamType::Pointer { align } => {
             format!(".param .u64 .ptr .global .align {align} {name}")
         }

@@ -2,7 +2,7 @@
 
 use super::names::{Lines, predicate};
 use crate::verify::{Diagnostic, Problem, Refused};
-use crate::{Control, Guard, Kernel, Op, Stmt};
+use crate::{Control, Guard, Kernel, Op, Ptx, Stmt};
 
 /// The body of an entry, being written.
 pub(super) struct Flow<'a> {
@@ -32,29 +32,26 @@ impl<'a> Flow<'a> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refused> {
-        match &stmt.op {
-            Op::Control(op) => self.control(op, stmt.guard),
-            Op::Alu(op) => self.plain(stmt, |lines, _| {
-                lines.alu(op);
+        let row = stmt.op.row();
+        match row.ptx {
+            Ptx::Control(op) => self.control(op, stmt.guard),
+            Ptx::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
+            Ptx::Line { opcode, last } => self.plain(stmt, |lines, _| {
+                lines.line(&opcode, &row.slots, last);
                 Ok(())
             }),
-            Op::Memory(op) => self.plain(stmt, |lines, _| {
-                lines.memory(op);
+            Ptx::Mov { d, a } => self.plain(stmt, |lines, _| {
+                lines.mov(d, a);
                 Ok(())
             }),
-            Op::Exchange(op) => self.plain(stmt, |lines, _| {
-                lines.exchange(op);
+            Ptx::AddressOf { d, a } => self.plain(stmt, |lines, _| {
+                lines.address_of(d, a);
                 Ok(())
             }),
-            Op::Sync(op) => self.plain(stmt, |lines, flow| {
-                lines.sync(op, &mut || flow.label("wait"));
+            Ptx::Wait { a, parity } => self.plain(stmt, |lines, flow| {
+                lines.mbarrier_wait(a, parity, &flow.label("wait"));
                 Ok(())
             }),
-            Op::Async(op) => self.plain(stmt, |lines, _| {
-                lines.groups(op);
-                Ok(())
-            }),
-            Op::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
         }
     }
 

@@ -4,12 +4,10 @@
 //! `.version` of PTX that has its instructions.
 
 mod atoms;
-mod compute;
 mod entry;
 mod flow;
-mod memory;
+mod lines;
 mod names;
-mod sync;
 
 use crate::Kernel;
 pub use crate::Needs;

@@ -3,9 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::{
-    Alu, BinaryOp, Compare, Exchange, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special,
-};
+use crate::{BinaryOp, Compare, Formula, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special};
 
 /// The least and the greatest value. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,65 +153,43 @@ impl<'a> Values<'a> {
 
     /// The value of what an instruction writes: a number below 2^31, so that its signed and its unsigned readings agree.
     fn result(&self, op: &Op) -> Option<Interval> {
-        let value = match op {
-            Op::Alu(op) => match op {
-                Alu::Mov { a, .. } => self.of(*a)?,
-                Alu::Cvt { to, from, a, .. }
-                    if !to.is_float() && !from.is_float() && to.bits() >= 32 =>
-                {
-                    self.of(*a)?
-                }
-                Alu::Binary { op, ty, a, b, .. } if !ty.is_float() => {
-                    binary(*op, self.of(*a)?, self.of(*b)?)?
-                }
-                Alu::Setp { cmp, ty, a, b, .. } if !ty.is_float() => {
-                    let (a, b) = (self.of(*a)?, self.of(*b)?);
-                    // A negative constant is a large one where the comparison is unsigned.
-                    if a.least < 0 || b.least < 0 {
-                        return None;
-                    }
-                    return Some(compare(*cmp, a, b));
-                }
-                Alu::PredLogic { op, a, b, .. } => {
-                    return logic(*op, self.guard(*a), self.guard(*b));
-                }
-                Alu::Selp { a, b, p, .. } => {
-                    let (a, b) = (self.of(*a)?, self.of(*b)?);
-                    match self.guard((*p).into()).exact() {
-                        Some(1) => a,
-                        Some(_) => b,
-                        None => a.hull(b),
-                    }
-                }
-                Alu::Pack { .. }
-                | Alu::Unpack { .. }
-                | Alu::Unary { .. }
-                | Alu::Binary { .. }
-                | Alu::Ternary { .. }
-                | Alu::Lop3 { .. }
-                | Alu::Bfi { .. }
-                | Alu::Setp { .. }
-                | Alu::Cvt { .. }
-                | Alu::CvtPack { .. } => return None,
-            },
-            Op::Exchange(op) => match op {
-                // Another lane of the warp has a value of the same threads.
-                Exchange::Shuffle {
-                    mode: ShuffleMode::Idx,
-                    p: None,
-                    a,
-                    ..
-                } => self.of(*a)?,
-                Exchange::Shuffle { .. }
-                | Exchange::Vote { .. }
-                | Exchange::Redux { .. }
-                | Exchange::Elect { .. }
-                | Exchange::ActiveMask { .. } => return None,
-            },
-            // What memory, barriers and matrix instructions answer is not known.
-            Op::Memory(_) | Op::Sync(_) | Op::Async(_) | Op::Control(_) | Op::Atom(_) => {
-                return None;
+        let value = match op.row().formula {
+            Formula::Copy(a) => self.of(*a)?,
+            Formula::Binary(op, ty, a, b) if !ty.is_float() => {
+                binary(op, self.of(*a)?, self.of(*b)?)?
             }
+            Formula::Compare(cmp, ty, a, b) if !ty.is_float() => {
+                let (a, b) = (self.of(*a)?, self.of(*b)?);
+                // A negative constant is a large one where the comparison is unsigned.
+                if a.least < 0 || b.least < 0 {
+                    return None;
+                }
+                return Some(compare(cmp, a, b));
+            }
+            Formula::Logic(op, a, b) => return logic(op, self.guard(a), self.guard(b)),
+            Formula::Select(p, a, b) => {
+                let (a, b) = (self.of(*a)?, self.of(*b)?);
+                match self.guard(p.into()).exact() {
+                    Some(1) => a,
+                    Some(_) => b,
+                    None => a.hull(b),
+                }
+            }
+            // Another lane of the warp has a value of the same threads.
+            Formula::Shuffle {
+                mode: ShuffleMode::Idx,
+                tested: false,
+                a,
+                ..
+            } => self.of(*a)?,
+            Formula::Function
+            | Formula::Lane
+            | Formula::Shared
+            | Formula::Binary(..)
+            | Formula::Compare(..)
+            | Formula::Field(..)
+            | Formula::Shuffle { .. }
+            | Formula::Warp(..) => return None,
         };
         (value.least >= 0 && value.greatest <= i64::from(i32::MAX)).then_some(value)
     }

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    Alu, Atom, BinaryOp, Exchange, Kernel, Memory, Op, Operand, Order, Reg, ShuffleMode, Special,
-    Stmt, Sync, TernaryOp, Together, UnaryOp,
+    BinaryOp, Formula, Kernel, Op, Operand, Reg, Row, ShuffleMode, Special, Stmt, Together,
 };
 
 impl Together {
@@ -113,94 +112,29 @@ impl Values {
     }
 
     fn result(&self, kernel: &Kernel, op: &Op) -> Value {
-        let function = || Value::Same(self.least(kernel, op));
-        match op {
-            Op::Alu(alu) => self.alu(kernel, alu).unwrap_or_else(function),
-            Op::Exchange(exchange) => self.exchange(kernel, exchange),
-            Op::Memory(memory) => match memory {
-                Memory::Atomic { .. } => Value::Same(0),
-                // What others write meanwhile, the warps may see at different times.
-                Memory::Load { access, .. } if access.order != Order::Weak => {
-                    Value::Same(self.least(kernel, op).min(5))
-                }
-                Memory::AddressOf { .. }
-                | Memory::Load { .. }
-                | Memory::Store { .. }
-                | Memory::Reduce { .. }
-                | Memory::Mapa { .. }
-                | Memory::Cvta { .. }
-                | Memory::PrefetchTensorMap { .. }
-                | Memory::CreatePolicy { .. } => function(),
-            },
-            Op::Sync(sync) => match sync {
-                Sync::MbarrierTry { .. } => Value::Same(0),
-                Sync::Barrier { .. }
-                | Sync::WarpSync { .. }
-                | Sync::ClusterArrive { .. }
-                | Sync::ClusterWait
-                | Sync::Fence(_)
-                | Sync::MbarrierInit { .. }
-                | Sync::MbarrierInval { .. }
-                | Sync::MbarrierArrive { .. }
-                | Sync::MbarrierExpect { .. }
-                | Sync::MbarrierWait { .. }
-                | Sync::SetMaxReg { .. }
-                | Sync::GridDependency { .. }
-                | Sync::NanoSleep { .. } => function(),
-            },
-            Op::Atom(atom) => match atom {
-                Atom::Mma { .. } => Value::Same(0),
-                // A copy into registers gives each lane its own part.
-                Atom::Copy { atom, .. } if atom.threads() > 1 => Value::Same(0),
-                Atom::Copy { .. } => function(),
-            },
-            // These families write no registers.
-            Op::Async(_) | Op::Control(_) => function(),
-        }
-    }
-
-    /// The value of a result of arithmetic; `None` where no more is known than that it is a function of its operands.
-    fn alu(&self, kernel: &Kernel, op: &Alu) -> Option<Value> {
+        let row = op.row();
         let of = |operand: &Operand| self.operand(kernel, *operand);
-        match op {
-            Alu::Mov { a, .. } => Some(of(a)),
-            Alu::Cvt { a, to, from, .. } => {
-                let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
-                keeps.then(|| of(a))
-            }
-            Alu::Binary { op, a, b, .. } => Some(binary(*op, of(a), *b, of(b))),
-            Alu::Setp { cmp, a, b, .. } => Some(compare(*cmp, of(a), *b, of(b))),
-            Alu::Ternary { op, a, b, c, .. } => match (op, b, c) {
-                (TernaryOp::Bfe, Operand::Int(start), Operand::Int(_)) => Some(match of(a) {
-                    Value::Thread(shift) => Value::Same(shift.saturating_add(*start as u32)),
-                    value @ Value::Same(_) => value,
-                }),
-                _ => None,
+        let function = || Value::Same(self.least(kernel, &row));
+        match row.formula {
+            Formula::Function | Formula::Logic(..) | Formula::Select(..) => function(),
+            Formula::Lane => Value::Same(0),
+            // What others write meanwhile, the warps may see at different times.
+            Formula::Shared => Value::Same(self.least(kernel, &row).min(5)),
+            Formula::Copy(a) => of(a),
+            Formula::Binary(op, _, a, b) => binary(op, of(a), *b, of(b)),
+            Formula::Compare(cmp, _, a, b) => compare(cmp, of(a), *b, of(b)),
+            Formula::Field(a, start) => match of(a) {
+                Value::Thread(shift) => Value::Same(shift.saturating_add(start as u32)),
+                value @ Value::Same(_) => value,
             },
-            Alu::Unary { op, a, .. } => [UnaryOp::Not, UnaryOp::Neg]
-                .contains(op)
-                .then(|| Value::Same(of(a).group())),
-            Alu::Pack { .. }
-            | Alu::Unpack { .. }
-            | Alu::Lop3 { .. }
-            | Alu::Bfi { .. }
-            | Alu::PredLogic { .. }
-            | Alu::Selp { .. }
-            | Alu::CvtPack { .. } => None,
-        }
-    }
-
-    fn exchange(&self, kernel: &Kernel, op: &Exchange) -> Value {
-        let of = |operand: &Operand| self.operand(kernel, *operand);
-        match op {
-            Exchange::Shuffle {
+            Formula::Shuffle {
                 mode,
                 a,
                 lane,
                 mask,
                 ..
             } => {
-                let whole = *mask == Operand::Int(0xffff_ffff) && *mode == ShuffleMode::Idx;
+                let whole = mask == Operand::Int(0xffff_ffff) && mode == ShuffleMode::Idx;
                 let value = of(a);
                 if value.group() >= 5 {
                     value
@@ -210,22 +144,16 @@ impl Values {
                     Value::Same(0)
                 }
             }
-            Exchange::Vote { p, mask, .. } => collective(self.of(p.pred), *mask),
-            Exchange::Redux { a, mask, .. } => collective(of(a), *mask),
-            Exchange::Elect { .. } | Exchange::ActiveMask { .. } => Value::Same(0),
+            Formula::Warp(a, mask) => collective(of(&a), mask),
         }
     }
 
     /// A function of its operands is the same where all of them are.
-    fn least(&self, kernel: &Kernel, op: &Op) -> u32 {
-        let parts = op.parts();
-        let sources = parts
-            .sources
-            .iter()
-            .map(|operand| self.operand(kernel, *operand));
-        let bases = parts.reads().map(|reg| self.of(reg));
+    fn least(&self, kernel: &Kernel, row: &Row<'_>) -> u32 {
+        let sources = row.sources().map(|operand| self.operand(kernel, operand));
+        let bases = row.addresses().filter_map(|address| address.base.reg());
         sources
-            .chain(bases)
+            .chain(bases.map(|reg| self.of(reg)))
             .map(Value::group)
             .min()
             .unwrap_or(WHOLE)

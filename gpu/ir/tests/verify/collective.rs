@@ -38,6 +38,19 @@ fn branches_part_threads() {
         let p = odd(k);
         k.when(p, |k| k.vote(VoteMode::Any, p));
     });
+    parted("match.any.b32", "a warp", |k| {
+        let (p, tid) = (odd(k), thread(k));
+        k.if_(p, |k| {
+            k.match_any(Type::B32, tid);
+        });
+    });
+    // Each lane finds others, so the lanes part; all of them learn the same of all.
+    parted("barrier.warp", "a warp", |k| {
+        let tid = thread(k);
+        let same = k.match_any(Type::B32, tid);
+        let alone = k.setp(Compare::Eq, Type::U32, same, 1);
+        k.if_(alone, |k| k.warp_sync());
+    });
     parted("barrier.cluster.wait", "the block", |k| {
         let p = odd(k);
         k.if_else(p, |_| {}, |k| k.push(Sync::ClusterWait));

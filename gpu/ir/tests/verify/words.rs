@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, mma};
 use colex_ir::{
-    Alu, Atom, AtomicOp, BinaryOp, Exchange, KernelBuilder, Memory, Op, Operand, Order, Reg,
-    RegType, Rounding, ScaleD, Scope, Space, Sync, Type, VoteMode,
+    Alu, Atom, AtomicOp, BinaryOp, Exchange, KernelBuilder, MatchMode, Memory, Op, Operand, Order,
+    Reg, RegType, Rounding, ScaleD, Scope, Space, Sync, Type, VoteMode,
 };
 
 use super::{odd, refused};
@@ -229,6 +229,49 @@ fn predicates_and_selections() {
                 a: x.into(),
                 mask: 0xffff_ffffu32.into(),
             });
+        },
+    );
+    refused(
+        Arch::Sm70,
+        "`match.any.u32` does not exist: it is for b32 and b64",
+        |k| {
+            let x = k.mov(Type::U32, 1);
+            k.match_any(Type::U32, x);
+        },
+    );
+    refused(
+        Arch::Sm70,
+        "`match.any.b32` does not exist: only `match.all` says in a predicate whether all lanes agree",
+        |k| {
+            let (d, p, x) = (
+                k.reg(RegType::B32),
+                k.reg(RegType::Pred),
+                k.mov(Type::U32, 1),
+            );
+            k.push(Exchange::Match {
+                mode: MatchMode::Any,
+                ty: Type::B32,
+                d,
+                p: Some(p),
+                a: x.into(),
+                mask: 0xffff_ffffu32.into(),
+            });
+        },
+    );
+    refused(
+        Arch::Sm70,
+        "`match.all.b64` takes a register of class b64 or f64 as its source, and %r0 is of class b32",
+        |k| {
+            let x = k.mov(Type::U32, 1);
+            k.match_all(Type::B64, x);
+        },
+    );
+    refused(
+        Arch::Sm70,
+        "`dp4a.u32.s32` takes a register of class b32 as its source, and %f0 is of class f32",
+        |k| {
+            let (x, y) = (k.mov(Type::F32, 1.0), k.mov(Type::U32, 1));
+            k.dp4a([false, true], x, y, 0);
         },
     );
     refused(

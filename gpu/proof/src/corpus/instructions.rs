@@ -6,8 +6,9 @@ use super::given::Given;
 use colex_ir::ptx::Needs;
 use colex_ir::{
     Access, Alu, Async, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, Control,
-    Exchange, FenceKind, Guard, Kernel, KernelBuilder, Memory, Op, Operand, Order, RegType,
-    Rounding, Scope, ShuffleMode, Space, Special, Sync, TernaryOp, Type, UnaryOp, VoteMode,
+    Exchange, FenceKind, Guard, Kernel, KernelBuilder, MatchMode, Memory, Op, Operand, Order,
+    RegType, Rounding, Scope, ShuffleMode, Space, Special, Sync, TernaryOp, Type, UnaryOp,
+    VoteMode,
 };
 
 /// One instruction in a kernel.
@@ -132,6 +133,15 @@ fn arithmetic(ops: &mut Vec<Make>) {
             let (p, a) = (k.reg(RegType::Pred), Guard::from(g.pred));
             let b = a.negated();
             Alu::PredLogic { op, p, a, b }
+        });
+    }
+    for signed in [false, true]
+        .map(|a| [false, true].map(|b| [a, b]))
+        .concat()
+    {
+        add(ops, move |k, g| {
+            let (d, [a, b, c]) = (k.reg(RegType::B32), [g.of(Type::U32); 3]);
+            Alu::Dp4a { signed, d, a, b, c }
         });
     }
     add(ops, |k, g| {
@@ -373,6 +383,21 @@ fn warp(ops: &mut Vec<Make>) {
             a: g.of(ty),
             mask: FULL,
         });
+    }
+    for (&mode, ty) in MatchMode::ALL
+        .iter()
+        .flat_map(|mode| TYPES.map(|ty| (mode, ty)))
+    {
+        for tested in [false, true] {
+            add(ops, move |k, g| Exchange::Match {
+                mode,
+                ty,
+                d: k.reg(RegType::B32),
+                p: tested.then(|| k.reg(RegType::Pred)),
+                a: g.of(ty),
+                mask: FULL,
+            });
+        }
     }
     add(ops, |k, _| Exchange::Elect {
         p: k.reg(RegType::Pred),

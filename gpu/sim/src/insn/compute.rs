@@ -89,6 +89,14 @@ impl Exec<'_, '_, '_> {
                 );
                 self.set(*d, mask, &values)?;
             }
+            Alu::Dp4a { signed, d, a, b, c } => {
+                let [a, b, c] = self.values([*a, *b, *c], Type::B32, mask)?;
+                let values = map(
+                    |l| dp4a(*signed, a[l] as u32, b[l] as u32, c[l] as u32),
+                    mask,
+                );
+                self.set(*d, mask, &values)?;
+            }
         }
         Ok(())
     }
@@ -298,4 +306,18 @@ fn untyped(ty: RegType) -> Type {
 /// A function of 16 bits on each half of 32: `f` is given what picks the half.
 fn in_halves(f: impl Fn(fn(u64) -> u64) -> u64) -> u64 {
     f(|x| x & 0xffff) | f(|x| x >> 16 & 0xffff) << 16
+}
+
+/// The sum of `c` and of four products of bytes, modulo 2^32 (PTX ISA 9.7.1, `dp4a`).
+fn dp4a(signed: [bool; 2], a: u32, b: u32, c: u32) -> u64 {
+    let byte = |signed: bool, byte: u8| {
+        if signed {
+            i32::from(byte as i8)
+        } else {
+            i32::from(byte)
+        }
+    };
+    let pairs = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+    let products = pairs.map(|(a, b)| byte(signed[0], a) * byte(signed[1], b));
+    u64::from(c.wrapping_add(products.sum::<i32>() as u32))
 }

@@ -4,7 +4,7 @@ use crate::machine::exec::{Exec, map};
 use crate::machine::port::tick;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
-use colex_ir::{BinaryOp, Exchange, Guard, Operand, Reg, ShuffleMode, Type, VoteMode};
+use colex_ir::{BinaryOp, Exchange, Guard, MatchMode, Operand, Reg, ShuffleMode, Type, VoteMode};
 
 impl Exec<'_, '_, '_> {
     /// Executes an exchange between lanes.
@@ -52,6 +52,31 @@ impl Exec<'_, '_, '_> {
                 a,
                 mask: members,
             } => self.redux(*op, *ty, *d, *a, *members, mask)?,
+            Exchange::Match {
+                mode,
+                ty,
+                d,
+                p,
+                a,
+                mask: members,
+            } => {
+                let members = self.members(*members, mask)?;
+                let values = self.value(*a, *ty, mask)?;
+                let same = |lane: usize| {
+                    let others = lanes(members).filter(|other| values[*other] == values[lane]);
+                    others.fold(0u32, |found, other| found | 1 << other)
+                };
+                let agree = lanes(mask).all(|lane| same(lane) == members);
+                let result = match mode {
+                    MatchMode::Any => map(|lane| u64::from(same(lane)), mask),
+                    MatchMode::All if agree => [u64::from(members); 32],
+                    MatchMode::All => [0; 32],
+                };
+                self.set(*d, mask, &result)?;
+                if let Some(p) = p {
+                    self.set_pred(p, mask, if agree { mask } else { 0 })?;
+                }
+            }
             Exchange::Elect { p, mask: members } => {
                 let members = self.members(*members, mask)?;
                 let leader = members & members.wrapping_neg();

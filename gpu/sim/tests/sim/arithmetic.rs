@@ -283,3 +283,61 @@ fn bits_are_picked_by_the_manual() {
         );
     }
 }
+
+#[test]
+fn four_products_of_bytes() {
+    let triples = triples();
+    let mut cases = 0;
+    for signed in [[false, false], [false, true], [true, false], [true, true]] {
+        let found = each(&triples, Type::U32, |k, [a, b, c]| k.dp4a(signed, a, b, c));
+        for ([a, b, c], found) in triples.iter().zip(found) {
+            // Digit by digit in base 256, without wrapping.
+            let digit = |x: &u64, at: u32, signed: bool| {
+                let digit = i128::from(*x) >> (8 * at) & 0xff;
+                if signed && digit >= 128 {
+                    digit - 256
+                } else {
+                    digit
+                }
+            };
+            let product = |at| digit(a, at, signed[0]) * digit(b, at, signed[1]);
+            let sum: i128 = (0..4).map(product).sum::<i128>() + i128::from(*c as u32);
+            let expected = bits(Type::U32, sum);
+            assert_eq!(found, expected, "{signed:?}, {a:#x}, {b:#x}, {c:#x}");
+            cases += 1;
+        }
+    }
+    println!("law sim.dp4a: {cases} cases");
+}
+
+#[test]
+fn lanes_with_the_same_value() {
+    let mut dice = Dice(11);
+    let mut cases = 0;
+    for kinds in [1, 2, 5, 40] {
+        // Values that differ in the upper half alone are the same for 32 bits.
+        let keys = [dice.next(), dice.next(), dice.next()];
+        let value = |x: u64| keys[0].wrapping_add((x % kinds % 3) << 40 | (x % kinds / 3) << 3);
+        let triples: Vec<[u64; 3]> = (0..64).map(|_| [value(dice.next()), 0, 0]).collect();
+        for ty in [Type::B32, Type::B64] {
+            let any = each(&triples, ty, |k, [a, ..]| k.match_any(ty, a));
+            let all = each(&triples, ty, |k, [a, ..]| k.match_all(ty, a).0);
+            let agree = each(&triples, ty, |k, [a, ..]| {
+                let (_, agree) = k.match_all(ty, a);
+                k.selp(Type::U32, 1, 0, agree)
+            });
+            for lane in 0..64 {
+                let warp = lane / 32 * 32..lane / 32 * 32 + 32;
+                let key = |lane: usize| bits(ty, i128::from(triples[lane][0]));
+                let same = warp.map(|other| u64::from(key(other) == key(lane)));
+                let same = same.enumerate().fold(0, |mask, (i, one)| mask | one << i);
+                let every = same == 0xffff_ffff;
+                assert_eq!(any[lane], same, "{ty}, lane {lane}");
+                assert_eq!(all[lane], if every { same } else { 0 }, "{ty}, lane {lane}");
+                assert_eq!(agree[lane], u64::from(every), "{ty}, lane {lane}");
+                cases += 3;
+            }
+        }
+    }
+    println!("law sim.match: {cases} cases");
+}

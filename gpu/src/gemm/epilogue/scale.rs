@@ -144,14 +144,7 @@ fn integers(
             let z = k.cvt(Type::F64, Type::S32, old.regs()[i]);
             y = k.ternary(TernaryOp::Fma, Type::F64, z, beta, y);
         }
-        k.push(Alu::Cvt {
-            to: Type::S32,
-            from: Type::F64,
-            rounding: Some(Rounding::Rni),
-            saturate: false,
-            d: *d,
-            a: y.into(),
-        });
+        k.cvt_to(*d, Type::S32, Type::F64, Rounding::Rni, y);
     }
     Ok(out)
 }

@@ -7,7 +7,7 @@ use colex_atom::Ty;
 use super::{Fragment, class};
 use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
-use colex_ir::{Alu, Reg, RegType, Rounding, Type};
+use colex_ir::{Reg, RegType, Rounding, Type};
 
 /// The type that an instruction reads an element as.
 fn scalar(ty: Ty) -> Option<Type> {
@@ -121,14 +121,7 @@ impl Builder {
         }
         if to == Type::Tf32 {
             let d = self.ir.reg(RegType::B32);
-            self.ir.push(Alu::Cvt {
-                to,
-                from,
-                rounding: Some(Rounding::Rna),
-                saturate: false,
-                d,
-                a: reg.into(),
-            });
+            self.ir.cvt_to(d, to, from, Rounding::Rna, reg);
             return d;
         }
         self.ir.cvt(to, from, reg)
