@@ -1,10 +1,7 @@
 //! `cargo xtask verify`: every check, one line each, and a last line that counts them.
 
-mod assemble;
 mod cargo;
 mod counts;
-mod forms;
-mod kernels;
 mod layers;
 mod new_op;
 mod outcome;
@@ -13,7 +10,6 @@ mod progress;
 mod ptxas;
 mod snapshots;
 mod steps;
-mod swept;
 
 use std::process::ExitCode;
 use std::time::Instant;

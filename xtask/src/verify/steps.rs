@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, assemble, forms, kernels, layers, new_op, packages, snapshots, swept};
+use super::{Run, Step, layers, new_op, packages, ptxas, snapshots};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -65,19 +65,19 @@ pub(super) const ALL: &[Step] = &[
     },
     Step {
         name: "ptxas",
-        check: assemble::check,
+        check: ptxas::rows::check,
     },
     Step {
         name: "ptxas, forms",
-        check: forms::check,
+        check: ptxas::forms::check,
     },
     Step {
         name: "ptxas, kernels",
-        check: kernels::check,
+        check: ptxas::kernels::check,
     },
     Step {
         name: "ptxas, atom sweep",
-        check: swept::check,
+        check: ptxas::sweep::check,
     },
     Step {
         name: "atom sweep",

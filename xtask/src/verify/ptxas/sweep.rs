@@ -3,17 +3,17 @@
 use anyhow::{Context, Result};
 use colex_proof::corpus::Sample;
 
-use super::outcome::Outcome;
-use super::progress::Progress;
-use super::ptxas::Ptxas;
-use super::{Run, kernels};
+use super::{Ptxas, kernels};
 use crate::gpu;
+use crate::verify::Run;
+use crate::verify::outcome::Outcome;
+use crate::verify::progress::Progress;
 
 /// The most registers that a thread can have.
 const REGISTERS: u32 = 255;
 
 /// Runs the step, or says that there is no assembler.
-pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let (sample, all) = gpu::sampled_atoms();
     let Some(ptxas) = Ptxas::find() else {
         let why = format!("no ptxas found for {} kernels of the sweep", sample.len());

@@ -1,5 +1,10 @@
 //! The PTX assembler of NVIDIA, where there is one.
 
+pub(super) mod forms;
+pub(super) mod kernels;
+pub(super) mod rows;
+pub(super) mod sweep;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

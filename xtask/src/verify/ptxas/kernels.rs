@@ -3,20 +3,20 @@
 use anyhow::{Context, Result};
 use colex_proof::corpus::{Sample, samples};
 
-#[path = "../../../gpu/examples/attention.rs"]
+#[path = "../../../../gpu/examples/attention.rs"]
 #[allow(
     dead_code,
     reason = "the assembler reads its kernel; cargo runs its main"
 )]
 mod attention;
 
-use super::Run;
-use super::outcome::Outcome;
-use super::progress::Progress;
-use super::ptxas::Ptxas;
+use super::Ptxas;
+use crate::verify::Run;
+use crate::verify::outcome::Outcome;
+use crate::verify::progress::Progress;
 
 /// Runs the step, or says that there is no assembler.
-pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let mut samples = samples().context("a kernel of the corpus cannot be built")?;
     for is_causal in [false, true] {
         let kernel = attention::attention(is_causal)?.kernel;

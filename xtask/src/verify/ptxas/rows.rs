@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 use colex_atom::{Arch, PtxVersion};
 use colex_proof::corpus::{Case, copies, products};
 
-use super::Run;
 use super::forms::{Judge, by_needs, module};
-use super::outcome::Outcome;
-use super::progress::Progress;
-use super::ptxas::{Ptxas, is_too_early};
+use super::{Ptxas, is_too_early};
+use crate::verify::Run;
+use crate::verify::outcome::Outcome;
+use crate::verify::progress::Progress;
 
 /// Kernels in a module: the assembler takes longer than linear for large ones.
 const BATCH: usize = 64;
@@ -25,7 +25,7 @@ const VERSIONS: &[(u8, u8)] = &[
 ];
 
 /// Runs the step, or says that there is no assembler.
-pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let cases: Vec<Case> = products().into_iter().chain(copies()).collect();
     let Some(ptxas) = Ptxas::find() else {
         let why = format!("no ptxas found for {} instructions", cases.len());

@@ -12,10 +12,10 @@ use colex_atom::{Arch, PtxVersion};
 use colex_gpu::ptx::Needs;
 use colex_proof::corpus::{Case, instructions};
 
-use super::Run;
-use super::outcome::Outcome;
-use super::progress::Progress;
-use super::ptxas::Ptxas;
+use super::Ptxas;
+use crate::verify::Run;
+use crate::verify::outcome::Outcome;
+use crate::verify::progress::Progress;
 
 /// Kernels in one module.
 const BATCH: usize = 400;
@@ -24,7 +24,7 @@ const BATCH: usize = 400;
 const LAST: PtxVersion = PtxVersion(8, 7);
 
 /// Runs the step, or says that there is no assembler.
-pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let cases = instructions();
     let Some(ptxas) = Ptxas::find() else {
         let why = format!("no ptxas found for {} forms", cases.len());
@@ -88,13 +88,13 @@ impl Judge<'_> {
                 self.oldest
                     .is_none_or(|oldest| is_newer(oldest, arch, version))
             };
-            let arch_before = super::assemble::before_arch(arch)
+            let arch_before = super::rows::before_arch(arch)
                 .filter(|_| newer(|oldest, arch, _| arch > oldest.arch));
-            let version_before = super::assemble::before_version(arch, version)
+            let version_before = super::rows::before_version(arch, version)
                 .filter(|_| newer(|oldest, _, version| version > oldest.version));
             for (arch, version) in [arch_before, version_before].into_iter().flatten() {
                 for (case, verdict) in cases.iter().zip(self.verdicts(&cases, arch, version)?) {
-                    match super::assemble::early_complaint(verdict.as_deref()) {
+                    match super::rows::early_complaint(verdict.as_deref()) {
                         None => refused += 1,
                         Some(what) => {
                             complaints.push(format!("`{}` {what} {arch}, PTX {version}", case.word))
