@@ -41,6 +41,9 @@ enum Task {
         /// Run only the steps whose names contain this.
         #[arg(long)]
         only: Option<String>,
+        /// Keep in the repository what the steps of this first run took: later runs are compared with it.
+        #[arg(long, conflicts_with = "only")]
+        bless_times: bool,
     },
     /// Build the book, figures included, and say where it is.
     #[cfg(feature = "book")]
@@ -78,7 +81,11 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         #[cfg(feature = "book")]
-        Task::Verify { gpu, only } => verify::task(gpu, only.as_deref()),
+        Task::Verify {
+            gpu,
+            only,
+            bless_times,
+        } => verify::task(gpu, only.as_deref(), bless_times),
         #[cfg(feature = "book")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files, keep } => golden::task(&files, keep),

@@ -8,6 +8,8 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
+use super::counts;
+use super::outcome::Outcome;
 use super::progress::Progress;
 
 /// What cargo knows of the workspace.
@@ -31,12 +33,28 @@ pub(crate) struct Finished {
 }
 
 impl Packages {
+    /// Whether the workspace has a package of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.all.iter().any(|package| package["name"] == name)
+    }
+
     /// Those that may be published: `publish = false` is an empty list of registries.
     pub(crate) fn published(&self) -> Vec<&serde_json::Value> {
         let packages = self.all.iter();
         packages
             .filter(|package| package["publish"].is_null())
             .collect()
+    }
+}
+
+impl Finished {
+    /// The outcome of a tool whose exit status says everything.
+    pub(crate) fn judged(&self, covered: String) -> Outcome {
+        if self.ok {
+            Outcome::ok(covered)
+        } else {
+            Outcome::failed(covered, counts::without_noise(&self.all))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, layers, new_op, packages, ptxas, snapshots};
+use super::{Run, Step, layers, new_op, packages, ptxas, snapshots, times, wasm};
 use crate::{book, golden, gpu, workspace};
 
 /// Every step of a plain run.
@@ -34,6 +34,10 @@ pub(super) const ALL: &[Step] = &[
     Step {
         name: "layers",
         check: layers::check,
+    },
+    Step {
+        name: "wasm32",
+        check: wasm::check,
     },
     Step {
         name: "packages",
@@ -95,6 +99,10 @@ pub(super) const ALL: &[Step] = &[
         name: "gpu, kernels",
         check: gpu_kernels,
     },
+    Step {
+        name: "times",
+        check: times::check,
+    },
 ];
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -103,7 +111,7 @@ fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         cargo::command(&run.root, &["fmt", "--all", "--check"]),
         progress,
     )?;
-    Ok(judged(&done, format!("{files} files")))
+    Ok(done.judged(format!("{files} files")))
 }
 
 fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -117,14 +125,11 @@ fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "warnings",
     ];
     let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
-    Ok(judged(
-        &done,
-        format!(
-            "{} packages, {} targets and their tests",
-            run.packages.all.len(),
-            run.packages.targets
-        ),
-    ))
+    Ok(done.judged(format!(
+        "{} packages, {} targets and their tests",
+        run.packages.all.len(),
+        run.packages.targets
+    )))
 }
 
 /// Features only add, so everything builds without any of them. `xtask` goes by itself: it asks for one of `layout`.
@@ -141,7 +146,7 @@ fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         command.args(choice).args(["--", "-D", "warnings"]);
         let done = cargo::run(command, progress)?;
         if !done.ok {
-            return Ok(judged(&done, covered));
+            return Ok(done.judged(covered));
         }
     }
     Ok(Outcome::ok(covered))
@@ -160,10 +165,10 @@ fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let mut command = cargo::command(&run.root, &arguments);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let done = cargo::run(command, progress)?;
-    Ok(judged(
-        &done,
-        format!("{} packages, warnings denied", run.packages.all.len() - 1),
-    ))
+    Ok(done.judged(format!(
+        "{} packages, warnings denied",
+        run.packages.all.len() - 1
+    )))
 }
 
 fn unit_and_law_tests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -182,12 +187,10 @@ fn unit_and_law_tests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     snapshots::watch(&mut command, run)?;
     let done = cargo::run(command, progress)?;
     let counts = Counts::read(&done.stdout);
-    let covered = format!(
-        "{} tests, among them {} laws over {} cases",
-        counts.passed,
-        counts.laws.len(),
-        counts.cases()
-    );
+    let laws = format!("{} laws over {} cases", counts.laws.len(), counts.cases());
+    let covered = format!("{} tests, among them {laws}", counts.passed);
+    run.counted("tests", counts.passed);
+    run.counted("laws", laws);
     let outcome = tested(&done, &counts, covered);
     run.tests_passed = matches!(outcome, Outcome::Ok { .. });
     Ok(outcome)
@@ -204,6 +207,8 @@ fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let covered = format!(
         "{libraries} examples of the libraries, {ran} code blocks of the book and the README"
     );
+    run.counted("examples of the libraries", libraries);
+    run.counted("code blocks of the book", ran);
     let written = book::rust_blocks(&run.root)?;
     if done.ok && ran != written {
         let why = format!("the chapters and the README hold {written} Rust blocks, but {ran} ran");
@@ -230,12 +235,14 @@ fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let files = golden::repository_files(&run.root)?;
     let report = golden::compare(&files, |file| progress.at(file))?;
     let complaints = golden::complaints(&run.root, &report)?;
+    run.counted("golden", report.summary());
     Ok(Outcome::of(files.len(), report.summary(), &complaints))
 }
 
 /// The atoms on the simulator, compared with what the hardware said of them.
 fn atom_sweep(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let compared = gpu::against_recorded(&run.root)?;
+    run.counted("atoms on the simulator", &compared.covered);
     Ok(Outcome::of(
         compared.count,
         compared.covered,
@@ -282,15 +289,6 @@ fn without_gpu(required: bool, why: &str) -> Outcome {
         Outcome::failed("no GPU", why)
     } else {
         Outcome::skipped(format!("no GPU ({why})"))
-    }
-}
-
-/// The outcome of a tool whose exit status says everything.
-fn judged(done: &Finished, covered: String) -> Outcome {
-    if done.ok {
-        Outcome::ok(covered)
-    } else {
-        Outcome::failed(covered, counts::without_noise(&done.all))
     }
 }
 

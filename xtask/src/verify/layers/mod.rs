@@ -19,22 +19,11 @@ use super::Run;
 use super::cargo;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::wasm::PORTABLE;
 use crate::workspace::{counted, read, shown};
 use list::{FILE, List};
 use resolve::{Home, Sources};
 use source::Source;
-
-/// The crates that run anywhere: they need no CUDA, and build for `wasm32-unknown-unknown`.
-pub(super) const PORTABLE: [&str; 8] = [
-    "colex-layout",
-    "colex-draw",
-    "colex-atom",
-    "colex-tiled",
-    "colex-sched",
-    "colex-ir",
-    "colex-sim",
-    "colex-tensor",
-];
 
 /// The crates that only a crate with CUDA may need.
 const OF_CUDA: [&str; 2] = ["cudarc", "libloading"];
