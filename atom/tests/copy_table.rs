@@ -27,7 +27,7 @@ fn copies(layout: &Layout, bits: usize) -> Vec<usize> {
 /// for addresses that are not looked at and for what tensor memory shows every thread.
 fn stated_copies(atom: &CopyAtom, side: Side) -> usize {
     let name = atom.name();
-    let space = if side == Side::Src {
+    let space = if side == Side::Source {
         atom.from()
     } else {
         atom.to()
@@ -50,8 +50,8 @@ fn stated_copies(atom: &CopyAtom, side: Side) -> usize {
 /// What is written to several warps of datapaths is named once for each in the source.
 fn spread(name: &str, side: Side) -> usize {
     match side {
-        Side::Src if name.contains("_4x32dp") => 4,
-        Side::Src if name.contains("_2x64dp") => 2,
+        Side::Source if name.contains("_4x32dp") => 4,
+        Side::Source if name.contains("_2x64dp") => 2,
         _ => 1,
     }
 }
@@ -61,7 +61,10 @@ fn every_end_covers_its_bits_exactly_as_often_as_stated() {
     let mut cases = 0;
     for atom in copy_atoms() {
         let traits = atom.traits();
-        for (layout, side) in [(&traits.src, Side::Src), (&traits.dst, Side::Dst)] {
+        for (layout, side) in [
+            (&traits.src, Side::Source),
+            (&traits.dst, Side::Destination),
+        ] {
             let stated = stated_copies(&atom, side);
             let all = layout.size() as usize;
             assert_eq!(all % stated, 0, "{}: {layout}", atom.name());

@@ -120,8 +120,8 @@ impl CopyAtom {
         let src = self.recast(&self.traits.src, bits)?;
         let dst = self.recast(&self.traits.dst, bits)?;
         let reference = match self.traits.reference {
-            Side::Src => src.clone(),
-            Side::Dst => dst.clone(),
+            Side::Source => src.clone(),
+            Side::Destination => dst.clone(),
         };
         Ok(ValLayouts {
             src,

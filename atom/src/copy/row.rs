@@ -3,13 +3,13 @@
 use super::reduction::{Reduction, Scalar};
 use crate::machine::{Arch, PtxVersion, Space};
 
-/// One of the two ends of a copy.
+/// Which side of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Where the data comes from.
-    Src,
-    /// Where it goes.
-    Dst,
+    Source,
+    /// Where the data goes.
+    Destination,
 }
 
 /// One paragraph of the copy table: an instruction, or a family that differs in a number or a word of its opcode.
@@ -132,7 +132,7 @@ pub(super) const ONE_THREAD: CopyRow = CopyRow {
     thread: "1:0",
     src: "(1,{bits}):(0,1)",
     dst: "(1,{bits}):(0,1)",
-    reference: Side::Src,
+    reference: Side::Source,
     value: ["", ""],
     defect: None,
 };

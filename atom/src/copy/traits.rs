@@ -59,8 +59,8 @@ impl CopyTraits {
     /// The layout that a tiled copy is described by: the source's or the destination's.
     pub fn reference(&self) -> &Layout {
         match self.reference {
-            Side::Src => &self.src,
-            Side::Dst => &self.dst,
+            Side::Source => &self.src,
+            Side::Destination => &self.dst,
         }
     }
 }

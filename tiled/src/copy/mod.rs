@@ -7,6 +7,7 @@ mod retile;
 mod steps;
 mod thread;
 
+pub use colex_atom::Side;
 pub use steps::CopySteps;
 pub use thread::ThrCopy;
 
@@ -47,15 +48,6 @@ pub struct TiledCopy {
     pub(crate) values: ValLayouts,
     tv: Layout,
     tiler: Tiler,
-}
-
-/// Which side of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Where the data comes from.
-    Source,
-    /// Where the data goes.
-    Destination,
 }
 
 impl TiledCopy {

@@ -44,7 +44,7 @@ pub struct TiledMma {
 }
 
 /// An operand, by the modes of MNK that it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// `(M, K)`.
     A,

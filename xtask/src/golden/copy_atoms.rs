@@ -82,7 +82,7 @@ fn parts_of_values(case: &Case, atom: &CopyAtom, bits: i64) -> Option<String> {
 fn printed(case: &Case) -> Verdict {
     with_atom(case, |atom| {
         let t = atom.traits();
-        let reference = if t.reference == Side::Src {
+        let reference = if t.reference == Side::Source {
             "Ref=Src"
         } else {
             "Ref=Dst"

@@ -14,14 +14,14 @@ const LOAD_MATRIX: CopyRow = CopyRow {
     thread: "32:1",
     from: Space::Shared,
     to: Space::Register,
-    reference: Side::Dst,
+    reference: Side::Destination,
     ..SM100
 };
 const STORE_MATRIX: CopyRow = CopyRow {
     thread: "32:1",
     from: Space::Register,
     to: Space::Shared,
-    reference: Side::Src,
+    reference: Side::Source,
     ..SM100
 };
 const ROWS_X1: &str = "((8,4),128):((128,0),1)";
@@ -71,7 +71,7 @@ macro_rules! tensor_memory {
                 value: [$value, $packed],
                 src: $memory,
                 dst: $registers,
-                reference: Side::Src,
+                reference: Side::Source,
                 thread: "32:1",
                 ..SM100
             },
@@ -83,7 +83,7 @@ macro_rules! tensor_memory {
                 value: [$value, $packed],
                 src: $registers,
                 dst: $memory,
-                reference: Side::Dst,
+                reference: Side::Destination,
                 thread: "32:1",
                 ..SM100
             },
@@ -147,15 +147,15 @@ pub(super) const ROWS: &[CopyRow] = &[
     CopyRow { name: "SM100_UTCCP_4dp256bit_1cta", value: ["(128,256):(2097152,1)", ""], src: "(1,(4,256)):(0,(32,128))", dst: "(1,(4,256)):(0,(32,128))", ..UTCCP },
     CopyRow { name: "SM100_UTCCP_4dp256bit_2cta", value: ["(128,256):(2097152,1)", ""], thread: "2:1", src: "(2,(4,256)):(0,(32,128))", dst: "(2,(4,256)):(0,(32,128))", ..UTCCP },
     CopyRow { name: "SM100_UTCCP_4x32dp128bit_1cta", value: ["(32,128,4):(2097152,1,67108864)", ""],
-        src: "(1,(32,128,4)):(0,(1,32,0))", dst: "(1,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(1,(32,128,4)):(0,(1,32,0))", dst: "(1,16384):(0,1)", reference: Side::Destination, ..UTCCP },
     CopyRow { name: "SM100_UTCCP_4x32dp128bit_2cta", value: ["(32,128,4):(2097152,1,67108864)", ""], thread: "2:1",
-        src: "(2,(32,128,4)):(0,(1,32,0))", dst: "(2,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(2,(32,128,4)):(0,(1,32,0))", dst: "(2,16384):(0,1)", reference: Side::Destination, ..UTCCP },
     CopyRow { name: "SM100_UTCCP_2x64dp128bitlw0213_1cta", value: ["(64,128,2):(2097152,1,134217728)", ""],
-        src: "(1,(64,128,2)):(0,(1,64,0))", dst: "(1,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(1,(64,128,2)):(0,(1,64,0))", dst: "(1,16384):(0,1)", reference: Side::Destination, ..UTCCP },
     CopyRow { name: "SM100_UTCCP_2x64dp128bitlw0213_2cta", value: ["(64,128,2):(2097152,1,134217728)", ""], thread: "2:1",
-        src: "(2,(64,128,2)):(0,(1,64,0))", dst: "(2,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(2,(64,128,2)):(0,(1,64,0))", dst: "(2,16384):(0,1)", reference: Side::Destination, ..UTCCP },
     CopyRow { name: "SM100_UTCCP_2x64dp128bitlw0123_1cta", value: ["(32,128,2,2):(2097152,1,134217728,67108864)", ""],
-        src: "(1,(32,128,2,2)):(0,(1,32,4096,0))", dst: "(1,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(1,(32,128,2,2)):(0,(1,32,4096,0))", dst: "(1,16384):(0,1)", reference: Side::Destination, ..UTCCP },
     CopyRow { name: "SM100_UTCCP_2x64dp128bitlw0123_2cta", value: ["(32,128,2,2):(2097152,1,134217728,67108864)", ""], thread: "2:1",
-        src: "(2,(32,128,2,2)):(0,(1,32,4096,0))", dst: "(2,16384):(0,1)", reference: Side::Dst, ..UTCCP },
+        src: "(2,(32,128,2,2)):(0,(1,32,4096,0))", dst: "(2,16384):(0,1)", reference: Side::Destination, ..UTCCP },
 ];

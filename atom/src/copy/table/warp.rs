@@ -29,7 +29,7 @@ const LOAD_MATRIX: CopyRow = CopyRow {
     from: Space::Shared,
     to: Space::Register,
     form: CopyForm::Instruction(&[Argument::Dst, Argument::Src]),
-    reference: Side::Dst,
+    reference: Side::Destination,
     ..WARP
 };
 const STORE_MATRIX: CopyRow = CopyRow {
@@ -37,7 +37,7 @@ const STORE_MATRIX: CopyRow = CopyRow {
     version: PtxVersion(7, 8),
     from: Space::Register,
     to: Space::Shared,
-    reference: Side::Src,
+    reference: Side::Source,
     ..LOAD_MATRIX
 };
 const SHUFFLE: CopyRow = CopyRow {
@@ -87,7 +87,7 @@ pub(super) const ROWS: &[CopyRow] = &[
     CopyRow { name: "SM75_U16x8_LDSM_T", ptx: "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", src: ROWS_X4, dst: TRANSPOSED_X4, ..LOAD_MATRIX },
 
     CopyRow { name: "SM75_U32x1_MOVM_T", ptx: "movmatrix.sync.aligned.m8n8.trans.b16", version: PtxVersion(7, 8),
-        from: Space::Register, to: Space::Register, reference: Side::Src, src: HELD_X1, dst: TRANSPOSED_X1,
+        from: Space::Register, to: Space::Register, reference: Side::Source, src: HELD_X1, dst: TRANSPOSED_X1,
         defect: Some(Defect { cute_dst: HELD_X1, why: "`movmatrix` transposes, and CuTe's destination layout is that of the source" }), ..LOAD_MATRIX },
 
     CopyRow { name: "SM90_U32x1_STSM_N", ptx: "stmatrix.sync.aligned.m8n8.x1.shared.b16", src: HELD_X1, dst: ROWS_X1, ..STORE_MATRIX },
