@@ -1,9 +1,10 @@
 //! What the kernels must compute, computed on the host: plainly, and in higher precision.
 
 use colex_layout::{Error, Layout};
+use colex_tiled::Operand;
 use ndarray::Array2;
 
-use crate::gemm::problem::{GemmElement, GemmProblem, MatrixName};
+use crate::gemm::problem::{GemmElement, GemmProblem};
 
 /// Copies coordinate by coordinate: `destination[d(i)] = source[s(i)]` for every index `i`.
 ///
@@ -36,11 +37,7 @@ pub fn copy<T: Copy>(
 /// # Panics
 ///
 /// If the problem was not checked, or the elements are too few.
-pub fn matrix<T: GemmElement>(
-    problem: &GemmProblem,
-    name: MatrixName,
-    elements: &[T],
-) -> Array2<f64> {
+pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[T]) -> Array2<f64> {
     let [rows, columns] = problem.extents(name);
     let layout = problem.layout(name).expect("a checked problem");
     let at = |(i, j): (usize, usize)| {
@@ -61,10 +58,10 @@ pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
     b: &[B],
     c: &[C],
 ) -> Array2<f64> {
-    let product = matrix(problem, MatrixName::A, a).dot(&matrix(problem, MatrixName::B, b).t());
+    let product = matrix(problem, Operand::A, a).dot(&matrix(problem, Operand::B, b).t());
     match problem.beta {
         0.0 => problem.alpha * product,
-        beta => problem.alpha * product + beta * matrix(problem, MatrixName::C, c),
+        beta => problem.alpha * product + beta * matrix(problem, Operand::C, c),
     }
 }
 

@@ -12,7 +12,7 @@ use super::known::{GemmShape, Gemms};
 use super::plan::{GemmPlan, Operands, vector};
 use crate::calls::{Call, KernelOf, OneLaunch, Shape};
 use crate::error::Error;
-use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError, MatrixName};
+use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError};
 use crate::method::GemmMethod;
 use colex_device::Device;
 use colex_device::Error as DeviceError;
@@ -109,7 +109,7 @@ impl<'a> GemmCall<'a> {
             plan,
             operands,
             sizes: [problem.m, problem.n, problem.k],
-            leading: NAMES.map(|name| problem.leading_of(name)),
+            leading: Operand::ALL.map(|operand| problem.leading_of(operand)),
             factors: [problem.alpha, problem.beta].map(f64::to_bits),
         };
         let gemms = device.extension::<Gemms>();
@@ -191,7 +191,8 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
     addresses: [u64; 3],
 ) -> Operands {
     let bytes = [T::BYTES, T::BYTES, C::BYTES].map(|bytes| bytes as i64);
-    let vectors = [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(NAMES[i])));
+    let vectors =
+        [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(Operand::ALL[i])));
     Operands {
         ab: match problem.compute {
             Some(Compute::Tf32) => Ty::Tf32,
@@ -265,14 +266,13 @@ fn arguments(
     addresses: [u64; 3],
 ) -> Result<Vec<Argument>, Error> {
     let layout = |operand: Operand| -> Layout {
-        let name = NAMES[operand as usize];
-        let [rows, columns] = problem.extents(name).map(|(extent, _)| extent);
-        let values = [rows, columns, problem.leading_of(name)];
+        let [rows, columns] = problem.extents(operand).map(|(extent, _)| extent);
+        let values = [rows, columns, problem.leading_of(operand)];
         let like = plan.operands.layout(operand);
         like.with_dynamic_values(&values)
             .expect("two extents and a leading dimension are dynamic")
     };
-    let layouts = [Operand::A, Operand::B, Operand::C].map(layout);
+    let layouts = Operand::ALL.map(layout);
     let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
         Type::F32 => Given::Value(Argument::F32(x as f32)),
         _ => Given::Value(Argument::F64(x)),
@@ -282,8 +282,6 @@ fn arguments(
     given.extend(scale);
     Ok(built.arguments(&given)?)
 }
-
-const NAMES: [MatrixName; 3] = [MatrixName::A, MatrixName::B, MatrixName::C];
 
 fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device) -> Launch {
     let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]

@@ -7,7 +7,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use super::family::Numbers;
-use crate::kernels::{GemmProblem, Major, MatrixName};
+use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Built, Error, Index};
@@ -157,9 +157,9 @@ impl GemmPlan {
         let is_usual = self == usual;
         // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest of
         // the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
-        let parts = |name| name != MatrixName::C && family.loads_parts();
-        let parts = [MatrixName::A, MatrixName::B, MatrixName::C].map(parts);
-        for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
+        let parts = |name| name != Operand::C && family.loads_parts();
+        let parts = Operand::ALL.map(parts);
+        for name in Operand::ALL {
             let along = match self.operands.majors[name as usize] {
                 Major::First => 0,
                 Major::Second => 1,

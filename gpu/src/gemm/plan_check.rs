@@ -6,7 +6,7 @@ use colex_tiled::Operand;
 use super::epilogue::scale::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
-use crate::kernels::{GemmProblem, KernelError, Major, MatrixName};
+use crate::kernels::{GemmProblem, KernelError, Major};
 use crate::method::GemmMethod;
 use colex_ir::launch::Limits;
 use colex_sched::Order;
@@ -39,7 +39,7 @@ impl GemmPlan {
     pub fn check(&self, arch: Arch) -> Result<(), KernelError> {
         let family = self.method.family();
         self.check_types(arch)?;
-        for name in [MatrixName::A, MatrixName::B, MatrixName::C] {
+        for name in Operand::ALL {
             self.check_vector(name)?;
         }
         let [warps_m, warps_n] = family.most_units();
@@ -146,11 +146,11 @@ impl GemmPlan {
     }
 
     /// Vectors are powers of two of at most 16 bytes.
-    fn check_vector(&self, name: MatrixName) -> Result<(), KernelError> {
+    fn check_vector(&self, name: Operand) -> Result<(), KernelError> {
         let (what, ty) = match name {
-            MatrixName::A => ("vector of A", self.operands.ab),
-            MatrixName::B => ("vector of B", self.operands.ab),
-            MatrixName::C => ("vector of C", self.operands.c),
+            Operand::A => ("vector of A", self.operands.ab),
+            Operand::B => ("vector of B", self.operands.ab),
+            Operand::C => ("vector of C", self.operands.c),
         };
         let found = self.operands.vectors[name as usize];
         let most = 128 / i64::from(ty.bits());

@@ -4,6 +4,7 @@ use core::fmt;
 
 use colex_atom::Ty;
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
+use colex_tiled::Operand;
 use half::{bf16, f16};
 
 use crate::elements::Elements;
@@ -18,17 +19,6 @@ pub enum Major {
     First,
     /// The second index, K of A and B or N of C: what BLAS calls `T` for A and `N` for B.
     Second,
-}
-
-/// One of the three matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MatrixName {
-    /// (M,K)
-    A,
-    /// (N,K)
-    B,
-    /// (M,N)
-    C,
 }
 
 /// A number that a matrix product takes or gives.
@@ -123,14 +113,14 @@ impl GemmProblem {
 
     /// The same with a matrix in the other order.
     #[must_use]
-    pub fn major(mut self, matrix: MatrixName, major: Major) -> GemmProblem {
+    pub fn major(mut self, matrix: Operand, major: Major) -> GemmProblem {
         self.majors[matrix as usize] = major;
         self
     }
 
     /// The same with so many elements from one row (or column) of a matrix to the next.
     #[must_use]
-    pub fn leading(mut self, matrix: MatrixName, elements: i64) -> GemmProblem {
+    pub fn leading(mut self, matrix: Operand, elements: i64) -> GemmProblem {
         self.leading[matrix as usize] = Some(elements);
         self
     }
@@ -157,17 +147,17 @@ impl GemmProblem {
     }
 
     /// The extents of a matrix, and their names.
-    pub fn extents(&self, matrix: MatrixName) -> [(i64, &'static str); 2] {
+    pub fn extents(&self, matrix: Operand) -> [(i64, &'static str); 2] {
         let (m, n, k) = ((self.m, "M"), (self.n, "N"), (self.k, "K"));
         match matrix {
-            MatrixName::A => [m, k],
-            MatrixName::B => [n, k],
-            MatrixName::C => [m, n],
+            Operand::A => [m, k],
+            Operand::B => [n, k],
+            Operand::C => [m, n],
         }
     }
 
     /// The leading dimension of a matrix, in elements.
-    pub fn leading_of(&self, matrix: MatrixName) -> i64 {
+    pub fn leading_of(&self, matrix: Operand) -> i64 {
         let [first, second] = self.extents(matrix);
         let touching = match self.majors[matrix as usize] {
             Major::First => first.0,
@@ -181,7 +171,7 @@ impl GemmProblem {
     /// # Errors
     ///
     /// [`KernelError::Extent`] for an extent below 1 or of more than 31 bits.
-    pub fn layout(&self, matrix: MatrixName) -> Result<Layout, KernelError> {
+    pub fn layout(&self, matrix: Operand) -> Result<Layout, KernelError> {
         let extents = self.extents(matrix);
         for (extent, what) in extents {
             check_extent(what, extent)?;
@@ -236,20 +226,19 @@ impl GemmProblem {
         c: &impl Elements<C>,
     ) -> Result<(), KernelError> {
         self.check()?;
-        let a = self.occupied(MatrixName::A, "A", a)?;
-        let b = self.occupied(MatrixName::B, "B", b)?;
+        let a = self.occupied(Operand::A, a)?;
+        let b = self.occupied(Operand::B, b)?;
         if !c.is_writable() {
             return Err(KernelError::ReadOnly { output: "C" });
         }
-        let c = self.occupied(MatrixName::C, "C", c)?;
+        let c = self.occupied(Operand::C, c)?;
         disjoint("C", c, "A", a)?;
         disjoint("C", c, "B", b)
     }
 
     fn occupied<T: Element>(
         &self,
-        matrix: MatrixName,
-        what: &'static str,
+        matrix: Operand,
         buffer: &impl Elements<T>,
     ) -> Result<(u64, u64), KernelError> {
         let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
@@ -261,7 +250,7 @@ impl GemmProblem {
         let need = slow * self.leading_of(matrix) + fast + 1;
         if need > buffer.count() as i64 {
             return Err(KernelError::Short {
-                what,
+                what: matrix.name(),
                 need,
                 length: buffer.count(),
             });
@@ -270,7 +259,7 @@ impl GemmProblem {
         match address.is_multiple_of(need_bytes) {
             true => Ok((address, address + need as u64 * need_bytes)),
             false => Err(KernelError::Misaligned {
-                what,
+                what: matrix.name(),
                 address,
                 need: need_bytes,
             }),
@@ -278,10 +267,10 @@ impl GemmProblem {
     }
 }
 
-const NAMED: [(MatrixName, &str); 3] = [
-    (MatrixName::A, "lda"),
-    (MatrixName::B, "ldb"),
-    (MatrixName::C, "ldc"),
+const NAMED: [(Operand, &str); 3] = [
+    (Operand::A, "lda"),
+    (Operand::B, "ldb"),
+    (Operand::C, "ldc"),
 ];
 
 fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
@@ -299,11 +288,8 @@ fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
 impl fmt::Display for GemmProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gemm {}x{}x{}", self.m, self.n, self.k)?;
-        for (matrix, name) in [
-            (MatrixName::A, "A"),
-            (MatrixName::B, "B"),
-            (MatrixName::C, "C"),
-        ] {
+        for matrix in Operand::ALL {
+            let name = matrix.name();
             match self.layout(matrix) {
                 Ok(layout) => write!(f, ", {name} {layout}")?,
                 Err(error) => write!(f, ", {name}: {error}")?,

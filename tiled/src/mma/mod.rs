@@ -55,6 +55,9 @@ pub enum Operand {
 }
 
 impl Operand {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
+
     /// The modes of MNK that the operand has.
     #[must_use]
     pub const fn modes(self) -> [usize; 2] {
@@ -66,7 +69,8 @@ impl Operand {
     }
 
     /// `A`, `B` or `C`.
-    pub(crate) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::A => "A",
             Self::B => "B",

@@ -226,7 +226,7 @@ pub fn gemm_cases(method: Option<GemmMethod>, whole: i64) -> Vec<GemmCase> {
         for [m, n, k] in [SIZES[0], SIZES[1 + i % (SIZES.len() - 1)]] {
             let mut problem = GemmProblem::new(m, n, k);
             problem.majors = majors;
-            for (name, more) in MATRICES.into_iter().zip([3, 1, 5]) {
+            for (name, more) in MatrixName::ALL.into_iter().zip([3, 1, 5]) {
                 let touching = problem.leading_of(name);
                 let leading = (touching + (i as i64 % 2) * more + whole - 1) / whole * whole;
                 problem = problem.leading(name, leading);
@@ -259,8 +259,6 @@ pub fn gemm_cases(method: Option<GemmMethod>, whole: i64) -> Vec<GemmCase> {
     }
     cases
 }
-
-const MATRICES: [MatrixName; 3] = [MatrixName::A, MatrixName::B, MatrixName::C];
 
 /// M, N and K.
 const SIZES: [[i64; 3]; 5] = [

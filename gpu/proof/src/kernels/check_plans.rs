@@ -399,10 +399,7 @@ impl GemmPlanCase {
         };
         problem = problem.beta(beta);
         let mut shift = [0; 3];
-        for (i, name) in [MatrixName::A, MatrixName::B, MatrixName::C]
-            .into_iter()
-            .enumerate()
-        {
+        for (i, name) in MatrixName::ALL.into_iter().enumerate() {
             let vector = plan.operands.vectors[i];
             let vector = if (1..=16).contains(&vector) {
                 vector
@@ -423,7 +420,7 @@ impl GemmPlanCase {
         if dice.one_in(60) {
             let i = dice.below(3) as usize;
             problem.majors[i] = dice.of(&[Major::First, Major::Second]);
-            let name = [MatrixName::A, MatrixName::B, MatrixName::C][i];
+            let name = MatrixName::ALL[i];
             let [first, second] = problem.extents(name);
             problem = problem.leading(name, (first.0.max(second.0) + 15) / 16 * 16);
         }
