@@ -193,12 +193,12 @@ fn registers_hold_the_values() {
         let c_bits = values(&t.c) * t.ty_c.bits();
         let mut operands = vec![(op.c, c_bits), (op.d, c_bits)];
         if atom.a_in_shared() {
-            assert_eq!((op.a.count, op.a.class), (1, RegClass::Descriptor))
+            assert_eq!((op.a.count, op.a.class), (1, RegClass::B64))
         } else {
             operands.push((op.a, values(&t.a) / packing * t.ty_a.bits()))
         }
         if atom.b_in_shared() {
-            assert_eq!((op.b.count, op.b.class), (1, RegClass::Descriptor))
+            assert_eq!((op.b.count, op.b.class), (1, RegClass::B64))
         } else {
             operands.push((op.b, values(&t.b) * t.ty_b.bits()))
         }

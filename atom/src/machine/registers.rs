@@ -2,42 +2,72 @@
 
 use core::fmt;
 
-/// A kind of PTX register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The class of a register: its width and the file it is declared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RegClass {
-    /// `.b16`: one 16-bit element.
+    /// One bit, the outcome of a comparison.
+    Pred,
+    /// 16 bits: a half, a bfloat, a short; 8-bit values are widened into it.
     B16,
-    /// `.b32`: packed elements, lowest bits first, or one 32-bit integer.
+    /// 32 bits: an integer, or several narrower values side by side.
     B32,
-    /// `.f32`.
-    F32,
-    /// `.f64`.
-    F64,
-    /// `.b64` with a shared-memory matrix descriptor.
-    Descriptor,
-    /// `.b64`: an address or a cache policy.
+    /// 64 bits: an integer, an address, a descriptor.
     B64,
+    /// A binary32.
+    F32,
+    /// A binary64.
+    F64,
 }
 
 impl RegClass {
-    /// The width in bits.
+    /// Every class.
+    pub const ALL: [RegClass; 6] = [
+        RegClass::Pred,
+        RegClass::B16,
+        RegClass::B32,
+        RegClass::B64,
+        RegClass::F32,
+        RegClass::F64,
+    ];
+
+    /// The width in bits; 1 for a predicate.
     pub fn bits(self) -> u32 {
         match self {
+            RegClass::Pred => 1,
             RegClass::B16 => 16,
             RegClass::B32 | RegClass::F32 => 32,
-            RegClass::F64 | RegClass::Descriptor | RegClass::B64 => 64,
+            RegClass::B64 | RegClass::F64 => 64,
         }
     }
 
-    /// The register type as PTX declares it, without the dot.
+    /// The word of its declaration in PTX, and of an untyped move.
     pub fn ptx(self) -> &'static str {
         match self {
+            RegClass::Pred => "pred",
             RegClass::B16 => "b16",
             RegClass::B32 => "b32",
+            RegClass::B64 => "b64",
             RegClass::F32 => "f32",
             RegClass::F64 => "f64",
-            RegClass::Descriptor | RegClass::B64 => "b64",
         }
+    }
+
+    /// The letters that its registers' names begin with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            RegClass::Pred => "p",
+            RegClass::B16 => "h",
+            RegClass::B32 => "r",
+            RegClass::B64 => "rd",
+            RegClass::F32 => "f",
+            RegClass::F64 => "fd",
+        }
+    }
+}
+
+impl fmt::Display for RegClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ptx())
     }
 }
 

@@ -69,7 +69,7 @@ impl MmaOp {
         };
         let descriptor = Registers {
             count: 1,
-            class: RegClass::Descriptor,
+            class: RegClass::B64,
         };
         let a = if in_async && !member.a_in_registers {
             descriptor

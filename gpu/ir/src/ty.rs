@@ -2,90 +2,10 @@
 
 use std::fmt;
 
+pub use colex_atom::RegClass as RegType;
 use colex_atom::{FloatFormat, Rounding};
 
 use super::operand::Operand;
-
-/// The class of a register: its width and the file it is declared in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RegType {
-    /// One bit, the outcome of a comparison.
-    Pred,
-    /// 16 bits: a half, a bfloat, a short; 8-bit values are widened into it.
-    B16,
-    /// 32 bits: an integer, or several narrower values side by side.
-    B32,
-    /// 64 bits: an integer, an address, a descriptor.
-    B64,
-    /// A binary32.
-    F32,
-    /// A binary64.
-    F64,
-}
-
-impl RegType {
-    /// Every class.
-    pub const ALL: [RegType; 6] = [
-        RegType::Pred,
-        RegType::B16,
-        RegType::B32,
-        RegType::B64,
-        RegType::F32,
-        RegType::F64,
-    ];
-
-    /// The width in bits; 1 for a predicate.
-    pub fn bits(self) -> u32 {
-        match self {
-            RegType::Pred => 1,
-            RegType::B16 => 16,
-            RegType::B32 | RegType::F32 => 32,
-            RegType::B64 | RegType::F64 => 64,
-        }
-    }
-
-    /// The type that reads its bits as they are.
-    pub fn untyped(self) -> Type {
-        match self {
-            RegType::Pred => Type::Pred,
-            RegType::B16 => Type::B16,
-            RegType::B32 => Type::B32,
-            RegType::B64 => Type::B64,
-            RegType::F32 => Type::F32,
-            RegType::F64 => Type::F64,
-        }
-    }
-
-    /// The word of its declaration in PTX, and of an untyped move.
-    pub fn ptx(self) -> &'static str {
-        match self {
-            RegType::Pred => "pred",
-            RegType::B16 => "b16",
-            RegType::B32 => "b32",
-            RegType::B64 => "b64",
-            RegType::F32 => "f32",
-            RegType::F64 => "f64",
-        }
-    }
-
-    /// The letters that its registers' names begin with.
-    pub fn prefix(self) -> &'static str {
-        match self {
-            RegType::Pred => "p",
-            RegType::B16 => "h",
-            RegType::B32 => "r",
-            RegType::B64 => "rd",
-            RegType::F32 => "f",
-            RegType::F64 => "fd",
-        }
-    }
-}
-
-impl fmt::Display for RegType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.ptx())
-    }
-}
 
 /// The type that an instruction works on (PTX ISA 5.2): how it reads the bits of its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,6 +37,18 @@ pub enum Type {
 }
 
 impl Type {
+    /// The type that reads the bits of a register as they are.
+    pub fn untyped(register: RegType) -> Type {
+        match register {
+            RegType::Pred => Type::Pred,
+            RegType::B16 => Type::B16,
+            RegType::B32 => Type::B32,
+            RegType::B64 => Type::B64,
+            RegType::F32 => Type::F32,
+            RegType::F64 => Type::F64,
+        }
+    }
+
     /// The width in bits.
     pub fn bits(self) -> u32 {
         match self {

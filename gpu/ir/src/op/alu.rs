@@ -401,7 +401,7 @@ fn moved(d: Reg, a: Operand) -> Type {
     match a {
         Operand::Float(_) if d.ty == RegType::B32 => Type::F32,
         Operand::Float(_) | Operand::Reg(_) | Operand::Int(_) | Operand::Special(_) => {
-            d.ty.untyped()
+            Type::untyped(d.ty)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The operands of matrix and copy instructions, as their rows have them.
 
-use colex_atom::{Argument, CopyAtom, MmaAtom, OperandKind, RegClass, Registers};
+use colex_atom::{Argument, CopyAtom, MmaAtom, OperandKind, Registers};
 
 use super::Found;
 use super::memory;
@@ -46,7 +46,7 @@ fn mma(atom: &MmaAtom, operands: [&Vec<Reg>; 5], found: &mut Found<'_>) {
 
 /// Whether the registers are as many and of the class that the row has.
 fn registers(what: &str, regs: &[Reg], wanted: Option<Registers>, found: &mut Found<'_>) {
-    let (count, class) = wanted.map_or((0, RegClass::B32), |wanted| (wanted.count, wanted.class));
+    let (count, class) = wanted.map_or((0, RegType::B32), |wanted| (wanted.count, wanted.class));
     if regs.len() != count {
         let wants = wanted.map_or("none".to_string(), |wanted| wanted.to_string());
         let text = format!(
@@ -70,13 +70,11 @@ fn registers(what: &str, regs: &[Reg], wanted: Option<Registers>, found: &mut Fo
 }
 
 /// PTX reads single precision from untyped registers too.
-fn matches(class: RegType, wanted: RegClass) -> bool {
+fn matches(class: RegType, wanted: RegType) -> bool {
     match wanted {
-        RegClass::B16 => class == RegType::B16,
-        RegClass::B32 => class == RegType::B32,
-        RegClass::F32 => matches!(class, RegType::F32 | RegType::B32),
-        RegClass::F64 => matches!(class, RegType::F64 | RegType::B64),
-        RegClass::Descriptor | RegClass::B64 => class == RegType::B64,
+        RegType::F32 => matches!(class, RegType::F32 | RegType::B32),
+        RegType::F64 => matches!(class, RegType::F64 | RegType::B64),
+        RegType::Pred | RegType::B16 | RegType::B32 | RegType::B64 => class == wanted,
     }
 }
 

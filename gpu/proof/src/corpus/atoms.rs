@@ -1,8 +1,8 @@
 //! Every matrix and copy instruction of the tables, in a kernel of its own.
 
 use colex_atom::{
-    Arch, Argument, CopyAtom, GmmaOptions, MmaAtom, OperandKind, PtxVersion, RegClass, Registers,
-    copy_atoms, mma_atoms,
+    Arch, Argument, CopyAtom, GmmaOptions, MmaAtom, OperandKind, PtxVersion, Registers, copy_atoms,
+    mma_atoms,
 };
 use colex_ir::ptx::Needs;
 use colex_ir::{
@@ -87,7 +87,7 @@ fn product(i: usize, atom: &MmaAtom) -> Option<Case> {
         k.wgmma_wait(0);
         c
     } else {
-        let d = k.regs(types(op.d.class).0, op.d.count);
+        let d = k.regs(op.d.class, op.d.count);
         k.mma_atom(atom, &d, &a, &b, &c);
         d
     };
@@ -102,35 +102,24 @@ struct Memory {
 }
 
 impl Memory {
-    fn next(&mut self, class: RegClass) -> Address {
+    fn next(&mut self, class: RegType) -> Address {
         let at = Address::from(self.base).at(self.bytes);
         self.bytes += i64::from(class.bits() / 8).max(4);
         at
     }
 
     fn load(&mut self, k: &mut KernelBuilder, held: Registers) -> Vec<Reg> {
-        let access = Access::new(Space::Global, types(held.class).1);
+        let access = Access::new(Space::Global, Type::untyped(held.class));
         (0..held.count)
             .map(|_| k.load(access, self.next(held.class)))
             .collect()
     }
 
-    fn store(&mut self, k: &mut KernelBuilder, class: RegClass, held: &[Reg]) {
-        let access = Access::new(Space::Global, types(class).1);
+    fn store(&mut self, k: &mut KernelBuilder, class: RegType, held: &[Reg]) {
+        let access = Access::new(Space::Global, Type::untyped(class));
         for reg in held {
             k.store(access, self.next(class), *reg);
         }
-    }
-}
-
-/// The class of register that a class of the tables is, and the type that moves it.
-fn types(class: RegClass) -> (RegType, Type) {
-    match class {
-        RegClass::B16 => (RegType::B16, Type::B16),
-        RegClass::B32 => (RegType::B32, Type::B32),
-        RegClass::F32 => (RegType::F32, Type::F32),
-        RegClass::F64 => (RegType::F64, Type::F64),
-        RegClass::Descriptor | RegClass::B64 => (RegType::B64, Type::B64),
     }
 }
 
@@ -167,10 +156,10 @@ fn copy(i: usize, atom: &CopyAtom, hinted: bool) -> Option<Case> {
 fn give(k: &mut KernelBuilder, args: &mut CopyArgs, argument: Argument, kind: OperandKind) {
     let end = match kind {
         OperandKind::Registers(held) if argument == Argument::Dst => {
-            End::Regs(k.regs(types(held.class).0, held.count))
+            End::Regs(k.regs(held.class, held.count))
         }
         OperandKind::Registers(held) => {
-            let ty = types(held.class).1;
+            let ty = Type::untyped(held.class);
             End::Regs((0..held.count).map(|_| k.mov(ty, 0)).collect())
         }
         OperandKind::Address { space, align } => End::Memory(address(k, argument, space, align)),

@@ -546,7 +546,7 @@ fn specials(ops: &mut Vec<Make>) {
             a: special.into(),
         });
         add(ops, move |k, g| {
-            let ty = special.register().untyped();
+            let ty = Type::untyped(special.register());
             let (d, a, b) = (k.reg(special.register()), special.into(), g.of(ty));
             let op = BinaryOp::Xor;
             Alu::Binary { op, ty, d, a, b }

@@ -1,6 +1,6 @@
 //! Copies whose threads each give or get a few bytes: `ld`, `st`, `mov`, `cp.async`, matrices and shuffles.
 
-use colex_atom::{Arch, Argument, CopyAtom, CopyForm, Error, OperandKind, RegClass, Space};
+use colex_atom::{Arch, Argument, CopyAtom, CopyForm, Error, OperandKind, Space};
 
 use super::case::{Bytes, Case, POISON, Shot, entry};
 use super::frame;
@@ -290,7 +290,7 @@ fn end(
             unreachable!("an end in registers has registers");
         };
         if !is_source {
-            return Ok(End::Regs(k.regs(frame::types(held.class).0, held.count)));
+            return Ok(End::Regs(k.regs(held.class, held.count)));
         }
         let from = frame.of_thread(k, frame.input, SLOT as u32);
         return Ok(End::Regs(load(k, atom, held, from)));
@@ -313,8 +313,8 @@ fn end(
 }
 
 /// A register of 16 bits may hold only eight that count.
-fn narrow(atom: &CopyAtom, class: RegClass) -> Option<Type> {
-    (class == RegClass::B16 && atom.bits_per_thread() == 8).then_some(Type::B8)
+fn narrow(atom: &CopyAtom, class: colex_ir::RegType) -> Option<Type> {
+    (class == colex_ir::RegType::B16 && atom.bits_per_thread() == 8).then_some(Type::B8)
 }
 
 fn load(
@@ -330,11 +330,7 @@ fn load(
 }
 
 fn store(k: &mut KernelBuilder, atom: &CopyAtom, held: &[Reg], to: Reg) {
-    let class = if held[0].ty == colex_ir::RegType::B16 {
-        RegClass::B16
-    } else {
-        RegClass::B32
-    };
+    let class = held[0].ty;
     let registers = colex_atom::Registers {
         count: held.len(),
         class,

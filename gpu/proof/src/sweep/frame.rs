@@ -1,6 +1,6 @@
 //! What the kernels of the sweep share: their parameters, and registers to and from memory.
 
-use colex_atom::{RegClass, Registers};
+use colex_atom::Registers;
 
 use colex_ir::{Access, KernelBuilder, Reg, RegType, Space, Special, Type};
 
@@ -49,21 +49,10 @@ impl Frame {
     }
 }
 
-/// How registers of a class are declared, and moved to and from memory.
-pub(super) fn types(class: RegClass) -> (RegType, Type) {
-    match class {
-        RegClass::B16 => (RegType::B16, Type::B16),
-        RegClass::B32 => (RegType::B32, Type::B32),
-        RegClass::F32 => (RegType::F32, Type::F32),
-        RegClass::F64 => (RegType::F64, Type::F64),
-        RegClass::Descriptor | RegClass::B64 => (RegType::B64, Type::B64),
-    }
-}
-
 /// Bytes that the registers of one thread take in memory: a 16-bit register takes a word.
 pub(super) fn bytes(registers: Registers) -> u32 {
     let one = match registers.class {
-        RegClass::B16 => 4,
+        RegType::B16 => 4,
         class => class.bits() / 8,
     };
     one * registers.count as u32
@@ -72,7 +61,7 @@ pub(super) fn bytes(registers: Registers) -> u32 {
 /// How many registers one load or store moves: as many as 16 bytes hold and the count allows.
 fn vector(registers: Registers) -> usize {
     let most = match registers.class {
-        RegClass::B16 => 1,
+        RegType::B16 => 1,
         class => 128 / class.bits() as usize,
     };
     [4, 2, 1]
@@ -83,8 +72,8 @@ fn vector(registers: Registers) -> usize {
 
 /// Loads the registers of one thread from global memory.
 pub(super) fn load(k: &mut KernelBuilder, registers: Registers, from: Reg, at: u32) -> Vec<Reg> {
-    let (class, ty) = types(registers.class);
-    let loaded = k.regs(class, registers.count);
+    let ty = Type::untyped(registers.class);
+    let loaded = k.regs(registers.class, registers.count);
     let width = vector(registers);
     for (i, part) in loaded.chunks(width).enumerate() {
         let address = colex_ir::Address::from(from).at(offset(registers, i * width, at));
@@ -95,7 +84,7 @@ pub(super) fn load(k: &mut KernelBuilder, registers: Registers, from: Reg, at: u
 
 /// Stores the registers of one thread to global memory.
 pub(super) fn store(k: &mut KernelBuilder, registers: Registers, held: &[Reg], to: Reg) {
-    let (_, ty) = types(registers.class);
+    let ty = Type::untyped(registers.class);
     let width = vector(registers);
     for (i, part) in held.chunks(width).enumerate() {
         let address = colex_ir::Address::from(to).at(offset(registers, i * width, 0));

@@ -247,7 +247,7 @@ fn synchronous(
 ) -> Vec<Reg> {
     let operands = [(op.a, input.a), (op.b, input.b), (op.c, input.c)];
     let [a, b, c] = operands.map(|(held, at)| fetch(k, frame, held, at));
-    let d = k.regs(frame::types(op.d.class).0, op.d.count);
+    let d = k.regs(op.d.class, op.d.count);
     k.mma_atom(atom, &d, &a, &b, &c);
     d
 }

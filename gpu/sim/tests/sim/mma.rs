@@ -1,8 +1,8 @@
 //! Every executable MMA atom as a kernel of one instruction, against the row's own arithmetic.
 
 use colex_atom::{
-    Fragment, GmmaDescriptor, GmmaOptions, Major, MmaAtom, Operand, RegClass, Registers, Rule,
-    SmemSwizzle, Value, mma_atoms,
+    Fragment, GmmaDescriptor, GmmaOptions, Major, MmaAtom, Operand, Registers, Rule, SmemSwizzle,
+    Value, mma_atoms,
 };
 use colex_ir::launch::Launch;
 use colex_ir::{
@@ -12,24 +12,8 @@ use colex_ir::{
 
 use super::helpers::*;
 
-fn class(class: RegClass) -> RegType {
-    match class {
-        RegClass::B16 => RegType::B16,
-        RegClass::B32 => RegType::B32,
-        RegClass::F32 => RegType::F32,
-        RegClass::F64 => RegType::F64,
-        RegClass::Descriptor | RegClass::B64 => RegType::B64,
-    }
-}
-
 fn access(ty: RegType) -> Access {
-    global(match ty {
-        RegType::B16 => Type::B16,
-        RegType::F32 => Type::F32,
-        RegType::F64 => Type::F64,
-        RegType::B64 => Type::B64,
-        _ => Type::B32,
-    })
+    global(Type::untyped(ty))
 }
 
 /// The address of a thread's registers in a buffer.
@@ -40,7 +24,7 @@ fn mine(k: &mut KernelBuilder, buffer: ParamId, registers: Registers, thread: Re
 
 fn load(k: &mut KernelBuilder, buffer: ParamId, registers: Registers, thread: Reg) -> Vec<Reg> {
     let from = mine(k, buffer, registers, thread);
-    let ty = class(registers.class);
+    let ty = registers.class;
     let bytes = i64::from(ty.bits() / 8);
     let one = |k: &mut KernelBuilder, i: usize| {
         let address = colex_ir::Address::from(from).at(i as i64 * bytes);
@@ -76,7 +60,7 @@ fn one_instruction(atom: &MmaAtom, image_words: i64) -> colex_ir::Kernel {
         op.e.map_or(Vec::new(), |registers| load(&mut k, e, registers, thread));
     let held_d = match shared_b {
         true => held_c.clone(),
-        false => k.regs(class(op.d.class), op.d.count),
+        false => k.regs(op.d.class, op.d.count),
     };
     if shared_b {
         k.wgmma_fence();
@@ -95,7 +79,7 @@ fn one_instruction(atom: &MmaAtom, image_words: i64) -> colex_ir::Kernel {
         k.wgmma_wait(0);
     }
     let to = mine(&mut k, d, op.d, thread);
-    let ty = class(op.d.class);
+    let ty = op.d.class;
     for (i, reg) in held_d.iter().enumerate() {
         let address = colex_ir::Address::from(to).at(i as i64 * i64::from(ty.bits() / 8));
         k.store(access(ty), address, *reg);
@@ -195,7 +179,7 @@ fn random(dice: &mut Dice, ty: colex_atom::Ty) -> Value {
 fn words(fragments: &[Fragment], registers: Registers) -> Vec<u32> {
     // A register of 16 bits takes a word of its own here and half of one in memory.
     match registers.class {
-        RegClass::B16 => {
+        RegType::B16 => {
             let halves: Vec<u32> = fragments.iter().map(|f| f.words()[0] & 0xffff).collect();
             halves
                 .chunks(2)

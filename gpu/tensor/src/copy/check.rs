@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::Piece;
-use super::run::{Ends, Run};
+use super::run::Run;
 use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::{Dense, Share, Tensor, View};
 use colex_atom::Space;
+use colex_ir::End;
 
 /// The coordinates of the elements of a vector along one mode.
 struct Span {
@@ -265,7 +266,7 @@ impl Builder {
         run: &mut Run<'_>,
         side: usize,
         first: i64,
-    ) -> Result<Ends, ErrorKind> {
+    ) -> Result<End, ErrorKind> {
         let (piece, count) = ([run.src, run.dst][side], run.counts[side]);
         match piece {
             Piece::Memory(tensor) => {
@@ -274,12 +275,12 @@ impl Builder {
                 let global = tensor.space == Space::Global;
                 let address = self.address(&bytes, global);
                 run.addresses[side].push(bytes);
-                Ok(Ends::Memory(address))
+                Ok(End::Memory(address))
             }
             Piece::Registers(fragment) => {
                 let wide =
                     count * i64::from(fragment.ty.bits()) >= i64::from(fragment.regs[0].ty.bits());
-                Ok(Ends::Registers(if wide {
+                Ok(End::Regs(if wide {
                     fragment.run(first, count)?
                 } else {
                     Vec::new()

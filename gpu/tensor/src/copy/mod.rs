@@ -14,12 +14,13 @@ use colex_tiled::{Side, TiledCopy};
 use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::build::held::Held;
-use crate::copy::run::{Ends, Run};
+use crate::copy::run::Run;
 use crate::error::{At, Error, ErrorKind};
 use crate::fragment::Fragment;
 use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::places::Cutter;
+use colex_ir::End;
 use colex_ir::{Cache, Reg};
 
 /// One end of a copy: a partition in memory, or registers.
@@ -403,13 +404,9 @@ impl Builder {
         let from = self.end(run, 0, s)?;
         let to = self.end(run, 1, d)?;
         match (run.atom.row().form, from, to) {
-            (CopyForm::Universal, Ends::Memory(a), Ends::Registers(..)) => {
-                self.load_run(run, a, d, cond)
-            }
-            (CopyForm::Universal, Ends::Registers(..), Ends::Memory(a)) => {
-                self.store_run(run, a, s, cond)
-            }
-            (CopyForm::Universal, Ends::Registers(from), Ends::Registers(to)) => {
+            (CopyForm::Universal, End::Memory(a), End::Regs(..)) => self.load_run(run, a, d, cond),
+            (CopyForm::Universal, End::Regs(..), End::Memory(a)) => self.store_run(run, a, s, cond),
+            (CopyForm::Universal, End::Regs(from), End::Regs(to)) => {
                 for (from, to) in from.iter().zip(&to) {
                     self.where_(cond, |k| k.mov_to(*to, *from));
                 }

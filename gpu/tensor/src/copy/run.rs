@@ -26,21 +26,6 @@ pub(crate) struct Run<'a> {
     pub(crate) addresses: [Vec<Index>; 2],
 }
 
-/// What an instruction is given for one of its ends.
-pub(crate) enum Ends {
-    Memory(Address),
-    Registers(Vec<Reg>),
-}
-
-impl From<Ends> for End {
-    fn from(end: Ends) -> End {
-        match end {
-            Ends::Memory(address) => End::Memory(address),
-            Ends::Registers(regs) => End::Regs(regs),
-        }
-    }
-}
-
 impl Run<'_> {
     /// The ends in memory, for the report.
     pub(crate) fn ends(&mut self, copy: &TiledCopy) -> Vec<crate::build::report::End> {
@@ -129,14 +114,14 @@ impl Builder {
     pub(crate) fn special_copy(
         &mut self,
         run: &mut Run<'_>,
-        (from, to): (Ends, Ends),
+        (from, to): (End, End),
         (cond, stored): (Cond, Cond),
         partial: Option<Index>,
     ) {
         let bytes = run.atom.bits_per_thread() as i64 / 8;
         let mut args = CopyArgs {
-            src: from.into(),
-            dst: to.into(),
+            src: from,
+            dst: to,
             policy: run.hints.policy,
             ..CopyArgs::default()
         };

@@ -8,7 +8,7 @@ pub(crate) mod rows;
 
 use std::panic::Location;
 
-use colex_atom::{MmaAtom, RegClass, Ty};
+use colex_atom::{MmaAtom, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout};
 use colex_tiled::{Operand, TiledMma};
 
@@ -403,11 +403,5 @@ pub(crate) fn register_class(atom: &MmaAtom, operand: Operand) -> Result<RegType
         Operand::B => op.b,
         Operand::C => op.c,
     };
-    Ok(match registers.class {
-        RegClass::B16 => RegType::B16,
-        RegClass::B32 => RegType::B32,
-        RegClass::F32 => RegType::F32,
-        RegClass::F64 => RegType::F64,
-        RegClass::Descriptor | RegClass::B64 => RegType::B64,
-    })
+    Ok(registers.class)
 }
