@@ -57,6 +57,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// A condition that does not hold, and what does not hold.
+    pub(crate) const fn assumption(operation: &'static str, why: String) -> Self {
+        Self::Assumption { operation, why }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -61,7 +61,7 @@ fn retile_preserves_every_value() -> Outcome {
 
 /// The values of one pairing, by coordinate: register `retile(fragment)(i)` is where the copy puts coordinate `i`.
 fn retiled(mma: &TiledMma, copy: &TiledCopy, operand: Operand) -> Result<i64, Box<dyn Error>> {
-    let [rows, columns] = mma.operand_tile(operand)?;
+    let [rows, columns] = mma.operand_tile(operand);
     let tensor = Layout::identity(IntTuple::from((2 * rows, 3 * columns)))?;
     let mut cases = 0;
     for thread in [0, 1, 13, copy.threads() - 1] {

@@ -23,7 +23,7 @@ fn coordinates(
     thread: i64,
     operand: Operand,
 ) -> Result<Vec<String>, Box<dyn Error>> {
-    let tile = Layout::identity(IntTuple::from(mma.operand_tile(operand)?))?;
+    let tile = Layout::identity(IntTuple::from(mma.operand_tile(operand)))?;
     let values = mma.slice(thread)?.partition(&tile, operand)?.values()?;
     Ok(values.iter().map(plain).collect())
 }

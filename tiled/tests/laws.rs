@@ -71,7 +71,7 @@ fn each_element_of_c_has_one_owner() -> Outcome {
     for atom in atoms() {
         for mma in tilings(&atom)? {
             // Two tiles along N: every element once among threads, values and tiles.
-            let [m, n] = mma.operand_tile(Operand::C)?;
+            let [m, n] = mma.operand_tile(Operand::C);
             let tensor = Layout::column_major(IntTuple::from((m, 2 * n)))?;
             let all = mma.fragments(&tensor, Operand::C)?.table()?;
             assert!(
@@ -114,7 +114,7 @@ fn operands_replicate_along_the_mode_they_lack() -> Outcome {
                     let of_thread = (0..values).map(|v| table[(thread + threads * v) as usize]);
                     held.extend(of_thread);
                 }
-                let [rows, columns] = mma.operand_tile(operand)?;
+                let [rows, columns] = mma.operand_tile(operand);
                 let expected = once * size(mma.thread_layout(), lacking);
                 let counts = counts(&held, rows * columns);
                 assert!(
@@ -137,7 +137,7 @@ fn the_steps_of_a_partition_end_in_it() -> Outcome {
     for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
         for mma in tilings(&atom)? {
             for operand in OPERANDS {
-                let [rows, columns] = mma.operand_tile(operand)?;
+                let [rows, columns] = mma.operand_tile(operand);
                 let tensor = Layout::column_major(IntTuple::from((rows, 2 * columns)))?;
                 let steps = mma.fragment_steps(&tensor, operand)?;
                 assert_eq!(steps.by_thread, mma.fragments(&tensor, operand)?);
@@ -168,7 +168,7 @@ fn the_shape_of_a_part_is_every_threads() -> Outcome {
     for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
         for mma in tilings(&atom)? {
             for operand in OPERANDS {
-                let [rows, columns] = mma.operand_tile(operand)?;
+                let [rows, columns] = mma.operand_tile(operand);
                 let shape = IntTuple::from((2 * rows, columns));
                 let tensor = Layout::row_major(shape.clone())?;
                 let of_any = mma.partition_shape(shape.clone(), operand)?;
@@ -217,7 +217,7 @@ fn the_thread_value_layout_is_the_partition_of_the_tile() -> Outcome {
                 if values > 256 {
                     continue; // Operands in shared memory, whose partition is the whole tile.
                 }
-                let [rows, columns] = mma.operand_tile(operand)?;
+                let [rows, columns] = mma.operand_tile(operand);
                 let tile = Layout::identity(IntTuple::from((rows, columns)))?;
                 for thread in some_threads(&mma) {
                     let partition = mma.slice(thread)?.partition(&tile, operand)?;
@@ -250,7 +250,7 @@ fn threads_along_the_lacking_mode_share() -> Outcome {
     for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
         for mma in tilings(&atom)? {
             for (operand, lacking) in [(Operand::A, 2), (Operand::B, 1), (Operand::C, 3)] {
-                let [rows, columns] = mma.operand_tile(operand)?;
+                let [rows, columns] = mma.operand_tile(operand);
                 let tile = Layout::identity(IntTuple::from((rows, columns)))?;
                 for thread in some_threads(&mma) {
                     let one = mma.slice(thread)?;
@@ -277,7 +277,7 @@ fn a_tile_that_does_not_divide_names_the_outside() -> Outcome {
     let mut cases = 0;
     for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
         let mma = TiledMma::new(atom.clone(), &"(2,1,1):(1,0,0)".parse()?, &Tiler::All)?;
-        let [m, n] = mma.operand_tile(Operand::C)?;
+        let [m, n] = mma.operand_tile(Operand::C);
         for (rows, columns) in [(m + 1, n), (2 * m - 1, n + n / 2 + 1), (m - 1, 1)] {
             let tensor = Layout::identity(IntTuple::from((rows, columns)))?;
             let mut seen = HashSet::new();

@@ -119,12 +119,7 @@ impl Vectorization {
 const MOST_SWIZZLED: i64 = 1 << 22;
 
 fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Error> {
-    let refuse = |why| {
-        Err(Error::Assumption {
-            operation: "Vectorization",
-            why,
-        })
-    };
+    let refuse = |why| Err(Error::assumption("Vectorization", why));
     if src.size() != dst.size() {
         let (n, m) = (src.size(), dst.size());
         return refuse(format!("{src} has {n} elements, and {dst} has {m}"));
@@ -143,14 +138,14 @@ fn common_run(src: &Layout, dst: &Layout) -> Result<i64, Error> {
         return Ok(src.max_common_vector(dst)?);
     }
     if dst.size() > MOST_SWIZZLED {
-        return Err(Error::Assumption {
-            operation: "Vectorization",
-            why: format!(
+        return Err(Error::assumption(
+            "Vectorization",
+            format!(
                 "{src} and {dst} have {} elements, and each of at most {MOST_SWIZZLED} of a swizzled layout is looked \
                  at: take a part of whole tiles, the others are alike",
                 dst.size()
             ),
-        });
+        ));
     }
     let pairs = dst.table()?.into_iter().zip(src.table()?);
     let source: HashMap<i64, i64> = pairs.collect();

@@ -10,14 +10,14 @@ pub(crate) fn check_compact(what: &'static str, layout: &Layout) -> Result<(), E
     if layout.is_bijective() {
         return Ok(());
     }
-    Err(Error::Assumption {
-        operation: "TiledCopy::new",
-        why: format!(
+    Err(Error::assumption(
+        "TiledCopy::new",
+        format!(
             "{layout} does not number its {} {what} from 0 to {}, each once",
             layout.size(),
             layout.size() - 1
         ),
-    })
+    ))
 }
 
 /// Refuses an atom whose threads are not consecutive indices: cutting the thread-value layout by their number would
@@ -27,21 +27,18 @@ pub(crate) fn check_consecutive(atom: &str, threads: &Layout) -> Result<(), Erro
     let Some((logical, index)) = (0..).zip(table).find(|(logical, index)| logical != index) else {
         return Ok(());
     };
-    Err(Error::Assumption {
-        operation: "TiledCopy",
-        why: format!(
+    Err(Error::assumption(
+        "TiledCopy",
+        format!(
             "thread {logical} of {atom} is thread {index} by {threads}, and a tiled copy gives an instruction \
              consecutive threads"
         ),
-    })
+    ))
 }
 
 /// Refuses a thread-value layout that has not two modes, or that leaves the tile.
 pub(crate) fn check_thread_value(tv: &Layout, tiler: &Tiler) -> Result<(), Error> {
-    let refuse = |why| Error::Assumption {
-        operation: "TiledCopy::from_tv",
-        why,
-    };
+    let refuse = |why| Error::assumption("TiledCopy::from_tv", why);
     if tv.rank() != 2 || tv.is_leaf() {
         let rank = tv.rank();
         return Err(refuse(format!(

@@ -16,10 +16,10 @@ impl TiledCopy {
         if extents == dst.shape().product_each()? {
             return Ok(extents);
         }
-        Err(Error::Assumption {
-            operation: "copy",
-            why: format!("{src} and {dst} differ in their extents"),
-        })
+        Err(Error::assumption(
+            "copy",
+            format!("{src} and {dst} differ in their extents"),
+        ))
     }
 
     /// The coordinates that each thread names of a tensor of these extents.

@@ -23,7 +23,7 @@ impl TiledCopy {
         mma: &TiledMma,
         operand: Operand,
     ) -> Result<Self, Error> {
-        let tile = IntTuple::flat(mma.operand_tile(operand)?.map(fixed));
+        let tile = IntTuple::flat(mma.operand_tile(operand).map(fixed));
         Self::from_tv(atom, bits, mma.tv(operand)?, Tiler::from(&tile))
     }
 
@@ -46,7 +46,7 @@ impl TiledCopy {
         }
         let first = Layout::column_major(IntTuple::flat([fixed(size(&tv, 0)), fixed(values)]))?;
         let tv = tv.composition(&first)?;
-        let tile = IntTuple::flat(mma.operand_tile(Operand::C)?.map(fixed));
+        let tile = IntTuple::flat(mma.operand_tile(Operand::C).map(fixed));
         let (tiler, tv) = covered(&tile, &tv)?;
         Self::from_tv(atom, bits, tv, tiler)
     }
@@ -90,13 +90,13 @@ fn check_named(tv: &Layout, data: &Layout) -> Result<(), Error> {
     for (index, offset) in (0..).zip(tv.table()?) {
         if data.coord_of(offset).is_err() {
             let (thread, value) = (index % threads, index / threads);
-            return Err(Error::Assumption {
-                operation: "cotiled",
-                why: format!(
+            return Err(Error::assumption(
+                "cotiled",
+                format!(
                     "thread {thread} names by its value {value} the offset {offset} ({tv}), which the data {data} \
                      does not have"
                 ),
-            });
+            ));
         }
     }
     Ok(())

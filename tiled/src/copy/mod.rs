@@ -176,12 +176,14 @@ impl TiledCopy {
     ///
     /// [`Error::Layout`] when the tiler has `_`, whose extent only a tensor knows.
     pub fn tile_shape(&self) -> Result<IntTuple, Error> {
-        shape_of(&self.tiler).ok_or_else(|| Error::Assumption {
-            operation: "tile_shape",
-            why: format!(
-                "the tiler {} keeps a whole mode, whose extent only a tensor knows",
-                self.tiler
-            ),
+        shape_of(&self.tiler).ok_or_else(|| {
+            Error::assumption(
+                "tile_shape",
+                format!(
+                    "the tiler {} keeps a whole mode, whose extent only a tensor knows",
+                    self.tiler
+                ),
+            )
         })
     }
 

@@ -44,13 +44,13 @@ impl TiledCopy {
         if sorted(&retiled)? == sorted(fragment)? {
             return Ok(retiled);
         }
-        Err(Error::Assumption {
-            operation: "retile",
-            why: format!(
+        Err(Error::assumption(
+            "retile",
+            format!(
                 "{retiled:#} is not all of the fragment {fragment}: the tile {} of the copy does not divide what it is of",
                 self.tiler()
             ),
-        })
+        ))
     }
 
     fn check_fragment(&self, fragment: &Layout, values: i64) -> Result<(), Error> {
@@ -67,13 +67,13 @@ impl TiledCopy {
         if of_thread % values == 0 || values % of_thread == 0 {
             Ok(())
         } else {
-            Err(Error::Assumption {
-                operation: "retile",
-                why: format!(
+            Err(Error::assumption(
+                "retile",
+                format!(
                     "neither do the {values} values in the first mode of {fragment} divide the {of_thread} values of a \
                      thread of the copy, nor these them"
                 ),
-            })
+            ))
         }
     }
 }

@@ -233,13 +233,13 @@ impl TiledCopy {
         if bits as i64 >= self.value_bits() {
             return Ok(());
         }
-        Err(Error::Assumption {
+        Err(Error::assumption(
             operation,
-            why: format!(
+            format!(
                 "an element of {bits} bits does not hold a value of the copy, which has {}",
                 self.value_bits()
             ),
-        })
+        ))
     }
 
     /// Refuses an instruction that reaches a memory at several places, as the report does.
@@ -298,14 +298,14 @@ impl TiledCopy {
             None if !aligned => (at[0].0, *start, format!("at a multiple of {values}")),
             None => return Ok(()),
         };
-        Err(Error::Assumption {
+        Err(Error::assumption(
             operation,
-            why: format!(
+            format!(
                 "one instruction of thread {thread} {verb} {values} values of {name} at once, and {} is at element \
                  {offset}, not {wanted}",
                 tuple(coord)
             ),
-        })
+        ))
     }
 
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.
@@ -385,20 +385,17 @@ fn whole(lanes: &[Lane<'_>], predicate: Kept<'_>) -> Result<bool, Error> {
         }
     }
     match (kept, dropped) {
-        (Some((thread, coord)), Some((other, without))) => Err(Error::Assumption {
-            operation: "copy_if",
-            why: format!(
+        (Some((thread, coord)), Some((other, without))) => Err(Error::assumption(
+            "copy_if",
+            format!(
                 "one instruction moves {coord} of thread {thread}, which the predicate keeps, and {without} of \
                  thread {other}, which it drops"
             ),
-        }),
+        )),
         (kept, _) => Ok(kept.is_some()),
     }
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::Assumption {
-        operation: "copy",
-        why,
-    })
+    Err(Error::assumption("copy", why))
 }

@@ -124,8 +124,5 @@ fn larger(src: &Layout, dst: &Layout) -> Result<IntTuple, Error> {
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::Assumption {
-        operation: OPERATION,
-        why,
-    })
+    Err(Error::assumption(OPERATION, why))
 }

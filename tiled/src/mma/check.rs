@@ -76,13 +76,13 @@ pub(super) fn check_reach(tv: &Layout, [rows, cols]: [i64; 2]) -> Result<(), Err
     if reach <= rows * cols {
         return Ok(());
     }
-    Err(Error::Assumption {
-        operation: "TiledMma::tv",
-        why: format!(
+    Err(Error::assumption(
+        "TiledMma::tv",
+        format!(
             "{tv:#} reaches index {} of a tile of {rows} by {cols}: the order of a mode is not a permutation of it",
             reach - 1
         ),
-    })
+    ))
 }
 
 pub(super) fn check_rank(have: usize, tensor: &dyn fmt::Display) -> Result<(), Error> {
@@ -103,7 +103,7 @@ pub(crate) fn check_extents(
     tensors: [&Layout; 3],
     packing: i64,
 ) -> Result<(), Error> {
-    let refuse = |why| Err(Error::Assumption { operation, why });
+    let refuse = |why| Err(Error::assumption(operation, why));
     let [a, b, c] = tensors;
     if tensors.iter().any(|t| t.rank() != 2) {
         return refuse(format!("A {a}, B {b} and C {c} are not all of rank 2"));
@@ -124,8 +124,5 @@ pub(crate) fn check_extents(
 }
 
 pub(super) fn refused(why: String) -> Error {
-    Error::Assumption {
-        operation: "TiledMma::new",
-        why,
-    }
+    Error::assumption("TiledMma::new", why)
 }

@@ -225,13 +225,10 @@ impl TiledMma {
     }
 
     /// The extents of an operand's tile.
-    ///
-    /// # Errors
-    ///
-    /// None today; the tile of a future operand may not be two extents.
-    pub fn operand_tile(&self, operand: Operand) -> Result<[i64; 2], Error> {
+    #[must_use]
+    pub fn operand_tile(&self, operand: Operand) -> [i64; 2] {
         let tile = self.tile_shape();
-        Ok(operand.modes().map(|i| tile[i]))
+        operand.modes().map(|i| tile[i])
     }
 
     /// The whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
@@ -263,7 +260,7 @@ impl TiledMma {
     #[doc(alias = "get_layoutB_TV")]
     #[doc(alias = "get_layoutC_TV")]
     pub fn tv(&self, operand: Operand) -> Result<Layout, Error> {
-        let extents = self.operand_tile(operand)?;
+        let extents = self.operand_tile(operand);
         let tile = Layout::column_major(IntTuple::flat(extents.map(fixed)))?;
         let fragments = self.fragments(&tile, operand)?;
         let [m, n, k] = [1, 2, 3].map(|i| size(&self.threads, i));

@@ -135,7 +135,7 @@ impl TiledMma {
             repeated: owners.repeated,
             sums: size(self.thread_layout(), 3),
             idle: owners.idle,
-            repeating: self.repeating()?,
+            repeating: self.repeating(),
             operands: [
                 self.operand(a, Operand::A)?,
                 self.operand(b, Operand::B)?,
@@ -154,10 +154,10 @@ impl TiledMma {
         Coverage::new(c, lanes)
     }
 
-    fn repeating(&self) -> Result<Vec<i64>, Error> {
+    fn repeating(&self) -> Vec<i64> {
         let lanes = (0..).map_while(|thread| self.slice(thread).ok());
         let others = lanes.filter(|lane| !lane.is_member());
-        Ok(others.map(|lane| lane.thread()).collect())
+        others.map(|lane| lane.thread()).collect()
     }
 
     fn operand(&self, at: (&Layout, Space), operand: Operand) -> Result<OperandReport, Error> {
@@ -244,10 +244,7 @@ impl TiledMma {
 }
 
 fn refuse_report<T>(why: String) -> Result<T, Error> {
-    Err(Error::Assumption {
-        operation: "report",
-        why,
-    })
+    Err(Error::assumption("report", why))
 }
 
 impl OperandReport {

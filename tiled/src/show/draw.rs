@@ -148,7 +148,7 @@ impl TiledMma {
     /// ```
     pub fn maps(&self) -> Result<[ThreadValues; 3], Error> {
         let map = |operand| {
-            let tile = IntTuple::flat(self.operand_tile(operand)?.map(fixed));
+            let tile = IntTuple::flat(self.operand_tile(operand).map(fixed));
             map(&tile, &self.tv(operand)?)
         };
         Ok([map(Operand::C)?, map(Operand::A)?, map(Operand::B)?])
@@ -308,9 +308,11 @@ fn whole_tiles(tiler: &Tiler, extents: [i64; 2]) -> Result<[i64; 2], Error> {
         Tiler::Modes(modes) if modes.len() == 2 => reach(&modes[0]).zip(reach(&modes[1])),
         _ => None,
     };
-    let (rows, cols) = tile.ok_or_else(|| Error::Assumption {
-        operation: "map_over",
-        why: format!("the tiler {tiler} is not one of two modes with extents"),
+    let (rows, cols) = tile.ok_or_else(|| {
+        Error::assumption(
+            "map_over",
+            format!("the tiler {tiler} is not one of two modes with extents"),
+        )
     })?;
     check_extents("map_over", &extents)?;
     let whole = [round_up(extents[0], rows), round_up(extents[1], cols)];
@@ -327,10 +329,10 @@ fn round_up(n: i64, tile: i64) -> i64 {
 fn check_extents(operation: &'static str, extents: &[i64]) -> Result<(), Error> {
     match extents.iter().find(|n| **n < 1) {
         None => Ok(()),
-        Some(n) => Err(Error::Assumption {
+        Some(n) => Err(Error::assumption(
             operation,
-            why: format!("extents are at least 1, not {n}"),
-        }),
+            format!("extents are at least 1, not {n}"),
+        )),
     }
 }
 
@@ -339,8 +341,8 @@ fn check_cells(operation: &'static str, [rows, cols]: [i64; 2]) -> Result<(), Er
     if rows.checked_mul(cols).is_some_and(|n| n <= MAX_CELLS) {
         return Ok(());
     }
-    Err(Error::Assumption {
+    Err(Error::assumption(
         operation,
-        why: format!("{rows} by {cols} are more than the {MAX_CELLS} cells that a drawing takes"),
-    })
+        format!("{rows} by {cols} are more than the {MAX_CELLS} cells that a drawing takes"),
+    ))
 }

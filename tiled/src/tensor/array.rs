@@ -101,21 +101,20 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             let stride = stride.and_then(|d| usize::try_from(d).ok());
             // An axis of one element may have any stride.
             let stride = stride.filter(|d| *d > 0 || mode.size() == 1);
-            strides.push(stride.ok_or_else(|| Error::Assumption {
-                operation: "array_view",
-                why: format!(
-                    "the mode {mode} of {} does not have one positive stride",
-                    self.layout()
-                ),
+            strides.push(stride.ok_or_else(|| {
+                Error::assumption(
+                    "array_view",
+                    format!(
+                        "the mode {mode} of {} does not have one positive stride",
+                        self.layout()
+                    ),
+                )
             })?);
         }
         let first = self.place(0);
         let shape = IxDyn(&self.axes()).strides(IxDyn(&strides));
         let view = ArrayViewD::from_shape(shape, &self.data()[first..]);
-        view.map_err(|error| Error::Assumption {
-            operation: "array_view",
-            why: format!("{}: {error}", self.layout()),
-        })
+        view.map_err(|error| Error::assumption("array_view", format!("{}: {error}", self.layout())))
     }
 
     /// The extents of the modes.
@@ -155,10 +154,10 @@ fn layout_of(shape: &[usize], strides: &[isize]) -> Result<(i64, Layout), Error>
 }
 
 fn scattered(layout: &Layout) -> Error {
-    Error::Assumption {
-        operation: "from_view",
-        why: format!(
+    Error::assumption(
+        "from_view",
+        format!(
             "the view {layout} is not one stretch of memory: take the whole array, and slice the tensor"
         ),
-    }
+    )
 }

@@ -12,14 +12,14 @@ pub(crate) fn check_walk(operation: &'static str, tensor: &Layout) -> Result<(),
     if tensor.size() <= MOST {
         return Ok(());
     }
-    Err(Error::Assumption {
+    Err(Error::assumption(
         operation,
-        why: format!(
+        format!(
             "{tensor} has {} elements, and each of at most {MOST} is looked at: take a part of whole tiles, the others \
              are alike",
             tensor.size()
         ),
-    })
+    ))
 }
 
 /// The size of mode `i`; 1 beyond the rank.

@@ -270,7 +270,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         let (n, m) = (from.size(), to.size());
         if n != m {
             let why = format!("{from} has {n} elements, and {to} has {m}");
-            return Err(Error::Assumption { operation, why });
+            return Err(Error::assumption(operation, why));
         }
         one_place_each(operation, to)?;
         Ok(to.table()?)

@@ -185,14 +185,14 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         let mut places = places.into_iter().map(|x| self.beyond_start(x));
         match places.find(|x| !inside.contains(x)) {
             None => Ok(self),
-            Some(offset) => Err(Error::Assumption {
-                operation: "Tensor",
-                why: format!(
+            Some(offset) => Err(Error::assumption(
+                "Tensor",
+                format!(
                     "{} reaches offset {offset}, and the data has {} elements",
                     self.layout,
                     self.data.len()
                 ),
-            }),
+            )),
         }
     }
 }
@@ -261,12 +261,12 @@ pub(crate) fn one_place_each(operation: &'static str, layout: &Layout) -> Result
             return Ok(());
         }
     }
-    Err(Error::Assumption {
+    Err(Error::assumption(
         operation,
-        why: format!(
+        format!(
             "{layout} has one element at several coordinates, and which value stays there is a race"
         ),
-    })
+    ))
 }
 
 /// Whether there are as many places from the least to the greatest as there are coordinates.

@@ -33,14 +33,14 @@ pub(crate) fn cut(
     let part = divided.get(&[mode])?;
     let along = divided.get(&[1 - mode])?.rank();
     if coord.rank() != along {
-        return Err(Error::Assumption {
+        return Err(Error::assumption(
             operation,
-            why: format!(
+            format!(
                 "{coord} has {} of the {along} modes that the {cut} of {layout} by {tiler} have: it takes one number \
                  for each",
                 coord.rank()
             ),
-        });
+        ));
     }
     Ok((divided, part, IntTuple::concat(&at)))
 }
@@ -48,9 +48,11 @@ pub(crate) fn cut(
 /// The tiler of a layout of threads, and the place of one of them.
 pub(crate) fn thread_place(threads: &Layout, index: i64) -> Result<(Tiler, IntTuple), Error> {
     let tiler = Tiler::from(&threads.shape().product_each()?);
-    let place = threads.flat_coord_of(index).map_err(|_| Error::Assumption {
-        operation: "local_partition",
-        why: format!("the threads {threads} have no thread {index}"),
+    let place = threads.flat_coord_of(index).map_err(|_| {
+        Error::assumption(
+            "local_partition",
+            format!("the threads {threads} have no thread {index}"),
+        )
     });
     Ok((tiler, place?))
 }
@@ -61,9 +63,11 @@ pub(crate) fn project(
     coord: &IntTuple,
     modes: &[usize],
 ) -> Result<(Tiler, IntTuple), Error> {
-    let missing = |what: String| Error::Assumption {
-        operation: "project",
-        why: format!("{what} has not all of the modes {modes:?}"),
+    let missing = |what: String| {
+        Error::assumption(
+            "project",
+            format!("{what} has not all of the modes {modes:?}"),
+        )
     };
     let of_tiler = |i: &usize| match tiler {
         Tiler::Modes(tilers) => tilers.get(*i).cloned(),
@@ -228,7 +232,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
                 "{tiler} does not divide {}; partition its coordinates and copy by predicate",
                 self.layout()
             );
-            return Err(Error::Assumption { operation, why });
+            return Err(Error::assumption(operation, why));
         }
         let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
         Ok((self.beyond_start(divided.offset(at)?), part))
@@ -241,9 +245,11 @@ fn offset_of(partition: &Partition) -> Result<i64, Error> {
         .start
         .as_leaf()
         .filter(|_| !partition.layout.has_coordinate_values());
-    let start = start.ok_or_else(|| Error::Assumption {
-        operation: "partition",
-        why: format!("{partition} names coordinates, not offsets"),
+    let start = start.ok_or_else(|| {
+        Error::assumption(
+            "partition",
+            format!("{partition} names coordinates, not offsets"),
+        )
     })?;
     Ok(start.value())
 }

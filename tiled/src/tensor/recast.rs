@@ -35,10 +35,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// The start and the layout in elements of `N` neighbours.
     fn wider<const N: usize>(&self) -> Result<(i64, Layout), Error> {
         const { assert!(N > 0, "an element of nothing") };
-        let refuse = |why| Error::Assumption {
-            operation: "recast_wider",
-            why,
-        };
+        let refuse = |why| Error::assumption("recast_wider", why);
         let n = N as i64;
         let layout = self.layout().upcast(n)?;
         if self.layout().upcast_exact(n).is_err() {

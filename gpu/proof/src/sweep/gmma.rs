@@ -1,6 +1,6 @@
 //! The operands of `wgmma` in shared memory: every canonical layout, filled, staged and described.
 
-use colex_atom::{Error, Major, MmaAtom, SmemSwizzle, Ty, Value};
+use colex_atom::{Major, MmaAtom, SmemSwizzle, Ty, Value};
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 
 use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
@@ -28,7 +28,7 @@ struct Tile {
 impl Image {
     /// One for each pair of canonical layouts that the instruction takes, the swizzles of A and B rotated against each
     /// other.
-    pub(super) fn all(atom: &MmaAtom) -> Result<Vec<Image>, Error> {
+    pub(super) fn all(atom: &MmaAtom) -> Vec<Image> {
         let options = atom.options();
         let ([m, n, k], t) = (atom.mnk(), atom.traits());
         let kept = k / atom.rule().packing() as i64;
@@ -42,7 +42,7 @@ impl Image {
             let a = (!of_a.is_empty()).then(|| &of_a[i % of_a.len()]);
             Image::of(a, &of_b[(i + i / of_b.len() + 1) % of_b.len()])
         });
-        Ok(images.collect())
+        images.collect()
     }
 
     fn of(a: Option<&(u64, Tile)>, b: &(u64, Tile)) -> Image {

@@ -47,7 +47,7 @@ pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error
     let name = atom.name();
     let mut random = Random::of(seed, &name);
     let images: Vec<Option<Image>> = match atom.b_in_shared() {
-        true => images(atom, kinds.len(), &mut random)?,
+        true => images(atom, kinds.len(), &mut random),
         false => kinds.iter().map(|_| None).collect(),
     };
     let most = images.iter().flatten().map(Image::bytes).max().unwrap_or(0);
@@ -100,11 +100,11 @@ fn family(atom: &MmaAtom) -> &'static str {
 }
 
 /// Several swizzles where the operands are in shared memory, one for each round.
-fn images(atom: &MmaAtom, rounds: usize, random: &mut Random) -> Result<Vec<Option<Image>>, Error> {
-    let legal = Image::all(atom)?;
+fn images(atom: &MmaAtom, rounds: usize, random: &mut Random) -> Vec<Option<Image>> {
+    let legal = Image::all(atom);
     let first = random.below(legal.len() as u64) as usize;
     let chosen = (0..rounds).map(|i| Some(legal[(first + i) % legal.len()].clone()));
-    Ok(chosen.collect())
+    chosen.collect()
 }
 
 fn input(atom: &MmaAtom, image_bytes: u32) -> Result<Input, Error> {

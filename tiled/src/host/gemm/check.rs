@@ -44,8 +44,5 @@ fn holds(ty: Ty, value: Value) -> bool {
 }
 
 pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::Assumption {
-        operation: "gemm",
-        why,
-    })
+    Err(Error::assumption("gemm", why))
 }
