@@ -202,7 +202,7 @@ impl GemmPlan {
                     method: self.method.to_string(),
                     operand: name,
                     tile,
-                    threads: threads,
+                    threads,
                 });
             };
             let accesses = tile[0] * tile[1] / (threads * share.vector);
