@@ -15,7 +15,7 @@ use colex_proof::kernels::check_plans::{Outcome, PlanCase, Tally};
 use serde_json::{Value, json};
 
 use super::atoms::cores;
-use super::shares::{BROKEN, Cases, shard};
+use super::shares::{BROKEN, Cases, Sharing, shard};
 
 /// How long one plan with its problems may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,15 +38,8 @@ pub(crate) struct Options {
     /// On simulators instead of the GPU, each plan for an architecture that has its kernel.
     #[arg(long)]
     simulator: bool,
-    /// How many processes share the GPU, or threads the host; the number of cores if left out.
-    #[arg(long)]
-    processes: Option<usize>,
-    /// For the processes themselves: `2/16`, the third of sixteen.
-    #[arg(long, hide = true)]
-    shard: Option<String>,
-    /// For the processes themselves: how many of the shard are done.
-    #[arg(long, hide = true, default_value_t = 0)]
-    skip: usize,
+    #[command(flatten)]
+    sharing: Sharing,
     /// For the processes themselves: the numbers of the plans.
     #[arg(long, hide = true, value_delimiter = ',')]
     numbers: Vec<u64>,
@@ -54,7 +47,7 @@ pub(crate) struct Options {
 
 /// Runs the plans, and prints a line for each failure and the table.
 pub(crate) fn task(options: &Options) -> Result<ExitCode> {
-    if let Some(of) = &options.shard {
+    if let Some(of) = &options.sharing.shard {
         return child(options, of);
     }
     let seed = options.seed.unwrap_or_else(super::atoms::from_the_clock);
@@ -107,7 +100,7 @@ fn on_gpu(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
     let text = text.join(",");
     let cases = Cases {
         count: numbers.len(),
-        processes: options.processes.unwrap_or_else(cores),
+        processes: options.sharing.processes.unwrap_or_else(cores),
         patience: PATIENCE,
         arguments: &|shard, skip| {
             let mut list: Vec<String> = ["gpu", "plans", "--shard", shard]
@@ -177,7 +170,7 @@ fn child(options: &Options, of: &str) -> Result<ExitCode> {
     let device = super::device()?;
     let seed = options.seed.context("a process is told its seed")?;
     let mine = options.numbers.iter().skip(index).step_by(count);
-    for number in mine.skip(options.skip) {
+    for number in mine.skip(options.sharing.skip) {
         let (case, dice) = PlanCase::draw(seed, *number, Some(device.arch()));
         let mut outcome = case.run(dice, options.problems, Some(&device), true);
         for failure in &mut outcome.failed {
@@ -255,7 +248,7 @@ fn on_simulators(options: &Options, seed: u64) -> Vec<Outcome> {
         }
     };
     std::thread::scope(|scope| {
-        let threads = options.processes.unwrap_or_else(cores);
+        let threads = options.sharing.processes.unwrap_or_else(cores);
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
     let mut outcomes = outcomes.into_inner().expect("the threads are done");

@@ -12,6 +12,20 @@ use anyhow::{Context, Result, bail};
 /// What a process says when its context was lost and there is more to do.
 pub(super) const BROKEN: u8 = 3;
 
+/// How cases are shared among processes.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct Sharing {
+    /// How many processes share the GPU, or threads the host; the number of cores if left out.
+    #[arg(long)]
+    pub(super) processes: Option<usize>,
+    /// For the processes themselves: `2/16`, the third of sixteen.
+    #[arg(long, hide = true)]
+    pub(super) shard: Option<String>,
+    /// For the processes themselves: how many of the shard are done.
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub(super) skip: usize,
+}
+
 /// Cases, and how processes of this binary run them.
 pub(super) struct Cases<'a, T> {
     /// How many there are.

@@ -1,6 +1,7 @@
 //! The steps of `verify`, in order.
 
 use anyhow::Result;
+use colex_gpu::Device;
 
 use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
@@ -9,100 +10,35 @@ use super::progress::Progress;
 use super::{Run, Step, layers, new_op, packages, ptxas, snapshots, times, wasm};
 use crate::{book, golden, gpu, workspace};
 
+const fn step(name: &'static str, check: fn(&mut Run, &Progress) -> Result<Outcome>) -> Step {
+    Step { name, check }
+}
+
 /// Every step of a plain run.
 pub(super) const ALL: &[Step] = &[
-    Step {
-        name: "format",
-        check: format,
-    },
-    Step {
-        name: "clippy",
-        check: clippy,
-    },
-    Step {
-        name: "clippy, bare",
-        check: clippy_bare,
-    },
-    Step {
-        name: "new op",
-        check: new_op::check,
-    },
-    Step {
-        name: "rustdoc",
-        check: rustdoc,
-    },
-    Step {
-        name: "layers",
-        check: layers::check,
-    },
-    Step {
-        name: "wasm32",
-        check: wasm::check,
-    },
-    Step {
-        name: "packages",
-        check: packages::check,
-    },
-    Step {
-        name: "unit and law tests",
-        check: unit_and_law_tests,
-    },
-    Step {
-        name: "snapshots",
-        check: snapshots::check,
-    },
-    Step {
-        name: "doctests",
-        check: doctests,
-    },
-    Step {
-        name: "chapters",
-        check: chapters,
-    },
-    Step {
-        name: "book",
-        check: book_pages,
-    },
-    Step {
-        name: "golden files",
-        check: golden_files,
-    },
-    Step {
-        name: "ptxas",
-        check: ptxas::rows::check,
-    },
-    Step {
-        name: "ptxas, forms",
-        check: ptxas::forms::check,
-    },
-    Step {
-        name: "ptxas, kernels",
-        check: ptxas::kernels::check,
-    },
-    Step {
-        name: "ptxas, atom sweep",
-        check: ptxas::sweep::check,
-    },
-    Step {
-        name: "atom sweep",
-        check: atom_sweep,
-    },
-    Step {
-        name: "gpu",
-        check: gpu,
-    },
-    Step {
-        name: "gpu, atoms",
-        check: gpu_atoms,
-    },
-    Step {
-        name: "gpu, kernels",
-        check: gpu_kernels,
-    },
-    Step {
-        name: "times",
-        check: times::check,
-    },
+    step("format", format),
+    step("clippy", clippy),
+    step("clippy, bare", clippy_bare),
+    step("new op", new_op::check),
+    step("rustdoc", rustdoc),
+    step("layers", layers::check),
+    step("wasm32", wasm::check),
+    step("packages", packages::check),
+    step("unit and law tests", unit_and_law_tests),
+    step("snapshots", snapshots::check),
+    step("doctests", doctests),
+    step("chapters", chapters),
+    step("book", book_pages),
+    step("golden files", golden_files),
+    step("ptxas", ptxas::rows::check),
+    step("ptxas, forms", ptxas::forms::check),
+    step("ptxas, kernels", ptxas::kernels::check),
+    step("ptxas, atom sweep", ptxas::sweep::check),
+    step("atom sweep", atom_sweep),
+    step("gpu", gpu),
+    step("gpu, atoms", gpu_atoms),
+    step("gpu, kernels", gpu_kernels),
+    step("times", times::check),
 ];
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -250,37 +186,37 @@ fn atom_sweep(run: &mut Run, _: &Progress) -> Result<Outcome> {
     ))
 }
 
-/// On a machine without a GPU the step is skipped, and with `--gpu` that is a failure.
 fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    if let Err(why) = gpu::device() {
-        return Ok(without_gpu(run.gpu, &why.to_string()));
-    }
-    let report = gpu::executor_report(|line| progress.at(line))?;
-    let covered = format!("{} checks of the executor on {}", report.ran, report.device);
-    Ok(Outcome::of(report.ran, covered, &report.failures))
+    on_gpu(run, |_, _| {
+        let report = gpu::executor_report(|line| progress.at(line))?;
+        let covered = format!("{} checks of the executor on {}", report.ran, report.device);
+        Ok(Outcome::of(report.ran, covered, &report.failures))
+    })
 }
 
 /// Every atom on the device.
 fn gpu_atoms(run: &mut Run, _: &Progress) -> Result<Outcome> {
-    if let Err(why) = gpu::device() {
-        return Ok(without_gpu(run.gpu, &why.to_string()));
-    }
-    let swept = gpu::atoms_on_gpu(&run.root)?;
-    Ok(Outcome::of(swept.count, swept.covered, &swept.complaints))
+    on_gpu(run, |run, _| {
+        let swept = gpu::atoms_on_gpu(&run.root)?;
+        Ok(Outcome::of(swept.count, swept.covered, &swept.complaints))
+    })
 }
 
 /// The kernel library on the device, but for its large cases: they are for `xtask gpu kernels`, optimised.
 fn gpu_kernels(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let device = match gpu::device() {
-        Ok(device) => device,
-        Err(why) => return Ok(without_gpu(run.gpu, &why.to_string())),
-    };
-    let report = gpu::kernels_report(&device, gpu::Cases::Small, |line| progress.at(line));
-    let covered = format!("{} checks of kernels on {}", report.ran, report.device);
-    Ok(match report.failures.as_slice() {
-        [] => Outcome::ok(covered),
-        failures => Outcome::failed(covered, failures.join("\n")),
+    on_gpu(run, |_, device| {
+        let report = gpu::kernels_report(device, gpu::Cases::Small, |line| progress.at(line));
+        let covered = format!("{} checks of kernels on {}", report.ran, report.device);
+        Ok(Outcome::of(report.ran, covered, &report.failures))
     })
+}
+
+/// Runs a check on the GPU. On a machine without one the step is skipped, and with `--gpu` that is a failure.
+fn on_gpu(run: &Run, check: impl FnOnce(&Run, &Device) -> Result<Outcome>) -> Result<Outcome> {
+    match gpu::device() {
+        Ok(device) => check(run, &device),
+        Err(why) => Ok(without_gpu(run.gpu, &why.to_string())),
+    }
 }
 
 /// The outcome on a machine without a GPU.

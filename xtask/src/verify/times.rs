@@ -344,6 +344,15 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read_as_they_were_written() {
+        let root = env::temp_dir().join(format!("colex-times-{}", std::process::id()));
+        kept().write(&root).expect("the folder can be written");
+        let again = Kept::read(&root).expect("it was just written");
+        fs::remove_dir_all(&root).expect("it was just written");
+        assert_eq!(again, kept());
+    }
+
+    #[test]
     fn processor_time_is_read_behind_a_name_with_parentheses() {
         let stat = "7 (a) b) (c) S 1 7 7 0 -1 4 1 2 3 4 150 50 1000 300 20 0 1 0 9 9 9";
         assert_eq!(seconds_in(stat), Some(15.0));

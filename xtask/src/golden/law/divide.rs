@@ -6,20 +6,9 @@ use super::split::{Form, Piece, by_pieces, walk};
 use crate::golden::case::Case;
 use crate::golden::value::{Value, at};
 
-pub(crate) fn logical(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Logical, case, result, piece)
-}
-
-pub(crate) fn zipped(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Zipped, case, result, piece)
-}
-
-pub(crate) fn tiled(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Tiled, case, result, piece)
-}
-
-pub(crate) fn flat(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Flat, case, result, piece)
+/// The law of the divides, which differ in how they arrange the modes.
+pub(super) fn law(form: Form, case: &Case, result: &Value) -> Result<(), String> {
+    by_pieces(form, case, result, piece)
 }
 
 fn piece(piece: &Piece) -> Result<(), String> {

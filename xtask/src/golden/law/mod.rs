@@ -18,6 +18,7 @@ use serde_json::Value as Json;
 use super::case::Case;
 use super::judge::Law;
 use super::value::{Map, Tiler, Value};
+use split::Form;
 
 /// The law of a case's operation, if one is stated here.
 pub(crate) fn of(case: &Case) -> Option<Law> {
@@ -45,14 +46,14 @@ fn of_op(op: &str) -> Option<Law> {
         "complement" | "complement1" => inverse::complement,
         "right_inverse" => inverse::right_inverse,
         "left_inverse" => inverse::left_inverse,
-        "logical_divide" => divide::logical,
-        "zipped_divide" => divide::zipped,
-        "tiled_divide" => divide::tiled,
-        "flat_divide" => divide::flat,
-        "logical_product" => product::logical,
-        "zipped_product" => product::zipped,
-        "tiled_product" => product::tiled,
-        "flat_product" => product::flat,
+        "logical_divide" => |case, result| divide::law(Form::Logical, case, result),
+        "zipped_divide" => |case, result| divide::law(Form::Zipped, case, result),
+        "tiled_divide" => |case, result| divide::law(Form::Tiled, case, result),
+        "flat_divide" => |case, result| divide::law(Form::Flat, case, result),
+        "logical_product" => |case, result| product::law(Form::Logical, case, result),
+        "zipped_product" => |case, result| product::law(Form::Zipped, case, result),
+        "tiled_product" => |case, result| product::law(Form::Tiled, case, result),
+        "flat_product" => |case, result| product::law(Form::Flat, case, result),
         "blocked_product" => product::blocked,
         "raked_product" => product::raked,
         "tile_to_shape" => product::tile_to_shape,

@@ -5,20 +5,9 @@ use super::{layout_argument, layout_result, reference};
 use crate::golden::case::Case;
 use crate::golden::value::{Map, Tree, Value, at};
 
-pub(crate) fn logical(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Logical, case, result, piece)
-}
-
-pub(crate) fn zipped(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Zipped, case, result, piece)
-}
-
-pub(crate) fn tiled(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Tiled, case, result, piece)
-}
-
-pub(crate) fn flat(case: &Case, result: &Value) -> Result<(), String> {
-    by_pieces(Form::Flat, case, result, piece)
+/// The law of the products, which differ in how they arrange the modes.
+pub(super) fn law(form: Form, case: &Case, result: &Value) -> Result<(), String> {
+    by_pieces(form, case, result, piece)
 }
 
 fn piece(piece: &Piece) -> Result<(), String> {

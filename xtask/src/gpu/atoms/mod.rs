@@ -19,6 +19,7 @@ use colex_atom::Arch;
 use colex_gpu::Device;
 use colex_proof::sweep::{Record, Subject, Verdict, subjects};
 
+use super::shares::Sharing;
 use record::Head;
 pub(crate) use recorded::against_recorded;
 use table::Table;
@@ -53,15 +54,8 @@ pub(crate) struct Options {
     /// A folder for the kernels' PTX; nothing is run.
     #[arg(long)]
     ptx: Option<PathBuf>,
-    /// How many processes share the GPU; the number of cores if left out.
-    #[arg(long)]
-    processes: Option<usize>,
-    /// For the processes themselves: `2/16`, the third of sixteen.
-    #[arg(long, hide = true)]
-    shard: Option<String>,
-    /// For the processes themselves: how many of the shard are done.
-    #[arg(long, hide = true, default_value_t = 0)]
-    skip: usize,
+    #[command(flatten)]
+    sharing: Sharing,
 }
 
 impl Options {
@@ -81,7 +75,7 @@ impl Options {
 
 /// Runs the sweep and prints the table of counts.
 pub(crate) fn task(options: &Options) -> Result<ExitCode> {
-    if let Some(shard) = &options.shard {
+    if let Some(shard) = &options.sharing.shard {
         return processes::child(options, shard);
     }
     if options.recorded {

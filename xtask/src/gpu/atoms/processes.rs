@@ -19,7 +19,7 @@ pub(super) fn child(options: &Options, of: &str) -> Result<ExitCode> {
     let seed = options.seed.context("a process is told its seed")?;
     let subjects = options.subjects();
     let mine = subjects.iter().skip(index).step_by(count);
-    for subject in mine.skip(options.skip) {
+    for subject in mine.skip(options.sharing.skip) {
         let record = one(subject, &device, seed, options.repeats)?;
         println!("{}", record::line(&record, true));
         if matches!(&record.verdict, Verdict::Refused { by: "hardware", .. }) {
@@ -39,7 +39,7 @@ pub(super) fn run(
 ) -> Result<Vec<Record>> {
     let cases = Cases {
         count: subjects.len(),
-        processes: options.processes.unwrap_or_else(cores),
+        processes: options.sharing.processes.unwrap_or_else(cores),
         patience: PATIENCE,
         arguments: &|shard, skip| arguments(options, seed, shard, skip),
         parse: &record::parse,
