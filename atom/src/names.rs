@@ -1,5 +1,21 @@
 //! What the tables of names share.
 
+use core::str::FromStr;
+
+use crate::Error;
+use crate::machine::Arch;
+
+impl FromStr for Arch {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Arch::ALL.into_iter().find(|arch| arch.target() == text);
+        found.ok_or_else(|| Error::UnknownArch {
+            text: text.to_string(),
+        })
+    }
+}
+
 /// The name without blanks and without the namespaces of CUTLASS.
 pub(crate) fn without_namespaces(text: &str) -> String {
     let mut name: String = text.chars().filter(|c| !c.is_whitespace()).collect();

@@ -2,7 +2,6 @@
 
 use core::str::FromStr;
 
-use super::error::CopyError;
 use super::member::Member;
 use super::names;
 use super::op::CopyOp;
@@ -10,6 +9,7 @@ use super::reduction::{Reduction, Scalar};
 use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes};
 use super::traits::{CopyTraits, ValLayouts};
 use crate::Error;
+use crate::error::CopyError;
 use crate::machine::{Arch, Space};
 use crate::tv;
 

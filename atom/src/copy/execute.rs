@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::atom::CopyAtom;
-use super::error::CopyError;
 use super::row::{Argument, CopyForm};
 use crate::Error;
+use crate::error::CopyError;
 use crate::tv;
 
 /// Where one value of the destination comes from.

@@ -1,10 +1,10 @@
 //! The text of one copy instruction.
 
 use super::atom::CopyAtom;
-use super::error::CopyError;
 use super::op::{CopyOp, OperandKind};
 use super::row::{Argument, CopyForm};
 use crate::Error;
+use crate::error::CopyError;
 
 /// The names that an instruction works on: what it does not have stays empty.
 ///

@@ -4,7 +4,6 @@
 //! ([`CopyAtom::execute`]).
 
 mod atom;
-mod error;
 mod execute;
 mod instruction;
 mod member;
@@ -16,8 +15,8 @@ mod search;
 mod table;
 mod traits;
 
+pub use crate::error::CopyError;
 pub use atom::{CopyAtom, MAX_TRANSACTION_BYTES};
-pub use error::CopyError;
 pub use execute::Route;
 pub use instruction::CopyOperands;
 pub use op::{CopyOp, CopyOperand, OperandKind};

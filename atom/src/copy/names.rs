@@ -1,10 +1,10 @@
 //! Names: how CuTe spells a copy, and what was meant by one that is not there.
 
 use super::atom::CopyAtom;
-use super::error::CopyError;
 use super::member::{Member, member, members};
 use super::row::Sizes;
 use crate::Error;
+use crate::error::CopyError;
 use crate::names::{nearest, without_namespaces};
 use crate::number::Ty;
 

@@ -1,6 +1,7 @@
 //! How a row of the copy table is written.
 
 use super::reduction::{Reduction, Scalar};
+pub use crate::machine::Argument;
 use crate::machine::{Arch, PtxVersion, Space};
 
 /// Which side of a copy.
@@ -67,31 +68,6 @@ pub enum CopyForm {
     Shuffle(u32),
     /// A row to look at: it has layouts and no opcode.
     LayoutOnly,
-}
-
-/// An operand of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Argument {
-    /// The destination: registers or an address.
-    Dst,
-    /// The source: registers or an address.
-    Src,
-    /// A tensor map and the coordinates of a box in it, innermost first.
-    Tensor,
-    /// The address of the mbarrier that counts the bytes.
-    Barrier,
-    /// `im2col` only: the offsets of a pixel in the filter window.
-    Offsets,
-    /// The blocks of the cluster that get the data, one bit each.
-    Mask,
-    /// The number of bytes moved, a constant of the atom.
-    Bytes,
-    /// The number of bytes moved, a register or a constant; the atom's own unless something else is named.
-    Size,
-    /// How many bytes are read; the rest of the destination becomes zero.
-    SourceBytes,
-    /// A 64-bit cache policy, if the opcode says `.L2::cache_hint`.
-    Policy,
 }
 
 /// How many bits one thread moves.

@@ -2,9 +2,8 @@
 
 mod canonical;
 mod descriptor;
-mod error;
 mod smem;
 
+pub use crate::error::GmmaError;
 pub use descriptor::GmmaDescriptor;
-pub use error::GmmaError;
 pub use smem::{SmemSwizzle, gmma_smem_atom};

@@ -1,9 +1,6 @@
 //! The architectures an instruction can ask for.
 
 use core::fmt;
-use core::str::FromStr;
-
-use crate::Error;
 
 /// A GPU architecture, in the order of their appearance.
 ///
@@ -115,17 +112,6 @@ impl Arch {
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.target())
-    }
-}
-
-impl FromStr for Arch {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let found = Arch::ALL.into_iter().find(|arch| arch.target() == text);
-        found.ok_or_else(|| Error::UnknownArch {
-            text: text.to_string(),
-        })
     }
 }
 

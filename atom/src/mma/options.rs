@@ -3,16 +3,7 @@
 use super::member::Member;
 use super::row::{Form, Rule};
 use crate::Error;
-
-/// Which coordinate of an operand runs fastest in shared memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Major {
-    /// K is contiguous (CuTe `Major::K`, BLAS "T" for A and "N" for B).
-    #[default]
-    K,
-    /// M (of A) or N (of B) is contiguous (CuTe `Major::MN`).
-    Mn,
-}
+pub use crate::machine::Major;
 
 /// The template arguments of a `wgmma` operation in CuTe.
 ///

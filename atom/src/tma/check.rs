@@ -1,8 +1,8 @@
 //! What the hardware asks of a tensor map.
 
-use super::error::TmaError;
 use super::map::{Interleave, OobFill, TensorMap};
 use super::swizzle::TmaSwizzle;
+use crate::error::TmaError;
 
 impl TensorMap {
     /// Whether the hardware takes it.

@@ -2,9 +2,9 @@
 
 use colex_layout::{Basis, ComposedLayout, Int, Layout, Outer, Stride, Tiler, Tuple};
 
-use super::error::TmaError;
 use super::map::TmaElement;
 use super::swizzle::TmaSwizzle;
+use crate::error::TmaError;
 
 /// A dimension of the tensor map: one mode of the tensor, or several joined.
 #[derive(Clone, Debug)]

@@ -2,14 +2,13 @@
 
 mod check;
 mod derive;
-mod error;
 mod im2col;
 mod map;
 mod moves;
 mod plan;
 mod swizzle;
 
-pub use error::TmaError;
+pub use crate::error::TmaError;
 pub use im2col::{
     Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, PixelBox, Taps,
 };

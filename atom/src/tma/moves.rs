@@ -5,9 +5,9 @@
 //! begins before the tensor, though a load may; a load fills beyond the end of a row to the element, a store writes
 //! whole units of 16 bytes.
 
-use super::error::TmaError;
 use super::im2col::PixelBox;
 use super::map::TensorMap;
+use crate::error::TmaError;
 
 /// What a bound, an address or a coordinate of TMA is a multiple of, in bytes.
 const UNIT: i64 = 16;

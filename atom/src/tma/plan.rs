@@ -7,12 +7,12 @@ use super::derive::{
     plain, progression, scale, tensor,
 };
 
-use super::error::TmaError;
 use super::map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
 use super::swizzle::TmaSwizzle;
 use crate::Error;
 use crate::copy::CopyAtom;
 use crate::copy::{Reduction, Scalar};
+use crate::error::TmaError;
 
 /// What is to be moved: a tile of a tensor, to or from shared memory of some layout.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use colex_layout::Swizzle;
 
-use super::error::TmaError;
+use crate::error::TmaError;
 
 /// The swizzle mode of a tensor map (`CUtensorMapSwizzle`).
 ///

@@ -2,10 +2,10 @@
 
 use colex_layout::{Basis, Int, Layout, LeafMode, Stride, Tiler, Tuple};
 
-use super::error::Im2colError;
 use super::plan::Taps;
+use crate::error::Im2colError;
+use crate::error::TmaError;
 use crate::tma::derive::order;
-use crate::tma::error::TmaError;
 
 /// Extents and strides of the activations.
 pub(super) fn modes(activations: &Layout) -> Result<(Vec<i64>, Vec<i64>), TmaError> {

@@ -1,10 +1,9 @@
 //! `im2col`: a column of pixels in place of a box, for convolutions.
 
 mod derive;
-mod error;
 mod pixels;
 mod plan;
 
-pub use error::Im2colError;
+pub use crate::error::Im2colError;
 pub use pixels::PixelBox;
 pub use plan::{Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Taps};

@@ -1,7 +1,7 @@
 //! `PixelBox`: which pixels a column walks over.
 
-use super::error::Im2colError;
-use crate::tma::error::TmaError;
+use crate::error::Im2colError;
+use crate::error::TmaError;
 use crate::tma::map::TensorMap;
 
 /// The positions of a filter in each image: what makes a tensor map one for `im2col`.

@@ -3,13 +3,13 @@
 use colex_layout::{ComposedLayout, Layout};
 
 use super::derive::{column, matrix, modes, tile_order};
-use super::error::Im2colError;
 use super::pixels::{PixelBox, spatial};
 use crate::Error;
 use crate::copy::CopyAtom;
 use crate::copy::{Reduction, Scalar};
+use crate::error::Im2colError;
+use crate::error::TmaError;
 use crate::tma::derive::{cut, plain};
-use crate::tma::error::TmaError;
 use crate::tma::map::{TensorMap, TmaElement};
 
 /// A filter along one spatial dimension, and how the image is padded there.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::mma::Major;
+use crate::machine::Major;
 
 /// Why a layout has no descriptor, or a descriptor no such field.
 #[non_exhaustive]

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::im2col::Im2colError;
-use super::map::TmaElement;
+use crate::number::TmaElement;
 
 /// Why layouts have no tensor map.
 ///

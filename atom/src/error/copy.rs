@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use super::row::Argument;
-use crate::machine::Space;
+use crate::machine::{Argument, Space};
 
 /// Why a copy was not found, written or executed.
 #[non_exhaustive]

@@ -1,11 +1,17 @@
 //! What can be wrong.
 
+mod copy;
+mod gmma;
+mod im2col;
+mod tma;
+
 use core::fmt;
 
-use crate::copy::CopyError;
-use crate::gmma::GmmaError;
 use crate::machine::Arch;
-use crate::tma::TmaError;
+pub use copy::CopyError;
+pub use gmma::GmmaError;
+pub use im2col::Im2colError;
+pub use tma::TmaError;
 
 /// Why an atom was not found, built, or executed.
 #[non_exhaustive]
