@@ -307,8 +307,22 @@ impl Walk<'_> {
 
 /// Whether a thread may end inside.
 fn exits(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| {
-        stmt.op == Op::Control(Control::Exit) || stmt.op.blocks().into_iter().any(exits)
+    body.iter().any(|stmt| match &stmt.op {
+        Op::Control(Control::Exit) => true,
+        Op::Control(
+            Control::If { .. }
+            | Control::Loop { .. }
+            | Control::Break
+            | Control::Continue
+            | Control::Trap
+            | Control::Comment(_),
+        )
+        | Op::Alu(_)
+        | Op::Memory(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Atom(_) => stmt.op.blocks().into_iter().any(exits),
     })
 }
 

@@ -304,10 +304,21 @@ impl Machine<'_, '_> {
 
     /// What a fault stands for, in clusters that run, if a read waits for its bytes.
     pub(crate) fn headline(&mut self, fault: Fault, running: Vec<Cluster>) -> Fault {
-        let consequence = matches!(
-            fault.kind(),
-            FaultKind::Deadlock | FaultKind::Limit | FaultKind::Trap
-        );
+        let consequence = match fault.kind() {
+            FaultKind::Deadlock | FaultKind::Limit | FaultKind::Trap => true,
+            FaultKind::Launch
+            | FaultKind::OutOfBounds
+            | FaultKind::Misaligned
+            | FaultKind::Uninitialised
+            | FaultKind::Race
+            | FaultKind::MissingFence
+            | FaultKind::InFlight
+            | FaultKind::EarlyExit
+            | FaultKind::Divergence
+            | FaultKind::Barrier
+            | FaultKind::Operand
+            | FaultKind::Unsupported => false,
+        };
         let Some(first) = self.suspects.all.first().filter(|_| consequence) else {
             return fault;
         };
