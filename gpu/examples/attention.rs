@@ -36,9 +36,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let worst = check(&device, &built, [queries, keys], is_causal)?;
     println!("largest difference from a softmax in double precision: {worst:.1e}");
     // Weights and results are rounded to 11 bits: 2^-11 of numbers below 2, and as much again for the weights.
-    match worst < 4e-3 {
-        true => Ok(()),
-        false => Err("that is more than rounding explains".into()),
+    if worst < 4e-3 {
+        Ok(())
+    } else {
+        Err("that is more than rounding explains".into())
     }
 }
 
@@ -95,9 +96,10 @@ pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
 
     let places = mma.at(&tid).places(Operand::C, [TILE, TILE])?;
     let count = keys.extent(0);
-    let seen = match is_causal {
-        true => count.min(&((&block + 1) * TILE)),
-        false => count.clone(),
+    let seen = if is_causal {
+        count.min(&((&block + 1) * TILE))
+    } else {
+        count.clone()
     };
     k.for_(0, (seen + (TILE - 1)) / TILE, 1, |k, step| {
         let tile = keys.local_tile(&[TILE, WIDTH], &[step.clone(), 0.into()])?;
@@ -152,12 +154,11 @@ fn hide(
         let [m, n] = &places[i as usize];
         let (query, key) = (&begin[0] + m, &begin[1] + n);
         let is_there = k.less(&key, count);
-        match is_causal {
-            true => {
-                let is_before = k.less(&key, &(query + 1));
-                k.both(is_there, is_before)
-            }
-            false => is_there,
+        if is_causal {
+            let is_before = k.less(&key, &(query + 1));
+            k.both(is_there, is_before)
+        } else {
+            is_there
         }
     })
 }

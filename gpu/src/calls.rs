@@ -232,13 +232,14 @@ pub(crate) fn unencoded(map: TensorMap, address: u64) -> Argument {
 
 /// Whether a device is the one that a call was made for.
 pub(crate) fn same_device(device: &Device, made_for: &Device) -> Result<(), Error> {
-    match device.is(made_for) {
-        true => Ok(()),
-        false => Err(DeviceError::OtherDevice {
+    if device.is(made_for) {
+        Ok(())
+    } else {
+        Err(DeviceError::OtherDevice {
             what: "the function",
             device: device.name(),
             holder: made_for.name(),
         }
-        .into()),
+        .into())
     }
 }

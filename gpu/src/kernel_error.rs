@@ -415,9 +415,10 @@ impl fmt::Display for KernelError {
 fn one_of<T: fmt::Display>(list: &[T]) -> String {
     let mut words: Vec<String> = list.iter().map(T::to_string).collect();
     let last = words.pop().unwrap_or_default();
-    match words.is_empty() {
-        true => last,
-        false => format!("{} or {last}", words.join(", ")),
+    if words.is_empty() {
+        last
+    } else {
+        format!("{} or {last}", words.join(", "))
     }
 }
 

@@ -235,9 +235,10 @@ impl<T: Element> Buffer<T> {
                     memory.write(self.address_of(at), &bytes)
                 };
                 // Slices of one buffer may overlap: no chunk is written over before it is read.
-                match source.address() < self.address() {
-                    true => self.chunks().rev().try_for_each(&mut copy)?,
-                    false => self.chunks().try_for_each(&mut copy)?,
+                if source.address() < self.address() {
+                    self.chunks().rev().try_for_each(&mut copy)?
+                } else {
+                    self.chunks().try_for_each(&mut copy)?
                 }
             }
             Kind::Gpu(gpu) => gpu.copy(self.address(), source.address(), self.bytes())?,
@@ -259,13 +260,14 @@ impl<T: Element> Buffer<T> {
 
     fn same_length(&self, what: &'static str, found: usize) -> Result<(), Error> {
         let expected = self.length;
-        match found == expected {
-            true => Ok(()),
-            false => Err(Error::Length {
+        if found == expected {
+            Ok(())
+        } else {
+            Err(Error::Length {
                 what,
                 expected,
                 found,
-            }),
+            })
         }
     }
 }

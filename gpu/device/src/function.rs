@@ -379,13 +379,14 @@ impl Device {
     ///
     /// [`Error::OtherDevice`].
     pub fn owns(&self, function: &Function) -> Result<(), Error> {
-        match self.is(&function.device) {
-            true => Ok(()),
-            false => Err(Error::OtherDevice {
+        if self.is(&function.device) {
+            Ok(())
+        } else {
+            Err(Error::OtherDevice {
                 what: "the function",
                 device: self.name(),
                 holder: function.device.name(),
-            }),
+            })
         }
     }
 }

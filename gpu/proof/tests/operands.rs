@@ -166,12 +166,11 @@ fn shape(random: &mut Random, depth: u64) -> IntTuple {
 
 /// The same shape with some modes joined into one integer each.
 fn coarser(random: &mut Random, shape: &IntTuple) -> IntTuple {
-    match shape.is_leaf() || random.below(3) == 0 {
-        true => IntTuple::from(shape.product().expect("small").value()),
-        false => {
-            let modes: Vec<_> = shape.modes().map(|mode| coarser(random, &mode)).collect();
-            IntTuple::concat(&modes)
-        }
+    if shape.is_leaf() || random.below(3) == 0 {
+        IntTuple::from(shape.product().expect("small").value())
+    } else {
+        let modes: Vec<_> = shape.modes().map(|mode| coarser(random, &mode)).collect();
+        IntTuple::concat(&modes)
     }
 }
 
@@ -234,9 +233,10 @@ fn a_copy_moves_what_corresponds() {
             }
         };
         let compact = |shape: &IntTuple, rows: bool| {
-            let layout = match rows {
-                true => Layout::row_major(shape.clone()),
-                false => Layout::column_major(shape.clone()),
+            let layout = if rows {
+                Layout::row_major(shape.clone())
+            } else {
+                Layout::column_major(shape.clone())
             };
             layout.expect("small")
         };

@@ -383,10 +383,7 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
         for bytes in wild {
             for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
                 for arch in [Arch::Sm70, Arch::Sm90a] {
-                    let mut count = |is_made: bool| match is_made {
-                        true => made += 1,
-                        false => refused += 1,
-                    };
+                    let mut count = |is_made: bool| if is_made { made += 1 } else { refused += 1 };
                     count(CopyPlan::choose(&walk, bytes, addresses, arch).is_ok());
                     for method in COPY_METHODS {
                         let plan = CopyPlan::new(&walk, bytes, addresses, arch, method);

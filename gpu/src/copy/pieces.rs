@@ -93,9 +93,12 @@ pub(crate) fn through_registers(
     inside: bool,
 ) -> Result<(), Error> {
     let part = copy.at(thread);
-    let known = |tensor: &Tensor| match inside {
-        true => tensor.clone(),
-        false => tensor.stated_inside(),
+    let known = |tensor: &Tensor| {
+        if inside {
+            tensor.clone()
+        } else {
+            tensor.stated_inside()
+        }
     };
     let (source, destination) = (
         part.partition_src(&known(from))?,

@@ -81,9 +81,10 @@ pub(crate) fn shared_layout(method: CopyMethod, bytes: i64) -> Option<ComposedLa
 /// Threads over a tile, 32 along one mode: mode 0, or mode 1 where `crossed`.
 fn over_tile(bytes: i64, crossed: bool) -> Result<TiledCopy, Error> {
     let [long, short] = THREADS;
-    let threads = match crossed {
-        false => format!("({long},{short}):(1,{long})"),
-        true => format!("({short},{long}):({long},1)"),
+    let threads = if crossed {
+        format!("({short},{long}):({long},1)")
+    } else {
+        format!("({long},{short}):(1,{long})")
     };
     let (threads, one): (Layout, Layout) = (threads.parse()?, "(1,1):(1,1)".parse()?);
     Ok(TiledCopy::new(

@@ -169,14 +169,15 @@ impl Squares {
         }
         // Threads change places with others by the bits of their numbers.
         let tile = self.tile(bytes);
-        match bytes == 2 || self.0[1].count_ones() == 1 {
-            true => Ok(()),
-            false => Err(KernelError::PlanShares {
+        if bytes == 2 || self.0[1].count_ones() == 1 {
+            Ok(())
+        } else {
+            Err(KernelError::PlanShares {
                 method: method(),
                 operand: "the copy",
                 tile,
                 threads: self.threads(bytes),
-            }),
+            })
         }
     }
 

@@ -80,16 +80,17 @@ impl GemmPlan {
         range: std::ops::RangeInclusive<i64>,
         step: i64,
     ) -> Result<(), KernelError> {
-        match range.contains(&found) && found % step == 0 {
-            true => Ok(()),
-            false => Err(KernelError::Plan {
+        if range.contains(&found) && found % step == 0 {
+            Ok(())
+        } else {
+            Err(KernelError::Plan {
                 method: self.method.to_string(),
                 what,
                 found,
                 least: *range.start(),
                 most: *range.end(),
                 step,
-            }),
+            })
         }
     }
 
@@ -113,14 +114,15 @@ impl GemmPlan {
         found: i64,
         most: i64,
     ) -> Result<(), KernelError> {
-        match found <= most {
-            true => Ok(()),
-            false => Err(KernelError::PlanLimit {
+        if found <= most {
+            Ok(())
+        } else {
+            Err(KernelError::PlanLimit {
                 method: self.method.to_string(),
                 what,
                 found,
                 most,
-            }),
+            })
         }
     }
 
@@ -139,9 +141,10 @@ impl GemmPlan {
             });
         }
         let can = outputs(ab);
-        match can.contains(&c) {
-            true => Ok(()),
-            false => Err(KernelError::Types { ab, c, can }),
+        if can.contains(&c) {
+            Ok(())
+        } else {
+            Err(KernelError::Types { ab, c, can })
         }
     }
 
@@ -154,14 +157,15 @@ impl GemmPlan {
         };
         let found = self.operands.vectors[name as usize];
         let most = 128 / i64::from(ty.bits());
-        match (1..=most).contains(&found) && found.count_ones() == 1 {
-            true => Ok(()),
-            false => Err(KernelError::PlanVector {
+        if (1..=most).contains(&found) && found.count_ones() == 1 {
+            Ok(())
+        } else {
+            Err(KernelError::PlanVector {
                 what,
                 found,
                 ty,
                 most,
-            }),
+            })
         }
     }
 

@@ -256,13 +256,14 @@ impl GemmProblem {
             });
         }
         let (address, need_bytes) = (buffer.address(), T::BYTES as u64);
-        match address.is_multiple_of(need_bytes) {
-            true => Ok((address, address + need as u64 * need_bytes)),
-            false => Err(KernelError::Misaligned {
+        if address.is_multiple_of(need_bytes) {
+            Ok((address, address + need as u64 * need_bytes))
+        } else {
+            Err(KernelError::Misaligned {
                 what: matrix.name(),
                 address,
                 need: need_bytes,
-            }),
+            })
         }
     }
 }
@@ -274,13 +275,14 @@ const NAMED: [(Operand, &str); 3] = [
 ];
 
 fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
-    match (1..=MOST).contains(&extent) {
-        true => Ok(()),
-        false => Err(KernelError::Extent {
+    if (1..=MOST).contains(&extent) {
+        Ok(())
+    } else {
+        Err(KernelError::Extent {
             what,
             extent,
             most: MOST,
-        }),
+        })
     }
 }
 

@@ -51,9 +51,10 @@ pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<Built, Error> {
     let c = c.local_tile(&[bm, bn], &[m.clone(), n.clone()])?;
     let [way_a, way_b] = kind.ways;
     let (a, b) = ((Operand::A, a, m, way_a), (Operand::B, b, n, way_b));
-    let (x, y, c) = match kind.turned {
-        false => (a, b, c),
-        true => (b, a, c.compose(&turned([bm, bn]))?),
+    let (x, y, c) = if kind.turned {
+        (b, a, c.compose(&turned([bm, bn]))?)
+    } else {
+        (a, b, c)
     };
     let x = Side::new(&mut k, plan, mma, Operand::A, x)?;
     let y = Side::new(&mut k, plan, mma, Operand::B, y)?;
@@ -207,13 +208,12 @@ fn store(
     let bits = i64::from(ty.bits());
     let copy = TiledCopy::for_operand(universal(vector * bits)?, bits, mma, Operand::C)?;
     let to = copy.at(&k.thread()).partition_dst(c)?;
-    let old = match plan.operands.beta {
-        false => None,
-        true => {
-            let old = k.fragment(ty, acc.layout())?;
-            k.copy_inside(&copy, &to, &old.retile(&copy)?)?;
-            Some(old)
-        }
+    let old = if plan.operands.beta {
+        let old = k.fragment(ty, acc.layout())?;
+        k.copy_inside(&copy, &to, &old.retile(&copy)?)?;
+        Some(old)
+    } else {
+        None
     };
     let out = scaled(k, ty, acc, old.as_ref(), scale)?;
     k.copy_inside(&copy, &out.retile(&copy)?, &to)

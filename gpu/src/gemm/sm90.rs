@@ -130,9 +130,10 @@ impl Family for Hopper {
             let map = built.tensor_map(name, layout)?;
             Ok::<_, crate::Error>(Given::Value(unencoded(map, address)))
         };
-        let c = match plan.stages_c() {
-            true => map("C", lc, c)?,
-            false => Given::checked(c, lc),
+        let c = if plan.stages_c() {
+            map("C", lc, c)?
+        } else {
+            Given::checked(c, lc)
         };
         let mut given = vec![map("A", la, a)?, map("B", lb, b)?, c];
         let sizes = [problem.m, problem.n, problem.k];

@@ -34,9 +34,10 @@ pub(crate) fn build(folder: &Path, whole: bool) -> Result<(), String> {
     let output = rustc
         .output()
         .map_err(|error| format!("rustc cannot be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 
@@ -80,8 +81,9 @@ pub(crate) fn shown(counts: &Counts) -> String {
         .iter()
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
-    match each.is_empty() {
-        true => "none".to_string(),
-        false => each.join(", "),
+    if each.is_empty() {
+        "none".to_string()
+    } else {
+        each.join(", ")
     }
 }

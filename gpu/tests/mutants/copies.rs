@@ -532,10 +532,7 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             };
             for m in 0..to.extent(0) {
                 for n in 0..to.extent(1) {
-                    let by = match moved(n >= width) {
-                        true => shift,
-                        false => [0, 0],
-                    };
+                    let by = if moved(n >= width) { shift } else { [0, 0] };
                     to.set(&[m, n], from.get(&[m + by[0] * 8, n + by[1] * width]));
                 }
             }

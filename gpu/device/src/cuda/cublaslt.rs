@@ -33,12 +33,11 @@ pub struct LtMatrix {
 impl LtMatrix {
     /// Returns the bytes from its first element to its last.
     fn bytes(&self) -> u64 {
-        match self.rows == 0 || self.columns == 0 {
-            true => 0,
-            false => {
-                let last = (self.columns - 1) * self.leading.unsigned_abs() + self.rows;
-                last * self.element_bytes
-            }
+        if self.rows == 0 || self.columns == 0 {
+            0
+        } else {
+            let last = (self.columns - 1) * self.leading.unsigned_abs() + self.rows;
+            last * self.element_bytes
         }
     }
 }

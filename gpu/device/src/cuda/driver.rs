@@ -113,12 +113,11 @@ impl Driver {
         let mut text: *const c_char = std::ptr::null();
         // SAFETY: both functions store the address of a static string, or null for a code they do not know.
         let known = unsafe { ask(code, &mut text) } == 0 && !text.is_null();
-        match known {
-            // SAFETY: not null, and static.
-            true => unsafe { CStr::from_ptr(text) }
-                .to_string_lossy()
-                .into_owned(),
-            false => format!("code {code}"),
+        if !known {
+            return format!("code {code}");
         }
+        // SAFETY: not null, and static.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
     }
 }

@@ -247,10 +247,12 @@ impl Alu {
             } => {
                 let rounds = dotted(rounding.map_or("", Rounding::ptx));
                 let word = if *saturate { ".sat" } else { "" };
-                let saturates = match saturate {
-                    true => ".sat",
-                    false if to.is_fp8_pair() => ".satfinite",
-                    false => "",
+                let saturates = if *saturate {
+                    ".sat"
+                } else if to.is_fp8_pair() {
+                    ".satfinite"
+                } else {
+                    ""
                 };
                 let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
                 Row::new(

@@ -156,9 +156,10 @@ impl Sync {
                 parity,
                 scope,
             } => {
-                let (word, in_block) = match test {
-                    true => ("mbarrier.test_wait", MBARRIER),
-                    false => ("mbarrier.try_wait", Needs::HOPPER),
+                let (word, in_block) = if *test {
+                    ("mbarrier.test_wait", MBARRIER)
+                } else {
+                    ("mbarrier.try_wait", Needs::HOPPER)
                 };
                 let (acquire, needs) = match scope {
                     Scope::Cta => (String::new(), in_block),

@@ -49,12 +49,13 @@ impl Active {
     }
 
     fn under(self, group: u32, at: &'static Location<'static>) -> Self {
-        match group < self.group {
-            true => Active {
+        if group < self.group {
+            Active {
                 group,
                 parted: Some(at),
-            },
-            false => self,
+            }
+        } else {
+            self
         }
     }
 

@@ -90,9 +90,10 @@ impl<'a> Values<'a> {
         let value = self.result(op);
         for reg in op.parts().writes {
             let old = self.known.get(&reg).copied();
-            let new = match all {
-                true => value,
-                false => value.zip(old).map(|(new, old)| new.hull(old)),
+            let new = if all {
+                value
+            } else {
+                value.zip(old).map(|(new, old)| new.hull(old))
             };
             match new {
                 Some(new) => self.known.insert(reg, new),
@@ -125,15 +126,16 @@ impl<'a> Values<'a> {
                 let end = i64::from(self.threads.end).min(block.iter().product());
                 let (first, last) = (i64::from(self.threads.start) / before, (end - 1) / before);
                 // Threads are numbered x first: within one turn of the axis the coordinate rises.
-                Some(match first / extent == last / extent {
-                    true => Interval {
+                Some(if first / extent == last / extent {
+                    Interval {
                         least: first % extent,
                         greatest: last % extent,
-                    },
-                    false => Interval {
+                    }
+                } else {
+                    Interval {
                         least: 0,
                         greatest: extent - 1,
-                    },
+                    }
                 })
             }
             Special::Ctaid(_)
@@ -233,15 +235,16 @@ fn binary(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
 }
 
 fn remainder(a: Interval, n: i64) -> Option<Interval> {
-    Some(match a.least / n == a.greatest / n {
-        true => Interval {
+    Some(if a.least / n == a.greatest / n {
+        Interval {
             least: a.least % n,
             greatest: a.greatest % n,
-        },
-        false => Interval {
+        }
+    } else {
+        Interval {
             least: 0,
             greatest: n - 1,
-        },
+        }
     })
 }
 

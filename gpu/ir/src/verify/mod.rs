@@ -58,9 +58,10 @@ impl Kernel {
             all.extend(wgmma::check(&self.body));
             all.extend(resources::check(self));
         }
-        match all.is_empty() {
-            true => Ok(()),
-            false => Err(Refused::new(self, all)),
+        if all.is_empty() {
+            Ok(())
+        } else {
+            Err(Refused::new(self, all))
         }
     }
 }

@@ -146,9 +146,10 @@ fn fits(value: Operand, ty: Type) -> Result<(), String> {
         Operand::Int(_) if ty == Type::B128 => Err("no instruction holds 128 bits".into()),
         Operand::Int(value) => {
             let (low, high) = range(ty);
-            match i128::from(value) >= low && i128::from(value) <= high {
-                true => Ok(()),
-                false => Err(format!("{ty} goes from {low} to {high}")),
+            if i128::from(value) >= low && i128::from(value) <= high {
+                Ok(())
+            } else {
+                Err(format!("{ty} goes from {low} to {high}"))
             }
         }
         Operand::Reg(_) | Operand::Special(_) => Ok(()),

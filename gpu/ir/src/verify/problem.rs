@@ -504,10 +504,7 @@ impl fmt::Display for Problem {
                 entry,
                 threads,
             } => {
-                let (word, other, way) = match increase {
-                    true => ("inc", "dec", "at least"),
-                    false => ("dec", "inc", "at most"),
-                };
+                let (word, other, way) = if *increase { ("inc", "dec", "at least") } else { ("dec", "inc", "at most") };
                 write!(
                     f,
                     "`setmaxnreg.{word}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"

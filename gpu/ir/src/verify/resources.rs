@@ -164,9 +164,10 @@ fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
         .map(|group| asks(kernel, group))
         .collect();
     let directions = directions(&asked, entry, threads);
-    match directions.is_empty() {
-        true => pool(&asked, entry).into_iter().collect(),
-        false => directions,
+    if directions.is_empty() {
+        pool(&asked, entry).into_iter().collect()
+    } else {
+        directions
     }
 }
 
@@ -176,9 +177,10 @@ fn directions(asked: &[Vec<Ask>], entry: u32, threads: u32) -> Vec<Diagnostic> {
     for asks in asked {
         let mut held = entry;
         for ask in asks {
-            let wrong = match ask.increase {
-                true => ask.count < held,
-                false => ask.count > held,
+            let wrong = if ask.increase {
+                ask.count < held
+            } else {
+                ask.count > held
             };
             if wrong && known.insert((ask.at, held)) {
                 all.push(Diagnostic {
@@ -303,16 +305,14 @@ impl<'a> Walk<'a> {
                 self.forget(body);
                 self.block(body, certain);
                 self.forget(body);
-                match ends(body) {
-                    true => Goes::Perhaps,
-                    // A loop is left by a `break`, wherever that stands.
-                    false => Goes::On,
-                }
+                // A loop that does not end the kernel is left by a `break`, wherever that stands.
+                if ends(body) { Goes::Perhaps } else { Goes::On }
             }
             Op::Control(Control::Break | Control::Continue | Control::Exit | Control::Trap) => {
-                match sure {
-                    true => Goes::Nowhere,
-                    false => Goes::Perhaps,
+                if sure {
+                    Goes::Nowhere
+                } else {
+                    Goes::Perhaps
                 }
             }
             Op::Control(Control::Comment(_))
@@ -339,9 +339,12 @@ impl<'a> Walk<'a> {
     }
 
     fn branch(&mut self, p: Interval, then: &'a [Stmt], other: &'a [Stmt], certain: bool) -> Goes {
-        let one = |walk: &mut Self, body| match walk.block(body, certain) {
-            true => Goes::On,
-            false => Goes::Nowhere,
+        let one = |walk: &mut Self, body| {
+            if walk.block(body, certain) {
+                Goes::On
+            } else {
+                Goes::Nowhere
+            }
         };
         if p == Interval::TRUE {
             return one(self, then);
@@ -359,10 +362,7 @@ impl<'a> Walk<'a> {
             (false, true) => {}
             (true, true) => self.values.join(&after),
         }
-        match a && b {
-            true => Goes::On,
-            false => Goes::Perhaps,
-        }
+        if a && b { Goes::On } else { Goes::Perhaps }
     }
 
     /// Registers that a loop writes may hold anything while it runs.

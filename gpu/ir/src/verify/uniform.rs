@@ -38,9 +38,10 @@ impl Value {
     }
 
     pub(super) fn join(self, other: Value) -> Value {
-        match self == other {
-            true => self,
-            false => Value::Same(self.group().min(other.group())),
+        if self == other {
+            self
+        } else {
+            Value::Same(self.group().min(other.group()))
         }
     }
 }

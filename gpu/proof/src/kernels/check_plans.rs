@@ -264,9 +264,10 @@ impl GemmPlanCase {
         let both = [Major::First, Major::Second];
         let vector = |dice: &mut Dice, ty: Ty| {
             let most = 128 / i64::from(ty.bits());
-            match method == Hopper || dice.below(3) > 0 {
-                true => most,
-                false => 1 << dice.below(i64::from(most.ilog2()) + 1),
+            if method == Hopper || dice.below(3) > 0 {
+                most
+            } else {
+                1 << dice.below(i64::from(most.ilog2()) + 1)
             }
         };
         let operands = Operands {
@@ -359,24 +360,28 @@ impl GemmPlanCase {
             .tile
             .map(|t| if (1..=512).contains(&t) { t } else { 32 });
         let whole = plan.whole && !dice.one_in(5);
-        let mut extents = tile.map(|t| match whole {
-            true => t * dice.of(&[1, 2, 3]),
-            false => match dice.below(8) {
-                0 => 1,
-                1 => t,
-                2 => t + 1,
-                3 => 2 * t,
-                4 => (t - 1).max(1),
-                5 => 2 * t + t / 2 + 1,
-                6 => (t + 1) / 2,
-                _ => 1 + dice.below(96),
-            },
+        let mut extents = tile.map(|t| {
+            if whole {
+                t * dice.of(&[1, 2, 3])
+            } else {
+                match dice.below(8) {
+                    0 => 1,
+                    1 => t,
+                    2 => t + 1,
+                    3 => 2 * t,
+                    4 => (t - 1).max(1),
+                    5 => 2 * t + t / 2 + 1,
+                    6 => (t + 1) / 2,
+                    _ => 1 + dice.below(96),
+                }
+            }
         });
         while extents.iter().product::<i64>() > MOST_WORK {
             let largest = (0..3).max_by_key(|i| extents[*i]).expect("three");
-            extents[largest] = match extents[largest] > tile[largest] {
-                true => tile[largest],
-                false => (extents[largest] + 1) / 2,
+            extents[largest] = if extents[largest] > tile[largest] {
+                tile[largest]
+            } else {
+                (extents[largest] + 1) / 2
             };
         }
         let [m, n, k] = extents;
@@ -522,22 +527,27 @@ impl CopyPlanCase {
     pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> CopyPlanCase {
         let method = dice.of(&COPY_METHODS);
         let hopper = matches!(method, CopyMethod::Bulk | CopyMethod::Tma) && !dice.one_in(20);
-        let own = match hopper {
-            true => dice.of(&[Arch::Sm90, Arch::Sm90a]),
-            false => dice.of(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a]),
+        let own = if hopper {
+            dice.of(&[Arch::Sm90, Arch::Sm90a])
+        } else {
+            dice.of(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a])
         };
         let squares = (method == CopyMethod::Tma && !dice.one_in(3)).then(|| {
-            [(); 2].map(|()| match dice.one_in(5) {
-                true => dice.of(&WILD),
-                false => 1 + dice.below(4),
+            [(); 2].map(|()| {
+                if dice.one_in(5) {
+                    dice.of(&WILD)
+                } else {
+                    1 + dice.below(4)
+                }
             })
         });
         CopyPlanCase {
             arch: arch.unwrap_or(own),
             method,
-            bytes: match method == CopyMethod::Tma && !dice.one_in(10) {
-                true => dice.of(&[2, 4]),
-                false => dice.of(&[1, 2, 4, 8]),
+            bytes: if method == CopyMethod::Tma && !dice.one_in(10) {
+                dice.of(&[2, 4])
+            } else {
+                dice.of(&[1, 2, 4, 8])
             },
             squares,
         }
@@ -682,9 +692,10 @@ impl PlanCase {
     /// problems next.
     pub fn draw(seed: u64, number: u64, arch: Option<Arch>) -> (PlanCase, Dice) {
         let mut dice = Dice::new(seed, number);
-        let case = match dice.one_in(4) {
-            true => PlanCase::Copy(CopyPlanCase::draw(&mut dice, arch)),
-            false => PlanCase::Gemm(GemmPlanCase::draw(&mut dice, arch)),
+        let case = if dice.one_in(4) {
+            PlanCase::Copy(CopyPlanCase::draw(&mut dice, arch))
+        } else {
+            PlanCase::Gemm(GemmPlanCase::draw(&mut dice, arch))
         };
         (case, dice)
     }

@@ -128,9 +128,10 @@ fn mask(plan: &Plan, cluster: &mut [Vec<u8>], random: &mut Random) {
 
 /// What the output holds before: a reduction's old values in global memory, else poison.
 fn before(atom: &CopyAtom, plan: &Plan, input: &[u8]) -> Vec<u8> {
-    match reduction(atom).is_some() && atom.to() == Space::Global {
-        true => input[plan.old as usize..][..plan.area as usize].to_vec(),
-        false => vec![POISON; plan.area as usize],
+    if reduction(atom).is_some() && atom.to() == Space::Global {
+        input[plan.old as usize..][..plan.area as usize].to_vec()
+    } else {
+        vec![POISON; plan.area as usize]
     }
 }
 

@@ -123,17 +123,15 @@ impl Judge for Bytes {
             agreement.digest = found.iter().fold(agreement.digest, |digest, byte| {
                 mixed(digest, u64::from(*byte))
             });
-            match expected == found {
-                true => agreement.exact += 1,
-                false if agreement.wrong.is_none() => {
-                    agreement.wrong = Some(format!(
-                        "launch {shot}, byte {}: expected {}, found {}",
-                        at * self.element,
-                        hex(expected),
-                        hex(found)
-                    ));
-                }
-                false => {}
+            if expected == found {
+                agreement.exact += 1;
+            } else if agreement.wrong.is_none() {
+                agreement.wrong = Some(format!(
+                    "launch {shot}, byte {}: expected {}, found {}",
+                    at * self.element,
+                    hex(expected),
+                    hex(found)
+                ));
             }
         }
         agreement.modelled = agreement.exact;

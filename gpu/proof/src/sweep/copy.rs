@@ -246,9 +246,10 @@ fn kernel(atom: &CopyAtom, name: &str, hinted: bool) -> Result<Kernel, Error> {
 
 /// Every thread that shares memory has come this far.
 fn meet(k: &mut KernelBuilder, atom: &CopyAtom) {
-    match in_cluster(atom) {
-        true => k.cluster_sync(),
-        false => k.sync(),
+    if in_cluster(atom) {
+        k.cluster_sync()
+    } else {
+        k.sync()
     }
 }
 

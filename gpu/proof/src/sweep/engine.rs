@@ -67,9 +67,10 @@ impl Engine {
 
     /// Every thread of the block, or of the cluster, has come this far.
     pub(super) fn meet(&self, k: &mut KernelBuilder) {
-        match self.clusters {
-            true => k.cluster_sync(),
-            false => k.sync(),
+        if self.clusters {
+            k.cluster_sync()
+        } else {
+            k.sync()
         }
     }
 

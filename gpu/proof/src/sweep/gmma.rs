@@ -32,9 +32,10 @@ impl Image {
         let options = atom.options();
         let ([m, n, k], t) = (atom.mnk(), atom.traits());
         let kept = k / atom.rule().packing() as i64;
-        let of_a = match atom.a_in_shared() {
-            true => canonical(atom, 'A', options.major_a, [m, kept], t.ty_a),
-            false => Vec::new(),
+        let of_a = if atom.a_in_shared() {
+            canonical(atom, 'A', options.major_a, [m, kept], t.ty_a)
+        } else {
+            Vec::new()
         };
         let of_b = canonical(atom, 'B', options.major_b, [n, k], t.ty_b);
         let count = of_a.len().max(of_b.len());

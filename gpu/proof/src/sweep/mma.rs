@@ -46,9 +46,10 @@ struct Round {
 pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error> {
     let name = atom.name();
     let mut random = Random::of(seed, &name);
-    let images: Vec<Option<Image>> = match atom.b_in_shared() {
-        true => images(atom, kinds.len(), &mut random),
-        false => kinds.iter().map(|_| None).collect(),
+    let images: Vec<Option<Image>> = if atom.b_in_shared() {
+        images(atom, kinds.len(), &mut random)
+    } else {
+        kinds.iter().map(|_| None).collect()
     };
     let most = images.iter().flatten().map(Image::bytes).max().unwrap_or(0);
     let layout = input(atom, most)?;
@@ -158,9 +159,10 @@ fn round(
                 put_words(&mut bytes[from..], fragment.words());
             }
         };
-        let (stored, metadata) = match atom.rule().is_sparse() {
-            true => atom.pack(&tiles.a)?,
-            false => (tiles.a.clone(), Vec::new()),
+        let (stored, metadata) = if atom.rule().is_sparse() {
+            atom.pack(&tiles.a)?
+        } else {
+            (tiles.a.clone(), Vec::new())
         };
         if !atom.a_in_shared() {
             put(
@@ -222,9 +224,10 @@ fn kernel(atom: &MmaAtom, name: &str, input: &Input) -> Result<Kernel, Error> {
     let threads = block_threads(atom);
     let mut k = KernelBuilder::new(&entry(name), Arch::Sm90a);
     let frame = Frame::open(&mut k, threads, input.bytes, threads * frame::bytes(op.d));
-    let d = match atom.b_in_shared() {
-        true => asynchronous(&mut k, atom, op, &frame, input),
-        false => synchronous(&mut k, atom, op, &frame, input),
+    let d = if atom.b_in_shared() {
+        asynchronous(&mut k, atom, op, &frame, input)
+    } else {
+        synchronous(&mut k, atom, op, &frame, input)
     };
     let to = frame.of_thread(&mut k, frame.output, frame::bytes(op.d));
     frame::store(&mut k, op.d, &d, to);
@@ -265,9 +268,10 @@ fn asynchronous(
     shared::show(k);
     let header = |at: u32| Address::from(frame.input).at(i64::from(input.header + at));
     let [of_a, of_b] = gmma::descriptors(k, image.at, [header(0), header(8)]);
-    let a = match atom.a_in_shared() {
-        true => vec![of_a],
-        false => fetch(k, frame, op.a, input.a),
+    let a = if atom.a_in_shared() {
+        vec![of_a]
+    } else {
+        fetch(k, frame, op.a, input.a)
     };
     let d = fetch(k, frame, op.c, input.c);
     let e = op.e.map_or(Vec::new(), |e| fetch(k, frame, e, input.e));

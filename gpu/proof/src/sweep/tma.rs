@@ -175,9 +175,12 @@ fn interleaved_extents(rank: usize, row: i64) -> Vec<i64> {
 fn places(atom: &CopyAtom, extents: &[i64], form: &TmaForm) -> Vec<Place> {
     let types = ELEMENTS.into_iter().filter(|element| form.has(*element));
     let rank = atom.tensor_rank().unwrap_or(1);
-    let of_type = |element| match is_im2col(atom) {
-        true => im2col::places(element, rank, extents[0], form.swizzle, !from_shared(atom)),
-        false => boxes(atom, element, extents, form),
+    let of_type = |element| {
+        if is_im2col(atom) {
+            im2col::places(element, rank, extents[0], form.swizzle, !from_shared(atom))
+        } else {
+            boxes(atom, element, extents, form)
+        }
     };
     let places = types.flat_map(of_type);
     let vary = |place: Place| Place {
@@ -260,17 +263,16 @@ pub(super) fn types(atom: &CopyAtom, refused: bool) -> Vec<Option<TmaElement>> {
         return if refused { Vec::new() } else { vec![None] };
     };
     let bitwise = matches!(op, Reduction::And | Reduction::Or | Reduction::Xor);
-    match refused {
-        true => bitwise
+    if refused {
+        bitwise
             .then_some(Some(TmaElement::S64))
             .into_iter()
-            .collect(),
-        false => {
-            let legal = ELEMENTS
-                .into_iter()
-                .filter(|element| element.reduced(op).is_some());
-            legal.map(Some).collect()
-        }
+            .collect()
+    } else {
+        let legal = ELEMENTS
+            .into_iter()
+            .filter(|element| element.reduced(op).is_some());
+        legal.map(Some).collect()
     }
 }
 
@@ -410,14 +412,13 @@ fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kern
                 barrier: Some(engine.barrier.into()),
                 ..args
             };
-            match multicast {
-                true => {
-                    engine.multicast(&mut k, header.at(i64::from(MASK)), plan.bytes, |k, mask| {
-                        let mask = Some(mask);
-                        k.copy_atom(atom, CopyArgs { mask, ..args });
-                    })
-                }
-                false => engine.load(&mut k, plan.bytes, |k| k.copy_atom(atom, args)),
+            if multicast {
+                engine.multicast(&mut k, header.at(i64::from(MASK)), plan.bytes, |k, mask| {
+                    let mask = Some(mask);
+                    k.copy_atom(atom, CopyArgs { mask, ..args });
+                })
+            } else {
+                engine.load(&mut k, plan.bytes, |k| k.copy_atom(atom, args))
             }
         }
     }

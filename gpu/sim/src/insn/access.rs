@@ -118,13 +118,12 @@ impl Exec<'_, '_, '_> {
         let Some(message) = known.map(|message| message.clone()) else {
             return;
         };
-        match ordering.acquires {
-            true => {
-                message.acquire(ordering.reach, home, &mut self.w.view);
-                let own = message.own(ordering.reach, home, self.w.index);
-                self.w.learnt(1 << lane, own);
-            }
-            false => self.w.unacquired.merge(&message, ordering.reach),
+        if ordering.acquires {
+            message.acquire(ordering.reach, home, &mut self.w.view);
+            let own = message.own(ordering.reach, home, self.w.index);
+            self.w.learnt(1 << lane, own);
+        } else {
+            self.w.unacquired.merge(&message, ordering.reach)
         }
     }
 

@@ -224,9 +224,10 @@ impl Exec<'_, '_, '_> {
             elements.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
         let each = map.element.bytes() as usize;
         let bytes = map.box_bytes() as usize;
-        let (end, which) = match loads {
-            true => (&args.dst, Row::Dst),
-            false => (&args.src, Row::Src),
+        let (end, which) = if loads {
+            (&args.dst, Row::Dst)
+        } else {
+            (&args.src, Row::Src)
         };
         let shared = self.end(atom, end, which, bytes, lane)?;
         let Target::Shared { block, at: start } = shared else {
@@ -261,21 +262,22 @@ impl Exec<'_, '_, '_> {
         let (blocks, tell) = self.receivers(args, shared, bytes, lane)?;
         let piece = |global: Option<u64>, block: usize, at: usize, bytes: usize| {
             let (near, far) = (Target::Shared { block, at }, global.map(Target::Global));
-            match loads {
-                true => Some(Piece {
+            if loads {
+                Some(Piece {
                     from: far,
                     to: near,
                     lane,
                     read: bytes,
                     bytes,
-                }),
-                false => far.map(|to| Piece {
+                })
+            } else {
+                far.map(|to| Piece {
                     from: Some(near),
                     to,
                     lane,
                     read: bytes,
                     bytes,
-                }),
+                })
             }
         };
         let sides = if loads { blocks } else { vec![block] };

@@ -159,15 +159,17 @@ impl Exec<'_, '_, '_> {
             return Ok(());
         }
         let scalar = float::half_of(ty).unwrap_or(ty);
-        let f = match ty.is_float() {
-            true => float::unary(op, scalar),
-            false => integer::unary(op, ty),
+        let f = if ty.is_float() {
+            float::unary(op, scalar)
+        } else {
+            integer::unary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let a = self.value(a, ty, mask)?;
-        let values = match scalar == ty {
-            true => map(|lane| f(a[lane]), mask),
-            false => map(|lane| in_halves(|h| f(h(a[lane]))), mask),
+        let values = if scalar == ty {
+            map(|lane| f(a[lane]), mask)
+        } else {
+            map(|lane| in_halves(|h| f(h(a[lane]))), mask)
         };
         self.set(d, mask, &values)
     }
@@ -181,16 +183,18 @@ impl Exec<'_, '_, '_> {
         mask: u32,
     ) -> Result<(), Fault> {
         let scalar = float::half_of(ty).unwrap_or(ty);
-        let f = match ty.is_float() {
-            true => float::binary(op, scalar),
-            false => integer::binary(op, ty),
+        let f = if ty.is_float() {
+            float::binary(op, scalar)
+        } else {
+            integer::binary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let a = self.value(a, ty, mask)?;
         let b = self.value(b, op.second(ty), mask)?;
-        let values = match scalar == ty {
-            true => map(|lane| f(a[lane], b[lane]), mask),
-            false => map(|lane| in_halves(|h| f(h(a[lane]), h(b[lane]))), mask),
+        let values = if scalar == ty {
+            map(|lane| f(a[lane], b[lane]), mask)
+        } else {
+            map(|lane| in_halves(|h| f(h(a[lane]), h(b[lane]))), mask)
         };
         self.set(d, mask, &values)
     }
@@ -204,21 +208,23 @@ impl Exec<'_, '_, '_> {
         mask: u32,
     ) -> Result<(), Fault> {
         let scalar = float::half_of(ty).unwrap_or(ty);
-        let f = match ty.is_float() {
-            true => float::ternary(op, scalar),
-            false => integer::ternary(op, ty),
+        let f = if ty.is_float() {
+            float::ternary(op, scalar)
+        } else {
+            integer::ternary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let [ta, tb, tc] = op.operands(ty);
         let a = self.value(a, ta, mask)?;
         let b = self.value(b, tb, mask)?;
         let c = self.value(c, tc, mask)?;
-        let values = match scalar == ty {
-            true => map(|lane| f(a[lane], b[lane], c[lane]) & low(d.ty.bits()), mask),
-            false => map(
+        let values = if scalar == ty {
+            map(|lane| f(a[lane], b[lane], c[lane]) & low(d.ty.bits()), mask)
+        } else {
+            map(
                 |lane| in_halves(|h| f(h(a[lane]), h(b[lane]), h(c[lane]))),
                 mask,
-            ),
+            )
         };
         self.set(d, mask, &values)
     }
@@ -231,9 +237,10 @@ impl Exec<'_, '_, '_> {
         operands: [Operand; 2],
         mask: u32,
     ) -> Result<(), Fault> {
-        let f = match ty.is_float() {
-            true => float::compare(cmp, ty),
-            false => integer::compare(cmp, ty),
+        let f = if ty.is_float() {
+            float::compare(cmp, ty)
+        } else {
+            integer::compare(cmp, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("setp.{} of {ty}", cmp.ptx())))?;
         let [a, b] = self.values(operands, ty, mask)?;

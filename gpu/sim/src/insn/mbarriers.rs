@@ -75,17 +75,17 @@ impl Machine<'_, '_> {
         let (of, phase) = (barrier.count, barrier.phase);
         let came = barrier.arrive(count, who.view);
         let turned = barrier.phase != phase;
-        match came {
-            true if turned => self.check_all_told(g, block, at, phase),
-            true => Ok(()),
-            false => {
-                let what = format!(
-                    "phase {phase} of the barrier at {} has had all of its {of} arrivals",
-                    self.shared_name(at)
-                );
-                Err(self.fault(g, &who.spot, FaultKind::Barrier, what))
-            }
+        if !came {
+            let what = format!(
+                "phase {phase} of the barrier at {} has had all of its {of} arrivals",
+                self.shared_name(at)
+            );
+            return Err(self.fault(g, &who.spot, FaultKind::Barrier, what));
         }
+        if turned {
+            self.check_all_told(g, block, at, phase)?;
+        }
+        Ok(())
     }
 }
 
@@ -147,9 +147,10 @@ impl Exec<'_, '_, '_> {
                 let (mut passed, mut missed) = (0, None);
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-                    match self.try_wait(block, at, parity[lane], lane)? {
-                        true => passed |= 1 << lane,
-                        false => missed = Some((block, at, parity[lane])),
+                    if self.try_wait(block, at, parity[lane], lane)? {
+                        passed |= 1 << lane
+                    } else {
+                        missed = Some((block, at, parity[lane]))
                     }
                 }
                 self.set_pred(p, mask, passed)?;

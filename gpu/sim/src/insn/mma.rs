@@ -144,9 +144,10 @@ impl<'k> Exec<'_, '_, 'k> {
             let mut values = [0u64; 32];
             for lane in lanes(mask) {
                 let word = |i: usize| u64::from(words[lane].get(i).copied().unwrap_or(0));
-                values[lane] = match wide {
-                    true => word(at) | word(at + 1) << 32,
-                    false => word(at) & crate::machine::exec::low(reg.ty.bits()),
+                values[lane] = if wide {
+                    word(at) | word(at + 1) << 32
+                } else {
+                    word(at) & crate::machine::exec::low(reg.ty.bits())
                 };
             }
             at += if wide { 2 } else { 1 };

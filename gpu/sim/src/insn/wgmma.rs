@@ -34,9 +34,10 @@ impl Exec<'_, '_, '_> {
             None => Ok(0),
         };
         let b = descriptor(self, b, "the descriptor of B")?;
-        let (a_descriptor, a_words) = match in_registers {
-            true => (0, self.lent_words(a, mask)?),
-            false => (descriptor(self, a, "the descriptor of A")?, Vec::new()),
+        let (a_descriptor, a_words) = if in_registers {
+            (0, self.lent_words(a, mask)?)
+        } else {
+            (descriptor(self, a, "the descriptor of A")?, Vec::new())
         };
         let metadata = match e.first() {
             Some(reg) => self.reg(*reg, mask)?.iter().map(|x| *x as u32).collect(),
@@ -199,13 +200,14 @@ impl Exec<'_, '_, '_> {
         let first = product.parts.iter().flatten().next().map(|p| p.scale_d);
         let scale = part.scale_d;
         product.parts[warp] = Some(part);
-        match agrees && first == Some(scale) {
-            true => Ok((number, engine)),
-            false => Err(self.fault_warp(
+        if agrees && first == Some(scale) {
+            Ok((number, engine))
+        } else {
+            Err(self.fault_warp(
                 FaultKind::Divergence,
                 "the four warps of a warpgroup execute the same products with the same descriptors and scale, and this \
                  warp's differs from another's",
-            )),
+            ))
         }
     }
 

@@ -36,17 +36,19 @@ fn format(ty: Type) -> Option<FloatFormat> {
 /// The integer that bits of a type spell.
 fn integer(ty: Type, bits: u64) -> i128 {
     let unused = 64 - ty.bits();
-    match ty.is_signed() {
-        true => i128::from((bits << unused) as i64 >> unused),
-        false => i128::from(bits << unused >> unused),
+    if ty.is_signed() {
+        i128::from((bits << unused) as i64 >> unused)
+    } else {
+        i128::from(bits << unused >> unused)
     }
 }
 
 /// The smallest and largest integer of a type.
 fn range(ty: Type) -> (i128, i128) {
-    match ty.is_signed() {
-        true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
-        false => (0, (1 << ty.bits()) - 1),
+    if ty.is_signed() {
+        (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1)
+    } else {
+        (0, (1 << ty.bits()) - 1)
     }
 }
 
@@ -98,10 +100,10 @@ impl Cvt {
             Some(Rounding::Rpi) => x.ceil(),
             _ => x,
         };
-        let x = match self.saturate {
-            true if x.is_nan() => 0.0,
-            true => x.clamp(0.0, 1.0),
-            false => x,
+        let x = match (self.saturate, x.is_nan()) {
+            (true, true) => 0.0,
+            (true, false) => x.clamp(0.0, 1.0),
+            (false, _) => x,
         };
         round(x, to, self.rounding)
     }
@@ -115,10 +117,10 @@ impl Cvt {
         };
         let (least, most) = range(self.to);
         // Beyond the range the nearest end; for a NaN zero, in 64 bits the top bit (PTX ISA 9.7.9, `cvt`).
-        let y = match x.is_nan() {
-            true if self.to.bits() == 64 => 1 << 63,
-            true => 0,
-            false => (x as i128).clamp(least, most),
+        let y = match (x.is_nan(), self.to.bits()) {
+            (true, 64) => 1 << 63,
+            (true, _) => 0,
+            (false, _) => (x as i128).clamp(least, most),
         };
         y as u64
     }
@@ -148,9 +150,10 @@ fn round(x: f64, to: FloatFormat, rounding: Option<Rounding>) -> u64 {
         Some(Rounding::Rna) => {
             let away = to.encode(x, To::Zero);
             let step = to.ulp(to.decode(away));
-            match x.is_finite() && (x - to.decode(away)).abs() * 2.0 >= step {
-                true => to.encode(to.decode(away) + step.copysign(x), To::Nearest),
-                false => to.encode(x, To::Nearest),
+            if x.is_finite() && (x - to.decode(away)).abs() * 2.0 >= step {
+                to.encode(to.decode(away) + step.copysign(x), To::Nearest)
+            } else {
+                to.encode(x, To::Nearest)
             }
         }
         _ => to.encode(x, To::Nearest),

@@ -41,9 +41,10 @@ impl Format for F32 {
         f64::from(f32::from_bits(bits as u32))
     }
     fn bits(x: f64) -> u64 {
-        match x.is_nan() {
-            true => 0x7fff_ffff,
-            false => u64::from((x as f32).to_bits()),
+        if x.is_nan() {
+            0x7fff_ffff
+        } else {
+            u64::from((x as f32).to_bits())
         }
     }
 }
@@ -53,9 +54,10 @@ impl Format for F64 {
         f64::from_bits(bits)
     }
     fn bits(x: f64) -> u64 {
-        match x.is_nan() {
-            true => 0x7fff_ffff_ffff_ffff,
-            false => x.to_bits(),
+        if x.is_nan() {
+            0x7fff_ffff_ffff_ffff
+        } else {
+            x.to_bits()
         }
     }
 }
@@ -65,10 +67,13 @@ fn least(a: f64, b: f64, larger: bool) -> f64 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if a == b => match a.is_sign_negative() != larger {
-            true => a,
-            false => b,
-        },
+        _ if a == b => {
+            if a.is_sign_negative() != larger {
+                a
+            } else {
+                b
+            }
+        }
         _ if (a < b) != larger => a,
         _ => b,
     }

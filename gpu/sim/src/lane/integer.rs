@@ -205,13 +205,17 @@ pub(crate) fn insert(bits: u32, a: u64, b: u64, start: u64, length: u64) -> u64 
 fn extract(bits: u32, signed: bool, a: u64, start: u64, length: u64) -> u64 {
     let (start, length) = (start as u32 & 0xff, length as u32 & 0xff);
     let bit = |at: u32| a >> at & 1;
-    let sign = match signed && length > 0 {
-        true => bit((start + length - 1).min(bits - 1)),
-        false => 0,
+    let sign = if signed && length > 0 {
+        bit((start + length - 1).min(bits - 1))
+    } else {
+        0
     };
-    let at = |i: u32| match i < length && start + i < bits {
-        true => bit(start + i),
-        false => sign,
+    let at = |i: u32| {
+        if i < length && start + i < bits {
+            bit(start + i)
+        } else {
+            sign
+        }
     };
     (0..bits).fold(0, |d, i| d | at(i) << i)
 }

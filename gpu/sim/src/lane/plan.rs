@@ -59,9 +59,10 @@ impl Plan {
         b: &[Value],
         c: &[Value],
     ) -> Result<Vec<Value>, colex_atom::Error> {
-        match hopper {
-            true => self.atom.multiply_on_hopper(a, b, c),
-            false => self.atom.multiply(a, b, c),
+        if hopper {
+            self.atom.multiply_on_hopper(a, b, c)
+        } else {
+            self.atom.multiply(a, b, c)
         }
     }
 }
@@ -125,9 +126,10 @@ impl Side {
             for v in 0..self.values {
                 let x = tile[self.table[t + threads * v]];
                 // The canonical NaN of the tensor cores has all bits but the sign.
-                let encoded = match format == FloatFormat::F32 && !x.is_nan() {
-                    true => (x as f32).to_bits(),
-                    false => format.encode(x, Rounding::Nearest) as u32,
+                let encoded = if format == FloatFormat::F32 && !x.is_nan() {
+                    (x as f32).to_bits()
+                } else {
+                    format.encode(x, Rounding::Nearest) as u32
                 };
                 words[v * bits / 32] |= encoded << (v * bits % 32);
             }

@@ -53,9 +53,10 @@ impl Machine<'_, '_> {
                     verb(writes),
                     self.other_of(g, who, other, cluster),
                     verb(other_writes),
-                    match writes && other_writes {
-                        true => self.shared_element(g, here, other, cluster),
-                        false => None,
+                    if writes && other_writes {
+                        self.shared_element(g, here, other, cluster)
+                    } else {
+                        None
                     }
                     .unwrap_or_else(|| {
                         let there = There {
@@ -92,9 +93,10 @@ impl Machine<'_, '_> {
         let who = here.who;
         let same_block = cluster == here.cluster
             && other.agent() / g.warps_per_block() == who.agent / g.warps_per_block();
-        let twice = match same_block {
-            true => "the partition gives one element to two threads",
-            false => "the grid gives one element to two blocks",
+        let twice = if same_block {
+            "the partition gives one element to two threads"
+        } else {
+            "the grid gives one element to two blocks"
         };
         let pc = who.spot.pc;
         let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
@@ -108,9 +110,10 @@ impl Machine<'_, '_> {
         }
         let again = same_warp && other.clock() != who.clock;
         let once = pc == other.pc() && !self.program.repeated[pc] && !again;
-        Some(match once {
-            true => twice.to_string(),
-            false => format!("either {twice}, or a barrier between two rounds is missing"),
+        Some(if once {
+            twice.to_string()
+        } else {
+            format!("either {twice}, or a barrier between two rounds is missing")
         })
     }
 
@@ -165,12 +168,12 @@ impl Machine<'_, '_> {
         if is_engine(who.agent) && same_cluster {
             let wait = self.wait_for(who.epoch(), here.writes);
             let after_issue = other.clock() > who.view.seen.get(other.agent());
-            return match other.agent() == who.warp {
-                true if after_issue => {
+            return match (other.agent() == who.warp, after_issue) {
+                (true, true) => {
                     format!("{wait} before the other access, or a barrier after that, is missing")
                 }
-                true => "`bar.warp.sync` or a barrier between them is missing".to_string(),
-                false => format!(
+                (true, false) => "`bar.warp.sync` or a barrier between them is missing".to_string(),
+                (false, _) => format!(
                     "a barrier before this, or {wait} and a barrier before the other access, is missing"
                 ),
             };
@@ -235,18 +238,20 @@ impl Machine<'_, '_> {
 
     /// An access of a cluster, described for a thread of the cluster `home`.
     pub(crate) fn accused_at(&self, g: &Group, other: Epoch, cluster: u32, home: u32) -> String {
-        match cluster == home {
-            true => self.other(g, other),
-            false => format!("{} of cluster {cluster}", self.other(g, other)),
+        if cluster == home {
+            self.other(g, other)
+        } else {
+            format!("{} of cluster {cluster}", self.other(g, other))
         }
     }
 
     /// `` `st.shared.u32 ..` of warp 3 (file.rs:12) ``
     pub(crate) fn other(&self, g: &Group, other: Epoch) -> String {
         let stmt = self.program.stmts.get(other.pc()).copied().flatten();
-        let owner = match other.agent() < g.warps {
-            true => format!(" of warp {}", other.agent() % g.warps_per_block()),
-            false => String::new(),
+        let owner = if other.agent() < g.warps {
+            format!(" of warp {}", other.agent() % g.warps_per_block())
+        } else {
+            String::new()
         };
         let block = match g.blocks.len() {
             1 => String::new(),

@@ -92,9 +92,10 @@ impl<'k> Exec<'_, '_, 'k> {
     pub(crate) fn guard(&self, guard: Guard, mask: u32) -> Result<u32, Fault> {
         let at = self.pred(guard.pred)?;
         self.check_written(guard.pred, self.w.preds_written[at], mask)?;
-        let holds = match guard.when {
-            true => self.w.preds[at],
-            false => !self.w.preds[at],
+        let holds = if guard.when {
+            self.w.preds[at]
+        } else {
+            !self.w.preds[at]
         };
         Ok(holds & mask)
     }
@@ -108,9 +109,10 @@ impl<'k> Exec<'_, '_, 'k> {
     /// The number of a predicate.
     fn pred(&self, reg: Reg) -> Result<usize, Fault> {
         let at = reg.index as usize;
-        match reg.ty == RegType::Pred && at < self.w.preds.len() {
-            true => Ok(at),
-            false => Err(self.no_register(reg, "a predicate")),
+        if reg.ty == RegType::Pred && at < self.w.preds.len() {
+            Ok(at)
+        } else {
+            Err(self.no_register(reg, "a predicate"))
         }
     }
 

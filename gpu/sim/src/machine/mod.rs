@@ -211,15 +211,16 @@ fn check_launch(
             ),
         ));
     }
-    match kernel.params.len() == arguments.len() {
-        true => Ok(()),
-        false => wrong(format!(
+    if kernel.params.len() == arguments.len() {
+        Ok(())
+    } else {
+        wrong(format!(
             "`{}` takes arguments for {} parameter{}, and {} were given",
             kernel.name,
             kernel.params.len(),
             if kernel.params.len() == 1 { "" } else { "s" },
             arguments.len()
-        )),
+        ))
     }
 }
 

@@ -101,10 +101,13 @@ impl Machine<'_, '_> {
             return place;
         }
         match self.variable(at) {
-            Some((name, start, bytes)) if at < start + bytes => match name.contains(' ') {
-                true => format!("byte {} of {name}", at - start),
-                false => format!("byte {} of `{name}`", at - start),
-            },
+            Some((name, start, bytes)) if at < start + bytes => {
+                if name.contains(' ') {
+                    format!("byte {} of {name}", at - start)
+                } else {
+                    format!("byte {} of `{name}`", at - start)
+                }
+            }
             _ => format!("byte {at} of shared memory"),
         }
     }

@@ -16,9 +16,12 @@ impl Exec<'_, '_, '_> {
             Base::Reg(reg) => {
                 let narrow = reg.ty == RegType::B32;
                 let values = self.reg(reg, mask)?;
-                return Ok(values.map(|x| match narrow {
-                    true => u64::from((x as u32).wrapping_add(offset as u32)),
-                    false => x.wrapping_add(offset),
+                return Ok(values.map(|x| {
+                    if narrow {
+                        u64::from((x as u32).wrapping_add(offset as u32))
+                    } else {
+                        x.wrapping_add(offset)
+                    }
                 }));
             }
             Base::Shared(id) => match program.shared.get(id.index()) {
@@ -160,11 +163,10 @@ impl Exec<'_, '_, '_> {
             Space::Global | Space::Generic => 0,
         };
         let values = self.value(a, Type::B64, mask)?;
-        let values = values.map(|x| match to_generic {
-            true if x < base => x + base,
-            true => x,
-            false if x >= base => x - base,
-            false => x,
+        let values = values.map(|x| match (to_generic, x < base) {
+            (true, true) => x + base,
+            (false, false) => x - base,
+            (true, false) | (false, true) => x,
         });
         self.set(d, mask, &values)
     }

@@ -171,9 +171,10 @@ impl Machine<'_, '_> {
             && !self.firsts.is_empty()
             && self.options.uninitialised
             && self.options.races;
-        match looks {
-            true => self.check_first(g, who, target, count),
-            false => Ok(()),
+        if looks {
+            self.check_first(g, who, target, count)
+        } else {
+            Ok(())
         }
     }
 

@@ -58,9 +58,10 @@ impl Machine<'_, '_> {
         };
         let in_shared = plan.atom.a_in_shared();
         let [da, db] = product.descriptors;
-        let places_a = match in_shared {
-            true => Some(self.tile(g, &who, da, tile_a)?),
-            false => None,
+        let places_a = if in_shared {
+            Some(self.tile(g, &who, da, tile_a)?)
+        } else {
+            None
         };
         let places_b = self.tile(g, &who, db, tile_b)?;
         let shared = &g.blocks[who.spot.block].shared;
@@ -73,9 +74,10 @@ impl Machine<'_, '_> {
                 None => plan.a.gather_reals(&held),
             };
             let b = places_b.reals(shared, plan.b.ty);
-            let c = match scale_d {
-                true => plan.c.gather_reals(&self.accumulators(team, &product.d)),
-                false => vec![0.0; m * n],
+            let c = if scale_d {
+                plan.c.gather_reals(&self.accumulators(team, &product.d))
+            } else {
+                vec![0.0; m * n]
             };
             let d = plan.atom.multiply_reals_on_hopper(&a, &b, &c);
             plan.c
@@ -92,9 +94,10 @@ impl Machine<'_, '_> {
                     .map_err(|error| wrong(self, g, error))?;
             }
             let b = places_b.values(shared, plan.b.ty);
-            let c = match scale_d {
-                true => plan.c.gather(&self.accumulators(team, &product.d)),
-                false => vec![Value::zero(plan.c.ty); m * n],
+            let c = if scale_d {
+                plan.c.gather(&self.accumulators(team, &product.d))
+            } else {
+                vec![Value::zero(plan.c.ty); m * n]
             };
             let d = plan.multiply(hopper, &a, &b, &c);
             plan.c.scatter(&d.map_err(|error| wrong(self, g, error))?)

@@ -103,12 +103,11 @@ impl Suspect {
 
     /// Whether an access of a cluster is ordered after this read.
     fn before(&self, cluster: u32, who: &Who<'_>) -> bool {
-        match cluster == self.cluster {
-            true => who.knows(self.epoch()),
-            false => {
-                let known = who.view.of(self.cluster);
-                known.is_some_and(|(seen, _)| self.epoch().before(seen))
-            }
+        if cluster == self.cluster {
+            who.knows(self.epoch())
+        } else {
+            let known = who.view.of(self.cluster);
+            known.is_some_and(|(seen, _)| self.epoch().before(seen))
         }
     }
 }
@@ -291,10 +290,7 @@ impl Machine<'_, '_> {
         };
         let local = matches!(first.target, Target::Shared { .. });
         self.suspects.parked = Some(cluster);
-        match local {
-            true => Err(self.verdict()),
-            false => Ok(()),
-        }
+        if local { Err(self.verdict()) } else { Ok(()) }
     }
 
     /// Nobody has done anything for the readers for long.
@@ -332,9 +328,10 @@ impl Machine<'_, '_> {
 
     /// The end of a launch: reads that wait for their bytes have waited in vain.
     pub(crate) fn last_word(&mut self) -> Result<(), Fault> {
-        match self.suspects.is_empty() {
-            true => Ok(()),
-            false => Err(self.verdict()),
+        if self.suspects.is_empty() {
+            Ok(())
+        } else {
+            Err(self.verdict())
         }
     }
 
@@ -422,10 +419,13 @@ impl Machine<'_, '_> {
                 let same = |(cluster, epoch): &(u32, Epoch)| {
                     *cluster == own.0 && epoch.agent() == own.1.agent()
                 };
-                match all.len() < WRITES {
-                    _ if all.iter().any(same) => {}
-                    true => all.push(own),
-                    false => drop(self.firsts.0.remove(&byte)),
+                if all.iter().any(same) {
+                    continue;
+                }
+                if all.len() < WRITES {
+                    all.push(own);
+                } else {
+                    self.firsts.0.remove(&byte);
                 }
             }
         }
@@ -450,9 +450,10 @@ impl Machine<'_, '_> {
             let Some(writes) = self.firsts.0.get(&byte) else {
                 continue;
             };
-            let known = |(cluster, epoch): &(u32, Epoch)| match *cluster == g.number {
-                true => who.knows(*epoch),
-                false => {
+            let known = |(cluster, epoch): &(u32, Epoch)| {
+                if *cluster == g.number {
+                    who.knows(*epoch)
+                } else {
                     let known = who.view.of(*cluster);
                     known.is_some_and(|(seen, _)| epoch.before(seen))
                 }

@@ -82,12 +82,11 @@ impl View {
         }
         self.know(other, (&view.seen, &view.fenced_global));
         for (cluster, (seen, fenced)) in view.foreign.iter().flat_map(|foreign| foreign.iter()) {
-            match *cluster == own {
-                true => {
-                    self.seen.join(seen);
-                    self.fenced_global.join(fenced);
-                }
-                false => self.know(*cluster, (seen, fenced)),
+            if *cluster == own {
+                self.seen.join(seen);
+                self.fenced_global.join(fenced);
+            } else {
+                self.know(*cluster, (seen, fenced))
             }
         }
     }
@@ -194,9 +193,10 @@ impl Epoch {
 
     /// The same beside another of the same agent: of several lanes, if that is of another one at the same time.
     pub(crate) fn beside(self, other: Epoch) -> Self {
-        match self.clock() == other.clock() && self.lane() != other.lane() {
-            true => Epoch(self.0 & !(0x3f << 28) | (SEVERAL as u64) << 28),
-            false => self,
+        if self.clock() == other.clock() && self.lane() != other.lane() {
+            Epoch(self.0 & !(0x3f << 28) | (SEVERAL as u64) << 28)
+        } else {
+            self
         }
     }
 }

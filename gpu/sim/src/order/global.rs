@@ -36,17 +36,19 @@ pub(crate) struct Mark {
 impl Mark {
     /// Whether the access that is looked at is ordered after this one.
     fn before(&self, cluster: u32, access: &Touch<'_>) -> bool {
-        match self.cluster == cluster {
-            true => access.knows(self.epoch),
-            false => self.within(access.view.of(self.cluster).map(|(seen, _)| seen)),
+        if self.cluster == cluster {
+            access.knows(self.epoch)
+        } else {
+            self.within(access.view.of(self.cluster).map(|(seen, _)| seen))
         }
     }
 
     /// What fences between the proxies have made visible of its cluster.
     fn fenced<'v>(&self, cluster: u32, access: &'v Touch<'_>) -> Option<&'v Clock> {
-        match self.cluster == cluster {
-            true => Some(&access.view.fenced_global),
-            false => access.view.of(self.cluster).map(|(_, fenced)| fenced),
+        if self.cluster == cluster {
+            Some(&access.view.fenced_global)
+        } else {
+            access.view.of(self.cluster).map(|(_, fenced)| fenced)
         }
     }
 
@@ -183,9 +185,10 @@ impl Global {
                 (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
                 (true, false) => {
                     // A later read must be ordered after all stores of the same value.
-                    let write = match compared.write == old.write {
-                        true => own,
-                        false => self.with(old.write, own, cluster, access),
+                    let write = if compared.write == old.write {
+                        own
+                    } else {
+                        self.with(old.write, own, cluster, access)
                     };
                     *cell = Cell {
                         write,
@@ -231,12 +234,13 @@ impl Global {
             let none = Clock::default();
             let known = mark.before(cluster, access);
             let fenced = mark.fenced(cluster, access).unwrap_or(&none);
-            match here || known {
-                true => access.after(mark.epoch, known, fenced),
-                false => Err(Clash::Race {
+            if here || known {
+                access.after(mark.epoch, known, fenced)
+            } else {
+                Err(Clash::Race {
                     other: mark.epoch,
                     other_writes: true,
-                }),
+                })
             }
         };
         if cell.write != 0 {
@@ -248,12 +252,15 @@ impl Global {
         if !access.writes() || cell.reads == 0 {
             return Ok(());
         }
-        let clear = |mark: Mark| match access.shares(mark.epoch) || mark.before(cluster, access) {
-            true => Ok(()),
-            false => Err(Clash::Race {
-                other: mark.epoch,
-                other_writes: false,
-            }),
+        let clear = |mark: Mark| {
+            if access.shares(mark.epoch) || mark.before(cluster, access) {
+                Ok(())
+            } else {
+                Err(Clash::Race {
+                    other: mark.epoch,
+                    other_writes: false,
+                })
+            }
         };
         self.each(cell.reads, clear)
     }

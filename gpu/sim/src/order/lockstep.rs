@@ -38,13 +38,14 @@ impl Lockstep {
     /// Whether a lane of this warp has met the one that did something, or waited for it, since.
     pub(crate) fn met(&self, lane: usize, warp: usize, other: Epoch) -> bool {
         let waited = || self.waits.as_ref()?.get(&other.agent());
-        let since = match other.agent() == warp {
-            true => other.clock(),
-            false => match waited() {
+        let since = if other.agent() == warp {
+            other.clock()
+        } else {
+            match waited() {
                 // An engine has read one before it is done.
                 Some((clock, at)) if (other.clock()..=other.clock() + 1).contains(clock) => *at,
                 _ => return true,
-            },
+            }
         };
         since <= self.known(lane, other.lane())
     }

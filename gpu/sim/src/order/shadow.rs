@@ -68,9 +68,10 @@ impl Touch<'_> {
                 other_writes: true,
             });
         }
-        match self.crosses(other) && !other.before(fenced) {
-            true => Err(Clash::Fence { other }),
-            false => Ok(()),
+        if self.crosses(other) && !other.before(fenced) {
+            Err(Clash::Fence { other })
+        } else {
+            Ok(())
         }
     }
 
@@ -197,12 +198,15 @@ fn compare(cell: &Cell, sets: &ReadSets, access: &Touch<'_>) -> Result<(), Clash
     if !access.writes() || cell.reads.is_none() {
         return Ok(());
     }
-    let clear = |other: Epoch| match access.shares(other) || access.knows(other) {
-        true => Ok(()),
-        false => Err(Clash::Race {
-            other,
-            other_writes: false,
-        }),
+    let clear = |other: Epoch| {
+        if access.shares(other) || access.knows(other) {
+            Ok(())
+        } else {
+            Err(Clash::Race {
+                other,
+                other_writes: false,
+            })
+        }
     };
     sets.each(cell.reads, clear)
 }

@@ -63,9 +63,10 @@ impl<'v> Who<'v> {
 
     /// What it does, as histories keep it.
     pub(crate) fn epoch(&self) -> Epoch {
-        let lane = match self.spot.whole {
-            true => SEVERAL,
-            false => self.spot.lane,
+        let lane = if self.spot.whole {
+            SEVERAL
+        } else {
+            self.spot.lane
         };
         Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy)
     }

@@ -182,9 +182,10 @@ impl Group {
             .filter_map(|engine| engine.tells)
             .filter(|tells| (tells.0, tells.1) == (block, at));
         let on_the_way: i64 = on_the_way.map(|tells| tells.2).sum();
-        let waits = match engine.told {
-            true => barrier.bytes >= 0,
-            false => barrier.bytes >= on_the_way,
+        let waits = if engine.told {
+            barrier.bytes >= 0
+        } else {
+            barrier.bytes >= on_the_way
         };
         (!waits).then_some((block, at, bytes))
     }

@@ -115,9 +115,10 @@ const INTEGERS: [Type; 6] = [
 /// The number that the low bits spell.
 fn number(ty: Type, x: u64) -> i128 {
     let unused = 64 - ty.bits();
-    match ty.is_signed() {
-        true => i128::from((x << unused) as i64 >> unused),
-        false => i128::from(x << unused >> unused),
+    if ty.is_signed() {
+        i128::from((x << unused) as i64 >> unused)
+    } else {
+        i128::from(x << unused >> unused)
     }
 }
 

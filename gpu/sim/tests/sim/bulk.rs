@@ -27,9 +27,10 @@ fn one_thread(
         k.fence(FenceKind::MbarrierInit);
         k.fence(FenceKind::ProxyAsyncShared);
     });
-    match clusters {
-        true => k.cluster_sync(),
-        false => k.sync(),
+    if clusters {
+        k.cluster_sync()
+    } else {
+        k.sync()
     }
     k.if_(first, |k| issue(k, barrier.into()));
 }
@@ -43,9 +44,10 @@ fn words(k: &mut KernelBuilder, buffer: Reg, bytes: i64, out: bool) {
         let here = k.add(Type::U32, base, at);
         let wide = k.cvt(Type::U64, Type::U32, at);
         let there = k.add(Type::U64, buffer, wide);
-        let (source, target) = match out {
-            true => ((Space::Shared, here), (Space::Global, there)),
-            false => ((Space::Global, there), (Space::Shared, here)),
+        let (source, target) = if out {
+            ((Space::Shared, here), (Space::Global, there))
+        } else {
+            ((Space::Global, there), (Space::Shared, here))
         };
         let x = k.load(colex_ir::Access::new(source.0, Type::B32), source.1);
         k.store(colex_ir::Access::new(target.0, Type::B32), target.1, x);

@@ -63,9 +63,10 @@ fn fill(k: &mut KernelBuilder, from: Reg, to: Reg, bytes: i64, out: bool) {
             Address::from(from).at(i * each),
             Address::from(to).at(i * each),
         );
-        let (source, target) = match out {
-            true => (Space::Shared, Space::Global),
-            false => (Space::Global, Space::Shared),
+        let (source, target) = if out {
+            (Space::Shared, Space::Global)
+        } else {
+            (Space::Global, Space::Shared)
         };
         let x = k.load(Access::new(source, ty), a);
         k.store(Access::new(target, ty), b, x);

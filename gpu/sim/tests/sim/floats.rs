@@ -171,12 +171,13 @@ fn exact_fma(ty: Type, [a, b, c]: [u64; 3]) -> u64 {
     let near = format.encode(sum, Rounding::Nearest);
     let back = format.decode(near);
     let tie = (sum - back).abs() * 2.0 == format.ulp(sum);
-    match tie && lost != 0.0 && back.is_finite() {
-        true => format.encode(
+    if tie && lost != 0.0 && back.is_finite() {
+        format.encode(
             sum + lost.signum() * format.ulp(sum) / 4.0,
             Rounding::Nearest,
-        ),
-        false => near,
+        )
+    } else {
+        near
     }
 }
 

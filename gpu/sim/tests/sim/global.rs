@@ -143,11 +143,10 @@ fn an_atomic_operation_hands_on_what_was_released_and_a_store_does_not() {
             });
             warp(k, 1, |k| {
                 until(k, flag, Order::Relaxed(Scope::Gpu), 1);
-                match atomic {
-                    true => {
-                        k.atomic(AtomicOp::Add, Space::Global, Type::U32, flag, 1);
-                    }
-                    false => k.store(relaxed, flag, 2),
+                if atomic {
+                    k.atomic(AtomicOp::Add, Space::Global, Type::U32, flag, 1);
+                } else {
+                    k.store(relaxed, flag, 2)
                 }
             });
             warp(k, 2, |k| {

@@ -44,23 +44,24 @@ fn one_instruction(atom: &MmaAtom, image_words: i64) -> colex_ir::Kernel {
     let descriptors = ["da", "db"].map(|name| k.scalar(name, Type::U64));
     let thread = k.mov(Type::U32, Special::Tid(0));
     let shared_b = atom.b_in_shared();
-    let (held_a, held_b) = match shared_b {
-        false => (load(&mut k, a, op.a, thread), load(&mut k, b, op.b, thread)),
-        true => {
-            let [da, db] = stage(&mut k, image, image_words, thread, descriptors);
-            let held_a = match atom.a_in_shared() {
-                true => vec![da],
-                false => load(&mut k, a, op.a, thread),
-            };
-            (held_a, vec![db])
-        }
+    let (held_a, held_b) = if shared_b {
+        let [da, db] = stage(&mut k, image, image_words, thread, descriptors);
+        let held_a = if atom.a_in_shared() {
+            vec![da]
+        } else {
+            load(&mut k, a, op.a, thread)
+        };
+        (held_a, vec![db])
+    } else {
+        (load(&mut k, a, op.a, thread), load(&mut k, b, op.b, thread))
     };
     let held_c = load(&mut k, c, op.c, thread);
     let held_e =
         op.e.map_or(Vec::new(), |registers| load(&mut k, e, registers, thread));
-    let held_d = match shared_b {
-        true => held_c.clone(),
-        false => k.regs(op.d.class, op.d.count),
+    let held_d = if shared_b {
+        held_c.clone()
+    } else {
+        k.regs(op.d.class, op.d.count)
     };
     if shared_b {
         k.wgmma_fence();
@@ -263,18 +264,15 @@ fn check(atom: &MmaAtom, dice: &mut Dice) {
             a_operand = Operand::Registers(&fragments_a);
         }
         let fragments_b;
-        let b_operand = match atom.b_in_shared() {
-            true => {
-                descriptors[1] = place(32 << 10, options.major_b, n, k, t.ty_b, &b, wish / 3)
-                    .encode()
-                    .unwrap();
-                Operand::Tile(&b)
-            }
-            false => {
-                fragments_b = atom.scatter_operand('B', &b).unwrap();
-                fb.push(fragments_b.clone());
-                Operand::Registers(&fragments_b)
-            }
+        let b_operand = if atom.b_in_shared() {
+            descriptors[1] = place(32 << 10, options.major_b, n, k, t.ty_b, &b, wish / 3)
+                .encode()
+                .unwrap();
+            Operand::Tile(&b)
+        } else {
+            fragments_b = atom.scatter_operand('B', &b).unwrap();
+            fb.push(fragments_b.clone());
+            Operand::Registers(&fragments_b)
         };
         let c = atom.scatter(&c);
         fd.push(
@@ -291,9 +289,10 @@ fn check(atom: &MmaAtom, dice: &mut Dice) {
         .collect();
     host.words(&as_words);
     for (fragments, registers) in [(&fa, op.a), (&fb, op.b), (&fc, op.c)] {
-        let words = match fragments.is_empty() {
-            true => vec![0],
-            false => words(&in_lanes(atom, fragments), registers),
+        let words = if fragments.is_empty() {
+            vec![0]
+        } else {
+            words(&in_lanes(atom, fragments), registers)
         };
         host.words(&words);
     }

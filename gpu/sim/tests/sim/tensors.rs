@@ -22,9 +22,10 @@ fn run(built: &Built, threads: u32, seed: u64) -> Fault {
         };
         Given::raw(memory, &layout)
     });
-    let given = match built.kernel.params.is_empty() {
-        true => &[][..],
-        false => &given[..],
+    let given = if built.kernel.params.is_empty() {
+        &[][..]
+    } else {
+        &given[..]
     };
     host.arguments = built.arguments(given).expect("tensors that fit");
     let launch = Launch::new(1, threads).dynamic_shared(built.dynamic_shared());

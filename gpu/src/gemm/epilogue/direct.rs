@@ -54,13 +54,12 @@ pub(crate) fn store(
     for i in 0..parts {
         let sum = acc.gathered(part * i, part)?;
         let to = to.at(1, i)?;
-        let old = match plan.operands.beta {
-            false => None,
-            true => {
-                let old = k.fragment(plan.operands.c, sum.layout())?;
-                k.copy_inside(&copy, &to, &old)?;
-                Some(old)
-            }
+        let old = if plan.operands.beta {
+            let old = k.fragment(plan.operands.c, sum.layout())?;
+            k.copy_inside(&copy, &to, &old)?;
+            Some(old)
+        } else {
+            None
         };
         let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
         k.copy_inside(&copy, &out, &to)?;

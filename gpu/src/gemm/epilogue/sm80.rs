@@ -124,13 +124,12 @@ pub(crate) fn store(
         k.copy(&way.read, &way.read_from, &held)?;
         let tile = c.local_tile(&[way.rows, way.columns], &[&m * parts + part, n.clone()])?;
         let to = way.store.at(&thread).partition_dst(&tile)?;
-        let old = match plan.operands.beta {
-            false => None,
-            true => {
-                let old = k.fragment_like(&to)?;
-                k.copy_inside(&way.store, &to, &old)?;
-                Some(old)
-            }
+        let old = if plan.operands.beta {
+            let old = k.fragment_like(&to)?;
+            k.copy_inside(&way.store, &to, &old)?;
+            Some(old)
+        } else {
+            None
         };
         let out = scaled(k, plan.operands.c, &held, old.as_ref(), scale)?;
         k.copy_inside(&way.store, &out, &to)?;

@@ -258,9 +258,10 @@ impl Mine<'_> {
     /// The parity of the phase in which a part lands.
     fn parity(&self, k: &mut Builder, part: i64) -> Index {
         let fixed = part / BUFFERS % 2;
-        match self.alternates() {
-            false => fixed.into(),
-            true => ((k.get(&self.turn) + fixed) % 2).within(0..2),
+        if self.alternates() {
+            ((k.get(&self.turn) + fixed) % 2).within(0..2)
+        } else {
+            fixed.into()
         }
     }
 

@@ -163,9 +163,10 @@ impl Builder {
                 });
                 Ok(())
             })?;
-            match cluster {
-                true => k.ir.cluster_sync(),
-                false => k.ir.sync(),
+            if cluster {
+                k.ir.cluster_sync()
+            } else {
+                k.ir.sync()
             }
             Ok(())
         })

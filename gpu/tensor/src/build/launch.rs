@@ -364,9 +364,10 @@ impl ValueSlot {
                 } else {
                     i64::from(*value)
                 };
-                match (low..=high).contains(&value) {
-                    true => Ok(()),
-                    false => refuse(format!("{value}, and the kernel takes {low} to {high}")),
+                if (low..=high).contains(&value) {
+                    Ok(())
+                } else {
+                    refuse(format!("{value}, and the kernel takes {low} to {high}"))
                 }
             }
             _ => Ok(()),

@@ -42,27 +42,25 @@ impl Builder {
         let base = self.parameter_value(pointer, 0..1 << 48, i64::from(ty.bits() / 8));
         let mut extents = Vec::new();
         for (i, leaf) in layout.leaves().iter().enumerate() {
-            extents.push(match leaf.extent.is_static() {
-                true => leaf.extent.value().into(),
-                false => {
-                    let id = self.ir.scalar(&format!("{name}_extent_{i}"), Type::U32);
-                    let index = self.parameter_value(id, 1..MAX_EXTENT + 1, 1);
-                    self.example(&index, leaf.extent.value());
-                    index
-                }
+            extents.push(if leaf.extent.is_static() {
+                leaf.extent.value().into()
+            } else {
+                let id = self.ir.scalar(&format!("{name}_extent_{i}"), Type::U32);
+                let index = self.parameter_value(id, 1..MAX_EXTENT + 1, 1);
+                self.example(&index, leaf.extent.value());
+                index
             });
         }
         let mut strides = Vec::new();
         for (i, leaf) in layout.leaves().iter().enumerate() {
             let stride = leaf.stride.coefficient();
-            strides.push(match stride.is_static() {
-                true => Index::constant(stride.value()),
-                false => {
-                    let id = self.ir.scalar(&format!("{name}_stride_{i}"), Type::S64);
-                    let index = self.parameter_value(id, -(1 << 40)..1 << 40, 1);
-                    self.example(&index, stride.value());
-                    index
-                }
+            strides.push(if stride.is_static() {
+                Index::constant(stride.value())
+            } else {
+                let id = self.ir.scalar(&format!("{name}_stride_{i}"), Type::S64);
+                let index = self.parameter_value(id, -(1 << 40)..1 << 40, 1);
+                self.example(&index, stride.value());
+                index
             });
         }
         let mut leaves = extents.into_iter().zip(strides);
@@ -185,12 +183,13 @@ impl Builder {
         }
         let elements = (layout.base_offset()).checked_add(inner.cosize()?);
         // A swizzle that mixes into higher bits reaches to the end of its period.
-        let elements = match swizzle.into_mask() > swizzle.from_mask() {
-            true => elements.and_then(|n| {
+        let elements = if swizzle.into_mask() > swizzle.from_mask() {
+            elements.and_then(|n| {
                 let period = period(swizzle);
                 ((n - 1) / period + 1).checked_mul(period)
-            }),
-            false => elements,
+            })
+        } else {
+            elements
         };
         let down = |l: &LeafMode| {
             let stride = l.stride.coefficient().value();

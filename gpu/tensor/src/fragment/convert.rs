@@ -82,9 +82,12 @@ impl Builder {
     /// The elements of all registers, each in its own.
     fn elements(&mut self, from: &Fragment, ty: Type) -> Vec<Reg> {
         let packed = from.regs[0].ty.bits() > ty.bits();
-        let split = |reg: &Reg| match packed {
-            true => self.ir.unpack(RegType::B16, *reg),
-            false => vec![*reg],
+        let split = |reg: &Reg| {
+            if packed {
+                self.ir.unpack(RegType::B16, *reg)
+            } else {
+                vec![*reg]
+            }
         };
         from.regs.iter().flat_map(split).collect()
     }

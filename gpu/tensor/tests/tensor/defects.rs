@@ -630,9 +630,10 @@ fn a_partition_beyond_its_tile_is_not_copied() {
         let held = k.fragment_like(&source)?;
         k.copy_inside(&copy, &source, &held)?;
         let there = mine.partition_dst(&shared)?;
-        match inside {
-            true => k.copy_inside(&copy, &held, &there)?,
-            false => k.copy(&copy, &held, &there)?,
+        if inside {
+            k.copy_inside(&copy, &held, &there)?
+        } else {
+            k.copy(&copy, &held, &there)?
         }
         k.sync();
         let back = k.fragment_like(&there)?;

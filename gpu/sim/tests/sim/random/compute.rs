@@ -135,9 +135,10 @@ fn branch(s: &mut Stage, bits: u32, [then, other]: [&[Step]; 2], active: &[u32])
     let everywhere =
         s.keeps(Site::new("a value", &[FaultKind::Uninitialised]).among(without.clone()));
     let site = s.sites.len() - 1;
-    match everywhere {
-        true => s.k.mov_to(fresh, 0),
-        false => s.k.when(takes, |k| k.mov_to(fresh, 0)),
+    if everywhere {
+        s.k.mov_to(fresh, 0)
+    } else {
+        s.k.when(takes, |k| k.mov_to(fresh, 0))
     }
     let steps = |side: &[Step], s: &mut Stage, active: &[u32]| {
         side.iter().for_each(|step| step.emit(s, active));
@@ -184,15 +185,14 @@ impl Shuffle {
             s.k.mov_to(d, x);
             line
         };
-        let line = match s.keeps(Site::new("all lanes", &[FaultKind::Divergence])) {
-            true => exchange(s, d),
-            false => {
-                let lane = s.k.and(Type::B32, s.thread, 31);
-                let low = s.k.setp(Compare::Lt, Type::U32, lane, 16);
-                let mut line = 0;
-                s.branch(low, |s| line = exchange(s, d), |_| {});
-                line
-            }
+        let line = if s.keeps(Site::new("all lanes", &[FaultKind::Divergence])) {
+            exchange(s, d)
+        } else {
+            let lane = s.k.and(Type::B32, s.thread, 31);
+            let low = s.k.setp(Compare::Lt, Type::U32, lane, 16);
+            let mut line = 0;
+            s.branch(low, |s| line = exchange(s, d), |_| {});
+            line
         };
         s.show(1, &[line]);
     }

@@ -134,9 +134,10 @@ fn counted(s: &mut Stage) {
         pred: fifth,
         when: false,
     };
-    match arrives {
-        true => s.k.mbarrier_arrive(bar),
-        false => s.k.when(others, |k| k.mbarrier_arrive(bar)),
+    if arrives {
+        s.k.mbarrier_arrive(bar)
+    } else {
+        s.k.when(others, |k| k.mbarrier_arrive(bar))
     }
     let wait = line!() + 1;
     s.k.mbarrier_wait(bar, parity);

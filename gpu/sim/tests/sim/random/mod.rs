@@ -61,9 +61,10 @@ impl World {
 
     fn launch(self) -> Launch {
         let launch = Launch::new(self.blocks, self.threads());
-        match self.clustered {
-            true => launch.cluster(self.blocks),
-            false => launch,
+        if self.clustered {
+            launch.cluster(self.blocks)
+        } else {
+            launch
         }
     }
 }
@@ -158,15 +159,12 @@ impl Play {
         let all = self.world.all() as usize;
         let input: Vec<u32> = (0..self.world.all()).flat_map(begins_with).collect();
         host.words(&input);
-        match self.world.fresh {
-            true => {
-                host.empty(4 * all as u64);
-                host.empty(4 * (SCENES * all) as u64);
-            }
-            false => {
-                host.words(&vec![0; all]);
-                host.words(&vec![0; SCENES * all]);
-            }
+        if self.world.fresh {
+            host.empty(4 * all as u64);
+            host.empty(4 * (SCENES * all) as u64);
+        } else {
+            host.words(&vec![0; all]);
+            host.words(&vec![0; SCENES * all]);
         }
         host.words(&vec![0; SCENES * self.world.blocks as usize]);
         let engines = host.words(&vec![0; all]);

@@ -61,9 +61,10 @@ impl Product {
             issue = line!() + 1;
             s.k.wgmma(&atom, &d, &[descriptor], descriptor, ScaleD::Zero);
         };
-        match all {
-            true => issues(s),
-            false => s.branch(last, issues, |_| {}),
+        if all {
+            issues(s)
+        } else {
+            s.branch(last, issues, |_| {})
         }
         if s.keeps(Site::new(
             "the commit of the product",

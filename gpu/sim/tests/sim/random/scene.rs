@@ -111,13 +111,12 @@ impl Exchange {
 
     /// The address of a thread's word.
     fn place(self, s: &mut Stage, thread: Reg) -> Reg {
-        match self.in_global {
-            false => s.slot(thread, 4),
-            true => {
-                let number =
-                    s.k.mad(Type::U32, s.block, i64::from(s.world.threads()), thread);
-                s.far(s.words, number)
-            }
+        if self.in_global {
+            let number =
+                s.k.mad(Type::U32, s.block, i64::from(s.world.threads()), thread);
+            s.far(s.words, number)
+        } else {
+            s.slot(thread, 4)
         }
     }
 

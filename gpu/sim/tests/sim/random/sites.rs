@@ -66,9 +66,10 @@ impl Site {
         if !here {
             return Some(format!("line {line} is none of {:?}", self.lines));
         }
-        match ended || self.threads.is_empty() || self.threads.iter().any(named) {
-            true => None,
-            false => Some(format!("thread {} takes no part", place.thread[0])),
+        if ended || self.threads.is_empty() || self.threads.iter().any(named) {
+            None
+        } else {
+            Some(format!("thread {} takes no part", place.thread[0]))
         }
     }
 }

@@ -66,9 +66,10 @@ impl Stage {
             k.fence(FenceKind::MbarrierInit);
         });
         k.fence(FenceKind::ProxyAsyncShared);
-        match world.clustered {
-            true => k.cluster_sync(),
-            false => k.sync(),
+        if world.clustered {
+            k.cluster_sync()
+        } else {
+            k.sync()
         }
         let from = element(&mut k, input, number, 4 * HELD as i64);
         let held = core::array::from_fn(|i| {
@@ -180,9 +181,10 @@ impl Stage {
     /// The end of every scene: nobody goes on before all have come.
     pub(super) fn curtain(&mut self) {
         self.k.fence(FenceKind::ProxyAsync);
-        match self.world.clustered {
-            true => self.k.cluster_sync(),
-            false => self.k.sync(),
+        if self.world.clustered {
+            self.k.cluster_sync()
+        } else {
+            self.k.sync()
         }
     }
 
