@@ -7,8 +7,6 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod build;
-mod build_memory;
-mod build_sync;
 mod kernel;
 pub mod launch;
 mod needs;

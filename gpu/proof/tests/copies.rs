@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 use colex_gpu::kernels::CopyMethod;
 use colex_gpu::{Device, Element};
-use colex_proof::kernels::check::{CopyCase, bulk_cases, copy_cases};
+use colex_proof::kernels::copies::{CopyCase, bulk_cases, copy_cases};
 
 /// Runs every case with a type, on an architecture.
 fn every<T: Element>(arch: Arch) {

@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
-use colex_proof::kernels::check_gemm::{GemmCase, gemm_cases, orders};
+use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
 use half::{bf16, f16};
 
 /// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
@@ -227,7 +227,7 @@ fn hopper_reads_c_of_one_tile_after_the_other() {
 /// The sample that tools with a long breath get has every kernel, and products along K that fill every stage again.
 #[test]
 fn the_sample_has_every_kernel() {
-    use colex_proof::kernels::check_gemm::{every_case, sampled_cases};
+    use colex_proof::kernels::gemm::{every_case, sampled_cases};
     fn check<T: GemmElement>() {
         let methods = |cases: Vec<GemmCase>| {
             let mut methods: Vec<_> = cases.iter().map(|case| case.method).collect();

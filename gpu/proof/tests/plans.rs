@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
 use colex_gpu::kernels::{CopyPlan, GemmProblem, Major, MatrixName, Walk, reference};
-use colex_proof::kernels::check_plans::{COPY_METHODS, PlanCase, Tally};
+use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use half::f16;
 

@@ -6,7 +6,7 @@ use colex_atom::Arch;
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::GemmMethod;
 use colex_gpu::kernels::{GemmElement, GemmProblem};
-use colex_proof::kernels::check_gemm::GemmCase;
+use colex_proof::kernels::gemm::GemmCase;
 use half::{bf16, f16};
 
 /// The most that a product of 256 by 256 by 128 may take, of one processor.

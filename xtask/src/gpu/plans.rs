@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use colex_gpu::Device;
-use colex_proof::kernels::check_plans::{Outcome, PlanCase, Tally};
+use colex_proof::kernels::plans::{Outcome, PlanCase, Tally};
 use serde_json::{Value, json};
 
 use super::atoms::cores;

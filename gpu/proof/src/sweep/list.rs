@@ -9,8 +9,7 @@ use super::case::Case;
 use super::copy::copy_case;
 use super::mma::mma_case;
 use super::random::Kind;
-use super::tma::{SWIZZLES, tma_case, types};
-use super::tma_form::{TmaForm, TmaVariant, variants};
+use super::tma::{SWIZZLES, TmaForm, TmaVariant, tma_case, types, variants};
 
 /// One thing to be swept, cheap to hold: its case is made when its turn comes.
 #[derive(Clone, Debug)]

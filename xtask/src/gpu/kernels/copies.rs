@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use colex_atom::Arch;
 use colex_gpu::kernels::View;
 use colex_gpu::{Device, Element, transpose};
-use colex_proof::kernels::check::{CopyCase, bulk_cases, copy_cases};
+use colex_proof::kernels::copies::{CopyCase, bulk_cases, copy_cases};
 
 use super::{is_fast, tally};
 

@@ -1,4 +1,4 @@
-//! The kernel library on a device: every case of `colex_proof::kernels::check`, then large ones.
+//! The kernel library on a device: every case of `colex_proof::kernels::copies`, then large ones.
 
 mod copies;
 mod products;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use colex_gpu::kernels::{GemmElement, GemmProblem, MatrixName, reference};
 use colex_gpu::{Device, gemm};
-use colex_proof::kernels::check_gemm::{GemmCase, every_case, large_cases, sampled_cases};
+use colex_proof::kernels::gemm::{GemmCase, every_case, large_cases, sampled_cases};
 
 use super::{is_fast, tally};
 

@@ -1,15 +1,18 @@
 //! Writing a kernel: registers, arithmetic, control flow.
 
+mod memory;
+mod sync;
+
 use std::panic::Location;
 
 use colex_atom::Arch;
 
-use super::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
-use super::op::{Alu, Control, Op};
-use super::operand::{Operand, ParamId, Reg, SharedId};
-use super::stmt::{Guard, Stmt};
-use super::ty::{RegType, Type};
-use super::words::{BinaryOp, Compare, TernaryOp, UnaryOp};
+use crate::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+use crate::op::{Alu, Control, Op};
+use crate::operand::{Operand, ParamId, Reg, SharedId};
+use crate::stmt::{Guard, Stmt};
+use crate::ty::{RegType, Type};
+use crate::words::{BinaryOp, Compare, TernaryOp, UnaryOp};
 
 /// Builds a [`Kernel`], one call an instruction.
 ///

@@ -6,8 +6,8 @@ use colex_atom::{
     CopyAtom, Interleave, OobFill, Reduction, Space, TensorMap, TmaElement, TmaSwizzle,
 };
 
-use super::engine::from_shared;
-use super::tma::{is_im2col, is_multicast, reduction, rows};
+use super::{is_im2col, is_multicast, reduction, rows};
+use crate::sweep::engine::from_shared;
 
 /// The pixels along W of a box of interleaved channels: the driver takes multiples of 16 bytes, even of 1-byte elements.
 const PIXELS: i64 = 16;
@@ -72,7 +72,7 @@ impl fmt::Display for TmaForm {
 impl TmaForm {
     /// The bytes of a row of a box: the slices of as many pixels as every element type allows, or as many as the swizzle
     /// allows.
-    pub(super) fn row_bytes(&self) -> i64 {
+    pub(in crate::sweep) fn row_bytes(&self) -> i64 {
         match self.variant {
             TmaVariant::Interleaved(by) => PIXELS * by.bytes(),
             TmaVariant::Plain | TmaVariant::Nan | TmaVariant::Strided => {
@@ -82,13 +82,13 @@ impl TmaForm {
     }
 
     /// Whether tensors of this type are swept in it.
-    pub(super) fn has(&self, element: TmaElement) -> bool {
+    pub(in crate::sweep) fn has(&self, element: TmaElement) -> bool {
         let floats_only = self.variant == TmaVariant::Nan;
         self.element.is_none_or(|only| only == element) && (element.is_float() || !floats_only)
     }
 
     /// A plain map made special.
-    pub(super) fn vary(&self, mut map: TensorMap) -> TensorMap {
+    pub(in crate::sweep) fn vary(&self, mut map: TensorMap) -> TensorMap {
         match self.variant {
             TmaVariant::Plain => {}
             TmaVariant::Nan => map.fill = OobFill::NanRequestZeroFma,
@@ -123,7 +123,7 @@ impl TmaForm {
 
 /// The special forms in which a copy is swept: loads with NaN outside, boxes with element strides, and tiled loads and
 /// stores of interleaved channels.
-pub(super) fn variants(atom: &CopyAtom) -> Vec<TmaForm> {
+pub(in crate::sweep) fn variants(atom: &CopyAtom) -> Vec<TmaForm> {
     let rank = atom.tensor_rank().unwrap_or(1);
     let (loads, plain) = (!from_shared(atom), reduction(atom).is_none());
     let tiled = !is_im2col(atom);

@@ -3,12 +3,12 @@
 use colex_atom::CopyAtom;
 use colex_atom::MmaAtom;
 
-use super::build::KernelBuilder;
-use super::kernel::ParamType;
-use super::op::{Access, Atom, CopyArgs, Memory, ScaleD};
-use super::operand::{Address, Base, Operand, ParamId, Reg};
-use super::ty::{RegType, Type};
-use super::words::{AtomicOp, Order, Space};
+use super::KernelBuilder;
+use crate::kernel::ParamType;
+use crate::op::{Access, Atom, CopyArgs, Memory, ScaleD};
+use crate::operand::{Address, Base, Operand, ParamId, Reg};
+use crate::ty::{RegType, Type};
+use crate::words::{AtomicOp, Order, Space};
 
 impl KernelBuilder {
     /// The value of a scalar or pointer parameter; the address of a tensor map.

@@ -1,6 +1,9 @@
 //! Tensor copies: boxes of tensors of one to five dimensions and columns of pixels, every swizzle and element type, inside
 //! and across the edges.
 
+mod form;
+mod im2col;
+
 use colex_atom::{
     Arch, Argument, BoxElement, CopyAtom, Error, Interleave, L2Promotion, OobFill, Reduction,
     Space, TensorMap, TmaElement, TmaError, TmaSwizzle,
@@ -11,12 +14,11 @@ use super::case::{Bytes, Case, POISON, Shot, Side, entry};
 use super::copy::policy;
 use super::engine::{Before, Engine, THREADS, from_shared, memory};
 use super::frame::Frame;
-use super::im2col;
 use super::random::Random;
-use super::tma_form::TmaForm;
-use super::tma_form::TmaVariant;
 use colex_ir::launch::Launch;
 use colex_ir::{Access, Address, CopyArgs, Kernel, KernelBuilder, Operand, Type};
+pub(super) use form::variants;
+pub use form::{TmaForm, TmaVariant};
 
 /// The swizzles of Hopper.
 pub(super) const SWIZZLES: [TmaSwizzle; 4] = [

@@ -2,13 +2,13 @@
 
 use colex_atom::{PixelBox, TensorMap, TmaElement, TmaSwizzle};
 
-use super::tma::{Place, rows};
+use super::{Place, rows};
 
 /// The pixels of a column: more than an image has positions, so that each goes on in the next.
-pub(super) const PIXELS: i64 = 24;
+pub(in crate::sweep) const PIXELS: i64 = 24;
 
 /// A column of channels, its first dimension in bytes, and pixels.
-pub(super) fn extents(channels: i64) -> Vec<i64> {
+pub(in crate::sweep) fn extents(channels: i64) -> Vec<i64> {
     vec![channels, PIXELS]
 }
 
@@ -16,7 +16,7 @@ pub(super) fn extents(channels: i64) -> Vec<i64> {
 /// filter; at every second or third position, from the last image on; and, for loads, with positions cut off at the end.
 ///
 /// A store has no offsets, and stays within the images.
-pub(super) fn places(
+pub(in crate::sweep) fn places(
     element: TmaElement,
     rank: usize,
     channels: i64,

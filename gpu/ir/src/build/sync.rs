@@ -1,11 +1,11 @@
 //! Writing a kernel: barriers, fences, shuffles.
 
-use super::build::KernelBuilder;
-use super::op::{Async, Exchange, Sync};
-use super::operand::{Address, Operand, Reg};
-use super::stmt::Guard;
-use super::ty::RegType;
-use super::words::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
+use super::KernelBuilder;
+use crate::op::{Async, Exchange, Sync};
+use crate::operand::{Address, Operand, Reg};
+use crate::stmt::Guard;
+use crate::ty::RegType;
+use crate::words::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
 
 /// All lanes of a warp.
 const FULL: Operand = Operand::Int(0xffff_ffff);

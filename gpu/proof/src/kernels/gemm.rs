@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::{Arch, Ty};
 
-use super::check::{Failure, compare};
+use super::copies::{Failure, compare};
 use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};

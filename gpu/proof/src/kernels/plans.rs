@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use colex_atom::{Arch, Ty};
 use half::{bf16, f16};
 
-use super::check::{CopyCase, Failure};
-use super::check_gemm::GemmCase;
+use super::copies::{CopyCase, Failure};
+use super::gemm::GemmCase;
 use colex_device::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, KernelError, Major, MatrixName};
