@@ -10,6 +10,9 @@ use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
 use colex_ir::{BinaryOp, Compare, FenceKind, Type};
 
+/// How many named barriers a block has (PTX ISA 9.7.13.1).
+const NAMED: i64 = 16;
+
 /// An array of mbarriers in the block's shared memory.
 #[derive(Clone, Debug)]
 pub struct Barriers {
@@ -338,19 +341,56 @@ impl Builder {
         Ok(())
     }
 
+    /// Refuses a named barrier that a block does not have, and threads that are not whole warps of it.
+    fn check_named(
+        &self,
+        operation: &'static str,
+        id: &Index,
+        threads: u32,
+    ) -> Result<(), ErrorKind> {
+        let (low, high) = id.range();
+        let refuse = |why: String| Err(ErrorKind::operands(operation, why));
+        if (low < 0 || high >= NAMED) && id.broken().is_none() {
+            return refuse(format!(
+                "the barrier's number {id} lies from {low} to {high}, and a block has numbers 0 to {} (`within` says what no \
+                 rule finds)",
+                NAMED - 1
+            ));
+        }
+        let block = self.threads.next_multiple_of(32);
+        if threads == 0 || !threads.is_multiple_of(32) || threads > block {
+            return refuse(format!(
+                "{threads} threads of a block of {}: whole warps of it arrive",
+                self.threads
+            ));
+        }
+        Ok(())
+    }
+
     /// `barrier.sync` of a named barrier whose number the kernel computes.
+    ///
+    /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors,
+    /// [`ErrorKind::Operands`], that [`Builder::finish`] answers with.
     #[track_caller]
     pub fn sync_named(&mut self, id: &Index, threads: u32) {
-        self.site(Location::caller(), |k| {
+        let at = Location::caller();
+        if let Err(kind) = self.check_named("sync_named", id, threads) {
+            return self.fail(kind, at);
+        }
+        self.site(at, |k| {
             let id = k.operand(id);
             k.ir.named_sync(id, threads);
         });
     }
 
-    /// `barrier.arrive` at a named barrier whose number the kernel computes.
+    /// `barrier.arrive` at a named barrier whose number the kernel computes. Errors are those of [`Builder::sync_named`].
     #[track_caller]
     pub fn arrive_named(&mut self, id: &Index, threads: u32) {
-        self.site(Location::caller(), |k| {
+        let at = Location::caller();
+        if let Err(kind) = self.check_named("arrive_named", id, threads) {
+            return self.fail(kind, at);
+        }
+        self.site(at, |k| {
             let id = k.operand(id);
             k.ir.named_arrive(id, threads);
         });

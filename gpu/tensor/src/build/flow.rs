@@ -100,7 +100,12 @@ impl Builder {
             // Counters are numbers of 32 bits, the one after the last too.
             let beyond = (range.end + step.range().1).min(1 << 32);
             let first = start.clone();
+            let ends = [&first, &end].map(Index::as_constant);
+            let is_known = ends.iter().all(Option::is_some) && step.as_constant() == Some(1);
             let i = k.var(start, range.start..beyond);
+            if is_known {
+                k.reports.values.counters.insert(k.variable(&i));
+            }
             // Where the first time is certain, the question is asked at the end: once less, and what the body writes is
             // written on every way.
             let certain = first.range().1 < end.range().0;

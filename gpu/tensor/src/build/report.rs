@@ -1,6 +1,6 @@
 //! What the copies and matrix instructions of a kernel do, from the addresses that they were built with.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 
@@ -25,6 +25,8 @@ pub(crate) struct Values {
     pub(crate) thread: Option<Reg>,
     /// Numbers of warps or warpgroups, with their threads.
     pub(crate) groups: HashMap<Reg, i64>,
+    /// Counters of loops whose ends are constants, one after the other.
+    pub(crate) counters: HashSet<Reg>,
     /// Arguments, as the layouts said that the kernel was built with.
     pub(crate) arguments: HashMap<Reg, i64>,
 }
@@ -95,6 +97,11 @@ impl Values {
             return Some(thread);
         }
         self.groups.get(&reg).map(|threads| thread / threads)
+    }
+
+    /// Whether a register takes the ends of its range in every launch.
+    pub(crate) fn is_bounded(&self, reg: Reg) -> bool {
+        Some(reg) == self.thread || self.groups.contains_key(&reg) || self.counters.contains(&reg)
     }
 
     fn of(&self, reg: Reg, thread: i64) -> i64 {

@@ -183,7 +183,8 @@ impl Builder {
             }
             let whole = (Index::constant(0), 1);
             let (begin, n) = tile.get(span.mode).unwrap_or(&whole);
-            let fixed = begin.as_constant().is_some();
+            // Of the block's number only the launch knows how far it goes.
+            let fixed = self.is_bounded(begin);
             let even = (begin % *n).as_constant() == Some(0);
             let leaf = of.dynamic_extent(span.mode);
             match leaf {
@@ -207,6 +208,13 @@ impl Builder {
             return Err(ErrorKind::operands("copy", why));
         }
         Ok(())
+    }
+
+    /// Whether an integer takes the ends of its range whatever the launch is: of constants, the thread's number and counters
+    /// of loops with constant ends.
+    fn is_bounded(&self, index: &Index) -> bool {
+        let known = |reg| self.reports.values.is_bounded(reg).then_some(1);
+        index.eval(&known).is_some()
     }
 
     /// Refuses a destination with one element at several coordinates. Of dynamic strides the launch is asked.

@@ -141,8 +141,10 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
-    /// does not connect, partitions that reach beyond their tile, tiles that may reach beyond a tensor of static extents, and
-    /// threads of the tiled copy that no thread of the block is; [`ErrorKind::Layout`], [`ErrorKind::Atom`].
+    /// does not connect, ends that do not hold the same elements of tiles of the same extents in every thread (registers
+    /// remember those that a copy or arithmetic has put there first), partitions that reach beyond their tile, tiles that may
+    /// reach beyond a tensor of static extents, and threads of the tiled copy that no thread of the block is;
+    /// [`ErrorKind::Layout`], [`ErrorKind::Atom`].
     #[track_caller]
     pub fn copy<'a>(
         &mut self,

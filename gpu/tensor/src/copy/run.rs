@@ -21,7 +21,8 @@ pub(crate) struct Run<'a> {
     /// How many elements a thread gives an instruction, and gets.
     pub(crate) counts: [i64; 2],
     pub(crate) hints: Hints,
-    pub(crate) halves: HashMap<Reg, Vec<Reg>>,
+    /// Parts of registers, each in 16 bits: loaded one by one, or taken apart to be stored.
+    pub(crate) halves: HashMap<Reg, Vec<Option<Reg>>>,
     /// Where the instructions so far begin, in the source and in the destination.
     pub(crate) addresses: [Vec<Index>; 2],
 }
@@ -103,7 +104,7 @@ impl Run<'_> {
         };
         for reg in &to.regs {
             if let Some(parts) = self.halves.get(reg) {
-                k.joined(*reg, parts.clone(), to.packed());
+                k.joined(*reg, parts.clone(), !to.is_whole);
             }
         }
     }
@@ -162,13 +163,8 @@ impl Builder {
                 self.ir.mov_to(half, 0);
             }
             self.where_(cond, |k| k.load_to(access, &[half], a));
-            let parts = run.halves.entry(reg).or_default();
-            debug_assert_eq!(
-                parts.len() as i64,
-                part,
-                "parts of a register are loaded in order"
-            );
-            parts.push(half);
+            let none = || vec![None; to.packed() as usize];
+            run.halves.entry(reg).or_insert_with(none)[part as usize] = Some(half);
             return Ok(());
         }
         let regs = to.run(d, run.counts[1])?;
@@ -196,9 +192,15 @@ impl Builder {
             let (reg, part) = from.element(s)?;
             alone(run.counts[0], part, from)?;
             let known = run.halves.get(&reg).cloned();
-            let parts = known.unwrap_or_else(|| self.parts(reg, from.packed()));
+            let taken_apart = |k: &mut Self| {
+                let parts = k.parts(reg, from.packed()).into_iter();
+                parts.map(Some).collect()
+            };
+            let parts: Vec<Option<Reg>> = known.unwrap_or_else(|| taken_apart(self));
             run.halves.insert(reg, parts.clone());
-            self.where_(cond, |k| k.store(access, a, parts[part as usize]));
+            if let Some(value) = parts[part as usize] {
+                self.where_(cond, |k| k.store(access, a, value));
+            }
             return Ok(());
         }
         let regs = from.run(s, run.counts[0])?;
@@ -221,11 +223,20 @@ impl Builder {
         (0..packed).map(part).collect()
     }
 
-    /// Narrow parts side by side; those that are missing are zero.
-    fn joined(&mut self, reg: Reg, mut parts: Vec<Reg>, packed: i64) {
-        if packed > 2 {
-            let mut word = self.ir.cvt(Type::U32, Type::U16, parts[0]);
-            for (i, part) in (1..).zip(&parts[1..]) {
+    /// Narrow parts side by side. Those that are missing stay what they are where other elements may be there (`keeps`), and
+    /// are zero else.
+    fn joined(&mut self, reg: Reg, parts: Vec<Option<Reg>>, keeps: bool) {
+        let keeps = keeps && parts.contains(&None);
+        if parts.len() > 2 {
+            let mut word = match (keeps, parts[0]) {
+                (true, _) => reg,
+                (false, Some(first)) => self.ir.cvt(Type::U32, Type::U16, first),
+                (false, None) => self.ir.mov(Type::B32, 0),
+            };
+            for (i, part) in (0..).zip(&parts).skip(usize::from(!keeps)) {
+                let Some(part) = part else {
+                    continue;
+                };
                 let wide = self.ir.cvt(Type::U32, Type::U16, *part);
                 let d = self.ir.reg(RegType::B32);
                 self.ir.push(Alu::Bfi {
@@ -240,9 +251,15 @@ impl Builder {
             }
             return self.ir.mov_to(reg, word);
         }
-        while (parts.len() as i64) < packed {
-            parts.push(self.ir.mov(Type::B16, 0));
-        }
+        let old = match keeps {
+            true => self.ir.unpack(RegType::B16, reg),
+            false => Vec::new(),
+        };
+        let part = |(i, part): (usize, Option<Reg>)| match part.or(old.get(i).copied()) {
+            Some(part) => part,
+            None => self.ir.mov(Type::B16, 0),
+        };
+        let parts = parts.into_iter().enumerate().map(part).collect();
         self.ir.push(Alu::Pack { d: reg, parts });
     }
 }

@@ -244,7 +244,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`].
+    /// As [`Builder::tma_store`], and for a reduction that the elements do not have.
     #[track_caller]
     pub fn tma_reduce(
         &mut self,
@@ -254,6 +254,14 @@ impl Builder {
         shared: &Tensor,
     ) -> Result<(), Error> {
         let here = Location::caller();
+        let element = tensor.plan.map().element;
+        if element.reduced(reduction).is_none() {
+            let why = format!(
+                "{}: {reduction:?} of elements of {element:?}, for which there is no reduction",
+                tensor.name
+            );
+            return Err(ErrorKind::operands("tma_reduce", why)).at(here);
+        }
         let work = Move::whole("tma_reduce", tensor, at, shared);
         self.site(here, |k| {
             k.store_boxes(&work, tensor.plan.reduce(reduction)?)

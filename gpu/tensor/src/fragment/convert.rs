@@ -23,8 +23,8 @@ fn scalar(ty: Ty) -> Option<Type> {
 
 impl Builder {
     /// The same elements in another type, under the same layout, in fresh registers: between `f64`, `f32`, `f16`, `bf16`
-    /// and `s32`, rounded to nearest even (toward zero into integers, `f64` to the narrow ones through `f32`), and `f32` to
-    /// `tf32`.
+    /// and `s32`, rounded to nearest even (toward zero into integers, `f64` and `s32` to the narrow ones through `f32`), and
+    /// `f32` to `tf32`.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -55,7 +55,8 @@ impl Builder {
         } else {
             scalar(to)
         };
-        let (Some(source), Some(target)) = (scalar(from.ty), target) else {
+        let is_tf32 = to == Ty::Tf32 && from.ty != Ty::F32;
+        let (Some(source), Some(target), false) = (scalar(from.ty), target, is_tf32) else {
             let why = format!(
                 "{} to {to}; f64, f32, f16, bf16 and s32 are converted into each other",
                 from.ty

@@ -49,6 +49,19 @@ fn lone(operation: &'static str, fragment: &Fragment) -> Result<Type, ErrorKind>
     }
 }
 
+/// A number as an element of a type, which must have it: what a float rounds is near it, and an integer is not.
+fn number(operation: &'static str, ty: Type, value: f64) -> Result<Operand, ErrorKind> {
+    let whole = value as i32;
+    match ty.is_float() {
+        true => Ok(ty.constant(value)),
+        false if f64::from(whole) == value => Ok(Operand::Int(whole.into())),
+        false => {
+            let why = format!("{value} is no {ty}");
+            Err(ErrorKind::operands(operation, why))
+        }
+    }
+}
+
 /// The fragments among what an instruction writes and reads.
 fn fragments<'a>(d: &'a Fragment, terms: &[Term<'a>]) -> Vec<&'a Fragment> {
     let each = terms.iter().filter_map(|term| match term {
@@ -238,11 +251,12 @@ impl Builder {
 
     /// Every element that the layout names becomes the number, in the elements' type.
     ///
-    /// What [`Builder::each_unary`] refuses is an error that [`Builder::finish`] answers with.
+    /// What [`Builder::each_unary`] refuses, and a number that is none of the type, is an error that [`Builder::finish`]
+    /// answers with.
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
         let at = Location::caller();
-        let regs = lone("fill", d).and_then(|ty| Ok((ty.constant(value), d.named()?)));
+        let regs = lone("fill", d).and_then(|ty| Ok((number("fill", ty, value)?, d.named()?)));
         match regs {
             Err(kind) => self.fail(kind, at),
             Ok((value, regs)) => self.site(at, |k| {
@@ -268,15 +282,16 @@ impl Builder {
     ) -> Result<(), Error> {
         let at = Location::caller();
         let ty = lone("mask", d).at(at)?;
+        let value = number("mask", ty, value).at(at)?;
         let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
         let to = to.collect::<Result<Vec<Reg>, ErrorKind>>().at(at)?;
         self.site(at, |k| {
             for (i, d) in (0..).zip(to) {
                 match keep(k, i) {
                     Cond::Known(true) => {}
-                    Cond::Known(false) => k.ir.mov_to(d, ty.constant(value)),
+                    Cond::Known(false) => k.ir.mov_to(d, value),
                     Cond::Where(guard) => {
-                        k.ir.when(guard.negated(), |k| k.mov_to(d, ty.constant(value)));
+                        k.ir.when(guard.negated(), |k| k.mov_to(d, value));
                     }
                 }
             }

@@ -7,6 +7,7 @@ pub(crate) mod held;
 pub(crate) mod rows;
 
 use std::panic::Location;
+use std::rc::Rc;
 
 use colex_atom::{MmaAtom, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout};
@@ -28,6 +29,8 @@ pub struct Fragment {
     pub(crate) regs: Vec<Reg>,
     /// Whether it may be all of a thread's part of a tile, not a few elements that were cut out of it.
     pub(crate) is_whole: bool,
+    /// The rows that it has a number for each of.
+    pub(crate) rows: Option<Rc<crate::fragment::rows::RowsHeld>>,
     /// The operand of a product that it was made for.
     pub(crate) operand: Option<Operand>,
 }
@@ -96,6 +99,7 @@ impl Fragment {
             layout,
             start: self.start + offset,
             is_whole: false,
+            rows: None,
             ..self.clone()
         })
     }
@@ -103,7 +107,9 @@ impl Fragment {
     /// The same registers under another layout, as `TiledCopy::retile` gives it.
     pub fn with_layout(&self, layout: Layout) -> Fragment {
         Fragment {
+            is_whole: self.is_whole && layout.size() == self.layout.size(),
             layout,
+            rows: None,
             operand: None,
             ..self.clone()
         }
@@ -147,6 +153,7 @@ impl Fragment {
             layout: Layout::column_major(count)?.to_static(),
             start: self.start + start,
             is_whole: false,
+            rows: None,
             ..self.clone()
         })
     }
@@ -167,6 +174,7 @@ impl Fragment {
         Ok(Fragment {
             start: 0,
             is_whole: false,
+            rows: None,
             regs: regs.collect::<Result<_, _>>().at(at)?,
             layout: Layout::column_major(count)?.to_static(),
             ..self.clone()
@@ -233,7 +241,8 @@ impl Fragment {
 }
 
 impl Builder {
-    /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet.
+    /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet: the first copy or arithmetic
+    /// that fills them decides which elements of a tile they hold, and what holds other elements is refused afterwards.
     ///
     /// # Errors
     ///
@@ -260,6 +269,7 @@ impl Builder {
             start: 0,
             regs,
             is_whole: true,
+            rows: None,
             operand: None,
         })
     }
@@ -301,13 +311,15 @@ impl Builder {
         let at = Location::caller();
         let class = register_class(mma.atom(), operand).at(at)?;
         let ty = element(mma.atom(), operand);
-        let count = layout.cosize()? * i64::from(ty.bits()) / i64::from(class.bits());
+        let bits = layout.cosize()? * i64::from(ty.bits());
+        let count = (bits - 1).div_euclid(class.bits().into()) + 1;
         let fragment = Fragment {
             ty,
             layout,
             start: 0,
             regs: self.ir.regs(class, count as usize),
             is_whole: true,
+            rows: None,
             operand: Some(operand),
         };
         let held = self.held_by_operand(mma, operand, extents).at(at)?;

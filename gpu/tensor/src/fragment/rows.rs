@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::Location;
+use std::rc::Rc;
 
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, LeafMode};
@@ -29,6 +30,13 @@ use colex_ir::{Alu, BinaryOp, ShuffleMode, Type};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
     layout: Layout,
+    held: Rc<RowsHeld>,
+}
+
+/// Which rows every thread has a part of, in ascending order, and which lanes have the other parts of them.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RowsHeld {
+    threads: Vec<Vec<i64>>,
     lanes: Vec<u32>,
 }
 
@@ -100,9 +108,17 @@ impl Rows {
             }
         }
         let layout = Layout::infer_modes(&shape, slot)?.to_static();
+        let of_thread = |t: usize| -> Vec<i64> {
+            let rows: BTreeSet<i64> = (0..own.len()).map(|i| row(t, i)).collect();
+            rows.into_iter().collect()
+        };
+        let held = RowsHeld {
+            threads: (0..places.len()).map(of_thread).collect(),
+            lanes: generators(&distances)?,
+        };
         Ok(Rows {
             layout,
-            lanes: generators(&distances)?,
+            held: Rc::new(held),
         })
     }
 
@@ -123,11 +139,18 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for another number of elements than of rows.
+    /// [`ErrorKind::Operands`] for another number of elements than of rows, and for the numbers of other rows.
     #[track_caller]
     pub fn over(&self, values: &Fragment) -> Result<Fragment, Error> {
+        let is_other = |held: &Rc<RowsHeld>| *held != self.held;
+        if values.rows.as_ref().is_some_and(is_other) {
+            return Err(ErrorKind::operands("over", OTHER)).at(Location::caller());
+        }
         if values.layout.size() == self.count() && values.layout == identity(self.count())? {
-            return Ok(values.with_layout(self.layout.clone()));
+            return Ok(Fragment {
+                rows: Some(Rc::clone(&self.held)),
+                ..values.with_layout(self.layout.clone())
+            });
         }
         let why = format!(
             "{} for {} rows: numbers of `row_values` are",
@@ -139,9 +162,12 @@ impl Rows {
 
     /// The lanes that have the other parts of a row: XOR of the lane with any of these, one after the other.
     pub fn lanes(&self) -> &[u32] {
-        &self.lanes
+        &self.held.lanes
     }
 }
+
+/// Why numbers of rows are refused.
+const OTHER: &str = "the numbers were made for other rows: a thread has them in the places of the rows that `row_values` was given";
 
 /// As many numbers, one after the other.
 fn identity(count: i64) -> Result<Layout, colex_layout::Error> {
@@ -173,15 +199,19 @@ impl Builder {
     #[track_caller]
     pub fn row_values(&mut self, rows: &Rows, ty: Ty) -> Result<Fragment, Error> {
         let layout = identity(rows.count())?;
-        self.fragment(ty, &layout)
+        Ok(Fragment {
+            rows: Some(Rc::clone(&rows.held)),
+            ..self.fragment(ty, &layout)?
+        })
     }
 
     /// Brings the parts of each row together: afterwards all lanes that share a row have `op` over their numbers. For
-    /// whole warps.
+    /// whole warps; `d` has the numbers of [`Builder::row_values`], as they are or spread by [`Rows::over`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers.
+    /// [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers, and for a fragment that was
+    /// not made for these rows.
     #[track_caller]
     pub fn across_lanes(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) -> Result<(), Error> {
         let at = Location::caller();
@@ -193,9 +223,21 @@ impl Builder {
                 return Err(ErrorKind::operands("across_lanes", why)).at(at);
             }
         };
+        match &d.rows {
+            Some(held) if *held == rows.held => {}
+            Some(_) => return Err(ErrorKind::operands("across_lanes", OTHER)).at(at),
+            None => {
+                let why = format!(
+                    "{} elements of {}, which are no numbers of rows: those of `row_values` are",
+                    d.layout.size(),
+                    d.layout
+                );
+                return Err(ErrorKind::operands("across_lanes", why)).at(at);
+            }
+        }
         let regs = d.named().at(at)?;
         self.site(at, |k| {
-            for lane in &rows.lanes {
+            for lane in &rows.held.lanes {
                 for reg in &regs {
                     let other = k.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
                     let (d, a, b) = (*reg, (*reg).into(), other.into());

@@ -9,5 +9,6 @@ mod gemm_sm90;
 mod held;
 mod index_laws;
 mod no_integer;
+mod operands;
 mod parts;
 mod refusals;
