@@ -487,7 +487,7 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     fetch(h, &mut k, &0.into())?;
     k.for_(0, &steps, 1, |k, step| {
         fetch(h, k, &(step + 1))?;
-        k.cp_async_wait(h.count("cp_async_wait", 1).clamp(0, 7) as u32);
+        k.cp_async_wait(h.count("cp_async_wait", 1).clamp(0, 1 << 31) as u32);
         k.sync();
         let from = out_of.at(3, h.beyond("at", &(step % 2)))?;
         let to = dst.local_tile(&[8, width], &[m.clone(), step.clone()])?;

@@ -68,6 +68,10 @@ pub(crate) struct Hook {
     pub(crate) sites: Vec<Site>,
     pub(crate) target: Option<usize>,
     pub(crate) random: Random,
+    /// How many other values each operand may have, where they are few.
+    pub(crate) values: Vec<Option<usize>>,
+    /// Which of the few.
+    pub(crate) choice: Option<usize>,
     /// What the change is, in words.
     pub(crate) change: String,
     /// By how much coordinates were moved, for the reference.
@@ -80,6 +84,8 @@ impl Hook {
             sites: Vec::new(),
             target,
             random: Random(seed),
+            values: Vec::new(),
+            choice: None,
             change: String::new(),
             shifts: HashMap::new(),
         }
@@ -87,7 +93,16 @@ impl Hook {
 
     fn is_here(&mut self, call: &'static str, kind: Kind) -> bool {
         self.sites.push((call, kind));
+        self.values.push(None);
         self.target == Some(self.sites.len() - 1)
+    }
+
+    /// The number of one of so many values.
+    fn one_of(&mut self, values: usize) -> usize {
+        match self.choice {
+            Some(choice) => choice % values,
+            None => self.random.below(values),
+        }
     }
 
     /// The operand, or one of the others.
@@ -98,26 +113,26 @@ impl Hook {
         own: T,
         others: &[T],
     ) -> T {
-        if !self.is_here(call, kind) {
+        let is_here = self.is_here(call, kind);
+        self.values.pop();
+        self.values.push(Some(others.len()));
+        if !is_here {
             return own;
         }
-        let i = self.random.below(others.len());
+        let i = self.one_of(others.len());
         self.change = format!("other {i}");
         others[i].clone()
     }
 
     pub(crate) fn ty(&mut self, call: &'static str, own: Ty) -> Ty {
-        if !self.is_here(call, Kind::Type) {
+        let is_here = self.is_here(call, Kind::Type);
+        let others: Vec<Ty> = Ty::ALL.into_iter().filter(|ty| *ty != own).collect();
+        self.values.pop();
+        self.values.push(Some(others.len()));
+        if !is_here {
             return own;
         }
-        let near: Vec<Ty> = Ty::ALL
-            .into_iter()
-            .filter(|ty| *ty != own && ty.bits() == own.bits())
-            .collect();
-        let ty = match self.random.below(2) {
-            0 if !near.is_empty() => self.random.one(&near),
-            _ => self.random.one(&Ty::ALL),
-        };
+        let ty = others[self.one_of(others.len())];
         self.change = format!("{own} -> {ty}");
         ty
     }
@@ -129,7 +144,7 @@ impl Hook {
         }
         let r = &mut self.random;
         let by = r.range(1, 9);
-        let new = match r.below(9) {
+        let new = match r.below(14) {
             0 => own * 2,
             1 => own / 2,
             2 => own + by,
@@ -138,7 +153,11 @@ impl Hook {
             5 => own - 32,
             6 => own * by,
             7 => by,
-            _ => 0,
+            8 => 0,
+            9 => 1 << r.range(0, 40),
+            10 => -r.range(1, 200),
+            11 => own + r.range(1, 200),
+            _ => r.range(1, 2100),
         };
         self.change = format!("{own} -> {new}");
         new
@@ -151,7 +170,7 @@ impl Hook {
         }
         let mut new = own;
         let i = self.random.below(N);
-        let by = self.random.range(1, 17);
+        let by = by(&mut self.random);
         match self.random.below(6) {
             0 => new[i] *= 2,
             1 => new[i] = (new[i] / 2).max(1),
@@ -199,8 +218,8 @@ impl Hook {
         let by = match self.random.below(4) {
             0 => -1,
             1 => 1,
-            2 => self.random.range(-40, -1),
-            _ => self.random.range(1, 40),
+            2 => self.random.range(-90, -1),
+            _ => self.random.range(1, 90),
         };
         self.shifts.insert(name, by);
         self.change = format!("{name} {by:+}");
@@ -213,7 +232,7 @@ impl Hook {
             return own.clone();
         }
         let r = &mut self.random;
-        let by = r.range(1, 33);
+        let by = by(r) * r.one(&[1, 1, 4]);
         let (new, words) = match r.below(7) {
             0 => (own + by, format!("+ {by}")),
             1 => (own - by, format!("- {by}")),
@@ -232,7 +251,7 @@ impl Hook {
         if !self.is_here(call, Kind::Coordinate) {
             return own.clone();
         }
-        let by = self.random.range(1, 33);
+        let by = by(&mut self.random) * self.random.one(&[1, 1, 4]);
         let (new, words) = match self.random.below(3) {
             0 => (own + by, format!("+ {by}")),
             1 => (own - by, format!("- {by}")),
@@ -244,6 +263,14 @@ impl Hook {
 
     pub(crate) fn shift(&self, name: &str) -> i64 {
         self.shifts.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// How much is added, mostly a little.
+fn by(r: &mut Random) -> i64 {
+    match r.below(2) {
+        0 => r.range(1, 17),
+        _ => r.range(1, 150),
     }
 }
 
@@ -264,8 +291,23 @@ fn written(like: &str, leaves: &[Int]) -> String {
     text
 }
 
-/// A layout that differs in one leaf, in the order of its strides, or in how its modes stand.
+/// A layout that differs in one leaf, in the order of its strides, or in how its modes stand; a few differ in two.
 pub(crate) fn changed(r: &mut Random, own: &Layout) -> Layout {
+    let new = changed_once(r, own);
+    match r.below(5) {
+        0 => {
+            let twice = changed_once(r, &new);
+            if twice.to_string() == own.to_string() {
+                new
+            } else {
+                twice
+            }
+        }
+        _ => new,
+    }
+}
+
+fn changed_once(r: &mut Random, own: &Layout) -> Layout {
     loop {
         let mut extents: Vec<Int> = own.leaves().iter().map(|l| l.extent).collect();
         let mut strides: Vec<Int> = own
@@ -275,7 +317,7 @@ pub(crate) fn changed(r: &mut Random, own: &Layout) -> Layout {
             .collect();
         let n = extents.len();
         let (i, j) = (r.below(n), r.below(n));
-        let by = r.range(1, 17);
+        let by = by(r);
         let (e, d) = (extents[i].value(), strides[i].value());
         match r.below(12) {
             0 => strides[i] = strides[i].with_value(d + by),

@@ -199,14 +199,14 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let (rows, columns) = (r.range(3, 40), 8 * r.range(1, 8));
     let own = blocks(SmemSwizzle::B128, &tile);
     let mut k = builder(h, "multicast", Arch::Sm90a, 32);
-    let blocks_asked = h.count("cluster", 2).clamp(0, 64) as u32;
+    let blocks_asked = h.count("cluster", 2).clamp(0, 1 << 20) as u32;
     k.cluster([blocks_asked, 1, 1]);
     let from = mapped(h, &mut k, "from", ty, tile, &own, 2)?;
     let to = parameter(h, &mut k, "to", ty, "(100,96):(96,_1)")?;
     let here = held(h, &mut k, ty, &own)?;
     let full = k.barriers(1);
     let tid = k.thread();
-    let rank = k.cluster_rank(h.count("cluster_rank", 2).clamp(1, 64) as u32);
+    let rank = k.cluster_rank(h.count("cluster_rank", 2).clamp(1, 1 << 20) as u32);
     let m = k.block_index(0).within(0..1 << 20) / 2;
     let first = k.equal(&tid, &0.into());
     k.if_(first, |k| {
@@ -411,7 +411,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                     scale,
                 )?;
                 k.wgmma_commit();
-                k.wgmma_wait(h.count("wgmma_wait", 0).clamp(0, 7) as u32);
+                k.wgmma_wait(h.count("wgmma_wait", 0).clamp(0, 1 << 31) as u32);
                 k.if_(first, |k| {
                     k.arrive(&ring.empty.at(&stage));
                     Ok(())

@@ -18,6 +18,7 @@ mod products;
 mod reference;
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use colex_atom::{Arch, TensorMap, Ty};
@@ -227,49 +228,147 @@ fn change_argument(r: &mut Random, given: &mut [Given]) -> String {
 /// The call whose arguments are changed.
 const LAUNCH: Site = ("arguments", Kind::Argument);
 
-/// What a case is drawn from.
+/// A change of one kernel of a family.
 struct Draw<'a> {
     family: &'a Family,
-    /// The operands of the call, by number; none for the launch.
-    sites: &'a [usize],
-    seed: u64,
+    /// What the kernel is drawn with.
+    form: u64,
+    /// The number of the operand; none for the launch.
+    target: Option<usize>,
+    /// Which of its values, where they are few.
+    choice: Option<usize>,
+    random: Random,
+}
+
+/// How a changed kernel ended, the words for it, and what tells it from other changed kernels.
+struct Ended {
+    outcome: Outcome,
+    words: String,
+    key: u64,
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the kernel is told by: its text and what it takes. None where it has no text.
+fn identity(program: &Program) -> Result<(String, String), String> {
+    let text = program.built.kernel.ptx().map_err(|e| e.to_string())?;
+    Ok((text, format!("{:?}", program.built.signature)))
 }
 
 /// One mutant; none if it is the kernel that it was made from.
-fn mutant(draw: &Draw<'_>) -> Option<(Outcome, String)> {
-    let mut r = Random(draw.seed);
-    let form = r.next();
-    let original = (draw.family.build)(&mut Hook::new(None, 0), &mut Random(form));
+fn mutant(draw: &Draw<'_>) -> Option<Ended> {
+    let original = (draw.family.build)(&mut Hook::new(None, 0), &mut Random(draw.form));
     let original = original.unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
-    if draw.sites.is_empty() {
+    let own = identity(&original).unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
+    let mut r = draw.random.clone();
+    let Some(target) = draw.target else {
         let mut given = original.given.clone();
         let words = change_argument(&mut r, &mut given);
         let same = format!("{given:?}") == format!("{:?}", original.given);
         return (!same).then(|| {
             let (outcome, why) = run(&original, &given);
-            (outcome, format!("{words}: {why}"))
+            Ended {
+                outcome,
+                key: hash(&(&own, &words)),
+                words: format!("{words}: {why}"),
+            }
         });
-    }
-    let target = r.one(draw.sites);
+    };
     let mut hook = Hook::new(Some(target), r.next());
-    let changed = (draw.family.build)(&mut hook, &mut Random(form));
+    hook.choice = draw.choice;
+    let changed = (draw.family.build)(&mut hook, &mut Random(draw.form));
     let words = hook.change.clone();
+    let refused = |why: String| Ended {
+        outcome: Outcome::Refused,
+        key: hash(&(&own, target, &words)),
+        words: format!("{words}: {why}"),
+    };
     let program = match changed {
         Ok(program) => program,
-        Err(e) => return Some((Outcome::Refused, format!("{words}: {e}"))),
+        Err(e) => return Some(refused(e.to_string())),
     };
-    let texts = [&original, &program].map(|p| p.built.kernel.ptx());
-    if let [Ok(a), Ok(b)] = &texts
-        && a == b
-        && format!("{:?}", original.built.signature) == format!("{:?}", program.built.signature)
-    {
-        return None;
-    }
-    if let [_, Err(e)] = &texts {
-        return Some((Outcome::Refused, format!("{words}: {e}")));
-    }
+    let text = match identity(&program) {
+        Ok(text) if text == own => return None,
+        Ok(text) => text,
+        Err(e) => return Some(refused(e)),
+    };
     let (outcome, why) = run(&program, &program.given);
-    Some((outcome, format!("{words}: {why}")))
+    Some(Ended {
+        outcome,
+        key: hash(&text),
+        words: format!("{words}: {why}"),
+    })
+}
+
+/// How many forms of a family are looked at for different kernels.
+const FORMS: u64 = 40;
+
+/// The forms of a family that are different kernels, and how many values their operands may have.
+fn bases(family: &Family) -> Vec<(u64, Vec<Option<usize>>)> {
+    let mut seen = HashSet::new();
+    let mut bases = Vec::new();
+    for form in 0..FORMS {
+        let mut hook = Hook::new(None, 0);
+        let built = (family.build)(&mut hook, &mut Random(form));
+        let built = built.unwrap_or_else(|e| panic!("{}: {e}", family.name));
+        if seen.insert(identity(&built)) {
+            bases.push((form, hook.values));
+        }
+    }
+    bases
+}
+
+/// The changes of one call of a family.
+struct Group<'a> {
+    family: &'a Family,
+    site: Site,
+    /// The numbers of the operands; none for the launch.
+    at: Vec<usize>,
+    /// All changes there are, where the operands have few values: a form, the operand, its value.
+    few: Option<Vec<(u64, usize, usize)>>,
+}
+
+impl Group<'_> {
+    fn size(&self) -> u64 {
+        self.few.as_ref().map_or(u64::MAX, |few| few.len() as u64)
+    }
+}
+
+fn groups(family: &Family) -> Vec<Group<'_>> {
+    let bases = bases(family);
+    let few = |at: &[usize]| -> Option<Vec<(u64, usize, usize)>> {
+        let mut all = Vec::new();
+        for (form, values) in &bases {
+            for site in at {
+                let count = values.get(*site).copied().flatten()?;
+                all.extend((0..count).map(|value| (*form, *site, value)));
+            }
+        }
+        (!at.is_empty()).then_some(all)
+    };
+    let calls = calls(family).into_iter();
+    calls
+        .map(|(site, at)| Group {
+            family,
+            site,
+            few: few(&at),
+            at,
+        })
+        .collect()
+}
+
+/// How many changes of each group make that many in all, where some groups have fewer.
+fn share(groups: &[Group<'_>], cases: u64) -> u64 {
+    let total = |each: u64| groups.iter().map(|g| g.size().min(each)).sum::<u64>();
+    let mut each = cases.div_ceil(groups.len() as u64);
+    while total(each) < cases {
+        each += 1;
+    }
+    each
 }
 
 /// The calls of a family with the numbers of their operands.
@@ -313,83 +412,74 @@ fn number(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
+/// How many changed kernels of each group the issue of a large run wants, and from how many cases of a group on it is large.
+const DISTINCT: [u64; 2] = [100, 300];
+
 /// Nothing that is changed is wrong in silence.
 fn law(name: &str, part: impl Fn(usize) -> bool) {
-    // A mutant that panics is counted; its words are in the table.
-    let all = families();
-    let chosen: Vec<&Family> = all
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| part(*i))
-        .map(|(_, family)| family)
-        .collect();
-    let groups: Vec<(&Family, Site, Vec<usize>)> = chosen
-        .iter()
-        .flat_map(|family| {
-            calls(family)
-                .into_iter()
-                .map(|(site, at)| (*family, site, at))
-        })
-        .collect();
-    let total: usize = all.iter().map(|family| calls(family).len()).sum();
-    let cases = number("COLEX_MUTANTS", 2000);
-    let each = cases.div_ceil(total as u64);
+    let families = families();
+    let all: Vec<Group<'_>> = families.iter().flat_map(groups).collect();
+    let each = share(&all, number("COLEX_MUTANTS", 2000));
     let seed = number("COLEX_MUTANTS_SEED", 1);
     let mut run = 0;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut rare) = (Vec::new(), Vec::new());
     println!(
         "{:<16}{:<22}{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
         "family", "call", "kind", "refused", "launch", "fault", "right", "WRONG", "distinct"
     );
-    for (family, site, at) in &groups {
+    for group in &all {
+        let (family, (call, kind)) = (group.family, group.site);
+        let own = families.iter().position(|f| f.name == family.name);
+        if !own.is_some_and(&part) {
+            continue;
+        }
         let mut counts = [0u64; 5];
         let mut seen = HashSet::new();
-        let mut draws = 0;
-        while counts.iter().sum::<u64>() < each && draws < 20 * each {
-            let key = format!("{seed} {} {site:?} {draws}", family.name);
-            let seed = key.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-            });
-            draws += 1;
-            let draw = Draw {
-                family,
-                sites: at,
-                seed,
-            };
+        let is_exhaustive = group.size() <= each;
+        for draw in draws(group, seed, each) {
+            if counts.iter().sum::<u64>() >= each {
+                break;
+            }
             let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw)));
-            let (outcome, words) = match result {
+            let ended = match result {
                 Ok(None) => continue,
-                Ok(Some(result)) => result,
+                Ok(Some(ended)) => ended,
                 Err(panic) => {
                     let text = panic.downcast_ref::<String>().cloned();
                     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-                    (
-                        Outcome::Wrong,
-                        format!("panic: {}", text.unwrap_or_default()),
-                    )
+                    let words = format!("panic: {}", text.unwrap_or_default());
+                    Ended {
+                        outcome: Outcome::Wrong,
+                        key: hash(&words),
+                        words,
+                    }
                 }
             };
-            seen.insert(words.clone());
-            counts[outcome as usize] += 1;
-            if outcome == Outcome::Wrong {
-                let (call, kind) = site;
+            seen.insert(ended.key);
+            counts[ended.outcome as usize] += 1;
+            if ended.outcome == Outcome::Wrong {
                 wrong.push(format!(
-                    "{}, {call}, {kind}, seed {seed}: {words}",
-                    family.name
+                    "{}, {call}, {kind}, form {:#x}, operand {:?}, value {:?}, random {:#x}: {}",
+                    family.name, draw.form, draw.target, draw.choice, draw.random.0, ended.words
                 ));
             }
         }
-        let (call, kind) = site;
+        let distinct = seen.len() as u64;
+        let mark = if is_exhaustive {
+            format!("all {distinct}")
+        } else {
+            distinct.to_string()
+        };
         println!(
-            "{:<16}{call:<22}{kind:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
-            family.name,
-            counts[0],
-            counts[1],
-            counts[2],
-            counts[3],
-            counts[4],
-            seen.len()
+            "{:<16}{call:<22}{kind:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{mark:>10}",
+            family.name, counts[0], counts[1], counts[2], counts[3], counts[4],
         );
+        if !is_exhaustive && distinct < DISTINCT[0] {
+            rare.push(format!("{}, {call}, {kind}: {distinct}", family.name));
+        }
+        if distinct == 0 {
+            wrong.push(format!("{}, {call}, {kind}: no change", family.name));
+        }
         run += counts.iter().sum::<u64>();
     }
     println!("law {name}: {run} cases");
@@ -404,6 +494,45 @@ fn law(name: &str, part: impl Fn(usize) -> bool) {
             .collect::<Vec<_>>()
             .join("\n")
     );
+    assert!(
+        each < DISTINCT[1] || rare.is_empty(),
+        "fewer than {} changed kernels, and not all that there are:\n{}",
+        DISTINCT[0],
+        rare.join("\n")
+    );
+}
+
+/// The changes of a group, in an order that the seed decides: all of a few, else more than will be counted.
+fn draws<'a>(
+    group: &'a Group<'a>,
+    seed: u64,
+    each: u64,
+) -> Box<dyn Iterator<Item = Draw<'a>> + 'a> {
+    let key = format!("{seed} {} {:?}", group.family.name, group.site);
+    let first = key.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut r = Random(first);
+    let Some(few) = &group.few else {
+        return Box::new((0..20 * each).map(move |_| Draw {
+            family: group.family,
+            form: r.next(),
+            target: (!group.at.is_empty()).then(|| r.one(&group.at)),
+            choice: None,
+            random: Random(r.next()),
+        }));
+    };
+    let mut few = few.clone();
+    for i in (1..few.len()).rev() {
+        few.swap(i, r.below(i + 1));
+    }
+    Box::new(few.into_iter().map(move |(form, target, value)| Draw {
+        family: group.family,
+        form,
+        target: Some(target),
+        choice: Some(value),
+        random: Random(r.next()),
+    }))
 }
 
 #[test]

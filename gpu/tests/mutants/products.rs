@@ -367,7 +367,7 @@ fn ampere_sums(
             )?;
         }
         k.cp_async_commit();
-        k.cp_async_wait(h.count("cp_async_wait", 0).clamp(0, 7) as u32);
+        k.cp_async_wait(h.count("cp_async_wait", 0).clamp(0, 1 << 31) as u32);
         k.sync();
         let (into_a, into_b) = (ra.retile(&read_a)?, rb.retile(&read_b)?);
         k.copy(
@@ -486,6 +486,8 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             std::slice::from_ref(&top),
         ),
     )?;
+    let four = k.fragment(Ty::F32, &layout("_4:_1"))?;
+    let first = top.values(0, 1)?;
     k.across_lanes(
         BinaryOp::Max,
         &rows,
@@ -493,7 +495,7 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             "across_lanes",
             Kind::Layout,
             top.clone(),
-            std::slice::from_ref(&over),
+            &[over.clone(), sums.clone(), four, first],
         ),
     )?;
     k.each_binary(BinaryOp::Sub, &sums, &sums, &over)?;
