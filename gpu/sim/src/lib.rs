@@ -11,6 +11,7 @@ mod report;
 mod state;
 
 pub use options::SimOptions;
+pub use report::event::{BarrierAt, Event, EventKind, Grouped, SharedBytes};
 pub use report::fault::{Fault, FaultKind, Place};
 pub use report::{LineCount, Report, Warning};
 pub use state::memory::{Memory, MemoryFault};

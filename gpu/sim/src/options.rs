@@ -20,6 +20,9 @@ pub struct SimOptions {
     pub uninitialised: bool,
     /// Whether bank conflicts and sectors are counted.
     pub counts: bool,
+    /// Whether the report lists what happened at barriers and in shared memory, one event after the other; it does not
+    /// unless asked.
+    pub events: bool,
     /// Whether float products sum as Hopper's tensor cores do, bit for bit; if not, exactly and rounded once.
     pub hopper_sums: bool,
     /// How many instructions one warp may execute before the simulation gives up: 50 million unless set otherwise.
@@ -37,6 +40,7 @@ impl Default for SimOptions {
             races: true,
             uninitialised: true,
             counts: true,
+            events: false,
             hopper_sums: true,
             max_steps: 50_000_000,
             max_instructions: 4_000_000_000,

@@ -6,3 +6,4 @@ pub mod plans;
 mod samples;
 
 pub(crate) use samples::samples;
+pub use samples::{copy_samples, product_samples};

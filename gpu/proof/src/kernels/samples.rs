@@ -15,8 +15,9 @@ pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Copies in elements of 1 to 8 bytes, for the first and the last architecture that have them.
-fn copies() -> Result<Vec<Sample>, Error> {
+/// Copies in elements of 1 to 8 bytes, for the first and the last architecture that have them: the kernel, the layouts,
+/// the bytes.
+pub fn copy_samples() -> Vec<(CopyMethod, [Layout; 2], i64, Arch)> {
     let crossed = ["(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)"];
     let mapped = ["(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)"];
     let strided = ["(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)"];
@@ -32,31 +33,39 @@ fn copies() -> Result<Vec<Sample>, Error> {
     let kinds = [1, 2, 4, 8].map(|bytes| [Arch::Sm70, Arch::Sm90a].map(|arch| (bytes, arch)));
     let mut all = Vec::new();
     for (method, layouts) in cases {
-        let [source, destination] = layouts.map(|text| text.parse::<Layout>().expect("a layout"));
-        let walk = Walk::new(&source, &destination)?;
+        let layouts = layouts.map(|text| text.parse::<Layout>().expect("a layout"));
+        let walk = Walk::new(&layouts[0], &layouts[1]).expect("the layouts are of one shape");
         for (bytes, arch) in kinds.into_iter().flatten() {
             // Not every method has every width and architecture.
-            if let Ok(plan) = CopyPlan::new(&walk, bytes, [0, 0], arch, method) {
-                let kernel = plan.kernel(arch)?.kernel.clone();
-                all.push(Sample::new(kernel, 40));
+            if CopyPlan::new(&walk, bytes, [0, 0], arch, method).is_ok() {
+                all.push((method, layouts.clone(), bytes, arch));
             }
         }
     }
-    Ok(all)
+    all
 }
 
-/// Products of every generation, in three orders of their matrices.
-fn products() -> Result<Vec<Sample>, Error> {
+fn copies() -> Result<Vec<Sample>, Error> {
+    let build = |(method, [source, destination], bytes, arch): (_, [Layout; 2], _, _)| {
+        let walk = Walk::new(&source, &destination)?;
+        let plan = CopyPlan::new(&walk, bytes, [0, 0], arch, method)?;
+        Ok(Sample::new(plan.kernel(arch)?.kernel.clone(), 40))
+    };
+    copy_samples().into_iter().map(build).collect()
+}
+
+/// Products of every generation, in three orders of their matrices: the kernel, and what is known of the matrices.
+pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
     use GemmMethod::{Ampere, Hopper, Simt, Volta};
     let cases = [
-        (Simt, Arch::Sm70, [Ty::F32, Ty::F32], 140),
-        (Simt, Arch::Sm90a, [Ty::F64, Ty::F64], 80),
-        (Simt, Arch::Sm70, [Ty::F16, Ty::F32], 140),
-        (Volta, Arch::Sm70, [Ty::F16, Ty::F32], 132),
-        (Ampere, Arch::Sm80, [Ty::F16, Ty::F16], 246),
-        (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32], 246),
-        (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16], 168),
-        (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32], 168),
+        (Simt, Arch::Sm70, [Ty::F32, Ty::F32]),
+        (Simt, Arch::Sm90a, [Ty::F64, Ty::F64]),
+        (Simt, Arch::Sm70, [Ty::F16, Ty::F32]),
+        (Volta, Arch::Sm70, [Ty::F16, Ty::F32]),
+        (Ampere, Arch::Sm80, [Ty::F16, Ty::F16]),
+        (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32]),
+        (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16]),
+        (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32]),
     ];
     // C is read by those whose end differs then.
     let cases = cases.into_iter().flat_map(|case| match case.0 {
@@ -66,7 +75,7 @@ fn products() -> Result<Vec<Sample>, Error> {
     let (first, second) = (Major::First, Major::Second);
     let orders = [[second; 3], [first, second, second], [second, first, first]];
     let mut all = Vec::new();
-    for (((method, arch, [ab, c], registers), beta), majors) in
+    for (((method, arch, [ab, c]), beta), majors) in
         cases.flat_map(|case| orders.map(|majors| (case, majors)))
     {
         let vector = |ty: Ty| 128 / i64::from(ty.bits());
@@ -77,13 +86,23 @@ fn products() -> Result<Vec<Sample>, Error> {
             vectors: [vector(ab), vector(ab), vector(c)],
             beta,
         };
-        let kernel = GemmPlan::new(method, operands).build(arch)?.kernel;
-        let spilled = if method == Hopper && majors[2] == first {
-            16
-        } else {
-            0
-        };
-        all.push(Sample::new(kernel, registers).spilling(spilled));
+        all.push((method, arch, operands));
     }
-    Ok(all)
+    all
+}
+
+fn products() -> Result<Vec<Sample>, Error> {
+    let build = |(method, arch, operands): (GemmMethod, Arch, Operands)| {
+        let kernel = GemmPlan::new(method, operands).build(arch)?.kernel;
+        let (registers, spilled) = match (method, operands.ab, operands.majors[2]) {
+            (GemmMethod::Simt, Ty::F64, _) => (80, 0),
+            (GemmMethod::Simt, _, _) => (140, 0),
+            (GemmMethod::Volta, _, _) => (132, 0),
+            (GemmMethod::Ampere, _, _) => (246, 0),
+            (GemmMethod::Hopper, _, Major::First) => (168, 16),
+            (GemmMethod::Hopper, _, Major::Second) => (168, 0),
+        };
+        Ok(Sample::new(kernel, registers).spilling(spilled))
+    };
+    product_samples().into_iter().map(build).collect()
 }

@@ -6,6 +6,7 @@ use crate::machine::pending::{Pending, Work};
 use crate::machine::place::Target;
 use crate::machine::port::{Spot, tick};
 use crate::order::message::Reach;
+use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use crate::state::wait::Wait;
@@ -20,6 +21,7 @@ impl Exec<'_, '_, '_> {
             let what = "a warp arrives at the cluster's barrier twice without a wait between";
             return Err(self.fault_warp(FaultKind::Barrier, what));
         }
+        self.record(|| EventKind::ClusterArrive);
         self.w.cluster_phase = Some(self.g.barrier.phase);
         let own = self.w.home(self.g.number);
         // A fence before a relaxed arrival makes it one that passes on what came before the fence.
@@ -43,6 +45,7 @@ impl Exec<'_, '_, '_> {
             let what = "a warp waits at the cluster's barrier without having arrived";
             return Err(self.fault_warp(FaultKind::Barrier, what));
         };
+        self.record(|| EventKind::ClusterWait);
         Ok(Flow::Wait(Wait::Cluster { phase }))
     }
 

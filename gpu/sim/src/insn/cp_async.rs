@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Piece, Transfer, Work};
+use crate::machine::place::Target;
 use crate::machine::port::{Spot, tick};
 use crate::order::clock::Proxy;
+use crate::report::event::{EventKind, Grouped};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::wait::Wait;
 use crate::state::warp::lanes;
@@ -92,6 +94,22 @@ impl Exec<'_, '_, '_> {
     ) -> u64 {
         let number = self.g.next_operation;
         self.g.next_operation += 1;
+        if let Work::Move(transfer) = &work {
+            let ends = transfer.pieces.iter().flat_map(|p| [p.from, Some(p.to)]);
+            let shared = |end: Option<Target>| matches!(end, Some(Target::Shared { .. }));
+            if self.m.options.events && ends.map(shared).any(|shared| shared) {
+                let (to, tells) = (transfer.shared(), &transfer.tell);
+                let tells = tells
+                    .iter()
+                    .map(|(block, at, bytes)| ((*block, *at), *bytes));
+                self.m.record(self.g, &spot, || EventKind::Copy {
+                    number,
+                    to,
+                    tells: tells.collect(),
+                    grouped: proxy == Proxy::Generic,
+                });
+            }
+        }
         self.g.pending.push(Pending {
             number,
             spot,
@@ -109,6 +127,21 @@ impl Exec<'_, '_, '_> {
 
     /// Executes an instruction on groups of copies and products.
     pub(crate) fn groups(&mut self, op: &Async, mask: u32) -> Result<Flow, Fault> {
+        match op {
+            Async::CpAsyncCommit => self.record(|| EventKind::Commit(Grouped::Copies)),
+            Async::BulkCommit => self.record(|| EventKind::Commit(Grouped::Stores)),
+            Async::WgmmaCommit => self.record(|| EventKind::Commit(Grouped::Products)),
+            Async::CpAsyncWait { pending } => {
+                self.record(|| EventKind::WaitGroups(Grouped::Copies, *pending));
+            }
+            Async::BulkWait { pending, read: _ } => {
+                self.record(|| EventKind::WaitGroups(Grouped::Stores, *pending));
+            }
+            Async::WgmmaWait { pending } => {
+                self.record(|| EventKind::WaitGroups(Grouped::Products, *pending));
+            }
+            Async::CpAsyncArrive { .. } | Async::WgmmaFence => {}
+        }
         match op {
             Async::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
             Async::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
@@ -156,6 +189,9 @@ impl Exec<'_, '_, '_> {
             if !noinc {
                 barrier.pending += 1;
             }
+            self.record(|| EventKind::ArriveAfterCopies {
+                barrier: (block, at),
+            });
             let number = self.g.next_operation;
             self.g.next_operation += 1;
             self.g.pending.push(Pending {

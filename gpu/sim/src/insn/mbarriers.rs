@@ -3,11 +3,12 @@
 use crate::machine::Machine;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::place::Target;
-use crate::machine::port::{Who, tick};
+use crate::machine::port::{Spot, Who, tick};
 use crate::machine::suspect::Use;
 use crate::order::clock::Proxy;
 use crate::order::message::Reach;
 use crate::order::shadow::Does;
+use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use crate::state::mbarrier::Mbarrier;
@@ -90,6 +91,11 @@ impl Machine<'_, '_> {
 }
 
 impl Exec<'_, '_, '_> {
+    /// Lists what the warp does, where that is asked for.
+    pub(crate) fn record(&mut self, kind: impl FnOnce() -> EventKind) {
+        self.m.record(self.g, &Spot::of(self.w, 0), kind);
+    }
+
     /// The barrier that each lane names: block and place.
     pub(crate) fn barrier_at(
         &self,
@@ -139,6 +145,11 @@ impl Exec<'_, '_, '_> {
                 let bytes = self.value(*bytes, Type::U32, mask)?;
                 for lane in lanes(mask) {
                     self.expect(*space, addresses[lane], bytes[lane], lane)?;
+                    let barrier = self.barrier_at(*space, addresses[lane], lane)?;
+                    self.record(|| EventKind::Expect {
+                        barrier,
+                        bytes: i64::from(bytes[lane] as u32),
+                    });
                 }
             }
             Sync::MbarrierTry { p, a, parity, .. } => {
@@ -148,7 +159,8 @@ impl Exec<'_, '_, '_> {
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
                     if self.try_wait(block, at, parity[lane], lane)? {
-                        passed |= 1 << lane
+                        passed |= 1 << lane;
+                        self.waits(block, at, parity[lane]);
                     } else {
                         missed = Some((block, at, parity[lane]))
                     }
@@ -182,6 +194,10 @@ impl Exec<'_, '_, '_> {
                 .write(self.g, &who, Target::Shared { block, at }, &[0; BYTES])?;
             let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
             self.g.blocks[block].mbarriers.insert(at, barrier);
+            self.record(|| EventKind::Init {
+                barrier: (block, at),
+                arrivals: count as u32,
+            });
         }
         Ok(())
     }
@@ -208,6 +224,11 @@ impl Exec<'_, '_, '_> {
             if expect.is_some() {
                 self.expect(space, addresses[lane], bytes[lane], lane)?;
             }
+            self.record(|| EventKind::Arrive {
+                barrier: (block, at),
+                count: counts[lane] as u32,
+                bytes: i64::from(bytes[lane] as u32),
+            });
             self.barrier_touched(block, at, lane)?;
             let who = Who::lane(self.w, lane, Proxy::Generic);
             self.m
@@ -250,6 +271,14 @@ impl Exec<'_, '_, '_> {
         }
     }
 
+    /// Lists a wait for a phase.
+    fn waits(&mut self, block: usize, at: usize, parity: u64) {
+        self.record(|| EventKind::Wait {
+            barrier: (block, at),
+            parity: (parity % 2) as u8,
+        });
+    }
+
     fn mbarrier_wait(&mut self, a: &Address, parity: Operand, mask: u32) -> Result<Flow, Fault> {
         let addresses = self.address(a, mask)?;
         let parity = self.value(parity, Type::U32, mask)?;
@@ -261,6 +290,7 @@ impl Exec<'_, '_, '_> {
                 continue;
             }
             self.try_wait(block, at, parity[lane], lane)?;
+            self.waits(block, at, parity[lane]);
             waits.push(wait);
         }
         Ok(Flow::Wait(Wait::Mbarriers(waits, mask)))

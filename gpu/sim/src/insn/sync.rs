@@ -3,6 +3,7 @@
 use super::atomics::Update;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::port::tick;
+use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::wait::Wait;
 use colex_ir::{Atom, BarrierOp, Control, Memory, Op, Operand};
@@ -33,6 +34,11 @@ impl Exec<'_, '_, '_> {
             );
             return Err(self.fault_warp(FaultKind::Barrier, what));
         }
+        self.record(|| EventKind::Named {
+            id,
+            threads,
+            waits: matches!(op, BarrierOp::Sync),
+        });
         let block = &mut self.g.blocks[self.w.block];
         let live = block.live_warps * 32;
         let named = &mut block.named[id];

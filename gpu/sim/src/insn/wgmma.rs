@@ -9,6 +9,7 @@ use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
 use crate::machine::port::{Spot, tick};
 use crate::order::clock::Proxy;
+use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::pending::{Part, Product};
 use crate::state::wait::Wait;
@@ -73,6 +74,7 @@ impl Exec<'_, '_, '_> {
             pc: self.w.pc,
         });
         self.w.products.issued += 1;
+        self.record(|| EventKind::Product { number });
         tick(&mut self.w.view.seen, self.w.index);
         Ok(Flow::Yield)
     }

@@ -22,6 +22,7 @@ use crate::machine::suspect::{Firsts, Suspects};
 use crate::options::{Dice, SimOptions};
 use crate::order::global::Global;
 use crate::order::message::Message;
+use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
 use crate::report::{Count, Report};
 use crate::state::block::SHARED_BASE;
@@ -45,6 +46,9 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) arguments: &'a [Argument],
     pub(crate) options: SimOptions,
     pub(crate) counts: Vec<Count>,
+    /// What happened, where that is listed, and the number of the operation that completes now.
+    pub(crate) events: Vec<Event>,
+    pub(crate) operation: u64,
     pub(crate) dice: Dice,
     /// How many instructions all warps have executed.
     pub(crate) executed: u64,
@@ -84,6 +88,8 @@ impl<'a, 'k> Machine<'a, 'k> {
             arguments,
             options: *options,
             counts: vec![Count::default(); program.steps.len()],
+            events: Vec::new(),
+            operation: 0,
             dice: Dice::new(options.seed),
             executed: 0,
             suspects: Suspects::default(),
@@ -236,5 +242,9 @@ pub(crate) fn simulate(
     check_launch(&program, launch, arguments, options)?;
     let mut machine = Machine::new(&program, launch, arguments, memory, options);
     machine.run()?;
-    Ok(machine.report())
+    let report = machine.report();
+    Ok(Report {
+        events: machine.events,
+        ..report
+    })
 }

@@ -170,6 +170,7 @@ impl Machine<'_, '_> {
             shared: self.shared_bytes,
             lines: lines.collect(),
             warnings: warnings.collect(),
+            events: Vec::new(),
         }
     }
 }

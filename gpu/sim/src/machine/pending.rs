@@ -5,6 +5,7 @@ use colex_atom::TmaElement;
 use super::Machine;
 use super::place::Target;
 use super::port::Who;
+use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use crate::state::pending::Product;
@@ -20,6 +21,7 @@ impl Machine<'_, '_> {
         index: usize,
     ) -> Result<(), Fault> {
         let mut operation = g.pending.remove(index);
+        self.operation = operation.number;
         // Its own accesses follow each other.
         let mut view = (*operation.view).clone();
         view.seen.raise(operation.agent, operation.clock);
@@ -58,7 +60,13 @@ impl Machine<'_, '_> {
                 g.pending.insert(index, operation);
                 Ok(())
             }
-            done => done,
+            done => {
+                if let Work::Move(_) = operation.work {
+                    let number = operation.number;
+                    self.record(g, &operation.spot, || EventKind::Landed { number });
+                }
+                done
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use super::suspect::Use;
 use crate::order::clock::{Clock, Proxy, View};
 use crate::order::global::Mark;
 use crate::order::shadow::{Does, touch};
+use crate::report::event::{self, Event, EventKind, SharedBytes};
 use crate::report::fault::{Fault, FaultKind, Place};
 pub(crate) use crate::state::accessor::{Spot, Who};
 use crate::state::block::Group;
@@ -33,6 +34,23 @@ impl Machine<'_, '_> {
         what: impl Into<String>,
     ) -> Fault {
         Fault::new(kind, what).at(self.place(g, spot))
+    }
+
+    /// Lists what happened, where that is asked for.
+    pub(crate) fn record(&mut self, g: &Group, spot: &Spot, kind: impl FnOnce() -> EventKind) {
+        if !self.options.events {
+            return;
+        }
+        if let Some(stmt) = self.program.stmts[spot.pc] {
+            let event = Event {
+                cluster: g.number,
+                block: spot.block,
+                warp: spot.first as usize / 32,
+                at: stmt.at,
+                kind: kind(),
+            };
+            event::push(&mut self.events, event);
+        }
     }
 
     /// Reads the bytes that a target names.
@@ -68,6 +86,11 @@ impl Machine<'_, '_> {
             }
             Target::Shared { block, at } => {
                 self.touch(g, who, block, at, count, Does::Read)?;
+                let by = (who.agent >= g.warps).then_some(self.operation);
+                self.record(g, &who.spot, || EventKind::Read {
+                    by,
+                    from: vec![SharedBytes::new(block, at, count)],
+                });
                 self.read_first(g, who, target, count)?;
                 let held = &g.blocks[block];
                 buffer.copy_from_slice(&held.shared[at..at + count]);
@@ -138,6 +161,11 @@ impl Machine<'_, '_> {
                 );
                 let does = if same { Does::Rewrite } else { Does::Write };
                 self.touch(g, who, block, at, data.len(), does)?;
+                if who.agent < g.warps {
+                    self.record(g, &who.spot, || EventKind::Write {
+                        to: vec![SharedBytes::new(block, at, data.len())],
+                    });
+                }
                 let held = &mut g.blocks[block];
                 held.shared[here.clone()].copy_from_slice(data);
                 if who.proxy == Proxy::Atomic {

@@ -1,9 +1,12 @@
 //! What a simulation counted.
 
+pub(crate) mod event;
 pub(crate) mod fault;
 
 use core::fmt;
 use std::panic::Location;
+
+use event::Event;
 
 /// What one instruction of the kernel did, over all warps.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +98,8 @@ pub struct Report {
     pub lines: Vec<LineCount>,
     /// Stores of the same value by two blocks that nothing orders.
     pub warnings: Vec<Warning>,
+    /// What happened at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) asked for it.
+    pub events: Vec<Event>,
 }
 
 impl Report {

@@ -10,6 +10,7 @@ use super::target::Target;
 use crate::lane::plan::Plan;
 use crate::order::clock::{Proxy, View};
 use crate::order::lockstep::Lockstep;
+use crate::report::event::{self, SharedBytes};
 
 /// One operation under way.
 #[derive(Debug)]
@@ -79,6 +80,17 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
+    /// The bytes of shared memory that it writes.
+    pub(crate) fn shared(&self) -> Vec<SharedBytes> {
+        let mut all = Vec::new();
+        for piece in &self.pieces {
+            if let Target::Shared { block, at } = piece.to {
+                event::add(&mut all, SharedBytes::new(block, at, piece.bytes));
+            }
+        }
+        all
+    }
+
     /// Whether it is to read and to write, one after the other.
     pub(crate) fn has_two_events_left(&self) -> bool {
         self.two_steps && self.fetched.is_none()

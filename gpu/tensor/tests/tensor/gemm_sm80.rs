@@ -184,14 +184,14 @@ fn check(built: &Built, [m, n, k]: [usize; 3]) {
     let arguments = built.arguments(&given).expect("the layouts fit");
     let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
     let launch = Launch::new(grid, 128).dynamic_shared(built.dynamic_shared());
-    let run = simulate(
-        &built.kernel,
-        &launch,
-        &arguments,
-        &mut memory,
-        &SimOptions::default(),
-    );
-    run.unwrap_or_else(|fault| panic!("{m} x {n} x {k}: {fault}"));
+    let options = SimOptions {
+        events: true,
+        ..SimOptions::default()
+    };
+    let run = simulate(&built.kernel, &launch, &arguments, &mut memory, &options);
+    let run = run.unwrap_or_else(|fault| panic!("{m} x {n} x {k}: {fault}"));
+    let checked = colex_proof::recorded::recorded(&run.events, 0).and_then(|run| run.check());
+    checked.unwrap_or_else(|fault| panic!("{m} x {n} x {k}: {fault}"));
     let c = memory.read(at_c, (m * ldc * 4) as u64).expect("allocated");
     let c: Vec<f32> = c
         .chunks(4)

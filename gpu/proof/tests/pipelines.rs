@@ -1,0 +1,389 @@
+//! Kernels with a pipeline, recorded on the simulator and walked by the checker of `colex_sched`: what the barriers of a
+//! built kernel allow has no fault, and what they allow without one of them has.
+
+use std::collections::BTreeSet;
+
+use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View};
+use colex_gpu::{Device, Element};
+use colex_ir::Kernel;
+use colex_ir::launch::{Argument, Launch, TensorMapArgument};
+use colex_layout::Layout;
+use colex_proof::corpus;
+use colex_proof::kernels::{copy_samples, product_samples};
+use colex_proof::recorded::{Recorded, recorded};
+use colex_sched::pipeline::{Barrier, Fault, Pipeline, Step, check_within};
+use colex_sched::{Order, RasterOrder};
+use colex_sim::{Event, EventKind, Memory, Report, SimOptions, simulate};
+use half::{bf16, f16};
+
+/// The most states of a walk to a planted fault: most are found in few, and the search for a nearer one then ends sooner.
+const STATES: [usize; 2] = [2_000, 200_000];
+
+/// Whether a kernel waits for what completes later at barriers, or in groups of `cp.async`.
+fn is_pipelined(kernel: &Kernel) -> bool {
+    let text = kernel.ptx().expect("the kernel was built");
+    text.contains("mbarrier.init") || text.contains("cp.async.commit_group")
+}
+
+fn device(arch: Arch) -> Device {
+    let options = SimOptions {
+        events: true,
+        ..SimOptions::default()
+    };
+    Device::simulator_with(arch, options)
+}
+
+/// What was seen of all kernels.
+#[derive(Default)]
+struct Seen {
+    kernels: BTreeSet<String>,
+    runs: usize,
+    states: usize,
+    planted: usize,
+}
+
+impl Seen {
+    /// Checks the run of a kernel's first cluster.
+    fn check(&mut self, kernel: &str, what: &str, events: &[Event]) {
+        let checked = recorded(events, 0).and_then(|run| Ok((run.check()?, run)));
+        let (checked, run) = checked.unwrap_or_else(|why| panic!("{kernel}, {what}: {why}"));
+        let before = self.planted;
+        self.plant(&run, &format!("{kernel}, {what}"));
+        println!(
+            "{kernel}, {what}: {checked}; {} planted faults refused",
+            self.planted - before
+        );
+        self.kernels.insert(kernel.to_string());
+        self.runs += 1;
+        self.states += checked.states;
+    }
+
+    /// Plants faults, each of which the checker refuses: at one barrier of each kind, or with `COLEX_PLANTED=all` at all.
+    fn plant(&mut self, run: &Recorded, name: &str) {
+        let all = std::env::var("COLEX_PLANTED").is_ok_and(|wish| wish == "all");
+        let steps = || run.pipeline.actors.iter().flat_map(|actor| &actor.steps);
+        let count = |is: &dyn Fn(&Step) -> bool| steps().filter(|step| is(step)).count();
+        let mut refuse = |what: &str, broken: &Pipeline| {
+            let mut found = STATES.iter().map(|most| check_within(broken, *most));
+            let ended = found.find(|found| !matches!(found, Err(Fault::TooManyStates { .. })));
+            assert!(
+                matches!(&ended, Some(Err(fault)) if !matches!(fault, Fault::Malformed { .. })),
+                "{name}: {what}, and the checker finds {ended:?}:\n{broken}"
+            );
+            self.planted += 1;
+        };
+        let mut kinds = BTreeSet::new();
+        for barrier in 0..run.mbarriers {
+            let waits =
+                |step: &Step| matches!(step, Step::Wait { barrier: b, .. } if *b == barrier);
+            let tells = |step: &Step| match step {
+                Step::Load { to, .. } => to.iter().any(|(_, told)| *told == Some(barrier)),
+                _ => false,
+            };
+            let arrives = |step: &Step| match step {
+                Step::Arrive { barrier: b } | Step::Expect { barrier: b, .. } => *b == barrier,
+                _ => false,
+            };
+            // Where nobody waits for the first phase, its arrivals make no difference.
+            let first = Step::Wait { barrier, parity: 0 };
+            let is_full = count(&tells) > 0;
+            let Barrier {
+                name: called,
+                arrivals,
+                ..
+            } = &run.pipeline.barriers[barrier];
+            if count(&|step| *step == first) == 0 || !(kinds.insert((is_full, *arrivals)) || all) {
+                continue;
+            }
+            if is_full {
+                let broken = without(&run.pipeline, waits);
+                refuse(&format!("nobody waits for {called}"), &broken);
+            }
+            let mut broken = run.pipeline.clone();
+            for step in broken.actors.iter_mut().flat_map(|actor| &mut actor.steps) {
+                match step {
+                    Step::Wait { barrier: b, parity } if *b == barrier => *parity ^= 1,
+                    _ => {}
+                }
+            }
+            refuse(
+                &format!("every wait for {called} is for the other phase"),
+                &broken,
+            );
+            let mut broken = run.pipeline.clone();
+            let arrival = broken.actors.iter_mut().find_map(|actor| {
+                let at = actor.steps.iter().position(arrives)?;
+                Some(actor.steps.remove(at))
+            });
+            assert!(arrival.is_some(), "{name}: nobody arrives at {called}");
+            refuse(&format!("an arrival at {called} is missing"), &broken);
+        }
+        let waits = |step: &Step| matches!(step, Step::WaitGroups { .. });
+        if count(&waits) > 0 {
+            refuse(
+                "nobody waits for groups of copies",
+                &without(&run.pipeline, waits),
+            );
+            let commits = |step: &Step| matches!(step, Step::Commit);
+            refuse("no group is committed", &without(&run.pipeline, commits));
+            let meets = |step: &Step| matches!(step, Step::Sync { .. });
+            if count(&meets) > 0 {
+                refuse(
+                    "no warp waits for the others",
+                    &without(&run.pipeline, meets),
+                );
+            }
+        }
+    }
+}
+
+/// A pipeline without some of its steps.
+fn without(pipeline: &Pipeline, dropped: impl Fn(&Step) -> bool) -> Pipeline {
+    let mut all = pipeline.clone();
+    for actor in &mut all.actors {
+        actor.steps.retain(|step| !dropped(step));
+    }
+    all
+}
+
+/// Runs a product by a plan, and returns its kernel with what happened.
+fn product<T: GemmElement, C: GemmElement>(
+    arch: Arch,
+    problem: GemmProblem,
+    plan: GemmPlan,
+) -> (Kernel, Vec<Event>) {
+    let device = device(arch);
+    let length = |name| {
+        let layout = problem.layout(name).expect("a problem has extents");
+        layout.cosize().expect("it is small") as usize
+    };
+    let zeros = |count: usize| T::from_bytes(&vec![0; count * T::BYTES]);
+    let a = device
+        .upload(&zeros(length(MatrixName::A)))
+        .expect("a simulator");
+    let b = device
+        .upload(&zeros(length(MatrixName::B)))
+        .expect("a simulator");
+    let c = C::from_bytes(&vec![0; length(MatrixName::C) * C::BYTES]);
+    let c = device.upload(&c).expect("a simulator");
+    let call = GemmCall::with_plan(&problem, &a, &b, &c, |_, _| Ok(plan));
+    let call = call.unwrap_or_else(|error| panic!("{plan}: {error}"));
+    let report = call
+        .count(&device)
+        .unwrap_or_else(|fault| panic!("{plan}: {fault}"));
+    (call.built().kernel.clone(), report.events)
+}
+
+/// The same of types that a plan names.
+fn product_of(arch: Arch, problem: GemmProblem, plan: GemmPlan) -> (Kernel, Vec<Event>) {
+    let Operands { ab, c, .. } = plan.operands;
+    match (ab, c) {
+        (Ty::F16, Ty::F16) => product::<f16, f16>(arch, problem, plan),
+        (Ty::F16, Ty::F32) => product::<f16, f32>(arch, problem, plan),
+        (Ty::Bf16, Ty::F32) => product::<bf16, f32>(arch, problem, plan),
+        (Ty::Bf16, Ty::Bf16) => product::<bf16, bf16>(arch, problem, plan),
+        (ab, c) => {
+            panic!("no kernel with a pipeline multiplied {ab} into {c}: give its types a case here")
+        }
+    }
+}
+
+/// A problem of so many tiles of a plan.
+fn problem(plan: &GemmPlan, [m, n, k]: [i64; 3]) -> GemmProblem {
+    let [bm, bn, bk] = plan.tile;
+    let mut problem = GemmProblem::new(m * bm, n * bn, k * bk);
+    problem.majors = plan.operands.majors;
+    problem.beta(if plan.operands.beta { 1.0 } else { 0.0 })
+}
+
+/// The library's products: every sample with more tiles along K than are on their way at once, and Hopper's in small tiles
+/// of which a cluster takes more than one.
+fn products(seen: &mut Seen) {
+    for (method, arch, operands) in product_samples() {
+        let plan = GemmPlan::new(method, operands);
+        let kernel = plan.build(arch).expect("a sample is built").kernel;
+        if is_pipelined(&kernel) {
+            let blocks = if method == GemmMethod::Hopper { 2 } else { 1 };
+            let problem = problem(&plan, [blocks, 1, plan.stages + 1]);
+            let (kernel, events) = product_of(arch, problem, plan);
+            seen.check(&kernel.name, &format!("{plan}, {problem}"), &events);
+        }
+    }
+    for (raster, warps, stages) in [(RasterOrder::AlongM, 1, 2), (RasterOrder::AlongN, 2, 3)] {
+        for (c, beta) in [(Ty::F16, false), (Ty::F32, true)] {
+            let operands = Operands {
+                ab: Ty::F16,
+                c,
+                majors: [Major::Second; 3],
+                vectors: [8, 8, 128 / i64::from(c.bits())],
+                beta,
+            };
+            let plan = GemmPlan {
+                tile: [64 * warps, 32, 16],
+                warps: [warps, 1],
+                stages,
+                order: Order::Grouped { width: 3, raster },
+                ..GemmPlan::new(GemmMethod::Hopper, operands)
+            };
+            // 72 clusters' tiles for the 66 clusters of a device.
+            let problem = problem(&plan, [18, 8, 2]);
+            let (kernel, events) = product_of(Arch::Sm90a, problem, plan);
+            seen.check(&kernel.name, &format!("{plan}, {problem}"), &events);
+        }
+    }
+}
+
+/// Runs a copy, and returns its kernel with what was counted.
+fn copy<T: Element>(
+    arch: Arch,
+    method: CopyMethod,
+    [source, destination]: [&Layout; 2],
+) -> (Kernel, Vec<Report>) {
+    let device = device(arch);
+    let buffer = |layout: &Layout| {
+        let count = layout.cosize().expect("it is small") as usize;
+        device
+            .upload(&T::from_bytes(&vec![0; count * T::BYTES]))
+            .expect("a simulator")
+    };
+    let (from, to) = (buffer(source), buffer(destination));
+    let from = View::new(&from, source.clone()).expect("it fits");
+    let to = View::new(&to, destination.clone()).expect("it fits");
+    let call = CopyCall::new(&from, &to, Some(method)).expect("a sample");
+    let kernel = call
+        .plan()
+        .kernel(arch)
+        .expect("a sample is built")
+        .kernel
+        .clone();
+    (
+        kernel,
+        call.count(&device).expect("the sample has no fault"),
+    )
+}
+
+/// The library's copies through shared memory.
+fn copies(seen: &mut Seen) {
+    for (method, [source, destination], bytes, arch) in copy_samples() {
+        macro_rules! by_width {
+            ($($width:literal => $ty:ty),*) => {
+                match bytes {
+                    $($width => copy::<$ty>(arch, method, [&source, &destination]),)*
+                    other => panic!("no element has {other} bytes"),
+                }
+            };
+        }
+        let (kernel, reports) = by_width!(1 => u8, 2 => f16, 4 => f32, 8 => f64);
+        if !is_pipelined(&kernel) {
+            continue;
+        }
+        let waits = |report: &&Report| {
+            let mut kinds = report.events.iter().map(|event| &event.kind);
+            kinds.any(|kind| matches!(kind, EventKind::Init { .. }))
+        };
+        // What is left of the elements may be the matter of a kernel without barriers.
+        let report = reports.iter().find(waits).expect("a launch of the kernel");
+        let what = format!("{method}, {bytes} bytes");
+        seen.check(&kernel.name, &what, &report.events);
+    }
+}
+
+/// A matrix of bf16 by boxes of 64 columns, as a tensor map.
+fn map(memory: &mut Memory, rows: i64, columns: i64, swizzle: TmaSwizzle) -> Argument {
+    let address = memory
+        .allocate((rows * columns * 2) as u64)
+        .expect("it is small");
+    memory
+        .write(address, &vec![0; (rows * columns * 2) as usize])
+        .expect("it was allocated");
+    let map = TensorMap {
+        element: TmaElement::Bf16,
+        dims: vec![columns, rows],
+        strides: vec![columns * 2],
+        extents: vec![64, rows],
+        element_strides: vec![1, 1],
+        im2col: None,
+        swizzle,
+        interleave: Interleave::None,
+        l2: L2Promotion::None,
+        fill: OobFill::Zero,
+    };
+    Argument::TensorMap(Box::new(TensorMapArgument {
+        map,
+        address,
+        encoded: None,
+    }))
+}
+
+/// The kernels of the corpus that are not the library's.
+fn samples(seen: &mut Seen) {
+    for sample in corpus::samples().expect("samples are built") {
+        let kernel = &sample.kernel;
+        if !is_pipelined(kernel) || seen.kernels.contains(&kernel.name) {
+            continue;
+        }
+        let mut memory = Memory::default();
+        let buffer = |memory: &mut Memory, bytes: u64| {
+            let at = memory.allocate(bytes).expect("it is small");
+            memory
+                .write(at, &vec![0; bytes as usize])
+                .expect("it was allocated");
+            Argument::Pointer(at)
+        };
+        let (launch, arguments) = match kernel.name.as_str() {
+            // One tile more is loaded than multiplied.
+            "pipelined" => {
+                let source = buffer(&mut memory, 6 * 1024);
+                let result = buffer(&mut memory, 32 * 16);
+                (Launch::new(1, 32), vec![source, Argument::U32(5), result])
+            }
+            "warpgroups" => {
+                let a = map(&mut memory, 64, 6 * 64, TmaSwizzle::B128);
+                let b = map(&mut memory, 128, 6 * 64, TmaSwizzle::B128);
+                let result = buffer(&mut memory, 128 * 256);
+                let launch = Launch::new(1, 256).dynamic_shared(4 * (64 + 128) * 128);
+                (launch, vec![a, b, Argument::U32(6), result])
+            }
+            "through_shared" => {
+                let maps = [(); 2].map(|()| map(&mut memory, 64, 128, TmaSwizzle::None));
+                (Launch::new(2, 32).cluster(2), maps.to_vec())
+            }
+            other => panic!("`{other}` waits at barriers: say here how it is launched"),
+        };
+        let options = SimOptions {
+            events: true,
+            ..SimOptions::default()
+        };
+        let report = simulate(kernel, &launch, &arguments, &mut memory, &options);
+        let report = report.unwrap_or_else(|fault| panic!("{}: {fault}", kernel.name));
+        seen.check(&kernel.name, &kernel.target.to_string(), &report.events);
+    }
+}
+
+/// A kernel of the corpus or the library that waits at barriers and is not among the runs has no case here, or no events.
+#[test]
+fn the_checker_accepts_every_pipeline_and_refuses_it_with_a_fault() {
+    let mut seen = Seen::default();
+    products(&mut seen);
+    copies(&mut seen);
+    samples(&mut seen);
+    let all = corpus::samples().expect("samples are built");
+    let pipelined = all
+        .iter()
+        .map(|sample| &sample.kernel)
+        .filter(|kernel| is_pipelined(kernel));
+    for kernel in pipelined {
+        assert!(
+            seen.kernels.contains(&kernel.name),
+            "`{}` was not recorded",
+            kernel.name
+        );
+    }
+    println!(
+        "law recorded.pipelines: {} runs, {} states",
+        seen.runs, seen.states
+    );
+    println!("law recorded.planted_faults: {} cases", seen.planted);
+}
