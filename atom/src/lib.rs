@@ -11,6 +11,7 @@ mod copy;
 mod error;
 mod gmma;
 mod machine;
+mod memory;
 mod mma;
 mod names;
 mod number;
@@ -27,6 +28,10 @@ pub use copy::{
 pub use error::Error;
 pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
 pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
+pub use memory::{
+    Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES, Touched,
+    choose_swizzle, choose_swizzle_for,
+};
 pub use mma::{
     Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch, MmaTraits, Rule,
     mma_atoms, rows,

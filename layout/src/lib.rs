@@ -9,8 +9,6 @@ extern crate std;
 pub mod explain;
 
 mod algebra;
-mod banks;
-mod choose;
 mod error;
 mod layout;
 mod notation;
@@ -20,8 +18,6 @@ mod tuple;
 pub use algebra::infer::INFER_BOUND;
 pub use algebra::inverse::RUN_BOUND;
 pub use algebra::search::SEARCH_BOUND;
-pub use banks::{Access, Banks, Conflicts, MAX_LANES, Phase};
-pub use choose::{Choice, Effect, NoSwizzle, choose_swizzle, choose_swizzle_for};
 pub use error::Error;
 pub use error::composition::{CompositionError, Refusal, Search, Share};
 pub use error::infer::{Contradiction, InferError, Seen};

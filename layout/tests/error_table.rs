@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use colex_layout::{
     Basis, BinaryMatrix, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Stride, Swizzle,
-    Tiler, choose_swizzle,
+    Tiler,
 };
 
 fn parsed<T: FromStr<Err = Error>>(text: &str) -> T {
@@ -410,10 +410,6 @@ fn operations() -> Rows {
         (
             error(Layout::infer(&[0, 1, 3, 4, 9])),
             "no layout of shape 5 has these values: it is 1 at 1, which makes 2 at 2, but it is 3, and no mode can end there, as 2 does not divide 5",
-        ),
-        (
-            error(choose_swizzle(&[])),
-            "choose_swizzle of no access: there is nothing to choose for",
         ),
         (
             error(parsed::<Swizzle>("Sw<2,0,3>").upcast(3)),

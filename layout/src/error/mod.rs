@@ -184,8 +184,6 @@ pub enum Error {
     },
     /// A composition that no layout of the right-hand modes equals, or whose search gave up.
     Composition(Box<crate::CompositionError>),
-    /// No swizzle makes the accesses free of bank conflicts.
-    NoSwizzle(Box<crate::NoSwizzle>),
     /// Values that no layout of the shape has.
     Infer(Box<crate::InferError>),
 }
@@ -335,7 +333,6 @@ impl fmt::Display for Error {
                 why,
             } => write!(f, "{operation} of {operand}: {why}"),
             Self::Composition(e) => e.fmt(f),
-            Self::NoSwizzle(e) => e.fmt(f),
             Self::Infer(e) => e.fmt(f),
         }
     }

@@ -49,6 +49,28 @@ impl Swizzle {
         shift: 3,
     };
 
+    /// All swizzles of the lowest `width` bits, by increasing number of bits; the identity first.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Swizzle;
+    /// let all: Vec<String> = Swizzle::within(3).map(|sw| sw.to_string()).collect();
+    /// assert_eq!(all[..4], ["Sw<0,4,3>", "Sw<1,0,1>", "Sw<1,0,-1>", "Sw<1,0,2>"]);
+    /// assert_eq!(all.len(), 7);
+    /// ```
+    pub fn within(width: i64) -> impl Iterator<Item = Self> {
+        let proper = (1..=width / 2).flat_map(move |bits| {
+            (0..=width - 2 * bits).flat_map(move |base| {
+                let far = width - base - bits;
+                (bits..=far)
+                    .flat_map(move |shift| [shift, -shift])
+                    .filter_map(move |s| Self::new(bits, base, s).ok())
+            })
+        });
+        core::iter::once(Self::IDENTITY).chain(proper)
+    }
+
     /// `Swizzle<bits,base,shift>`.
     ///
     /// # Errors

@@ -175,7 +175,7 @@ impl Layout {
         let top = all.iter().flatten().fold(0, |a, v| a | v);
         let width = i64::from(64 - top.leading_zeros());
         let fit = |sw: &Swizzle| unswizzled(&all, *sw).map(|strides| (*sw, strides));
-        let Some((swizzle, strides)) = candidates(width).find_map(|sw| fit(&sw)) else {
+        let Some((swizzle, strides)) = Swizzle::within(width).find_map(|sw| fit(&sw)) else {
             return Err(Error::Operand {
                 operation: "to_swizzled",
                 operand: self.text(),
@@ -192,19 +192,6 @@ impl Layout {
         });
         Ok(ComposedLayout::new(swizzle, 0, Self::checked(inner)?))
     }
-}
-
-/// All swizzles within `width` bits, by increasing number of bits; the identity first.
-pub(crate) fn candidates(width: i64) -> impl Iterator<Item = Swizzle> {
-    let proper = (1..=width / 2).flat_map(move |bits| {
-        (0..=width - 2 * bits).flat_map(move |base| {
-            let far = width - base - bits;
-            (bits..=far)
-                .flat_map(move |shift| [shift, -shift])
-                .filter_map(move |s| Swizzle::new(bits, base, s).ok())
-        })
-    });
-    core::iter::once(Swizzle::IDENTITY).chain(proper)
 }
 
 /// The integer strides that `swizzle` turns into these bit-vectors, if they are one layout's.

@@ -3,11 +3,9 @@
 //! As in `chain.rs`, everything either gives a value or an error that prints, and what is said is checked where that
 //! is cheap.
 
+use colex_atom::{Access, Banks, choose_swizzle, choose_swizzle_for};
 use colex_draw::{ColorBy, LabelBy, Table, ThreadValues, Tiling};
-use colex_layout::{
-    Access, Banks, BinaryMatrix, ComposedLayout, Coord, Error, Layout, Slot, Tiler, choose_swizzle,
-    choose_swizzle_for,
-};
+use colex_layout::{BinaryMatrix, ComposedLayout, Coord, Layout, Slot, Tiler};
 
 use crate::bytes::Bytes;
 use crate::chain::round_trip;
@@ -33,7 +31,7 @@ pub(crate) fn beyond(bytes: &[u8]) -> u64 {
 }
 
 /// 1 for a value; an error must print.
-fn told<T>(result: Result<T, Error>) -> u64 {
+fn told<T>(result: Result<T, impl std::fmt::Display>) -> u64 {
     match result {
         Ok(_) => 1,
         Err(error) => {
@@ -112,7 +110,7 @@ fn accessed(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     };
     let accesses = [access];
     let banks = Banks::new(bytes.number(), bytes.number());
-    let other = banks.and_then(|banks| choose_swizzle_for(&accesses, banks));
+    let other = banks.map(|banks| told(choose_swizzle_for(&accesses, banks)));
     let chosen = choose_swizzle(&accesses);
     if let Ok(choice) = &chosen {
         assert!(!choice.to_string().is_empty());

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use colex_atom::{Access, Banks, choose_swizzle, choose_swizzle_for};
 use colex_draw::{Table, ThreadValues, Tiling};
 use colex_layout::{
-    Access, Banks, Coord, Error, Explanation, Int, IntTuple, Layout, Slot, Stride, TABLE_BOUND,
-    Tiler, Tuple, choose_swizzle, choose_swizzle_for,
+    Coord, Error, Explanation, Int, IntTuple, Layout, Slot, Stride, TABLE_BOUND, Tiler, Tuple,
 };
 
 use crate::law::law;
@@ -390,7 +390,7 @@ type Unary = (&'static str, fn(&Layout));
 type Binary = (&'static str, fn(&Layout, &Layout));
 
 /// Forgets a result; an error must have a text.
-fn ends<T>(result: Result<T, Error>) {
+fn ends<T>(result: Result<T, impl std::fmt::Display>) {
     if let Err(e) = result {
         assert!(!e.to_string().is_empty());
     }

@@ -2,7 +2,6 @@
 //!
 //! Each law prints `law NAME: N cases` and fails when fewer cases than expected reached its assertion.
 
-mod banks;
 mod beyond;
 mod bytes;
 mod chain;

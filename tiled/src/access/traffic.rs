@@ -1,17 +1,11 @@
 //! What the accesses of threads do to a memory.
 
-use std::collections::BTreeSet;
-
-use colex_atom::Space;
-use colex_layout::{Access, Banks};
+use colex_atom::{Access, Banks, SECTOR_BYTES, Space, Touched};
 
 use crate::Error;
 use crate::access::coverage::Place;
 use crate::access::named::{Coords, Named, Places, tuple};
 use crate::access::vector::{off, placed};
-
-/// The bytes of a sector of global memory.
-const SECTOR: i64 = 32;
 
 /// What the instructions of all warps do to one memory.
 #[non_exhaustive]
@@ -160,7 +154,9 @@ impl Requests<'_> {
     fn bulk(&self, named: &Named, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
-            unit: if global { SECTOR } else { Banks::SHARED.row() },
+            unit: if global {
+                SECTOR_BYTES
+            } else { Banks::SHARED.row() },
             shortest: i64::MAX,
             ..BulkSums::default()
         };
@@ -204,13 +200,12 @@ impl BulkSums {
             self.stretches += 1;
             self.shortest = self.shortest.min(bytes(stretch.len()));
         }
-        let units = offsets.iter().map(|x| (x * bits).div_euclid(8 * self.unit));
-        let touched = units.collect::<BTreeSet<i64>>().len();
-        let fewest = (bytes(offsets.len()) as usize).div_ceil(self.unit as usize);
+        let starts = offsets.iter().map(|x| x * bits);
+        let touched = Touched::of(starts, bits, 8 * self.unit);
         self.requests += 1;
-        self.units += touched;
-        self.least += fewest;
-        touched > fewest
+        self.units += touched.blocks;
+        self.least += touched.least;
+        touched.blocks > touched.least
     }
 
     fn of(self, bytes: i64) -> Traffic {
@@ -287,7 +282,7 @@ impl Sums {
             return Ok(());
         }
         // The lanes of a phase follow each other in the warp, whether or not all of them take part.
-        let lanes = Banks::SHARED.row() / bytes.max(Banks::SHARED.word());
+        let lanes = Banks::SHARED.lanes(bytes) as i64;
         for phase in starts.chunk_by(|a, b| a.thread % 32 / lanes == b.thread % 32 / lanes) {
             self.phase(phase, bytes)?;
         }
@@ -295,18 +290,12 @@ impl Sums {
     }
 
     fn request(&mut self, starts: &[Start<'_>], bytes: i64) {
-        let distinct: BTreeSet<i64> = starts.iter().map(|start| start.byte).collect();
-        let sector = |byte: i64| byte.div_euclid(SECTOR);
-        let touched = distinct
-            .iter()
-            .flat_map(|x| sector(*x)..=sector(x + bytes - 1));
-        let sectors = touched.collect::<BTreeSet<i64>>().len();
-        let least = (distinct.len() * bytes as usize).div_ceil(SECTOR as usize);
-        if sectors > least && self.wasted.is_none() {
+        let touched = Touched::of(starts.iter().map(|start| start.byte), bytes, SECTOR_BYTES);
+        if touched.blocks > touched.least && self.wasted.is_none() {
             self.wasted = starts[0].place();
         }
-        self.sectors += sectors;
-        self.least += least;
+        self.sectors += touched.blocks;
+        self.least += touched.least;
     }
 
     fn phase(&mut self, starts: &[Start<'_>], bytes: i64) -> Result<(), Error> {

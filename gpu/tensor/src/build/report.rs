@@ -1,11 +1,10 @@
 //! What the copies and matrix instructions of a kernel do, from the addresses that they were built with.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 
-use colex_atom::Space;
-use colex_layout::{Access, Banks};
+use colex_atom::{Access, Banks, SECTOR_BYTES, Space, Touched};
 
 use super::Builder;
 use crate::index::Index;
@@ -120,11 +119,9 @@ impl End {
                 let starts = warp.map(|t| address.eval(&|reg| Some(values.of(reg, t))));
                 let starts: Vec<i64> = starts.collect::<Option<_>>()?;
                 if self.space == Space::Global {
-                    let bytes: BTreeSet<i64> =
-                        starts.iter().flat_map(|s| *s..s + self.bytes).collect();
-                    let sectors: BTreeSet<i64> = bytes.iter().map(|b| b.div_euclid(32)).collect();
-                    cost += sectors.len();
-                    least += bytes.len().div_ceil(32);
+                    let touched = Touched::of(starts, self.bytes, SECTOR_BYTES);
+                    cost += touched.blocks;
+                    least += touched.least;
                     continue;
                 }
                 let conflicts = Access::from_bytes("copy", starts, self.bytes)

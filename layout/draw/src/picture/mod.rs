@@ -20,7 +20,8 @@ use crate::{Fill, Grid};
 /// # Example
 ///
 /// ```
-/// use colex_layout::{Layout, draw::{ColorBy, LabelBy, Picture, Table}};
+/// use colex_draw::{ColorBy, LabelBy, Picture, Table};
+/// use colex_layout::Layout;
 /// let grid = |text: &str| Ok::<_, colex_layout::Error>({
 ///     Table::of(&text.parse::<Layout>()?)?.grid(ColorBy::Cycle, LabelBy::Offset)
 /// });

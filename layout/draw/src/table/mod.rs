@@ -18,7 +18,8 @@ pub const MAX_CELLS: i64 = 1 << 16;
 /// # Example
 ///
 /// ```
-/// use colex_layout::{Layout, draw::Table};
+/// use colex_draw::Table;
+/// use colex_layout::Layout;
 /// let table = Table::of(&"(2,4):(4,1)".parse::<Layout>()?)?;
 /// assert_eq!((table.rows(), table.cols(), table.at(1, 2)), (2, 4, 6));
 /// let xor = Table::from_fn("row ^ col", 4, 4, |row, col| row ^ col)?;
@@ -51,7 +52,8 @@ impl Table {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{Layout, draw::Table};
+    /// use colex_draw::Table;
+    /// use colex_layout::Layout;
     /// let shape = |text: &str| Ok::<_, colex_layout::Error>({
     ///     let table = Table::of(&text.parse::<Layout>()?)?;
     ///     (table.rows(), table.cols())

@@ -2,9 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use colex_layout::{Access, Banks, Error, Layout, Swizzle, choose_swizzle};
+use colex_atom::{Access, Banks, Error, choose_swizzle};
+use colex_layout::{Layout, Swizzle};
+use law::law;
 
-use crate::law::law;
+#[path = "../../layout/tests/laws/law.rs"]
+mod law;
 
 /// The most distinct words in one of `count` banks over the phases, with a map of sets.
 fn degree(offsets: &[i64], width: i64, [count, word]: [i64; 2]) -> usize {
@@ -161,5 +164,13 @@ fn choice_sentences() {
     assert_eq!(
         askew.to_string(),
         "Access of askew: lane 1 starts at byte 20, not at a multiple of 16"
+    );
+}
+
+#[test]
+fn nothing_to_choose_for() {
+    assert_eq!(
+        choose_swizzle(&[]).map_err(|e| e.to_string()),
+        Err("choose_swizzle of no access: there is nothing to choose for".to_string())
     );
 }

@@ -1,11 +1,8 @@
 //! Shared-memory banks: how many words of one access meet in a bank.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::ops::Range;
+use std::ops::Range;
 
-use crate::{Error, Layout};
+use colex_layout::{Error, Int, Layout};
 
 /// The banks of a memory: word `w` lies in bank `w mod count`, and one pass moves one word of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +79,8 @@ fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
 /// # Example
 ///
 /// ```
-/// use colex_layout::{Access, Banks, Layout};
+/// use colex_atom::{Access, Banks};
+/// use colex_layout::Layout;
 /// // 8 lanes read 16 bytes each, down a column of a tile with rows of 128 bytes.
 /// let column = Access::new("column", &"8:64".parse::<Layout>()?, 2, 16)?;
 /// assert_eq!(column.conflicts(Banks::SHARED).degree(), 8);
@@ -106,7 +104,7 @@ impl Access {
         let bytes = lanes
             .table()?
             .into_iter()
-            .map(|x| crate::tuple::int::mul(x, element));
+            .map(|x| Ok(Int::from(x).times(element.into())?.value()));
         Self::from_bytes(name, bytes.collect::<Result<_, _>>()?, width)
     }
 
@@ -176,9 +174,7 @@ impl Access {
     ///
     /// 4 bytes or fewer a lane: 32 lanes; 8 bytes: 16 lanes; 16 bytes: 8 lanes.
     pub fn phases(&self, banks: Banks) -> impl Iterator<Item = Range<usize>> + use<> {
-        let lanes = usize::try_from(banks.row() / self.width.max(banks.word))
-            .unwrap_or(1)
-            .max(1);
+        let lanes = banks.lanes(self.width);
         let end = self.offsets.len();
         (0..end)
             .step_by(lanes)
@@ -188,33 +184,46 @@ impl Access {
     /// How the words of each phase fall on the banks.
     #[must_use]
     pub fn conflicts(&self, banks: Banks) -> Conflicts {
-        let phases = self.phases(banks).map(|lanes| self.phase(lanes, banks));
+        let phases = self.phases(banks).map(|lanes| {
+            let starts = self.offsets[lanes.clone()].iter().copied();
+            banks.phase(lanes, starts, self.width)
+        });
         Conflicts {
             phases: phases.collect(),
         }
     }
+}
 
-    fn phase(&self, lanes: Range<usize>, banks: Banks) -> Phase {
-        let mut words: Vec<i64> = self.offsets[lanes.clone()]
-            .iter()
-            .flat_map(|x| {
-                let last = x.saturating_add(self.width - 1);
-                x.div_euclid(banks.word)..=last.div_euclid(banks.word)
-            })
-            .collect();
+impl Banks {
+    /// How many lanes that move `width` bytes each are served together: as many as fill one row of the banks.
+    #[must_use]
+    pub fn lanes(self, width: i64) -> usize {
+        usize::try_from(self.row() / width.max(self.word))
+            .unwrap_or(1)
+            .max(1)
+    }
+
+    /// How the words of lanes that are served together fall on the banks. Each of them begins at one of `starts` and
+    /// moves `width` bytes; lanes that name the same word share it.
+    #[must_use]
+    pub fn phase(
+        self,
+        lanes: Range<usize>,
+        starts: impl IntoIterator<Item = i64>,
+        width: i64,
+    ) -> Phase {
+        let of_lane = |start: i64| {
+            let last = start.saturating_add(width - 1);
+            start.div_euclid(self.word)..=last.div_euclid(self.word)
+        };
+        let words = starts.into_iter().flat_map(of_lane);
+        let mut words: Vec<(i64, i64)> = words.map(|w| (w.rem_euclid(self.count), w)).collect();
         words.sort_unstable();
         words.dedup();
-        let mut counts: Vec<(i64, usize)> = Vec::new();
-        for word in &words {
-            let bank = word.rem_euclid(banks.count);
-            match counts.iter_mut().find(|(b, _)| *b == bank) {
-                Some((_, n)) => *n += 1,
-                None => counts.push((bank, 1)),
-            }
-        }
-        let (bank, degree) = counts
-            .into_iter()
-            .max_by_key(|(bank, n)| (*n, core::cmp::Reverse(*bank)))
+        let banks = words.chunk_by(|a, b| a.0 == b.0);
+        let (bank, degree) = banks
+            .map(|bank| (bank[0].0, bank.len()))
+            .max_by_key(|(bank, n)| (*n, std::cmp::Reverse(*bank)))
             .unwrap_or((0, 0));
         Phase {
             lanes,
@@ -243,6 +252,14 @@ pub struct Phase {
     pub bank: i64,
     /// How many different words the phase moves.
     pub words: usize,
+}
+
+impl Phase {
+    /// The passes that as many words take which fall on the banks evenly.
+    #[must_use]
+    pub fn least(&self, banks: Banks) -> usize {
+        self.words.div_ceil(usize::try_from(banks.count).unwrap_or(usize::MAX))
+    }
 }
 
 impl Conflicts {

@@ -1,13 +1,11 @@
 //! Which swizzle makes accesses free of bank conflicts, and why.
 
-use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
+use std::collections::BTreeSet;
+use std::fmt;
 
-use crate::swizzle::xor::candidates;
-use crate::{Access, Banks, Error, Swizzle};
+use colex_layout::Swizzle;
+
+use crate::{Access, Banks, Error};
 
 /// A swizzle of byte offsets that makes accesses free of bank conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +47,8 @@ impl Choice {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `bytes` is not a power of two.
-    pub fn in_elements(&self, bytes: i64) -> Result<Swizzle, Error> {
+    /// [`colex_layout::Error::Operand`] when `bytes` is not a power of two.
+    pub fn in_elements(&self, bytes: i64) -> Result<Swizzle, colex_layout::Error> {
         self.swizzle.upcast(bytes)
     }
 }
@@ -63,12 +61,13 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// [`Error::NoSwizzle`] with the best there is; [`Error::Operand`] when there is no access.
+/// [`Error::NoSwizzle`] with the best there is; [`Error::NoAccess`].
 ///
 /// # Example
 ///
 /// ```
-/// use colex_layout::{Access, Layout, choose_swizzle};
+/// use colex_atom::{Access, choose_swizzle};
+/// use colex_layout::Layout;
 /// // A (64,64) tile of halves, rows of 128 bytes. It is filled 16 bytes a lane along rows, and read by ldmatrix:
 /// // 8 rows of 16 bytes.
 /// let fill = Access::new("fill rows", &"(8,4):(8,64)".parse::<Layout>()?, 2, 16)?;
@@ -77,7 +76,7 @@ impl Choice {
 /// assert_eq!(choice.swizzle.to_string(), "Sw<3,4,3>");
 /// assert_eq!(choice.in_elements(2)?.to_string(), "Sw<3,3,3>");
 /// println!("{choice}");
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
     choose_swizzle_for(accesses, Banks::SHARED)
@@ -90,11 +89,7 @@ pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
 /// As [`choose_swizzle`].
 pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, Error> {
     let Some(widest) = accesses.iter().map(Access::width).max() else {
-        return Err(Error::Operand {
-            operation: "choose_swizzle",
-            operand: "no access".into(),
-            why: "there is nothing to choose for".into(),
-        });
+        return Err(Error::NoAccess);
     };
     let used = accesses
         .iter()
@@ -105,7 +100,7 @@ pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, E
     let keeps = |sw: &Swizzle| sw.is_identity() || sw.base() >= base;
     let (mut tried, mut best) = (0, (usize::MAX, Swizzle::IDENTITY));
     let mut seen = BTreeSet::new();
-    for swizzle in candidates(i64::from(64 - used.leading_zeros())).filter(keeps) {
+    for swizzle in Swizzle::within(i64::from(64 - used.leading_zeros())).filter(keeps) {
         tried += 1;
         // A swizzle that moves words between banks as an earlier one does is no better.
         if !seen.insert(moves(swizzle, used, banks)) {
