@@ -29,8 +29,8 @@ pub use error::Error;
 pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
 pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
 pub use memory::{
-    Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES, Touched,
-    choose_swizzle, choose_swizzle_for,
+    Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES,
+    SwizzleError, Touched, choose_swizzle, choose_swizzle_for,
 };
 pub use mma::{
     Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch, MmaTraits, Rule,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use colex_atom::{Access, Banks, Error, choose_swizzle};
+use colex_atom::{Access, Banks, SwizzleError, choose_swizzle};
 use colex_layout::{Layout, Swizzle};
 use law::law;
 
@@ -106,7 +106,7 @@ fn choice_is_free_and_smallest() {
                         assert!(!free(sw), "{sw} is smaller than {choice}");
                     }
                 }
-                Err(Error::NoSwizzle(no)) => {
+                Err(SwizzleError::NoSwizzle(no)) => {
                     for sw in (0..=3)
                         .flat_map(|bits| {
                             (base..7)

@@ -258,7 +258,8 @@ impl Phase {
     /// The passes that as many words take which fall on the banks evenly.
     #[must_use]
     pub fn least(&self, banks: Banks) -> usize {
-        self.words.div_ceil(usize::try_from(banks.count).unwrap_or(usize::MAX))
+        self.words
+            .div_ceil(usize::try_from(banks.count).unwrap_or(usize::MAX))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use colex_layout::Swizzle;
 
-use crate::{Access, Banks, Error};
+use crate::{Access, Banks};
 
 /// A swizzle of byte offsets that makes accesses free of bank conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,16 @@ pub struct NoSwizzle {
     pub too_wide: Option<String>,
 }
 
+/// Why no swizzle is chosen.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwizzleError {
+    /// None makes the accesses free of bank conflicts.
+    NoSwizzle(Box<NoSwizzle>),
+    /// There is no access to choose for.
+    NoAccess,
+}
+
 impl Choice {
     /// The swizzle for a layout of elements of `bytes` bytes.
     ///
@@ -61,7 +71,7 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// [`Error::NoSwizzle`] with the best there is; [`Error::NoAccess`].
+/// [`SwizzleError::NoSwizzle`] with the best there is; [`SwizzleError::NoAccess`].
 ///
 /// # Example
 ///
@@ -78,7 +88,7 @@ impl Choice {
 /// println!("{choice}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
+pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, SwizzleError> {
     choose_swizzle_for(accesses, Banks::SHARED)
 }
 
@@ -87,9 +97,9 @@ pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
 /// # Errors
 ///
 /// As [`choose_swizzle`].
-pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, Error> {
+pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, SwizzleError> {
     let Some(widest) = accesses.iter().map(Access::width).max() else {
-        return Err(Error::NoAccess);
+        return Err(SwizzleError::NoAccess);
     };
     let used = accesses
         .iter()
@@ -119,7 +129,7 @@ pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, E
     }
     let row = usize::try_from(banks.count()).unwrap_or(usize::MAX);
     let wide = |a: &&Access| a.conflicts(banks).phases.iter().any(|p| p.words > row);
-    Err(Error::NoSwizzle(Box::new(NoSwizzle {
+    Err(SwizzleError::NoSwizzle(Box::new(NoSwizzle {
         tried,
         best: best.1,
         effects: effects(accesses, best.1, banks),
@@ -261,3 +271,16 @@ impl fmt::Display for NoSwizzle {
         Ok(())
     }
 }
+
+impl fmt::Display for SwizzleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSwizzle(why) => why.fmt(f),
+            Self::NoAccess => {
+                f.write_str("choose_swizzle of no access: there is nothing to choose for")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SwizzleError {}

@@ -30,7 +30,10 @@ impl Touched {
     /// ```
     #[must_use]
     pub fn of(starts: impl IntoIterator<Item = i64>, width: i64, block: i64) -> Self {
-        assert!(width > 0 && block > 0, "a request has a width, and a block a size");
+        assert!(
+            width > 0 && block > 0,
+            "a request has a width, and a block a size"
+        );
         let mut starts: Vec<i64> = starts.into_iter().collect();
         starts.sort_unstable();
         let (mut blocks, mut covered) = (0_i64, 0_i64);
@@ -70,7 +73,11 @@ mod tests {
         assert_eq!(of((0..32).map(|t| 64 * t), 4), (32, 4));
         assert_eq!(of((0..32).map(|t| 16 * t), 16), (16, 16));
         assert_eq!(of((0..32).map(|_| 0), 4), (1, 1));
-        assert_eq!(of([0, 16, 8].into_iter(), 16), (1, 1), "bytes that overlap count once");
+        assert_eq!(
+            of([0, 16, 8].into_iter(), 16),
+            (1, 1),
+            "bytes that overlap count once"
+        );
         assert_eq!(of([-4, -36, 28].into_iter(), 8), (4, 1), "and below 0 too");
         assert_eq!(of(core::iter::empty(), 4), (0, 0));
     }
@@ -81,7 +88,9 @@ mod tests {
         use std::collections::BTreeSet;
         let (mut state, mut cases) = (1_u64, 0);
         let mut draw = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 33) % n
         };
         for _ in 0..20_000 {

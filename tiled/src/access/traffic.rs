@@ -156,7 +156,9 @@ impl Requests<'_> {
         let mut sums = BulkSums {
             unit: if global {
                 SECTOR_BYTES
-            } else { Banks::SHARED.row() },
+            } else {
+                Banks::SHARED.row()
+            },
             shortest: i64::MAX,
             ..BulkSums::default()
         };
