@@ -172,7 +172,7 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let (a, b): (Layout, Layout) = ("(4,3):(1,10)".parse()?, "4:3".parse()?);
-    /// let cute = a.composition_unchecked(&b)?;
+    /// let cute = a.cute_composition(&b)?;
     /// assert_eq!(cute.to_string(), "(2,2):(3,10)");
     /// assert_eq!(cute.table()?, [0, 3, 10, 13]);
     /// // The truth, A(B(c)), is another function, and no layout of one mode 4 has it:
@@ -180,7 +180,7 @@ impl Layout {
     /// assert!(a.composition(&b).is_err());
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn composition_unchecked(&self, inner: &Self) -> Result<Self, Error> {
+    pub fn cute_composition(&self, inner: &Self) -> Result<Self, Error> {
         let flat = coalesced(self.leaves(), Tail::Continue);
         walk(self, &flat, inner, Check::AsCute, &mut |_| ())
     }

@@ -92,7 +92,7 @@ pub enum Search {
     },
     /// A value does not fit 64 bits, or is no integer.
     Failed(Error),
-    /// There was no search: [`Layout::composition_unchecked`] takes CuTe's rule alone.
+    /// There was no search: [`Layout::cute_composition`] takes CuTe's rule alone.
     NotTried,
 }
 

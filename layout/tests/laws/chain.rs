@@ -141,7 +141,7 @@ fn binary(bytes: &mut Bytes<'_>, a: &Layout, b: &Layout) -> Made {
     };
     match bytes.below(20) {
         0..=2 => a.composition(b),
-        3 => a.composition_unchecked(b),
+        3 => a.cute_composition(b),
         4 => a.composition_tiler(&tiler),
         5 => a.logical_divide(&tiler),
         6 => a.zipped_divide(&tiler),

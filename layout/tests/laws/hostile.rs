@@ -603,8 +603,8 @@ fn unary() -> Vec<Unary> {
 fn binary() -> Vec<Binary> {
     vec![
         ("composition", |a, b| ends(a.composition(b))),
-        ("composition_unchecked", |a, b| {
-            ends(a.composition_unchecked(b));
+        ("cute_composition", |a, b| {
+            ends(a.cute_composition(b));
         }),
         ("composition_modes", |a, b| {
             ends(a.composition_modes([Some(b), None]));

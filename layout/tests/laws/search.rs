@@ -24,7 +24,7 @@ fn search_finds_the_source_example() {
     let found = a.composition(&b).unwrap();
     assert_eq!(found.to_string(), "(2,2):(4,5)");
     assert_eq!(found.table().unwrap(), [0, 4, 5, 9]);
-    assert!(a.composition_unchecked(&b).is_err());
+    assert!(a.cute_composition(&b).is_err());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn search_proves_a_carry_beyond_its_bound() {
 
 #[test]
 fn what_was_not_searched_is_not_said_to_be_no_layout() {
-    let unchecked = layout("(4,3):(1,10)").composition_unchecked(&layout("7:6"));
+    let unchecked = layout("(4,3):(1,10)").cute_composition(&layout("7:6"));
     assert_eq!(
         unchecked.unwrap_err().to_string(),
         "(4,3):(1,10) o 7:6 is refused by CuTe's rule of composition: mode <0>, 7:6, takes 7 steps of 6 in extent 4 of \
@@ -180,7 +180,7 @@ fn search_complete() {
                         Ok(b.shape()),
                         "{a} o {b} = {r}"
                     );
-                    found.set(found.get() + u64::from(a.composition_unchecked(b).is_err()));
+                    found.set(found.get() + u64::from(a.cute_composition(b).is_err()));
                 }
                 Err(Error::Composition(e)) => {
                     assert!(matches!(e.search, Search::Contradicted(_)), "{e}");
