@@ -24,13 +24,14 @@ impl Banks {
     pub fn new(count: i64, word: i64) -> Result<Self, Error> {
         let is_power = |n: i64| n > 0 && n & (n - 1) == 0;
         let is_right = is_power(count) && is_power(word);
-        match is_right && count.checked_mul(word).is_some_and(|row| row <= 1 << 31) {
-            true => Ok(Self { count, word }),
-            false => Err(Error::Operand {
+        if is_right && count.checked_mul(word).is_some_and(|row| row <= 1 << 31) {
+            Ok(Self { count, word })
+        } else {
+            Err(Error::Operand {
                 operation: "Banks",
                 operand: format!("{count} banks of {word} bytes").into(),
                 why: "both are powers of two, and their product is at most 2^31".into(),
-            }),
+            })
         }
     }
 

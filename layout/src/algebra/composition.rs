@@ -510,9 +510,12 @@ fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
     let each = || loads_by_leaf(flat, rhs);
     match clash {
         Clash::Carry { mode, up } => {
-            let digit = |loads: Loads| match up {
-                true => loads[mode].positive,
-                false => loads[mode].negative,
+            let digit = |loads: Loads| {
+                if up {
+                    loads[mode].positive
+                } else {
+                    loads[mode].negative
+                }
             };
             let shares = each().map(|(leaf, loads)| Share {
                 leaf,

@@ -209,14 +209,15 @@ impl Layout {
                 Tiler::Int(_) | Tiler::Layout(_) => false,
             }
         }
-        match has_all(tiler) {
-            true => Err(rank_error(
+        if has_all(tiler) {
+            Err(rank_error(
                 operation,
                 self,
                 tiler,
                 "a tiler without _, which leaves no rest to gather",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

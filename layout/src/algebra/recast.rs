@@ -110,13 +110,14 @@ impl Layout {
             Units::Whole => self.fills_units(n),
             Units::Parts(parts) => self.fills_units(n) || self.covers_parts(n, parts),
         };
-        match fits {
-            true => Ok(coarse),
-            false => Err(refuse(format!(
+        if fits {
+            Ok(coarse)
+        } else {
+            Err(refuse(format!(
                 "its {} elements do not fill the {} units of {n} elements that they lie in",
                 self.size(),
                 coarse.size()
-            ))),
+            )))
         }
     }
 

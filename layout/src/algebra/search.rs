@@ -212,9 +212,10 @@ fn largest_digits(flat: &Flat, group: &Layout) -> Result<SmallVec<[i64; 12]>, Er
     let mut step = strides.fold(0, crate::tuple::int::gcd);
     for (digit, mode) in digits.iter_mut().zip(before) {
         let s = mode.size();
-        *digit = match reach < s {
-            true => reach,
-            false => s - crate::tuple::int::gcd(step, s),
+        *digit = if reach < s {
+            reach
+        } else {
+            s - crate::tuple::int::gcd(step, s)
         };
         (reach, step) = (reach / s, if step % s == 0 { step / s } else { 1 });
     }
@@ -371,9 +372,12 @@ fn result(lhs: &Layout, rhs: &Layout, parts: &[Part], modes: &[PartModes]) -> La
     let known = lhs.is_static();
     let refined = rhs.0.try_refine(|at, leaf, out| {
         let is_static = known && leaf.extent.is_static() && leaf.stride.coefficient().is_static();
-        let int = |n| match is_static {
-            true => Int::Static(n),
-            false => Int::Dynamic(n),
+        let int = |n| {
+            if is_static {
+                Int::Static(n)
+            } else {
+                Int::Dynamic(n)
+            }
         };
         let ours = parts.iter().zip(modes).filter(|(part, _)| part.leaf == at);
         let pieces: SmallVec<[LeafMode; 4]> = ours

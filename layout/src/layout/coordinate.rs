@@ -326,9 +326,10 @@ fn bases(
     out: &mut SmallVec<[Stride; 12]>,
 ) -> Result<(), Error> {
     if shape.is_leaf() {
-        out.push(match path.is_empty() {
-            true => Stride::constant(1),
-            false => Stride::Basis(Basis::new(Int::Static(1), path)?),
+        out.push(if path.is_empty() {
+            Stride::constant(1)
+        } else {
+            Stride::Basis(Basis::new(Int::Static(1), path)?)
         });
         return Ok(());
     }

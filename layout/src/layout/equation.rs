@@ -113,9 +113,10 @@ impl Level {
         }
         let Term { stride, low, high } = self.term;
         // digit * stride lies in target - greatest ..= target - least.
-        let (from, to) = match stride > 0 {
-            true => (target - self.greatest, target - self.least),
-            false => (self.least - target, self.greatest - target),
+        let (from, to) = if stride > 0 {
+            (target - self.greatest, target - self.least)
+        } else {
+            (self.least - target, self.greatest - target)
         };
         let size = stride.abs();
         let from = low.max(-(-from).div_euclid(size));

@@ -304,12 +304,13 @@ impl Layout {
 /// Walks over a layout recurse into its parentheses: a bound on their depth keeps them within the stack.
 fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
     // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
-    match tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
-        true => Err(Error::Deep {
+    if tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
+        Err(Error::Deep {
             depth: tuple.depth(),
             bound: MAX_DEPTH,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -253,9 +253,10 @@ impl Tuple<Int> {
             )
         };
         let one = |part: IntView<'_>, guide: Int, out: &mut Builder<Int>| {
-            match guide.is(0) {
-                true => out.push(part.to_tuple().map(|_| Int::Static(1)).view()),
-                false => out.push(part),
+            if guide.is(0) {
+                out.push(part.to_tuple().map(|_| Int::Static(1)).view())
+            } else {
+                out.push(part)
             }
             Ok(())
         };

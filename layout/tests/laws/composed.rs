@@ -47,9 +47,12 @@ fn coords(layout: &Layout) -> Vec<Coord> {
         };
         all = all.iter().flat_map(longer).collect();
     }
-    let coord = |modes: Vec<Coord>| match layout.is_leaf() {
-        true => modes[0].clone(),
-        false => Coord::concat(&modes),
+    let coord = |modes: Vec<Coord>| {
+        if layout.is_leaf() {
+            modes[0].clone()
+        } else {
+            Coord::concat(&modes)
+        }
     };
     all.into_iter().map(coord).collect()
 }
@@ -214,9 +217,12 @@ fn domain_offset_adds() {
 /// Coordinates that become an origin: within and beyond the layout.
 fn origins(layout: &Layout) -> Vec<IntTuple> {
     let sizes: Vec<i64> = layout.modes().map(|m| m.size()).collect();
-    let coord = |f: &dyn Fn(i64) -> i64| match layout.is_leaf() {
-        true => IntTuple::from(f(layout.size())),
-        false => IntTuple::flat(sizes.iter().map(|s| f(*s).into())),
+    let coord = |f: &dyn Fn(i64) -> i64| {
+        if layout.is_leaf() {
+            IntTuple::from(f(layout.size()))
+        } else {
+            IntTuple::flat(sizes.iter().map(|s| f(*s).into()))
+        }
     };
     let mut all = vec![
         coord(&|_| 0),
@@ -943,9 +949,12 @@ fn composed_at_the_ends_of_the_integers() {
                     .collect::<Vec<_>>(),
             );
             let is_xor = pick(2) == 0;
-            let stride = |d: i64| match is_xor && d != 0 {
-                true => Stride::Xor(d.into()),
-                false => Stride::Int(d.into()),
+            let stride = |d: i64| {
+                if is_xor && d != 0 {
+                    Stride::Xor(d.into())
+                } else {
+                    Stride::Int(d.into())
+                }
             };
             let modes: Vec<Stride> = (0..rank).map(|_| stride(strides[pick(14)])).collect();
             let Ok(inner) = Layout::new(shape, Tuple::flat(modes)) else {

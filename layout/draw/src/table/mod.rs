@@ -233,9 +233,10 @@ fn bound(layout: &Layout, values: &[i64]) -> i64 {
 
 /// How many cells a drawing of `rows` by `cols` has: none where a side is below 1, nothing beyond 64 bits.
 pub(crate) fn cells(rows: i64, cols: i64) -> Option<i64> {
-    match rows < 1 || cols < 1 {
-        true => Some(0),
-        false => rows.checked_mul(cols),
+    if rows < 1 || cols < 1 {
+        Some(0)
+    } else {
+        rows.checked_mul(cols)
     }
 }
 
