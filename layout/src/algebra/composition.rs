@@ -20,7 +20,6 @@ use smallvec::SmallVec;
 use crate::error::composition::{CompositionError, Refusal, Share};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of, walked};
-use crate::tuple::Builder;
 use crate::tuple::int::abs;
 use crate::{Error, Int, Layout, Search, Stride, Tiler};
 
@@ -257,26 +256,20 @@ pub(crate) fn walk(
             search: Search::NotTried,
         }))
     };
-    let mut out = Builder::new();
     let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
-    let mut leaves = rhs.leaves().iter().enumerate();
-    for &node in rhs.view().nodes() {
-        if node > 0 {
-            out.node(node);
-            continue;
-        }
-        let (at, leaf) = leaves.next().expect("every leaf node has its value");
+    let composed = rhs.0.try_refine(|at, leaf, out| {
         let stride = rhs.int_stride("composition on the right", leaf)?;
         let mut walker = Walker::new(flat, at, leaf.extent, stride, check)?;
         if let Some(stuck) = walker.run(&mut loads, note)? {
             return Err(refuse(straddle(flat, *leaf, stuck)));
         }
-        push(&mut out, &walker.pieces);
-    }
+        out.pieces(&walker.pieces);
+        Ok(())
+    })?;
     if check == Check::Sound {
         together(flat, &loads).map_err(|clash| refuse(reason(flat, rhs, clash)))?;
     }
-    Layout::checked(out.finish())
+    Layout::checked(composed)
 }
 
 fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
@@ -288,17 +281,6 @@ fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
         left: flat[stuck.left_mode].size(),
         left_mode: stuck.left_mode,
     }
-}
-
-/// One leaf as it is, several as a tuple.
-pub(crate) fn push(out: &mut Builder<LeafMode>, pieces: &[LeafMode]) {
-    if let [piece] = pieces {
-        out.leaf(*piece);
-        return;
-    }
-    let open = out.open();
-    pieces.iter().for_each(|p| out.leaf(*p));
-    out.close(open, pieces.len());
 }
 
 /// One right-hand leaf on its way through the left modes.

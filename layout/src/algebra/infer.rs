@@ -10,8 +10,7 @@ use core::convert::Infallible;
 use smallvec::{SmallVec, smallvec};
 
 use crate::layout::LeafMode;
-use crate::tuple::Builder;
-use crate::{Contradiction, Error, InferError, Int, IntTuple, Layout, Seen, Stride};
+use crate::{Contradiction, Error, InferError, Int, IntTuple, Layout, Seen};
 
 /// The most values that [`Layout::infer`] looks at: 2^30.
 pub const INFER_BOUND: i64 = 1 << 30;
@@ -103,9 +102,7 @@ impl Layout {
         }
         let asked = |i| Ok::<_, Infallible>(f(i));
         match infer(shape, INFER_BOUND, asked) {
-            Ok(Inferred::Found(modes)) => Ok(Self(
-                modes.over(shape, |_, extent| (extent, Int::Dynamic(0))),
-            )),
+            Ok(Inferred::Found(modes)) => Ok(modes.over(shape)),
             Ok(Inferred::Contradicted(contradiction)) => Err(Error::Infer(Box::new(InferError {
                 shape: shape.clone(),
                 contradiction: *contradiction,
@@ -304,30 +301,15 @@ impl Modes {
         })
     }
 
-    /// The layout over the nesting of `shape`; extents and strides are as static as those that `like` gives by leaf.
-    pub(crate) fn over(
-        &self,
-        shape: &IntTuple,
-        like: impl Fn(usize, Int) -> (Int, Int),
-    ) -> crate::Tuple<LeafMode> {
-        let mut out = Builder::new();
-        let mut leaves = self.0.iter().zip(shape.leaves()).enumerate();
-        for &node in shape.view().nodes() {
-            if node > 0 {
-                out.node(node);
-                continue;
-            }
-            let (i, (leaf, extent)) = leaves.next().expect("every leaf node has its value");
-            let (extent, stride) = like(i, *extent);
-            let modes: SmallVec<[LeafMode; 4]> = leaf
-                .modes()
-                .map(|(n, d)| {
-                    LeafMode::new(extent.with_value(n), Stride::Int(stride.with_value(d)))
-                })
+    /// The layout over the nesting of `shape`; its extents are as static as those of `shape`.
+    fn over(&self, shape: &IntTuple) -> Layout {
+        Layout(shape.refine(|at, extent, out| {
+            let modes = self.of(at);
+            let pieces: SmallVec<[LeafMode; 4]> = modes
+                .map(|(n, d)| LeafMode::new(extent.with_value(n), d.into()))
                 .collect();
-            crate::algebra::composition::push(&mut out, &modes);
-        }
-        out.finish()
+            out.pieces(&pieces);
+        }))
     }
 }
 

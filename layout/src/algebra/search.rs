@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algebra::composition::{Case, Check, Loads, Walker, push};
+use crate::algebra::composition::{Case, Check, Loads, Walker};
 use crate::algebra::infer::{Inferred, Modes, infer};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
@@ -370,7 +370,7 @@ fn rank_of(why: &Search, rhs: &Layout) -> i64 {
 /// The modes of all parts over the nesting of the right-hand side.
 fn result(lhs: &Layout, rhs: &Layout, parts: &[Part], modes: &[PartModes]) -> Layout {
     let known = lhs.is_static();
-    let refined = rhs.0.try_refine(|at, leaf, out| {
+    Layout(rhs.0.refine(|at, leaf, out| {
         let is_static = known && leaf.extent.is_static() && leaf.stride.coefficient().is_static();
         let int = |n| {
             if is_static {
@@ -384,11 +384,6 @@ fn result(lhs: &Layout, rhs: &Layout, parts: &[Part], modes: &[PartModes]) -> La
             .flat_map(|(_, modes)| modes)
             .map(|(n, d)| LeafMode::new(int(*n), Stride::Int(int(*d))))
             .collect();
-        push(out, &pieces);
-        Ok::<_, core::convert::Infallible>(())
-    });
-    match refined {
-        Ok(tuple) => Layout(tuple),
-        Err(never) => match never {},
-    }
+        out.pieces(&pieces);
+    }))
 }

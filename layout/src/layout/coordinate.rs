@@ -204,13 +204,10 @@ impl Layout {
         if !along.is_empty() {
             directions(self.view(), inner, &along, 0, &mut refined)?;
         }
-        let composed = inner.0.try_refine(|at, leaf, out| {
-            match &refined[at] {
-                Some(mode) => out.push(mode.view()),
-                None => out.leaf(LeafMode::new(leaf.extent, Stride::constant(0))),
-            }
-            Ok::<_, Error>(())
-        })?;
+        let composed = inner.0.refine(|at, leaf, out| match &refined[at] {
+            Some(mode) => out.push(mode.view()),
+            None => out.leaf(LeafMode::new(leaf.extent, Stride::constant(0))),
+        });
         Self::checked(composed)
     }
 

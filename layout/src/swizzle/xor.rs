@@ -248,15 +248,10 @@ pub(crate) fn push_runs(
         ));
         k += n;
     }
-    match runs[..] {
-        [] => out.leaf(LeafMode::new(extent, Stride::constant(0))),
-        [one] => out.leaf(one),
-        _ => {
-            let open = out.open();
-            runs.iter().for_each(|r| out.leaf(*r));
-            out.close(open, runs.len());
-        }
+    if runs.is_empty() {
+        runs.push(LeafMode::new(extent, Stride::constant(0)));
     }
+    out.pieces(&runs);
     Ok(())
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod int_tuple;
 pub(crate) mod stride;
 mod surgery;
 
+use core::convert::Infallible;
 use core::fmt;
 
 use smallvec::SmallVec;
@@ -202,9 +203,15 @@ impl<T: Copy> Builder<T> {
         self.leaves.extend_from_slice(mode.leaves);
     }
 
-    /// The nesting alone: for rewriting leaf by leaf.
-    pub(crate) fn node(&mut self, node: u32) {
-        self.nodes.push(node);
+    /// One leaf as it is, several as a tuple.
+    pub(crate) fn pieces(&mut self, pieces: &[T]) {
+        if let [piece] = pieces {
+            self.leaf(*piece);
+            return;
+        }
+        let open = self.open();
+        pieces.iter().for_each(|p| self.leaf(*p));
+        self.close(open, pieces.len());
     }
 
     #[inline]
@@ -351,13 +358,25 @@ impl<T: Copy> Tuple<T> {
         let mut leaves = self.leaves.iter().enumerate();
         for &node in &self.nodes {
             if node > 0 {
-                out.node(node);
+                out.nodes.push(node);
                 continue;
             }
             let (at, leaf) = leaves.next().expect("every leaf node has its value");
             refine(at, leaf, &mut out)?;
         }
         Ok(out.finish())
+    }
+
+    /// [`Tuple::try_refine`] where nothing can fail.
+    pub(crate) fn refine<U: Copy>(
+        &self,
+        mut refine: impl FnMut(usize, &T, &mut Builder<U>),
+    ) -> Tuple<U> {
+        let refined = self.try_refine(|at, leaf, out| {
+            refine(at, leaf, out);
+            Ok::<_, Infallible>(())
+        });
+        refined.unwrap_or_else(|never| match never {})
     }
 
     /// The tuple of the same nesting with `leaves`; `leaves` must be as many.
