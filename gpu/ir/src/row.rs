@@ -294,7 +294,7 @@ impl<'a> Row<'a> {
 
     /// Says for which types it exists.
     pub(crate) fn types(self, ty: Type, lists: &[&[Type]]) -> Self {
-        self.form(super::types::among(ty, lists))
+        self.form(crate::types::among(ty, lists))
     }
 
     /// Says what it needs.

@@ -1,16 +1,16 @@
 //! Instructions from registers to registers of one thread (PTX ISA 9.7.1 to 9.7.8).
 
-use super::super::build::KernelBuilder;
-use super::super::needs::Needs;
-use super::super::operand::{Operand, Reg};
-use super::super::row::{Arg, Formula, Ptx, Row};
-use super::super::stmt::Guard;
-use super::super::ty::{RegType, Type};
-use super::super::types::{
+use crate::build::KernelBuilder;
+use crate::needs::Needs;
+use crate::operand::{Operand, Reg};
+use crate::row::{Arg, Formula, Ptx, Row};
+use crate::stmt::Guard;
+use crate::ty::{RegType, Type};
+use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, INTEGERS_TO_32, SCALAR_HALVES, SIGNED,
     SINGLES, UNSIGNED, WORDS,
 };
-use super::super::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
+use crate::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
 use colex_atom::Arch;
 use core::slice::from_ref;
 

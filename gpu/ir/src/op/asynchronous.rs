@@ -1,8 +1,8 @@
 //! Groups of asynchronous copies and products (PTX ISA 9.7.9.25 and 9.7.15).
 
-use super::super::needs::Needs;
-use super::super::operand::Address;
-use super::super::row::{Row, Together};
+use crate::needs::Needs;
+use crate::operand::Address;
+use crate::row::{Row, Together};
 
 /// What commits or waits for asynchronous copies and products. The copies and products themselves are atoms.
 #[cfg_attr(new_op = "outside", non_exhaustive)]

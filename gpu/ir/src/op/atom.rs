@@ -2,9 +2,9 @@
 
 use colex_atom::{CopyAtom, MmaAtom};
 
-use super::super::needs::Needs;
-use super::super::operand::{Address, Operand, Reg};
-use super::super::row::{Arg, Formula, Ptx, Row, Together};
+use crate::needs::Needs;
+use crate::operand::{Address, Operand, Reg};
+use crate::row::{Arg, Formula, Ptx, Row, Together};
 
 /// Whether `wgmma` adds to what D holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! Control flow.
 
-use super::super::row::{Ptx, Row};
-use super::super::stmt::{Guard, Stmt};
-use super::super::ty::Type;
+use crate::row::{Ptx, Row};
+use crate::stmt::{Guard, Stmt};
+use crate::ty::Type;
 use core::slice::from_ref;
 
 /// Control flow, and remarks in the listing.

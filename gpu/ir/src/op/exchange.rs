@@ -1,13 +1,13 @@
 //! Exchanges between the lanes of a warp (PTX ISA 9.7.9.6 and 9.7.13).
 
-use super::super::build::KernelBuilder;
-use super::super::needs::Needs;
-use super::super::operand::{Operand, Reg};
-use super::super::row::{Arg, Formula, Row};
-use super::super::stmt::Guard;
-use super::super::ty::{RegType, Type};
-use super::super::types::{BITS_FROM_32, WORDS, among};
-use super::super::words::{BinaryOp, ShuffleMode, VoteMode, words};
+use crate::build::KernelBuilder;
+use crate::needs::Needs;
+use crate::operand::{Operand, Reg};
+use crate::row::{Arg, Formula, Row};
+use crate::stmt::Guard;
+use crate::ty::{RegType, Type};
+use crate::types::{BITS_FROM_32, WORDS, among};
+use crate::words::{BinaryOp, ShuffleMode, VoteMode, words};
 use colex_atom::Arch;
 use core::slice::from_ref;
 

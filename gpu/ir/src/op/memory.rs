@@ -1,13 +1,13 @@
 //! Loads, stores, atomic operations and addresses (PTX ISA 9.7.9 and 9.7.13).
 
-use super::super::needs::Needs;
-use super::super::operand::{Address, Operand, Reg};
-use super::super::row::{Formula, Ptx, Row};
-use super::super::ty::{RegType, Type};
-use super::super::types::{
+use crate::needs::Needs;
+use crate::operand::{Address, Operand, Reg};
+use crate::row::{Formula, Ptx, Row};
+use crate::ty::{RegType, Type};
+use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
 };
-use super::super::words::{AtomicOp, Cache, Order, Scope, Space, dotted};
+use crate::words::{AtomicOp, Cache, Order, Scope, Space, dotted};
 use colex_atom::Arch;
 
 /// How memory is accessed.
