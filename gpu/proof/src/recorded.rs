@@ -204,9 +204,9 @@ impl Run {
                 let inside = ends[first..]
                     .iter()
                     .take_while(|end| **end < (bytes.block, bytes.end));
-                for at in first..first + inside.count() {
-                    if covers[at].last() != Some(&i) {
-                        covers[at].push(i);
+                for cover in &mut covers[first..first + inside.count()] {
+                    if cover.last() != Some(&i) {
+                        cover.push(i);
                     }
                 }
             }
@@ -293,17 +293,19 @@ impl Run {
                 ref loads,
                 ..
             } = self.classes[class];
-            let count = match loads.iter().any(|l| self.told(*l, block).is_some()) {
-                true => bytes / self.grain as usize,
-                false => 1,
+            let count = if loads.iter().any(|l| self.told(*l, block).is_some()) {
+                bytes / self.grain as usize
+            } else {
+                1
             };
             landings += count * loads.len();
             self.classes[class].slots = slots..slots + count;
             slots += count;
         }
-        match landings <= MOST_LANDINGS {
-            true => Ok(()),
-            false => Err(format!("{landings} landings of {} bytes", self.grain)),
+        if landings <= MOST_LANDINGS {
+            Ok(())
+        } else {
+            Err(format!("{landings} landings of {} bytes", self.grain))
         }
     }
 
@@ -642,9 +644,10 @@ impl Program {
             }
             EventKind::Named { id, waits, .. } => {
                 let barrier = barriers.named[&(event.block, *id)];
-                self.steps.push(match waits {
-                    true => Step::Sync { barrier },
-                    false => Step::SyncArrive { barrier },
+                self.steps.push(if *waits {
+                    Step::Sync { barrier }
+                } else {
+                    Step::SyncArrive { barrier }
                 });
             }
             EventKind::ClusterArrive => {

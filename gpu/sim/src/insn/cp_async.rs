@@ -95,9 +95,9 @@ impl Exec<'_, '_, '_> {
         let number = self.g.next_operation;
         self.g.next_operation += 1;
         if let Work::Move(transfer) = &work {
-            let ends = transfer.pieces.iter().flat_map(|p| [p.from, Some(p.to)]);
-            let shared = |end: Option<Target>| matches!(end, Some(Target::Shared { .. }));
-            if self.m.options.events && ends.map(shared).any(|shared| shared) {
+            let mut ends = transfer.pieces.iter().flat_map(|p| [p.from, Some(p.to)]);
+            let is_shared = |end: Option<Target>| matches!(end, Some(Target::Shared { .. }));
+            if self.m.options.events && ends.any(is_shared) {
                 let (to, tells) = (transfer.shared(), &transfer.tell);
                 let tells = tells
                     .iter()

@@ -251,9 +251,10 @@ impl Builder {
             }
             return self.ir.mov_to(reg, word);
         }
-        let old = match keeps {
-            true => self.ir.unpack(RegType::B16, reg),
-            false => Vec::new(),
+        let old = if keeps {
+            self.ir.unpack(RegType::B16, reg)
+        } else {
+            Vec::new()
         };
         let part = |(i, part): (usize, Option<Reg>)| match part.or(old.get(i).copied()) {
             Some(part) => part,
