@@ -9,7 +9,6 @@
 //!
 //! A row that names a crate begins it; the rows below it are the folders of its `src`, and the files beside them,
 //! without `.rs`. What one row names may import each other. The crate's root (`lib.rs`) stands above all of them.
-//! The rows of a second table, with the heading `still upwards`, are exceptions: two folders and a reason.
 
 use anyhow::{Result, bail};
 
@@ -20,7 +19,6 @@ pub(super) const FILE: &str = "ARCHITECTURE.md";
 #[derive(Debug, Default)]
 pub(super) struct List {
     pub(super) layers: Vec<Layer>,
-    pub(super) exceptions: Vec<Exception>,
 }
 
 /// One row: folders that may import each other and everything below.
@@ -31,16 +29,8 @@ pub(super) struct Layer {
     pub(super) line: usize,
 }
 
-/// An import that runs upwards, with a reason to leave it for now.
-#[derive(Debug)]
-pub(super) struct Exception {
-    pub(super) from: String,
-    pub(super) to: String,
-    pub(super) line: usize,
-}
-
 impl List {
-    /// Reads the tables below the heading `## Layers`.
+    /// Reads the table below the heading `## Layers`.
     ///
     /// # Errors
     ///
@@ -48,22 +38,21 @@ impl List {
     pub(super) fn read(text: &str) -> Result<List> {
         let mut list = List::default();
         let mut in_section = false;
-        let mut header: Option<String> = None;
+        let mut in_table = false;
         for (line, row) in (1..).zip(text.lines()) {
             if row.starts_with("## ") {
                 in_section = row == "## Layers";
             }
             if !in_section || !row.starts_with('|') {
-                header = None;
+                in_table = false;
                 continue;
             }
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-            match &header {
-                None => header = Some(cells[0].to_string()),
-                Some(_) if cells[0].starts_with("--") => {}
-                Some(first) if first == "still upwards" => list.add_exception(line, &cells)?,
-                Some(_) => list.add_layer(line, &cells)?,
+            // The first row of a table is its header, the second a rule.
+            if in_table && !cells[0].starts_with("--") {
+                list.add_layer(line, &cells)?;
             }
+            in_table = true;
         }
         if list.layers.is_empty() {
             bail!("{FILE} has no table of crates and folders below a heading `## Layers`");
@@ -80,20 +69,6 @@ impl List {
         self.layers.push(Layer {
             package,
             folders: cells.get(1).map(|cell| names(cell)).unwrap_or_default(),
-            line,
-        });
-        Ok(())
-    }
-
-    fn add_exception(&mut self, line: usize, cells: &[&str]) -> Result<()> {
-        let folders: Vec<String> = cells.iter().take(2).flat_map(|cell| names(cell)).collect();
-        let why = cells.get(2).unwrap_or(&"");
-        let ([from, to], false) = (folders.as_slice(), why.is_empty()) else {
-            bail!("{FILE}:{line}: an exception names two folders and says why");
-        };
-        self.exceptions.push(Exception {
-            from: from.clone(),
-            to: to.clone(),
             line,
         });
         Ok(())

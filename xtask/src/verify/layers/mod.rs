@@ -145,7 +145,6 @@ fn judge(root: &Path, packages: &[Package], list: &List) -> Result<Found> {
     let mut found = Found::default();
     found.complaints.extend(layers.unlisted(&sources));
     found.complaints.extend(layers.dependencies_upwards()?);
-    let mut used = BTreeSet::new();
     for package in packages {
         let name = package.name.replace('-', "_");
         let source = &sources.crates[&name];
@@ -166,12 +165,7 @@ fn judge(root: &Path, packages: &[Package], list: &List) -> Result<Found> {
                 found.imports += usize::from(!homes.is_empty());
                 for home in homes.into_iter().filter(|home| layers.is_above(*home, own)) {
                     let (from, to) = (layers.shown(own), layers.shown(home));
-                    let excepted = list
-                        .exceptions
-                        .iter()
-                        .position(|e| (&e.from, &e.to) == (&from, &to));
-                    used.extend(excepted);
-                    if excepted.is_none() && said.insert((import.line, home)) {
+                    if said.insert((import.line, home)) {
                         found.complaints.push(format!(
                             "{}:{}: `{from}` imports `{}` from `{to}`, which is above it in the list ({FILE}:{})",
                             shown(root, &module.file),
@@ -184,17 +178,6 @@ fn judge(root: &Path, packages: &[Package], list: &List) -> Result<Found> {
             }
         }
     }
-    let unused = list
-        .exceptions
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| !used.contains(at));
-    found.complaints.extend(unused.map(|(_, e)| {
-        format!(
-            "{FILE}:{}: `{}` no longer imports `{}`: remove the exception",
-            e.line, e.from, e.to
-        )
-    }));
     Ok(found)
 }
 

@@ -256,27 +256,6 @@ fn the_list_and_the_tree_name_the_same_folders() {
 }
 
 #[test]
-fn an_exception_holds_as_long_as_its_import_exists() {
-    let excepted = LIST.replace("## Next", "| still upwards | to | why |\n|---|---|---|\n| `low/src/base` | `low/src/top` | it moves |\n");
-    let base = (
-        "low/src/base/mod.rs",
-        "mod inner;\npub use inner::Inner;\npub struct Base;\nuse crate::Top;\n",
-    );
-    assert_eq!(complaints("excepted", &[base], &excepted), [""; 0]);
-    assert_eq!(
-        complaints("unused", &[], &excepted),
-        [
-            "ARCHITECTURE.md:13: `low/src/base` no longer imports `low/src/top`: remove the exception"
-        ]
-    );
-    let error = List::read(&excepted.replace("it moves", "")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "ARCHITECTURE.md:13: an exception names two folders and says why"
-    );
-}
-
-#[test]
 fn a_document_without_the_list_is_refused() {
     assert_eq!(
         List::read("# Architecture\n").unwrap_err().to_string(),
