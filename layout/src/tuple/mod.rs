@@ -203,6 +203,11 @@ impl<T: Copy> Builder<T> {
         self.leaves.extend_from_slice(mode.leaves);
     }
 
+    /// The nesting alone: for rewriting leaf by leaf.
+    pub(crate) fn node(&mut self, node: u32) {
+        self.nodes.push(node);
+    }
+
     /// One leaf as it is, several as a tuple.
     pub(crate) fn pieces(&mut self, pieces: &[T]) {
         if let [piece] = pieces {
@@ -358,7 +363,7 @@ impl<T: Copy> Tuple<T> {
         let mut leaves = self.leaves.iter().enumerate();
         for &node in &self.nodes {
             if node > 0 {
-                out.nodes.push(node);
+                out.node(node);
                 continue;
             }
             let (at, leaf) = leaves.next().expect("every leaf node has its value");
