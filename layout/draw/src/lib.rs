@@ -39,3 +39,8 @@ pub use table::tensor::print_tensor;
 pub use table::text::print_layout;
 pub use table::{MAX_CELLS, Table};
 pub use thread::ThreadValues;
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
