@@ -102,7 +102,12 @@ impl Builder {
                 count: 1,
             };
         };
+        let start = self.launch.shared;
         let base = self.shared_bytes(bytes, 8);
+        // What has no room is an error, and nothing is done for each of them.
+        if self.launch.shared == start {
+            return Barriers { base, count: 1 };
+        }
         self.name_shared(format!("array of {count} barriers"), bytes, ("barrier", 8));
         Barriers { base, count }
     }

@@ -377,3 +377,17 @@ fn tiles_with_bounded_numbers_lie_inside() {
             .to_string())
     );
 }
+
+/// More barriers than a block has room for are one error, however many there are.
+#[test]
+fn barriers_beyond_shared_memory_cost_nothing() {
+    let why = finished(|k| {
+        let ring = k.pipeline((1 << 29) - 1, 1, 1);
+        k.start_pipelines(&[&ring], false)
+            .expect("an error of `finish`");
+    });
+    assert_eq!(
+        why,
+        "shared memory: 4294967288 bytes after 0 others, and a block of sm_90a has 232448"
+    );
+}
