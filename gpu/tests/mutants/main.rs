@@ -1,7 +1,8 @@
 //! Correct kernels of every family with one operand of one call changed: each is refused, faults, or is right.
 //!
 //! `COLEX_MUTANTS=100000 cargo test -p colex-gpu --test mutants -- --nocapture` runs as many cases as it says, and
-//! `COLEX_MUTANTS_SEED` draws others.
+//! `COLEX_MUTANTS_SEED` draws others. `COLEX_MUTANTS_ONLY="wgmma, pipeline"` runs the groups whose family, call and kind begin
+//! so.
 
 #![allow(
     clippy::cloned_ref_to_slice_refs,
@@ -431,6 +432,10 @@ fn law(name: &str, part: impl Fn(usize) -> bool) {
         let (family, (call, kind)) = (group.family, group.site);
         let own = families.iter().position(|f| f.name == family.name);
         if !own.is_some_and(&part) {
+            continue;
+        }
+        let only = std::env::var("COLEX_MUTANTS_ONLY").unwrap_or_default();
+        if !format!("{}, {call}, {kind}", family.name).starts_with(&only) {
             continue;
         }
         let mut counts = [0u64; 5];

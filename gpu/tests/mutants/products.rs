@@ -78,9 +78,10 @@ pub(crate) fn product(
     let a = rows(&a, m, k, [am, ak], bm);
     let b = rows(&b, n, k, [bn_, bk_], bn);
     for (i, a) in (0..).zip(&a) {
+        // Accumulators begin at 0, a sum of the standard library at -0.
         let sums: Vec<f64> = b
             .iter()
-            .map(|b| a.iter().zip(b).map(|(x, y)| x * y).sum())
+            .map(|b| a.iter().zip(b).fold(0.0, |sum, (x, y)| sum + x * y))
             .collect();
         for j in 0..n {
             c.set(&[i, j], finish(&sums, j));
