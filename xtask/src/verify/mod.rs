@@ -33,7 +33,7 @@ struct Run {
     tests_passed: bool,
     /// Whether nothing was built in this target folder before.
     first: bool,
-    /// Whether the repository shall keep the times of this run.
+    /// Whether the repository keeps the times of this run.
     bless: bool,
     /// Whether a step has failed.
     failed: bool,

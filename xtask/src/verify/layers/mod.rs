@@ -116,7 +116,7 @@ fn package(json: &Json) -> Result<Package> {
     })
 }
 
-/// What `cargo tree` shows of a crate that shall run without CUDA.
+/// What `cargo tree` shows of a crate that runs without CUDA.
 fn needs_cuda(name: &str, tree: &str) -> Vec<String> {
     let needed = |line: &&str| {
         OF_CUDA
