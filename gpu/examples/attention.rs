@@ -9,7 +9,7 @@ use std::f64::consts::LOG2_E;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::{BinaryOp, UnaryOp};
-use colex_gpu::tensor::{self, AtThread, Builder, Built, Fragment, Given, Index, Rows};
+use colex_gpu::tensor::{self, Arg, AtThread, Builder, Fragment, Index, Rows, TensorKernel};
 use colex_gpu::{Device, Launch};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// `softmax(Q K^T / sqrt(WIDTH)) V` for any number of queries and keys; if `is_causal`, no query sees keys after its own.
 ///
 /// Parameters: Q, K and O by rows, V transposed (its numbers are mode 0, as the right factor of the second product has them).
-pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
+pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
     let q = k.tensor("q", Ty::F16, &by_rows)?;
@@ -90,7 +90,7 @@ pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
     let softmax = Softmax::new(&mut k, &mma)?;
 
     let tile = q.local_tile(&[TILE, WIDTH], &[block.clone(), 0.into()])?;
-    k.copy_inside(&fetch_rows, &mine.partition_src(&tile)?, &into_q)?;
+    k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile)?, &into_q)?;
     landed(&mut k);
     k.copy(&read_q, &from_q, &held_q.retile(&read_q)?)?;
 
@@ -103,9 +103,9 @@ pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
     };
     k.for_(0, (seen + (TILE - 1)) / TILE, 1, |k, step| {
         let tile = keys.local_tile(&[TILE, WIDTH], &[step.clone(), 0.into()])?;
-        k.copy_inside(&fetch_rows, &mine.partition_src(&tile)?, &into_k)?;
+        k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile)?, &into_k)?;
         let tile = v.local_tile(&[WIDTH, TILE], &[0.into(), step.clone()])?;
-        k.copy_inside(&fetch_v, &mine_v.partition_src(&tile)?, &into_v)?;
+        k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile)?, &into_v)?;
         landed(k);
 
         k.clear(&scores);
@@ -130,7 +130,7 @@ pub(crate) fn attention(is_causal: bool) -> Result<Built, tensor::Error> {
     let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;
     let tile = o.local_tile(&[TILE, WIDTH], &[block, 0.into()])?;
     let into_o = store.at(&tid).partition_dst(&tile)?;
-    k.copy_inside(&store, &halves.retile(&store)?, &into_o)?;
+    k.copy_in_bounds(&store, &halves.retile(&store)?, &into_o)?;
     k.finish()
 }
 
@@ -195,38 +195,41 @@ impl Softmax {
             k.row_values(&self.rows, Ty::F32)?,
             k.row_values(&self.rows, Ty::F32)?,
         );
-        let (all_new, all_sum) = (self.rows.over(&new)?, self.rows.over(&self.sum)?);
+        let (all_new, all_sum) = (
+            self.rows.broadcast_rows(&new)?,
+            self.rows.broadcast_rows(&self.sum)?,
+        );
         k.assign(&new, &self.top)?;
-        k.each_binary(BinaryOp::Max, &all_new, &all_new, scores)?;
-        k.across_lanes(BinaryOp::Max, &self.rows, &new)?;
+        k.map2(BinaryOp::Max, &all_new, &all_new, scores)?;
+        k.reduce_rows(BinaryOp::Max, &self.rows, &new)?;
 
-        k.each_binary(BinaryOp::Sub, &shrink, &self.top, &new)?;
-        k.each_binary(BinaryOp::Mul, &shrink, &shrink, scale)?;
-        k.each_unary(UnaryOp::Ex2, &shrink, &shrink)?;
+        k.map2(BinaryOp::Sub, &shrink, &self.top, &new)?;
+        k.map2(BinaryOp::Mul, &shrink, &shrink, scale)?;
+        k.map1(UnaryOp::Ex2, &shrink, &shrink)?;
         k.assign(&self.top, &new)?;
-        k.each_binary(BinaryOp::Mul, &self.sum, &self.sum, &shrink)?;
-        let shrink = self.rows_of_out.over(&shrink)?;
-        k.each_binary(BinaryOp::Mul, &self.out, &self.out, &shrink)?;
+        k.map2(BinaryOp::Mul, &self.sum, &self.sum, &shrink)?;
+        let shrink = self.rows_of_out.broadcast_rows(&shrink)?;
+        k.map2(BinaryOp::Mul, &self.out, &self.out, &shrink)?;
 
-        k.each_binary(BinaryOp::Mul, &new, &new, -scale)?;
-        k.each_fma(scores, scores, scale, &all_new)?;
-        k.each_unary(UnaryOp::Ex2, scores, scores)?;
-        k.each_binary(BinaryOp::Add, &all_sum, &all_sum, scores)
+        k.map2(BinaryOp::Mul, &new, &new, -scale)?;
+        k.fma(scores, scores, scale, &all_new)?;
+        k.map1(UnaryOp::Ex2, scores, scores)?;
+        k.map2(BinaryOp::Add, &all_sum, &all_sum, scores)
     }
 
     /// The lanes of a row bring their sums together, and divide.
     fn end(&self, k: &mut Builder) -> Result<(), tensor::Error> {
-        k.across_lanes(BinaryOp::Add, &self.rows, &self.sum)?;
-        k.each_unary(UnaryOp::Rcp, &self.sum, &self.sum)?;
-        let sum = self.rows_of_out.over(&self.sum)?;
-        k.each_binary(BinaryOp::Mul, &self.out, &self.out, &sum)
+        k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum)?;
+        k.map1(UnaryOp::Rcp, &self.sum, &self.sum)?;
+        let sum = self.rows_of_out.broadcast_rows(&self.sum)?;
+        k.map2(BinaryOp::Mul, &self.out, &self.out, &sum)
     }
 }
 
 /// Runs it, and answers with the largest difference from a softmax in double precision.
 pub(crate) fn check(
     device: &Device,
-    built: &Built,
+    built: &TensorKernel,
     [queries, keys]: [usize; 2],
     is_causal: bool,
 ) -> Result<f64, Box<dyn Error>> {
@@ -240,10 +243,10 @@ pub(crate) fn check(
     let rows = |n: usize| format!("({n},_64):(64,_1)").parse::<Layout>();
     let columns = format!("(_64,{keys}):(_1,64)").parse::<Layout>()?;
     let arguments = built.arguments(&[
-        Given::tensor(&on_q, &rows(queries)?),
-        Given::tensor(&on_k, &rows(keys)?),
-        Given::tensor(&on_v, &columns),
-        Given::tensor(&on_o, &rows(queries)?),
+        Arg::tensor(&on_q, &rows(queries)?),
+        Arg::tensor(&on_k, &rows(keys)?),
+        Arg::tensor(&on_v, &columns),
+        Arg::tensor(&on_o, &rows(queries)?),
     ])?;
     let function = device.load(&built.kernel)?;
     let grid = [queries.div_ceil(TILE as usize) as u32, 1, 1];

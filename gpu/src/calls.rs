@@ -18,7 +18,7 @@ use colex_device::LoadedKernel;
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
 use colex_sim::Report;
-use colex_tensor::Built;
+use colex_tensor::TensorKernel;
 
 /// The most prepared calls, shapes and kernels of each kind.
 const CALLS: usize = 1024;
@@ -36,7 +36,7 @@ pub(crate) struct Known<S, P, A, const N: usize> {
 /// A kernel with what it was built from.
 #[derive(Debug)]
 pub(crate) struct KernelOf {
-    pub(crate) built: Arc<Built>,
+    pub(crate) built: Arc<TensorKernel>,
     pub(crate) loaded: Arc<LoadedKernel>,
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::TmaError;
 use colex_device::Error as DeviceError;
-use colex_ir::launch::{LaunchError, Mismatch};
+use colex_ir::launch::{ArgumentError, LaunchError};
 use colex_ir::verify::Refused;
 use colex_sim::{Fault, MemoryFault};
 
@@ -67,7 +67,7 @@ macro_rules! of_device {
 of_device!(
     DeviceError,
     LaunchError,
-    Mismatch,
+    ArgumentError,
     Refused,
     TmaError,
     Fault,

@@ -13,7 +13,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::kept::Loads;
 use colex_ir::launch::TensorMapArgument;
-use colex_ir::launch::{Limits, Mismatch};
+use colex_ir::launch::{ArgumentError, Limits};
 use colex_sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
@@ -303,7 +303,7 @@ impl Device {
                 holder: buffer.device().name(),
             });
         }
-        Mismatch::of_map(map.element, T::NAME)?;
+        ArgumentError::of_map(map.element, T::NAME)?;
         let bytes = usize::try_from(map.tensor_bytes())
             .expect("extents and strides that `check` passed are positive");
         if bytes > buffer.bytes() {

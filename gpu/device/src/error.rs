@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::{Arch, TmaError};
 
-use colex_ir::launch::{LaunchError, Mismatch};
+use colex_ir::launch::{ArgumentError, LaunchError};
 use colex_ir::verify::Refused;
 use colex_sim::MemoryFault;
 
@@ -146,7 +146,7 @@ pub enum Error {
     /// A tensor that has no tensor map.
     Tma(TmaError),
     /// Tensors that a kernel was not built for.
-    Mismatch(Mismatch),
+    Mismatch(ArgumentError),
     /// The simulator's memory was not used as it should be.
     Memory(MemoryFault),
     /// The simulator found a mistake of the kernel.
@@ -180,8 +180,8 @@ impl From<TmaError> for Error {
     }
 }
 
-impl From<Mismatch> for Error {
-    fn from(mismatch: Mismatch) -> Error {
+impl From<ArgumentError> for Error {
+    fn from(mismatch: ArgumentError) -> Error {
         Error::Mismatch(mismatch)
     }
 }

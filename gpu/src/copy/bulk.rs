@@ -12,7 +12,7 @@ use super::plan::CopyPlan;
 use super::walk::Step;
 use crate::calls::OneLaunch;
 use colex_ir::FenceKind;
-use colex_tensor::{Builder, Built, Error};
+use colex_tensor::{Builder, Error, TensorKernel};
 
 /// One run of elements on both sides, a chunk for each block by the copy engine.
 pub(crate) struct Bulk;
@@ -36,7 +36,7 @@ impl Family for Bulk {
         None
     }
 
-    fn build(&self, key: &Key, _: &[Step]) -> Result<Built, Error> {
+    fn build(&self, key: &Key, _: &[Step]) -> Result<TensorKernel, Error> {
         build(key.arch, key.bytes)
     }
 
@@ -57,7 +57,7 @@ pub(crate) const CHUNK: i64 = 16 << 10;
 pub(crate) const THREADS: i64 = 32;
 
 /// The kernel for elements of `bytes` bytes: a chunk a block, whole chunks only.
-pub(crate) fn build(arch: Arch, bytes: i64) -> Result<Built, Error> {
+pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
     let (ty, chunk) = (raw(bytes), CHUNK / bytes);
     let source = k.tensor("source", ty, &run(MOST))?;

@@ -2,7 +2,7 @@
 
 use colex_atom::Arch;
 use colex_device::Device;
-use colex_tensor::Built;
+use colex_tensor::TensorKernel;
 
 use super::launches::Key;
 use super::plan::{CopyMethod, CopyPlan};
@@ -24,7 +24,7 @@ pub(crate) trait Family {
     /// # Errors
     ///
     /// What the algebra refuses.
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, colex_tensor::Error>;
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, colex_tensor::Error>;
 
     /// Returns what a plan launches on a device, its kernels loaded.
     ///

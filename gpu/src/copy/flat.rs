@@ -13,7 +13,7 @@ use super::tma;
 use super::walk::Step;
 use crate::calls::OneLaunch;
 use crate::error::Error;
-use colex_tensor::{Builder, Built};
+use colex_tensor::{Builder, TensorKernel};
 
 /// One run of elements on both sides, a vector for each thread.
 pub(crate) struct Flat;
@@ -27,7 +27,7 @@ impl Family for Flat {
         None
     }
 
-    fn build(&self, key: &Key, _: &[Step]) -> Result<Built, colex_tensor::Error> {
+    fn build(&self, key: &Key, _: &[Step]) -> Result<TensorKernel, colex_tensor::Error> {
         build(key.arch, key.bytes, key.vector)
     }
 
@@ -66,7 +66,11 @@ pub(crate) fn run(elements: i64) -> Layout {
 }
 
 /// The kernel for elements of `bytes` bytes, `vector` of them an access: one tile a block, the last one by element.
-pub(crate) fn build(arch: Arch, bytes: i64, vector: i64) -> Result<Built, colex_tensor::Error> {
+pub(crate) fn build(
+    arch: Arch,
+    bytes: i64,
+    vector: i64,
+) -> Result<TensorKernel, colex_tensor::Error> {
     let mut k = Builder::new("copy_flat", arch, THREADS as u32);
     let (ty, tile) = (raw(bytes), THREADS * vector);
     let (source, destination) = (

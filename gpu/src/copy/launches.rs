@@ -14,10 +14,10 @@ use crate::error::Error;
 use colex_device::Device;
 use colex_device::Kept;
 use colex_ir::launch::Launch;
-use colex_tensor::{Built, Given};
+use colex_tensor::{Arg, TensorKernel};
 
 /// Returns the extents of a launch.
-pub(crate) fn shape(built: &Built, grid: [i64; 3], threads: i64) -> Launch {
+pub(crate) fn shape(built: &TensorKernel, grid: [i64; 3], threads: i64) -> Launch {
     // A grid that is too large stays so, and the launch is refused.
     let grid = grid.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX));
     Launch::new(grid, threads as u32).dynamic_shared(built.dynamic_shared())
@@ -37,7 +37,7 @@ pub(crate) fn launch(
     addresses: [u64; 2],
     given: &Tensors,
 ) -> Result<OneLaunch, Error> {
-    let tensors = [0, 1].map(|i| Given::checked(given.at[i], &given.layouts[i]));
+    let tensors = [0, 1].map(|i| Arg::checked(given.at[i], &given.layouts[i]));
     let arguments = kernel.built.arguments(&tensors)?;
     let launch = shape(&kernel.built, grid, threads);
     let loaded = kernel.loaded.clone();
@@ -69,7 +69,7 @@ impl Key {
 }
 
 /// Kernels that were built, by key: building asks no device, and is done once in a program.
-static BUILT: LazyLock<Kept<Key, Built>> = LazyLock::new(|| Kept::new(256));
+static BUILT: LazyLock<Kept<Key, TensorKernel>> = LazyLock::new(|| Kept::new(256));
 
 impl CopyPlan {
     /// Builds the kernel of the plan for an architecture.
@@ -77,13 +77,13 @@ impl CopyPlan {
     /// # Errors
     ///
     /// [`Error::Build`] where the architecture lacks what the plan takes.
-    pub fn kernel(&self, arch: Arch) -> Result<Arc<Built>, Error> {
+    pub fn kernel(&self, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
         let steps = self.ordered();
         of_key(&Key::of(self, &steps, arch), &steps)
     }
 }
 
-fn of_key(key: &Key, steps: &[Step]) -> Result<Arc<Built>, Error> {
+fn of_key(key: &Key, steps: &[Step]) -> Result<Arc<TensorKernel>, Error> {
     BUILT.get_or_make(key, || Ok(key.method.family().build(key, steps)?))
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn known(device: &Device, key: &Key, steps: &[Step]) -> Result<Arc<Ke
 }
 
 /// Loads a kernel on a device.
-pub(crate) fn load(device: &Device, built: Arc<Built>) -> Result<KernelOf, Error> {
+pub(crate) fn load(device: &Device, built: Arc<TensorKernel>) -> Result<KernelOf, Error> {
     let loaded = device.load_kernel(&built.kernel)?;
     Ok(KernelOf { built, loaded })
 }

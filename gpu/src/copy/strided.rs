@@ -9,7 +9,7 @@ use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
 use super::plan::CopyPlan;
 use super::walk::Step;
 use crate::calls::OneLaunch;
-use colex_tensor::{Builder, Built, Error};
+use colex_tensor::{Builder, Error, TensorKernel};
 
 /// Any two layouts, a vector for each thread.
 pub(crate) struct Strided;
@@ -27,7 +27,7 @@ impl Family for Strided {
         None
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
         build(key.arch, steps, key.bytes, key.vector)
     }
 
@@ -62,7 +62,12 @@ pub(crate) const THREADS: i64 = 256;
 pub(crate) const MOST: i64 = (1 << 31) - 1;
 
 /// The kernel for so many loops, `vector` elements of `bytes` bytes an access along the innermost one.
-pub(crate) fn build(arch: Arch, steps: &[Step], bytes: i64, vector: i64) -> Result<Built, Error> {
+pub(crate) fn build(
+    arch: Arch,
+    steps: &[Step],
+    bytes: i64,
+    vector: i64,
+) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_strided", arch, THREADS as u32);
     let (ty, fastest) = (raw(bytes), fastest(vector));
     let source = k.tensor("source", ty, &dynamic(steps, |step| step.source, fastest))?;

@@ -12,7 +12,7 @@ use super::pieces::{crossed, digits, dynamic, not_crossed, raw, through_register
 use super::plan::{CopyMethod, CopyPlan};
 use super::walk::Step;
 use crate::calls::OneLaunch;
-use colex_tensor::{Builder, Built, Error, Index, Tensor};
+use colex_tensor::{Builder, Error, Index, Tensor, TensorKernel};
 
 /// Two layouts that run fastest along different modes, a tile for each block.
 pub(crate) struct Tile;
@@ -26,7 +26,7 @@ impl Family for Tile {
         Some([TILE; 2])
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
         build(key.arch, steps, key.bytes, key.method)
     }
 
@@ -101,7 +101,7 @@ pub(crate) fn build(
     steps: &[Step],
     bytes: i64,
     method: CopyMethod,
-) -> Result<Built, Error> {
+) -> Result<TensorKernel, Error> {
     let threads = THREADS[0] * THREADS[1];
     let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
     let ty = raw(bytes);

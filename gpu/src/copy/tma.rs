@@ -19,7 +19,7 @@ use crate::calls::{OneLaunch, unencoded};
 use crate::kernel_error::KernelError;
 use colex_ir::FenceKind;
 use colex_tensor::{
-    AtThread, Barriers, Builder, Built, Error, Given, Index, Tensor, TmaTensor, swizzled,
+    Arg, AtThread, Barriers, Builder, Error, Index, Tensor, TensorKernel, TmaTensor, swizzled,
 };
 
 /// Two layouts that run fastest along different modes, by tensor maps of both.
@@ -36,7 +36,7 @@ impl Family for Tma {
         Some(plan.squares().tile(plan.bytes()))
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<Built, Error> {
+    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
         build(key.arch, steps, key.bytes, key.squares)
     }
 
@@ -50,7 +50,7 @@ impl Family for Tma {
         let steps = &plan.ordered();
         let usual = known(device, &Key::of(plan, steps, device.arch()), steps)?;
         let layouts = crossed(steps);
-        let maps = |built: &Built| {
+        let maps = |built: &TensorKernel| {
             let [source, destination] = &layouts;
             Ok::<_, crate::Error>([
                 built.tensor_map("source", source)?,
@@ -67,12 +67,12 @@ impl Family for Tma {
         };
         let mut given = Vec::new();
         for (map, address) in maps.into_iter().zip(addresses) {
-            given.push(Given::Value(unencoded(map, address)));
+            given.push(Arg::Value(unencoded(map, address)));
         }
         given.extend(
             steps[2..]
                 .iter()
-                .map(|step| Given::Value((step.extent as u32).into())),
+                .map(|step| Arg::Value((step.extent as u32).into())),
         );
         let arguments = kernel.built.arguments(&given)?;
         let threads = plan.squares().threads(plan.bytes());
@@ -357,7 +357,7 @@ pub(crate) fn build(
     steps: &[Step],
     bytes: i64,
     squares: Squares,
-) -> Result<Built, Error> {
+) -> Result<TensorKernel, Error> {
     let threads = squares.threads(bytes);
     let mut k = Builder::new("transpose_tma", arch, threads as u32);
     let source = dynamic(steps, |step| step.source, Some(0));

@@ -22,7 +22,7 @@ use colex_ir::Type;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;
 use colex_sim::Report;
-use colex_tensor::{Built, Given};
+use colex_tensor::{Arg, TensorKernel};
 
 /// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
 ///
@@ -59,7 +59,7 @@ pub fn gemm<T: GemmElement, C: GemmElement>(
 /// A product ready to be launched, as often as one likes, while its matrices are there.
 #[derive(Clone, Debug)]
 pub struct GemmCall<'a> {
-    call: Arc<Call<(GemmPlan, Arc<Built>)>>,
+    call: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
     function: Function,
     matrices: PhantomData<&'a ()>,
 }
@@ -132,7 +132,7 @@ impl<'a> GemmCall<'a> {
     }
 
     /// The kernel with its report.
-    pub fn built(&self) -> &Built {
+    pub fn built(&self) -> &TensorKernel {
         &self.call.about().1
     }
 
@@ -168,7 +168,7 @@ fn prepare(
     shape: &GemmShape,
     device: &Device,
     addresses: [u64; 3],
-) -> Result<Shape<(GemmPlan, Arc<Built>)>, Error> {
+) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
     shape.plan.check(device.arch())?;
     shape.plan.check_call(problem, &shape.operands)?;
     let plan = &shape.plan.narrowed(problem);
@@ -262,7 +262,7 @@ fn choose(operands: Operands, arch: Arch) -> GemmPlan {
 fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
-    built: &Built,
+    built: &TensorKernel,
     addresses: [u64; 3],
 ) -> Result<Vec<Argument>, Error> {
     let layout = |operand: Operand| -> Layout {
@@ -274,8 +274,8 @@ fn arguments(
     };
     let layouts = Operand::ALL.map(layout);
     let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
-        Type::F32 => Given::Value(Argument::F32(x as f32)),
-        _ => Given::Value(Argument::F64(x)),
+        Type::F32 => Arg::Value(Argument::F32(x as f32)),
+        _ => Arg::Value(Argument::F64(x)),
     });
     let family = plan.method.family();
     let mut given = family.matrices(problem, plan, built, &layouts, addresses)?;
@@ -283,7 +283,7 @@ fn arguments(
     Ok(built.arguments(&given)?)
 }
 
-fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device) -> Launch {
+fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: &Device) -> Launch {
     let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
         .map(|(extent, tile)| (extent + tile - 1) / tile);
     let threads = built.kernel.block.map_or(1, |block| block[0]);
@@ -295,9 +295,9 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &Built, device: &Device
 }
 
 /// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.
-static BUILT: LazyLock<Kept<(GemmPlan, Arch), Built>> = LazyLock::new(|| Kept::new(256));
+static BUILT: LazyLock<Kept<(GemmPlan, Arch), TensorKernel>> = LazyLock::new(|| Kept::new(256));
 
 /// The kernel of a plan.
-fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<Built>, Error> {
+fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
     BUILT.get_or_make(&(*plan, arch), || plan.build(arch))
 }

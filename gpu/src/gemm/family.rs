@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::Launch;
-use colex_tensor::{Built, Error, Given};
+use colex_tensor::{Arg, Error, TensorKernel};
 use colex_tiled::TiledMma;
 
 use super::plan::{GemmPlan, Operands};
@@ -111,7 +111,7 @@ pub(crate) trait Family {
     /// # Errors
     ///
     /// What the algebra refuses.
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error>;
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error>;
 
     /// Returns the matrices of a problem as the kernel takes them: under these layouts, at these addresses.
     ///
@@ -122,14 +122,12 @@ pub(crate) trait Family {
         &self,
         _: &GemmProblem,
         _: &GemmPlan,
-        _: &Built,
+        _: &TensorKernel,
         layouts: &'a [Layout; 3],
         addresses: [u64; 3],
-    ) -> Result<Vec<Given<'a>>, crate::Error> {
+    ) -> Result<Vec<Arg<'a>>, crate::Error> {
         let pairs = addresses.into_iter().zip(layouts);
-        Ok(pairs
-            .map(|(at, layout)| Given::checked(at, layout))
-            .collect())
+        Ok(pairs.map(|(at, layout)| Arg::checked(at, layout)).collect())
     }
 
     /// Returns the grid of a launch for that many tiles along M and N.

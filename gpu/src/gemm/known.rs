@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use colex_device::Extension;
-use colex_tensor::Built;
+use colex_tensor::TensorKernel;
 
 use super::plan::{GemmPlan, Operands};
 use crate::calls::Known;
 
 /// What a device keeps for products.
 #[derive(Debug)]
-pub(crate) struct Gemms(pub(crate) Known<GemmShape, GemmPlan, (GemmPlan, Arc<Built>), 3>);
+pub(crate) struct Gemms(pub(crate) Known<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>);
 
 impl Default for Gemms {
     fn default() -> Gemms {

@@ -223,10 +223,10 @@ impl Route {
             return k.copy(&self.fetch, &from, &to);
         }
         if self.fetch.atom().op()?.is_async() {
-            return k.copy_inside(&self.fetch, &from, &to);
+            return k.copy_in_bounds(&self.fetch, &from, &to);
         }
         let through = k.fragment_like(&from)?;
-        k.copy_inside(&self.fetch, &from, &through)?;
+        k.copy_in_bounds(&self.fetch, &from, &through)?;
         k.copy(&self.fetch, &through, &to)
     }
 

@@ -10,7 +10,7 @@ use super::family::Numbers;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
-use colex_tensor::{Built, Error, Index};
+use colex_tensor::{Error, Index, TensorKernel};
 
 /// What is known of the matrices when the kernel is built: types, orders, and how many elements a vector may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,7 +138,7 @@ impl GemmPlan {
     /// [`Error::Kernel`](crate::Error::Kernel) for numbers that the kernel does not take, with the limit; what the algebra
     /// refuses, with the line of the kernel that asked; [`DeviceError::Refused`](colex_device::Error::Refused) for a kernel that asks
     /// for more than a block has.
-    pub fn build(&self, arch: Arch) -> Result<Built, crate::Error> {
+    pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
         self.check(arch)?;
         let built = self.method.family().build(self, arch)?;
         built.kernel.verify()?;

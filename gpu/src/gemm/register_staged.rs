@@ -9,7 +9,7 @@ use super::epilogue::scale::{scale_type, scaled, widened};
 use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
 use colex_ir::Reg;
-use colex_tensor::{AtThread, Builder, Built, Error, Fragment, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor, TensorKernel};
 
 /// How the tile of an operand lies in shared memory.
 pub(crate) struct Way {
@@ -37,7 +37,7 @@ pub(crate) struct Kind<'a> {
 }
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
-pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<Built, Error> {
+pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<TensorKernel, Error> {
     let (plan, mma) = (kind.plan, &kind.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
     let mut k = Builder::new(kind.name, arch, mma.threads() as u32);
@@ -135,7 +135,7 @@ impl Side {
         let tile = self.tensor.local_tile(&self.tile, &at)?;
         let from = self.load.at(&self.thread).partition_src(&tile)?;
         let held = k.fragment_like(&from)?;
-        k.copy_inside(&self.load, &from, &held)?;
+        k.copy_in_bounds(&self.load, &from, &held)?;
         Ok(held)
     }
 
@@ -210,11 +210,11 @@ fn store(
     let to = copy.at(&k.thread()).partition_dst(c)?;
     let old = if plan.operands.beta {
         let old = k.fragment(ty, acc.layout())?;
-        k.copy_inside(&copy, &to, &old.retile(&copy)?)?;
+        k.copy_in_bounds(&copy, &to, &old.retile(&copy)?)?;
         Some(old)
     } else {
         None
     };
     let out = scaled(k, ty, acc, old.as_ref(), scale)?;
-    k.copy_inside(&copy, &out.retile(&copy)?, &to)
+    k.copy_in_bounds(&copy, &out.retile(&copy)?, &to)
 }

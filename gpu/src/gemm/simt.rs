@@ -16,7 +16,7 @@ use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{Kind, Way};
 use crate::kernels::{KernelError, Major};
-use colex_tensor::{Built, Error};
+use colex_tensor::{Error, TensorKernel};
 
 /// A multiply-add of each thread; the units of a plan are threads.
 pub(crate) struct Simt;
@@ -75,13 +75,13 @@ impl Family for Simt {
         tiled_mma(plan)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         build(plan, arch)
     }
 }
 
 /// The kernel of a plan.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let kind = Kind {
         name: "gemm_simt",
         plan,

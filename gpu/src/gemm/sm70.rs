@@ -15,7 +15,7 @@ use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{Kind, Way};
 use crate::kernels::{KernelError, Major};
-use colex_tensor::{Built, Error};
+use colex_tensor::{Error, TensorKernel};
 
 /// Elements that follow each row or column in shared memory: 16 bytes, so that eight rows begin in different banks.
 const MORE: i64 = 8;
@@ -69,13 +69,13 @@ impl Family for Volta {
         tiled_mma(plan)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         build(plan, arch)
     }
 }
 
 /// The kernel of a plan.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let kind = Kind {
         name: "gemm_sm70",
         plan,

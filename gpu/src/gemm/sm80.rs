@@ -13,7 +13,7 @@ use super::operand::Route;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use crate::kernels::KernelError;
-use colex_tensor::{Builder, Built, Error, Fragment, Index};
+use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 
 /// `cp.async` in stages and `mma.sync`; the units of a plan are warps.
 pub(crate) struct Ampere;
@@ -99,13 +99,13 @@ impl Family for Ampere {
         plan.over_units(atom, &tile)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         build(plan, arch)
     }
 }
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let mma = plan.tiled_mma()?;
     let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);

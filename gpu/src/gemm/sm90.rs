@@ -18,7 +18,7 @@ use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, KernelError, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
-use colex_tensor::{Builder, Built, Cond, Error, Given, Index, Pipeline, Tensor, TmaTensor};
+use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
 
 /// The registers that Hopper's kernel needs beside the sums of a thread: ptxas 12.9 asks for 154 where there are 128 sums.
 const BESIDE_SUMS: i64 = 26;
@@ -114,7 +114,7 @@ impl Family for Hopper {
         plan.over_units(atom.with_options(options)?, "(_,_,_)")
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         build(plan, arch)
     }
 
@@ -122,22 +122,22 @@ impl Family for Hopper {
         &self,
         problem: &GemmProblem,
         plan: &GemmPlan,
-        built: &Built,
+        built: &TensorKernel,
         [la, lb, lc]: &'a [Layout; 3],
         [a, b, c]: [u64; 3],
-    ) -> Result<Vec<Given<'a>>, crate::Error> {
+    ) -> Result<Vec<Arg<'a>>, crate::Error> {
         let map = |name, layout, address| {
             let map = built.tensor_map(name, layout)?;
-            Ok::<_, crate::Error>(Given::Value(unencoded(map, address)))
+            Ok::<_, crate::Error>(Arg::Value(unencoded(map, address)))
         };
         let c = if plan.stages_c() {
             map("C", lc, c)?
         } else {
-            Given::checked(c, lc)
+            Arg::checked(c, lc)
         };
         let mut given = vec![map("A", la, a)?, map("B", lb, b)?, c];
         let sizes = [problem.m, problem.n, problem.k];
-        given.extend(sizes.map(|n| Given::Value(Argument::U32(n as u32))));
+        given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
         Ok(given)
     }
 
@@ -188,7 +188,7 @@ fn consumer_registers(consumers: u32) -> Option<u32> {
 }
 
 /// The kernel of a plan. Its launch takes A, B, C, M, N, K, alpha and beta; blocks go through the tiles by themselves.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<Built, Error> {
+fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
     let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * GROUP);

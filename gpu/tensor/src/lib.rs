@@ -11,16 +11,16 @@
 //! | [`Tensor`] | `k.tensor(name, ty, &layout)` a parameter; `a.local_tile(&[64, 32], &[m, step])` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)?`, `.partition_dst(&t)?`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
 //! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])?`, `k.accumulators(&mma, [64, 64])?`, `k.fragment_like(&part)?`, `k.fragment(ty, &layout)?`; `f.retile(&copy)?`, `f.slice(..)?`, `k.convert(&f, Ty::F16)?`, `k.axpby(..)` |
-//! | copies | `k.copy(&tiled_copy, &src, &dst)?`; `copy_inside` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
-//! | arithmetic | `k.each_binary(BinaryOp::Max, &d, &a, &b)?`, `each_unary`, `each_fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.across_lanes(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)?` |
+//! | copies | `k.copy(&tiled_copy, &src, &dst)?`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
+//! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)?`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)?` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)?` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)?`, `k.loop_(..)?`, `k.break_unless(p)` |
-//! | the end | `k.finish()?` is a [`Built`]: `.kernel`, `.arguments(&[Given::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
+//! | the end | `k.finish()?` is a [`TensorKernel`]: `.kernel`, `.arguments(&[Arg::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
 //!
 //! A tensor's static leaves are constants of the kernel and its dynamic ones launch arguments, so that a kernel built once
 //! is right for every launch. Only tiles of static extents are partitioned; run-time strides enter by the inner product
 //! with the coordinates of the tile, run-time extents only as bounds. What the vectors of a copy need of the launch
-//! (a pointer or a stride that they divide), [`Built::arguments`] checks, with the type and the length of the memory.
+//! (a pointer or a stride that they divide), [`TensorKernel::arguments`] checks, with the type and the length of the memory.
 //!
 //! Errors name the line of the kernel's author.
 //!
@@ -43,8 +43,8 @@
 //! let dst = mine.partition_dst(&to.local_tile(&[32, 128], &[m, n])?)?;
 //! assert_eq!(format!("{:#}", src.layout()), "((4,1),8,1):((1@1,0),4@0,0)");
 //! let regs = k.fragment_like(&src)?;
-//! k.copy_inside(&tiled, &src, &regs)?;
-//! k.copy_inside(&tiled, &regs, &dst)?;
+//! k.copy_in_bounds(&tiled, &src, &regs)?;
+//! k.copy_in_bounds(&tiled, &regs, &dst)?;
 //! let built = k.finish()?;
 //! assert!(built.kernel.ptx()?.contains("ld.global.v4.f32"));
 //! # Ok(())
@@ -63,13 +63,13 @@ mod tensor;
 pub use build::Builder;
 pub use build::barrier::{Barriers, Pipeline, PipelineState};
 pub use build::flow::Cond;
-pub use build::launch::{Built, Given, GivenTensor, Mismatch, RawMemory, Signature};
+pub use build::launch::{Arg, ArgumentError, RawMemory, Signature, TensorArg, TensorKernel};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;
 pub use copy::{Hints, Piece};
 pub use error::{Error, ErrorKind};
-pub use fragment::elementwise::Term;
+pub use fragment::elementwise::FragmentExpr;
 pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;

@@ -187,15 +187,15 @@ fn flat(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let from = copy.at(&tid).partition_src(&part)?;
     let to = copy.at(&tid).partition_dst(&to)?;
     let held = registers(h, &mut k, ty, &from)?;
-    k.copy_inside(
+    k.copy_in_bounds(
         &copy,
-        &h.pick("copy_inside", Kind::Space, from.clone(), &[src]),
+        &h.pick("copy_in_bounds", Kind::Space, from.clone(), &[src]),
         &held,
     )?;
-    k.copy_inside(
+    k.copy_in_bounds(
         &copy,
         &held,
-        &h.pick("copy_inside", Kind::Space, to, &[dst]),
+        &h.pick("copy_in_bounds", Kind::Space, to, &[dst]),
     )?;
     let shift = ["from m", "from n", "to m", "to n"].map(|name| h.shift(name));
     Ok(Program {
@@ -311,9 +311,9 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let from = copy.at(&tid).partition_src(&from)?;
     let to = copy.at(&tid).partition_dst(&to)?;
     let held = registers(h, &mut k, ty, &from)?;
-    k.copy_inside(
+    k.copy_in_bounds(
         &copy,
-        &h.pick("copy_inside", Kind::Space, from.clone(), &[src]),
+        &h.pick("copy_in_bounds", Kind::Space, from.clone(), &[src]),
         &held,
     )?;
     let ends = [dst.extent(0), dst.extent(1)];
@@ -391,7 +391,7 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         &[from.clone(), to.clone()],
     ))?;
     let held = k.fragment_like(&source)?;
-    k.copy_inside(&rows_first, &source, &held)?;
+    k.copy_in_bounds(&rows_first, &source, &held)?;
     k.copy(
         &rows_first,
         &held,
@@ -408,7 +408,7 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         &h.pick("copy", Kind::Space, out, std::slice::from_ref(&there)),
         &back,
     )?;
-    k.copy_inside(&rows_first, &back, &target_part)?;
+    k.copy_in_bounds(&rows_first, &back, &target_part)?;
     Ok(Program {
         built: k.finish()?,
         arch: Arch::Sm80,
@@ -471,10 +471,10 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         ];
         let from = load.at(&tid).partition_src(&src.local_tile(&tile, &at)?)?;
         let to = into.at(3, h.beyond("at", &(step % 2)))?;
-        k.copy_inside(
+        k.copy_in_bounds(
             &load,
             &h.pick(
-                "copy_inside",
+                "copy_in_bounds",
                 Kind::Space,
                 from.clone(),
                 &[src.clone(), to.clone()],
@@ -498,7 +498,7 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             &h.pick("copy", Kind::Space, from, std::slice::from_ref(&src)),
             &held,
         )?;
-        k.copy_inside(&store, &held, &to)?;
+        k.copy_in_bounds(&store, &held, &to)?;
         k.sync();
         Ok(())
     })?;
@@ -563,29 +563,29 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         k.fragment(ty, &layout.to_static())
     };
     let (rx, ry) = (held(h, &mut k)?, held(h, &mut k)?);
-    k.copy_inside(&copy, &source, &rx)?;
-    k.copy_inside(&copy, &both, &ry)?;
+    k.copy_in_bounds(&copy, &source, &rx)?;
+    k.copy_in_bounds(&copy, &both, &ry)?;
     let d = held(h, &mut k)?;
     let other = k.convert(&rx, h.ty("convert", ty))?;
     let halves = k.convert(&rx, Ty::F16)?;
-    k.each_fma(
+    k.fma(
         &d,
-        &h.pick("each_fma", Kind::Type, other, &[halves.clone()]),
+        &h.pick("fma", Kind::Type, other, &[halves.clone()]),
         2.0,
         &ry,
     )?;
-    k.each_binary(
+    k.map2(
         BinaryOp::Max,
         &d,
-        &h.pick("each_binary", Kind::Type, d.clone(), &[halves.clone()]),
+        &h.pick("map2", Kind::Type, d.clone(), &[halves.clone()]),
         &rx,
     )?;
-    k.each_unary(
+    k.map1(
         UnaryOp::Neg,
         &d,
-        &h.pick("each_unary", Kind::Type, d.clone(), &[halves]),
+        &h.pick("map1", Kind::Type, d.clone(), &[halves]),
     )?;
-    k.copy_inside(&copy, &d, &both)?;
+    k.copy_in_bounds(&copy, &d, &both)?;
     Ok(Program {
         built: k.finish()?,
         arch: Arch::Sm80,

@@ -243,7 +243,7 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let part = copy.at(&tid).partition_src(&half)?;
     let regs = k.fragment_like(&part)?;
     k.copy(&copy, &part, &regs)?;
-    k.copy_inside(&copy, &regs, &copy.at(&tid).partition_dst(&out)?)?;
+    k.copy_in_bounds(&copy, &regs, &copy.at(&tid).partition_dst(&out)?)?;
     k.cluster_sync();
     let shift = [h.shift("m"), h.shift("n")];
     let stride = (columns + 7) / 8 * 8;
@@ -425,7 +425,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             let to = store
                 .at(&h.place("partition", &thread))
                 .partition_dst(&tile)?;
-            k.copy_inside(&store, &sums.retile(&store)?, &to)
+            k.copy_in_bounds(&store, &sums.retile(&store)?, &to)
         },
         |k| {
             let h = &mut *h.borrow_mut();
@@ -570,7 +570,7 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tile = from.local_tile(&h.tile("local_tile", [16, 32]), &at)?;
     let part = load.at(&get).partition_src(&tile)?;
     let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [16, 32]))?;
-    k.copy_inside(&load, &part, &sums.retile(&load)?)?;
+    k.copy_in_bounds(&load, &part, &sums.retile(&load)?)?;
     let into = put.at(&set).partition_dst(&h.pick(
         "partition",
         Kind::Space,

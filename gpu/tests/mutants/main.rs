@@ -23,7 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use colex_atom::{Arch, TensorMap, Ty};
-use colex_gpu::tensor::{Built, Error, RawMemory};
+use colex_gpu::tensor::{Error, RawMemory, TensorKernel};
 use colex_gpu::{Argument, Buffer, Device, Element, Launch, TensorMapArgument};
 
 use hook::{Hook, Kind, Random, Site, changed};
@@ -31,7 +31,7 @@ use reference::{Given, Memory};
 
 /// A kernel with what it is launched with and what it should do.
 pub(crate) struct Program {
-    pub(crate) built: Built,
+    pub(crate) built: TensorKernel,
     pub(crate) arch: Arch,
     pub(crate) given: Vec<Given>,
     pub(crate) cluster: u32,
@@ -112,7 +112,7 @@ fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
                     bytes: memory.bytes.len() as u64,
                     ty: memory.ty,
                 };
-                colex_gpu::tensor::Given::raw(raw, &memory.layout).from_element(memory.origin)
+                colex_gpu::tensor::Arg::raw(raw, &memory.layout).from_element(memory.origin)
             }
             Given::Map(name, memory) => {
                 let map = match program.built.tensor_map(name, &memory.layout) {
@@ -121,11 +121,11 @@ fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
                 };
                 let buffer = buffer.as_ref().expect("a tensor");
                 match (buffer.map)(&map) {
-                    Ok(map) => colex_gpu::tensor::Given::Value(map.into()),
+                    Ok(map) => colex_gpu::tensor::Arg::Value(map.into()),
                     Err(e) => return (Outcome::AtLaunch, e.to_string()),
                 }
             }
-            Given::Number(n) => colex_gpu::tensor::Given::Value(Argument::U32(*n)),
+            Given::Number(n) => colex_gpu::tensor::Arg::Value(Argument::U32(*n)),
         });
     }
     let arguments = match program.built.arguments(&arguments) {

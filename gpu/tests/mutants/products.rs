@@ -168,7 +168,7 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
         for (from, to) in [(&ga, &sa), (&gb, &sb)] {
             let part = load.at(&put).partition_src(from)?;
             let held = k.fragment_like(&part)?;
-            k.copy_inside(&load, &part, &held)?;
+            k.copy_in_bounds(&load, &part, &held)?;
             let to = load.at(&put).partition_dst(to)?;
             k.copy(&load, &held, &h.pick("copy", Kind::Space, to, &[part]))?;
         }
@@ -208,10 +208,10 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
     )?;
     let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at)?;
     let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
-    k.copy_inside(
+    k.copy_in_bounds(
         &store,
         &sums.retile(&store)?,
-        &h.pick("copy_inside", Kind::Space, to, &[from_a, c]),
+        &h.pick("copy_in_bounds", Kind::Space, to, &[from_a, c]),
     )?;
     let shifts = h.shifts.clone();
     Ok(Program {
@@ -361,10 +361,15 @@ fn ampere_sums(
                 load.at(&put).partition_src(from)?,
                 load.at(&put).partition_dst(to)?,
             );
-            k.copy_inside(
+            k.copy_in_bounds(
                 &load,
                 &from,
-                &h.pick("copy_inside", Kind::Space, to, std::slice::from_ref(&from)),
+                &h.pick(
+                    "copy_in_bounds",
+                    Kind::Space,
+                    to,
+                    std::slice::from_ref(&from),
+                ),
             )?;
         }
         k.cp_async_commit();
@@ -436,9 +441,9 @@ fn ampere(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
     let out = sums.retile(&store)?;
     let integers = integers_like(&mut k, &out)?;
-    k.copy_inside(
+    k.copy_in_bounds(
         &store,
-        &h.pick("copy_inside", Kind::Type, out.clone(), &[integers]),
+        &h.pick("copy_in_bounds", Kind::Type, out.clone(), &[integers]),
         &to,
     )?;
     let shifts = h.shifts.clone();
@@ -470,18 +475,18 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let rows = Rows::new(&mma, h.tile("Rows::new", [32, 16]))?;
     let top = k.row_values(&rows, h.ty("row_values", Ty::F32))?;
     k.fill(&top, f64::NEG_INFINITY);
-    let over = rows.over(&h.pick(
+    let over = rows.broadcast_rows(&h.pick(
         "over",
         Kind::Layout,
         top.clone(),
         std::slice::from_ref(&sums),
     ))?;
-    k.each_binary(
+    k.map2(
         BinaryOp::Max,
         &over,
         &over,
         &h.pick(
-            "each_binary",
+            "map2",
             Kind::Layout,
             sums.clone(),
             std::slice::from_ref(&top),
@@ -489,22 +494,22 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     )?;
     let four = k.fragment(Ty::F32, &layout("_4:_1"))?;
     let first = top.values(0, 1)?;
-    k.across_lanes(
+    k.reduce_rows(
         BinaryOp::Max,
         &rows,
         &h.pick(
-            "across_lanes",
+            "reduce_rows",
             Kind::Layout,
             top.clone(),
             &[over.clone(), sums.clone(), four, first],
         ),
     )?;
-    k.each_binary(BinaryOp::Sub, &sums, &sums, &over)?;
+    k.map2(BinaryOp::Sub, &sums, &sums, &over)?;
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
     let tid = k.thread();
     let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
-    k.copy_inside(&store, &sums.retile(&store)?, &to)?;
+    k.copy_in_bounds(&store, &sums.retile(&store)?, &to)?;
     let shifts = h.shifts.clone();
     Ok(Program {
         built: k.finish()?,

@@ -24,18 +24,18 @@ pub trait DeviceMemory: fmt::Debug {
 
 /// Why tensors and scalars cannot be passed to a kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mismatch {
+pub struct ArgumentError {
     /// The sentence: which argument, what is wrong with it, and what would be right.
     pub why: String,
 }
 
-impl Mismatch {
+impl ArgumentError {
     /// Refuses a buffer whose elements are not those of a map; bytes may be anything's.
     ///
     /// # Errors
     ///
-    /// The [`Mismatch`] that names both types.
-    pub fn of_map(element: TmaElement, held: &'static str) -> Result<(), Mismatch> {
+    /// The [`ArgumentError`] that names both types.
+    pub fn of_map(element: TmaElement, held: &'static str) -> Result<(), ArgumentError> {
         let names: &[&str] = match element {
             TmaElement::U8 => &["i8"],
             TmaElement::U16 => &["u16", "i16"],
@@ -50,14 +50,14 @@ impl Mismatch {
             return Ok(());
         }
         let why = format!("elements of {held}, and the map is of {element:?}");
-        Err(Mismatch { why })
+        Err(ArgumentError { why })
     }
 }
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Mismatch {}
+impl std::error::Error for ArgumentError {}

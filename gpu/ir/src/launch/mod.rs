@@ -8,7 +8,7 @@ mod memory;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
 pub use error::LaunchError;
-pub use memory::{DeviceMemory, Mismatch};
+pub use memory::{ArgumentError, DeviceMemory};
 
 /// How many blocks of how many threads: extents along x, y and z.
 ///

@@ -4,13 +4,13 @@ use colex_atom::{Arch, Ty, copy};
 use colex_ir::launch::Launch;
 use colex_layout::ComposedLayout;
 use colex_sim::{Fault, FaultKind, SimOptions};
-use colex_tensor::{AtThread, Builder, Built, Error, Given, RawMemory};
+use colex_tensor::{Arg, AtThread, Builder, Error, RawMemory, TensorKernel};
 use colex_tiled::TiledCopy;
 
 use super::faults::says;
 use super::helpers::*;
 
-fn run(built: &Built, threads: u32, seed: u64) -> Fault {
+fn run(built: &TensorKernel, threads: u32, seed: u64) -> Fault {
     let mut host = Host::default();
     let layout = "(32,32):(32,_1)".parse().expect("a layout");
     let (from, to) = (host.words(&[1; 1024]), host.empty(4096));
@@ -20,7 +20,7 @@ fn run(built: &Built, threads: u32, seed: u64) -> Fault {
             bytes: 4096,
             ty: Ty::F32,
         };
-        Given::raw(memory, &layout)
+        Arg::raw(memory, &layout)
     });
     let given = if built.kernel.params.is_empty() {
         &[][..]
@@ -35,7 +35,7 @@ fn run(built: &Built, threads: u32, seed: u64) -> Fault {
 }
 
 /// A tile goes through shared memory; nothing orders its two halves.
-fn through(padding: bool) -> Result<Built, Error> {
+fn through(padding: bool) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("through", Arch::Sm80, 256);
     let layout = "(1,1):(1,_1)".parse().expect("a layout");
     let (from, to) = (

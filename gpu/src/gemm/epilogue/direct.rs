@@ -56,13 +56,13 @@ pub(crate) fn store(
         let to = to.at(1, i)?;
         let old = if plan.operands.beta {
             let old = k.fragment(plan.operands.c, sum.layout())?;
-            k.copy_inside(&copy, &to, &old)?;
+            k.copy_in_bounds(&copy, &to, &old)?;
             Some(old)
         } else {
             None
         };
         let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
-        k.copy_inside(&copy, &out, &to)?;
+        k.copy_in_bounds(&copy, &out, &to)?;
     }
     Ok(())
 }

@@ -126,13 +126,13 @@ pub(crate) fn store(
         let to = way.store.at(&thread).partition_dst(&tile)?;
         let old = if plan.operands.beta {
             let old = k.fragment_like(&to)?;
-            k.copy_inside(&way.store, &to, &old)?;
+            k.copy_in_bounds(&way.store, &to, &old)?;
             Some(old)
         } else {
             None
         };
         let out = scaled(k, plan.operands.c, &held, old.as_ref(), scale)?;
-        k.copy_inside(&way.store, &out, &to)?;
+        k.copy_in_bounds(&way.store, &out, &to)?;
     }
     Ok(())
 }

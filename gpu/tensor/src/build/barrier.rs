@@ -355,7 +355,7 @@ impl Builder {
     ) -> Result<(), ErrorKind> {
         let (low, high) = id.range();
         let refuse = |why: String| Err(ErrorKind::operands(operation, why));
-        if (low < 0 || high >= NAMED) && id.broken().is_none() {
+        if (low < 0 || high >= NAMED) && id.poison().is_none() {
             return refuse(format!(
                 "the barrier's number {id} lies from {low} to {high}, and a block has numbers 0 to {} (`within` says what no \
                  rule finds)",

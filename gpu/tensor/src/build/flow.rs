@@ -194,8 +194,8 @@ impl Builder {
 /// A loop goes up, and counts in 32 bits.
 fn for_ends(start: &Index, end: &Index, step: &Index) -> Result<(), ErrorKind> {
     for index in [start, end, step] {
-        if let Some(broken) = index.broken() {
-            return Err(broken.kind());
+        if let Some(poison) = index.poison() {
+            return Err(poison.kind());
         }
         if narrow_type(index.range()).is_none() {
             let (index, range) = (index.to_string(), index.range());

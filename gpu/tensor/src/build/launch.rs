@@ -7,13 +7,13 @@ use colex_layout::{Int, Layout};
 
 use crate::index::{Index, Node};
 use crate::tensor::MAX_EXTENT;
-pub use colex_ir::launch::Mismatch;
+pub use colex_ir::launch::ArgumentError;
 use colex_ir::launch::{Argument, DeviceMemory};
 use colex_ir::{Base, Kernel, ParamType, Reg, Type};
 
 /// A kernel with what its launch takes.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct TensorKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// Its arguments.
@@ -22,7 +22,7 @@ pub struct Built {
     pub report: super::report::Report,
 }
 
-impl Built {
+impl TensorKernel {
     /// The bytes of dynamic shared memory that a launch must give each block.
     pub fn dynamic_shared(&self) -> u32 {
         self.signature.shared
@@ -38,7 +38,7 @@ impl Built {
     /// ```
     /// use colex_atom::{Arch, Ty};
     /// use colex_gpu::{Argument, Device};
-    /// use colex_tensor::{Builder, Given};
+    /// use colex_tensor::{Builder, Arg};
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?)?;
@@ -46,22 +46,22 @@ impl Built {
     /// let device = Device::simulator(Arch::Sm80);
     /// let a = device.zeros::<f32>(104 * 64)?;
     /// let today = "(100,_64):(_1,104)".parse()?;
-    /// let arguments = built.arguments(&[Given::tensor(&a, &today)])?;
+    /// let arguments = built.arguments(&[Arg::tensor(&a, &today)])?;
     /// assert_eq!(arguments, [Argument::Pointer(a.address()), Argument::U32(100), Argument::U64(104)]);
-    /// let refused = |given: Given<'_>| built.arguments(&[given]).unwrap_err().to_string();
+    /// let refused = |given: Arg<'_>| built.arguments(&[given]).unwrap_err().to_string();
     /// let other = "(100,_32):(_1,104)".parse()?;
     /// assert_eq!(
-    ///     refused(Given::tensor(&a, &other)),
+    ///     refused(Arg::tensor(&a, &other)),
     ///     "tensor a: (100,_32):(_1,104) differs from (512,_64):(_1,520), which the kernel is built for, in a static leaf"
     /// );
     /// let wide = "(100,_64):(_1,112)".parse()?;
     /// assert_eq!(
-    ///     refused(Given::tensor(&a, &wide)),
+    ///     refused(Arg::tensor(&a, &wide)),
     ///     "tensor a: (100,_64):(_1,112) of f32 has bytes 0 to 28623 from its origin, and the memory has 0 to 26623"
     /// );
     /// let halves = device.zeros::<half::f16>(104 * 64)?;
     /// assert_eq!(
-    ///     refused(Given::tensor(&halves, &today)),
+    ///     refused(Arg::tensor(&halves, &today)),
     ///     "tensor a: elements of f16, and the kernel is built for f32"
     /// );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -69,11 +69,11 @@ impl Built {
     ///
     /// # Errors
     ///
-    /// [`Mismatch`]: too many or too few; elements of another type than the kernel's; a layout that differs from the one the
+    /// [`ArgumentError`]: too many or too few; elements of another type than the kernel's; a layout that differs from the one the
     /// kernel was built for in more than the values of dynamic leaves, or that reaches beyond the memory; an address, an extent
     /// or a stride that is not a multiple of what the copies need; buffers of different devices; a scalar of another type or
     /// outside of its range; a tensor map with other boxes than the kernel's.
-    pub fn arguments(&self, given: &[Given<'_>]) -> Result<Vec<Argument>, Mismatch> {
+    pub fn arguments(&self, given: &[Arg<'_>]) -> Result<Vec<Argument>, ArgumentError> {
         let slots = &self.signature.slots;
         if slots.len() != given.len() {
             let why = format!(
@@ -81,13 +81,13 @@ impl Built {
                 given.len(),
                 slots.len()
             );
-            return Err(Mismatch { why });
+            return Err(ArgumentError { why });
         }
         one_device(given)?;
         let mut arguments = Vec::new();
         for (slot, given) in slots.iter().zip(given) {
             match (slot, given) {
-                (Slot::Tensor(tensor), Given::Tensor(memory)) => {
+                (Slot::Tensor(tensor), Arg::Tensor(memory)) => {
                     tensor.check(memory)?;
                     let layout = memory.layout;
                     let bytes = i64::from(tensor.ty.bits() / 8);
@@ -100,31 +100,31 @@ impl Built {
                     let strides = strides.filter(|d| !d.is_static());
                     arguments.extend(strides.map(|d| Argument::U64(d.value() as u64)));
                 }
-                (Slot::Value(value), Given::Value(argument)) => {
+                (Slot::Value(value), Arg::Value(argument)) => {
                     value.check(argument)?;
                     arguments.push(argument.clone());
                 }
-                (Slot::Map(map), Given::Value(Argument::TensorMap(bound))) => {
+                (Slot::Map(map), Arg::Value(Argument::TensorMap(bound))) => {
                     map.check(&bound.map)?;
                     arguments.push(Argument::TensorMap(bound.clone()));
                 }
-                (Slot::Tensor(tensor), Given::Value(_)) => {
+                (Slot::Tensor(tensor), Arg::Value(_)) => {
                     let why = format!(
                         "argument {} is a tensor, and a scalar is given",
                         tensor.name
                     );
-                    return Err(Mismatch { why });
+                    return Err(ArgumentError { why });
                 }
                 (Slot::Map(map), _) => {
                     let why = format!(
                         "argument {} is a tensor map: bind one to its memory",
                         map.name
                     );
-                    return Err(Mismatch { why });
+                    return Err(ArgumentError { why });
                 }
-                (Slot::Value(value), Given::Tensor(_)) => {
+                (Slot::Value(value), Arg::Tensor(_)) => {
                     let why = format!("argument {} is a scalar, and a tensor is given", value.name);
-                    return Err(Mismatch { why });
+                    return Err(ArgumentError { why });
                 }
             }
         }
@@ -133,10 +133,10 @@ impl Built {
 }
 
 /// Buffers of two devices cannot be arguments of one launch.
-fn one_device(given: &[Given<'_>]) -> Result<(), Mismatch> {
+fn one_device(given: &[Arg<'_>]) -> Result<(), ArgumentError> {
     let devices = given.iter().filter_map(|given| match given {
-        Given::Tensor(memory) => memory.device,
-        Given::Value(_) => None,
+        Arg::Tensor(memory) => memory.device,
+        Arg::Value(_) => None,
     });
     let mut first: Option<&dyn DeviceMemory> = None;
     for device in devices {
@@ -149,7 +149,7 @@ fn one_device(given: &[Given<'_>]) -> Result<(), Mismatch> {
                     first.device_name(),
                     device.device_name()
                 );
-                return Err(Mismatch { why });
+                return Err(ArgumentError { why });
             }
         }
     }
@@ -158,16 +158,16 @@ fn one_device(given: &[Given<'_>]) -> Result<(), Mismatch> {
 
 /// What is passed for a tensor or scalar of the kernel.
 #[derive(Clone, Debug)]
-pub enum Given<'a> {
-    /// A tensor in memory: [`Given::tensor`] of a buffer, [`Given::raw`] of other memory.
-    Tensor(GivenTensor<'a>),
+pub enum Arg<'a> {
+    /// A tensor in memory: [`Arg::tensor`] of a buffer, [`Arg::raw`] of other memory.
+    Tensor(TensorArg<'a>),
     /// A scalar or a tensor map.
     Value(Argument),
 }
 
 /// Memory under a layout, as a launch is given it.
 #[derive(Clone, Debug)]
-pub struct GivenTensor<'a> {
+pub struct TensorArg<'a> {
     address: u64,
     bytes: u64,
     held: Held,
@@ -192,20 +192,20 @@ enum Held {
 ///
 /// ```
 /// use colex_atom::{Arch, Ty};
-/// use colex_tensor::{Builder, Given, RawMemory};
+/// use colex_tensor::{Builder, Arg, RawMemory};
 ///
 /// let mut k = Builder::new("k", Arch::Sm80, 32);
 /// k.tensor("a", Ty::F32, &"(512):(1)".parse()?)?;
 /// let built = k.finish()?;
 /// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
-/// assert!(built.arguments(&[Given::raw(memory, &"(100):(1)".parse()?)]).is_ok());
+/// assert!(built.arguments(&[Arg::raw(memory, &"(100):(1)".parse()?)]).is_ok());
 /// // Backwards from the last element.
 /// let backwards = "(100):(-1)".parse()?;
 /// assert_eq!(
-///     built.arguments(&[Given::raw(memory, &backwards)]).unwrap_err().to_string(),
+///     built.arguments(&[Arg::raw(memory, &backwards)]).unwrap_err().to_string(),
 ///     "tensor a: (100):(-1) of f32 has bytes -396 to 3 from its origin, and the memory has 0 to 399"
 /// );
-/// assert!(built.arguments(&[Given::raw(memory, &backwards).from_element(99)]).is_ok());
+/// assert!(built.arguments(&[Arg::raw(memory, &backwards).from_element(99)]).is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,10 +218,10 @@ pub struct RawMemory {
     pub ty: Ty,
 }
 
-impl<'a> Given<'a> {
+impl<'a> Arg<'a> {
     /// The elements of a buffer under a layout, coordinate 0 at the first one.
-    pub fn tensor(buffer: &'a dyn DeviceMemory, layout: &'a Layout) -> Given<'a> {
-        Given::Tensor(GivenTensor {
+    pub fn tensor(buffer: &'a dyn DeviceMemory, layout: &'a Layout) -> Arg<'a> {
+        Arg::Tensor(TensorArg {
             address: buffer.address(),
             bytes: buffer.byte_count(),
             held: Held::Rust(buffer.element_name()),
@@ -232,8 +232,8 @@ impl<'a> Given<'a> {
     }
 
     /// Memory that no buffer holds under a layout, coordinate 0 at its first element. What is said of the memory is believed.
-    pub fn raw(memory: RawMemory, layout: &'a Layout) -> Given<'a> {
-        Given::Tensor(GivenTensor {
+    pub fn raw(memory: RawMemory, layout: &'a Layout) -> Arg<'a> {
+        Arg::Tensor(TensorArg {
             address: memory.address,
             bytes: memory.bytes,
             held: Held::Type(memory.ty),
@@ -245,8 +245,8 @@ impl<'a> Given<'a> {
 
     /// Memory whose elements and length the library has compared with the layout.
     #[doc(hidden)]
-    pub fn checked(address: u64, layout: &'a Layout) -> Given<'a> {
-        Given::Tensor(GivenTensor {
+    pub fn checked(address: u64, layout: &'a Layout) -> Arg<'a> {
+        Arg::Tensor(TensorArg {
             address,
             bytes: u64::MAX,
             held: Held::Checked,
@@ -258,15 +258,15 @@ impl<'a> Given<'a> {
 
     /// The same with coordinate 0 at that element of the memory: for strides below 0. A scalar has no elements.
     #[must_use]
-    pub fn from_element(self, origin: i64) -> Given<'a> {
+    pub fn from_element(self, origin: i64) -> Arg<'a> {
         match self {
-            Given::Tensor(tensor) => Given::Tensor(GivenTensor { origin, ..tensor }),
-            Given::Value(argument) => Given::Value(argument),
+            Arg::Tensor(tensor) => Arg::Tensor(TensorArg { origin, ..tensor }),
+            Arg::Value(argument) => Arg::Value(argument),
         }
     }
 }
 
-impl GivenTensor<'_> {
+impl TensorArg<'_> {
     /// The address of coordinate 0, for elements of that number of bytes.
     fn coordinate_0(&self, bytes: i64) -> u64 {
         self.address
@@ -336,9 +336,9 @@ pub(crate) struct ValueSlot {
 }
 
 impl ValueSlot {
-    fn check(&self, argument: &Argument) -> Result<(), Mismatch> {
+    fn check(&self, argument: &Argument) -> Result<(), ArgumentError> {
         let refuse = |why: String| {
-            Err(Mismatch {
+            Err(ArgumentError {
                 why: format!("argument {}: {why}", self.name),
             })
         };
@@ -376,11 +376,11 @@ impl ValueSlot {
 }
 
 impl TensorSlot {
-    fn check(&self, given: &GivenTensor<'_>) -> Result<(), Mismatch> {
+    fn check(&self, given: &TensorArg<'_>) -> Result<(), ArgumentError> {
         let bytes = i64::from(self.ty.bits() / 8);
         let (layout, address) = (given.layout, given.coordinate_0(bytes));
         let refuse = |why: String| {
-            Err(Mismatch {
+            Err(ArgumentError {
                 why: format!("tensor {}: {why}", self.name),
             })
         };
@@ -422,13 +422,13 @@ impl TensorSlot {
             if value % asked.tile != 0 {
                 return refuse(format!(
                     "the {what} {value} of {layout} is not a multiple of {}, which the tiles of its copies need \
-                     (`copy_inside` needs none)",
+                     (`copy_in_bounds` needs none)",
                     asked.tile
                 ));
             }
             if value < asked.least {
                 return refuse(format!(
-                    "the {what} {value} of {layout} is below {}, where the tiles of its copies end (`copy_inside` asks)",
+                    "the {what} {value} of {layout} is below {}, where the tiles of its copies end (`copy_in_bounds` asks)",
                     asked.least
                 ));
             }

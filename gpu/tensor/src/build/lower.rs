@@ -27,8 +27,8 @@ impl Builder {
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();
         if narrow_type(index.range()).is_none() {
-            let kind = match index.broken() {
-                Some(broken) => broken.kind(),
+            let kind = match index.poison() {
+                Some(poison) => poison.kind(),
                 None => ErrorKind::Wide {
                     index: index.to_string(),
                     range: index.range(),
@@ -165,13 +165,13 @@ impl Builder {
                     _ => leaf.reg,
                 }
             }
-            Node::Broken(broken) => {
-                self.fail(broken.kind(), Location::caller());
+            Node::Poison(poison) => {
+                self.fail(poison.kind(), Location::caller());
                 self.ir.reg(if wide { RegType::B64 } else { RegType::B32 })
             }
-            Node::Unit(x) => self.lower(x, wide),
+            Node::Opaque(x) => self.lower(x, wide),
             Node::Sum(terms, constant) => self.lower_sum(terms, *constant, wide, home),
-            Node::Bits(x, mask, shift) => self.lower_bits(x, *mask, *shift, wide, home),
+            Node::BitField(x, mask, shift) => self.lower_bits(x, *mask, *shift, wide, home),
             Node::Product(a, b) => self.lower_product(a, b, wide, home),
             Node::Quotient(a, b) => self.lower_quotient(a, b, wide, home),
             Node::Remainder(a, b) => {

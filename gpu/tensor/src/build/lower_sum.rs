@@ -112,7 +112,7 @@ impl Builder {
 /// A field that is masked and then moved left, as what is masked and the factor that moves it.
 fn masked(x: &Index) -> Option<(Index, i64)> {
     match &x.0.node {
-        Node::Bits(of, mask, shift) if *shift > 0 => Some((of.bits(*mask, 0), 1 << shift)),
+        Node::BitField(of, mask, shift) if *shift > 0 => Some((of.bits(*mask, 0), 1 << shift)),
         _ => None,
     }
 }

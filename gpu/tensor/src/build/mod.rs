@@ -127,7 +127,7 @@ impl Builder {
     ///
     /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`];
     /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
-    pub fn finish(self) -> Result<crate::build::launch::Built, Error> {
+    pub fn finish(self) -> Result<crate::build::launch::TensorKernel, Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -149,7 +149,7 @@ impl Builder {
             Some(ranks) if ranks != blocks => Err(refuse(format!(
                 "ranks are counted for clusters of {ranks} blocks, and clusters of {blocks} are declared"
             ))),
-            _ => Ok(crate::build::launch::Built {
+            _ => Ok(crate::build::launch::TensorKernel {
                 kernel: self.launch.aligned(kernel),
                 signature: self.launch,
                 report: self.reports,

@@ -143,7 +143,7 @@ impl Builder {
         self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)))
     }
 
-    /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`crate::Built::arguments`]
+    /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`crate::TensorKernel::arguments`]
     /// checks that it lies.
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
@@ -155,7 +155,7 @@ impl Builder {
     }
 
     /// A tensor in the block's shared memory. Its layout, swizzled or not, is static whatever it says: nothing of it is
-    /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::Built`] knows.
+    /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::TensorKernel`] knows.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
 use colex_layout::{ComposedLayout, Layout, Tiler};
 
-use super::launch::{Built, Mismatch, Slot, check_written};
+use super::launch::{ArgumentError, Slot, TensorKernel, check_written};
 
 /// What a launch needs to know of a tensor map.
 #[derive(Clone, Debug)]
@@ -27,10 +27,10 @@ impl MapSlot {
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
+    /// [`ArgumentError`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
     /// tensor that the kernel stores to, for rows that are no multiples of 16 bytes and elements at several coordinates.
-    pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, Mismatch> {
-        let refuse = |why: String| Mismatch {
+    pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, ArgumentError> {
+        let refuse = |why: String| ArgumentError {
             why: format!("tensor {}: {why}", self.name),
         };
         let plan = TmaPlan::new(&TmaTile {
@@ -65,7 +65,7 @@ impl MapSlot {
     }
 
     /// Refuses a map that moves other boxes than the kernel was built for.
-    pub(crate) fn check(&self, map: &TensorMap) -> Result<(), Mismatch> {
+    pub(crate) fn check(&self, map: &TensorMap) -> Result<(), ArgumentError> {
         let ours = self.plan.map();
         let boxes = |map: &TensorMap| {
             format!(
@@ -93,24 +93,24 @@ impl MapSlot {
             boxes(map),
             boxes(ours)
         );
-        Err(Mismatch { why })
+        Err(ArgumentError { why })
     }
 }
 
-impl Built {
+impl TensorKernel {
     /// The tensor map of a parameter for the tensor's layout today: what `Device::tensor_map` binds to a buffer.
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
-    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, Mismatch> {
+    /// [`ArgumentError`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
+    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, ArgumentError> {
         let slot = self.signature.slots.iter().find_map(|slot| match slot {
             Slot::Map(map) if map.name == name => Some(map),
             _ => None,
         });
         match slot {
             Some(map) => map.map(layout),
-            None => Err(Mismatch {
+            None => Err(ArgumentError {
                 why: format!(
                     "the kernel {} has no tensor map called {name}",
                     self.kernel.name

@@ -76,7 +76,7 @@ impl Builder {
     fn update(&mut self, reg: Reg, value: &Index) {
         // `x = x + c` needs no register in between.
         let inner = match &value.0.node {
-            Node::Unit(inner) => inner,
+            Node::Opaque(inner) => inner,
             _ => value,
         };
         let (terms, constant) = inner.terms();

@@ -64,7 +64,7 @@ impl Span {
              elements at a time, or an extent that {n} divides",
             self.low, self.mode
         );
-        ErrorKind::operands("copy_inside", why)
+        ErrorKind::operands("copy_in_bounds", why)
     }
 }
 
@@ -158,7 +158,7 @@ impl Builder {
                 if span.high.range().1 >= end.extents[span.mode] {
                     let why = format!(
                         "the partition of a tile of {} reaches to {}, and what lies beyond the tile is another element's: \
-                         `copy_inside` leaves it out",
+                         `copy_in_bounds` leaves it out",
                         tuple(&end.extents),
                         tuple(&end.reach)
                     );
@@ -202,7 +202,7 @@ impl Builder {
             }
             let why = format!(
                 "a tile of {n} along mode {} of {}, whose extent is {extent}, begins at {begin} and need not lie inside: \
-                 `copy_inside` asks, or `stated_inside` where a branch has asked",
+                 `copy_in_bounds` asks, or `stated_inside` where a branch has asked",
                 span.mode, of.name
             );
             return Err(ErrorKind::operands("copy", why));

@@ -135,7 +135,7 @@ impl Builder {
     /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes, of one type of element
     /// ([`Fragment::as_type`] and [`Tensor::as_type`] read the same bits as another one). The atom's vector must lie contiguous
     /// and aligned in memory, and the tile inside of its tensor; what only the launch can tell (the pointer, the strides,
-    /// extents that the tile divides) it is asked for by [`crate::Built::arguments`]. Where a branch of the kernel has asked
+    /// extents that the tile divides) it is asked for by [`crate::TensorKernel::arguments`]. Where a branch of the kernel has asked
     /// already, [`Tensor::stated_inside`] says so.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Builder {
     /// is asked for a multiple.
     #[doc(alias = "copy_if")]
     #[track_caller]
-    pub fn copy_inside<'a>(
+    pub fn copy_in_bounds<'a>(
         &mut self,
         copy: &TiledCopy,
         src: impl Into<Piece<'a>>,
@@ -203,7 +203,7 @@ impl Builder {
             .at(at)
     }
 
-    /// [`Builder::copy_inside`] with hints for the caches; with `inside` false, [`Builder::copy`].
+    /// [`Builder::copy_in_bounds`] with hints for the caches; with `inside` false, [`Builder::copy`].
     ///
     /// # Errors
     ///

@@ -72,7 +72,7 @@ impl<'a> Move<'a> {
 impl Builder {
     /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
     /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of the day is
-    /// [`crate::Built::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
+    /// [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
     ///
     /// # Errors
     ///

@@ -12,24 +12,24 @@ use colex_ir::{Alu, BinaryOp, Operand, Reg, TernaryOp, Type, UnaryOp};
 
 /// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
 #[derive(Clone, Copy, Debug)]
-pub enum Term<'a> {
+pub enum FragmentExpr<'a> {
     /// A fragment of as many elements.
     Each(&'a Fragment),
     /// A register or a constant.
     All(Operand),
 }
 
-impl<'a> From<&'a Fragment> for Term<'a> {
+impl<'a> From<&'a Fragment> for FragmentExpr<'a> {
     fn from(fragment: &'a Fragment) -> Self {
-        Term::Each(fragment)
+        FragmentExpr::Each(fragment)
     }
 }
 
 macro_rules! from_operand {
     ($($ty:ty),*) => {$(
-        impl From<$ty> for Term<'_> {
+        impl From<$ty> for FragmentExpr<'_> {
             fn from(value: $ty) -> Self {
-                Term::All(value.into())
+                FragmentExpr::All(value.into())
             }
         }
     )*};
@@ -63,21 +63,21 @@ fn number(operation: &'static str, ty: Type, value: f64) -> Result<Operand, Erro
 }
 
 /// The fragments among what an instruction writes and reads.
-fn fragments<'a>(d: &'a Fragment, terms: &[Term<'a>]) -> Vec<&'a Fragment> {
+fn fragments<'a>(d: &'a Fragment, terms: &[FragmentExpr<'a>]) -> Vec<&'a Fragment> {
     let each = terms.iter().filter_map(|term| match term {
-        Term::Each(fragment) => Some(*fragment),
-        Term::All(_) => None,
+        FragmentExpr::Each(fragment) => Some(*fragment),
+        FragmentExpr::All(_) => None,
     });
     std::iter::once(d).chain(each).collect()
 }
 
-impl Term<'_> {
+impl FragmentExpr<'_> {
     /// The operand for each element of `d`.
     fn of(self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
         let size = d.layout.size();
         let fragment = match self {
-            Term::All(operand) => return Ok(vec![operand; size as usize]),
-            Term::Each(fragment) => fragment,
+            FragmentExpr::All(operand) => return Ok(vec![operand; size as usize]),
+            FragmentExpr::Each(fragment) => fragment,
         };
         if (fragment.ty, fragment.layout.size()) != (d.ty, size) {
             let why = format!(
@@ -122,19 +122,18 @@ impl Builder {
     /// elements of their tiles at one index, and for a `d` with one register for several elements that the instruction does
     /// not read.
     #[track_caller]
-    pub fn each_unary<'a>(
+    pub fn map1<'a>(
         &mut self,
         op: UnaryOp,
         d: &Fragment,
-        a: impl Into<Term<'a>>,
+        a: impl Into<FragmentExpr<'a>>,
     ) -> Result<(), Error> {
         let at = Location::caller();
-        let ty = lone("each_unary", d).at(at)?;
+        let ty = lone("map1", d).at(at)?;
         let terms = [a.into()];
-        let a = terms[0].of("each_unary", d).at(at)?;
-        let to = registers("each_unary", d, &[&a]).at(at)?;
-        self.check_each("each_unary", &fragments(d, &terms))
-            .at(at)?;
+        let a = terms[0].of("map1", d).at(at)?;
+        let to = registers("map1", d, &[&a]).at(at)?;
+        self.check_each("map1", &fragments(d, &terms)).at(at)?;
         self.site(at, |k| {
             for (d, a) in to.into_iter().zip(a) {
                 k.ir.push(Alu::Unary { op, ty, d, a });
@@ -147,7 +146,7 @@ impl Builder {
     ///
     /// Every index has its instruction, and elements that a layout puts at one offset are one register. So a fragment whose
     /// layout has stride 0 along the columns of another is a number for each of its rows: read, it is the same for the
-    /// whole row, and written it is what the row comes to. [`Rows::over`](crate::Rows::over) makes it of as many numbers as
+    /// whole row, and written it is what the row comes to. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) makes it of as many numbers as
     /// there are rows.
     ///
     /// ```
@@ -160,8 +159,8 @@ impl Builder {
     /// let top = k.fragment(Ty::F32, &"(_2,_3):(_1,_0)".parse()?)?;
     /// k.fill(&x, 1.0);
     /// k.fill(&top, f64::NEG_INFINITY);
-    /// k.each_binary(BinaryOp::Max, &top, &top, &x)?;
-    /// k.each_binary(BinaryOp::Sub, &x, &x, &top)?;
+    /// k.map2(BinaryOp::Max, &top, &top, &x)?;
+    /// k.map2(BinaryOp::Sub, &x, &x, &top)?;
     /// let text = k.finish()?.kernel.ptx()?;
     /// assert_eq!(text.matches("max.f32").count(), 6);
     /// assert!(text.contains("max.f32 %f6, %f6, %f4;") && text.contains("sub.rn.f32 %f5, %f5, %f7;"));
@@ -170,23 +169,22 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::each_unary`].
+    /// As [`Builder::map1`].
     #[track_caller]
-    pub fn each_binary<'a>(
+    pub fn map2<'a>(
         &mut self,
         op: BinaryOp,
         d: &Fragment,
-        a: impl Into<Term<'a>>,
-        b: impl Into<Term<'a>>,
+        a: impl Into<FragmentExpr<'a>>,
+        b: impl Into<FragmentExpr<'a>>,
     ) -> Result<(), Error> {
         let at = Location::caller();
-        let ty = lone("each_binary", d).at(at)?;
+        let ty = lone("map2", d).at(at)?;
         let terms = [a.into(), b.into()];
-        let [a, b] = terms.map(|term| term.of("each_binary", d));
+        let [a, b] = terms.map(|term| term.of("map2", d));
         let (a, b) = (a.at(at)?, b.at(at)?);
-        let to = registers("each_binary", d, &[&a, &b]).at(at)?;
-        self.check_each("each_binary", &fragments(d, &terms))
-            .at(at)?;
+        let to = registers("map2", d, &[&a, &b]).at(at)?;
+        self.check_each("map2", &fragments(d, &terms)).at(at)?;
         self.site(at, |k| {
             for ((d, a), b) in to.into_iter().zip(a).zip(b) {
                 k.ir.binary_to(op, ty, d, a, b);
@@ -199,22 +197,22 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::each_unary`].
+    /// As [`Builder::map1`].
     #[track_caller]
-    pub fn each_fma<'a>(
+    pub fn fma<'a>(
         &mut self,
         d: &Fragment,
-        a: impl Into<Term<'a>>,
-        b: impl Into<Term<'a>>,
-        c: impl Into<Term<'a>>,
+        a: impl Into<FragmentExpr<'a>>,
+        b: impl Into<FragmentExpr<'a>>,
+        c: impl Into<FragmentExpr<'a>>,
     ) -> Result<(), Error> {
         let at = Location::caller();
-        let ty = lone("each_fma", d).at(at)?;
+        let ty = lone("fma", d).at(at)?;
         let terms = [a.into(), b.into(), c.into()];
-        let [a, b, c] = terms.map(|term| term.of("each_fma", d));
+        let [a, b, c] = terms.map(|term| term.of("fma", d));
         let (a, b, c) = (a.at(at)?, b.at(at)?, c.at(at)?);
-        let to = registers("each_fma", d, &[&a, &b, &c]).at(at)?;
-        self.check_each("each_fma", &fragments(d, &terms)).at(at)?;
+        let to = registers("fma", d, &[&a, &b, &c]).at(at)?;
+        self.check_each("fma", &fragments(d, &terms)).at(at)?;
         let op = if ty.is_float() {
             TernaryOp::Fma
         } else {
@@ -232,9 +230,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::each_unary`].
+    /// As [`Builder::map1`].
     #[track_caller]
-    pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<Term<'a>>) -> Result<(), Error> {
+    pub fn assign<'a>(
+        &mut self,
+        d: &Fragment,
+        a: impl Into<FragmentExpr<'a>>,
+    ) -> Result<(), Error> {
         let at = Location::caller();
         lone("assign", d).at(at)?;
         let terms = [a.into()];
@@ -251,7 +253,7 @@ impl Builder {
 
     /// Every element that the layout names becomes the number, in the elements' type.
     ///
-    /// What [`Builder::each_unary`] refuses, and a number that is none of the type, is an error that [`Builder::finish`]
+    /// What [`Builder::map1`] refuses, and a number that is none of the type, is an error that [`Builder::finish`]
     /// answers with.
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
@@ -272,7 +274,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::each_unary`].
+    /// As [`Builder::map1`].
     #[track_caller]
     pub fn mask(
         &mut self,

@@ -141,10 +141,10 @@ impl Rows {
     ///
     /// [`ErrorKind::Operands`] for another number of elements than of rows, and for the numbers of other rows.
     #[track_caller]
-    pub fn over(&self, values: &Fragment) -> Result<Fragment, Error> {
+    pub fn broadcast_rows(&self, values: &Fragment) -> Result<Fragment, Error> {
         let is_other = |held: &Rc<RowsHeld>| *held != self.held;
         if values.rows.as_ref().is_some_and(is_other) {
-            return Err(ErrorKind::operands("over", OTHER)).at(Location::caller());
+            return Err(ErrorKind::operands("broadcast_rows", OTHER)).at(Location::caller());
         }
         if values.layout.size() == self.count() && values.layout == identity(self.count())? {
             return Ok(Fragment {
@@ -157,7 +157,7 @@ impl Rows {
             values.layout,
             self.count()
         );
-        Err(ErrorKind::operands("over", why)).at(Location::caller())
+        Err(ErrorKind::operands("broadcast_rows", why)).at(Location::caller())
     }
 
     /// The lanes that have the other parts of a row: XOR of the lane with any of these, one after the other.
@@ -206,33 +206,33 @@ impl Builder {
     }
 
     /// Brings the parts of each row together: afterwards all lanes that share a row have `op` over their numbers. For
-    /// whole warps; `d` has the numbers of [`Builder::row_values`], as they are or spread by [`Rows::over`].
+    /// whole warps; `d` has the numbers of [`Builder::row_values`], as they are or spread by [`Rows::broadcast_rows`].
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers, and for a fragment that was
     /// not made for these rows.
     #[track_caller]
-    pub fn across_lanes(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) -> Result<(), Error> {
+    pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) -> Result<(), Error> {
         let at = Location::caller();
         let ty = match d.ty {
             Ty::F32 => Type::F32,
             Ty::S32 => Type::S32,
             other => {
                 let why = format!("elements of {other}; f32 and s32 are shuffled");
-                return Err(ErrorKind::operands("across_lanes", why)).at(at);
+                return Err(ErrorKind::operands("reduce_rows", why)).at(at);
             }
         };
         match &d.rows {
             Some(held) if *held == rows.held => {}
-            Some(_) => return Err(ErrorKind::operands("across_lanes", OTHER)).at(at),
+            Some(_) => return Err(ErrorKind::operands("reduce_rows", OTHER)).at(at),
             None => {
                 let why = format!(
                     "{} elements of {}, which are no numbers of rows: those of `row_values` are",
                     d.layout.size(),
                     d.layout
                 );
-                return Err(ErrorKind::operands("across_lanes", why)).at(at);
+                return Err(ErrorKind::operands("reduce_rows", why)).at(at);
             }
         }
         let regs = d.named().at(at)?;

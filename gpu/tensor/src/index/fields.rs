@@ -6,20 +6,22 @@ use super::{Index, Node, align, moved, sum, term_bits};
 /// does not fit 64 bits.
 pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Option<()> {
     let (x, c) = match (&x.0.node, c.count_ones() == 1 && c > 0) {
-        (Node::Bits(_, _, shift), true) if shift + c.trailing_zeros() as i32 > 62 => return None,
-        (Node::Bits(of, mask, shift), true) if c > 1 => {
+        (Node::BitField(_, _, shift), true) if shift + c.trailing_zeros() as i32 > 62 => {
+            return None;
+        }
+        (Node::BitField(of, mask, shift), true) if c > 1 => {
             (bits(of, *mask, shift + c.trailing_zeros() as i32), 1)
         }
         _ => (x, c),
     };
-    if let (Node::Bits(of, mask, shift), 1) = (&x.0.node, c) {
+    if let (Node::BitField(of, mask, shift), 1) = (&x.0.node, c) {
         let same = |(y, d): &(Index, i64)| match &y.0.node {
-            Node::Bits(other, m, s) => *d == 1 && other == of && s == shift && m & mask == 0,
+            Node::BitField(other, m, s) => *d == 1 && other == of && s == shift && m & mask == 0,
             _ => false,
         };
         if let Some(at) = terms.iter().position(same) {
             let (other, _) = terms.remove(at);
-            let Node::Bits(_, m, s) = &other.0.node else {
+            let Node::BitField(_, m, s) = &other.0.node else {
                 unreachable!("found as a field")
             };
             let joined = bits(of, mask | m, *s);
@@ -85,7 +87,7 @@ pub(crate) fn bits(x: &Index, mask: u64, shift: i32) -> Index {
     }
     let whole = mask == x.0.bits & !out;
     match &x.0.node {
-        Node::Bits(of, inner, s) => {
+        Node::BitField(of, inner, s) => {
             let through = moved(mask, -*s) & inner;
             bits(of, through, shift + s)
         }

@@ -1,13 +1,13 @@
 //! `Index`: an integer that a thread computes.
 
-pub(crate) mod broken;
 pub(crate) mod fields;
 pub(crate) mod ops;
+pub(crate) mod poison;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::index::broken::Broken;
+use crate::index::poison::Poison;
 use colex_ir::Reg;
 
 /// Bounds beyond which a range is not followed: no register holds more.
@@ -59,7 +59,7 @@ pub(crate) enum Node {
     /// A constant, and terms with their coefficients: no term is a sum or a constant, none occurs twice.
     Sum(Vec<(Index, i64)>, i64),
     /// `(x & mask) << shift`, or `>> -shift`.
-    Bits(Index, u64, i32),
+    BitField(Index, u64, i32),
     Product(Index, Index),
     Quotient(Index, Index),
     Remainder(Index, Index),
@@ -68,9 +68,9 @@ pub(crate) enum Node {
     /// `then` where `a < b`, else `other`.
     Select(Box<[Index; 4]>),
     /// A sum that stays together, so that others can be built upon its register.
-    Unit(Index),
+    Opaque(Index),
     /// No integer at all, and why.
-    Broken(Broken),
+    Poison(Poison),
 }
 
 impl Data {
@@ -162,7 +162,7 @@ impl Index {
                 let least = terms.iter().map(of).min().unwrap_or(LIMIT);
                 least.min(align(*constant)).min(LIMIT)
             }
-            Node::Unit(x) => x.alignment(),
+            Node::Opaque(x) => x.alignment(),
             Node::Product(a, b) => a.alignment().saturating_mul(b.alignment()).min(LIMIT),
             _ => align(self.0.bits as i64).min(LIMIT),
         }
@@ -188,7 +188,7 @@ impl Index {
         match &rest.0.node {
             Node::Sum(terms, _) if terms.len() > 1 => {
                 let data = &rest.0;
-                let unit = Node::Unit(rest.clone());
+                let unit = Node::Opaque(rest.clone());
                 Data::build(unit, data.range, data.bits, data.depth) + constant
             }
             _ => self.clone(),
@@ -202,7 +202,7 @@ impl Index {
         if low >= range.start && high < range.end {
             return self.clone();
         }
-        if (low >= range.end || high < range.start) && self.broken().is_none() {
+        if (low >= range.end || high < range.start) && self.poison().is_none() {
             return Index::no_integer(format!(
                 "{self} lies from {low} to {high}, and never in {}..{}",
                 range.start, range.end
@@ -212,7 +212,7 @@ impl Index {
         let bits = self.0.bits & below(range.1);
         // A sum would be taken apart, and its terms know nothing of the range.
         let node = match &self.0.node {
-            Node::Sum(..) => Node::Unit(self.clone()),
+            Node::Sum(..) => Node::Opaque(self.clone()),
             other => other.clone(),
         };
         Data::build(node, range, bits, self.0.depth)
@@ -220,8 +220,8 @@ impl Index {
 
     /// The smaller of the two.
     pub fn min(&self, other: &Index) -> Index {
-        if let Some(broken) = self.either_broken(other) {
-            return broken;
+        if let Some(poison) = self.either_poison(other) {
+            return poison;
         }
         let (a, b) = (self.0.range, other.0.range);
         if a.1 <= b.0 {
@@ -242,8 +242,8 @@ impl Index {
 
     /// `then` where `a < b`, else `other`.
     pub fn select_less(a: &Index, b: &Index, then: &Index, other: &Index) -> Index {
-        if let Some(broken) = a.either_broken(b).or_else(|| then.either_broken(other)) {
-            return broken;
+        if let Some(poison) = a.either_poison(b).or_else(|| then.either_poison(other)) {
+            return poison;
         }
         if a.0.range.1 < b.0.range.0 || then == other {
             return then.clone();
@@ -265,8 +265,8 @@ impl Index {
 
     /// Bit by bit, one or the other but not both. Neither may be negative.
     pub fn xor(&self, other: &Index) -> Index {
-        if let Some(broken) = self.either_broken(other) {
-            return broken;
+        if let Some(poison) = self.either_poison(other) {
+            return poison;
         }
         match (self.as_constant(), other.as_constant()) {
             (Some(a), Some(b)) => return Index::constant(a ^ b),
@@ -306,7 +306,7 @@ impl Index {
         }
         let range = (0, high);
         Data::build(
-            Node::Bits(self.clone(), mask, shift),
+            Node::BitField(self.clone(), mask, shift),
             range,
             set,
             self.0.depth,

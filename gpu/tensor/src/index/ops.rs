@@ -31,8 +31,8 @@ macro_rules! operator {
             type Output = Index;
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self, other.into());
-                if let Some(broken) = $a.either_broken(&$b) {
-                    return broken;
+                if let Some(poison) = $a.either_poison(&$b) {
+                    return poison;
                 }
                 $body
             }
@@ -42,8 +42,8 @@ macro_rules! operator {
             type Output = Index;
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self.clone(), other.into());
-                if let Some(broken) = $a.either_broken(&$b) {
-                    return broken;
+                if let Some(poison) = $a.either_poison(&$b) {
+                    return poison;
                 }
                 $body
             }
@@ -172,11 +172,11 @@ impl Index {
     pub fn eval(&self, value: &dyn Fn(Reg) -> Option<i64>) -> Option<i64> {
         match &self.0.node {
             Node::Leaf(leaf) => value(leaf.reg),
-            Node::Broken(_) => None,
+            Node::Poison(_) => None,
             Node::Sum(terms, constant) => terms.iter().try_fold(*constant, |total, (x, c)| {
                 total.checked_add(x.eval(value)?.checked_mul(*c)?)
             }),
-            Node::Bits(x, mask, shift) => {
+            Node::BitField(x, mask, shift) => {
                 let kept = x.eval(value)? as u64 & mask;
                 Some(moved(kept, *shift) as i64)
             }
@@ -194,7 +194,7 @@ impl Index {
                 };
                 chosen.eval(value)
             }
-            Node::Unit(x) => x.eval(value),
+            Node::Opaque(x) => x.eval(value),
         }
     }
 }
@@ -205,7 +205,7 @@ impl fmt::Display for Index {
         match &self.0.node {
             Node::Leaf(leaf) => write!(f, "{}{}", leaf.reg.ty.prefix(), leaf.reg.index),
             Node::Sum(terms, constant) => print_sum(f, terms, *constant),
-            Node::Bits(x, mask, shift) => print_bits(f, x, *mask, *shift),
+            Node::BitField(x, mask, shift) => print_bits(f, x, *mask, *shift),
             Node::Product(a, b) => write!(f, "{} * {}", Inner(a), Inner(b)),
             Node::Quotient(a, b) => write!(f, "{} / {}", Inner(a), Inner(b)),
             Node::Remainder(a, b) => write!(f, "{} % {}", Inner(a), Inner(b)),
@@ -222,8 +222,8 @@ impl fmt::Display for Index {
                     Inner(other)
                 )
             }
-            Node::Unit(x) => fmt::Display::fmt(x, f),
-            Node::Broken(broken) => write!(f, "no integer ({})", broken.why),
+            Node::Opaque(x) => fmt::Display::fmt(x, f),
+            Node::Poison(poison) => write!(f, "no integer ({})", poison.why),
         }
     }
 }
@@ -242,7 +242,7 @@ impl fmt::Display for Inner<'_> {
         match &self.0.0.node {
             Node::Leaf(_) | Node::Min(..) => fmt::Display::fmt(self.0, f),
             _ if self.0.as_constant().is_some() => fmt::Display::fmt(self.0, f),
-            Node::Unit(x) => write!(f, "{}", Inner(x)),
+            Node::Opaque(x) => write!(f, "{}", Inner(x)),
             _ => write!(f, "({})", self.0),
         }
     }

@@ -271,7 +271,7 @@ impl Tensor {
     }
 
     /// The same tile of a tensor in global memory, so many elements further along each mode of the parameter (or back):
-    /// its coordinates are those of the parameter still, and [`Builder::copy_inside`](crate::Builder::copy_inside) and
+    /// its coordinates are those of the parameter still, and [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and
     /// `copy_if` see where it leaves it.
     ///
     /// ```
@@ -570,7 +570,7 @@ pub(crate) fn places(
     place: &Index,
 ) -> Result<(), ErrorKind> {
     let ((low, high), last) = (place.range(), mode.size() - 1);
-    if !mode.is_static() || low >= 0 && high <= last || place.broken().is_some() {
+    if !mode.is_static() || low >= 0 && high <= last || place.poison().is_some() {
         return Ok(());
     }
     if low > last || high < 0 {

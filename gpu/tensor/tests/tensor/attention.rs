@@ -241,20 +241,20 @@ fn what_would_have_to_move_is_refused() {
     let halves = k.convert(&sums, Ty::F16).expect("halves");
     let rows = Rows::new(&half, [16, 32]).expect("rows");
     assert_eq!(
-        said(rows.over(&sums)),
-        "over: ((_2,_2),_1,_4):((_1,_2),_0,_4) for 2 rows: numbers of `row_values` are"
+        said(rows.broadcast_rows(&sums)),
+        "broadcast_rows: ((_2,_2),_1,_4):((_1,_2),_0,_4) for 2 rows: numbers of `row_values` are"
     );
     assert_eq!(
-        said(k.across_lanes(BinaryOp::Add, &rows, &halves)),
-        "across_lanes: elements of f16; f32 and s32 are shuffled"
+        said(k.reduce_rows(BinaryOp::Add, &rows, &halves)),
+        "reduce_rows: elements of f16; f32 and s32 are shuffled"
     );
     assert_eq!(
-        said(k.each_unary(UnaryOp::Ex2, &halves, &halves)),
-        "each_unary: elements of f16; f32, f64 and s32 are (`convert` makes them)"
+        said(k.map1(UnaryOp::Ex2, &halves, &halves)),
+        "map1: elements of f16; f32, f64 and s32 are (`convert` makes them)"
     );
     let few = sums.values(0, 4).expect("neighbours");
     assert_eq!(
-        said(k.each_binary(BinaryOp::Add, &sums, &sums, &few)),
-        "each_binary: 4 elements of f32 for 16 of f32: as many of the same type are"
+        said(k.map2(BinaryOp::Add, &sums, &sums, &few)),
+        "map2: 4 elements of f32 for 16 of f32: as many of the same type are"
     );
 }

@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_ir::launch::Launch;
 use colex_layout::Layout;
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{AtThread, Builder, Built, Error, Given, RawMemory};
+use colex_tensor::{Arg, AtThread, Builder, Error, RawMemory, TensorKernel};
 use colex_tiled::TiledCopy;
 use half::{bf16, f16};
 
@@ -15,7 +15,7 @@ fn layout(text: &str) -> Layout {
 }
 
 /// Each of 32 threads converts three elements.
-fn convert(from: Ty, to: Ty) -> Result<Built, Error> {
+fn convert(from: Ty, to: Ty) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("convert", Arch::Sm80, 32);
     let whole = layout("(_32,_3):(_1,_32)");
     let (src, dst) = (k.tensor("src", from, &whole)?, k.tensor("dst", to, &whole)?);
@@ -78,7 +78,7 @@ fn law_conversions() {
                 bytes: LENGTH as u64 * u64::from(ty.bits() / 8),
                 ty,
             };
-            Given::raw(memory, &whole)
+            Arg::raw(memory, &whole)
         });
         let arguments = built.arguments(&given);
         let arguments = arguments.unwrap_or_else(|e| panic!("{e}"));

@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_ir::launch::Launch;
 use colex_layout::Layout;
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory};
+use colex_tensor::{Arg, AtThread, Builder, Error, Index, RawMemory, TensorKernel};
 use colex_tiled::TiledCopy;
 
 use crate::index_laws::Random;
@@ -14,7 +14,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 }
 
 /// A copy by tiles of 8 by 16: one block a tile, the modes after the second along z.
-fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<Built, Error> {
+fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy", Arch::Sm80, 64);
     let (src, dst) = (k.tensor("src", ty, from)?, k.tensor("dst", ty, to)?);
     let bits = i64::from(ty.bits());
@@ -41,14 +41,14 @@ fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<Built, Error>
         let from = tiled.at(&tid).partition_src(&tile(&src, &at)?)?;
         let to = tiled.at(&tid).partition_dst(&tile(&dst, &at)?)?;
         let regs = k.fragment_like(&from)?;
-        k.copy_inside(&tiled, &from, &regs)?;
-        k.copy_inside(&tiled, &regs, &to)
+        k.copy_in_bounds(&tiled, &from, &regs)?;
+        k.copy_in_bounds(&tiled, &regs, &to)
     })?;
     k.finish()
 }
 
 /// Copies numbers and looks at every byte of the destination, those that are no element too.
-fn check(built: &Built, ty: Ty, from: &Layout, to: &Layout) -> usize {
+fn check(built: &TensorKernel, ty: Ty, from: &Layout, to: &Layout) -> usize {
     let bytes = i64::from(ty.bits() / 8);
     let size = |l: &Layout| (l.cosize().expect("no overflow") * bytes) as usize;
     let source: Vec<u8> = (0..size(from)).map(|i| (i * 37 + 11) as u8).collect();
@@ -66,7 +66,7 @@ fn check(built: &Built, ty: Ty, from: &Layout, to: &Layout) -> usize {
                 bytes: size(layout) as u64,
                 ty,
             };
-            Given::raw(memory, layout)
+            Arg::raw(memory, layout)
         };
         built.arguments(&[raw(src, from), raw(dst, to)])
     };
@@ -210,7 +210,7 @@ fn law_copies_by_vectors() {
                 bytes: 1 << 20,
                 ty,
             };
-            built.arguments(&[Given::raw(memory, &odd), Given::raw(memory, &odd)])
+            built.arguments(&[Arg::raw(memory, &odd), Arg::raw(memory, &odd)])
         };
         let sentence = format!(
             "tensor src: the extent {} of {odd} is not a multiple of {vector}, which its vectors need",

@@ -5,7 +5,9 @@ use colex_gpu::Device;
 use colex_ir::ScaleD;
 use colex_ir::launch::{Argument, Launch};
 use colex_layout::{ComposedLayout, IntTuple, Layout};
-use colex_tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory, Tensor, TmaTensor};
+use colex_tensor::{
+    Arg, AtThread, Builder, Error, Index, RawMemory, Tensor, TensorKernel, TmaTensor,
+};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -31,16 +33,16 @@ fn mma(atom: &str, atoms: &str, tile: &str) -> TiledMma {
 }
 
 /// Runs a kernel of f32 tensors on one block: each is given as a layout and its elements; what the last one holds then.
-fn run(built: &Built, threads: u32, tensors: &[(&Layout, Vec<f32>)]) -> Vec<f32> {
+fn run(built: &TensorKernel, threads: u32, tensors: &[(&Layout, Vec<f32>)]) -> Vec<f32> {
     let device = Device::simulator(Arch::Sm90a);
     let buffers: Vec<_> = tensors
         .iter()
         .map(|(_, data)| device.upload(data).expect("memory"))
         .collect();
-    let given: Vec<Given<'_>> = tensors
+    let given: Vec<Arg<'_>> = tensors
         .iter()
         .zip(&buffers)
-        .map(|((layout, _), buffer)| Given::tensor(buffer, layout))
+        .map(|((layout, _), buffer)| Arg::tensor(buffer, layout))
         .collect();
     let arguments = built.arguments(&given).unwrap_or_else(|e| panic!("{e}"));
     let function = device.load(&built.kernel).unwrap_or_else(|e| panic!("{e}"));
@@ -60,7 +62,7 @@ fn numbers(n: usize) -> Vec<f32> {
 #[test]
 fn a_row_at_coordinate_0_takes_vectors() {
     let layout: Layout = parsed("(_4,1024):(_1024,_1)");
-    let build = || -> Result<Built, Error> {
+    let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("row", Arch::Sm80, 32);
         let (from, to) = (
             k.tensor("from", Ty::F32, &layout)?,
@@ -74,8 +76,8 @@ fn a_row_at_coordinate_0_takes_vectors() {
             copy.at(&tid).partition_dst(&tile(&to)?)?,
         );
         let held = k.fragment_like(&from)?;
-        k.copy_inside(&copy, &from, &held)?;
-        k.copy_inside(&copy, &held, &to)?;
+        k.copy_in_bounds(&copy, &from, &held)?;
+        k.copy_in_bounds(&copy, &held, &to)?;
         k.finish()
     };
     let built = build().unwrap_or_else(|e| panic!("{e}"));
@@ -92,7 +94,7 @@ fn a_row_at_coordinate_0_takes_vectors() {
 #[test]
 fn a_coordinate_below_0_is_outside() {
     let layout: Layout = parsed("(_4,_32):(_32,_1)");
-    let build = |rows: i64| -> Result<Built, Error> {
+    let build = |rows: i64| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("left", Arch::Sm80, 128);
         let (from, to) = (
             k.tensor("from", Ty::F32, &layout)?,
@@ -109,8 +111,8 @@ fn a_coordinate_below_0_is_outside() {
             .at(&tid)
             .partition_dst(&to.local_tile(&[4, 32], &at)?)?;
         let held = k.fragment_like(&from)?;
-        k.copy_inside(&copy, &from, &held)?;
-        k.copy_inside(&copy, &held, &to)?;
+        k.copy_in_bounds(&copy, &from, &held)?;
+        k.copy_in_bounds(&copy, &held, &to)?;
         k.finish()
     };
     for rows in [0, 1, -1] {
@@ -153,10 +155,10 @@ fn a_tile_before_the_first_is_outside() {
     let held = k.fragment_like(&part).expect("registers");
     assert_eq!(
         said(k.copy(&copy, &part, &held)),
-        "copy: a tile of 8 along mode 0 of a, whose extent is 64, begins at (r1 - 1) * 8 and need not lie inside: `copy_inside` \
+        "copy: a tile of 8 along mode 0 of a, whose extent is 64, begins at (r1 - 1) * 8 and need not lie inside: `copy_in_bounds` \
          asks, or `stated_inside` where a branch has asked"
     );
-    k.copy_inside(&copy, &part, &held).expect("it asks");
+    k.copy_in_bounds(&copy, &part, &held).expect("it asks");
     let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
     assert!(
         text.contains("setp.gt.s32") || text.contains("setp.ge.s32"),
@@ -179,8 +181,8 @@ fn a_vector_across_an_end_is_refused() {
     let part = copy.at(&tid).partition_src(&tile).expect("a part");
     let held = k.fragment_like(&part).expect("registers");
     assert_eq!(
-        said(k.copy_inside(&copy, &part, &held)),
-        "copy_inside: a vector of 4 elements begins at 4 along mode 1 of a, and may lie across an end of 0..6: fewer elements \
+        said(k.copy_in_bounds(&copy, &part, &held)),
+        "copy_in_bounds: a vector of 4 elements begins at 4 along mode 1 of a, and may lie across an end of 0..6: fewer elements \
          at a time, or an extent that 4 divides"
     );
 }
@@ -316,8 +318,8 @@ fn a_destination_has_a_place_for_every_element() {
         .expect("registers");
     assert!(said(k.copy(&copy, &part, &twice)).contains("has one element at several coordinates"));
     assert_eq!(
-        said(k.each_binary(colex_ir::BinaryOp::Add, &twice, &held, &held)),
-        "each_binary: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would \
+        said(k.map2(colex_ir::BinaryOp::Add, &twice, &held, &held)),
+        "map2: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would \
          stay"
     );
     let to = k
@@ -327,7 +329,7 @@ fn a_destination_has_a_place_for_every_element() {
         .local_tile(&[8, 8], &[k.block_index(0), 0.into()])
         .expect("a tile");
     let part = copy.at(&tid).partition_dst(&tile).expect("a part");
-    k.copy_inside(&copy, &held, &part).expect("a copy");
+    k.copy_in_bounds(&copy, &held, &part).expect("a copy");
     let built = k.finish().expect("a kernel");
     let memory = RawMemory {
         address: 0,
@@ -336,7 +338,7 @@ fn a_destination_has_a_place_for_every_element() {
     };
     assert_eq!(
         built
-            .arguments(&[Given::raw(memory, &parsed("(64,64):(32,1)"))])
+            .arguments(&[Arg::raw(memory, &parsed("(64,64):(32,1)"))])
             .expect_err("it overlaps")
             .to_string(),
         "tensor to: (64,64):(32,1) has one element at several coordinates, and the kernel writes it: which value stays would be \
@@ -402,7 +404,7 @@ fn law_vectors_are_aligned() {
             .expect("a tile");
         let part = copy.at(&tid).partition_src(&tile).expect("a part");
         let held = k.fragment_like(&part).expect("registers");
-        let is_taken = k.copy_inside(&copy, &part, &held).is_ok();
+        let is_taken = k.copy_in_bounds(&copy, &part, &held).is_ok();
         let places = at.map_or(0..rows.size(), |at| at..at + 1);
         let is_aligned = places.clone().all(|i| rows.at(i).expect("a row") % 4 == 0);
         assert!(
@@ -616,7 +618,7 @@ fn a_copy_is_of_one_type() {
 fn a_partition_beyond_its_tile_is_not_copied() {
     let tile: Layout = parsed("(_34,_66):(_66,_1)");
     let copy = tiled("(4,32):(32,1)", 1);
-    let build = |inside: bool| -> Result<Built, Error> {
+    let build = |inside: bool| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("uneven", Arch::Sm80, 128);
         let (from, to) = (
             k.tensor("from", Ty::F32, &tile)?,
@@ -628,16 +630,16 @@ fn a_partition_beyond_its_tile_is_not_copied() {
         let at = [0.into(), 0.into()];
         let source = mine.partition_src(&from.local_tile(&[34, 66], &at)?)?;
         let held = k.fragment_like(&source)?;
-        k.copy_inside(&copy, &source, &held)?;
+        k.copy_in_bounds(&copy, &source, &held)?;
         let there = mine.partition_dst(&shared)?;
         if inside {
-            k.copy_inside(&copy, &held, &there)?
+            k.copy_in_bounds(&copy, &held, &there)?
         } else {
             k.copy(&copy, &held, &there)?
         }
         k.sync();
         let back = k.fragment_like(&there)?;
-        k.copy_inside(&copy, &mine.partition_src(&shared)?, &back)?;
+        k.copy_in_bounds(&copy, &mine.partition_src(&shared)?, &back)?;
         let target = mine.partition_dst(&to.local_tile(&[34, 66], &at)?)?;
         k.copy_if(&copy, &back, &target, |_, _| {
             colex_tensor::Cond::Known(true)
@@ -647,7 +649,7 @@ fn a_partition_beyond_its_tile_is_not_copied() {
     assert_eq!(
         said(build(false)),
         "copy: the partition of a tile of (34,66) reaches to (36,96), and what lies beyond the tile is another element's: \
-         `copy_inside` leaves it out"
+         `copy_in_bounds` leaves it out"
     );
     let built = build(true).unwrap_or_else(|e| panic!("{e}"));
     let data = numbers(34 * 66);
@@ -677,7 +679,7 @@ fn a_partition_does_not_reach_into_the_next_tile() {
         said(k.copy(&copy, &held, &part))
             .starts_with("copy: the partition of a tile of (8,20) reaches to (8,24)")
     );
-    k.copy_inside(&copy, &held, &part).expect("it asks");
+    k.copy_in_bounds(&copy, &held, &part).expect("it asks");
     let built = k.finish().expect("a kernel");
     let found = run(&built, 32, &[(&whole, vec![0.0; 320])]);
     for (i, x) in found.into_iter().enumerate() {
@@ -688,7 +690,7 @@ fn a_partition_does_not_reach_into_the_next_tile() {
 /// Without a question, dynamic extents are asked of the launch.
 #[test]
 fn tiles_without_a_question_divide_their_tensor() {
-    let build = |stated: bool| -> Result<Built, Error> {
+    let build = |stated: bool| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
         let from = k.tensor("from", Ty::F32, &parsed("(64,96):(96,_1)"))?;
         let (tid, m) = (k.thread(), k.block_index(0));
@@ -701,25 +703,25 @@ fn tiles_without_a_question_divide_their_tensor() {
         k.finish()
     };
     let built = build(false).unwrap_or_else(|e| panic!("{e}"));
-    let given = |built: &Built, layout: &str| {
+    let given = |built: &TensorKernel, layout: &str| {
         let memory = RawMemory {
             address: 0,
             bytes: 1 << 20,
             ty: Ty::F32,
         };
-        let result = built.arguments(&[Given::raw(memory, &parsed(layout))]);
+        let result = built.arguments(&[Arg::raw(memory, &parsed(layout))]);
         result.map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(given(&built, "(36,24):(24,_1)"), Ok(()));
     assert_eq!(
         given(&built, "(40,24):(24,_1)"),
         Err("tensor from: the extent 40 of (40,24):(24,_1) is not a multiple of 12, which the tiles of its copies need \
-             (`copy_inside` needs none)"
+             (`copy_in_bounds` needs none)"
             .to_string())
     );
     assert_eq!(
         given(&built, "(36,23):(23,_1)"),
-        Err("tensor from: the extent 23 of (36,23):(23,_1) is below 24, where the tiles of its copies end (`copy_inside` \
+        Err("tensor from: the extent 23 of (36,23):(23,_1) is below 24, where the tiles of its copies end (`copy_in_bounds` \
              asks)"
             .to_string())
     );
@@ -743,32 +745,32 @@ fn arguments_are_what_the_kernel_was_built_for() {
     let b = device.zeros::<f32>(64).expect("memory");
     let (rows, square): (Layout, Layout) = (parsed("(8,8):(8,_1)"), parsed("(8,8):(8,1)"));
     let backwards: Layout = parsed("(8,8):(-8,-1)");
-    let n = || Given::Value(Argument::U32(7));
-    let alpha = || Given::Value(Argument::F32(1.0));
-    let check = |given: [Given<'_>; 4]| match built.arguments(&given) {
+    let n = || Arg::Value(Argument::U32(7));
+    let alpha = || Arg::Value(Argument::F32(1.0));
+    let check = |given: [Arg<'_>; 4]| match built.arguments(&given) {
         Ok(_) => "ok".to_string(),
         Err(e) => e.to_string(),
     };
-    let (ga, gb) = (Given::tensor(&a, &rows), Given::tensor(&b, &square));
+    let (ga, gb) = (Arg::tensor(&a, &rows), Arg::tensor(&b, &square));
     let (ga, gb) = (|| ga.clone(), || gb.clone());
     assert_eq!(check([ga(), gb(), n(), alpha()]), "ok");
     assert_eq!(
-        check([Given::tensor(&b, &rows), gb(), n(), alpha()]),
+        check([Arg::tensor(&b, &rows), gb(), n(), alpha()]),
         "tensor a: elements of f32, and the kernel is built for f16"
     );
     let half = b.slice(0..32).expect("a part");
     assert_eq!(
-        check([ga(), Given::tensor(&half, &square), n(), alpha()]),
+        check([ga(), Arg::tensor(&half, &square), n(), alpha()]),
         "tensor b: (8,8):(8,1) of f32 has bytes 0 to 255 from its origin, and the memory has 0 to 127"
     );
     assert_eq!(
-        check([ga(), Given::tensor(&b, &backwards), n(), alpha()]),
+        check([ga(), Arg::tensor(&b, &backwards), n(), alpha()]),
         "tensor b: (8,8):(-8,-1) of f32 has bytes -252 to 3 from its origin, and the memory has 0 to 255"
     );
     assert_eq!(
         check([
             ga(),
-            Given::tensor(&b, &backwards).from_element(63),
+            Arg::tensor(&b, &backwards).from_element(63),
             n(),
             alpha()
         ]),
@@ -777,15 +779,15 @@ fn arguments_are_what_the_kernel_was_built_for() {
     let other = Device::simulator(Arch::Sm80);
     let there = other.zeros::<f32>(64).expect("memory");
     assert_eq!(
-        check([ga(), Given::tensor(&there, &square), n(), alpha()]),
+        check([ga(), Arg::tensor(&there, &square), n(), alpha()]),
         "a buffer of the simulator of sm_80 and one of the simulator of sm_80: the arguments of a launch are of one device"
     );
     assert_eq!(
-        check([ga(), gb(), Given::Value(Argument::U32(100)), alpha()]),
+        check([ga(), gb(), Arg::Value(Argument::U32(100)), alpha()]),
         "argument n: 100, and the kernel takes 1 to 99"
     );
     assert_eq!(
-        check([ga(), gb(), n(), Given::Value(Argument::F64(1.0))]),
+        check([ga(), gb(), n(), Arg::Value(Argument::F64(1.0))]),
         "argument alpha: an f64, and the kernel takes f32"
     );
 }

@@ -1,11 +1,11 @@
 //! A matrix product of Ampere's kind: `cp.async` into swizzled stages, `ldmatrix`, `mma.sync`, a predicated store.
-//! Built once, right at many sizes.
+//! TensorKernel once, right at many sizes.
 
 use colex_atom::{Arch, Ty};
 use colex_ir::launch::Launch;
 use colex_layout::{ComposedLayout, Layout};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{AtThread, Builder, Built, Error, Fragment, Given, RawMemory};
+use colex_tensor::{Arg, AtThread, Builder, Error, Fragment, RawMemory, TensorKernel};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 
@@ -25,7 +25,7 @@ fn tiled_mma() -> Result<TiledMma, Error> {
 }
 
 /// `C = A B^T`, A `(M,K)` and B `(N,K)` with K contiguous, C `(M,N)` with N contiguous.
-fn gemm() -> Result<Built, Error> {
+fn gemm() -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = TILE;
     let mut k = Builder::new("gemm", Arch::Sm80, 128);
     let a = k.tensor("a", Ty::F16, &parsed("(4096,4096):(4096,_1)"))?;
@@ -64,12 +64,12 @@ fn gemm() -> Result<Built, Error> {
         let stage = step % STAGES;
         let ga = a.local_tile(&[bm, bk], &[m.clone(), step.clone()])?;
         let gb = b.local_tile(&[bn, bk], &[n.clone(), step.clone()])?;
-        k.copy_inside(
+        k.copy_in_bounds(
             &fetch,
             &fetcher.partition_src(&ga)?,
             &to_a.at(3, stage.clone())?,
         )?;
-        k.copy_inside(&fetch, &fetcher.partition_src(&gb)?, &to_b.at(3, stage)?)?;
+        k.copy_in_bounds(&fetch, &fetcher.partition_src(&gb)?, &to_b.at(3, stage)?)?;
         k.cp_async_commit();
         Ok(())
     };
@@ -98,7 +98,7 @@ fn gemm() -> Result<Built, Error> {
     let gc = c.local_tile(&[bm, bn], &[m, n])?;
     let to_c = store.at(&tid).partition_dst(&gc)?;
     let out: Fragment = acc.retile(&store)?;
-    k.copy_inside(&store, &out, &to_c)?;
+    k.copy_in_bounds(&store, &out, &to_c)?;
     k.finish()
 }
 
@@ -144,7 +144,7 @@ fn bytes<T>(values: &[T], of: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
 }
 
 /// Leading dimensions above the extents, so that what lies between rows is seen if touched.
-fn check(built: &Built, [m, n, k]: [usize; 3]) {
+fn check(built: &TensorKernel, [m, n, k]: [usize; 3]) {
     let ld = k.next_multiple_of(8) + 8;
     let ldc = n + 3;
     let a: Vec<f16> = (0..m * ld).map(number).collect();
@@ -178,8 +178,8 @@ fn check(built: &Built, [m, n, k]: [usize; 3]) {
         ty,
     };
     let given = memories.into_iter().map(raw).zip(&layouts);
-    let given: Vec<Given<'_>> = given
-        .map(|(memory, layout)| Given::raw(memory, layout))
+    let given: Vec<Arg<'_>> = given
+        .map(|(memory, layout)| Arg::raw(memory, layout))
         .collect();
     let arguments = built.arguments(&given).expect("the layouts fit");
     let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];

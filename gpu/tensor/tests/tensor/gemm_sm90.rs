@@ -6,7 +6,7 @@ use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_ir::{FenceKind, ScaleD, Type};
 use colex_layout::{ComposedLayout, IntTuple, Layout};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{AtThread, Builder, Built, Cond, Error, Given, Index};
+use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Index, TensorKernel};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::bf16;
 
@@ -27,7 +27,7 @@ pub(crate) const TILE: [i64; 3] = [128, 128, 64];
 const STAGES: i64 = 4;
 
 /// `D = A B^T`: A `(M,K)` and B `(N,K)` with K contiguous, D `(M,N)` with N contiguous, all bf16.
-pub(crate) fn gemm() -> Result<Built, Box<dyn std::error::Error>> {
+pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
     let [bm, bn, bk] = TILE;
     let mut k = Builder::new("gemm", Arch::Sm90a, 384);
     k.cluster([2, 1, 1]).min_blocks(1);
@@ -198,7 +198,7 @@ fn bytes(values: &[bf16]) -> Vec<u8> {
 }
 
 /// Runs it on the simulator: extents that tiles divide, and others whose edges TMA fills with zeros and leaves alone.
-fn check(built: &Built, [m, n, k]: [usize; 3], blocks: u32) {
+fn check(built: &TensorKernel, [m, n, k]: [usize; 3], blocks: u32) {
     let ld = k.next_multiple_of(8);
     let ldd = n.next_multiple_of(8);
     let a: Vec<bf16> = (0..m * ld).map(number).collect();
@@ -224,11 +224,11 @@ fn check(built: &Built, [m, n, k]: [usize; 3], blocks: u32) {
     };
     let tiles = [m.div_ceil(256) * 2, n.div_ceil(128), k.div_ceil(64)];
     let mut given = vec![
-        Given::Value(map("a", m, k, ld, at_a)),
-        Given::Value(map("b", n, k, ld, at_b)),
-        Given::Value(map("d", m, n, ldd, at_d)),
+        Arg::Value(map("a", m, k, ld, at_a)),
+        Arg::Value(map("b", n, k, ld, at_b)),
+        Arg::Value(map("d", m, n, ldd, at_d)),
     ];
-    given.extend(tiles.map(|n| Given::Value((n as u32).into())));
+    given.extend(tiles.map(|n| Arg::Value((n as u32).into())));
     let arguments = built.arguments(&given).unwrap_or_else(|e| panic!("{e}"));
     let launch = Launch::new(blocks, 384)
         .cluster(2)

@@ -54,19 +54,19 @@ fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
     let held = k
         .fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"))
         .expect("registers");
-    k.copy_inside(&copy, &source, &held).expect("a load");
+    k.copy_in_bounds(&copy, &source, &held).expect("a load");
     assert_eq!(
-        said(k.copy_inside(&copy, &held, &target)),
+        said(k.copy_in_bounds(&copy, &held, &target)),
         "copy: the source is a part of a tile of [8, 4], and the destination of one of [8, 8]: both tiles have the same extents"
     );
     // The same of two fragments that are joined.
     let whole = mine.partition_src(&tile(&from, [8, 8])).expect("a part");
     let other = k.fragment_like(&whole).expect("registers");
-    k.copy_inside(&copy, &whole, &other).expect("a load");
+    k.copy_in_bounds(&copy, &whole, &other).expect("a load");
     let sum = k.fragment(Ty::F32, other.layout()).expect("registers");
     assert_eq!(
-        said(k.each_binary(BinaryOp::Add, &sum, &held, &other)),
-        "each_binary: one fragment is a part of a tile of [8, 4], and another of one of [8, 8]: both tiles have the same extents"
+        said(k.map2(BinaryOp::Add, &sum, &held, &other)),
+        "map2: one fragment is a part of a tile of [8, 4], and another of one of [8, 8]: both tiles have the same extents"
     );
     assert_eq!(
         said(k.axpby(2.0, &held, Some(1.0.into()), &other)),
@@ -88,9 +88,9 @@ fn registers_are_stored_by_the_threads_and_values_that_loaded_them() {
     let target = store.at(&tid).partition_dst(&tile(&to, [16, 16]));
     let (source, target) = (source.expect("a part"), target.expect("a part"));
     let held = k.fragment_like(&source).expect("registers");
-    k.copy_inside(&load, &source, &held).expect("a load");
+    k.copy_in_bounds(&load, &source, &held).expect("a load");
     assert_eq!(
-        said(k.copy_inside(&store, &held, &target)),
+        said(k.copy_in_bounds(&store, &held, &target)),
         "copy: element 1 of the source is the one at [0, 1] of the tile of [16, 16] in thread 0, and that of the destination the \
          one at [1, 0]: partition both by the same threads and values, and `retile` a fragment for another copy"
     );
@@ -98,7 +98,7 @@ fn registers_are_stored_by_the_threads_and_values_that_loaded_them() {
         .at(&tid.xor(&1.into()))
         .partition_dst(&tile(&to, [16, 16]));
     assert_eq!(
-        said(k.copy_inside(&load, &held, &neighbour.expect("a part"))),
+        said(k.copy_in_bounds(&load, &held, &neighbour.expect("a part"))),
         "copy: element 0 of the source is the one at [0, 0] of the tile of [16, 16] in thread 0, and that of the destination the \
          one at [0, 2]: partition both by the same threads and values, and `retile` a fragment for another copy"
     );
@@ -225,8 +225,8 @@ fn law_copies_through_registers_keep_coordinates() {
         let target = store.at(&i2).partition_dst(&tile(&to, e2)).expect("a part");
         let held = k.fragment_like(&source).expect("registers");
         let plain = k.fragment(Ty::F32, held.layout()).expect("registers");
-        k.copy_inside(&load, &source, &plain).expect("a load");
-        let found = k.copy_inside(&store, &plain, &target);
+        k.copy_in_bounds(&load, &source, &plain).expect("a load");
+        let found = k.copy_in_bounds(&store, &plain, &target);
         let of = |copy: &TiledCopy, n: i64, extents| {
             let part = copy
                 .slice(n)
@@ -313,7 +313,7 @@ fn law_products_and_copies_take_the_elements_that_registers_hold() {
                 .at(&tid)
                 .partition_dst(&tile(&to, extents))
                 .expect("a part");
-            let found = k.copy_inside(&store, &retiled, &target);
+            let found = k.copy_in_bounds(&store, &retiled, &target);
             let same = (0..128).all(|t| {
                 let part = store
                     .slice(t)

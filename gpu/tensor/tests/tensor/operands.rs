@@ -5,7 +5,7 @@ use colex_gpu::Device;
 use colex_ir::launch::Launch;
 use colex_ir::{BinaryOp, Cache, RegType, UnaryOp};
 use colex_layout::{IntTuple, Layout};
-use colex_tensor::{AtThread, Builder, Cond, Error, Given, Hints, Index, RawMemory, Rows};
+use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Hints, Index, RawMemory, Rows};
 use colex_tiled::{TiledCopy, TiledMma};
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -44,24 +44,27 @@ fn lanes_bring_together_the_rows_that_the_numbers_were_made_for() {
         .accumulators(&mma("(2,1,1):(1,0,0)", "(64,8,16)"), [64, 16])
         .expect("registers");
     k.fill(&top, 0.0);
-    let over = near.over(&top).expect("its rows");
+    let over = near.broadcast_rows(&top).expect("its rows");
     for d in [&top, &over] {
-        k.across_lanes(BinaryOp::Max, &near, d).expect("its rows");
+        k.reduce_rows(BinaryOp::Max, &near, d).expect("its rows");
     }
     let other = "the numbers were made for other rows: a thread has them in the places of the rows that `row_values` was given";
     assert_eq!(
-        said(k.across_lanes(BinaryOp::Max, &apart, &top)),
-        format!("across_lanes: {other}")
+        said(k.reduce_rows(BinaryOp::Max, &apart, &top)),
+        format!("reduce_rows: {other}")
     );
-    assert_eq!(said(apart.over(&top)), format!("over: {other}"));
     assert_eq!(
-        said(k.across_lanes(BinaryOp::Max, &near, &sums)),
-        "across_lanes: 16 elements of ((_2,_2),_2,_2):((_1,_2),_4,_8), which are no numbers of rows: those of `row_values` are"
+        said(apart.broadcast_rows(&top)),
+        format!("broadcast_rows: {other}")
+    );
+    assert_eq!(
+        said(k.reduce_rows(BinaryOp::Max, &near, &sums)),
+        "reduce_rows: 16 elements of ((_2,_2),_2,_2):((_1,_2),_4,_8), which are no numbers of rows: those of `row_values` are"
     );
     let first = top.values(0, 1).expect("one");
     assert_eq!(
-        said(k.across_lanes(BinaryOp::Max, &near, &first)),
-        "across_lanes: 1 elements of _1:_0, which are no numbers of rows: those of `row_values` are"
+        said(k.reduce_rows(BinaryOp::Max, &near, &first)),
+        "reduce_rows: 1 elements of _1:_0, which are no numbers of rows: those of `row_values` are"
     );
 }
 
@@ -178,18 +181,18 @@ fn the_verifier_knows_the_operands_of_registers() {
         ("ex2 of f64", |k| {
             let f = k.fragment(Ty::F64, &parsed("_2:_1"))?;
             k.fill(&f, 1.0);
-            k.each_unary(UnaryOp::Ex2, &f, &f)
+            k.map1(UnaryOp::Ex2, &f, &f)
         }),
         ("a fraction in s32", |k| {
             let f = k.fragment(Ty::S32, &parsed("_2:_1"))?;
             k.fill(&f, 1.0);
-            k.each_binary(BinaryOp::Add, &f, &f, 1.5)
+            k.map2(BinaryOp::Add, &f, &f, 1.5)
         }),
         ("a register of another class", |k| {
             let (f, other) = (k.fragment(Ty::F32, &parsed("_2:_1"))?, k.reg(RegType::F64));
             k.mov_to(other, 1.0);
             k.fill(&f, 1.0);
-            k.each_binary(BinaryOp::Add, &f, &f, other)
+            k.map2(BinaryOp::Add, &f, &f, other)
         }),
         ("a float as an integer", |k| {
             let reg = k.reg(RegType::F32);
@@ -246,7 +249,7 @@ fn halves_of_registers_are_loaded_in_any_order() {
     let copy = TiledCopy::new(atom, 16, &parsed("(1,32):(0,1)"), &parsed("(4,1):(1,0)"));
     let copy = copy.expect("a tiled copy");
     for form in 0..3 {
-        let build = || -> Result<colex_tensor::Built, Error> {
+        let build = || -> Result<colex_tensor::TensorKernel, Error> {
             let mut k = Builder::new("k", Arch::Sm80, 32);
             let (from, to) = (
                 k.tensor("from", Ty::F16, &whole)?,
@@ -285,7 +288,7 @@ fn halves_of_registers_are_loaded_in_any_order() {
         let numbers: Vec<half::f16> = (0..128).map(|i| half::f16::from_f32(i as f32)).collect();
         let from = device.upload(&numbers).expect("memory");
         let to = device.zeros::<half::f16>(128).expect("memory");
-        let given = [Given::tensor(&from, &whole), Given::tensor(&to, &whole)];
+        let given = [Arg::tensor(&from, &whole), Arg::tensor(&to, &whole)];
         let arguments = built.arguments(&given).unwrap_or_else(|e| panic!("{e}"));
         let function = device.load(&built.kernel).unwrap_or_else(|e| panic!("{e}"));
         device
@@ -332,7 +335,7 @@ fn a_fragment_of_half_a_register_has_one() {
 /// Tiles whose numbers a loop or a warp bounds lie inside of the tensor, or are refused: the next row begins behind a row.
 #[test]
 fn tiles_with_bounded_numbers_lie_inside() {
-    let build = |layout: &str, count: i64| -> Result<colex_tensor::Built, Error> {
+    let build = |layout: &str, count: i64| -> Result<colex_tensor::TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
         let from = k.tensor("from", Ty::F32, &parsed(layout))?;
         let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
@@ -356,7 +359,7 @@ fn tiles_with_bounded_numbers_lie_inside() {
     assert!(
         why.starts_with("copy: a tile of 8 along mode 1 of from, whose extent is 24, begins at ")
             && why.ends_with(
-                " and need not lie inside: `copy_inside` asks, or `stated_inside` where a branch has asked"
+                " and need not lie inside: `copy_in_bounds` asks, or `stated_inside` where a branch has asked"
             ),
         "{why}"
     );
@@ -367,13 +370,13 @@ fn tiles_with_bounded_numbers_lie_inside() {
             bytes: 1 << 20,
             ty: Ty::F32,
         };
-        let result = built.arguments(&[Given::raw(memory, &parsed(layout))]);
+        let result = built.arguments(&[Arg::raw(memory, &parsed(layout))]);
         result.map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(given("(4,32):(32,_1)"), Ok(()));
     assert_eq!(
         given("(4,24):(24,_1)"),
-        Err("tensor from: the extent 24 of (4,24):(24,_1) is below 32, where the tiles of its copies end (`copy_inside` asks)"
+        Err("tensor from: the extent 24 of (4,24):(24,_1) is below 32, where the tiles of its copies end (`copy_in_bounds` asks)"
             .to_string())
     );
 }

@@ -5,14 +5,14 @@ use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_ir::{Access, FenceKind, Space, Type};
 use colex_layout::{ComposedLayout, Layout};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{AtThread, Builder, Built, Error, Given, Index, RawMemory};
+use colex_tensor::{Arg, AtThread, Builder, Error, Index, RawMemory, TensorKernel};
 use colex_tiled::TiledCopy;
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a literal")
 }
 
-fn run(built: &Built, threads: u32, given: &[Given<'_>], memory: &mut Memory) {
+fn run(built: &TensorKernel, threads: u32, given: &[Arg<'_>], memory: &mut Memory) {
     let arguments = built.arguments(given).unwrap_or_else(|e| panic!("{e}"));
     let launch = Launch::new(1, threads).dynamic_shared(built.dynamic_shared());
     let done = simulate(
@@ -74,7 +74,7 @@ fn law_places_in_a_ring() {
                 Argument::U32(start),
                 Argument::U32(more),
             ];
-            run(&built, 32, &given.map(Given::Value), &mut memory);
+            run(&built, 32, &given.map(Arg::Value), &mut memory);
             let found = memory.read(at, 16).expect("allocated");
             let found: Vec<u8> = found.chunks(4).map(|word| word[0]).collect();
             let phase = colex_sched::pipeline::Phase::consumer(stages as usize);
@@ -104,7 +104,7 @@ fn over_rows() -> Result<TiledCopy, Error> {
 /// `y = alpha x + beta y`, of the elements above the diagonal only.
 #[test]
 fn sums_of_fragments_where_a_condition_holds() {
-    let build = || -> Result<Built, Error> {
+    let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("axpby", Arch::Sm80, 32);
         let whole = parsed("(_32,_4):(_4,_1)");
         let (x, y) = (
@@ -136,7 +136,7 @@ fn sums_of_fragments_where_a_condition_holds() {
             bytes: 128 * 4,
             ty: Ty::F32,
         };
-        Given::raw(memory, &whole)
+        Arg::raw(memory, &whole)
     });
     run(&built, 32, &given, &mut memory);
     for (i, found) in download(&memory, at_y, 128).into_iter().enumerate() {
@@ -154,7 +154,7 @@ fn sums_of_fragments_where_a_condition_holds() {
 fn a_reduction_by_tma() {
     let rows: ComposedLayout = parsed("Sw<3,2,3> o 0 o (32,32):(32,1)");
     let like: Layout = parsed("(64,64):(64,_1)");
-    let build = || -> Result<Built, Error> {
+    let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("reduce", Arch::Sm90a, 32);
         let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1)?;
         let shared = k.shared_tensor(Ty::F32, rows.clone())?;
@@ -192,7 +192,7 @@ fn a_reduction_by_tma() {
         address,
         encoded: None,
     };
-    run(&built, 32, &[Given::Value(map.into())], &mut memory);
+    run(&built, 32, &[Arg::Value(map.into())], &mut memory);
     for (i, found) in download(&memory, address, m * n).into_iter().enumerate() {
         let expected = y[i] + if i / n >= 32 { 1.0 } else { 0.0 };
         assert_eq!(found, expected, "element {i}");

@@ -111,7 +111,7 @@ fn ends_that_the_atom_does_not_connect() {
         "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
     );
     assert_eq!(
-        said(k.copy_inside(&copy, &part, &regs)),
+        said(k.copy_in_bounds(&copy, &part, &regs)),
         "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
     );
 }
@@ -202,7 +202,7 @@ fn vectors_of_rows_at_odd_strides() {
     let part = copy.at(&tid).partition_src(&tile).expect("a part");
     let regs = k.fragment_like(&part).expect("registers");
     assert_eq!(
-        said(k.copy_inside(&copy, &part, &regs)),
+        said(k.copy_in_bounds(&copy, &part, &regs)),
         "copy: an instruction moves 4 elements from a multiple of them, and in mode 0 of a it starts at r2 >> 2 times 65"
     );
 }
@@ -223,7 +223,7 @@ fn a_vector_before_the_last_is_inside() {
         .expect("a tile");
     let part = copy.at(&tid).partition_src(&tile).expect("a part");
     let regs = k.fragment_like(&part).expect("registers");
-    k.copy_inside(&copy, &part, &regs).expect("a copy");
+    k.copy_in_bounds(&copy, &part, &regs).expect("a copy");
     let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
     assert_eq!(text.matches("ld.global.v4.f32").count(), 1);
     assert!(!text.contains("setp"), "nothing is asked");
