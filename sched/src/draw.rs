@@ -1,6 +1,6 @@
 //! Pictures of schedules: cell = tile, label = block, colour = wave.
 
-use crate::number::error::{Error, at_least};
+use crate::number::error::{Error, Kind, at_least};
 use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
@@ -15,7 +15,7 @@ impl Raster {
     /// wave of `workers` places that they fall in (the colours repeat after 8).
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no workers; [`Error::Invalid`] for more tiles than a picture holds.
+    /// Fails for no workers, and for more tiles than a picture holds.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle};
@@ -54,7 +54,7 @@ fn drawable(what: &str, count: i64) -> Result<(), Error> {
         return Ok(());
     }
     let sentence = format!("a picture of {count} {what}: it can hold at most {MAX_CELLS}");
-    Err(Error::Invalid { sentence })
+    Err(Kind::Invalid { sentence }.into())
 }
 
 fn legend_of(wave: i64, waves: i64) -> String {
@@ -80,8 +80,11 @@ fn drawn(extent: GemmCoord, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Err
 }
 
 fn grid(rows: i64, columns: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Error> {
-    Grid::from_fn(rows, columns, cell).map_err(|error| Error::Invalid {
-        sentence: error.to_string(),
+    Grid::from_fn(rows, columns, cell).map_err(|error| {
+        Kind::Invalid {
+            sentence: error.to_string(),
+        }
+        .into()
     })
 }
 
@@ -114,7 +117,7 @@ impl StreamK {
     /// A picture of batch 0: in each tile the blocks of the grid that compute it, in the order of their k-tiles.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more tiles than a picture holds.
+    /// Fails for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
         drawable("tiles", self.tiles().product()?)?;
         drawable("blocks", self.grid()?.x)?;
@@ -142,7 +145,7 @@ impl StreamKSm90 {
     /// A picture: in each tile the units that compute it, in the order of their k-tiles.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more tiles than a picture holds.
+    /// Fails for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
         drawable("tiles", self.raster().slots())?;
         drawable("units", self.units())?;
@@ -173,7 +176,7 @@ impl Grouped {
     /// A picture: the tiles of each group side by side, labelled with their place, coloured by the wave of `workers` places.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no workers; [`Error::Invalid`] where every group is empty or a picture holds too few tiles.
+    /// Fails for no workers, and where every group is empty or a picture holds too few tiles.
     pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
         at_least("the number of workers", workers, 1)?;
         drawable("places", self.slots())?;
@@ -197,7 +200,7 @@ impl Grouped {
         }
         if grids.is_empty() {
             let sentence = "every group is empty: there is nothing to draw".to_string();
-            return Err(Error::Invalid { sentence });
+            return Err(Kind::Invalid { sentence }.into());
         }
         Ok(Picture::beside(grids)
             .title("grouped problems: the place of each tile in the launch order"))
@@ -211,9 +214,9 @@ impl Pipeline {
     /// begin together are one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the fault the walk meets, or for a walk too long to draw.
+    /// Fails with the fault the walk meets, or for a walk too long to draw.
     pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
-        let wrong = |sentence: String| Error::Invalid { sentence };
+        let wrong = |sentence: String| Kind::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
         let rows = rows_of(&spans);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0);

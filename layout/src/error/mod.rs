@@ -2,6 +2,7 @@
 
 pub(crate) mod composition;
 pub(crate) mod infer;
+mod opaque;
 
 use alloc::boxed::Box;
 use core::fmt;

@@ -1,7 +1,7 @@
 //! The best order for a problem on a device, with the numbers behind it.
 
 use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
-use crate::number::error::{Error, at_least, product};
+use crate::number::error::{Error, Kind, at_least, product};
 use crate::order::Order;
 use crate::problem::coord::GemmCoord;
 use crate::problem::tiles::{k_tiles, tiled_mn};
@@ -63,7 +63,7 @@ impl TiledGemm {
     /// The output tiles along m and n, and the batches.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1.
+    /// Fails for an extent below 1.
     pub fn tiles(&self) -> Result<GemmCoord, Error> {
         at_least("the number of batches", self.batches, 1)?;
         tiled_mn(self.problem, self.tile, self.batches)
@@ -72,7 +72,7 @@ impl TiledGemm {
     /// The slices the cost model counts.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1; [`Error::Overflow`].
+    /// Fails for an extent below 1, and where a count does not fit 64 bits.
     pub fn bytes(&self) -> Result<TileBytes, Error> {
         let bytes = TileBytes::new(self.tile, self.element, k_tiles(self.problem, self.tile)?)?;
         at_least("extent m of the cluster", self.cluster[0], 1)?;
@@ -119,7 +119,7 @@ impl Choice {
 /// bytes a wave, then fewest idle places; the simpler order wins a tie.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent, cluster or device count below 1; [`Error::ClusterTooLarge`]; [`Error::Overflow`].
+/// Fails for an extent, cluster or device count below 1; for a cluster that the device cannot hold, and where a count does not fit 64 bits.
 ///
 /// ```
 /// use colex_sched::{Device, GemmCoord, TiledGemm, choose};
@@ -136,7 +136,7 @@ pub fn choose(gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
 /// As [`choose`], among the orders given.
 ///
 /// # Errors
-/// As [`choose`]; [`Error::TooSmall`] for no orders.
+/// Fails as [`choose`] does, and for no orders.
 pub fn choose_among(orders: &[Order], gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
     at_least("the number of orders", orders.len() as i64, 1)?;
     let mut candidates = orders
@@ -152,10 +152,11 @@ fn cost(order: Order, gemm: &TiledGemm, device: &Device) -> Result<Candidate, Er
     let (tiles, bytes) = (gemm.tiles()?, gemm.bytes()?);
     let workers = device.sms / bytes.cluster_blocks * bytes.cluster_blocks;
     if workers == 0 {
-        return Err(Error::ClusterTooLarge {
+        return Err(Kind::ClusterTooLarge {
             cluster: gemm.cluster,
             sms: device.sms,
-        });
+        }
+        .into());
     }
     let raster = order.raster(tiles, gemm.cluster)?;
     let waves = wave_costs(&raster, workers, &bytes)?;

@@ -4,7 +4,7 @@ pub(crate) mod choose;
 mod lru;
 
 use crate::cost::lru::Lru;
-use crate::number::error::{Error, at_least, product};
+use crate::number::error::{Error, Kind, at_least, product};
 use crate::order::raster::Raster;
 use crate::problem::coord::Tile;
 
@@ -33,7 +33,7 @@ impl TileBytes {
     /// The slices of a tile of `tile` elements of `element` bytes.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1; [`Error::Overflow`].
+    /// Fails for an extent below 1, and where a count does not fit 64 bits.
     pub fn new(tile: crate::GemmCoord, element: i64, k_tiles: i64) -> Result<TileBytes, Error> {
         tile.positive([
             "extent m of the tile",
@@ -92,7 +92,7 @@ impl WaveCost {
 /// The distinct operands of each wave of `workers` places.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for no workers; [`Error::Overflow`].
+/// Fails for no workers, and where a count does not fit 64 bits.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle, TileBytes, wave_costs};
@@ -178,7 +178,7 @@ impl Traffic {
 /// then of B. One wave ends before the next begins. Outputs do not pass through the model.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for no workers or a negative cache; [`Error::Overflow`]; [`Error::Invalid`] for more than 2^22
+/// Fails for no workers or a negative cache, and where a count does not fit 64 bits, and for more than 2^22
 /// touches of slices, two for each place and k-tile.
 pub fn l2_traffic(
     raster: &Raster,
@@ -238,7 +238,7 @@ impl<'a> Simulation<'a> {
             let sentence = format!(
                 "{touches} touches of slices are more than the {MOST_TOUCHES} that are simulated: use fewer steps along k"
             );
-            return Err(Error::Invalid { sentence });
+            return Err(Kind::Invalid { sentence }.into());
         }
         let traffic = Traffic {
             requested: 0,
@@ -318,7 +318,7 @@ pub fn fetched_closed_form(
 /// The bytes, `minor * b + major * a` for strips of columns, are least near the square: the reason for a swizzle.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for a width or worker count below 1.
+/// Fails for a width or worker count below 1.
 pub fn strip_footprint(width: i64, workers: i64) -> Result<[i64; 2], Error> {
     at_least("the width of the raster", width, 1)?;
     at_least("the number of workers", workers, 1)?;
@@ -343,7 +343,7 @@ impl Quantization {
     /// Of `tiles` tiles without idle places: the busiest worker has `ceil(tiles / workers)`.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no tiles or workers.
+    /// Fails for no tiles or workers.
     ///
     /// ```
     /// use colex_sched::Quantization;
@@ -364,7 +364,7 @@ impl Quantization {
     /// Of a raster, idle places included as they fall.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no workers.
+    /// Fails for no workers.
     pub fn of_raster(raster: &Raster, workers: i64) -> Result<Quantization, Error> {
         at_least("the number of workers", workers, 1)?;
         let mut each = vec![0i64; workers.min(raster.slots().len() as i64) as usize];
@@ -397,7 +397,7 @@ fn check_sizes(raster: &Raster, bytes: &TileBytes) -> Result<(), Error> {
     at_least("the number of k-tiles", bytes.k_tiles, 1)?;
     at_least("the blocks of a cluster", bytes.cluster_blocks, 1)?;
     let slots = raster.slots().len() as i64;
-    let each = bytes.a.checked_add(bytes.b).ok_or(Error::Overflow {
+    let each = bytes.a.checked_add(bytes.b).ok_or(Kind::Overflow {
         what: "the traffic",
     })?;
     product("the traffic", &[slots, each, bytes.k_tiles, 2]).map(drop)

@@ -1,6 +1,6 @@
 //! Orders that are layouts: where the grid divides, the map from place to tile is a shape and strides.
 
-use crate::number::error::{Error, product};
+use crate::number::error::{Error, Kind, product};
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
 use crate::problem::coord::GemmCoord;
@@ -10,7 +10,7 @@ impl ThreadblockSwizzle {
     /// The launch order as a layout: place of the block (x fastest) to index of the tile (m fastest, then n, then k).
     ///
     /// # Errors
-    /// [`Error::NotALayout`] where the strip does not divide the columns, so that the grid has blocks without a tile;
+    /// Fails where the strip does not divide the columns, so that the grid has blocks without a tile;
     /// otherwise as [`ThreadblockSwizzle::grid_shape`].
     ///
     /// ```
@@ -28,11 +28,12 @@ impl ThreadblockSwizzle {
         }
         let strip = 1i64 << self.log_tile(tiled)?;
         if n % strip != 0 {
-            return Err(Error::NotALayout {
+            return Err(Kind::NotALayout {
                 schedule: self.to_string(),
                 extent: n,
                 divisor: strip,
-            });
+            }
+            .into());
         }
         let (strips, step) = (n / strip, product("a strip of tiles", &[m, strip])?);
         built(&format!(
@@ -47,7 +48,7 @@ impl Persistent {
     /// Its modes are: minor and major place in the cluster, cluster in the strip, clusters along the strip, strips, batches.
     ///
     /// # Errors
-    /// [`Error::NotALayout`] where the order has places without a tile.
+    /// Fails where the order has places without a tile.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, Persistent, RasterChoice};
@@ -60,11 +61,12 @@ impl Persistent {
         for (extent, padded) in [(tiles.m, bm), (tiles.n, bn)] {
             if extent != padded {
                 let divisor = if extent == tiles.m { cm } else { cn } << self.log_swizzle();
-                return Err(Error::NotALayout {
+                return Err(Kind::NotALayout {
                     schedule: self.to_string(),
                     extent,
                     divisor,
-                });
+                }
+                .into());
             }
         }
         let strip = 1i64 << self.log_swizzle();
@@ -91,8 +93,10 @@ impl Persistent {
 
 /// The layout of a text in CuTe's notation.
 fn built(text: &str) -> Result<Layout, Error> {
-    text.parse()
-        .map_err(|error: colex_layout::Error| Error::Invalid {
+    text.parse().map_err(|error: colex_layout::Error| {
+        Kind::Invalid {
             sentence: error.to_string(),
-        })
+        }
+        .into()
+    })
 }

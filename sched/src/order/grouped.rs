@@ -1,6 +1,6 @@
 //! Many GEMMs in one launch: one linear order over the tiles of all groups.
 
-use crate::number::error::{Error, at_least, ceil_div, product, round_up};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product, round_up};
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
 use crate::order::swizzle::log_by_threshold;
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
@@ -41,7 +41,7 @@ impl Grouped {
     /// A schedule of problems of `[m, n]` elements. An empty problem (an extent of 0) is allowed and has no tiles.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no groups, a negative extent, or a tile, cluster or swizzle below 1; [`Error::Overflow`].
+    /// Fails for no groups, a negative extent, or a tile, cluster or swizzle below 1, and where a count does not fit 64 bits.
     pub fn new(
         problems: &[[i64; 2]],
         tile: [i64; 2],
@@ -60,7 +60,7 @@ impl Grouped {
             at_least("extent n of a group", *n, 0)?;
             let tiles = [ceil_div(*m, tile[0]), ceil_div(*n, tile[1])];
             let group = schedule(tiles, cluster, max_swizzle, order)?;
-            let overflow = Error::Overflow {
+            let overflow = Kind::Overflow {
                 what: "the number of blocks",
             };
             let slots = group.as_ref().map_or(0, Persistent::slots);
@@ -124,24 +124,26 @@ impl Grouped {
     /// The place of a tile: the inverse of [`Grouped::tile`].
     ///
     /// # Errors
-    /// [`Error::Outside`] for a tile of no group.
+    /// Fails for a tile of no group.
     pub fn slot_of(&self, tile: GroupTile) -> Result<i64, Error> {
         let coord = [tile.m, tile.n, tile.group];
         let Some(group) = self.group(tile.group) else {
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "tile",
                 coord,
                 extent: [0, 0, self.groups.len() as i64],
-            });
+            }
+            .into());
         };
         let tiles = group.tiles();
         if tile.m >= tiles.m || tile.n >= tiles.n {
             let extent = [tiles.m, tiles.n, self.groups.len() as i64];
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "tile",
                 coord,
                 extent,
-            });
+            }
+            .into());
         }
         Ok(self.starts[tile.group as usize] + group.slot_of(Tile::new(tile.m, tile.n, 0))?)
     }
@@ -149,7 +151,7 @@ impl Grouped {
     /// The grid to launch: as many blocks as fit on the device, at most one a place.
     ///
     /// # Errors
-    /// As [`Persistent::grid_shape`]; [`Error::Invalid`] where every group is empty.
+    /// Fails as [`Persistent::grid_shape`] does, and where every group is empty.
     pub fn grid_shape(&self, sms: i64, max_active_clusters: Option<i64>) -> Result<Dim3, Error> {
         let Some(widest) = self
             .groups
@@ -158,7 +160,7 @@ impl Grouped {
             .max_by_key(|group| group.slots())
         else {
             let sentence = "every group is empty: there is nothing to launch".to_string();
-            return Err(Error::Invalid { sentence });
+            return Err(Kind::Invalid { sentence }.into());
         };
         let size = widest.cluster_size();
         let blocks = widest
@@ -167,7 +169,7 @@ impl Grouped {
         let cluster = widest.cluster();
         widest
             .grid_of(blocks / size * size)?
-            .ok_or(Error::ClusterTooLarge { cluster, sms })
+            .ok_or(Kind::ClusterTooLarge { cluster, sms }.into())
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod persistent;
 pub(crate) mod raster;
 pub(crate) mod swizzle;
 
-use crate::number::error::{Error, ceil_div, product};
+use crate::number::error::{Error, Kind, ceil_div, product};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
@@ -86,8 +86,8 @@ impl Order {
     /// With clusters, the order is that of the clusters, and the blocks of one cluster are consecutive, m first.
     ///
     /// # Errors
-    /// [`Error::TooSmall`]; [`Error::Cluster`] for a threadblock swizzle with clusters that do not divide, and for any
-    /// cluster of more than one block on a threadblock swizzle [`Error::Invalid`].
+    /// Fails for an extent below 1, for a threadblock swizzle with clusters that do not divide, and for any
+    /// cluster of more than one block on a threadblock swizzle.
     pub fn raster(&self, tiles: GemmCoord, cluster: [i64; 2]) -> Result<Raster, Error> {
         check_tiles(tiles, cluster)?;
         if let Order::Persistent {
@@ -102,7 +102,7 @@ impl Order {
             if cluster != [1, 1] {
                 let sentence =
                     format!("{swizzle} knows no clusters: use a persistent or grouped order");
-                return Err(Error::Invalid { sentence });
+                return Err(Kind::Invalid { sentence }.into());
             }
             return Raster::of_swizzle(*swizzle, tiles);
         }
@@ -160,9 +160,10 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             let known = "GemmIdentity<8>, grouped 8 along m, \"persistent along n, swizzle 4\", Hilbert or Morton";
-            Error::Invalid {
+            Kind::Invalid {
                 sentence: format!("{text:?} names no order: expected for example {known}"),
             }
+            .into()
         };
         let axis = |name: &str| match name {
             "m" => Ok(RasterOrder::AlongM),

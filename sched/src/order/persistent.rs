@@ -1,6 +1,6 @@
 //! The persistent tile scheduler of Hopper: a fixed set of workers walks one linear order of tiles.
 
-use crate::number::error::{Error, at_least, ceil_div, product, round_up};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product, round_up};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::order::swizzle::log_by_threshold;
@@ -97,7 +97,7 @@ impl Persistent {
     /// least 6, 3, 2, 1 blocks. A problem that clusters do not divide is padded; [`Persistent::new_exact`] refuses it.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent, cluster extent or swizzle below 1; [`Error::Overflow`].
+    /// Fails for an extent, cluster extent or swizzle below 1, and where a count does not fit 64 bits.
     pub fn new(
         tiles: GemmCoord,
         cluster: [i64; 2],
@@ -117,8 +117,8 @@ impl Persistent {
     /// As [`Persistent::new`], but refuses a problem that needs padding.
     ///
     /// # Errors
-    /// As [`Persistent::new`]; [`Error::Cluster`] for clusters that do not divide the grid;
-    /// [`Error::NotALayout`] for strips that do not.
+    /// Fails as [`Persistent::new`] does, and for clusters that do not divide the grid,
+    /// and for strips that do not.
     pub fn new_exact(
         tiles: GemmCoord,
         cluster: [i64; 2],
@@ -127,18 +127,20 @@ impl Persistent {
     ) -> Result<Self, Error> {
         let schedule = Self::new(tiles, cluster, max_swizzle, choice)?;
         if tiles.m % cluster[0] != 0 || tiles.n % cluster[1] != 0 {
-            return Err(Error::Cluster {
+            return Err(Kind::Cluster {
                 cluster,
                 grid: [tiles.m, tiles.n],
-            });
+            }
+            .into());
         }
         match (0..2).find(|&i| schedule.blocks[i] != [tiles.m, tiles.n][i]) {
             None => Ok(schedule),
-            Some(i) => Err(Error::NotALayout {
+            Some(i) => Err(Kind::NotALayout {
                 schedule: schedule.to_string(),
                 extent: [tiles.m, tiles.n][i],
                 divisor: cluster[i] << schedule.log_swizzle,
-            }),
+            }
+            .into()),
         }
     }
 
@@ -248,18 +250,19 @@ impl Persistent {
     /// The place of a tile (padding included): the inverse of [`Persistent::tile_padded`].
     ///
     /// # Errors
-    /// [`Error::Outside`] for a tile beyond the padded grid.
+    /// Fails for a tile beyond the padded grid.
     #[doc(alias = "get_linear_idx_from_m_and_n")]
     pub fn slot_of(&self, tile: Tile) -> Result<i64, Error> {
         let extent = [self.blocks[0], self.blocks[1], self.tiles.k];
         if !GemmCoord::new(extent[0], extent[1], extent[2])
             .contains(GemmCoord::new(tile.m, tile.n, tile.l))
         {
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "tile",
                 coord: [tile.m, tile.n, tile.l],
                 extent,
-            });
+            }
+            .into());
         }
         let [minor_of, major_of, blocks_major] = self.axes();
         let [major, minor] = self.order.axes([tile.m, tile.n]);
@@ -280,18 +283,21 @@ impl Persistent {
     /// Where CUTLASS's estimate is not a whole number of clusters, and would not launch, it is rounded down.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no multiprocessors; [`Error::ClusterTooLarge`] where no cluster fits;
-    /// [`Error::GridLimit`].
+    /// Fails for no multiprocessors, and where no cluster fits,
+    /// and for a grid that no device launches.
     #[doc(alias = "get_grid_shape")]
     pub fn grid_shape(&self, sms: i64, max_active_clusters: Option<i64>) -> Result<Dim3, Error> {
         let blocks = self
             .resident_blocks(sms, max_active_clusters)?
             .min(self.slots());
         self.grid_of(blocks / self.cluster_size() * self.cluster_size())?
-            .ok_or(Error::ClusterTooLarge {
-                cluster: self.cluster,
-                sms,
-            })
+            .ok_or(
+                Kind::ClusterTooLarge {
+                    cluster: self.cluster,
+                    sms,
+                }
+                .into(),
+            )
     }
 
     /// The grid CUTLASS computes, which is not a whole number of clusters on fewer than 18 multiprocessors.
@@ -306,10 +312,13 @@ impl Persistent {
         let blocks = self
             .resident_blocks(sms, max_active_clusters)?
             .min(self.slots());
-        self.grid_of(blocks)?.ok_or(Error::ClusterTooLarge {
-            cluster: self.cluster,
-            sms,
-        })
+        self.grid_of(blocks)?.ok_or(
+            Kind::ClusterTooLarge {
+                cluster: self.cluster,
+                sms,
+            }
+            .into(),
+        )
     }
 
     /// Blocks that can be resident at once, whatever the size of the problem.
@@ -350,15 +359,16 @@ impl Persistent {
     /// The first place of `block` of `grid`; its next ones follow at steps of the whole grid.
     ///
     /// # Errors
-    /// [`Error::Outside`] for a block that is not in the grid; [`Error::Overflow`].
+    /// Fails for a block that is not in the grid, and where a count does not fit 64 bits.
     pub fn first_slot(&self, grid: Dim3, block: Dim3) -> Result<i64, Error> {
         grid.count()?;
         if !grid.contains(block) {
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "block",
                 coord: [block.x, block.y, block.z],
                 extent: [grid.x, grid.y, grid.z],
-            });
+            }
+            .into());
         }
         Ok(match self.order {
             RasterOrder::AlongN => block.x + block.y * grid.x,
@@ -393,7 +403,7 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
 /// The clusters along m and n of a grid of blocks, for kernels that launch one block a tile.
 ///
 /// # Errors
-/// [`Error::Cluster`] where the cluster does not divide the grid; [`Error::TooSmall`].
+/// Fails where the cluster does not divide the grid, and for an extent below 1.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, clusters_exact};
@@ -405,10 +415,11 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
 pub fn clusters_exact(tiles: GemmCoord, cluster: [i64; 2]) -> Result<[i64; 2], Error> {
     check_tiles(tiles, cluster)?;
     if tiles.m % cluster[0] != 0 || tiles.n % cluster[1] != 0 {
-        return Err(Error::Cluster {
+        return Err(Kind::Cluster {
             cluster,
             grid: [tiles.m, tiles.n],
-        });
+        }
+        .into());
     }
     Ok([ceil_div(tiles.m, cluster[0]), ceil_div(tiles.n, cluster[1])])
 }

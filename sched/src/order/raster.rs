@@ -1,6 +1,6 @@
 //! A raster: the order in which tiles are computed, as a checked table that can be printed, inverted, drawn and costed.
 
-use crate::number::error::{Error, at_least};
+use crate::number::error::{Error, Kind, at_least};
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
@@ -33,8 +33,8 @@ impl Raster {
     /// A raster from its table.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an empty extent; [`Error::Outside`] for a tile beyond it;
-    /// [`Error::Invalid`] naming a tile that is computed twice or never.
+    /// Fails for an empty extent, for a tile beyond it,
+    /// and for a tile that is computed twice or never, which the error names.
     pub fn new(
         name: impl Into<String>,
         extent: GemmCoord,
@@ -55,14 +55,15 @@ impl Raster {
                     "tile {tile} is computed twice, at places {} and {slot}",
                     place[at]
                 );
-                return Err(Error::Invalid { sentence });
+                return Err(Kind::Invalid { sentence }.into());
             }
             place[at] = slot as i64;
         }
         match place.iter().position(|&slot| slot < 0) {
-            Some(at) => Err(Error::Invalid {
+            Some(at) => Err(Kind::Invalid {
                 sentence: format!("tile {} is never computed", tile_at(extent, at)),
-            }),
+            }
+            .into()),
             None => Ok(Raster {
                 name: name.into(),
                 extent,
@@ -87,7 +88,7 @@ impl Raster {
     /// The launch order of a threadblock swizzle, x fastest; the third extent of `tiled` becomes the batch.
     ///
     /// # Errors
-    /// As [`ThreadblockSwizzle::grid_shape`]; [`Error::Invalid`] beyond 2^20 places.
+    /// Fails as [`ThreadblockSwizzle::grid_shape`] does, and beyond 2^20 places.
     pub fn of_swizzle(swizzle: ThreadblockSwizzle, tiled: GemmCoord) -> Result<Raster, Error> {
         let grid = swizzle.grid_shape(tiled)?;
         let log_tile = swizzle.log_tile(tiled)?;
@@ -105,7 +106,7 @@ impl Raster {
     /// The linear order of a persistent scheduler.
     ///
     /// # Errors
-    /// [`Error::Invalid`] beyond 2^20 places.
+    /// Fails beyond 2^20 places.
     pub fn of_persistent(schedule: &Persistent) -> Result<Raster, Error> {
         Raster::from_fn(
             schedule.to_string(),
@@ -118,7 +119,7 @@ impl Raster {
     /// Strips `width` tiles wide that run along `order`, the last one narrower: no place without a tile.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent or width below 1; [`Error::Invalid`] beyond 2^20 places.
+    /// Fails for an extent or width below 1, and beyond 2^20 places.
     pub fn grouped(m: i64, n: i64, width: i64, order: RasterOrder) -> Result<Raster, Error> {
         let extent = plane(m, n)?;
         at_least("the width of the raster", width, 1)?;
@@ -140,7 +141,7 @@ impl Raster {
     /// Places off the tiles are left out, so the order is a table of tiles (`compact` already).
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1; [`Error::Invalid`] beyond 2^20 places.
+    /// Fails for an extent below 1, and beyond 2^20 places.
     pub fn hilbert(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Hilbert", m, n, formula::hilbert)
     }
@@ -148,7 +149,7 @@ impl Raster {
     /// The Z-order (Morton) curve, over the same squares.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1; [`Error::Invalid`] beyond 2^20 places.
+    /// Fails for an extent below 1, and beyond 2^20 places.
     pub fn morton(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Morton", m, n, formula::morton)
     }
@@ -201,7 +202,7 @@ impl Raster {
     /// The place of a tile: the inverse of [`Raster::tile`].
     ///
     /// # Errors
-    /// [`Error::Outside`] for a tile that is not in the problem.
+    /// Fails for a tile that is not in the problem.
     pub fn slot_of(&self, tile: Tile) -> Result<i64, Error> {
         index(self.extent, tile).map(|at| self.place[at])
     }
@@ -226,7 +227,7 @@ impl Raster {
     /// The places of each wave: `workers` consecutive ones, the last wave maybe fewer.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no workers.
+    /// Fails for no workers.
     pub fn waves(&self, workers: i64) -> Result<impl Iterator<Item = &[Option<Tile>]>, Error> {
         let workers = at_least("the number of workers", workers, 1)?;
         Ok(self
@@ -247,7 +248,7 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
     if slots > MOST_SLOTS {
         let sentence =
             format!("a raster of {slots} places is more than the {MOST_SLOTS} that fit a table");
-        return Err(Error::Invalid { sentence });
+        return Err(Kind::Invalid { sentence }.into());
     }
     Ok(slots as usize)
 }
@@ -255,11 +256,12 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
 /// The index of a tile, colexicographic: m fastest.
 fn index(extent: GemmCoord, t: Tile) -> Result<usize, Error> {
     if !extent.contains(GemmCoord::new(t.m, t.n, t.l)) {
-        return Err(Error::Outside {
+        return Err(Kind::Outside {
             what: "tile",
             coord: [t.m, t.n, t.l],
             extent: extent.array(),
-        });
+        }
+        .into());
     }
     Ok((t.m + extent.m * (t.n + extent.n * t.l)) as usize)
 }

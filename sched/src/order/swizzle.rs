@@ -1,6 +1,6 @@
 //! Threadblock swizzles of CUTLASS 2: which output tile a block of the grid computes.
 
-use crate::number::error::{Error, at_least, ceil_div, product, within};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product, within};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::problem::conv::{Conv, ConvOperator};
@@ -90,8 +90,8 @@ impl ThreadblockSwizzle {
     /// A GEMM in tiles; the third extent is `splits` (for [`ThreadblockSwizzle::Batched`], the batches).
     ///
     /// # Errors
-    /// As [`tiled_shape`]; [`Error::WrongProblem`] for the convolution swizzles;
-    /// [`Error::GridLimit`] for more batches than the grid's z takes, where CUTLASS wraps round to few or none.
+    /// Fails as [`tiled_shape`] does, and for the convolution swizzles,
+    /// and for more batches than the grid's z takes, where CUTLASS wraps round to few or none.
     #[doc(alias = "get_tiled_shape")]
     pub fn tiled_shape(
         &self,
@@ -107,10 +107,11 @@ impl ThreadblockSwizzle {
             }
             Swizzle::StridedDgradIdentity { .. }
             | Swizzle::StridedDgradHorizontal
-            | Swizzle::DepthwiseDirect2dConv { .. } => Err(Error::WrongProblem {
+            | Swizzle::DepthwiseDirect2dConv { .. } => Err(Kind::WrongProblem {
                 swizzle: self.to_string(),
                 maps: "convolutions only, not a plain GEMM",
-            }),
+            }
+            .into()),
             _ => tiled_shape(problem, tile, splits),
         }
     }
@@ -118,7 +119,7 @@ impl ThreadblockSwizzle {
     /// A convolution in tiles.
     ///
     /// # Errors
-    /// As [`tiled_shape`] and [`Conv::implicit_gemm`]; [`Error::WrongProblem`] where the swizzle has no such form.
+    /// Fails as [`tiled_shape`] and [`Conv::implicit_gemm`] does, and where the swizzle has no such form.
     pub fn conv_tiled_shape(
         &self,
         operator: ConvOperator,
@@ -128,10 +129,11 @@ impl ThreadblockSwizzle {
     ) -> Result<GemmCoord, Error> {
         let gemm = conv.implicit_gemm(operator)?;
         let wrong = |maps| {
-            Err(Error::WrongProblem {
+            Err(Kind::WrongProblem {
                 swizzle: self.to_string(),
                 maps,
-            })
+            }
+            .into())
         };
         match self {
             Swizzle::Identity { .. } | Swizzle::IdentityNoPadding { .. } => {
@@ -163,7 +165,7 @@ impl ThreadblockSwizzle {
     /// The grid to launch (S74).
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an empty tiled shape or width; [`Error::GridLimit`] for a grid no device launches.
+    /// Fails for an empty tiled shape or width, and for a grid no device launches.
     #[doc(alias = "get_grid_shape")]
     pub fn grid_shape(&self, tiled: GemmCoord) -> Result<Dim3, Error> {
         if self.is_horizontal() {
@@ -188,7 +190,7 @@ impl ThreadblockSwizzle {
     /// CUTLASS halves the width when the last strip would be mostly empty: 8 from 6 columns, 4 from 3, 2 from 2.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an empty tiled shape or a width below 1.
+    /// Fails for an empty tiled shape or a width below 1.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, ThreadblockSwizzle};
@@ -222,17 +224,18 @@ impl ThreadblockSwizzle {
     /// The tile of `block`, or `None` where the grid reaches beyond the problem and the block has nothing to do (S76).
     ///
     /// # Errors
-    /// [`Error::Outside`] for a block that is not in the grid; otherwise as [`ThreadblockSwizzle::grid_shape`].
+    /// Fails for a block that is not in the grid; otherwise as [`ThreadblockSwizzle::grid_shape`].
     #[doc(alias = "get_tile_offset")]
     pub fn tile_offset(&self, tiled: GemmCoord, block: Dim3) -> Result<Option<GemmCoord>, Error> {
         let grid = self.grid_shape(tiled)?;
         if !grid.contains(block) {
             let (coord, extent) = ([block.x, block.y, block.z], [grid.x, grid.y, grid.z]);
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "block",
                 coord,
                 extent,
-            });
+            }
+            .into());
         }
         let tile = self.tile_offset_unbounded(self.log_tile(tiled)?, block)?;
         Ok(tiled.contains(tile).then_some(tile))
@@ -241,7 +244,7 @@ impl ThreadblockSwizzle {
     /// The tile that CUTLASS's formula gives, which may lie outside the problem: what a kernel computes before its check.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for a block below 0; [`Error::TooLarge`] for a `log_tile` above 62; [`Error::Overflow`].
+    /// Fails for a block below 0, and for a `log_tile` above 62, and where a count does not fit 64 bits.
     pub fn tile_offset_unbounded(&self, log_tile: u32, block: Dim3) -> Result<GemmCoord, Error> {
         within(
             "the base-2 logarithm of the width",
@@ -270,15 +273,16 @@ impl ThreadblockSwizzle {
     /// The block that computes `tile`: the inverse of [`ThreadblockSwizzle::tile_offset`].
     ///
     /// # Errors
-    /// [`Error::Outside`] for a tile that is not in the problem; otherwise as [`ThreadblockSwizzle::grid_shape`].
+    /// Fails for a tile that is not in the problem; otherwise as [`ThreadblockSwizzle::grid_shape`].
     pub fn block_of(&self, tiled: GemmCoord, tile: GemmCoord) -> Result<Dim3, Error> {
         let (grid, log_tile) = (self.grid_shape(tiled)?, self.log_tile(tiled)?);
         if !tiled.contains(tile) {
-            return Err(Error::Outside {
+            return Err(Kind::Outside {
                 what: "tile",
                 coord: tile.array(),
                 extent: tiled.array(),
-            });
+            }
+            .into());
         }
         if self.is_horizontal() {
             return Ok(Dim3::new(tile.n, tile.m, tile.k));
@@ -315,12 +319,12 @@ fn below_nothing(block: Dim3) -> Result<Dim3, Error> {
 /// Refuses a block whose column of tiles is beyond 64 bits.
 fn fits(block: Dim3, width: i64) -> Result<(), Error> {
     let first = product("the column of the tile", &[block.y, width])?;
-    first
-        .checked_add(block.x % width)
-        .map(drop)
-        .ok_or(Error::Overflow {
+    first.checked_add(block.x % width).map(drop).ok_or(
+        Kind::Overflow {
             what: "the column of the tile",
-        })
+        }
+        .into(),
+    )
 }
 
 /// The widest power of two up to `width` that leaves few enough blocks idle. Source: `get_log_tile`.
@@ -357,7 +361,7 @@ fn log_by_division(width: i64, n: i64) -> u32 {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooSmall`] for a width below 1 or a block below 0; [`Error::Overflow`].
+/// Fails for a width below 1 or a block below 0, and where a count does not fit 64 bits.
 pub fn tile_offset_disagreeing_with_grid(
     width: i64,
     tiled: GemmCoord,
@@ -399,8 +403,11 @@ impl FromStr for ThreadblockSwizzle {
 
     /// Reads what [`fmt::Display`] prints; the arguments have CUTLASS's defaults, all 1.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Parse {
-            text: text.to_string(),
+        let wrong = || {
+            Kind::Parse {
+                text: text.to_string(),
+            }
+            .into()
         };
         let (name, rest) = text.split_once('<').unwrap_or((text, ">"));
         let inside = rest.strip_suffix('>').ok_or_else(wrong)?;

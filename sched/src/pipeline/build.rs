@@ -3,7 +3,7 @@
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
 use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
-use crate::number::error::{Error, at_least, within};
+use crate::number::error::{Error, Kind, at_least, within};
 
 /// How the consumers share the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,9 +92,9 @@ impl WarpSpecialized {
     /// Refuses numbers of which no pipeline is built.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
-    /// multiplies in flight: `in_flight + 1` stages at least. [`Error::TooLarge`] for more than 256 stages, 4095 tiles
-    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and [`Error::Invalid`] for more than 4095 k-tiles together or
+    /// Fails for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
+    /// multiplies in flight: `in_flight + 1` stages at least. Fails for more than 256 stages, 4095 tiles
+    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and for more than 4095 k-tiles together or
     /// more than 16384 steps, a load counted once for each slot it fills.
     pub fn check(&self) -> Result<(), Error> {
         for (what, value, most) in [
@@ -122,7 +122,7 @@ impl WarpSpecialized {
         if self.tiles.saturating_mul(self.k_tiles) > MAX_ITEMS {
             let sentence =
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
-            return Err(Error::Invalid { sentence });
+            return Err(Kind::Invalid { sentence }.into());
         }
         few_steps(self.steps())
     }

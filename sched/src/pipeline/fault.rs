@@ -15,9 +15,10 @@ pub struct Blocked {
 
 /// The first fault found, after the fewest steps that lead to it.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A load into a slot that someone still reads, will read, or that another load is filling.
+    #[error("{actor}, step {step}: the load of {item} overwrites {slot}, where {held} {why}")]
     Overwrite {
         /// Who loads.
         actor: String,
@@ -33,6 +34,7 @@ pub enum Fault {
         why: &'static str,
     },
     /// A multiply from a slot that does not hold its item.
+    #[error("{actor}, step {step}: the multiply of {item} reads {slot}, which {found}")]
     Unfilled {
         /// Who reads.
         actor: String,
@@ -46,11 +48,13 @@ pub enum Fault {
         found: String,
     },
     /// Nobody can go on, and not all are done.
+    #[error("deadlock: {}", joined(blocked))]
     Deadlock {
         /// Who waits for what.
         blocked: Vec<Blocked>,
     },
     /// More arrivals than the barrier's count.
+    #[error("{actor}, step {step}: an arrival at {barrier} beyond its count")]
     TooManyArrivals {
         /// Who.
         actor: String,
@@ -60,6 +64,7 @@ pub enum Fault {
         barrier: String,
     },
     /// Two actors in a section for one.
+    #[error("{actor}, step {step}: enters {section} while {inside} is in it")]
     Overlap {
         /// Who comes in.
         actor: String,
@@ -71,6 +76,7 @@ pub enum Fault {
         inside: String,
     },
     /// A load or an arrival reaches a block that has exited.
+    #[error("{what} reaches block {block}, which has exited")]
     Exited {
         /// What arrives.
         what: String,
@@ -78,6 +84,7 @@ pub enum Fault {
         block: usize,
     },
     /// An epilogue, or the end of an actor, while a multiply of that actor still runs.
+    #[error("{actor}, step {step}: {} while the multiply of {item} still runs", reading(*tile))]
     StillRunning {
         /// Which actor.
         actor: String,
@@ -89,110 +96,35 @@ pub enum Fault {
         item: u16,
     },
     /// The plan names a slot, barrier or count that does not exist or makes no sense.
+    #[error("{sentence}")]
     Malformed {
         /// What is wrong.
         sentence: String,
     },
     /// The walk has more states than were allowed, or than fit the memory of a walk.
+    #[error("more than {limit} states: check fewer tiles, k-tiles or stages")]
     TooManyStates {
         /// How many were allowed, or fitted.
         limit: usize,
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Overwrite {
-                actor,
-                step,
-                slot,
-                item,
-                held,
-                why,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: the load of {item} overwrites {slot}, where {held} {why}"
-                )
-            }
-            Fault::Unfilled {
-                actor,
-                step,
-                slot,
-                item,
-                found,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: the multiply of {item} reads {slot}, which {found}"
-                )
-            }
-            Fault::Deadlock { blocked } => {
-                let each = |b: &Blocked| {
-                    format!("{} waits for {} at step {}", b.actor, b.waits_for, b.step)
-                };
-                write!(
-                    f,
-                    "deadlock: {}",
-                    blocked.iter().map(each).collect::<Vec<_>>().join("; ")
-                )
-            }
-            Fault::TooManyArrivals {
-                actor,
-                step,
-                barrier,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: an arrival at {barrier} beyond its count"
-                )
-            }
-            Fault::Overlap {
-                actor,
-                step,
-                section,
-                inside,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: enters {section} while {inside} is in it"
-                )
-            }
-            Fault::Exited { what, block } => {
-                write!(f, "{what} reaches block {block}, which has exited")
-            }
-            Fault::StillRunning {
-                actor,
-                step,
-                tile: Some(tile),
-                item,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: the epilogue of tile {tile} reads the accumulators while the multiply of {item} still runs"
-                )
-            }
-            Fault::StillRunning {
-                actor,
-                step,
-                tile: None,
-                item,
-            } => {
-                write!(
-                    f,
-                    "{actor}, step {step}: ends while the multiply of {item} still runs"
-                )
-            }
-            Fault::Malformed { sentence } => f.write_str(sentence),
-            Fault::TooManyStates { limit } => {
-                write!(
-                    f,
-                    "more than {limit} states: check fewer tiles, k-tiles or stages"
-                )
-            }
-        }
+        fmt::Display::fmt(self, f)
     }
 }
 
-impl std::error::Error for Fault {}
+/// `producer waits for empty[0] at step 4; consumer waits for ..`.
+fn joined(blocked: &[Blocked]) -> String {
+    let each = |b: &Blocked| format!("{} waits for {} at step {}", b.actor, b.waits_for, b.step);
+    blocked.iter().map(each).collect::<Vec<_>>().join("; ")
+}
+
+/// What reads the accumulators too early.
+fn reading(tile: Option<u16>) -> String {
+    match tile {
+        Some(tile) => format!("the epilogue of tile {tile} reads the accumulators"),
+        None => "ends".into(),
+    }
+}

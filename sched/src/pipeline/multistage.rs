@@ -26,8 +26,8 @@ impl Multistage {
     /// The pipeline.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for fewer than 2 stages, or no k-tiles or warps; [`Error::TooLarge`] for more than 256
-    /// stages, 4095 k-tiles or 32 warps; [`Error::Invalid`] for more than 16384 steps.
+    /// Fails for fewer than 2 stages, or no k-tiles or warps, and for more than 256
+    /// stages, 4095 k-tiles or 32 warps, and for more than 16384 steps.
     pub fn build(&self) -> Result<Pipeline, Error> {
         within("the number of stages", self.stages, 2, MAX_STAGES)?;
         within("the number of k-tiles", self.k_tiles, 1, MAX_ITEMS)?;

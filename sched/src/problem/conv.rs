@@ -1,6 +1,6 @@
 //! Convolutions as implicit GEMMs: the problem a tile scheduler sees.
 
-use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product};
 use crate::problem::coord::GemmCoord;
 
 /// Which of the three products of a convolution is computed.
@@ -66,7 +66,7 @@ impl ConvAxis {
         at_least("a padding", self.pad, 0)?;
         at_least("a stride", self.stride, 1)?;
         at_least("a dilation", self.dilation, 1)?;
-        let overflow = Error::Overflow {
+        let overflow = Kind::Overflow {
             what: "the span of the filter",
         };
         let span = (self.filter - 1)
@@ -78,7 +78,7 @@ impl ConvAxis {
             .and_then(|x| x.checked_add(self.input));
         let (span, padded) = span.zip(padded).ok_or(overflow)?;
         if span > padded {
-            return Err(Error::Filter { axis, span, padded });
+            return Err(Kind::Filter { axis, span, padded }.into());
         }
         Ok((padded - span) / self.stride + 1)
     }
@@ -140,7 +140,7 @@ impl Conv {
     /// Output positions along depth, height and width (Z, P, Q).
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below its least value, [`Error::Filter`] where the filter does not fit.
+    /// Fails for an extent below its least value, and where the filter does not fit.
     pub fn output(&self) -> Result<[i64; 3], Error> {
         let [d, h, w] = &self.axes;
         Ok([d.output('D')?, h.output('H')?, w.output('W')?])
@@ -158,8 +158,8 @@ impl Conv {
     /// because it has no grouped gradients.
     ///
     /// # Errors
-    /// [`Error::TooSmall`], [`Error::Filter`] as [`Conv::output`]; [`Error::Groups`] for groups that do not divide
-    /// the channels; [`Error::Overflow`].
+    /// Fails for an extent below 1, as [`Conv::output`], and for groups that do not divide
+    /// the channels, and where a count does not fit 64 bits.
     ///
     /// ```
     /// use colex_sched::{ConvAxis, ConvOperator, GemmCoord, conv2d};
@@ -193,7 +193,7 @@ impl Conv {
     /// Source: `implicit_gemm_k_iterations` (analytic and optimized iterators).
     ///
     /// # Errors
-    /// As [`Conv::implicit_gemm`]; [`Error::Splits`] for more splits than channels (outputs, for wgrad) to split.
+    /// Fails as [`Conv::implicit_gemm`] does, and for more splits than channels (outputs, for wgrad) to split.
     #[doc(alias = "implicit_gemm_k_iterations")]
     pub fn k_iterations(
         &self,
@@ -211,10 +211,11 @@ impl Conv {
             ConvOperator::Wgrad => (1, gemm.k),
         };
         if splits > long {
-            return Err(Error::Splits {
+            return Err(Kind::Splits {
                 splits,
                 k_tiles: long,
-            });
+            }
+            .into());
         }
         product(
             "the iterations",
@@ -227,14 +228,14 @@ impl Conv {
     /// Source: `conv/threadblock/threadblock_swizzle.h`, `get_strided_dgrad_tile_m`.
     ///
     /// # Errors
-    /// As [`Conv::implicit_gemm`]; [`Error::Invalid`] for three spatial axes.
+    /// Fails as [`Conv::implicit_gemm`] does, and for three spatial axes.
     pub fn strided_dgrad_tiles_m(&self, tile_m: i64) -> Result<i64, Error> {
         self.implicit_gemm(ConvOperator::Dgrad)?;
         at_least("extent m of the tile", tile_m, 1)?;
         let [d, h, w] = &self.axes;
         if *d != ConvAxis::new(1, 1) {
             let sentence = "the strided dgrad swizzles map convolutions over two axes".to_string();
-            return Err(Error::Invalid { sentence });
+            return Err(Kind::Invalid { sentence }.into());
         }
         let rows = product(
             "the rows of a filter tap",
@@ -255,7 +256,7 @@ impl Conv {
     /// Source: `conv2d_problem_size.h`, `depthwise_gemm_k_iterations` (which, like this, takes the batch whole).
     ///
     /// # Errors
-    /// As [`Conv::output`]; [`Error::TooSmall`] for an output block or split count below 1.
+    /// Fails as [`Conv::output`] does, and for an output block or split count below 1.
     pub fn depthwise_iterations(&self, op: i64, oq: i64, splits: i64) -> Result<i64, Error> {
         let [_, p, q] = self.output()?;
         at_least("the number of images", self.batch, 1)?;
@@ -267,10 +268,11 @@ impl Conv {
             &[self.batch, ceil_div(p, op), ceil_div(q, oq)],
         )?;
         if splits > all {
-            return Err(Error::Splits {
+            return Err(Kind::Splits {
                 splits,
                 k_tiles: all,
-            });
+            }
+            .into());
         }
         Ok(ceil_div(all, splits))
     }
@@ -282,11 +284,12 @@ impl Conv {
         at_least("the number of groups", self.groups, 1)?;
         for (axis, channels) in [('C', self.channels), ('K', self.filters)] {
             if channels % self.groups != 0 {
-                return Err(Error::Groups {
+                return Err(Kind::Groups {
                     axis,
                     channels,
                     groups: self.groups,
-                });
+                }
+                .into());
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Coordinates: of a GEMM, of a batched GEMM, of a block in a grid, of an output tile.
 
-use crate::number::error::{Error, at_least, product};
+use crate::number::error::{Error, Kind, at_least, product};
 use std::fmt;
 
 /// Extents or offsets of a matrix product along m, n and k.
@@ -33,7 +33,7 @@ impl GemmCoord {
     /// `m * n * k`: for a tiled shape, the blocks that do useful work.
     ///
     /// # Errors
-    /// [`Error::Overflow`] beyond 64 bits.
+    /// Fails beyond 64 bits.
     pub fn product(&self) -> Result<i64, Error> {
         product("the number of tiles", &[self.m, self.n, self.k])
     }
@@ -107,7 +107,7 @@ impl Dim3 {
     /// How many blocks the grid has.
     ///
     /// # Errors
-    /// [`Error::Overflow`] beyond 64 bits.
+    /// Fails beyond 64 bits.
     pub fn count(&self) -> Result<i64, Error> {
         product("the number of blocks", &[self.x, self.y, self.z])
     }
@@ -151,7 +151,7 @@ impl Dim3 {
     /// The grid itself if a device can launch it.
     ///
     /// # Errors
-    /// [`Error::TooSmall`] for an extent below 1; [`Error::GridLimit`] with the axis that is too long.
+    /// Fails for an extent below 1, and for one that is too long along its axis, which the error names.
     pub fn launchable(self) -> Result<Self, Error> {
         let limit = Dim3::LIMIT;
         for (axis, what, blocks, limit) in [
@@ -161,11 +161,12 @@ impl Dim3 {
         ] {
             at_least(what, blocks, 1)?;
             if blocks > limit {
-                return Err(Error::GridLimit {
+                return Err(Kind::GridLimit {
                     axis,
                     blocks,
                     limit,
-                });
+                }
+                .into());
             }
         }
         Ok(self)

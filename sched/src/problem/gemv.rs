@@ -1,12 +1,12 @@
 //! The threadblock swizzle of batched matrix-vector products.
 
-use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product};
 use crate::problem::coord::{BatchedGemmCoord, Dim3};
 
 /// A batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent below 1.
+/// Fails for an extent below 1.
 ///
 /// ```
 /// use colex_sched::{BatchedGemmCoord, Dim3, gemv};
@@ -54,7 +54,7 @@ pub fn tiled_shape(
 /// The grid: n, batch, k.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent below 1; [`Error::GridLimit`] for a grid no device launches.
+/// Fails for an extent below 1, and for a grid no device launches.
 pub fn grid_shape(tiled: BatchedGemmCoord) -> Result<Dim3, Error> {
     Dim3::new(tiled.n, tiled.batch, tiled.k).launchable()
 }
@@ -77,12 +77,12 @@ pub fn block_of(tiled: BatchedGemmCoord, tile: BatchedGemmCoord) -> Option<Dim3>
 /// The batch of one row of threads: `batches of a tile` rows share a block.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for a block, rows or a thread below 0; [`Error::Overflow`].
+/// Fails for a block, rows or a thread below 0, and where a count does not fit 64 bits.
 pub fn batch_index(block: Dim3, block_rows: i64, thread_y: i64) -> Result<i64, Error> {
     at_least("y of the block", block.y, 0)?;
     at_least("the rows of threads of a block", block_rows, 0)?;
     at_least("y of the thread", thread_y, 0)?;
     product("the batch", &[block_rows, block.y])?
         .checked_add(thread_y)
-        .ok_or(Error::Overflow { what: "the batch" })
+        .ok_or(Kind::Overflow { what: "the batch" }.into())
 }

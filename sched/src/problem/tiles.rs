@@ -1,6 +1,6 @@
 //! From a problem to its tiled shape: plain GEMM.
 
-use crate::number::error::{Error, at_least, ceil_div};
+use crate::number::error::{Error, Kind, at_least, ceil_div};
 use crate::problem::coord::GemmCoord;
 
 const PROBLEM: [&str; 3] = [
@@ -19,8 +19,8 @@ const TILE: [&str; 3] = [
 /// Source: `threadblock_swizzle.h`, `get_tiled_shape`.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent, tile extent or split count below 1;
-/// [`Error::Splits`] for more splits than k-tiles.
+/// Fails for an extent, tile extent or split count below 1,
+/// and for more splits than k-tiles.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, tiled_shape};
@@ -33,7 +33,7 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
     let k_tiles = k_tiles(problem, tile)?;
     at_least("the number of splits", splits, 1)?;
     if splits > k_tiles {
-        return Err(Error::Splits { splits, k_tiles });
+        return Err(Kind::Splits { splits, k_tiles }.into());
     }
     tiled_mn(problem, tile, splits)
 }
@@ -41,7 +41,7 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
 /// The k-tiles of one output tile: `ceil(K / tile k)`.
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent or tile extent below 1.
+/// Fails for an extent or tile extent below 1.
 pub fn k_tiles(problem: GemmCoord, tile: GemmCoord) -> Result<i64, Error> {
     let (problem, tile) = (problem.positive(PROBLEM)?, tile.positive(TILE)?);
     Ok(ceil_div(problem.k, tile.k))
@@ -65,8 +65,8 @@ pub(crate) fn tiled_mn(
 /// The k-tiles `begin..end` of split `split` of `splits`: the first `k_tiles % splits` get one more.
 ///
 /// # Errors
-/// [`Error::Splits`] for more splits than k-tiles, [`Error::TooSmall`] for a negative split,
-/// [`Error::Outside`] for a split that does not exist.
+/// Fails for more splits than k-tiles, for a negative split,
+/// and for a split that does not exist.
 ///
 /// ```
 /// use colex_sched::split_k_range;
@@ -78,14 +78,15 @@ pub fn split_k_range(k_tiles: i64, splits: i64, split: i64) -> Result<std::ops::
     at_least("the number of k-tiles", k_tiles, 1)?;
     at_least("the number of splits", splits, 1)?;
     if splits > k_tiles {
-        return Err(Error::Splits { splits, k_tiles });
+        return Err(Kind::Splits { splits, k_tiles }.into());
     }
     if !(0..splits).contains(&split) {
-        return Err(Error::Outside {
+        return Err(Kind::Outside {
             what: "split",
             coord: [0, 0, split],
             extent: [1, 1, splits],
-        });
+        }
+        .into());
     }
     let (each, extra) = (k_tiles / splits, k_tiles % splits);
     let begin = each * split + extra.min(split);

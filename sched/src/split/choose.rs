@@ -47,8 +47,8 @@ const MOST_SPLITS: i64 = 32;
 /// and 2 % of the iterations a peer where shares do not align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors
-/// [`Error::TooSmall`] for an extent, k-tile count or device below 1; [`Error::TooLarge`] for more than 65536
-/// multiprocessors; [`Error::Invalid`] for more than 2^40 iterations; otherwise as [`StreamKSm90::new`].
+/// Fails for an extent, k-tile count or device below 1, and for more than 65536
+/// multiprocessors, and for more than 2^40 iterations; otherwise as [`StreamKSm90::new`].
 ///
 /// ```
 /// use colex_sched::{Decomposition, GemmCoord, choose_split};

@@ -1,6 +1,6 @@
 //! Stream-K of CUTLASS 2: blocks share the main-loop iterations of the last waves evenly, across tile borders.
 
-use crate::number::error::{Error, at_least, ceil_div, product};
+use crate::number::error::{Error, Kind, at_least, ceil_div, product};
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use crate::problem::tiles::{k_tiles, tiled_mn, tiled_shape};
 use crate::split::heuristic::{Decision, decide};
@@ -93,8 +93,8 @@ impl StreamK {
     /// A decomposition of one GEMM. `splits` of 1 leaves the choice to CUTLASS's heuristic; more is plain split-K.
     ///
     /// # Errors
-    /// As [`tiled_shape`]; [`Error::TooSmall`] for a device count below 1; [`Error::Invalid`] for more than 2^16 of one,
-    /// more than 2^20 resident blocks, or more than 2^40 iterations; [`Error::GridLimit`].
+    /// Fails as [`tiled_shape`] does, and for a device count below 1, and for more than 2^16 of one,
+    /// more than 2^20 resident blocks, or more than 2^40 iterations, and for a grid that no device launches.
     pub fn new(
         problem: GemmCoord,
         tile: GemmCoord,
@@ -303,7 +303,7 @@ impl StreamK {
     /// The grid to launch.
     ///
     /// # Errors
-    /// [`Error::GridLimit`] never for a value that exists; the check ran when it was made.
+    /// Does not fail for a value that exists: the check ran when it was made.
     pub fn grid(&self) -> Result<Dim3, Error> {
         let active = self.active_blocks();
         let blocks = if self.remap {
@@ -438,7 +438,7 @@ pub(crate) fn countable(output: i64, k_tiles: i64) -> Result<(), Error> {
     if iterations > 1 << 40 {
         let sentence =
             format!("{iterations} iterations are more than the 2^40 that stream-K counts");
-        return Err(Error::Invalid { sentence });
+        return Err(Kind::Invalid { sentence }.into());
     }
     Ok(())
 }
@@ -461,19 +461,21 @@ fn check_device(d: &StreamKDevice) -> Result<(), Error> {
         .iter()
         .find(|x| **x > most)
     {
-        return Err(Error::Invalid {
+        return Err(Kind::Invalid {
             sentence: format!("{x} is more than the {most} any device has"),
-        });
+        }
+        .into());
     }
     // The heuristic tries every number of blocks up to this.
     let (most, resident) = (1 << 20, d.available_sms * d.occupancy);
     if resident > most {
-        return Err(Error::Invalid {
+        return Err(Kind::Invalid {
             sentence: format!(
                 "{} blocks on each of {} multiprocessors are {resident}: it can be at most {most}",
                 d.occupancy, d.available_sms
             ),
-        });
+        }
+        .into());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Stream-K of CUTLASS 3 for Hopper: a persistent grid whose first units share tiles by k, cluster by cluster.
 
-use crate::number::error::{Error, at_least, of_a_device, product};
+use crate::number::error::{Error, Kind, at_least, of_a_device, product};
 use crate::order::persistent::{Persistent, RasterChoice, RasterOrder};
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use crate::split::segment::Segment;
@@ -87,9 +87,9 @@ impl StreamKSm90 {
     /// A schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
     ///
     /// # Errors
-    /// As [`Persistent::new`] and [`Persistent::grid_shape`]; [`Error::TooLarge`] for more than 65536 multiprocessors;
-    /// [`Error::Splits`] for more splits than k-tiles;
-    /// [`Error::Invalid`] for splits together with a decomposition that cannot use them.
+    /// Fails as [`Persistent::new`] and [`Persistent::grid_shape`] does, and for more than 65536 multiprocessors,
+    /// and for more splits than k-tiles,
+    /// and for splits together with a decomposition that cannot use them.
     pub fn new(tiles: GemmCoord, k_tiles: i64, args: StreamKSm90Args) -> Result<Self, Error> {
         let base = Persistent::new(tiles, args.cluster, args.max_swizzle, args.raster)?;
         at_least("the number of k-tiles", k_tiles, 1)?;
@@ -366,10 +366,11 @@ impl StreamKSm90 {
 fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
     at_least("the number of splits", args.splits, 1)?;
     if args.splits > k_tiles {
-        return Err(Error::Splits {
+        return Err(Kind::Splits {
             splits: args.splits,
             k_tiles,
-        });
+        }
+        .into());
     }
     let takes = matches!(
         args.decomposition,
@@ -380,7 +381,7 @@ fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
             "{} splits need the SplitK or Heuristic decomposition",
             args.splits
         );
-        return Err(Error::Invalid { sentence });
+        return Err(Kind::Invalid { sentence }.into());
     }
     Ok(())
 }
@@ -389,10 +390,13 @@ fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
 fn resident_grid(base: &Persistent, args: &StreamKSm90Args) -> Result<Dim3, Error> {
     let size = base.cluster_size();
     let blocks = base.resident_blocks(args.sms, args.max_active_clusters)? / size * size;
-    base.grid_of(blocks)?.ok_or(Error::ClusterTooLarge {
-        cluster: args.cluster,
-        sms: args.sms,
-    })
+    base.grid_of(blocks)?.ok_or(
+        Kind::ClusterTooLarge {
+            cluster: args.cluster,
+            sms: args.sms,
+        }
+        .into(),
+    )
 }
 
 /// Tiles to share: the last full wave and the partial one, where that is worth it. Source: `get_num_sk_tiles`.
