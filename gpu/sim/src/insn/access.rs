@@ -5,7 +5,7 @@ use crate::machine::exec::{Exec, low};
 use crate::machine::place::Target;
 use crate::machine::port::{Who, tick};
 use crate::order::clock::Proxy;
-use crate::order::message::{Message, Ordering, Reach};
+use crate::order::release::{Message, Ordering, Reach};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
 use colex_ir::{Access, Address, Operand, Order, Reg, Space};

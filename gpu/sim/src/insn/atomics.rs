@@ -6,7 +6,7 @@ use crate::lane::bits::word;
 use crate::machine::exec::Exec;
 use crate::machine::port::{Who, tick};
 use crate::order::clock::Proxy;
-use crate::order::message::Ordering;
+use crate::order::release::Ordering;
 use crate::report::fault::Fault;
 use crate::state::warp::lanes;
 use colex_ir::{Address, AtomicOp, Operand, Order, Reg, Space, Type};

@@ -5,7 +5,7 @@ use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
 use crate::machine::place::Target;
 use crate::machine::port::{Spot, tick};
-use crate::order::message::Reach;
+use crate::order::release::Reach;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;

@@ -6,7 +6,7 @@ use crate::machine::place::Target;
 use crate::machine::port::{Spot, Who, tick};
 use crate::machine::suspect::Use;
 use crate::order::clock::Proxy;
-use crate::order::message::Reach;
+use crate::order::release::Reach;
 use crate::order::shadow::Does;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};

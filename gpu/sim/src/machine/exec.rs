@@ -5,7 +5,7 @@ use super::port::Spot;
 use crate::lane::float;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use crate::state::flat::Step;
+use crate::state::program::Step;
 use crate::state::wait::Wait;
 use crate::state::warp::{FULL, InFlight, Lanes, Warp, lanes};
 use colex_ir::{Atom, Guard, Memory, Op, Operand, Reg, RegType, Special, Stmt, Sync, Type};

@@ -1,15 +1,15 @@
 //! The device while it runs a kernel: blocks and clusters come, warps take turns.
 
-pub(crate) mod accuse;
 pub(crate) mod exec;
 pub(crate) mod names;
 pub(crate) mod pending;
 pub(crate) mod place;
 pub(crate) mod port;
 pub(crate) mod product;
-pub(crate) mod reason;
+pub(crate) mod race_text;
 pub(crate) mod running;
 pub(crate) mod suspect;
+pub(crate) mod wait_text;
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -21,13 +21,13 @@ use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
 use crate::options::{Dice, SimOptions};
 use crate::order::global::Global;
-use crate::order::message::Message;
+use crate::order::release::Message;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
 use crate::report::{Count, Report};
 use crate::state::block::SHARED_BASE;
-use crate::state::flat::Program;
 use crate::state::memory::Memory;
+use crate::state::program::Program;
 use colex_ir::Kernel;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;

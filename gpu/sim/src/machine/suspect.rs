@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 
 use super::Machine;
-use super::accuse::{Side, There};
 use super::place::Target;
 use super::port::{Spot, Who};
+use super::race_text::{Side, There};
 use super::running::{Cluster, Progress};
 use crate::order::clock::{Epoch, Proxy, View};
 use crate::order::lockstep::Lockstep;

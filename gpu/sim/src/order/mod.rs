@@ -3,5 +3,5 @@
 pub(crate) mod clock;
 pub(crate) mod global;
 pub(crate) mod lockstep;
-pub(crate) mod message;
+pub(crate) mod release;
 pub(crate) mod shadow;

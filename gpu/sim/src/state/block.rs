@@ -8,7 +8,7 @@ use super::named::Named;
 use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, View};
 use crate::order::lockstep::SEVERAL;
-use crate::order::message::Message;
+use crate::order::release::Message;
 use crate::order::shadow::{Cell, ReadSets};
 
 /// Where a block's shared memory begins in its window of shared addresses: nothing lies at 0.

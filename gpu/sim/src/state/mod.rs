@@ -3,11 +3,11 @@
 pub(crate) mod accessor;
 pub(crate) mod banks;
 pub(crate) mod block;
-pub(crate) mod flat;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod named;
 pub(crate) mod pending;
+pub(crate) mod program;
 pub(crate) mod target;
 pub(crate) mod wait;
 pub(crate) mod warp;

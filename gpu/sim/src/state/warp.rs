@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::flat::Step;
+use super::program::Step;
 use super::wait::Wait;
 pub(crate) use crate::lane::bits::{FULL, Lanes, lanes};
 use crate::order::clock::View;
 use crate::order::lockstep::Lockstep;
-use crate::order::message::{Home, Message};
+use crate::order::release::{Home, Message};
 
 /// A branch or loop that the warp is in.
 #[derive(Clone, Copy, Debug)]
