@@ -10,7 +10,7 @@ mod order;
 mod report;
 mod state;
 
-pub use options::SimOptions;
+pub use options::{Schedule, SimOptions};
 pub use report::event::{BarrierAt, Event, EventKind, Grouped, SharedBytes};
 pub use report::fault::{Fault, FaultKind, Place};
 pub use report::{LineCount, Report, Warning};

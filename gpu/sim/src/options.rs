@@ -3,17 +3,16 @@
 /// How the simulator runs a kernel.
 ///
 /// ```
-/// use colex_sim::SimOptions;
+/// use colex_sim::{Schedule, SimOptions};
 ///
 /// let options = SimOptions::default().seed(7);
-/// assert_eq!(options.seed, 7);
+/// assert_eq!(options.schedule, Schedule::Random(7));
 /// assert!(options.races && options.counts);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimOptions {
-    /// Chooses the order in which warps advance and asynchronous operations complete: 0 completes them as late as it
-    /// can, 1 as soon as it can, every other seed in an order of its own.
-    pub seed: u64,
+    /// The order in which warps advance and asynchronous operations complete.
+    pub schedule: Schedule,
     /// Whether races in shared memory and missing proxy fences are faults.
     pub races: bool,
     /// Whether reads of what nobody wrote are faults; where not, memory that nobody wrote holds zeros.
@@ -36,7 +35,7 @@ pub struct SimOptions {
 impl Default for SimOptions {
     fn default() -> Self {
         SimOptions {
-            seed: 0,
+            schedule: Schedule::Latest,
             races: true,
             uninitialised: true,
             counts: true,
@@ -50,9 +49,46 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// The same with another order of events.
+    /// Returns these options with the given schedule.
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        SimOptions { schedule, ..self }
+    }
+
+    /// Returns these options with the schedule [`Schedule::from_seed`] of a number.
     pub fn seed(self, seed: u64) -> Self {
-        SimOptions { seed, ..self }
+        self.schedule(Schedule::from_seed(seed))
+    }
+}
+
+/// The order in which the simulator runs warps and completes asynchronous operations.
+///
+/// A correct kernel gives the same result under every schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Warps take turns; an asynchronous operation completes as late as it can: when no warp can continue without it.
+    Latest,
+    /// Warps take turns; an asynchronous operation completes as early as it can: after the turn that issued it.
+    Earliest,
+    /// Warps and operations are chosen by a pseudo-random sequence with this seed.
+    Random(u64),
+}
+
+impl Schedule {
+    /// Returns [`Latest`](Schedule::Latest) for 0, [`Earliest`](Schedule::Earliest) for 1, and a random schedule with
+    /// this seed for every other number: a loop over seeds covers the two extremes.
+    ///
+    /// ```
+    /// use colex_sim::Schedule;
+    ///
+    /// let schedules = [0, 1, 2].map(Schedule::from_seed);
+    /// assert_eq!(schedules, [Schedule::Latest, Schedule::Earliest, Schedule::Random(2)]);
+    /// ```
+    pub fn from_seed(seed: u64) -> Self {
+        match seed {
+            0 => Schedule::Latest,
+            1 => Schedule::Earliest,
+            seed => Schedule::Random(seed),
+        }
     }
 }
 

@@ -149,10 +149,7 @@ fn the_verifier_and_the_simulator_agree() {
         let mut outcomes = Vec::new();
         for seed in [1, 7, 23] {
             let launch = Launch::new(1, 128 * groups as u32);
-            let options = SimOptions {
-                seed,
-                ..SimOptions::default()
-            };
+            let options = SimOptions::default().seed(seed);
             let ran = simulate(&kernel, &launch, &[], &mut Memory::default(), &options);
             outcomes.push(ran.is_ok());
         }

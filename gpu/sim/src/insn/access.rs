@@ -3,9 +3,9 @@
 use crate::lane::bits::word;
 use crate::machine::exec::{Exec, low};
 use crate::machine::place::Target;
-use crate::machine::port::{Who, tick};
+use crate::machine::port::{Accessor, tick};
 use crate::order::clock::Proxy;
-use crate::order::release::{Message, Ordering, Reach};
+use crate::order::release::{Ordering, Release, Scope};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
 use colex_ir::{Access, Address, Operand, Order, Reg, Space};
@@ -31,9 +31,10 @@ impl Exec<'_, '_, '_> {
         for lane in lanes(mask) {
             let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
             let mut buffer = [0u8; WIDEST];
-            let who = Who::lane(self.w, lane, proxy);
-            self.m.check_alive(self.g, &who, target)?;
-            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            let accessor = Accessor::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &accessor, target)?;
+            self.m
+                .read(self.g, &accessor, target, &mut buffer[..bytes])?;
             // What it learns here orders what follows, not this read itself.
             if let Some(ordering) = Ordering::of(access.order) {
                 self.receive(target, ordering, lane);
@@ -77,9 +78,9 @@ impl Exec<'_, '_, '_> {
                 buffer[i * each..(i + 1) * each]
                     .copy_from_slice(&value[lane].to_le_bytes()[..each]);
             }
-            let who = Who::lane(self.w, lane, proxy);
-            self.m.check_alive(self.g, &who, target)?;
-            self.m.write(self.g, &who, target, &buffer[..bytes])?;
+            let accessor = Accessor::lane(self.w, lane, proxy);
+            self.m.check_alive(self.g, &accessor, target)?;
+            self.m.write(self.g, &accessor, target, &buffer[..bytes])?;
             if let Some(ordering) = Ordering::of(access.order) {
                 self.pass_on(target, ordering, false);
             }
@@ -102,7 +103,7 @@ impl Exec<'_, '_, '_> {
     }
 
     /// What lies at an address that ordered accesses use.
-    fn message(&mut self, target: Target) -> Option<&mut Message> {
+    fn released_at(&mut self, target: Target) -> Option<&mut Release> {
         match target {
             _ if !self.m.options.races => None,
             Target::Global(address) => Some(self.m.ordered.entry(address).or_default()),
@@ -114,30 +115,32 @@ impl Exec<'_, '_, '_> {
     /// An ordered read: it learns what was passed on there, at once or at the next fence.
     pub(crate) fn receive(&mut self, target: Target, ordering: Ordering, lane: usize) {
         let home = self.w.home(self.g.number);
-        let known = self.message(target).filter(|message| !message.is_empty());
-        let Some(message) = known.map(|message| message.clone()) else {
+        let known = self
+            .released_at(target)
+            .filter(|release| !release.is_empty());
+        let Some(release) = known.map(|release| release.clone()) else {
             return;
         };
         if ordering.acquires {
-            message.acquire(ordering.reach, home, &mut self.w.view);
-            let own = message.own(ordering.reach, home, self.w.index);
+            release.acquire(ordering.scope, home, &mut self.w.view);
+            let own = release.own(ordering.scope, home, self.w.index);
             self.w.learnt(1 << lane, own);
         } else {
-            self.w.unacquired.merge(&message, ordering.reach)
+            self.w.unacquired.merge(&release, ordering.scope)
         }
     }
 
     /// An ordered write: it leaves what the warp knows, or knew at its last fence. With `adds`, to what is there.
     pub(crate) fn pass_on(&mut self, target: Target, ordering: Ordering, adds: bool) {
         let home = self.w.home(self.g.number);
-        let mut new = Message::default();
-        new.merge(&self.w.released, ordering.reach);
+        let mut new = Release::default();
+        new.merge(&self.w.released, ordering.scope);
         if ordering.releases {
-            new.add(ordering.reach, home, &self.w.view);
+            new.add(ordering.scope, home, &self.w.view);
         }
-        match self.message(target) {
-            Some(message) if adds => message.merge(&new, Reach::Device),
-            Some(message) => *message = new,
+        match self.released_at(target) {
+            Some(release) if adds => release.merge(&new, Scope::Device),
+            Some(release) => *release = new,
             None => {}
         }
     }

@@ -4,7 +4,7 @@ use colex_atom::{Reduction, Scalar};
 
 use crate::lane::bits::word;
 use crate::machine::exec::Exec;
-use crate::machine::port::{Who, tick};
+use crate::machine::port::{Accessor, tick};
 use crate::order::clock::Proxy;
 use crate::order::release::Ordering;
 use crate::report::fault::Fault;
@@ -71,15 +71,16 @@ impl Exec<'_, '_, '_> {
             )?;
             let target = target.after(i * bytes);
             let mut buffer = [0; 8];
-            let who = Who::lane(self.w, lane, Proxy::Atomic);
-            self.m.check_alive(self.g, &who, target)?;
-            self.m.read(self.g, &who, target, &mut buffer[..bytes])?;
+            let accessor = Accessor::lane(self.w, lane, Proxy::Atomic);
+            self.m.check_alive(self.g, &accessor, target)?;
+            self.m
+                .read(self.g, &accessor, target, &mut buffer[..bytes])?;
             self.receive(target, update.ordering, lane);
-            let who = Who::lane(self.w, lane, Proxy::Atomic);
+            let accessor = Accessor::lane(self.w, lane, Proxy::Atomic);
             old[lane] = word(&buffer, bytes);
             let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
             self.m
-                .write(self.g, &who, target, &new.to_le_bytes()[..bytes])?;
+                .write(self.g, &accessor, target, &new.to_le_bytes()[..bytes])?;
             self.pass_on(target, update.ordering, true);
         }
         tick(&mut self.w.view.seen, self.w.index);

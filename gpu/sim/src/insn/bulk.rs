@@ -8,7 +8,7 @@ use colex_atom::{
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Piece, Transfer, Work};
 use crate::machine::place::{GENERIC_PARAMS, Target};
-use crate::machine::port::{Spot, tick};
+use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
@@ -36,9 +36,9 @@ impl Exec<'_, '_, '_> {
             };
             let to_global = atom.to() == At::Global;
             let engine = self.g.engine(self.w.now());
-            let spot = Spot::of(self.w, lane);
+            let site = Site::of(self.w, lane);
             self.g.tells(engine.0, transfer.tell.first().copied());
-            let number = self.issue(spot, engine, Proxy::Async, Work::Move(transfer));
+            let number = self.issue(site, engine, Proxy::Async, Work::Move(transfer));
             if to_global {
                 self.w.bulk.flying.push(crate::state::warp::Flying {
                     number,

@@ -4,8 +4,8 @@ use crate::machine::Machine;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
 use crate::machine::place::Target;
-use crate::machine::port::{Spot, tick};
-use crate::order::release::Reach;
+use crate::machine::port::{Site, tick};
+use crate::order::release::Scope;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -27,7 +27,7 @@ impl Exec<'_, '_, '_> {
         // A fence before a relaxed arrival makes it one that passes on what came before the fence.
         let fenced = match order {
             ClusterOrder::Release => None,
-            ClusterOrder::Relaxed => Some(self.w.released.view_for(Reach::Cluster, own)),
+            ClusterOrder::Relaxed => Some(self.w.released.view_for(Scope::Cluster, own)),
         };
         let view = match &fenced {
             None => Some(&self.w.view),
@@ -124,10 +124,10 @@ impl Machine<'_, '_> {
 
     /// The last warp of a block has ended: nobody may use its shared memory any more.
     fn end_block(&self, g: &Group, warp: &Warp, index: usize) -> Result<(), Fault> {
-        let spot = Spot {
+        let site = Site {
             whole: true,
             pc: warp.left_at.unwrap_or(warp.pc),
-            ..Spot::of(warp, 0)
+            ..Site::of(warp, 0)
         };
         let uses = |operation: &Pending| match &operation.work {
             Work::Move(transfer) if transfer.fetched.is_some() => false,
@@ -137,12 +137,12 @@ impl Machine<'_, '_> {
                     .flatten()
                     .any(|end| matches!(end, Target::Shared { block, .. } if block == index))
             }),
-            Work::Product(_) => operation.spot.block == index,
+            Work::Product(_) => operation.site.block == index,
             Work::Arrive { .. } => false,
         };
         if let Some(operation) = g.pending.iter().find(|operation| uses(operation)) {
-            let what = unwaited(&self.described(&operation.spot));
-            return Err(self.fault(g, &spot, FaultKind::EarlyExit, what));
+            let what = unwaited(&self.described(&operation.site));
+            return Err(self.fault(g, &site, FaultKind::EarlyExit, what));
         }
         if !self.options.races {
             return Ok(());
@@ -156,7 +156,7 @@ impl Machine<'_, '_> {
             None => Ok(()),
             Some(visit) if visit.agent() >= g.warps => {
                 let what = unwaited(&self.other(g, *visit));
-                Err(self.fault(g, &spot, FaultKind::EarlyExit, what))
+                Err(self.fault(g, &site, FaultKind::EarlyExit, what))
             }
             Some(visit) => {
                 let what = format!(
@@ -164,7 +164,7 @@ impl Machine<'_, '_> {
                      before the end is missing",
                     self.other(g, *visit)
                 );
-                Err(self.fault(g, &spot, FaultKind::EarlyExit, what))
+                Err(self.fault(g, &site, FaultKind::EarlyExit, what))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Piece, Transfer, Work};
 use crate::machine::place::Target;
-use crate::machine::port::{Spot, tick};
+use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::event::{EventKind, Grouped};
 use crate::report::fault::{Fault, FaultKind};
@@ -74,8 +74,8 @@ impl Exec<'_, '_, '_> {
             rounds: false,
             fill: 0,
         };
-        let spot = Spot::of(self.w, members.trailing_zeros() as usize);
-        let number = self.issue(spot, (agent, clock), Proxy::Generic, Work::Move(transfer));
+        let site = Site::of(self.w, members.trailing_zeros() as usize);
+        let number = self.issue(site, (agent, clock), Proxy::Generic, Work::Move(transfer));
         self.w.copies.flying.push(crate::state::warp::Flying {
             number,
             engine: (agent, clock),
@@ -87,7 +87,7 @@ impl Exec<'_, '_, '_> {
     /// Puts an operation under way; its number.
     pub(crate) fn issue(
         &mut self,
-        spot: Spot,
+        site: Site,
         (agent, clock): (usize, u32),
         proxy: Proxy,
         work: Work,
@@ -102,7 +102,7 @@ impl Exec<'_, '_, '_> {
                 let tells = tells
                     .iter()
                     .map(|(block, at, bytes)| ((*block, *at), *bytes));
-                self.m.record(self.g, &spot, || EventKind::Copy {
+                self.m.record(self.g, &site, || EventKind::Copy {
                     number,
                     to,
                     tells: tells.collect(),
@@ -112,7 +112,7 @@ impl Exec<'_, '_, '_> {
         }
         self.g.pending.push(Pending {
             number,
-            spot,
+            site,
             agent,
             clock,
             proxy,
@@ -184,8 +184,8 @@ impl Exec<'_, '_, '_> {
             let after: Vec<u64> = flying.clone().map(|f| f.number).collect();
             let mut view = self.w.view.clone();
             flying.for_each(|f| view.seen.raise(f.engine.0, f.engine.1));
-            let who = crate::machine::port::Who::lane(self.w, lane, Proxy::Generic);
-            let barrier = self.m.barrier(self.g, &who, block, at)?;
+            let accessor = crate::machine::port::Accessor::lane(self.w, lane, Proxy::Generic);
+            let barrier = self.m.barrier(self.g, &accessor, block, at)?;
             if !noinc {
                 barrier.pending += 1;
             }
@@ -196,7 +196,7 @@ impl Exec<'_, '_, '_> {
             self.g.next_operation += 1;
             self.g.pending.push(Pending {
                 number,
-                spot: Spot::of(self.w, lane),
+                site: Site::of(self.w, lane),
                 agent: self.w.index,
                 clock: self.w.view.seen.get(self.w.index),
                 proxy: Proxy::Generic,

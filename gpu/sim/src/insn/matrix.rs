@@ -7,7 +7,7 @@ use colex_atom::{CopyAtom, Route};
 use super::copy::mask_of;
 use crate::lane::plan::Routes;
 use crate::machine::exec::Exec;
-use crate::machine::port::Who;
+use crate::machine::port::Accessor;
 use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
@@ -50,8 +50,8 @@ impl Exec<'_, '_, '_> {
         let mut rows = [[0u8; ROW]; 32];
         for lane in lanes(givers) {
             let target = self.target(Space::Shared, addresses[lane], ROW, ROW, lane)?;
-            let who = Who::lane(self.w, lane, Proxy::Generic);
-            self.m.read(self.g, &who, target, &mut rows[lane])?;
+            let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+            self.m.read(self.g, &accessor, target, &mut rows[lane])?;
         }
         let value = |route: &Route| {
             let row = &rows[route.thread];
@@ -132,8 +132,8 @@ impl Exec<'_, '_, '_> {
                 let word = sources[route.thread][route.value / 2];
                 row.extend(((word >> (16 * (route.value % 2))) as u16).to_le_bytes());
             }
-            let who = Who::lane(self.w, lane, Proxy::Generic);
-            self.m.write(self.g, &who, target, &row)?;
+            let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+            self.m.write(self.g, &accessor, target, &row)?;
         }
         Ok(())
     }

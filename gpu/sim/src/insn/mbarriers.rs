@@ -3,11 +3,11 @@
 use crate::machine::Machine;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::place::Target;
-use crate::machine::port::{Spot, Who, tick};
+use crate::machine::port::{Accessor, Site, tick};
 use crate::machine::suspect::Use;
 use crate::order::clock::Proxy;
-use crate::order::release::Reach;
-use crate::order::shadow::Does;
+use crate::order::release::Scope;
+use crate::order::shadow::AccessKind;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -27,27 +27,27 @@ impl Machine<'_, '_> {
     pub(crate) fn barrier<'g>(
         &mut self,
         g: &'g mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         block: usize,
         at: usize,
     ) -> Result<&'g mut Mbarrier, Fault> {
-        let remote = block != who.spot.block;
+        let remote = block != accessor.site.block;
         if remote {
-            self.check_alive(g, who, Target::Shared { block, at })?;
+            self.check_alive(g, accessor, Target::Shared { block, at })?;
             if self.options.races {
-                g.remember_visit(block, who);
+                g.remember_visit(block, accessor);
             }
         }
-        let outside = remote || who.proxy == Proxy::Async;
+        let outside = remote || accessor.proxy == Proxy::Async;
         match g.blocks[block].mbarriers.get(&at) {
             None => {
                 let what = format!(
                     "{} is no barrier: `mbarrier.init` is missing",
                     self.shared_name(at)
                 );
-                let fault = self.fault(g, &who.spot, FaultKind::Barrier, what);
+                let fault = self.fault(g, &accessor.site, FaultKind::Barrier, what);
                 let target = Target::Shared { block, at };
-                return Err(self.catch(g, who, (target, BYTES), Use::Barrier, fault));
+                return Err(self.catch(g, accessor, (target, BYTES), Use::Barrier, fault));
             }
             Some(barrier) if outside && !barrier.fenced && self.options.races => {
                 let what = format!(
@@ -55,7 +55,7 @@ impl Machine<'_, '_> {
                      `fence.mbarrier_init` follows its initialisation",
                     self.shared_name(at)
                 );
-                return Err(self.fault(g, &who.spot, FaultKind::MissingFence, what));
+                return Err(self.fault(g, &accessor.site, FaultKind::MissingFence, what));
             }
             Some(_) => {}
         }
@@ -67,21 +67,21 @@ impl Machine<'_, '_> {
     pub(crate) fn arrive(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         block: usize,
         at: usize,
         count: i64,
     ) -> Result<(), Fault> {
-        let barrier = self.barrier(g, who, block, at)?;
+        let barrier = self.barrier(g, accessor, block, at)?;
         let (of, phase) = (barrier.count, barrier.phase);
-        let came = barrier.arrive(count, who.view);
+        let came = barrier.arrive(count, accessor.view);
         let turned = barrier.phase != phase;
         if !came {
             let what = format!(
                 "phase {phase} of the barrier at {} has had all of its {of} arrivals",
                 self.shared_name(at)
             );
-            return Err(self.fault(g, &who.spot, FaultKind::Barrier, what));
+            return Err(self.fault(g, &accessor.site, FaultKind::Barrier, what));
         }
         if turned {
             self.check_all_told(g, block, at, phase)?;
@@ -93,7 +93,7 @@ impl Machine<'_, '_> {
 impl Exec<'_, '_, '_> {
     /// Lists what the warp does, where that is asked for.
     pub(crate) fn record(&mut self, kind: impl FnOnce() -> EventKind) {
-        self.m.record(self.g, &Spot::of(self.w, 0), kind);
+        self.m.record(self.g, &Site::of(self.w, 0), kind);
     }
 
     /// The barrier that each lane names: block and place.
@@ -189,9 +189,9 @@ impl Exec<'_, '_, '_> {
                 return Err(self.fault(FaultKind::Barrier, lane, what));
             }
             let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-            let who = Who::lane(self.w, lane, Proxy::Generic);
+            let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
             self.m
-                .write(self.g, &who, Target::Shared { block, at }, &[0; BYTES])?;
+                .write(self.g, &accessor, Target::Shared { block, at }, &[0; BYTES])?;
             let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
             self.g.blocks[block].mbarriers.insert(at, barrier);
             self.record(|| EventKind::Init {
@@ -204,8 +204,9 @@ impl Exec<'_, '_, '_> {
 
     /// Using a barrier is ordered after its initialisation, or a race.
     fn barrier_touched(&mut self, block: usize, at: usize, lane: usize) -> Result<(), Fault> {
-        let who = Who::lane(self.w, lane, Proxy::Atomic);
-        self.m.touch(self.g, &who, block, at, BYTES, Does::Read)
+        let accessor = Accessor::lane(self.w, lane, Proxy::Atomic);
+        self.m
+            .check_access(self.g, &accessor, block, at, BYTES, AccessKind::Read)
     }
 
     fn mbarrier_arrive(
@@ -230,9 +231,9 @@ impl Exec<'_, '_, '_> {
                 bytes: i64::from(bytes[lane] as u32),
             });
             self.barrier_touched(block, at, lane)?;
-            let who = Who::lane(self.w, lane, Proxy::Generic);
+            let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
             self.m
-                .arrive(self.g, &who, block, at, i64::from(counts[lane] as u32))?;
+                .arrive(self.g, &accessor, block, at, i64::from(counts[lane] as u32))?;
         }
         tick(&mut self.w.view.seen, self.w.index);
         Ok(())
@@ -241,8 +242,8 @@ impl Exec<'_, '_, '_> {
     fn expect(&mut self, space: Space, address: u64, bytes: u64, lane: usize) -> Result<(), Fault> {
         let (block, at) = self.barrier_at(space, address, lane)?;
         self.barrier_touched(block, at, lane)?;
-        let who = Who::lane(self.w, lane, Proxy::Generic);
-        let barrier = self.m.barrier(self.g, &who, block, at)?;
+        let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+        let barrier = self.m.barrier(self.g, &accessor, block, at)?;
         barrier.expect(i64::from(bytes as u32));
         let total = barrier.bytes;
         if total > LIMIT as i64 {
@@ -260,8 +261,8 @@ impl Exec<'_, '_, '_> {
         lane: usize,
     ) -> Result<bool, Fault> {
         self.barrier_touched(block, at, lane)?;
-        let who = Who::lane(self.w, lane, Proxy::Generic);
-        let known = self.m.barrier(self.g, &who, block, at)?.passed(parity);
+        let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+        let known = self.m.barrier(self.g, &accessor, block, at)?.passed(parity);
         match known {
             Some(known) => {
                 self.w.learn(1 << lane, known);
@@ -308,12 +309,12 @@ impl Exec<'_, '_, '_> {
                 .for_each(|b| b.fenced = true);
         };
         let home = self.w.home(self.g.number);
-        if let Some(reach) = Reach::of(kind) {
+        if let Some(scope) = Scope::of(kind) {
             let Warp {
                 view, unacquired, ..
             } = self.w;
-            unacquired.acquire(reach, home, view);
-            return self.release(reach);
+            unacquired.acquire(scope, home, view);
+            return self.release(scope);
         }
         match kind {
             FenceKind::ProxyAsync | FenceKind::ProxyAsyncShared => {
@@ -323,7 +324,7 @@ impl Exec<'_, '_, '_> {
             FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),
             FenceKind::MbarrierInit => {
                 initialised(self.g);
-                self.release(Reach::Cluster);
+                self.release(Scope::Cluster);
             }
             FenceKind::AcqRelCta
             | FenceKind::AcqRelCluster
@@ -335,10 +336,10 @@ impl Exec<'_, '_, '_> {
     }
 
     /// What the warp knows now may be passed on by a relaxed access or arrival.
-    fn release(&mut self, reach: Reach) {
+    fn release(&mut self, scope: Scope) {
         let home = self.w.home(self.g.number);
         let Warp { view, released, .. } = self.w;
-        released.add(reach, home, view);
+        released.add(scope, home, view);
         tick(&mut self.w.view.seen, self.w.index);
     }
 }

@@ -7,11 +7,11 @@ use colex_atom::MmaAtom;
 use crate::lane::plan::Plan;
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::pending::{Pending, Work};
-use crate::machine::port::{Spot, tick};
+use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
-use crate::state::pending::{Part, Product};
+use crate::state::pending::{Product, WarpOperands};
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 use colex_ir::{Reg, ScaleD};
@@ -55,7 +55,7 @@ impl Exec<'_, '_, '_> {
                 self.check_initialised(*reg, mask)?;
             }
         }
-        let part = Part {
+        let part = WarpOperands {
             scale_d,
             a: a_words,
             metadata,
@@ -138,7 +138,7 @@ impl Exec<'_, '_, '_> {
         plan: &Rc<Plan>,
         d: &[Reg],
         descriptors: [u64; 2],
-        part: Part,
+        part: WarpOperands,
     ) -> Result<(u64, (usize, u32)), Fault> {
         let in_block = self.w.first as usize / 32;
         let group = self.w.index - in_block % 4;
@@ -169,9 +169,9 @@ impl Exec<'_, '_, '_> {
         product.parts[in_block % 4] = Some(part);
         self.g.pending.push(Pending {
             number,
-            spot: Spot {
+            site: Site {
                 whole: true,
-                ..Spot::of(self.w, 0)
+                ..Site::of(self.w, 0)
             },
             agent,
             clock,
@@ -190,7 +190,7 @@ impl Exec<'_, '_, '_> {
         index: usize,
         warp: usize,
         descriptors: [u64; 2],
-        part: Part,
+        part: WarpOperands,
     ) -> Result<(u64, (usize, u32)), Fault> {
         let pc = self.w.pc;
         let operation = &mut self.g.pending[index];

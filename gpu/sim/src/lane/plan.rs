@@ -7,7 +7,7 @@ pub(crate) type Routes = Vec<Option<Vec<colex_atom::Route>>>;
 
 /// One operand in registers.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct MmaOperand {
     pub(crate) ty: Ty,
     /// How many values a thread holds.
     pub(crate) values: usize,
@@ -21,9 +21,9 @@ pub(crate) struct Side {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) atom: MmaAtom,
-    pub(crate) a: Side,
-    pub(crate) b: Side,
-    pub(crate) c: Side,
+    pub(crate) a: MmaOperand,
+    pub(crate) b: MmaOperand,
+    pub(crate) c: MmaOperand,
     /// How many threads take part.
     pub(crate) threads: usize,
     /// Logical thread to lane.
@@ -37,9 +37,9 @@ impl Plan {
         let packing = atom.rule().packing();
         let m = atom.mnk()[0] as usize;
         Some(Plan {
-            a: Side::new(&traits.a, traits.ty_a, packing, m)?,
-            b: Side::new(&traits.b, traits.ty_b, 1, m)?,
-            c: Side::new(&traits.c, traits.ty_c, 1, m)?,
+            a: MmaOperand::new(&traits.a, traits.ty_a, packing, m)?,
+            b: MmaOperand::new(&traits.b, traits.ty_b, 1, m)?,
+            c: MmaOperand::new(&traits.c, traits.ty_c, 1, m)?,
             threads: atom.threads(),
             lanes: offsets(&traits.thread)?,
             atom: atom.clone(),
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-impl Side {
+impl MmaOperand {
     fn new(layout: &colex_layout::Layout, ty: Ty, packing: usize, m: usize) -> Option<Self> {
         let raw = offsets(layout)?;
         let threads = usize::try_from(layout.mode(0)?.size()).ok()?;
@@ -80,7 +80,7 @@ impl Side {
         let entry = |i: usize| kept(raw[i % threads + threads * (i / threads * packing)]);
         let table: Vec<usize> = (0..threads * values).map(entry).collect();
         let size = table.iter().max().map_or(0, |last| last + 1);
-        Some(Side {
+        Some(MmaOperand {
             ty,
             values,
             table,

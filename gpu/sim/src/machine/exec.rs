@@ -1,7 +1,7 @@
 //! One warp executing.
 
 use super::Machine;
-use super::port::Spot;
+use super::port::Site;
 use crate::lane::float;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -166,11 +166,11 @@ impl<'k> Exec<'_, '_, 'k> {
         let open = products.open.iter().find(holds);
         let product = open.or_else(|| products.groups.iter().flatten().find(holds));
         let name = product.map_or("a `wgmma`".to_string(), |product| {
-            let spot = Spot {
+            let site = Site {
                 pc: product.pc,
-                ..Spot::of(self.w, 0)
+                ..Site::of(self.w, 0)
             };
-            self.m.described(&spot)
+            self.m.described(&site)
         });
         let first = match open {
             Some(_) => "`wgmma.commit_group` and `wgmma.wait_group`",
@@ -264,16 +264,16 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// A fault of one thread.
     pub(crate) fn fault(&self, kind: FaultKind, lane: usize, what: impl Into<String>) -> Fault {
-        self.m.fault(self.g, &Spot::of(self.w, lane), kind, what)
+        self.m.fault(self.g, &Site::of(self.w, lane), kind, what)
     }
 
     /// A fault of the whole warp.
     pub(crate) fn fault_warp(&self, kind: FaultKind, what: impl Into<String>) -> Fault {
-        let spot = Spot {
+        let site = Site {
             whole: true,
-            ..Spot::of(self.w, 0)
+            ..Site::of(self.w, 0)
         };
-        self.m.fault(self.g, &spot, kind, what)
+        self.m.fault(self.g, &site, kind, what)
     }
 
     /// An instruction that all lanes of the warp have to execute.

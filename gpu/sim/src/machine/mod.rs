@@ -19,9 +19,9 @@ use crate::lane::plan::Routes;
 use crate::machine::product::Places;
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
-use crate::options::{Dice, SimOptions};
+use crate::options::{Dice, Schedule, SimOptions};
 use crate::order::global::Global;
-use crate::order::release::Message;
+use crate::order::release::Release;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
 use crate::report::{Count, Report};
@@ -39,7 +39,7 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) memory: &'a mut Memory,
     /// Who touched global memory, and what ordered accesses have left there.
     pub(crate) global: Global,
-    pub(crate) ordered: HashMap<u64, Message>,
+    pub(crate) ordered: HashMap<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
     pub(crate) equal: BTreeMap<usize, (String, u64)>,
     pub(crate) params: Vec<u8>,
@@ -90,7 +90,10 @@ impl<'a, 'k> Machine<'a, 'k> {
             counts: vec![Count::default(); program.steps.len()],
             events: Vec::new(),
             operation: 0,
-            dice: Dice::new(options.seed),
+            dice: Dice::new(match options.schedule {
+                Schedule::Latest | Schedule::Earliest => 0,
+                Schedule::Random(seed) => seed,
+            }),
             executed: 0,
             suspects: Suspects::default(),
             firsts: Firsts::default(),

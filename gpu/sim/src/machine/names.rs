@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::place::Target;
-use super::port::Spot;
+use super::port::Site;
 use crate::report::{LineCount, Report, Warning};
 use colex_ir::launch::Argument;
 use colex_ir::{RegType, Stmt};
@@ -34,8 +34,8 @@ impl Machine<'_, '_> {
     }
 
     /// `` `st.shared.u32 ..` (file.rs:12) ``
-    pub(crate) fn described(&self, spot: &Spot) -> String {
-        match self.program.stmts.get(spot.pc).copied().flatten() {
+    pub(crate) fn described(&self, site: &Site) -> String {
+        match self.program.stmts.get(site.pc).copied().flatten() {
             Some(stmt) => format!(
                 "`{}` ({}:{})",
                 self.instruction(stmt),

@@ -4,7 +4,7 @@ use colex_atom::TmaElement;
 
 use super::Machine;
 use super::place::Target;
-use super::port::Who;
+use super::port::Accessor;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -27,8 +27,8 @@ impl Machine<'_, '_> {
         view.seen.raise(operation.agent, operation.clock);
         let reads =
             matches!(&operation.work, Work::Move(transfer) if transfer.has_two_events_left());
-        let who = Who {
-            spot: operation.spot,
+        let accessor = Accessor {
+            site: operation.site,
             agent: operation.agent,
             clock: operation.clock - u32::from(reads),
             proxy: operation.proxy,
@@ -38,21 +38,21 @@ impl Machine<'_, '_> {
         };
         let done = match &mut operation.work {
             Work::Move(transfer) => match transfer.fetched.take() {
-                Some(data) => self.deliver(g, &who, transfer, data),
-                None => match self.fetch(g, &who, transfer) {
+                Some(data) => self.deliver(g, &accessor, transfer, data),
+                None => match self.fetch(g, &accessor, transfer) {
                     Ok(data) if transfer.two_steps => {
                         transfer.fetched = Some(data);
                         g.pending.insert(index, operation);
                         return Ok(());
                     }
-                    Ok(data) => self.deliver(g, &who, transfer, data),
+                    Ok(data) => self.deliver(g, &accessor, transfer, data),
                     Err(fault) => Err(fault),
                 },
             },
-            Work::Product(product) => self.multiply(g, warps, &who, product),
+            Work::Product(product) => self.multiply(g, warps, &accessor, product),
             Work::Arrive {
                 block, at, count, ..
-            } => self.arrive(g, &who, *block, *at, *count),
+            } => self.arrive(g, &accessor, *block, *at, *count),
         };
         match done {
             Err(_) if self.waits() => {
@@ -63,7 +63,7 @@ impl Machine<'_, '_> {
             done => {
                 if let Work::Move(_) = operation.work {
                     let number = operation.number;
-                    self.record(g, &operation.spot, || EventKind::Landed { number });
+                    self.record(g, &operation.site, || EventKind::Landed { number });
                 }
                 done
             }
@@ -73,14 +73,19 @@ impl Machine<'_, '_> {
     fn fetch(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         transfer: &Transfer,
     ) -> Result<Vec<Vec<u8>>, Fault> {
         let mut data = Vec::with_capacity(transfer.pieces.len());
         for piece in &transfer.pieces {
             let mut bytes = vec![0; piece.bytes];
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
-                self.read(g, &who.for_lane(piece.lane), from, &mut bytes[..piece.read])?;
+                self.read(
+                    g,
+                    &accessor.for_lane(piece.lane),
+                    from,
+                    &mut bytes[..piece.read],
+                )?;
             }
             if piece.from.is_none() {
                 let twice = transfer.fill.to_le_bytes();
@@ -99,16 +104,16 @@ impl Machine<'_, '_> {
     fn deliver(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         transfer: &Transfer,
         data: Vec<Vec<u8>>,
     ) -> Result<(), Fault> {
         for (piece, mut bytes) in transfer.pieces.iter().zip(data) {
-            let who = &who.for_lane(piece.lane);
-            self.check_alive(g, who, piece.to)?;
+            let accessor = &accessor.for_lane(piece.lane);
+            self.check_alive(g, accessor, piece.to)?;
             if let Some((reduction, scalar)) = transfer.reduce {
                 let mut old = vec![0; bytes.len()];
-                self.read(g, who, piece.to, &mut old)?;
+                self.read(g, accessor, piece.to, &mut old)?;
                 let each = (scalar.bits() as usize / 8).clamp(1, 8);
                 for (old, new) in old.chunks(each).zip(bytes.chunks_mut(each)) {
                     let [a, b] = [old, &*new].map(|x| crate::lane::bits::word(x, each));
@@ -116,11 +121,11 @@ impl Machine<'_, '_> {
                     new.copy_from_slice(&sum.to_le_bytes()[..each]);
                 }
             }
-            self.write(g, who, piece.to, &bytes)?;
+            self.write(g, accessor, piece.to, &bytes)?;
         }
         for (block, at, bytes) in &transfer.tell {
-            let (agent, clock) = (who.agent, who.clock);
-            let barrier = self.barrier(g, who, *block, *at)?;
+            let (agent, clock) = (accessor.agent, accessor.clock);
+            let barrier = self.barrier(g, accessor, *block, *at)?;
             let phase = barrier.phase;
             barrier.brought(*bytes, agent, clock);
             let turned = barrier.phase != phase;
@@ -148,20 +153,20 @@ impl Machine<'_, '_> {
             .find_map(|operation| match &operation.work {
                 Work::Move(transfer) => {
                     let tell = transfer.tell.iter().find(here)?;
-                    Some((operation.spot, tell.2))
+                    Some((operation.site, tell.2))
                 }
                 Work::Product(_) | Work::Arrive { .. } => None,
             });
         match late {
             None => Ok(()),
-            Some((spot, bytes)) => {
+            Some((site, bytes)) => {
                 let what = format!(
                     "phase {phase} of the barrier at {} completes while this copy of {bytes} bytes for it is under way: \
                      the barrier waits for fewer bytes than copies bring, and the bytes of its \
                      `mbarrier.arrive.expect_tx` are missing or too few",
                     self.shared_name(at)
                 );
-                Err(self.fault(g, &spot, FaultKind::Barrier, what))
+                Err(self.fault(g, &site, FaultKind::Barrier, what))
             }
         }
     }
@@ -170,7 +175,7 @@ impl Machine<'_, '_> {
     pub(crate) fn check_alive(
         &self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
     ) -> Result<(), Fault> {
         match target {
@@ -179,7 +184,7 @@ impl Machine<'_, '_> {
                     "block {block} of the cluster has ended, and its shared memory with it: it must wait for those who \
                      still use it"
                 );
-                Err(self.fault(g, &who.spot, FaultKind::EarlyExit, what))
+                Err(self.fault(g, &accessor.site, FaultKind::EarlyExit, what))
             }
             Target::Global(_) | Target::Shared { .. } | Target::Param(_) => Ok(()),
         }

@@ -5,20 +5,20 @@ use super::place::Target;
 use super::suspect::Use;
 use crate::order::clock::{Clock, Proxy, View};
 use crate::order::global::Mark;
-use crate::order::shadow::{Does, touch};
+use crate::order::shadow::{AccessKind, check_access};
 use crate::report::event::{self, Event, EventKind, SharedBytes};
 use crate::report::fault::{Fault, FaultKind, Place};
-pub(crate) use crate::state::accessor::{Spot, Who};
+pub(crate) use crate::state::accessor::{Accessor, Site};
 use crate::state::block::Group;
 use crate::state::memory::MemoryFault;
 
 impl Machine<'_, '_> {
-    pub(crate) fn place(&self, g: &Group, spot: &Spot) -> Place {
-        let stmt = self.program.stmts[spot.pc.min(self.program.stmts.len() - 1)];
+    pub(crate) fn place(&self, g: &Group, site: &Site) -> Place {
+        let stmt = self.program.stmts[site.pc.min(self.program.stmts.len() - 1)];
         Place {
-            block: g.blocks[spot.block].ctaid,
-            thread: self.thread(spot.first + spot.lane as u32),
-            warp: spot.whole,
+            block: g.blocks[site.block].ctaid,
+            thread: self.thread(site.first + site.lane as u32),
+            warp: site.whole,
             instruction: stmt.map_or("exit".to_string(), |stmt| self.instruction(stmt)),
             at: stmt
                 .or(self.program.kernel.body.last())
@@ -29,23 +29,23 @@ impl Machine<'_, '_> {
     pub(crate) fn fault(
         &self,
         g: &Group,
-        spot: &Spot,
+        site: &Site,
         kind: FaultKind,
         what: impl Into<String>,
     ) -> Fault {
-        Fault::new(kind, what).at(self.place(g, spot))
+        Fault::new(kind, what).at(self.place(g, site))
     }
 
     /// Lists what happened, where that is asked for.
-    pub(crate) fn record(&mut self, g: &Group, spot: &Spot, kind: impl FnOnce() -> EventKind) {
+    pub(crate) fn record(&mut self, g: &Group, site: &Site, kind: impl FnOnce() -> EventKind) {
         if !self.options.events {
             return;
         }
-        if let Some(stmt) = self.program.stmts[spot.pc] {
+        if let Some(stmt) = self.program.stmts[site.pc] {
             let event = Event {
                 cluster: g.number,
-                block: spot.block,
-                warp: spot.first as usize / 32,
+                block: site.block,
+                warp: site.first as usize / 32,
                 at: stmt.at,
                 kind: kind(),
             };
@@ -57,15 +57,15 @@ impl Machine<'_, '_> {
     pub(crate) fn read(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         buffer: &mut [u8],
     ) -> Result<(), Fault> {
         let count = buffer.len();
         match target {
             Target::Global(address) => {
-                self.touch_global(g, who, address, count, Does::Read)?;
-                self.read_first(g, who, target, count)?;
+                self.check_global_access(g, accessor, address, count, AccessKind::Read)?;
+                self.read_first(g, accessor, target, count)?;
                 match self.memory.get(address, count as u64) {
                     Ok((bytes, written)) => {
                         buffer.copy_from_slice(bytes);
@@ -73,33 +73,33 @@ impl Machine<'_, '_> {
                             return Ok(());
                         }
                     }
-                    Err(fault) => return Err(self.memory_fault(g, &who.spot, fault)),
+                    Err(fault) => return Err(self.memory_fault(g, &accessor.site, fault)),
                 }
                 // The first byte that nobody wrote, in words.
                 match self.memory.read(address, count as u64) {
                     Ok(_) => Ok(()),
                     Err(fault) => {
-                        let fault = self.memory_fault(g, &who.spot, fault);
-                        Err(self.catch(g, who, (target, count), Use::Read, fault))
+                        let fault = self.memory_fault(g, &accessor.site, fault);
+                        Err(self.catch(g, accessor, (target, count), Use::Read, fault))
                     }
                 }
             }
             Target::Shared { block, at } => {
-                self.touch(g, who, block, at, count, Does::Read)?;
-                let by = (who.agent >= g.warps).then_some(self.operation);
-                self.record(g, &who.spot, || EventKind::Read {
+                self.check_access(g, accessor, block, at, count, AccessKind::Read)?;
+                let by = (accessor.agent >= g.warps).then_some(self.operation);
+                self.record(g, &accessor.site, || EventKind::Read {
                     by,
                     from: vec![SharedBytes::new(block, at, count)],
                 });
-                self.read_first(g, who, target, count)?;
+                self.read_first(g, accessor, target, count)?;
                 let held = &g.blocks[block];
                 buffer.copy_from_slice(&held.shared[at..at + count]);
                 let unwritten = held.written[at..at + count].iter().position(|w| !w);
                 match unwritten.filter(|_| self.options.uninitialised) {
                     None => Ok(()),
                     Some(i) => {
-                        let fault = self.unwritten_shared(g, &who.spot, at + i);
-                        Err(self.catch(g, who, (target, count), Use::Read, fault))
+                        let fault = self.unwritten_shared(g, &accessor.site, at + i);
+                        Err(self.catch(g, accessor, (target, count), Use::Read, fault))
                     }
                 }
             }
@@ -112,7 +112,7 @@ impl Machine<'_, '_> {
                     let size = self.params.len();
                     let what =
                         format!("{count} bytes at {at} of the parameters, which have {size}");
-                    Err(self.fault(g, &who.spot, FaultKind::OutOfBounds, what))
+                    Err(self.fault(g, &accessor.site, FaultKind::OutOfBounds, what))
                 }
             },
         }
@@ -122,31 +122,35 @@ impl Machine<'_, '_> {
     pub(crate) fn write(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         data: &[u8],
     ) -> Result<(), Fault> {
         if !self.suspects.is_empty() {
-            self.meet_suspects(g, who, target, data.len())?;
+            self.meet_suspects(g, accessor, target, data.len())?;
         }
         match target {
             Target::Global(address) => {
                 let same = self.memory.get(address, data.len() as u64);
                 let same = same.is_ok_and(|(bytes, written)| holds(bytes, written, data));
-                let does = if same { Does::Rewrite } else { Does::Write };
-                self.touch_global(g, who, address, data.len(), does)?;
+                let kind = if same {
+                    AccessKind::Rewrite
+                } else {
+                    AccessKind::Write
+                };
+                self.check_global_access(g, accessor, address, data.len(), kind)?;
                 match self.memory.get(address, data.len() as u64) {
                     Ok((bytes, written)) => {
                         bytes.copy_from_slice(data);
-                        if who.proxy == Proxy::Atomic {
+                        if accessor.proxy == Proxy::Atomic {
                             let before = written.to_vec();
                             written.fill(true);
-                            self.remember_first(g, who, target, &before);
+                            self.remember_first(g, accessor, target, &before);
                             return Ok(());
                         }
                         written.fill(true);
                     }
-                    Err(fault) => return Err(self.memory_fault(g, &who.spot, fault)),
+                    Err(fault) => return Err(self.memory_fault(g, &accessor.site, fault)),
                 }
                 self.made_ready(g, target, data.len());
                 Ok(())
@@ -159,19 +163,23 @@ impl Machine<'_, '_> {
                     &held.written[here.clone()],
                     data,
                 );
-                let does = if same { Does::Rewrite } else { Does::Write };
-                self.touch(g, who, block, at, data.len(), does)?;
-                if who.agent < g.warps {
-                    self.record(g, &who.spot, || EventKind::Write {
+                let kind = if same {
+                    AccessKind::Rewrite
+                } else {
+                    AccessKind::Write
+                };
+                self.check_access(g, accessor, block, at, data.len(), kind)?;
+                if accessor.agent < g.warps {
+                    self.record(g, &accessor.site, || EventKind::Write {
                         to: vec![SharedBytes::new(block, at, data.len())],
                     });
                 }
                 let held = &mut g.blocks[block];
                 held.shared[here.clone()].copy_from_slice(data);
-                if who.proxy == Proxy::Atomic {
+                if accessor.proxy == Proxy::Atomic {
                     let before = held.written[here.clone()].to_vec();
                     held.written[here].fill(true);
-                    self.remember_first(g, who, target, &before);
+                    self.remember_first(g, accessor, target, &before);
                     return Ok(());
                 }
                 held.written[here].fill(true);
@@ -180,7 +188,7 @@ impl Machine<'_, '_> {
             }
             Target::Param(_) => Err(self.fault(
                 g,
-                &who.spot,
+                &accessor.site,
                 FaultKind::OutOfBounds,
                 "parameters cannot be written",
             )),
@@ -191,16 +199,16 @@ impl Machine<'_, '_> {
     fn read_first(
         &self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         count: usize,
     ) -> Result<(), Fault> {
-        let looks = who.proxy == Proxy::Atomic
+        let looks = accessor.proxy == Proxy::Atomic
             && !self.firsts.is_empty()
             && self.options.uninitialised
             && self.options.races;
         if looks {
-            self.check_first(g, who, target, count)
+            self.check_first(g, accessor, target, count)
         } else {
             Ok(())
         }
@@ -214,62 +222,62 @@ impl Machine<'_, '_> {
     }
 
     /// Compares an access to shared memory with those before it.
-    pub(crate) fn touch(
+    pub(crate) fn check_access(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         block: usize,
         at: usize,
         count: usize,
-        does: Does,
+        kind: AccessKind,
     ) -> Result<(), Fault> {
         if !self.options.races {
             return Ok(());
         }
-        if block != who.spot.block || who.agent >= g.warps {
-            g.remember_visit(block, who);
+        if block != accessor.site.block || accessor.agent >= g.warps {
+            g.remember_visit(block, accessor);
         }
-        let access = who.access(does);
+        let access = accessor.access(kind);
         let Group { blocks, reads, .. } = g;
         let cells = &mut blocks[block].cells[at..at + count];
-        match touch(cells, reads, &access) {
+        match check_access(cells, reads, &access) {
             Ok(()) => Ok(()),
-            Err((i, clash)) => {
+            Err((i, race)) => {
                 let byte = self.shared_name(at + i);
-                Err(self.clash(g, who, &byte, clash, g.number, does))
+                Err(self.race(g, accessor, &byte, race, g.number, kind))
             }
         }
     }
 
     /// Compares an access to global memory with those before it, of all clusters.
-    fn touch_global(
+    fn check_global_access(
         &mut self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         address: u64,
         count: usize,
-        does: Does,
+        kind: AccessKind,
     ) -> Result<(), Fault> {
         if !self.options.races || count == 0 || self.memory.get(address, count as u64).is_err() {
             return Ok(());
         }
-        let access = who.access(does);
-        match self.global.touch(g.number, address, count, &access) {
+        let access = accessor.access(kind);
+        match self.global.check_access(g.number, address, count, &access) {
             Ok(None) => Ok(()),
             Ok(Some(other)) => {
-                self.note_equal(g, who, address, other);
+                self.note_equal(g, accessor, address, other);
                 Ok(())
             }
-            Err((i, clash, cluster)) => {
+            Err((i, race, cluster)) => {
                 let byte = self.global_name(address + i as u64);
-                Err(self.clash(g, who, &byte, clash, cluster, does))
+                Err(self.race(g, accessor, &byte, race, cluster, kind))
             }
         }
     }
 
     /// Remembers that two blocks have stored the same value at the same place.
-    fn note_equal(&mut self, g: &Group, who: &Who<'_>, address: u64, other: Mark) {
-        if let Some((_, count)) = self.equal.get_mut(&who.spot.pc) {
+    fn note_equal(&mut self, g: &Group, accessor: &Accessor<'_>, address: u64, other: Mark) {
+        if let Some((_, count)) = self.equal.get_mut(&accessor.site.pc) {
             *count += 1;
             return;
         }
@@ -281,14 +289,14 @@ impl Machine<'_, '_> {
             "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
              equal",
             block(other.cluster, other.epoch.agent()),
-            block(g.number, who.agent),
+            block(g.number, accessor.agent),
             self.global_name(address),
         );
-        self.equal.insert(who.spot.pc, (what, 1));
+        self.equal.insert(accessor.site.pc, (what, 1));
     }
 
     /// The sentence for global memory that was not used as it should be.
-    fn memory_fault(&self, g: &Group, spot: &Spot, fault: MemoryFault) -> Fault {
+    fn memory_fault(&self, g: &Group, site: &Site, fault: MemoryFault) -> Fault {
         let (kind, what) = match fault {
             MemoryFault::OutOfBounds {
                 address,
@@ -323,13 +331,13 @@ impl Machine<'_, '_> {
                 (FaultKind::OutOfBounds, other.to_string())
             }
         };
-        self.fault(g, spot, kind, what)
+        self.fault(g, site, kind, what)
     }
 
     /// The sentence for a byte of shared memory that nobody wrote.
-    fn unwritten_shared(&self, g: &Group, spot: &Spot, at: usize) -> Fault {
+    fn unwritten_shared(&self, g: &Group, site: &Site, at: usize) -> Fault {
         let what = format!("{} is read but was never written", self.shared_name(at));
-        self.fault(g, spot, FaultKind::Uninitialised, what)
+        self.fault(g, site, FaultKind::Uninitialised, what)
     }
 
     /// The sentence for bytes beyond a block's shared memory.

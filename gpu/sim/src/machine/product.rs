@@ -5,10 +5,10 @@ use std::rc::Rc;
 use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
 
 use super::Machine;
-use super::port::Who;
+use super::port::Accessor;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Group, SHARED_BASE};
-use crate::state::pending::{Part, Product};
+use crate::state::pending::{Product, WarpOperands};
 use crate::state::warp::{FULL, Warp};
 use colex_ir::Reg;
 
@@ -18,23 +18,23 @@ impl Machine<'_, '_> {
         &mut self,
         g: &mut Group,
         warps: &mut [Warp],
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         product: &Product,
     ) -> Result<(), Fault> {
         let plan = &product.plan;
-        let parts: Vec<&Part> = product.parts.iter().flatten().collect();
+        let parts: Vec<&WarpOperands> = product.parts.iter().flatten().collect();
         // Each warp's part may begin when that warp has issued it: only what all of them know is ordered before.
         let mut view = (*parts[0].view).clone();
         parts[1..].iter().for_each(|part| view.meet(&part.view));
-        let who = Who {
+        let accessor = Accessor {
             view: &view,
-            ..*who
+            ..*accessor
         };
         let [m, n, k] = plan.atom.mnk().map(|extent| extent as usize);
         let options = plan.atom.options();
         let packing = plan.atom.rule().packing();
         let wrong = |machine: &Self, g: &Group, error: colex_atom::Error| {
-            machine.fault(g, &who.spot, FaultKind::Operand, error.to_string())
+            machine.fault(g, &accessor.site, FaultKind::Operand, error.to_string())
         };
         let held: Vec<Vec<u32>> = parts
             .iter()
@@ -59,12 +59,12 @@ impl Machine<'_, '_> {
         let in_shared = plan.atom.a_in_shared();
         let [da, db] = product.descriptors;
         let places_a = if in_shared {
-            Some(self.tile(g, &who, da, tile_a)?)
+            Some(self.tile(g, &accessor, da, tile_a)?)
         } else {
             None
         };
-        let places_b = self.tile(g, &who, db, tile_b)?;
-        let shared = &g.blocks[who.spot.block].shared;
+        let places_b = self.tile(g, &accessor, db, tile_b)?;
+        let shared = &g.blocks[accessor.site.block].shared;
         let team = &mut warps[product.group..product.group + 4];
         let scale_d = parts[0].scale_d;
         let hopper = self.options.hopper_sums;
@@ -128,7 +128,7 @@ impl Machine<'_, '_> {
     fn tile(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         descriptor: u64,
         tile: Tile,
     ) -> Result<Rc<Places>, Fault> {
@@ -138,26 +138,26 @@ impl Machine<'_, '_> {
             Some(places) => places.clone(),
             None => {
                 let places = places(descriptor, &tile)
-                    .map_err(|why| self.fault(g, &who.spot, FaultKind::Operand, why))?;
+                    .map_err(|why| self.fault(g, &accessor.site, FaultKind::Operand, why))?;
                 let places = Rc::new(places);
                 self.tiles.insert(key, places.clone());
                 places
             }
         };
-        let block = who.spot.block;
+        let block = accessor.site.block;
         let size = g.blocks[block].shared.len();
         for (start, bytes) in &places.runs {
             let at = *start as i64 - i64::from(SHARED_BASE);
             if at < 0 || at as usize + bytes > size {
                 let what = self.beyond_shared(at, *bytes, size);
-                return Err(self.fault(g, &who.spot, FaultKind::OutOfBounds, what));
+                return Err(self.fault(g, &accessor.site, FaultKind::OutOfBounds, what));
             }
             let mut bytes = vec![0; *bytes];
             let target = super::place::Target::Shared {
                 block,
                 at: at as usize,
             };
-            self.read(g, who, target, &mut bytes)?;
+            self.read(g, accessor, target, &mut bytes)?;
         }
         Ok(places)
     }

@@ -1,25 +1,25 @@
 //! Two accesses that clash, in words.
 
 use super::Machine;
-use super::port::Who;
+use super::port::Accessor;
 use crate::order::clock::Epoch;
 use crate::order::lockstep::SEVERAL;
-use crate::order::shadow::{Clash, Does};
+use crate::order::shadow::{AccessKind, Race};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use colex_ir::{Atom, Op, Stmt};
 
 /// One of two accesses, the number of its cluster, and whether it writes.
 #[derive(Clone, Copy)]
-pub(crate) struct Side<'w, 'v> {
-    pub(crate) who: &'w Who<'v>,
+pub(crate) struct CurrentAccess<'w, 'v> {
+    pub(crate) accessor: &'w Accessor<'v>,
     pub(crate) cluster: u32,
     pub(crate) writes: bool,
 }
 
 /// The other one.
 #[derive(Clone, Copy)]
-pub(crate) struct There {
+pub(crate) struct EarlierAccess {
     pub(crate) epoch: Epoch,
     pub(crate) cluster: u32,
     pub(crate) writes: bool,
@@ -27,31 +27,31 @@ pub(crate) struct There {
 
 impl Machine<'_, '_> {
     /// The fault of an access to a byte that clashes with another, of the cluster with that number.
-    pub(crate) fn clash(
+    pub(crate) fn race(
         &self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         byte: &str,
-        clash: Clash,
+        race: Race,
         cluster: u32,
-        does: Does,
+        kind: AccessKind,
     ) -> Fault {
-        let writes = does != Does::Read;
+        let writes = kind != AccessKind::Read;
         let verb = |writes: bool| if writes { "writes" } else { "reads" };
-        let here = Side {
-            who,
+        let here = CurrentAccess {
+            accessor,
             cluster: g.number,
             writes,
         };
-        match clash {
-            Clash::Race {
+        match race {
+            Race::Unordered {
                 other,
                 other_writes,
             } => {
                 let what = format!(
                     "this {} {byte}, and {} {} it, and nothing orders the two: {}",
                     verb(writes),
-                    self.other_of(g, who, other, cluster),
+                    self.other_of(g, accessor, other, cluster),
                     verb(other_writes),
                     if writes && other_writes {
                         self.shared_element(g, here, other, cluster)
@@ -59,7 +59,7 @@ impl Machine<'_, '_> {
                         None
                     }
                     .unwrap_or_else(|| {
-                        let there = There {
+                        let there = EarlierAccess {
                             epoch: other,
                             cluster,
                             writes: other_writes,
@@ -67,16 +67,16 @@ impl Machine<'_, '_> {
                         self.remedy(g, here, there)
                     }),
                 );
-                self.fault(g, &who.spot, FaultKind::Race, what)
+                self.fault(g, &accessor.site, FaultKind::Race, what)
             }
-            Clash::Fence { other } => {
+            Race::Unfenced { other } => {
                 let what = format!(
                     "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
                      `fence.proxy.async` is missing after the write",
                     verb(writes),
                     self.accused_at(g, other, cluster, g.number),
                 );
-                self.fault(g, &who.spot, FaultKind::MissingFence, what)
+                self.fault(g, &accessor.site, FaultKind::MissingFence, what)
             }
         }
     }
@@ -86,29 +86,29 @@ impl Machine<'_, '_> {
     fn shared_element(
         &self,
         g: &Group,
-        here: Side<'_, '_>,
+        here: CurrentAccess<'_, '_>,
         other: Epoch,
         cluster: u32,
     ) -> Option<String> {
-        let who = here.who;
+        let accessor = here.accessor;
         let same_block = cluster == here.cluster
-            && other.agent() / g.warps_per_block() == who.agent / g.warps_per_block();
+            && other.agent() / g.warps_per_block() == accessor.agent / g.warps_per_block();
         let twice = if same_block {
             "the partition gives one element to two threads"
         } else {
             "the grid gives one element to two blocks"
         };
-        let pc = who.spot.pc;
+        let pc = accessor.site.pc;
         let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
         let (this, there) = (stmt(pc)?, stmt(other.pc())?);
         // A copy that an engine does is no thread's part of a partition.
-        let by_warps = who.agent == who.warp && !is_engine(there) && !is_engine(this);
-        let same_warp = cluster == here.cluster && other.agent() == who.agent;
-        let same_thread = same_warp && other.lane() == who.spot.lane;
+        let by_warps = accessor.agent == accessor.warp && !is_engine(there) && !is_engine(this);
+        let same_warp = cluster == here.cluster && other.agent() == accessor.agent;
+        let same_thread = same_warp && other.lane() == accessor.site.lane;
         if !by_warps || same_thread || this.at != there.at {
             return None;
         }
-        let again = same_warp && other.clock() != who.clock;
+        let again = same_warp && other.clock() != accessor.clock;
         let once = pc == other.pc() && !self.program.repeated[pc] && !again;
         Some(if once {
             twice.to_string()
@@ -118,11 +118,16 @@ impl Machine<'_, '_> {
     }
 
     /// What would order two accesses: one that is looked at, and one that came before it in this order of events.
-    pub(crate) fn remedy(&self, g: &Group, here: Side<'_, '_>, there: There) -> String {
-        let who = here.who;
+    pub(crate) fn remedy(
+        &self,
+        g: &Group,
+        here: CurrentAccess<'_, '_>,
+        there: EarlierAccess,
+    ) -> String {
+        let accessor = here.accessor;
         let (other, cluster) = (there.epoch, there.cluster);
         let is_engine = |agent: usize| agent >= g.warps;
-        let sides = [(who.epoch(), here.cluster), (other, cluster)];
+        let sides = [(accessor.epoch(), here.cluster), (other, cluster)];
         let engines = sides
             .into_iter()
             .filter(|(epoch, cluster)| is_engine(epoch.agent()) && *cluster == g.number);
@@ -142,21 +147,21 @@ impl Machine<'_, '_> {
                 .issuer(other)
                 .filter(|_| same_cluster && cluster == g.number);
             if let Some((warp, asked)) = issuer
-                && is_engine(who.agent)
-                && warp == who.warp
-                && who.view.seen.get(warp) < asked
+                && is_engine(accessor.agent)
+                && warp == accessor.warp
+                && accessor.view.seen.get(warp) < asked
             {
                 // This one was asked for before the other.
-                let wait = self.wait_for(who.epoch(), here.writes);
+                let wait = self.wait_for(accessor.epoch(), here.writes);
                 return format!(
                     "{wait} before the other access, or a barrier after that, is missing"
                 );
             }
             return match issuer.map(|(warp, _)| warp) {
-                Some(warp) if warp == who.warp && !other.before(&who.view.seen) => {
+                Some(warp) if warp == accessor.warp && !other.before(&accessor.view.seen) => {
                     format!("{wait} between them is missing")
                 }
-                Some(warp) if warp == who.warp => {
+                Some(warp) if warp == accessor.warp => {
                     format!("`bar.warp.sync` or a barrier after {wait} is missing")
                 }
                 _ if !same_cluster => format!(
@@ -165,10 +170,10 @@ impl Machine<'_, '_> {
                 _ => format!("{wait} or a barrier after it is missing"),
             };
         }
-        if is_engine(who.agent) && same_cluster {
-            let wait = self.wait_for(who.epoch(), here.writes);
-            let after_issue = other.clock() > who.view.seen.get(other.agent());
-            return match (other.agent() == who.warp, after_issue) {
+        if is_engine(accessor.agent) && same_cluster {
+            let wait = self.wait_for(accessor.epoch(), here.writes);
+            let after_issue = other.clock() > accessor.view.seen.get(other.agent());
+            return match (other.agent() == accessor.warp, after_issue) {
                 (true, true) => {
                     format!("{wait} before the other access, or a barrier after that, is missing")
                 }
@@ -184,10 +189,10 @@ impl Machine<'_, '_> {
                 "a release after the one and an acquire before the other are missing, or barriers between these and the \
                  accesses"
             }
-            () if other.agent() == who.warp => {
+            () if other.agent() == accessor.warp => {
                 "`bar.warp.sync` or a barrier between them is missing"
             }
-            () if block(other.agent()) != who.spot.block => {
+            () if block(other.agent()) != accessor.site.block => {
                 "a barrier of the cluster, or a release after the one and an acquire before the other, is missing"
             }
             () => "a barrier between them is missing",
@@ -222,18 +227,18 @@ impl Machine<'_, '_> {
     }
 
     /// An access by its instruction and its warp, and its lane or its cluster where that tells more.
-    fn other_of(&self, g: &Group, who: &Who<'_>, other: Epoch, cluster: u32) -> String {
+    fn other_of(&self, g: &Group, accessor: &Accessor<'_>, other: Epoch, cluster: u32) -> String {
         let name = self.accused_at(g, other, cluster, g.number);
         match other.lane() {
-            _ if cluster != g.number || other.agent() != who.warp => name,
+            _ if cluster != g.number || other.agent() != accessor.warp => name,
             SEVERAL => format!("{name} in several lanes"),
             lane => format!("{name} in lane {lane}"),
         }
     }
 
     /// The present access, described for a thread of the cluster `home`.
-    pub(crate) fn accused(&self, g: &Group, who: &Who<'_>, home: u32) -> String {
-        self.accused_at(g, who.epoch(), g.number, home)
+    pub(crate) fn accused(&self, g: &Group, accessor: &Accessor<'_>, home: u32) -> String {
+        self.accused_at(g, accessor.epoch(), g.number, home)
     }
 
     /// An access of a cluster, described for a thread of the cluster `home`.

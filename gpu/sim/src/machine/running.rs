@@ -2,9 +2,10 @@
 
 use super::Machine;
 use super::exec::Exec;
-use super::port::{Spot, beginning};
+use super::port::{Site, beginning};
+use crate::options::Schedule;
 use crate::order::clock::ENGINES;
-use crate::order::shadow::Cell;
+use crate::order::shadow::SharedCell;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Block, Group};
 use crate::state::wait::Wait;
@@ -15,10 +16,10 @@ use colex_ir::{Async, Op, RegType, Stmt};
 const TURN: usize = 256;
 
 /// How many turns a cluster takes before another one starts beside it.
-const PATIENCE: usize = 4096;
+const TURNS_BEFORE_NEXT_CLUSTER: usize = 4096;
 
 /// How many turns in which nobody does anything for others are enough for that.
-const IMPATIENCE: usize = 64;
+const IDLE_TURNS_BEFORE_NEXT_CLUSTER: usize = 64;
 
 /// How often in a row warps may look at barriers in vain while nothing else happens.
 const IDLE_TURNS: usize = 10_000;
@@ -65,7 +66,7 @@ impl Machine<'_, '_> {
                 sm: (number as u32 * ranks + rank) % 132,
                 shared: vec![0; bytes],
                 written: vec![false; bytes],
-                cells: vec![Cell::default(); if self.options.races { bytes } else { 0 }],
+                cells: vec![SharedCell::default(); if self.options.races { bytes } else { 0 }],
                 named: Default::default(),
                 mbarriers: Default::default(),
                 live_warps: per_block,
@@ -100,25 +101,25 @@ impl Machine<'_, '_> {
     /// Lets the warps of a cluster take turns, for a while.
     pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         let mut served = cluster.group.served;
-        for turn in 1..=PATIENCE {
+        for turn in 1..=TURNS_BEFORE_NEXT_CLUSTER {
             // Nobody does anything for anybody: they may wait for a cluster that has not started.
-            if turn % IMPATIENCE == 0
+            if turn % IDLE_TURNS_BEFORE_NEXT_CLUSTER == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {
                 return Ok(Progress::More);
             }
             match self.choose(cluster) {
-                Some(w) if cluster.warps[w].idle.is_none() => self.turn(cluster, w)?,
+                Some(w) if cluster.warps[w].idle.is_none() => self.run_warp(cluster, w)?,
                 idle => {
                     let eligible = cluster.group.eligible();
                     match (eligible.is_empty(), idle) {
                         (false, _) => {
                             let at = self.pick(eligible.len());
-                            self.happen(cluster, eligible[at])?;
+                            self.complete_one(cluster, eligible[at])?;
                         }
                         (true, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
                             cluster.idle_turns += 1;
-                            self.turn(cluster, w)?;
+                            self.run_warp(cluster, w)?;
                         }
                         (true, _) => {
                             let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
@@ -137,21 +138,21 @@ impl Machine<'_, '_> {
 
     /// Which of so many operations completes next.
     fn pick(&mut self, count: usize) -> usize {
-        match self.options.seed {
-            0 | 1 => 0,
-            _ => self.dice.below(count),
+        match self.options.schedule {
+            Schedule::Latest | Schedule::Earliest => 0,
+            Schedule::Random(_) => self.dice.below(count),
         }
     }
 
-    fn happen(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
+    fn complete_one(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
         cluster.wake_idle();
         self.complete(&mut cluster.group, &mut cluster.warps, index)
     }
 
-    fn turn(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
-        let steps = match self.options.seed {
-            0 | 1 => TURN,
-            _ => 1 + self.dice.below(64),
+    fn run_warp(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
+        let steps = match self.options.schedule {
+            Schedule::Latest | Schedule::Earliest => TURN,
+            Schedule::Random(_) => 1 + self.dice.below(64),
         };
         let Cluster { group, warps, .. } = cluster;
         let warp = &mut warps[w];
@@ -181,8 +182,8 @@ impl Machine<'_, '_> {
                  simulate a smaller problem, or raise that bound",
                 self.executed, self.options.max_instructions
             );
-            let spot = Spot::of(warp, 0);
-            return Err(self.fault(group, &spot, FaultKind::Limit, what));
+            let site = Site::of(warp, 0);
+            return Err(self.fault(group, &site, FaultKind::Limit, what));
         }
         if warp.alive() == 0 {
             self.end_warp(group, &warps[w])?;
@@ -190,18 +191,25 @@ impl Machine<'_, '_> {
         if cluster.warps[w].idle.is_none() {
             cluster.wake_idle();
         }
-        // As soon as possible, or by chance; as late as possible is when nobody can go on.
-        let mut more = self.options.seed == 1 || self.options.seed > 1 && self.dice.below(2) == 0;
-        while more {
+        while self.completes_now() {
             let eligible = cluster.group.eligible();
             if eligible.is_empty() {
                 break;
             }
             let at = self.pick(eligible.len());
-            self.happen(cluster, eligible[at])?;
-            more = self.options.seed == 1 || self.dice.below(2) == 0;
+            self.complete_one(cluster, eligible[at])?;
         }
         Ok(())
+    }
+
+    /// Whether the schedule completes another operation after this turn. The latest schedule never does: there
+    /// operations complete only when no warp can continue.
+    fn completes_now(&mut self) -> bool {
+        match self.options.schedule {
+            Schedule::Latest => false,
+            Schedule::Earliest => true,
+            Schedule::Random(_) => self.dice.below(2) == 0,
+        }
     }
 
     /// Lets a warp go on after what it waited for: it learns what is known there.
@@ -258,9 +266,9 @@ impl Machine<'_, '_> {
     /// A warp that can go on; one that only looks at barriers if there is no other.
     fn choose(&mut self, cluster: &mut Cluster) -> Option<usize> {
         let count = cluster.warps.len();
-        let start = match self.options.seed {
-            0 | 1 => cluster.next,
-            _ => self.dice.below(count),
+        let start = match self.options.schedule {
+            Schedule::Latest | Schedule::Earliest => cluster.next,
+            Schedule::Random(_) => self.dice.below(count),
         };
         cluster.next = (start + 1) % count;
         let order = || (0..count).map(|i| (start + i) % count);
@@ -313,11 +321,11 @@ impl Machine<'_, '_> {
         let fault = Fault::new(FaultKind::Deadlock, what);
         match first {
             Some(warp) => {
-                let spot = Spot {
+                let site = Site {
                     whole: true,
-                    ..Spot::of(warp, 0)
+                    ..Site::of(warp, 0)
                 };
-                fault.at(self.place(&cluster.group, &spot))
+                fault.at(self.place(&cluster.group, &site))
             }
             None => fault,
         }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use super::Machine;
 use super::place::Target;
-use super::port::{Spot, Who};
-use super::race_text::{Side, There};
+use super::port::{Accessor, Site};
+use super::race_text::{CurrentAccess, EarlierAccess};
 use super::running::{Cluster, Progress};
 use crate::order::clock::{Epoch, Proxy, View};
 use crate::order::lockstep::Lockstep;
@@ -55,7 +55,7 @@ pub(crate) struct Suspect {
     target: Target,
     bytes: usize,
     /// The reader, and what was known there.
-    spot: Spot,
+    site: Site,
     agent: usize,
     clock: u32,
     proxy: Proxy,
@@ -67,9 +67,9 @@ pub(crate) struct Suspect {
 }
 
 impl Suspect {
-    fn who(&self) -> Who<'_> {
-        Who {
-            spot: self.spot,
+    fn accessor(&self) -> Accessor<'_> {
+        Accessor {
+            site: self.site,
             agent: self.agent,
             clock: self.clock,
             proxy: self.proxy,
@@ -80,7 +80,7 @@ impl Suspect {
     }
 
     fn epoch(&self) -> Epoch {
-        self.who().epoch()
+        self.accessor().epoch()
     }
 
     /// The first byte of an access that this one wants too, counted from the beginning of that access.
@@ -102,11 +102,11 @@ impl Suspect {
     }
 
     /// Whether an access of a cluster is ordered after this read.
-    fn before(&self, cluster: u32, who: &Who<'_>) -> bool {
+    fn before(&self, cluster: u32, accessor: &Accessor<'_>) -> bool {
         if cluster == self.cluster {
-            who.knows(self.epoch())
+            accessor.knows(self.epoch())
         } else {
-            let known = who.view.of(self.cluster);
+            let known = accessor.view.of(self.cluster);
             known.is_some_and(|(seen, _)| self.epoch().before(seen))
         }
     }
@@ -152,7 +152,7 @@ impl Machine<'_, '_> {
     pub(crate) fn catch(
         &mut self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         (target, bytes): (Target, usize),
         used: Use,
         fault: Fault,
@@ -165,13 +165,13 @@ impl Machine<'_, '_> {
                 cluster: g.number,
                 target,
                 bytes,
-                spot: who.spot,
-                agent: who.agent,
-                clock: who.clock,
-                proxy: who.proxy,
-                view: who.view.clone(),
-                warp: who.warp,
-                lockstep: who.lockstep.clone(),
+                site: accessor.site,
+                agent: accessor.agent,
+                clock: accessor.clock,
+                proxy: accessor.proxy,
+                view: accessor.view.clone(),
+                warp: accessor.warp,
+                lockstep: accessor.lockstep.clone(),
                 later: None,
             });
         }
@@ -196,7 +196,7 @@ impl Machine<'_, '_> {
     pub(crate) fn meet_suspects(
         &mut self,
         g: &mut Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         bytes: usize,
     ) -> Result<(), Fault> {
@@ -208,14 +208,14 @@ impl Machine<'_, '_> {
                 continue;
             };
             let suspect = &self.suspects.all[i];
-            if suspect.before(g.number, who) {
+            if suspect.before(g.number, accessor) {
                 if suspect.later.is_none() {
-                    let writer = self.accused(g, who, suspect.cluster);
+                    let writer = self.accused(g, accessor, suspect.cluster);
                     self.suspects.all[i].later = Some(writer);
                 }
                 continue;
             }
-            let fault = self.unordered(g, suspect, who, target.after(at));
+            let fault = self.unordered(g, suspect, accessor, target.after(at));
             self.suspects.named = true;
             return Err(fault);
         }
@@ -244,8 +244,14 @@ impl Machine<'_, '_> {
     }
 
     /// The fault of a read that nothing orders after the write of its bytes.
-    fn unordered(&self, g: &Group, suspect: &Suspect, writer: &Who<'_>, byte: Target) -> Fault {
-        let reader = suspect.who();
+    fn unordered(
+        &self,
+        g: &Group,
+        suspect: &Suspect,
+        writer: &Accessor<'_>,
+        byte: Target,
+    ) -> Fault {
+        let reader = suspect.accessor();
         let what = format!(
             "{} is {} by {}, which nothing orders before this {}: {}",
             self.byte_name(byte),
@@ -257,19 +263,19 @@ impl Machine<'_, '_> {
             suspect.used.word(),
             self.remedy(
                 g,
-                Side {
-                    who: &reader,
+                CurrentAccess {
+                    accessor: &reader,
                     cluster: suspect.cluster,
                     writes: false,
                 },
-                There {
+                EarlierAccess {
                     epoch: writer.epoch(),
                     cluster: g.number,
                     writes: true,
                 },
             ),
         );
-        let atomic = |who: &Who<'_>| who.proxy == Proxy::Atomic;
+        let atomic = |accessor: &Accessor<'_>| accessor.proxy == Proxy::Atomic;
         let kind = match suspect.used {
             // Atomic accesses do not race, and yet the one may come before the other.
             Use::Read if atomic(&reader) && atomic(writer) => FaultKind::Uninitialised,
@@ -406,11 +412,11 @@ impl Machine<'_, '_> {
     pub(crate) fn remember_first(
         &mut self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         written: &[bool],
     ) {
-        let own = (g.number, who.epoch());
+        let own = (g.number, accessor.epoch());
         for (byte, written) in bytes_of(g, target, written.len()).zip(written) {
             if !written {
                 self.firsts.0.insert(byte, vec![own]);
@@ -442,7 +448,7 @@ impl Machine<'_, '_> {
     pub(crate) fn check_first(
         &self,
         g: &Group,
-        who: &Who<'_>,
+        accessor: &Accessor<'_>,
         target: Target,
         count: usize,
     ) -> Result<(), Fault> {
@@ -452,9 +458,9 @@ impl Machine<'_, '_> {
             };
             let known = |(cluster, epoch): &(u32, Epoch)| {
                 if *cluster == g.number {
-                    who.knows(*epoch)
+                    accessor.knows(*epoch)
                 } else {
-                    let known = who.view.of(*cluster);
+                    let known = accessor.view.of(*cluster);
                     known.is_some_and(|(seen, _)| epoch.before(seen))
                 }
             };
@@ -462,12 +468,12 @@ impl Machine<'_, '_> {
                 continue;
             }
             let (cluster, epoch) = writes[0];
-            let reader = Side {
-                who,
+            let reader = CurrentAccess {
+                accessor,
                 cluster: g.number,
                 writes: false,
             };
-            let writer = There {
+            let writer = EarlierAccess {
                 epoch,
                 cluster,
                 writes: true,
@@ -478,7 +484,7 @@ impl Machine<'_, '_> {
                 self.accused_at(g, epoch, cluster, g.number),
                 self.remedy(g, reader, writer),
             );
-            return Err(self.fault(g, &who.spot, FaultKind::Uninitialised, what));
+            return Err(self.fault(g, &accessor.site, FaultKind::Uninitialised, what));
         }
         Ok(())
     }

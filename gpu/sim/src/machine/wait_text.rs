@@ -109,12 +109,12 @@ impl Machine<'_, '_> {
                     let warps: Vec<String> = product.missing().map(|w| w.to_string()).collect();
                     format!(
                         "{}, which warps {} of its warpgroup have not issued",
-                        self.described(&operation.spot),
+                        self.described(&operation.site),
                         warps.join(", ")
                     )
                 }
                 Work::Move(_) | Work::Product(_) | Work::Arrive { .. } => {
-                    self.described(&operation.spot)
+                    self.described(&operation.site)
                 }
             },
             None => "nothing".to_string(),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::clock::{Clock, Epoch, Proxy};
-use super::shadow::{Clash, Does, Touch};
+use super::shadow::{Access, AccessKind, Race};
 
 /// Bytes of a page of histories.
 const PAGE: u64 = 1 << 12;
@@ -20,7 +20,7 @@ const SET: u32 = 1 << 31;
 
 /// The last plain write to a byte, the atomic writes and the reads since: numbers of marks, or of a set; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Cell {
+struct GlobalCell {
     write: u32,
     atomics: u32,
     reads: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// Whether the access that is looked at is ordered after this one.
-    fn before(&self, cluster: u32, access: &Touch<'_>) -> bool {
+    fn before(&self, cluster: u32, access: &Access<'_>) -> bool {
         if self.cluster == cluster {
             access.knows(self.epoch)
         } else {
@@ -44,7 +44,7 @@ impl Mark {
     }
 
     /// What fences between the proxies have made visible of its cluster.
-    fn fenced<'v>(&self, cluster: u32, access: &'v Touch<'_>) -> Option<&'v Clock> {
+    fn fenced<'v>(&self, cluster: u32, access: &'v Access<'_>) -> Option<&'v Clock> {
         if self.cluster == cluster {
             Some(&access.view.fenced_global)
         } else {
@@ -62,7 +62,7 @@ impl Mark {
 pub(crate) struct Global {
     /// Where each page's histories are kept, and the page that was looked at last.
     pages: HashMap<u64, usize>,
-    cells: Vec<Vec<Cell>>,
+    cells: Vec<Vec<GlobalCell>>,
     last_page: Option<(u64, usize)>,
     marks: Vec<Mark>,
     numbers: HashMap<Mark, u32>,
@@ -109,13 +109,13 @@ impl Global {
 
     /// Compares an access to some bytes with those before it, and remembers it: a store of another block that has stored
     /// the same there, if there is one. The first byte that clashes, how, and the cluster of the other.
-    pub(crate) fn touch(
+    pub(crate) fn check_access(
         &mut self,
         cluster: u32,
         address: u64,
         count: usize,
-        access: &Touch<'_>,
-    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
+        access: &Access<'_>,
+    ) -> Result<Option<Mark>, (usize, Race, u32)> {
         let mark = Mark {
             cluster,
             epoch: access.epoch,
@@ -131,7 +131,7 @@ impl Global {
             let visited = &mut cells[first as usize..first as usize + here];
             let result = self.visit(visited, cluster, own, access);
             self.cells[page] = cells;
-            let found = result.map_err(|(i, clash, other)| (at + i, clash, other))?;
+            let found = result.map_err(|(i, race, other)| (at + i, race, other))?;
             equal = equal.or(found);
             at += here;
         }
@@ -145,7 +145,7 @@ impl Global {
             return page;
         }
         let page = *self.pages.entry(number).or_insert_with(|| {
-            self.cells.push(vec![Cell::default(); PAGE as usize]);
+            self.cells.push(vec![GlobalCell::default(); PAGE as usize]);
             self.cells.len() - 1
         });
         self.last_page = Some((number, page));
@@ -154,11 +154,11 @@ impl Global {
 
     fn visit(
         &mut self,
-        cells: &mut [Cell],
+        cells: &mut [GlobalCell],
         cluster: u32,
         own: u32,
-        access: &Touch<'_>,
-    ) -> Result<Option<Mark>, (usize, Clash, u32)> {
+        access: &Access<'_>,
+    ) -> Result<Option<Mark>, (usize, Race, u32)> {
         let mut equal = None;
         // Neighbouring bytes mostly have the same history.
         let mut last = None;
@@ -171,7 +171,7 @@ impl Global {
             }
             let old = *cell;
             let mut compared = old;
-            if access.does == Does::Rewrite
+            if access.kind == AccessKind::Rewrite
                 && old.write != 0
                 && let Some(other) = self.stores_the_same(old.write, cluster, access)
             {
@@ -179,7 +179,7 @@ impl Global {
                 compared.write = 0;
             }
             self.compare(compared, cluster, access)
-                .map_err(|(clash, other)| (i, clash, other))?;
+                .map_err(|(race, other)| (i, race, other))?;
             match (access.writes(), access.is_atomic()) {
                 (false, _) => cell.reads = self.with(old.reads, own, cluster, access),
                 (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
@@ -190,9 +190,9 @@ impl Global {
                     } else {
                         self.with(old.write, own, cluster, access)
                     };
-                    *cell = Cell {
+                    *cell = GlobalCell {
                         write,
-                        ..Cell::default()
+                        ..GlobalCell::default()
                     }
                 }
             }
@@ -203,7 +203,7 @@ impl Global {
 
     /// The store of another block that nothing orders before this one, if all such are plain stores of the same
     /// instruction: this one stores what is there already.
-    fn stores_the_same(&self, writes: u32, cluster: u32, access: &Touch<'_>) -> Option<Mark> {
+    fn stores_the_same(&self, writes: u32, cluster: u32, access: &Access<'_>) -> Option<Mark> {
         let block = |agent: usize| agent / self.warps_per_block.max(1);
         let one = [writes];
         let all = match writes & SET {
@@ -228,7 +228,12 @@ impl Global {
         unordered.all(same).then_some(first)
     }
 
-    fn compare(&self, cell: Cell, cluster: u32, access: &Touch<'_>) -> Result<(), (Clash, u32)> {
+    fn compare(
+        &self,
+        cell: GlobalCell,
+        cluster: u32,
+        access: &Access<'_>,
+    ) -> Result<(), (Race, u32)> {
         let after = |mark: Mark| {
             let here = mark.cluster == cluster;
             let none = Clock::default();
@@ -237,7 +242,7 @@ impl Global {
             if here || known {
                 access.after(mark.epoch, known, fenced)
             } else {
-                Err(Clash::Race {
+                Err(Race::Unordered {
                     other: mark.epoch,
                     other_writes: true,
                 })
@@ -256,7 +261,7 @@ impl Global {
             if access.shares(mark.epoch) || mark.before(cluster, access) {
                 Ok(())
             } else {
-                Err(Clash::Race {
+                Err(Race::Unordered {
                     other: mark.epoch,
                     other_writes: false,
                 })
@@ -269,11 +274,11 @@ impl Global {
     fn each(
         &self,
         accesses: u32,
-        look: impl Fn(Mark) -> Result<(), Clash>,
-    ) -> Result<(), (Clash, u32)> {
+        look: impl Fn(Mark) -> Result<(), Race>,
+    ) -> Result<(), (Race, u32)> {
         let one = |number: u32| {
             let mark = self.mark(number);
-            look(mark).map_err(|clash| (clash, mark.cluster))
+            look(mark).map_err(|race| (race, mark.cluster))
         };
         match accesses & SET {
             0 => one(accesses),
@@ -285,7 +290,7 @@ impl Global {
     }
 
     /// The reads with one more; those that the new one knows of are left out.
-    fn with(&mut self, reads: u32, own: u32, cluster: u32, access: &Touch<'_>) -> u32 {
+    fn with(&mut self, reads: u32, own: u32, cluster: u32, access: &Access<'_>) -> u32 {
         if reads == 0 || reads == own {
             return own;
         }

@@ -1,33 +1,34 @@
 //! What ordered accesses pass on: who releases leaves what he knows at an address, who acquires learns it.
 
 use super::clock::View;
-use colex_ir::{FenceKind, Order, Scope};
+use colex_ir::{FenceKind, Order};
 
 /// How far a scope reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reach {
+pub(crate) enum Scope {
     Block,
     Cluster,
     Device,
 }
 
-impl From<Scope> for Reach {
-    fn from(scope: Scope) -> Self {
+impl From<colex_ir::Scope> for Scope {
+    fn from(scope: colex_ir::Scope) -> Self {
+        use colex_ir::Scope as Ptx;
         match scope {
-            Scope::Cta => Reach::Block,
-            Scope::Cluster => Reach::Cluster,
-            Scope::Gpu | Scope::Sys => Reach::Device,
+            Ptx::Cta => Scope::Block,
+            Ptx::Cluster => Scope::Cluster,
+            Ptx::Gpu | Ptx::Sys => Scope::Device,
         }
     }
 }
 
-impl Reach {
+impl Scope {
     /// Of a fence that orders, not of one between proxies.
     pub(crate) fn of(fence: FenceKind) -> Option<Self> {
         match fence {
-            FenceKind::AcqRelCta => Some(Reach::Block),
-            FenceKind::AcqRelCluster => Some(Reach::Cluster),
-            FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Some(Reach::Device),
+            FenceKind::AcqRelCta => Some(Scope::Block),
+            FenceKind::AcqRelCluster => Some(Scope::Cluster),
+            FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Some(Scope::Device),
             FenceKind::ProxyAsyncShared
             | FenceKind::ProxyAsyncGlobal
             | FenceKind::ProxyAsync
@@ -40,7 +41,7 @@ impl Reach {
 /// patterns).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordering {
-    pub(crate) reach: Reach,
+    pub(crate) scope: Scope,
     pub(crate) acquires: bool,
     pub(crate) releases: bool,
 }
@@ -50,14 +51,14 @@ impl Ordering {
     pub(crate) fn of(order: Order) -> Option<Self> {
         let (scope, acquires, releases) = match order {
             Order::Weak => return None,
-            Order::Volatile => (Scope::Sys, false, false),
+            Order::Volatile => (colex_ir::Scope::Sys, false, false),
             Order::Relaxed(scope) => (scope, false, false),
             Order::Acquire(scope) => (scope, true, false),
             Order::Release(scope) => (scope, false, true),
             Order::AcqRel(scope) => (scope, true, true),
         };
         Some(Ordering {
-            reach: scope.into(),
+            scope: scope.into(),
             acquires,
             releases,
         })
@@ -66,7 +67,7 @@ impl Ordering {
     /// Of an atomic operation, which is relaxed and of the device where nothing is said.
     pub(crate) fn of_atomic(order: Order) -> Self {
         let plain = Ordering {
-            reach: Reach::Device,
+            scope: Scope::Device,
             acquires: false,
             releases: false,
         };
@@ -79,41 +80,41 @@ pub(crate) type Home = (u32, usize);
 
 /// Some knowledge, and who may have it.
 #[derive(Clone, Debug)]
-struct Part {
-    reach: Reach,
+struct Segment {
+    scope: Scope,
     home: Home,
     view: View,
 }
 
-impl Part {
-    fn reaches(&self, reach: Reach, home: Home) -> bool {
-        match self.reach.min(reach) {
-            Reach::Block => self.home == home,
-            Reach::Cluster => self.home.0 == home.0,
-            Reach::Device => true,
+impl Segment {
+    fn reaches(&self, scope: Scope, home: Home) -> bool {
+        match self.scope.min(scope) {
+            Scope::Block => self.home == home,
+            Scope::Cluster => self.home.0 == home.0,
+            Scope::Device => true,
         }
     }
 }
 
 /// What lies at an address, or is on its way to a warp that has read it and not acquired it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Message(Vec<Part>);
+pub(crate) struct Release(Vec<Segment>);
 
-impl Message {
+impl Release {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Adds what somebody knows.
-    pub(crate) fn add(&mut self, reach: Reach, home: Home, view: &View) {
+    pub(crate) fn add(&mut self, scope: Scope, home: Home, view: &View) {
         match self
             .0
             .iter_mut()
-            .find(|part| part.reach == reach && part.home == home)
+            .find(|part| part.scope == scope && part.home == home)
         {
             Some(part) => part.view.join(view),
-            None => self.0.push(Part {
-                reach,
+            None => self.0.push(Segment {
+                scope,
                 home,
                 view: view.clone(),
             }),
@@ -121,18 +122,18 @@ impl Message {
     }
 
     /// Adds what another message says, no further than this.
-    pub(crate) fn merge(&mut self, other: &Message, reach: Reach) {
+    pub(crate) fn merge(&mut self, other: &Release, scope: Scope) {
         for part in &other.0 {
-            self.add(part.reach.min(reach), part.home, &part.view);
+            self.add(part.scope.min(scope), part.home, &part.view);
         }
     }
 
     /// How much of a warp's own doing somebody of that warp learns.
-    pub(crate) fn own(&self, reach: Reach, home: Home, warp: usize) -> u32 {
+    pub(crate) fn own(&self, scope: Scope, home: Home, warp: usize) -> u32 {
         let parts = self
             .0
             .iter()
-            .filter(|part| part.home.0 == home.0 && part.reaches(reach, home));
+            .filter(|part| part.home.0 == home.0 && part.reaches(scope, home));
         parts
             .map(|part| part.view.seen.get(warp))
             .max()
@@ -140,11 +141,11 @@ impl Message {
     }
 
     /// What somebody of the same cluster has left for so many.
-    pub(crate) fn view_for(&self, reach: Reach, home: Home) -> Option<View> {
+    pub(crate) fn view_for(&self, scope: Scope, home: Home) -> Option<View> {
         let parts = self
             .0
             .iter()
-            .filter(|part| part.reach >= reach && part.home.0 == home.0);
+            .filter(|part| part.scope >= scope && part.home.0 == home.0);
         parts.map(|part| part.view.clone()).reduce(|mut all, view| {
             all.join(&view);
             all
@@ -152,8 +153,8 @@ impl Message {
     }
 
     /// Somebody learns what he may.
-    pub(crate) fn acquire(&self, reach: Reach, home: Home, view: &mut View) {
-        for part in self.0.iter().filter(|part| part.reaches(reach, home)) {
+    pub(crate) fn acquire(&self, scope: Scope, home: Home, view: &mut View) {
+        for part in self.0.iter().filter(|part| part.reaches(scope, home)) {
             view.learn(home.0, part.home.0, &part.view);
         }
     }

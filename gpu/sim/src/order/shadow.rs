@@ -9,7 +9,7 @@ use super::lockstep::{Lockstep, SEVERAL};
 ///
 /// Of the latter one, or the number of a set of them (without a proxy), or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub(crate) struct SharedCell {
     write: Epoch,
     atomics: Epoch,
     reads: Epoch,
@@ -17,16 +17,17 @@ pub(crate) struct Cell {
 
 /// What is wrong with an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clash {
-    /// Nothing orders it after the other.
-    Race { other: Epoch, other_writes: bool },
-    /// It is ordered, but the other went through the generic proxy and no fence followed.
-    Fence { other: Epoch },
+pub(crate) enum Race {
+    /// A data race: no happens-before edge orders this access after the other.
+    Unordered { other: Epoch, other_writes: bool },
+    /// A missing proxy fence: this access is ordered after the other, which went through the generic proxy, and no proxy
+    /// fence followed it.
+    Unfenced { other: Epoch },
 }
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum AccessKind {
     Read,
     Write,
     /// It writes what is there already.
@@ -35,19 +36,19 @@ pub(crate) enum Does {
 
 /// An access to compare with those before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch<'v> {
+pub(crate) struct Access<'v> {
     pub(crate) epoch: Epoch,
     pub(crate) view: &'v View,
-    pub(crate) does: Does,
+    pub(crate) kind: AccessKind,
     /// The warp and the lane that do it, or let an engine do it, and what the lanes of that warp know of each other.
     pub(crate) warp: usize,
     pub(crate) lane: usize,
     pub(crate) lockstep: &'v Lockstep,
 }
 
-impl Touch<'_> {
+impl Access<'_> {
     pub(crate) fn writes(&self) -> bool {
-        self.does != Does::Read
+        self.kind != AccessKind::Read
     }
 
     /// Whether this comes after another access of the cluster.
@@ -61,15 +62,15 @@ impl Touch<'_> {
     }
 
     /// Compares this with a write that it knows or not, and which fences of that kind have made visible.
-    pub(crate) fn after(&self, other: Epoch, known: bool, fenced: &Clock) -> Result<(), Clash> {
+    pub(crate) fn after(&self, other: Epoch, known: bool, fenced: &Clock) -> Result<(), Race> {
         if !known && !self.repeats(other) {
-            return Err(Clash::Race {
+            return Err(Race::Unordered {
                 other,
                 other_writes: true,
             });
         }
         if self.crosses(other) && !other.before(fenced) {
-            Err(Clash::Fence { other })
+            Err(Race::Unfenced { other })
         } else {
             Ok(())
         }
@@ -88,7 +89,7 @@ impl Touch<'_> {
     /// Whether several lanes write the same into one place at once: whoever is last, it is there.
     pub(crate) fn repeats(&self, other: Epoch) -> bool {
         let when = |epoch: Epoch| (epoch.agent(), epoch.clock(), epoch.pc());
-        self.does == Does::Rewrite && when(other) == when(self.epoch)
+        self.kind == AccessKind::Rewrite && when(other) == when(self.epoch)
     }
 }
 
@@ -103,7 +104,7 @@ pub(crate) struct ReadSets {
 
 impl ReadSets {
     /// Looks at each read of a set.
-    fn each(&self, reads: Epoch, look: impl Fn(Epoch) -> Result<(), Clash>) -> Result<(), Clash> {
+    fn each(&self, reads: Epoch, look: impl Fn(Epoch) -> Result<(), Race>) -> Result<(), Race> {
         match reads.proxy() {
             Some(_) => look(reads),
             None => self.sets[reads.0 as usize - 1]
@@ -121,7 +122,7 @@ impl ReadSets {
     }
 
     /// The set with one read more; reads that the new one knows of are left out.
-    fn with(&mut self, reads: Epoch, access: &Touch<'_>) -> Epoch {
+    fn with(&mut self, reads: Epoch, access: &Access<'_>) -> Epoch {
         let mut new = access.epoch;
         if reads.is_none() || reads == new || reads.proxy().is_some() && access.knows(reads) {
             return new;
@@ -156,11 +157,11 @@ impl ReadSets {
 }
 
 /// Compares an access to some bytes with those before it, and remembers it. The first byte that clashes, and how.
-pub(crate) fn touch(
-    cells: &mut [Cell],
+pub(crate) fn check_access(
+    cells: &mut [SharedCell],
     sets: &mut ReadSets,
-    access: &Touch<'_>,
-) -> Result<(), (usize, Clash)> {
+    access: &Access<'_>,
+) -> Result<(), (usize, Race)> {
     // Neighbouring bytes mostly have the same history.
     let mut last = None;
     for (i, cell) in cells.iter_mut().enumerate() {
@@ -171,14 +172,14 @@ pub(crate) fn touch(
             continue;
         }
         let old = *cell;
-        compare(cell, sets, access).map_err(|clash| (i, clash))?;
+        compare(cell, sets, access).map_err(|race| (i, race))?;
         match (access.writes(), access.is_atomic()) {
             (false, _) => cell.reads = sets.with(cell.reads, access),
             (true, true) => cell.atomics = sets.with(cell.atomics, access),
             (true, false) => {
-                *cell = Cell {
+                *cell = SharedCell {
                     write: access.epoch,
-                    ..Cell::default()
+                    ..SharedCell::default()
                 }
             }
         }
@@ -187,7 +188,7 @@ pub(crate) fn touch(
     Ok(())
 }
 
-fn compare(cell: &Cell, sets: &ReadSets, access: &Touch<'_>) -> Result<(), Clash> {
+fn compare(cell: &SharedCell, sets: &ReadSets, access: &Access<'_>) -> Result<(), Race> {
     let after = |other: Epoch| access.after(other, access.knows(other), &access.view.fenced);
     if !cell.write.is_none() {
         after(cell.write)?;
@@ -202,7 +203,7 @@ fn compare(cell: &Cell, sets: &ReadSets, access: &Touch<'_>) -> Result<(), Clash
         if access.shares(other) || access.knows(other) {
             Ok(())
         } else {
-            Err(Clash::Race {
+            Err(Race::Unordered {
                 other,
                 other_writes: false,
             })
@@ -228,11 +229,20 @@ mod tests {
         Epoch::new(agent, clock, 7, 0, proxy)
     }
 
-    fn access<'v>(epoch: Epoch, view: &'v View, lockstep: &'v Lockstep, writes: bool) -> Touch<'v> {
-        Touch {
+    fn access<'v>(
+        epoch: Epoch,
+        view: &'v View,
+        lockstep: &'v Lockstep,
+        writes: bool,
+    ) -> Access<'v> {
+        Access {
             epoch,
             view,
-            does: if writes { Does::Write } else { Does::Read },
+            kind: if writes {
+                AccessKind::Write
+            } else {
+                AccessKind::Read
+            },
             warp: epoch.agent(),
             lane: 0,
             lockstep,
@@ -241,7 +251,7 @@ mod tests {
 
     #[test]
     fn reads_do_not_clash_and_a_later_write_clashes_with_each() {
-        let mut cells = [Cell::default(); 2];
+        let mut cells = [SharedCell::default(); 2];
         let mut sets = ReadSets::default();
         let lockstep = Lockstep::default();
         for agent in 0..2 {
@@ -249,46 +259,46 @@ mod tests {
             clocks[agent] = 1;
             let view = view(clocks);
             let read = access(epoch(agent, 1, Proxy::Generic), &view, &lockstep, false);
-            touch(&mut cells, &mut sets, &read).unwrap();
+            check_access(&mut cells, &mut sets, &read).unwrap();
         }
         let knows_one = view([1, 0, 1]);
         let mut write = access(epoch(2, 1, Proxy::Generic), &knows_one, &lockstep, true);
-        let (at, clash) = touch(&mut cells, &mut sets, &write).unwrap_err();
-        let race = Clash::Race {
+        let (at, race) = check_access(&mut cells, &mut sets, &write).unwrap_err();
+        let expected = Race::Unordered {
             other: epoch(1, 1, Proxy::Generic),
             other_writes: false,
         };
-        assert_eq!((at, clash), (0, race));
+        assert_eq!((at, race), (0, expected));
         let knows_both = view([1, 1, 1]);
         write.view = &knows_both;
-        touch(&mut cells, &mut sets, &write).unwrap();
+        check_access(&mut cells, &mut sets, &write).unwrap();
     }
 
     #[test]
     fn the_asynchronous_proxy_wants_a_fence() {
-        let mut cells = [Cell::default()];
+        let mut cells = [SharedCell::default()];
         let mut sets = ReadSets::default();
         let lockstep = Lockstep::default();
         let mut view = view([1, 0, 0]);
         let wrote = epoch(0, 1, Proxy::Generic);
         let before = view.clone();
-        touch(
+        check_access(
             &mut cells,
             &mut sets,
             &access(wrote, &before, &lockstep, true),
         )
         .unwrap();
         let read = epoch(2, 1, Proxy::Async);
-        let (_, clash) = touch(
+        let (_, race) = check_access(
             &mut cells,
             &mut sets,
             &access(read, &before, &lockstep, false),
         )
         .unwrap_err();
-        assert_eq!(clash, Clash::Fence { other: wrote });
+        assert_eq!(race, Race::Unfenced { other: wrote });
         view.fence(false, true);
         assert!(
-            touch(
+            check_access(
                 &mut cells,
                 &mut sets,
                 &access(read, &view, &lockstep, false)
@@ -296,7 +306,7 @@ mod tests {
             .is_err()
         );
         view.fence(true, false);
-        touch(
+        check_access(
             &mut cells,
             &mut sets,
             &access(read, &view, &lockstep, false),
@@ -311,35 +321,35 @@ mod tests {
         lockstep.all(1);
         let view = view([1, 0, 0]);
         let of = |lane| Epoch::new(0, 1, 7, lane, Proxy::Generic);
-        let by = |lane, writes, lockstep| Touch {
+        let by = |lane, writes, lockstep| Access {
             lane,
             ..access(of(lane), &view, lockstep, writes)
         };
-        let mut cells = [Cell::default()];
+        let mut cells = [SharedCell::default()];
         let mut sets = ReadSets::default();
-        touch(&mut cells, &mut sets, &by(3, true, &before)).unwrap();
-        let same = Touch {
-            does: Does::Rewrite,
+        check_access(&mut cells, &mut sets, &by(3, true, &before)).unwrap();
+        let same = Access {
+            kind: AccessKind::Rewrite,
             ..by(4, true, &before)
         };
-        touch(&mut cells.clone(), &mut sets, &same).unwrap();
-        let (_, clash) = touch(&mut cells, &mut sets, &by(4, false, &before)).unwrap_err();
-        let race = |other, other_writes| Clash::Race {
+        check_access(&mut cells.clone(), &mut sets, &same).unwrap();
+        let (_, race) = check_access(&mut cells, &mut sets, &by(4, false, &before)).unwrap_err();
+        let unordered = |other, other_writes| Race::Unordered {
             other,
             other_writes,
         };
-        assert_eq!(clash, race(of(3), true));
+        assert_eq!(race, unordered(of(3), true));
         for lane in [4, 5] {
-            touch(&mut cells, &mut sets, &by(lane, false, &lockstep)).unwrap();
+            check_access(&mut cells, &mut sets, &by(lane, false, &lockstep)).unwrap();
         }
-        let (_, clash) = touch(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
-        assert_eq!(clash, race(of(3), true));
-        let mut cells = [Cell::default()];
+        let (_, race) = check_access(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
+        assert_eq!(race, unordered(of(3), true));
+        let mut cells = [SharedCell::default()];
         for lane in [4, 5] {
-            touch(&mut cells, &mut sets, &by(lane, false, &before)).unwrap();
+            check_access(&mut cells, &mut sets, &by(lane, false, &before)).unwrap();
         }
-        let (_, clash) = touch(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
-        assert_eq!(clash, race(of(SEVERAL), false));
-        touch(&mut cells, &mut sets, &by(5, true, &lockstep)).unwrap();
+        let (_, race) = check_access(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
+        assert_eq!(race, unordered(of(SEVERAL), false));
+        check_access(&mut cells, &mut sets, &by(5, true, &lockstep)).unwrap();
     }
 }

@@ -3,11 +3,11 @@
 use super::warp::Warp;
 use crate::order::clock::{Epoch, Proxy, View};
 use crate::order::lockstep::{Lockstep, SEVERAL};
-use crate::order::shadow::{Does, Touch};
+use crate::order::shadow::{Access, AccessKind};
 
 /// Where in a kernel something is: the block of the cluster, the thread, the step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct Site {
     pub(crate) block: usize,
     pub(crate) first: u32,
     pub(crate) lane: usize,
@@ -16,9 +16,9 @@ pub(crate) struct Spot {
     pub(crate) pc: usize,
 }
 
-impl Spot {
+impl Site {
     pub(crate) fn of(warp: &Warp, lane: usize) -> Self {
-        Spot {
+        Site {
             block: warp.block,
             first: warp.first,
             lane,
@@ -30,8 +30,8 @@ impl Spot {
 
 /// Who goes to memory: a warp, or an engine on its behalf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'v> {
-    pub(crate) spot: Spot,
+pub(crate) struct Accessor<'v> {
+    pub(crate) site: Site,
     pub(crate) agent: usize,
     pub(crate) clock: u32,
     pub(crate) proxy: Proxy,
@@ -41,11 +41,11 @@ pub(crate) struct Who<'v> {
     pub(crate) lockstep: &'v Lockstep,
 }
 
-impl<'v> Who<'v> {
+impl<'v> Accessor<'v> {
     /// A thread of a warp.
     pub(crate) fn lane(warp: &'v Warp, lane: usize, proxy: Proxy) -> Self {
-        Who {
-            spot: Spot::of(warp, lane),
+        Accessor {
+            site: Site::of(warp, lane),
             agent: warp.index,
             clock: warp.view.seen.get(warp.index),
             proxy,
@@ -57,31 +57,31 @@ impl<'v> Who<'v> {
 
     /// The same on behalf of another lane of the warp.
     pub(crate) fn for_lane(&self, lane: usize) -> Self {
-        let spot = Spot { lane, ..self.spot };
-        Who { spot, ..*self }
+        let site = Site { lane, ..self.site };
+        Accessor { site, ..*self }
     }
 
     /// What it does, as histories keep it.
     pub(crate) fn epoch(&self) -> Epoch {
-        let lane = if self.spot.whole {
+        let lane = if self.site.whole {
             SEVERAL
         } else {
-            self.spot.lane
+            self.site.lane
         };
-        Epoch::new(self.agent, self.clock, self.spot.pc, lane, self.proxy)
+        Epoch::new(self.agent, self.clock, self.site.pc, lane, self.proxy)
     }
 
     /// Whether this comes after another access of the cluster.
     pub(crate) fn knows(&self, other: Epoch) -> bool {
-        self.access(Does::Read).knows(other)
+        self.access(AccessKind::Read).knows(other)
     }
 
-    pub(crate) fn access(&self, does: Does) -> Touch<'v> {
+    pub(crate) fn access(&self, kind: AccessKind) -> Access<'v> {
         let epoch = self.epoch();
-        Touch {
+        Access {
             epoch,
             view: self.view,
-            does,
+            kind,
             warp: self.warp,
             lane: epoch.lane(),
             lockstep: self.lockstep,

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::accessor::Who;
+use super::accessor::Accessor;
 use super::mbarrier::Mbarrier;
 use super::named::Named;
 use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, View};
 use crate::order::lockstep::SEVERAL;
-use crate::order::release::Message;
-use crate::order::shadow::{Cell, ReadSets};
+use crate::order::release::Release;
+use crate::order::shadow::{ReadSets, SharedCell};
 
 /// Where a block's shared memory begins in its window of shared addresses: nothing lies at 0.
 pub(crate) const SHARED_BASE: u32 = 0x400;
@@ -30,7 +30,7 @@ pub(crate) struct Block {
     pub(crate) shared: Vec<u8>,
     pub(crate) written: Vec<bool>,
     /// The history of each byte; empty where nobody looks for races.
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<SharedCell>,
     /// Its named barriers.
     pub(crate) named: [Named; 16],
     /// Its barriers in shared memory, by the place of their first byte.
@@ -97,7 +97,7 @@ pub(crate) struct Group {
     next_engine: usize,
     pub(crate) barrier: ClusterBarrier,
     /// What ordered accesses have left in shared memory, by block and place.
-    pub(crate) ordered: HashMap<(usize, usize), Message>,
+    pub(crate) ordered: HashMap<(usize, usize), Release>,
     /// How many instructions there were that others may wait for.
     pub(crate) served: u64,
 }
@@ -197,8 +197,14 @@ impl Group {
     }
 
     /// Someone was in the shared memory of a block that is not his.
-    pub(crate) fn remember_visit(&mut self, block: usize, who: &Who<'_>) {
-        let epoch = Epoch::new(who.agent, who.clock, who.spot.pc, SEVERAL, who.proxy);
-        self.blocks[block].visits.insert(who.agent, epoch);
+    pub(crate) fn remember_visit(&mut self, block: usize, accessor: &Accessor<'_>) {
+        let epoch = Epoch::new(
+            accessor.agent,
+            accessor.clock,
+            accessor.site.pc,
+            SEVERAL,
+            accessor.proxy,
+        );
+        self.blocks[block].visits.insert(accessor.agent, epoch);
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use colex_atom::{Reduction, Scalar};
 use colex_ir::Reg;
 
-use super::accessor::Spot;
+use super::accessor::Site;
 use super::target::Target;
 use crate::lane::plan::Plan;
 use crate::order::clock::{Proxy, View};
@@ -17,7 +17,7 @@ use crate::report::event::{self, SharedBytes};
 pub(crate) struct Pending {
     /// Its number; those of a cluster count up.
     pub(crate) number: u64,
-    pub(crate) spot: Spot,
+    pub(crate) site: Site,
     /// The engine that does it, and that engine's clock.
     pub(crate) agent: usize,
     pub(crate) clock: u32,
@@ -109,12 +109,12 @@ pub(crate) struct Product {
     pub(crate) d: Vec<Reg>,
     /// The descriptors of A, if it lies in shared memory, and of B.
     pub(crate) descriptors: [u64; 2],
-    pub(crate) parts: [Option<Part>; 4],
+    pub(crate) parts: [Option<WarpOperands>; 4],
 }
 
 /// What one warp contributes.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct WarpOperands {
     pub(crate) scale_d: bool,
     pub(crate) a: Vec<Vec<u32>>,
     pub(crate) metadata: Vec<u32>,

@@ -7,7 +7,7 @@ use super::wait::Wait;
 pub(crate) use crate::lane::bits::{FULL, Lanes, lanes};
 use crate::order::clock::View;
 use crate::order::lockstep::Lockstep;
-use crate::order::release::{Home, Message};
+use crate::order::release::{Home, Release};
 
 /// A branch or loop that the warp is in.
 #[derive(Clone, Copy, Debug)]
@@ -132,8 +132,8 @@ pub(crate) struct Warp {
     /// How many of those only read it.
     pub(crate) lent: Vec<u32>,
     /// What it knew at its last fences, and what it has read and not acquired.
-    pub(crate) released: Message,
-    pub(crate) unacquired: Message,
+    pub(crate) released: Release,
+    pub(crate) unacquired: Release,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
     pub(crate) touched: Vec<u32>,
     /// How many there have been, plus one.
@@ -184,8 +184,8 @@ impl Warp {
             idle: None,
             busy: vec![0; registers],
             lent: vec![0; registers],
-            released: Message::default(),
-            unacquired: Message::default(),
+            released: Release::default(),
+            unacquired: Release::default(),
             touched: vec![0; registers],
             fences: 1,
             products: Products::default(),
