@@ -9,6 +9,7 @@
 mod build;
 mod kernel;
 pub mod launch;
+mod modifiers;
 mod needs;
 mod op;
 mod operand;
@@ -19,10 +20,13 @@ mod text;
 mod ty;
 mod types;
 pub mod verify;
-mod words;
 
 pub use build::KernelBuilder;
 pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+pub use modifiers::{
+    AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
+    ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,
+};
 pub use needs::Needs;
 pub use op::{
     Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, MatchMode, Memory, Op, ScaleD, Sync,
@@ -34,10 +38,6 @@ pub use stmt::{Guard, Stmt};
 #[doc(hidden)]
 pub use text::instruction;
 pub use ty::{RegType, Type};
-pub use words::{
-    AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
-    ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,
-};
 
 /// The examples of the README run.
 #[cfg(doctest)]

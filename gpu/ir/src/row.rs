@@ -2,13 +2,13 @@
 
 use core::fmt;
 
+use super::modifiers::{BinaryOp, Compare, ShuffleMode};
 use super::needs::Needs;
 use super::op::Op;
 use super::op::{Atom, Control};
 use super::operand::{Address, Operand, Reg};
 use super::stmt::{Guard, Stmt};
 use super::ty::Type;
-use super::words::{BinaryOp, Compare, ShuffleMode};
 
 /// Threads that must act as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

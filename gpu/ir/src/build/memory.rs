@@ -5,10 +5,10 @@ use colex_atom::MmaAtom;
 
 use super::KernelBuilder;
 use crate::kernel::ParamType;
+use crate::modifiers::{AtomicOp, Order, Space};
 use crate::op::{Access, Atom, CopyArgs, Memory, ScaleD};
 use crate::operand::{Address, Base, Operand, ParamId, Reg};
 use crate::ty::{RegType, Type};
-use crate::words::{AtomicOp, Order, Space};
 
 impl KernelBuilder {
     /// The value of a scalar or pointer parameter; the address of a tensor map.

@@ -8,11 +8,11 @@ use std::panic::Location;
 use colex_atom::Arch;
 
 use crate::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+use crate::modifiers::{BinaryOp, Compare, TernaryOp, UnaryOp};
 use crate::op::{Alu, Control, Op};
 use crate::operand::{Operand, ParamId, Reg, SharedId};
 use crate::stmt::{Guard, Stmt};
 use crate::ty::{RegType, Type};
-use crate::words::{BinaryOp, Compare, TernaryOp, UnaryOp};
 
 /// Builds a [`Kernel`], one call an instruction.
 ///

@@ -1,11 +1,11 @@
 //! Writing a kernel: barriers, fences, shuffles.
 
 use super::KernelBuilder;
+use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
 use crate::op::{Async, Exchange, Sync};
 use crate::operand::{Address, Operand, Reg};
 use crate::stmt::Guard;
 use crate::ty::RegType;
-use crate::words::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
 
 /// All lanes of a warp.
 const FULL: Operand = Operand::Int(0xffff_ffff);

@@ -1,6 +1,7 @@
 //! Instructions from registers to registers of one thread (PTX ISA 9.7.1 to 9.7.8).
 
 use crate::build::KernelBuilder;
+use crate::modifiers::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
 use crate::row::{Arg, Formula, Ptx, Row};
@@ -10,7 +11,6 @@ use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, INTEGERS_TO_32, SCALAR_HALVES, SIGNED,
     SINGLES, UNSIGNED, WORDS,
 };
-use crate::words::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
 use colex_atom::Arch;
 use core::slice::from_ref;
 

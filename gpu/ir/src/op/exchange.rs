@@ -1,13 +1,13 @@
 //! Exchanges between the lanes of a warp (PTX ISA 9.7.9.6 and 9.7.13).
 
 use crate::build::KernelBuilder;
+use crate::modifiers::{BinaryOp, ShuffleMode, VoteMode, modifiers};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
 use crate::row::{Arg, Formula, Row};
 use crate::stmt::Guard;
 use crate::ty::{RegType, Type};
 use crate::types::{BITS_FROM_32, WORDS, among};
-use crate::words::{BinaryOp, ShuffleMode, VoteMode, words};
 use colex_atom::Arch;
 use core::slice::from_ref;
 
@@ -155,7 +155,7 @@ impl Exchange {
     }
 }
 
-words! {
+modifiers! {
     /// Which lanes a match looks for.
     MatchMode {
         /// those with the same value

@@ -1,5 +1,6 @@
 //! Loads, stores, atomic operations and addresses (PTX ISA 9.7.9 and 9.7.13).
 
+use crate::modifiers::{AtomicOp, Cache, Order, Scope, Space, dotted};
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
 use crate::row::{Formula, Ptx, Row};
@@ -7,7 +8,6 @@ use crate::ty::{RegType, Type};
 use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
 };
-use crate::words::{AtomicOp, Cache, Order, Scope, Space, dotted};
 use colex_atom::Arch;
 
 /// How memory is accessed.

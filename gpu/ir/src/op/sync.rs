@@ -1,10 +1,10 @@
 //! Barriers, fences, and what else waits for other threads (PTX ISA 9.7.13 and 9.7.19).
 
+use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
 use crate::row::{Formula, Ptx, Row, Together};
 use crate::ty::Type;
-use crate::words::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use colex_atom::Arch;
 
 /// A barrier, a fence, or another instruction that waits for other threads.

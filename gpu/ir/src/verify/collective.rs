@@ -330,7 +330,7 @@ fn exits(body: &[Stmt]) -> bool {
 fn written(blocks: [&[Stmt]; 2]) -> Vec<Reg> {
     let mut all = HashSet::new();
     for body in blocks {
-        super::assigned::written(body, &mut all);
+        super::definite_assignment::written(body, &mut all);
     }
     all.into_iter().collect()
 }

@@ -4,10 +4,10 @@
 //! be right. A kernel that passes is assembled without an error, keeps the rules of collective and asynchronous
 //! instructions, and reads no register that was not written.
 
-mod assigned;
 mod atoms;
 mod collective;
 mod declare;
+mod definite_assignment;
 mod diagnostic;
 mod interval;
 mod memory;
@@ -53,7 +53,7 @@ impl Kernel {
         // Registers of another kernel have no place in this one's control flow.
         let foreign = |found: &Diagnostic| found.problem.is_foreign();
         if !all.iter().any(foreign) {
-            all.extend(assigned::check(&self.body));
+            all.extend(definite_assignment::check(&self.body));
             all.extend(collective::check(self));
             all.extend(wgmma::check(&self.body));
             all.extend(resources::check(self));

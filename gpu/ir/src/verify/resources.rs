@@ -368,7 +368,7 @@ impl<'a> Walk<'a> {
     /// Registers that a loop writes may hold anything while it runs.
     fn forget(&mut self, body: &[Stmt]) {
         let mut written = HashSet::new();
-        super::assigned::written(body, &mut written);
+        super::definite_assignment::written(body, &mut written);
         self.values.forget(&written);
     }
 }

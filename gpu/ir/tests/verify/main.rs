@@ -6,11 +6,11 @@ mod declarations;
 mod flow;
 mod locations;
 mod memory;
+mod modifiers;
 mod operands;
 mod random;
 mod resources;
 mod wgmma;
-mod words;
 
 use colex_atom::Arch;
 use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};

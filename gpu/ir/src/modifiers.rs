@@ -9,7 +9,7 @@ pub(crate) fn dotted(word: &str) -> String {
     }
 }
 
-macro_rules! words {
+macro_rules! modifiers {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $ptx:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ macro_rules! words {
     };
 }
 
-words! {
+modifiers! {
     /// An instruction with one source.
     UnaryOp {
         /// `-a`
@@ -63,7 +63,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// An instruction with two sources.
     BinaryOp {
         /// `a + b`
@@ -97,7 +97,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// An instruction with three sources.
     TernaryOp {
         /// `a * b + c`, the low half
@@ -119,7 +119,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// A comparison. The `u` forms hold for a NaN too.
     Compare {
         /// equal
@@ -147,7 +147,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// How a conversion rounds.
     Rounding {
         /// to nearest, ties to even
@@ -167,7 +167,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// Memory that a load, a store or an atomic operation reaches.
     Space {
         /// Device memory; 64-bit addresses.
@@ -183,7 +183,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// What a load or store asks of the caches (PTX ISA 9.7.9).
     Cache {
         /// nothing
@@ -213,7 +213,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// Who sees an ordered access.
     Scope {
         /// the block
@@ -245,7 +245,7 @@ pub enum Order {
     Volatile,
 }
 
-words! {
+modifiers! {
     /// What an atomic operation does with the value that is there.
     AtomicOp {
         /// the sum
@@ -271,7 +271,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// How a shuffle picks the lane it reads.
     ShuffleMode {
         /// the lane named
@@ -285,7 +285,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// What a vote asks.
     VoteMode {
         /// true in all lanes
@@ -299,7 +299,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// What a thread does at a named barrier.
     BarrierOp {
         /// arrives and waits
@@ -309,7 +309,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// How much a cluster barrier orders.
     ClusterOrder {
         /// arrive: everything before it
@@ -319,7 +319,7 @@ words! {
     }
 }
 
-words! {
+modifiers! {
     /// A fence.
     FenceKind {
         /// generic and asynchronous proxy, shared memory of the block
@@ -341,4 +341,4 @@ words! {
     }
 }
 
-pub(crate) use words;
+pub(crate) use modifiers;
