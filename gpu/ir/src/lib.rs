@@ -33,7 +33,7 @@ pub use op::{
 };
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 use row::{Arg, Formula, Ptx, Row, Slot};
-pub use row::{Parts, Together};
+pub use row::{Cohort, Uses};
 pub use stmt::{Guard, Stmt};
 #[doc(hidden)]
 pub use text::instruction;

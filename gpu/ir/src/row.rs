@@ -10,9 +10,9 @@ use super::operand::{Address, Operand, Reg};
 use super::stmt::{Guard, Stmt};
 use super::ty::Type;
 
-/// Threads that must act as one.
+/// The threads that must execute a collective instruction together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Together {
+pub enum Cohort {
     /// All lanes of a warp.
     Warp,
     /// All four warps of a warpgroup.
@@ -21,28 +21,28 @@ pub enum Together {
     Block,
 }
 
-impl Together {
-    /// The group that executes an instruction of that many threads together; `None` for a single thread.
-    pub(crate) fn of_threads(threads: usize) -> Option<Together> {
+impl Cohort {
+    /// Returns the cohort of an instruction that takes `threads` threads; `None` for a single thread.
+    pub(crate) fn of_threads(threads: usize) -> Option<Cohort> {
         match threads {
             0 | 1 => None,
-            2..=32 => Some(Together::Warp),
-            _ => Some(Together::Warpgroup),
+            2..=32 => Some(Cohort::Warp),
+            _ => Some(Cohort::Warpgroup),
         }
     }
 
-    /// All lanes of a warp, where the mask is known to name them.
-    pub(crate) fn of_mask(mask: Operand) -> Option<Together> {
-        (mask == Operand::Int(0xffff_ffff)).then_some(Together::Warp)
+    /// Returns the whole warp if the mask is the constant of all 32 lanes; otherwise `None`.
+    pub(crate) fn of_mask(mask: Operand) -> Option<Cohort> {
+        (mask == Operand::Int(0xffff_ffff)).then_some(Cohort::Warp)
     }
 }
 
-impl fmt::Display for Together {
+impl fmt::Display for Cohort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Together::Warp => "all threads of a warp",
-            Together::Warpgroup => "all threads of a warpgroup",
-            Together::Block => "all threads of the block",
+            Cohort::Warp => "all threads of a warp",
+            Cohort::Warpgroup => "all threads of a warpgroup",
+            Cohort::Block => "all threads of the block",
         })
     }
 }
@@ -161,8 +161,8 @@ pub(crate) enum Formula<'a> {
 /// The row of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<'a> {
-    /// Its word in listings and messages: what it does and on which types.
-    pub(crate) word: String,
+    /// Its mnemonic in listings and messages: its opcode and types.
+    pub(crate) mnemonic: String,
     /// Its text in PTX.
     pub(crate) ptx: Ptx<'a>,
     /// What is known of the value that it writes.
@@ -177,15 +177,15 @@ pub(crate) struct Row<'a> {
     pub(crate) needs: Needs,
     /// What it needs on targets before `needs`, where it is written differently for those.
     pub(crate) older: Option<Needs>,
-    /// Who executes it together, if it is collective.
-    pub(crate) together: Option<Together>,
+    /// The threads that must execute it together, if it is collective.
+    pub(crate) cohort: Option<Cohort>,
 }
 
 impl<'a> Row<'a> {
     /// A row without operands, of an instruction that every target has: its word in listings and its text in PTX.
-    pub(crate) fn new(word: impl Into<String>, ptx: impl Into<Ptx<'a>>) -> Self {
+    pub(crate) fn new(mnemonic: impl Into<String>, ptx: impl Into<Ptx<'a>>) -> Self {
         Row {
-            word: word.into(),
+            mnemonic: mnemonic.into(),
             ptx: ptx.into(),
             formula: Formula::Function,
             slots: Vec::new(),
@@ -193,7 +193,7 @@ impl<'a> Row<'a> {
             form: Ok(()),
             needs: Needs::BASE,
             older: None,
-            together: None,
+            cohort: None,
         }
     }
 
@@ -254,9 +254,9 @@ impl<'a> Row<'a> {
 
     /// Adds the mask of the lanes that take part, and says that a whole warp executes it together.
     pub(crate) fn lanes(self, mask: &'a Operand) -> Self {
-        let together = Together::of_mask(*mask);
+        let cohort = Cohort::of_mask(*mask);
         self.slot("mask", Arg::Lanes(mask), Some(Type::U32))
-            .together(together)
+            .cohort(cohort)
     }
 
     /// Adds a predicate that it reads.
@@ -302,9 +302,9 @@ impl<'a> Row<'a> {
         Row { needs, ..self }
     }
 
-    /// Says who executes it together.
-    pub(crate) fn together(self, together: Option<Together>) -> Self {
-        Row { together, ..self }
+    /// Sets the threads that must execute it together.
+    pub(crate) fn cohort(self, cohort: Option<Cohort>) -> Self {
+        Row { cohort, ..self }
     }
 
     /// The operands that it reads, of which those that are a vector follow each other.
@@ -359,36 +359,37 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// The registers, constants and addresses of one instruction, without its guard and the blocks inside it.
+/// What one instruction defines and uses: registers, constants and addresses. Its guard and the blocks inside it are not
+/// among them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
-    /// The registers that it writes.
-    pub writes: Vec<Reg>,
-    /// What it reads: registers, constants, special registers. Predicates are among them.
-    pub sources: Vec<Operand>,
-    /// The addresses that it names.
+pub struct Uses {
+    /// The registers that the instruction writes.
+    pub defs: Vec<Reg>,
+    /// The operands that the instruction reads: registers, predicates, constants and special registers.
+    pub uses: Vec<Operand>,
+    /// The addresses that the instruction accesses or takes.
     pub addresses: Vec<Address>,
 }
 
-impl Parts {
-    /// Every register that is read: sources, and those that addresses begin with.
+impl Uses {
+    /// Returns every register that the instruction reads: those among its operands, then the bases of its addresses.
     pub fn reads(&self) -> impl Iterator<Item = Reg> + '_ {
-        let sources = self.sources.iter().filter_map(|operand| operand.reg());
+        let sources = self.uses.iter().filter_map(|operand| operand.reg());
         let bases = self.addresses.iter().filter_map(|a| a.base.reg());
         sources.chain(bases)
     }
 }
 
 impl Stmt {
-    /// Every register it reads, the guard's first.
+    /// Returns every register that the statement reads, the guard's first.
     pub fn reads(&self) -> Vec<Reg> {
         let guard = self.guard.map(|guard| guard.pred);
-        guard.into_iter().chain(self.op.parts().reads()).collect()
+        guard.into_iter().chain(self.op.uses().reads()).collect()
     }
 }
 
 impl Op {
-    /// What it reads and writes.
+    /// Returns what the instruction defines and uses.
     ///
     /// ```
     /// use colex_ir::{KernelBuilder, Special, Type};
@@ -396,20 +397,20 @@ impl Op {
     /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
     /// let x = k.mov(Type::U32, Special::LaneId);
     /// let y = k.add(Type::U32, x, 1);
-    /// let parts = k.finish().body[1].op.parts();
-    /// assert_eq!((parts.writes, parts.sources), (vec![y], vec![x.into(), 1.into()]));
+    /// let uses = k.finish().body[1].op.uses();
+    /// assert_eq!((uses.defs, uses.uses), (vec![y], vec![x.into(), 1.into()]));
     /// ```
-    pub fn parts(&self) -> Parts {
+    pub fn uses(&self) -> Uses {
         let row = self.row();
         let writes = row.slots.iter().flat_map(|slot| slot.arg.writes());
-        Parts {
-            writes: writes.copied().collect(),
-            sources: row.sources().collect(),
+        Uses {
+            defs: writes.copied().collect(),
+            uses: row.sources().collect(),
             addresses: row.addresses().collect(),
         }
     }
 
-    /// The word of the instruction: what it does and on which types, as PTX would say it.
+    /// Returns the mnemonic of the instruction: its opcode and types, as in PTX.
     ///
     /// ```
     /// # use colex_ir::*;
@@ -417,10 +418,10 @@ impl Op {
     /// # let x = k.mov(Type::U32, 1);
     /// k.mul_wide(Type::U32, x, 4);
     /// k.sync();
-    /// let words: Vec<String> = k.finish().body.iter().map(|stmt| stmt.op.word()).collect();
-    /// assert_eq!(words, ["mov", "mul.wide.u32", "barrier.sync"]);
+    /// let mnemonics: Vec<String> = k.finish().body.iter().map(|stmt| stmt.op.mnemonic()).collect();
+    /// assert_eq!(mnemonics, ["mov", "mul.wide.u32", "barrier.sync"]);
     /// ```
-    pub fn word(&self) -> String {
-        self.row().word
+    pub fn mnemonic(&self) -> String {
+        self.row().mnemonic
     }
 }

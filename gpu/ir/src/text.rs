@@ -148,7 +148,7 @@ pub fn instruction(kernel: &Kernel, op: &Op) -> String {
             } else {
                 format!(", metadata {}", list(e))
             };
-            format!("{d} = {} {a} * {b}{plus}{sparse}", op.word())
+            format!("{d} = {} {a} * {b}{plus}{sparse}", op.mnemonic())
         }
         Op::Atom(Atom::Copy { args, .. }) => names.copy(op, args),
         Op::Alu(_)
@@ -171,7 +171,7 @@ impl Names<'_> {
         if !writes.is_empty() {
             write!(text, "{} = ", writes.join(", ")).expect("writing to a string");
         }
-        text += &row.word;
+        text += &row.mnemonic;
         let addresses = row.addresses().map(|a| self.address(a));
         let sources = row.slots.iter().flat_map(|slot| sources(slot.arg));
         let words: Vec<String> = addresses.chain(sources).collect();
@@ -214,7 +214,7 @@ impl Names<'_> {
             (None, src, Some(map)) => [Some(map), src].into_iter().flatten().collect(),
             (dst, src, map) => [dst, src, map].into_iter().flatten().collect(),
         };
-        let mut text = format!("{} {}", op.word(), ends.join(" <- "));
+        let mut text = format!("{} {}", op.mnemonic(), ends.join(" <- "));
         let extras = [
             ("barrier", args.barrier.map(|a| self.address(a))),
             (

@@ -40,7 +40,7 @@ pub struct KernelBuilder {
     kernel: Kernel,
     open: Vec<Vec<Stmt>>,
     guard: Option<Guard>,
-    /// The call that instructions are ascribed to, where it is not the one that adds them.
+    /// The source location of new instructions, if it is not that of the call that adds them.
     site: Option<&'static Location<'static>>,
 }
 
@@ -226,8 +226,9 @@ impl KernelBuilder {
         self.open.pop().expect("a scope is closed by who opened it")
     }
 
-    /// Ascribes the instructions that follow to a call; answers with what was ascribed before.
-    pub fn ascribe(
+    /// Sets the source location of the instructions that follow, and returns the previous one. With `None` each
+    /// instruction gets the location of the call that adds it.
+    pub fn set_location(
         &mut self,
         site: Option<&'static Location<'static>>,
     ) -> Option<&'static Location<'static>> {
@@ -319,14 +320,14 @@ impl KernelBuilder {
         let at = self.site.unwrap_or(Location::caller());
         let i = self.mov(Type::U32, start);
         self.loop_(|k| {
-            let outer = k.ascribe(Some(at));
+            let outer = k.set_location(Some(at));
             let done = k.setp(Compare::Ge, Type::U32, i, end);
             k.break_if(done);
-            k.ascribe(outer);
+            k.set_location(outer);
             body(k, i);
-            let outer = k.ascribe(Some(at));
+            let outer = k.set_location(Some(at));
             k.binary_to(BinaryOp::Add, Type::U32, i, i, step);
-            k.ascribe(outer);
+            k.set_location(outer);
         });
     }
 

@@ -198,8 +198,8 @@ impl Alu {
                 .most(255, FIELD)
                 .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
             Alu::Setp { cmp, ty, p, a, b } => {
-                let word = format!("setp.{}.{ty}", cmp.ptx());
-                Row::new(word.clone(), word)
+                let mnemonic = format!("setp.{}.{ty}", cmp.ptx());
+                Row::new(mnemonic.clone(), mnemonic)
                     .formula(Formula::Compare(*cmp, *ty, a, b))
                     .d(p, Type::Pred)
                     .s(a, *ty)
@@ -212,9 +212,9 @@ impl Alu {
                     })
             }
             Alu::PredLogic { op, p, a, b } => {
-                let word = format!("{}.pred", op.ptx());
+                let mnemonic = format!("{}.pred", op.ptx());
                 let exists = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
-                Row::new(word.clone(), word)
+                Row::new(mnemonic.clone(), mnemonic)
                     .formula(Formula::Logic(*op, *a, *b))
                     .slot("predicate", Arg::Write(from_ref(p)), Some(Type::Pred))
                     .guard("predicate", *a)
@@ -246,7 +246,7 @@ impl Alu {
                 a,
             } => {
                 let rounds = dotted(rounding.map_or("", Rounding::ptx));
-                let word = if *saturate { ".sat" } else { "" };
+                let modifier = if *saturate { ".sat" } else { "" };
                 let saturates = if *saturate {
                     ".sat"
                 } else if to.is_fp8_pair() {
@@ -256,7 +256,7 @@ impl Alu {
                 };
                 let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
                 Row::new(
-                    format!("cvt{rounds}{word}.{to}.{from}"),
+                    format!("cvt{rounds}{modifier}.{to}.{from}"),
                     format!("cvt{rounds}{saturates}.{to}.{from}"),
                 )
                 .formula(if keeps {
@@ -296,8 +296,8 @@ impl Alu {
             Alu::Dp4a { signed, d, a, b, c } => {
                 let [ta, tb] = signed.map(|signed| if signed { Type::S32 } else { Type::U32 });
                 let ty = dp4a_result(*signed);
-                let word = format!("dp4a.{ta}.{tb}");
-                Row::new(word.clone(), word)
+                let mnemonic = format!("dp4a.{ta}.{tb}");
+                Row::new(mnemonic.clone(), mnemonic)
                     .d(d, ty)
                     .s(a, ta)
                     .s(b, tb)
@@ -379,7 +379,7 @@ impl KernelBuilder {
     /// let (a, b) = (k.mov(Type::U32, 0x0102_03ff), k.mov(Type::U32, 0x0101_0102));
     /// let sum = k.dp4a([true, false], a, b, 10);
     /// let kernel = k.finish();
-    /// assert_eq!(kernel.body[2].op.word(), "dp4a.s32.u32");
+    /// assert_eq!(kernel.body[2].op.mnemonic(), "dp4a.s32.u32");
     /// assert!(kernel.ptx()?.contains("dp4a.s32.u32 %r2, %r0, %r1, 10;"));
     /// # Ok::<(), verify::Refused>(())
     /// ```
@@ -442,22 +442,22 @@ impl UnaryOp {
     }
 
     fn opcode(self, ty: Type) -> String {
-        let word = self.ptx();
+        let mnemonic = self.ptx();
         match self {
-            UnaryOp::Neg | UnaryOp::Abs if !ty.is_float() => format!("{word}.s{}", ty.bits()),
+            UnaryOp::Neg | UnaryOp::Abs if !ty.is_float() => format!("{mnemonic}.s{}", ty.bits()),
             UnaryOp::Not if ty == Type::Pred => "not.pred".to_string(),
             UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev => {
-                format!("{word}.b{}", ty.bits())
+                format!("{mnemonic}.b{}", ty.bits())
             }
-            UnaryOp::Bfind => format!("{word}.{}{}", ty.sign(), ty.bits()),
+            UnaryOp::Bfind => format!("{mnemonic}.{}{}", ty.sign(), ty.bits()),
             UnaryOp::Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".to_string(),
-            UnaryOp::Rcp | UnaryOp::Sqrt => format!("{word}.rn.{ty}"),
+            UnaryOp::Rcp | UnaryOp::Sqrt => format!("{mnemonic}.rn.{ty}"),
             UnaryOp::Rsqrt | UnaryOp::Ex2 | UnaryOp::Lg2 | UnaryOp::Sin | UnaryOp::Cos
                 if ty == Type::F32 =>
             {
-                format!("{word}.ftz.f32")
+                format!("{mnemonic}.ftz.f32")
             }
-            UnaryOp::Ex2 if ty.is_bf16() => format!("{word}.ftz.{ty}"),
+            UnaryOp::Ex2 if ty.is_bf16() => format!("{mnemonic}.ftz.{ty}"),
             UnaryOp::Neg
             | UnaryOp::Abs
             | UnaryOp::Rsqrt
@@ -465,7 +465,7 @@ impl UnaryOp {
             | UnaryOp::Lg2
             | UnaryOp::Sin
             | UnaryOp::Cos
-            | UnaryOp::Tanh => format!("{word}.{ty}"),
+            | UnaryOp::Tanh => format!("{mnemonic}.{ty}"),
         }
     }
 
@@ -549,16 +549,16 @@ impl BinaryOp {
     }
 
     fn opcode(self, ty: Type) -> String {
-        let word = self.ptx();
+        let mnemonic = self.ptx();
         let bits = ty.bits();
         match self {
             BinaryOp::And | BinaryOp::Or | BinaryOp::Xor if ty == Type::Pred => {
-                format!("{word}.pred")
+                format!("{mnemonic}.pred")
             }
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => format!("{word}.b{bits}"),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => format!("{mnemonic}.b{bits}"),
             BinaryOp::Shl => format!("shl.b{bits}"),
             BinaryOp::Shr => format!("shr.{}{bits}", ty.sign()),
-            BinaryOp::Min | BinaryOp::Max if ty.is_float() => format!("{word}.{ty}"),
+            BinaryOp::Min | BinaryOp::Max if ty.is_float() => format!("{mnemonic}.{ty}"),
             BinaryOp::Add
             | BinaryOp::Sub
             | BinaryOp::Mul
@@ -568,7 +568,7 @@ impl BinaryOp {
             | BinaryOp::Rem
                 if ty.is_float() =>
             {
-                format!("{word}.rn.{ty}")
+                format!("{mnemonic}.rn.{ty}")
             }
             BinaryOp::Mul => format!("mul.lo.{}{bits}", ty.sign()),
             BinaryOp::Add
@@ -578,7 +578,7 @@ impl BinaryOp {
             | BinaryOp::Div
             | BinaryOp::Rem
             | BinaryOp::Min
-            | BinaryOp::Max => format!("{word}.{}{bits}", ty.sign()),
+            | BinaryOp::Max => format!("{mnemonic}.{}{bits}", ty.sign()),
         }
     }
 
@@ -649,12 +649,12 @@ impl TernaryOp {
     }
 
     fn opcode(self, ty: Type) -> String {
-        let word = self.ptx();
+        let mnemonic = self.ptx();
         match self {
-            TernaryOp::Fma => format!("{word}.{ty}"),
-            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => format!("{word}.b32"),
+            TernaryOp::Fma => format!("{mnemonic}.{ty}"),
+            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => format!("{mnemonic}.b32"),
             TernaryOp::Mad | TernaryOp::MadHi | TernaryOp::MadWide | TernaryOp::Bfe => {
-                format!("{word}.{}{}", ty.sign(), ty.bits())
+                format!("{mnemonic}.{}{}", ty.sign(), ty.bits())
             }
         }
     }

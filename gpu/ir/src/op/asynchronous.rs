@@ -2,7 +2,7 @@
 
 use crate::needs::Needs;
 use crate::operand::Address;
-use crate::row::{Row, Together};
+use crate::row::{Cohort, Row};
 
 /// What commits or waits for asynchronous copies and products. The copies and products themselves are atoms.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
@@ -36,35 +36,35 @@ pub enum Async {
 impl Async {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
-        let wgmma = |word: &str, pending: String| {
+        let wgmma = |mnemonic: &str, pending: String| {
             Row::new(
-                format!("{word}{pending}"),
-                format!("{word}.sync.aligned{pending}"),
+                format!("{mnemonic}{pending}"),
+                format!("{mnemonic}.sync.aligned{pending}"),
             )
             .needs(Needs::WARPGROUP)
-            .together(Some(Together::Warp))
+            .cohort(Some(Cohort::Warp))
         };
         match self {
             Async::CpAsyncArrive { a, noinc } => {
                 let noinc = if *noinc { ".noinc" } else { "" };
-                let word = format!("cp.async.mbarrier.arrive{noinc}");
-                let opcode = format!("{word}.shared.b64");
-                Row::new(word, opcode).at(*a).needs(Needs::AMPERE)
+                let mnemonic = format!("cp.async.mbarrier.arrive{noinc}");
+                let opcode = format!("{mnemonic}.shared.b64");
+                Row::new(mnemonic, opcode).at(*a).needs(Needs::AMPERE)
             }
             Async::CpAsyncCommit => {
                 Row::new("cp.async.commit_group", "cp.async.commit_group").needs(Needs::AMPERE)
             }
             Async::CpAsyncWait { pending } => {
-                let word = format!("cp.async.wait_group {pending}");
-                Row::new(word.clone(), word).needs(Needs::AMPERE)
+                let mnemonic = format!("cp.async.wait_group {pending}");
+                Row::new(mnemonic.clone(), mnemonic).needs(Needs::AMPERE)
             }
             Async::BulkCommit => Row::new("bulk.commit_group", "cp.async.bulk.commit_group")
                 .needs(Needs::HOPPER_ASYNC),
             Async::BulkWait { pending, read } => {
                 let read = if *read { ".read" } else { "" };
-                let word = format!("bulk.wait_group{read} {pending}");
-                let text = format!("cp.async.{word}");
-                Row::new(word, text).needs(Needs::HOPPER_ASYNC)
+                let mnemonic = format!("bulk.wait_group{read} {pending}");
+                let text = format!("cp.async.{mnemonic}");
+                Row::new(mnemonic, text).needs(Needs::HOPPER_ASYNC)
             }
             Async::WgmmaFence => wgmma("wgmma.fence", String::new()),
             Async::WgmmaCommit => wgmma("wgmma.commit_group", String::new()),

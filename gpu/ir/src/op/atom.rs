@@ -4,7 +4,7 @@ use colex_atom::{CopyAtom, MmaAtom};
 
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{Arg, Formula, Ptx, Row, Together};
+use crate::row::{Arg, Cohort, Formula, Ptx, Row};
 
 /// Whether `wgmma` adds to what D holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +114,7 @@ impl Atom {
                     .regs("C", c, None)
                     .regs("E", e, None)
                     .needs(Needs::of_atom(op))
-                    .together(Together::of_threads(atom.threads()));
+                    .cohort(Cohort::of_threads(atom.threads()));
                 let row = match scale_d {
                     ScaleD::Pred(p) => row.regs("predicate", std::slice::from_ref(p), None),
                     ScaleD::Zero | ScaleD::One => row,
@@ -137,8 +137,7 @@ impl Atom {
                 let row = args.slots(row);
                 let named = row.addresses().map(Needs::of_generic);
                 let needs = named.fold(Needs::of_atom(op), Needs::max);
-                row.needs(needs)
-                    .together(Together::of_threads(atom.threads()))
+                row.needs(needs).cohort(Cohort::of_threads(atom.threads()))
             }
         }
     }

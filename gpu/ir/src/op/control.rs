@@ -36,7 +36,7 @@ pub enum Control {
 impl Control {
     /// The row of the instruction, without the blocks inside it.
     pub(crate) fn row(&self) -> Row<'_> {
-        let row = |word: &str| Row::new(word, Ptx::Control(self));
+        let row = |mnemonic: &str| Row::new(mnemonic, Ptx::Control(self));
         match self {
             Control::If { p, .. } => {
                 row("if").regs("condition", from_ref(&p.pred), Some(Type::Pred))

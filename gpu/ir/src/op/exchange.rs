@@ -121,10 +121,10 @@ impl Exchange {
                 a,
                 mask,
             } => {
-                let word = mode.ptx();
+                let modifier = mode.ptx();
                 let row = Row::new(
-                    format!("match.{word}.{ty}"),
-                    format!("match.{word}.sync.{ty}"),
+                    format!("match.{modifier}.{ty}"),
+                    format!("match.{modifier}.sync.{ty}"),
                 );
                 let value = match mode {
                     MatchMode::Any => Formula::Lane,

@@ -55,23 +55,23 @@ impl Access {
         }
     }
 
-    fn word(&self, word: &str, count: usize) -> String {
+    fn mnemonic(&self, mnemonic: &str, count: usize) -> String {
         let vector = if count > 1 {
             format!(".v{count}")
         } else {
             String::new()
         };
         format!(
-            "{word}{}{}{}{vector}.{}",
-            self.order.word(),
-            self.space.word(),
+            "{mnemonic}{}{}{}{vector}.{}",
+            self.order.suffix(),
+            self.space.suffix(),
             dotted(self.cache.ptx()),
             self.ty
         )
     }
 
     /// The opcode, with everything before the operands.
-    fn opcode(&self, word: &str, count: usize) -> String {
+    fn opcode(&self, mnemonic: &str, count: usize) -> String {
         let cache = dotted(self.cache.ptx());
         let cache = match self.policy {
             None => cache,
@@ -82,8 +82,8 @@ impl Access {
             }
         };
         format!(
-            "{word}{}{}{cache}{}.{}",
-            self.order.word(),
+            "{mnemonic}{}{}{cache}{}.{}",
+            self.order.suffix(),
             self.space.dotted(),
             vector(count),
             self.ty.moved()
@@ -182,7 +182,7 @@ impl Memory {
                 .at(*a)
                 .needs(Needs::of_generic(*a)),
             Memory::Load { access, d, a } => {
-                Row::new(access.word("ld", d.len()), access.opcode("ld", d.len()))
+                Row::new(access.mnemonic("ld", d.len()), access.opcode("ld", d.len()))
                     .formula(if access.order == Order::Weak {
                         Formula::Function
                     } else {
@@ -194,7 +194,7 @@ impl Memory {
                     .needs(access.needs())
             }
             Memory::Store { access, a, s } => {
-                Row::new(access.word("st", s.len()), access.opcode("st", s.len()))
+                Row::new(access.mnemonic("st", s.len()), access.opcode("st", s.len()))
                     .at(*a)
                     .ss(s, access.ty)
                     .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
@@ -210,7 +210,7 @@ impl Memory {
                 s,
                 t,
             } => Row::new(
-                format!("atom{}{}.{}.{ty}", order.word(), space.word(), op.ptx()),
+                format!("atom{}{}.{}.{ty}", order.suffix(), space.suffix(), op.ptx()),
                 op.opcode("atom", *space, *ty, *order, 1),
             )
             .formula(Formula::Lane)
@@ -237,14 +237,14 @@ impl Memory {
                     0 => (".v0".to_string(), Needs::BASE),
                     n => (format!(".v{n}"), Needs::new(Arch::Sm90, 8, 1)),
                 };
-                let word = format!(
+                let mnemonic = format!(
                     "red{}{}.{}{vector}.{ty}",
-                    order.word(),
-                    space.word(),
+                    order.suffix(),
+                    space.suffix(),
                     op.ptx()
                 );
                 let opcode = op.opcode("red", *space, *ty, *order, s.len());
-                Row::new(word, opcode)
+                Row::new(mnemonic, opcode)
                     .at(*a)
                     .ss(s, *ty)
                     .form(reduce(*op, *ty, s.len()))
@@ -268,7 +268,7 @@ impl Memory {
             } => {
                 let to = if *to_generic { "" } else { ".to" };
                 let opcode = format!("cvta{to}{}.u64", space.dotted());
-                Row::new(format!("cvta{to}{}", space.word()), opcode)
+                Row::new(format!("cvta{to}{}", space.suffix()), opcode)
                     .d(d, Type::U64)
                     .s(a, Type::U64)
             }
@@ -293,7 +293,7 @@ impl Memory {
     }
 }
 
-/// The word of a vector of so many elements.
+/// Returns the modifier of a vector of `count` elements.
 fn vector(count: usize) -> &'static str {
     match count {
         0 | 1 => "",
@@ -335,8 +335,8 @@ fn reduce(op: AtomicOp, ty: Type, count: usize) -> Result<(), String> {
 }
 
 impl AtomicOp {
-    fn opcode(self, word: &str, space: Space, ty: Type, order: Order, count: usize) -> String {
-        let (order, space, vector) = (order.word(), space.dotted(), vector(count));
+    fn opcode(self, mnemonic: &str, space: Space, ty: Type, order: Order, count: usize) -> String {
+        let (order, space, vector) = (order.suffix(), space.dotted(), vector(count));
         let flush = if ty.is_f16() || ty.is_bf16() {
             ".noftz"
         } else {
@@ -350,7 +350,10 @@ impl AtomicOp {
                 ty.to_string()
             }
         };
-        format!("{word}{order}{space}.{}{flush}{vector}.{ty}", self.ptx())
+        format!(
+            "{mnemonic}{order}{space}.{}{flush}{vector}.{ty}",
+            self.ptx()
+        )
     }
 
     fn types(self) -> &'static [&'static [Type]] {
@@ -381,7 +384,7 @@ impl AtomicOp {
 }
 
 impl Space {
-    /// Its word in an opcode; the block's own shared memory is what `.shared` means, in every version of PTX.
+    /// Returns its modifier in an opcode, with its dot; the block's own shared memory is what `.shared` means, in every version of PTX.
     pub(super) fn dotted(self) -> String {
         match self {
             Space::Shared => ".shared".to_string(),
@@ -389,8 +392,8 @@ impl Space {
         }
     }
 
-    /// Its word in listings.
-    pub(super) fn word(self) -> String {
+    /// Returns its modifier in listings, with its dot.
+    pub(super) fn suffix(self) -> String {
         match self {
             Space::Shared => ".shared".to_string(),
             Space::Cluster => ".cluster".to_string(),
@@ -407,8 +410,8 @@ impl Space {
 }
 
 impl Order {
-    /// Its words in an opcode.
-    pub(crate) fn word(self) -> String {
+    /// Returns its modifiers in an opcode, each with its dot.
+    pub(crate) fn suffix(self) -> String {
         match self {
             Order::Weak => String::new(),
             Order::Relaxed(scope) => format!(".relaxed.{}", scope.ptx()),

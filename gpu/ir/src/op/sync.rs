@@ -3,7 +3,7 @@
 use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{Formula, Ptx, Row, Together};
+use crate::row::{Cohort, Formula, Ptx, Row};
 use crate::ty::Type;
 use colex_atom::Arch;
 
@@ -81,9 +81,9 @@ impl Sync {
                 Row::new(format!("barrier.{}", op.ptx()), format!("bar.{}", op.ptx()))
                     .s(id, Type::U32)
                     .ss(threads.as_slice(), Type::U32)
-                    .together(Some(match threads {
-                        None => Together::Block,
-                        Some(_) => Together::Warp,
+                    .cohort(Some(match threads {
+                        None => Cohort::Block,
+                        Some(_) => Cohort::Warp,
                     }))
             }
             Sync::WarpSync { mask } => Row::new("barrier.warp", "bar.warp.sync").lanes(mask),
@@ -92,15 +92,15 @@ impl Sync {
                     ClusterOrder::Release => ("", Needs::HOPPER),
                     ClusterOrder::Relaxed => (".relaxed", Needs::HOPPER_ASYNC),
                 };
-                let word = format!("barrier.cluster.arrive{relaxed}");
-                let opcode = format!("{word}.aligned");
-                Row::new(word, opcode)
+                let mnemonic = format!("barrier.cluster.arrive{relaxed}");
+                let opcode = format!("{mnemonic}.aligned");
+                Row::new(mnemonic, opcode)
                     .needs(needs)
-                    .together(Some(Together::Block))
+                    .cohort(Some(Cohort::Block))
             }
             Sync::ClusterWait => Row::new("barrier.cluster.wait", "barrier.cluster.wait.aligned")
                 .needs(Needs::HOPPER)
-                .together(Some(Together::Block)),
+                .cohort(Some(Cohort::Block)),
             Sync::Fence(kind) => Row::new(kind.ptx(), kind.ptx()).needs(match kind {
                 FenceKind::AcqRelCta | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Needs::BASE,
                 FenceKind::AcqRelCluster => Needs::HOPPER,
@@ -124,10 +124,10 @@ impl Sync {
                 count,
                 expect,
             } => {
-                let word = if expect.is_some() { ".expect_tx" } else { "" };
+                let modifier = if expect.is_some() { ".expect_tx" } else { "" };
                 let row = Row::new(
-                    format!("mbarrier.arrive{word}{}", space.word()),
-                    format!("mbarrier.arrive{word}{}.b64 _,", space.dotted()),
+                    format!("mbarrier.arrive{modifier}{}", space.suffix()),
+                    format!("mbarrier.arrive{modifier}{}.b64 _,", space.dotted()),
                 )
                 .at(*a);
                 let row = match expect {
@@ -143,7 +143,7 @@ impl Sync {
                     })
             }
             Sync::MbarrierExpect { space, a, bytes } => Row::new(
-                format!("mbarrier.expect_tx{}", space.word()),
+                format!("mbarrier.expect_tx{}", space.suffix()),
                 format!("mbarrier.expect_tx.relaxed.cta{}.b64", space.dotted()),
             )
             .at(*a)
@@ -156,7 +156,7 @@ impl Sync {
                 parity,
                 scope,
             } => {
-                let (word, in_block) = if *test {
+                let (mnemonic, in_block) = if *test {
                     ("mbarrier.test_wait", MBARRIER)
                 } else {
                     ("mbarrier.try_wait", Needs::HOPPER)
@@ -167,7 +167,7 @@ impl Sync {
                         (format!(".acquire.{}", scope.ptx()), Needs::HOPPER_ASYNC)
                     }
                 };
-                Row::new(word, format!("{word}.parity{acquire}.shared.b64"))
+                Row::new(mnemonic, format!("{mnemonic}.parity{acquire}.shared.b64"))
                     .formula(Formula::Lane)
                     .d(p, Type::Pred)
                     .at(*a)
@@ -190,21 +190,21 @@ impl Sync {
                 .needs(Needs::HOPPER)
             }
             Sync::SetMaxReg { increase, count } => {
-                let word = if *increase { "inc" } else { "dec" };
+                let modifier = if *increase { "inc" } else { "dec" };
                 Row::new(
-                    format!("setmaxnreg.{word} {count}"),
-                    format!("setmaxnreg.{word}.sync.aligned.u32 {count}"),
+                    format!("setmaxnreg.{modifier} {count}"),
+                    format!("setmaxnreg.{modifier}.sync.aligned.u32 {count}"),
                 )
                 .needs(Needs::WARPGROUP)
-                .together(Some(Together::Warpgroup))
+                .cohort(Some(Cohort::Warpgroup))
             }
             Sync::GridDependency { wait } => {
-                let word = if *wait {
+                let mnemonic = if *wait {
                     "griddepcontrol.wait"
                 } else {
                     "griddepcontrol.launch_dependents"
                 };
-                Row::new(word, word).needs(Needs::HOPPER)
+                Row::new(mnemonic, mnemonic).needs(Needs::HOPPER)
             }
             Sync::NanoSleep { nanoseconds } => Row::new("nanosleep", "nanosleep.u32")
                 .s(nanoseconds, Type::U32)

@@ -57,12 +57,12 @@ impl Lines<'_> {
                 format!("mov.{} {d}, {};", d.ty, self.operand(a, ty))
             }
             Operand::Reg(_) | Operand::Int(_) => {
-                let word = if d.ty == RegType::Pred {
+                let modifier = if d.ty == RegType::Pred {
                     "pred".to_string()
                 } else {
                     format!("b{}", d.ty.bits())
                 };
-                format!("mov.{word} {d}, {};", self.operand(a, Type::B32))
+                format!("mov.{modifier} {d}, {};", self.operand(a, Type::B32))
             }
         };
         self.push(line);
@@ -102,7 +102,7 @@ impl Lines<'_> {
 
     /// `mbarrier.try_wait` in a loop; before Hopper, `test_wait`.
     pub(super) fn mbarrier_wait(&mut self, a: Address, parity: Operand, label: &str) {
-        let word = if self.kernel.target < Arch::Sm90 {
+        let modifier = if self.kernel.target < Arch::Sm90 {
             "test_wait"
         } else {
             "try_wait"
@@ -111,7 +111,7 @@ impl Lines<'_> {
         let (a, p) = (self.address(a), self.scratch(RegType::Pred));
         self.push(format!("{label}:"));
         self.push(format!(
-            "mbarrier.{word}.parity.shared.b64 {p}, [{a}], {parity};"
+            "mbarrier.{modifier}.parity.shared.b64 {p}, [{a}], {parity};"
         ));
         self.push(format!("@!{p} bra {label};"));
     }

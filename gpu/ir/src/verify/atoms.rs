@@ -2,13 +2,13 @@
 
 use colex_atom::{Argument, CopyAtom, MmaAtom, OperandKind, Registers};
 
-use super::Found;
+use super::Findings;
 use super::memory;
 use super::problem::Problem;
 use crate::{Atom, CopyArgs, End, Kernel, Op, Operand, Reg, RegType, ScaleD, Space};
 
 /// Checks counts and classes.
-pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
+pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
     match op {
         Op::Atom(Atom::Mma {
             atom,
@@ -32,7 +32,7 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
     }
 }
 
-fn mma(atom: &MmaAtom, operands: [&Vec<Reg>; 5], found: &mut Found<'_>) {
+fn mma(atom: &MmaAtom, operands: [&Vec<Reg>; 5], found: &mut Findings<'_>) {
     let op = match atom.op() {
         Ok(op) => op,
         Err(error) => return found.add(Problem::Atom(error.to_string())),
@@ -45,13 +45,13 @@ fn mma(atom: &MmaAtom, operands: [&Vec<Reg>; 5], found: &mut Found<'_>) {
 }
 
 /// Whether the registers are as many and of the class that the row has.
-fn registers(what: &str, regs: &[Reg], wanted: Option<Registers>, found: &mut Found<'_>) {
+fn registers(what: &str, regs: &[Reg], wanted: Option<Registers>, found: &mut Findings<'_>) {
     let (count, class) = wanted.map_or((0, RegType::B32), |wanted| (wanted.count, wanted.class));
     if regs.len() != count {
         let wants = wanted.map_or("none".to_string(), |wanted| wanted.to_string());
         let text = format!(
             "`{}` has {} registers as {what}: it takes {wants}",
-            found.word(),
+            found.mnemonic(),
             regs.len()
         );
         return found.add(Problem::Atom(text));
@@ -60,7 +60,7 @@ fn registers(what: &str, regs: &[Reg], wanted: Option<Registers>, found: &mut Fo
     if let Some(reg) = regs.iter().find(holds) {
         let text = format!(
             "`{}` takes {}-bit registers of class {} as {what}, and {reg} is of class {}",
-            found.word(),
+            found.mnemonic(),
             class.bits(),
             class.ptx(),
             reg.ty
@@ -78,23 +78,23 @@ fn matches(class: RegType, wanted: RegType) -> bool {
     }
 }
 
-fn scale(atom: &MmaAtom, scale_d: ScaleD, found: &mut Found<'_>) {
+fn scale(atom: &MmaAtom, scale_d: ScaleD, found: &mut Findings<'_>) {
     match scale_d {
         ScaleD::Pred(p) if p.ty != RegType::Pred => found.add(Problem::Class {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             role: "scale of D",
             reg: p,
             takes: "a register of class pred".into(),
         }),
         ScaleD::Zero | ScaleD::Pred(_) if !atom.b_in_shared() => found.add(Problem::Modifier {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             right: "only wgmma can leave out what D holds: give C registers of zeros",
         }),
         ScaleD::Zero | ScaleD::One | ScaleD::Pred(_) => {}
     }
 }
 
-fn copy(kernel: &Kernel, atom: &CopyAtom, args: &CopyArgs, found: &mut Found<'_>) {
+fn copy(kernel: &Kernel, atom: &CopyAtom, args: &CopyArgs, found: &mut Findings<'_>) {
     let op = match atom.op() {
         Ok(op) => op,
         Err(error) => return found.add(Problem::Atom(error.to_string())),
@@ -130,7 +130,7 @@ fn end(
     what: &'static str,
     end: &End,
     kind: Option<OperandKind>,
-    found: &mut Found<'_>,
+    found: &mut Findings<'_>,
 ) {
     match (kind, end) {
         (None, End::None) => {}
@@ -150,7 +150,7 @@ fn end(
         }
         (kind, _) => {
             let wants = kind.map_or("none".to_string(), described);
-            let text = format!("`{}` takes as its {what}: {wants}", found.word());
+            let text = format!("`{}` takes as its {what}: {wants}", found.mnemonic());
             found.add(Problem::Atom(text));
         }
     }
@@ -169,7 +169,7 @@ fn described(kind: OperandKind) -> String {
     }
 }
 
-fn tensor(kernel: &Kernel, args: &CopyArgs, kind: Option<OperandKind>, found: &mut Found<'_>) {
+fn tensor(kernel: &Kernel, args: &CopyArgs, kind: Option<OperandKind>, found: &mut Findings<'_>) {
     let rank = match kind {
         Some(OperandKind::Tensor { coordinates }) => Some(coordinates),
         _ => None,
@@ -186,7 +186,7 @@ fn tensor(kernel: &Kernel, args: &CopyArgs, kind: Option<OperandKind>, found: &m
         };
         let text = format!(
             "`{}` has {}: it takes {}",
-            found.word(),
+            found.mnemonic(),
             say(given),
             say(rank)
         );
@@ -205,7 +205,7 @@ fn numbers(
     args: &CopyArgs,
     hinted: bool,
     kind: impl Fn(Argument) -> Option<OperandKind>,
-    found: &mut Found<'_>,
+    found: &mut Findings<'_>,
 ) {
     let given = [
         (
@@ -225,7 +225,10 @@ fn numbers(
     for (what, given, has, must) in given {
         if (given && !has) || (must && has && !given) {
             let takes = if has { "takes a" } else { "takes no" };
-            found.add(Problem::Atom(format!("`{}` {takes} {what}", found.word())));
+            found.add(Problem::Atom(format!(
+                "`{}` {takes} {what}",
+                found.mnemonic()
+            )));
         }
     }
     [&args.size, &args.source_bytes]
@@ -234,7 +237,7 @@ fn numbers(
         .for_each(|operand| number(operand, found));
     if let Some(reg) = args.policy.filter(|reg| reg.ty != RegType::B64) {
         found.add(Problem::Class {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             role: "cache policy",
             reg,
             takes: "a register of class b64".into(),
@@ -242,16 +245,16 @@ fn numbers(
     }
 }
 
-fn number(operand: &Operand, found: &mut Found<'_>) {
+fn number(operand: &Operand, found: &mut Findings<'_>) {
     match *operand {
         Operand::Reg(reg) if reg.ty != RegType::B32 => found.add(Problem::Class {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             role: "number",
             reg,
             takes: "a register of class b32".into(),
         }),
         Operand::Float(_) => found.add(Problem::Constant {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             value: *operand,
             right: "it takes whole numbers".into(),
         }),

@@ -5,16 +5,16 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::uniform::{Value, Values, WHOLE};
-use crate::{Atom, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync, Together};
+use super::uniform::{UniformValues, Value, WHOLE};
+use crate::{Atom, Cohort, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync};
 
 /// Finds collective instructions that the control flow lets only some of their threads reach.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
-    let mut walk = Walk {
+    let mut walk = CollectiveWalk {
         kernel,
         whole: whole(kernel),
         loops: Vec::new(),
-        values: Values::default(),
+        values: UniformValues::default(),
         found: Vec::new(),
         silent: 0,
     };
@@ -69,7 +69,7 @@ impl Active {
 }
 
 /// What is known about an open loop.
-struct Open {
+struct CollectiveLoop {
     /// Who takes part in it, after all that left it early.
     inside: Active,
     /// The registers that are written in it.
@@ -80,17 +80,17 @@ struct Open {
     again: Option<Vec<Value>>,
 }
 
-struct Walk<'a> {
+struct CollectiveWalk<'a> {
     kernel: &'a Kernel,
     whole: u32,
-    loops: Vec<Open>,
-    values: Values,
+    loops: Vec<CollectiveLoop>,
+    values: UniformValues,
     found: Vec<Diagnostic>,
     /// Above 0 while a loop is walked to see what it does to values.
     silent: u32,
 }
 
-impl Walk<'_> {
+impl CollectiveWalk<'_> {
     /// Walks a block; the answer is who goes on after it, if anybody does.
     fn block(&mut self, body: &[Stmt], active: Active) -> Option<Active> {
         let mut active = active;
@@ -180,7 +180,11 @@ impl Walk<'_> {
     }
 
     /// Notes who leaves the loop, or this turn of it, and with which values.
-    fn leave(&mut self, own: Active, kept: impl FnOnce(&mut Open) -> &mut Option<Vec<Value>>) {
+    fn leave(
+        &mut self,
+        own: Active,
+        kept: impl FnOnce(&mut CollectiveLoop) -> &mut Option<Vec<Value>>,
+    ) {
         let Some(open) = self.loops.last_mut() else {
             return;
         };
@@ -224,8 +228,8 @@ impl Walk<'_> {
     }
 
     /// One turn of a loop.
-    fn turn(&mut self, body: &[Stmt], inside: Active, written: &[Reg]) -> Open {
-        self.loops.push(Open {
+    fn turn(&mut self, body: &[Stmt], inside: Active, written: &[Reg]) -> CollectiveLoop {
+        self.loops.push(CollectiveLoop {
             inside,
             written: written.to_vec(),
             breaks: None,
@@ -239,7 +243,7 @@ impl Walk<'_> {
     }
 
     fn collective(&mut self, stmt: &Stmt, active: Active) {
-        let Some(needs) = stmt.op.row().together else {
+        let Some(needs) = stmt.op.row().cohort else {
             return;
         };
         if self.silent > 0 {
@@ -248,7 +252,7 @@ impl Walk<'_> {
         let problem = match active.parted {
             Some(parted) if active.group < needs.log2().min(self.whole) => {
                 Some(Problem::Divergent {
-                    word: stmt.op.word(),
+                    mnemonic: stmt.op.mnemonic(),
                     needs,
                     parted,
                 })
@@ -263,14 +267,14 @@ impl Walk<'_> {
 
     /// Operands that all threads of the group must agree on.
     fn varying(&self, stmt: &Stmt) -> Option<Problem> {
-        let (needs, operands): (Together, Vec<Operand>) = match &stmt.op {
+        let (needs, operands): (Cohort, Vec<Operand>) = match &stmt.op {
             Op::Atom(Atom::Mma { atom, a, b, .. }) if atom.b_in_shared() => {
                 let a = a.iter().filter(|_| atom.a_in_shared());
                 let all = a.chain(b).map(Operand::from).collect();
-                (Together::Warpgroup, all)
+                (Cohort::Warpgroup, all)
             }
             Op::Sync(Sync::Barrier { id, threads, .. }) => {
-                (Together::Warp, [*id].into_iter().chain(*threads).collect())
+                (Cohort::Warp, [*id].into_iter().chain(*threads).collect())
             }
             Op::Atom(Atom::Mma { .. } | Atom::Copy { .. })
             | Op::Sync(
@@ -299,7 +303,7 @@ impl Walk<'_> {
         let regs = operands.into_iter().filter_map(Operand::reg);
         let mut varying = regs.filter(|reg| self.group(*reg) < least);
         varying.next().map(|reg| Problem::Varying {
-            word: stmt.op.word(),
+            mnemonic: stmt.op.mnemonic(),
             reg,
             needs,
         })

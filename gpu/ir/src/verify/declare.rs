@@ -85,7 +85,7 @@ fn whole(kernel: &Kernel) -> Vec<Problem> {
     all.extend(name("kernel", &kernel.name, &mut HashSet::new()));
     if kernel.target < Arch::Sm70 {
         all.push(Problem::Target {
-            word: "a kernel".into(),
+            mnemonic: "a kernel".into(),
             needs: Arch::Sm70,
             target: kernel.target,
         });
@@ -132,7 +132,7 @@ fn extents(kernel: &Kernel) -> Vec<Problem> {
         }
         if kernel.target < Arch::Sm90 {
             all.push(Problem::Target {
-                word: "cluster".into(),
+                mnemonic: "cluster".into(),
                 needs: Arch::Sm90,
                 target: kernel.target,
             });
@@ -200,7 +200,7 @@ pub(super) fn knows_registers(kernel: &Kernel) -> bool {
 }
 
 /// Numbers that only some values are right for.
-pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Found<'_>) {
+pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Findings<'_>) {
     match op {
         Op::Sync(op) => sync_numbers(kernel, op, found),
         // Their numbers are operands of a type, or of an atom's row; any group may be waited for.
@@ -213,7 +213,7 @@ pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Found<'_>) {
     }
 }
 
-fn sync_numbers(kernel: &Kernel, op: &Sync, found: &mut super::Found<'_>) {
+fn sync_numbers(kernel: &Kernel, op: &Sync, found: &mut super::Findings<'_>) {
     let outside = |operand: &Operand, numbers: std::ops::Range<i64>| match operand {
         Operand::Int(n) if !numbers.contains(n) => Some(*n),
         Operand::Int(_) | Operand::Reg(_) | Operand::Float(_) | Operand::Special(_) => None,
@@ -249,7 +249,7 @@ fn sync_numbers(kernel: &Kernel, op: &Sync, found: &mut super::Found<'_>) {
                 found.range(n, "0 to 1048575 bytes");
             } else if count.is_some() && expect.is_some() {
                 found.add(Problem::Modifier {
-                    word: found.word(),
+                    mnemonic: found.mnemonic(),
                     right: "with expected bytes it counts one arrival",
                 });
             }

@@ -9,16 +9,16 @@ use crate::{Atom, Control, Guard, Op, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a way on which nothing wrote them; each is reported once.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
-    let mut walk = Walk::default();
-    walk.block(body, State::default());
+    let mut walk = AssignmentWalk::default();
+    walk.block(body, AssignmentState::default());
     walk.found
 }
 
 /// What is written at a point; none if the point is never reached.
-type Reached = Option<State>;
+type Reached = Option<AssignmentState>;
 
 #[derive(Clone, Default)]
-struct State {
+struct AssignmentState {
     written: RegSet,
     /// Registers written by those threads only whose predicate has that value.
     where_: HashMap<Reg, HashSet<Guard>>,
@@ -26,7 +26,7 @@ struct State {
     holds: HashSet<Guard>,
 }
 
-impl State {
+impl AssignmentState {
     fn write(&mut self, reg: Reg, guard: Option<Guard>) {
         // A new predicate says nothing about what the old one guarded.
         if reg.ty == RegType::Pred {
@@ -55,7 +55,7 @@ impl State {
     }
 
     /// What is written whichever of the two ways was taken.
-    fn meet(mut self, other: &State) -> State {
+    fn meet(mut self, other: &AssignmentState) -> AssignmentState {
         self.written.intersect(&other.written);
         let written = std::mem::take(&mut self.written);
         self.where_ = (self.where_.into_iter())
@@ -83,15 +83,15 @@ fn meet(a: Reached, b: Reached) -> Reached {
 }
 
 #[derive(Default)]
-struct Walk {
+struct AssignmentWalk {
     found: Vec<Diagnostic>,
     reported: HashSet<Reg>,
     /// What is written where the open loops are left.
     left: Vec<Reached>,
 }
 
-impl Walk {
-    fn block(&mut self, body: &[Stmt], state: State) -> Reached {
+impl AssignmentWalk {
+    fn block(&mut self, body: &[Stmt], state: AssignmentState) -> Reached {
         let mut state = state;
         for stmt in body {
             state = self.stmt(stmt, state)?;
@@ -99,7 +99,7 @@ impl Walk {
         Some(state)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Reached {
+    fn stmt(&mut self, stmt: &Stmt, mut state: AssignmentState) -> Reached {
         self.reads(stmt, &state);
         let after = match &stmt.op {
             Op::Control(Control::If { p, then, other }) => {
@@ -120,7 +120,7 @@ impl Walk {
             | Op::Sync(_)
             | Op::Async(_)
             | Op::Atom(_) => {
-                for reg in stmt.op.parts().writes {
+                for reg in stmt.op.uses().defs {
                     state.write(reg, stmt.guard);
                 }
                 return Some(state);
@@ -134,14 +134,14 @@ impl Walk {
         }
     }
 
-    fn reads(&mut self, stmt: &Stmt, state: &State) {
+    fn reads(&mut self, stmt: &Stmt, state: &AssignmentState) {
         for reg in read(stmt) {
             let guard = stmt.guard.filter(|guard| guard.pred != reg);
             if !state.has(reg, guard) && self.reported.insert(reg) {
                 self.found.push(Diagnostic {
                     at: stmt.at,
                     problem: Problem::Unwritten {
-                        word: stmt.op.word(),
+                        mnemonic: stmt.op.mnemonic(),
                         regs: vec![reg],
                     },
                 });
@@ -149,7 +149,13 @@ impl Walk {
         }
     }
 
-    fn branch(&mut self, p: Guard, then: &[Stmt], other: &[Stmt], state: State) -> Reached {
+    fn branch(
+        &mut self,
+        p: Guard,
+        then: &[Stmt],
+        other: &[Stmt],
+        state: AssignmentState,
+    ) -> Reached {
         let under = |guard: Guard| {
             let mut state = state.clone();
             state.holds.insert(guard);
@@ -162,7 +168,7 @@ impl Walk {
         meet(a, b)
     }
 
-    fn repeat(&mut self, body: &[Stmt], state: State) -> Reached {
+    fn repeat(&mut self, body: &[Stmt], state: AssignmentState) -> Reached {
         // What the body writes to predicates, it may have written already when it begins again.
         let mut state = state;
         let mut predicates = HashSet::new();
@@ -180,7 +186,7 @@ impl Walk {
 }
 
 /// After a branch, what was written in it is written where its condition held.
-fn known_under(state: Reached, p: Guard, before: &State) -> Reached {
+fn known_under(state: Reached, p: Guard, before: &AssignmentState) -> Reached {
     state.map(|mut state| {
         if state.holds.contains(&p) {
             for reg in state.written.difference(&before.written) {
@@ -195,7 +201,7 @@ fn known_under(state: Reached, p: Guard, before: &State) -> Reached {
 /// Every register that the statements write, at any depth.
 pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
     for stmt in body {
-        into.extend(stmt.op.parts().writes);
+        into.extend(stmt.op.uses().defs);
         stmt.op
             .blocks()
             .into_iter()

@@ -48,16 +48,16 @@ impl Interval {
 
 /// What is known of registers; of those without an entry, nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Values<'a> {
+pub(super) struct IntervalValues<'a> {
     kernel: &'a Kernel,
     threads: Range<u32>,
     known: HashMap<Reg, Interval>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> IntervalValues<'a> {
     /// Before the first instruction, in the threads of a block with these numbers.
-    pub(super) fn of_threads(kernel: &'a Kernel, threads: Range<u32>) -> Values<'a> {
-        Values {
+    pub(super) fn of_threads(kernel: &'a Kernel, threads: Range<u32>) -> IntervalValues<'a> {
+        IntervalValues {
             kernel,
             threads,
             known: HashMap::new(),
@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
     }
 
     /// What is known where two ways meet.
-    pub(super) fn join(&mut self, other: &Values<'_>) {
+    pub(super) fn join(&mut self, other: &IntervalValues<'_>) {
         self.known.retain(|reg, value| match other.known.get(reg) {
             None => false,
             Some(other) => {
@@ -88,7 +88,7 @@ impl<'a> Values<'a> {
     /// What is known after an instruction that all of the threads execute, or only some.
     pub(super) fn execute(&mut self, op: &Op, all: bool) {
         let value = self.result(op);
-        for reg in op.parts().writes {
+        for reg in op.uses().defs {
             let old = self.known.get(&reg).copied();
             let new = if all {
                 value

@@ -1,6 +1,6 @@
 //! Addresses, vectors, alignment and bounds.
 
-use super::Found;
+use super::Findings;
 use super::problem::Problem;
 use crate::{
     Access, Address, Async, Base, Cache, Kernel, Memory, Op, Order, ParamType, RegType, Scope,
@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Checks what an instruction accesses; copies by their rows are checked elsewhere.
-pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
+pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
     match op {
         Op::Memory(op) => memory(kernel, op, found),
         Op::Sync(op) => barrier(kernel, op, found),
@@ -27,7 +27,7 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
     }
 }
 
-fn memory(kernel: &Kernel, op: &Memory, found: &mut Found<'_>) {
+fn memory(kernel: &Kernel, op: &Memory, found: &mut Findings<'_>) {
     match op {
         Memory::Load { access, d, a } => {
             if vector(access.ty, d.len(), found) {
@@ -88,7 +88,7 @@ fn memory(kernel: &Kernel, op: &Memory, found: &mut Found<'_>) {
     }
 }
 
-fn barrier(kernel: &Kernel, op: &Sync, found: &mut Found<'_>) {
+fn barrier(kernel: &Kernel, op: &Sync, found: &mut Findings<'_>) {
     match op {
         Sync::MbarrierInit { a, .. } | Sync::MbarrierInval { a } | Sync::MbarrierWait { a, .. } => {
             reach(kernel, Space::Shared, *a, 8, found);
@@ -120,17 +120,17 @@ fn barrier(kernel: &Kernel, op: &Sync, found: &mut Found<'_>) {
     }
 }
 
-fn modifier(found: &mut Found<'_>, right: &'static str) {
-    let word = found.word();
-    found.add(Problem::Modifier { word, right });
+fn modifier(found: &mut Findings<'_>, right: &'static str) {
+    let mnemonic = found.mnemonic();
+    found.add(Problem::Modifier { mnemonic, right });
 }
 
-fn vector(ty: Type, count: usize, found: &mut Found<'_>) -> bool {
+fn vector(ty: Type, count: usize, found: &mut Findings<'_>) -> bool {
     let bytes = ty.bits() / 8 * count as u32;
     let right = matches!(count, 1 | 2 | 4) && bytes <= 16 && ty.bits() >= 8 && ty != Type::B128;
     if !right {
         found.add(Problem::Vector {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             count,
             bytes,
         });
@@ -144,7 +144,7 @@ pub(super) fn reach(
     space: Space,
     address: Address,
     bytes: u32,
-    found: &mut Found<'_>,
+    found: &mut Findings<'_>,
 ) {
     let class = |class| matches!(address.base, Base::Reg(reg) if reg.ty == class);
     let own = matches!(address.base, Base::Shared(_) | Base::DynamicShared);
@@ -163,7 +163,7 @@ pub(super) fn reach(
         within(kernel, address, bytes, found);
     } else {
         found.add(Problem::Address {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             address: name(kernel, address),
             takes,
         });
@@ -171,7 +171,7 @@ pub(super) fn reach(
 }
 
 /// What is known about an address at build time: it must suit an access of so many bytes.
-pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut Found<'_>) {
+pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut Findings<'_>) {
     let Some((align, size)) = extent(kernel, address.base, found) else {
         return;
     };
@@ -181,7 +181,7 @@ pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut 
     let misaligned = address.offset % i64::from(bytes.max(1)) != 0;
     if bytes.is_power_of_two() && (misaligned || align.is_some_and(|align| align < bytes)) {
         found.add(Problem::Misaligned {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             address: name(kernel, address),
             align: bytes,
         });
@@ -191,7 +191,7 @@ pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut 
     };
     if let Some(size) = size.filter(|size| beyond(*size)) {
         found.add(Problem::OutOfBounds {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             address: name(kernel, address),
             bytes,
             size,
@@ -203,7 +203,7 @@ pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut 
 fn extent(
     kernel: &Kernel,
     base: Base,
-    found: &mut Found<'_>,
+    found: &mut Findings<'_>,
 ) -> Option<(Option<u32>, Option<u32>)> {
     match base {
         Base::Reg(_) => Some((None, None)),
@@ -244,7 +244,7 @@ fn extent(
 }
 
 /// The address of a tensor map: a parameter that is one, or a register.
-pub(super) fn tensor_map(kernel: &Kernel, address: Address, found: &mut Found<'_>) {
+pub(super) fn tensor_map(kernel: &Kernel, address: Address, found: &mut Findings<'_>) {
     let right = match address.base {
         Base::Reg(reg) => reg.ty == RegType::B64 && address.offset == 0,
         Base::Param(id) => {
@@ -255,14 +255,14 @@ pub(super) fn tensor_map(kernel: &Kernel, address: Address, found: &mut Found<'_
     };
     if !right {
         found.add(Problem::Address {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             address: name(kernel, address),
             takes: "a parameter that is a tensor map, or a register of class b64 with the address of one",
         });
     }
 }
 
-fn address_of(kernel: &Kernel, d: RegType, address: Address, found: &mut Found<'_>) {
+fn address_of(kernel: &Kernel, d: RegType, address: Address, found: &mut Findings<'_>) {
     let right = match address.base {
         Base::Reg(reg) => reg.ty == d && matches!(d, RegType::B32 | RegType::B64),
         Base::Param(_) => d == RegType::B64,
@@ -272,7 +272,7 @@ fn address_of(kernel: &Kernel, d: RegType, address: Address, found: &mut Found<'
         extent(kernel, address.base, found);
     } else {
         found.add(Problem::Address {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             address: name(kernel, address),
             takes: "into b32 that of shared memory, into b64 that of a parameter, and a register into its own class",
         });
@@ -280,7 +280,7 @@ fn address_of(kernel: &Kernel, d: RegType, address: Address, found: &mut Found<'
 }
 
 /// Cache hints and orders that exist.
-fn modifiers(access: &Access, load: bool, found: &mut Found<'_>) {
+fn modifiers(access: &Access, load: bool, found: &mut Findings<'_>) {
     let Access {
         space,
         cache,

@@ -23,7 +23,7 @@ pub use diagnostic::{Diagnostic, Refused};
 pub use problem::Problem;
 pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
 
-pub use crate::Together;
+pub use crate::Cohort;
 use crate::{Atom, Control, Kernel, Needs, Op, Row, Stmt, Sync};
 
 impl Kernel {
@@ -67,14 +67,14 @@ impl Kernel {
 }
 
 /// Where findings about one instruction go.
-struct Found<'a> {
+struct Findings<'a> {
     stmt: &'a Stmt,
     all: &'a mut Vec<Diagnostic>,
 }
 
-impl Found<'_> {
-    fn word(&self) -> String {
-        self.stmt.op.word()
+impl Findings<'_> {
+    fn mnemonic(&self) -> String {
+        self.stmt.op.mnemonic()
     }
 
     fn add(&mut self, problem: Problem) {
@@ -83,14 +83,18 @@ impl Found<'_> {
     }
 
     fn range(&mut self, found: i64, takes: &'static str) {
-        let word = self.word();
-        self.add(Problem::Range { word, found, takes });
+        let mnemonic = self.mnemonic();
+        self.add(Problem::Range {
+            mnemonic,
+            found,
+            takes,
+        });
     }
 }
 
 fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
     for stmt in body {
-        let mut found = Found { stmt, all };
+        let mut found = Findings { stmt, all };
         instruction(kernel, stmt, loops, &mut found);
         let inside = loops + u32::from(is_loop(&stmt.op));
         for inner in stmt.op.blocks() {
@@ -139,18 +143,18 @@ fn leaves_loop(op: &Op) -> bool {
     }
 }
 
-fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Found<'_>) {
+fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Findings<'_>) {
     let op = &stmt.op;
     let row = op.row();
-    for reg in stmt.reads().into_iter().chain(op.parts().writes) {
+    for reg in stmt.reads().into_iter().chain(op.uses().defs) {
         operands::known(kernel, reg, found);
     }
     if let Some(guard) = stmt.guard {
         operands::guard(guard, found);
     }
     if let Err(takes) = row.form {
-        let word = row.word;
-        return found.add(Problem::Form { word, takes });
+        let mnemonic = row.mnemonic;
+        return found.add(Problem::Form { mnemonic, takes });
     }
     target(kernel, op, found);
     operands::check(&row, found);
@@ -159,16 +163,16 @@ fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Found<'_>) 
     declare::numbers(kernel, op, found);
     whole_groups(kernel, op, &row, found);
     if leaves_loop(op) && loops == 0 {
-        let word = op.word();
-        found.add(Problem::NoLoop { word });
+        let mnemonic = op.mnemonic();
+        found.add(Problem::NoLoop { mnemonic });
     }
 }
 
-fn target(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
+fn target(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
     let needs = Needs::of(op, kernel.target).arch;
     if !needs.runs_on(kernel.target) {
         found.add(Problem::Target {
-            word: op.word(),
+            mnemonic: op.mnemonic(),
             needs,
             target: kernel.target,
         });
@@ -176,7 +180,7 @@ fn target(kernel: &Kernel, op: &Op, found: &mut Found<'_>) {
 }
 
 /// Warps and warpgroups are whole if the block's size is a multiple of theirs.
-fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Found<'_>) {
+fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Findings<'_>) {
     let refuses = match op {
         Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) | Op::Sync(Sync::SetMaxReg { .. }) => true,
         // Lanes that do not exist take no part in an exchange, and barriers count what there is.
@@ -201,15 +205,15 @@ fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Found<'_>) 
         return;
     };
     let threads = block.iter().fold(1u32, |all, &n| all.saturating_mul(n));
-    let group = match row.together {
-        Some(Together::Warp) => 32,
-        Some(Together::Warpgroup | Together::Block) => 128,
+    let group = match row.cohort {
+        Some(Cohort::Warp) => 32,
+        Some(Cohort::Warpgroup | Cohort::Block) => 128,
         None => return,
     };
     if threads % group != 0 {
-        let word = op.word();
+        let mnemonic = op.mnemonic();
         found.add(Problem::WholeGroups {
-            word,
+            mnemonic,
             threads,
             group,
         });

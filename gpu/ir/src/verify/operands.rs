@@ -1,14 +1,18 @@
 //! Registers and constants of an instruction: their classes, widths and ranges.
 
-use super::Found;
+use super::Findings;
 use super::problem::Problem;
 use crate::{Guard, Kernel, Operand, Reg, RegType, Row, Type};
 
 /// Checks every operand that has a type of its own; addresses and atoms are checked elsewhere.
-pub(super) fn check(row: &Row<'_>, found: &mut Found<'_>) {
+pub(super) fn check(row: &Row<'_>, found: &mut Findings<'_>) {
     if let Some((parts, whole, false)) = row.pieces {
-        let word = found.word();
-        found.add(Problem::Parts { word, parts, whole });
+        let mnemonic = found.mnemonic();
+        found.add(Problem::Parts {
+            mnemonic,
+            parts,
+            whole,
+        });
     }
     for slot in &row.slots {
         let Some(ty) = slot.ty else { continue };
@@ -24,7 +28,7 @@ pub(super) fn check(row: &Row<'_>, found: &mut Found<'_>) {
         for operand in slot.arg.sources() {
             if integer(operand).is_some_and(|value| !(0..=last).contains(&value)) {
                 found.add(Problem::Constant {
-                    word: found.word(),
+                    mnemonic: found.mnemonic(),
                     value: operand,
                     right: right.to_string(),
                 });
@@ -41,7 +45,7 @@ fn integer(operand: Operand) -> Option<i64> {
 }
 
 /// Registers that exist.
-pub(super) fn known(kernel: &Kernel, reg: Reg, found: &mut Found<'_>) {
+pub(super) fn known(kernel: &Kernel, reg: Reg, found: &mut Findings<'_>) {
     let count = kernel.count(reg.ty);
     if reg.index >= count {
         found.add(Problem::Foreign {
@@ -52,27 +56,27 @@ pub(super) fn known(kernel: &Kernel, reg: Reg, found: &mut Found<'_>) {
 }
 
 /// A guard's predicate is one.
-pub(super) fn guard(guard: Guard, found: &mut Found<'_>) {
+pub(super) fn guard(guard: Guard, found: &mut Findings<'_>) {
     check_operand("guard", guard.pred.into(), Type::Pred, found);
 }
 
-fn check_operand(role: &'static str, operand: Operand, ty: Type, found: &mut Found<'_>) {
+fn check_operand(role: &'static str, operand: Operand, ty: Type, found: &mut Findings<'_>) {
     match operand {
         Operand::Reg(reg) if !holds(reg.ty, ty) => found.add(Problem::Class {
-            word: found.word(),
+            mnemonic: found.mnemonic(),
             role,
             reg,
             takes: classes(ty),
         }),
         Operand::Special(special) if special.axis().is_some_and(|axis| axis > 2) => {
             found.add(Problem::Axis {
-                word: found.word(),
+                mnemonic: found.mnemonic(),
                 special: operand,
             });
         }
         Operand::Special(special) if !holds(special.register(), ty) => {
             found.add(Problem::SpecialWidth {
-                word: found.word(),
+                mnemonic: found.mnemonic(),
                 special: operand,
                 is: special.register(),
             });
@@ -80,7 +84,7 @@ fn check_operand(role: &'static str, operand: Operand, ty: Type, found: &mut Fou
         Operand::Int(_) | Operand::Float(_) => {
             if let Err(right) = fits(operand, ty) {
                 found.add(Problem::Constant {
-                    word: found.word(),
+                    mnemonic: found.mnemonic(),
                     value: operand,
                     right,
                 });

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
-use crate::{Operand, Reg, RegType, Together, Type};
+use crate::{Cohort, Operand, Reg, RegType, Type};
 
 /// What is wrong with an instruction or a declaration.
 #[non_exhaustive]
@@ -78,7 +78,7 @@ pub enum Problem {
     /// An instruction or a feature that the target does not have.
     Target {
         /// What it is.
-        word: String,
+        mnemonic: String,
         /// What has it.
         needs: Arch,
         /// What the kernel is for.
@@ -87,14 +87,14 @@ pub enum Problem {
     /// An instruction that does not exist for a type.
     Form {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The forms that exist.
         takes: String,
     },
     /// A register of the wrong class.
     Class {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// `destination`, `source`, ...
         role: &'static str,
         /// The register.
@@ -105,7 +105,7 @@ pub enum Problem {
     /// A constant that cannot be written there.
     Constant {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The constant.
         value: Operand,
         /// What would be right.
@@ -114,14 +114,14 @@ pub enum Problem {
     /// A special register of an axis beyond z.
     Axis {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The register.
         special: Operand,
     },
     /// A special register of another width.
     SpecialWidth {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The register.
         special: Operand,
         /// Its class.
@@ -137,7 +137,7 @@ pub enum Problem {
     /// Registers that do not make up the other side.
     Parts {
         /// `pack` or `unpack`.
-        word: String,
+        mnemonic: String,
         /// Bits of the parts together.
         parts: u32,
         /// Bits of the whole.
@@ -146,7 +146,7 @@ pub enum Problem {
     /// A vector that no access has.
     Vector {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// Elements.
         count: usize,
         /// Bytes of all of them.
@@ -155,7 +155,7 @@ pub enum Problem {
     /// An address that the instruction cannot take.
     Address {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The address.
         address: String,
         /// What is taken there.
@@ -164,7 +164,7 @@ pub enum Problem {
     /// A constant offset, or a base, that does not suit the width of the access.
     Misaligned {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The address.
         address: String,
         /// Bytes it must be a multiple of.
@@ -173,7 +173,7 @@ pub enum Problem {
     /// An access beyond the end of a variable or a parameter.
     OutOfBounds {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The address.
         address: String,
         /// Bytes accessed.
@@ -184,7 +184,7 @@ pub enum Problem {
     /// A cache hint or an order that the access does not have.
     Modifier {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// What would be right.
         right: &'static str,
     },
@@ -193,32 +193,32 @@ pub enum Problem {
     /// Registers that may not have been written.
     Unwritten {
         /// The first instruction that reads one.
-        word: String,
+        mnemonic: String,
         /// The registers.
         regs: Vec<Reg>,
     },
     /// A collective instruction that some of its threads may not reach.
     Divergent {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// Who must execute it together.
-        needs: Together,
+        needs: Cohort,
         /// The branch, loop exit or end that parts them.
         parted: &'static Location<'static>,
     },
     /// An operand that must be the same in all threads of a collective instruction.
     Varying {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The register.
         reg: Reg,
         /// Among whom it must be the same.
-        needs: Together,
+        needs: Cohort,
     },
     /// A block that does not consist of whole groups of threads.
     WholeGroups {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// Threads of the block.
         threads: u32,
         /// Threads of a group.
@@ -227,14 +227,14 @@ pub enum Problem {
     /// `wgmma` on registers that were touched since the last `wgmma.fence`.
     WgmmaFence {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The register, if a fence came before.
         reg: Option<Reg>,
     },
     /// Registers that a `wgmma` in flight still works on.
     WgmmaInFlight {
         /// The first instruction that touches one.
-        word: String,
+        mnemonic: String,
         /// The registers.
         regs: Vec<Reg>,
         /// Where the `wgmma` was issued.
@@ -243,7 +243,7 @@ pub enum Problem {
     /// A `wgmma` that is never waited for.
     WgmmaUnwaited {
         /// The instruction.
-        word: String,
+        mnemonic: String,
     },
     /// `setmaxnreg` with a number it does not take.
     SetMaxReg {
@@ -282,7 +282,7 @@ pub enum Problem {
     /// A jump out of no loop.
     NoLoop {
         /// `break` or `continue`.
-        word: String,
+        mnemonic: String,
     },
     /// A named barrier that does not exist.
     BarrierId {
@@ -299,7 +299,7 @@ pub enum Problem {
     /// A number that the instruction does not have.
     Range {
         /// The instruction.
-        word: String,
+        mnemonic: String,
         /// The number.
         found: i64,
         /// The numbers it takes.
@@ -359,7 +359,7 @@ impl fmt::Display for Problem {
             }
             Problem::Limit { what, found, right } => write!(f, "{what} is {found}: {right}"),
             Problem::Target {
-                word,
+                mnemonic,
                 needs,
                 target,
             } => {
@@ -368,127 +368,127 @@ impl fmt::Display for Problem {
                 } else {
                     "came with"
                 };
-                write!(f, "`{word}` {only} {needs}, and the kernel is for {target}")
+                write!(f, "`{mnemonic}` {only} {needs}, and the kernel is for {target}")
             }
-            Problem::Form { word, takes } => write!(f, "`{word}` does not exist: {takes}"),
+            Problem::Form { mnemonic, takes } => write!(f, "`{mnemonic}` does not exist: {takes}"),
             Problem::Class {
-                word,
+                mnemonic,
                 role,
                 reg,
                 takes,
             } => write!(
                 f,
-                "`{word}` takes {takes} as its {role}, and {reg} is of class {}",
+                "`{mnemonic}` takes {takes} as its {role}, and {reg} is of class {}",
                 reg.ty
             ),
-            Problem::Constant { word, value, right } => {
+            Problem::Constant { mnemonic, value, right } => {
                 write!(
                     f,
-                    "`{word}` cannot take the constant {}: {right}",
+                    "`{mnemonic}` cannot take the constant {}: {right}",
                     constant(value)
                 )
             }
-            Problem::Axis { word, special } => write!(
+            Problem::Axis { mnemonic, special } => write!(
                 f,
-                "`{word}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
+                "`{mnemonic}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
                 constant(special)
             ),
-            Problem::SpecialWidth { word, special, is } => write!(
+            Problem::SpecialWidth { mnemonic, special, is } => write!(
                 f,
-                "`{word}` cannot read {}, which has class {is}: move it into a register first",
+                "`{mnemonic}` cannot read {}, which has class {is}: move it into a register first",
                 constant(special)
             ),
             Problem::Foreign { what, count } => write!(
                 f,
                 "{what} is not of this kernel, which has {count} of them: use what its own builder returned"
             ),
-            Problem::Parts { word, parts, whole } => write!(
+            Problem::Parts { mnemonic, parts, whole } => write!(
                 f,
-                "`{word}` has {parts} bits in parts and {whole} in one: 2 or 4 parts of equal width make up the whole"
+                "`{mnemonic}` has {parts} bits in parts and {whole} in one: 2 or 4 parts of equal width make up the whole"
             ),
-            Problem::Vector { word, count, bytes } => write!(
+            Problem::Vector { mnemonic, count, bytes } => write!(
                 f,
-                "`{word}` has {count} elements of {bytes} bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
+                "`{mnemonic}` has {count} elements of {bytes} bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
             ),
             Problem::Address {
-                word,
+                mnemonic,
                 address,
                 takes,
             } => write!(
                 f,
-                "`{word}` cannot take the address {address}: it takes {takes}"
+                "`{mnemonic}` cannot take the address {address}: it takes {takes}"
             ),
             Problem::Misaligned {
-                word,
+                mnemonic,
                 address,
                 align,
             } => write!(
                 f,
-                "`{word}` at {address} is misaligned: its address must be a multiple of {align}"
+                "`{mnemonic}` at {address} is misaligned: its address must be a multiple of {align}"
             ),
             Problem::OutOfBounds {
-                word,
+                mnemonic,
                 address,
                 bytes,
                 size,
             } => write!(
                 f,
-                "`{word}` at {address} accesses {bytes} bytes there, beyond the {size} that there are"
+                "`{mnemonic}` at {address} accesses {bytes} bytes there, beyond the {size} that there are"
             ),
-            Problem::Modifier { word, right } => write!(f, "`{word}` does not exist: {right}"),
+            Problem::Modifier { mnemonic, right } => write!(f, "`{mnemonic}` does not exist: {right}"),
             Problem::Atom(why) => f.write_str(why),
-            Problem::Unwritten { word, regs } => match regs.as_slice() {
+            Problem::Unwritten { mnemonic, regs } => match regs.as_slice() {
                 [reg] => write!(
                     f,
-                    "`{word}` reads {reg}, which is not written on every way there: write it first"
+                    "`{mnemonic}` reads {reg}, which is not written on every way there: write it first"
                 ),
                 regs => write!(
                     f,
-                    "`{word}` reads {}, which are not written on every way there: write them first",
+                    "`{mnemonic}` reads {}, which are not written on every way there: write them first",
                     Runs(regs)
                 ),
             },
             Problem::Divergent {
-                word,
+                mnemonic,
                 needs,
                 parted,
             } => write!(
                 f,
-                "`{word}` must be executed by {needs} together, and {parted} parts them: branch on something that is the same for all of them"
+                "`{mnemonic}` must be executed by {needs} together, and {parted} parts them: branch on something that is the same for all of them"
             ),
-            Problem::Varying { word, reg, needs } => write!(
+            Problem::Varying { mnemonic, reg, needs } => write!(
                 f,
-                "`{word}` needs {reg} to be the same in {needs}: broadcast it with a shuffle of lane 0, or compute it from what they share"
+                "`{mnemonic}` needs {reg} to be the same in {needs}: broadcast it with a shuffle of lane 0, or compute it from what they share"
             ),
             Problem::WholeGroups {
-                word,
+                mnemonic,
                 threads,
                 group,
             } => write!(
                 f,
-                "`{word}` is executed by {group} threads together, and the block has {threads}: make it a multiple of {group}"
+                "`{mnemonic}` is executed by {group} threads together, and the block has {threads}: make it a multiple of {group}"
             ),
-            Problem::WgmmaFence { word, reg: None } => {
-                write!(f, "`{word}` has no `wgmma.fence` before it: registers must be handed over first")
+            Problem::WgmmaFence { mnemonic, reg: None } => {
+                write!(f, "`{mnemonic}` has no `wgmma.fence` before it: registers must be handed over first")
             }
             Problem::WgmmaFence {
-                word,
+                mnemonic,
                 reg: Some(reg),
             } => write!(
                 f,
-                "`{word}` works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
+                "`{mnemonic}` works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
             ),
-            Problem::WgmmaInFlight { word, regs, issued } => {
+            Problem::WgmmaInFlight { mnemonic, regs, issued } => {
                 let them = if regs.len() == 1 { "it" } else { "them" };
                 write!(
                     f,
-                    "`{word}` touches {} while the wgmma of {issued} works on {them}: commit the wgmma and wait for its group first",
+                    "`{mnemonic}` touches {} while the wgmma of {issued} works on {them}: commit the wgmma and wait for its group first",
                     Runs(regs)
                 )
             }
-            Problem::WgmmaUnwaited { word } => write!(
+            Problem::WgmmaUnwaited { mnemonic } => write!(
                 f,
-                "`{word}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
+                "`{mnemonic}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
             ),
             Problem::SetMaxReg { count } => write!(
                 f,
@@ -504,10 +504,10 @@ impl fmt::Display for Problem {
                 entry,
                 threads,
             } => {
-                let (word, other, way) = if *increase { ("inc", "dec", "at least") } else { ("dec", "inc", "at most") };
+                let (mnemonic, other, way) = if *increase { ("inc", "dec", "at least") } else { ("dec", "inc", "at most") };
                 write!(
                     f,
-                    "`setmaxnreg.{word}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"
+                    "`setmaxnreg.{mnemonic}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"
                 )
             }
             Problem::RegisterPool { asked, entry } => {
@@ -526,7 +526,7 @@ impl fmt::Display for Problem {
                 "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
                 threads - i64::from(*block)
             ),
-            Problem::NoLoop { word } => write!(f, "`{word}` outside of a loop: there is nothing to leave"),
+            Problem::NoLoop { mnemonic } => write!(f, "`{mnemonic}` outside of a loop: there is nothing to leave"),
             Problem::BarrierId { id } => {
                 write!(f, "barrier {id} does not exist: a block has the barriers 0 to 15")
             }
@@ -537,8 +537,8 @@ impl fmt::Display for Problem {
             Problem::BarrierArrive => f.write_str(
                 "`barrier.arrive` does not wait, so it must say for how many threads the barrier is",
             ),
-            Problem::Range { word, found, takes } => {
-                write!(f, "`{word}` cannot have {found}: it takes {takes}")
+            Problem::Range { mnemonic, found, takes } => {
+                write!(f, "`{mnemonic}` cannot have {found}: it takes {takes}")
             }
         }
     }

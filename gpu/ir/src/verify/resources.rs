@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
-use super::interval::{Interval, Values};
+use super::interval::{Interval, IntervalValues};
 use super::problem::Problem;
 use crate::{Control, Kernel, Op, Operand, Stmt, Sync};
 
@@ -260,8 +260,8 @@ const MOST_STATES: usize = 1 << 16;
 
 /// The `setmaxnreg`s that a warpgroup executes for certain, in order.
 fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
-    let mut walk = Walk {
-        values: Values::of_threads(kernel, group * GROUP..(group + 1) * GROUP),
+    let mut walk = RegisterWalk {
+        values: IntervalValues::of_threads(kernel, group * GROUP..(group + 1) * GROUP),
         found: Vec::new(),
     };
     walk.block(&kernel.body, true);
@@ -269,12 +269,12 @@ fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
 }
 
 /// A walk through the kernel as one warpgroup sees it.
-struct Walk<'a> {
-    values: Values<'a>,
+struct RegisterWalk<'a> {
+    values: IntervalValues<'a>,
     found: Vec<Ask>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> RegisterWalk<'a> {
     /// Walks a block that is executed for certain or perhaps; whether the warpgroup may go on after it.
     fn block(&mut self, body: &'a [Stmt], certain: bool) -> bool {
         let mut certain = certain;

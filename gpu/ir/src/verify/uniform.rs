@@ -2,17 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    BinaryOp, Formula, Kernel, Op, Operand, Reg, Row, ShuffleMode, Special, Stmt, Together,
-};
+use crate::{BinaryOp, Cohort, Formula, Kernel, Op, Operand, Reg, Row, ShuffleMode, Special, Stmt};
 
-impl Together {
+impl Cohort {
     /// How many threads that are, as the binary logarithm.
     pub(super) fn log2(self) -> u32 {
         match self {
-            Together::Warp => 5,
-            Together::Warpgroup => 7,
-            Together::Block => WHOLE,
+            Cohort::Warp => 5,
+            Cohort::Warpgroup => 7,
+            Cohort::Block => WHOLE,
         }
     }
 }
@@ -48,9 +46,9 @@ impl Value {
 
 /// The values of all registers at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Values(HashMap<Reg, Value>);
+pub(super) struct UniformValues(HashMap<Reg, Value>);
 
-impl Values {
+impl UniformValues {
     /// A register that was not written yet holds no value that could differ.
     pub(super) fn of(&self, reg: Reg) -> Value {
         self.0.get(&reg).copied().unwrap_or(Value::Same(WHOLE))
@@ -95,12 +93,12 @@ impl Values {
 
     /// The values after an instruction.
     pub(super) fn execute(&mut self, kernel: &Kernel, stmt: &Stmt) {
-        let parts = stmt.op.parts();
-        if parts.writes.is_empty() {
+        let uses = stmt.op.uses();
+        if uses.defs.is_empty() {
             return;
         }
         let value = self.result(kernel, &stmt.op);
-        for reg in parts.writes {
+        for reg in uses.defs {
             let new = match stmt.guard {
                 None => value,
                 Some(guard) => {
@@ -262,7 +260,7 @@ impl Value {
 fn asks_for_yz(kernel: &Kernel) -> bool {
     let mut found = false;
     kernel.walk(&mut |stmt| {
-        let sources = stmt.op.parts().sources;
+        let sources = stmt.op.uses().uses;
         found |= sources.iter().any(|operand| {
             matches!(
                 operand,

@@ -13,14 +13,14 @@ const GROUPS: usize = 8;
 
 /// Finds accumulators and A registers that are touched while a `wgmma` works on them, or given to one without a fence.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
-    let mut walk = Walk::default();
+    let mut walk = WgmmaWalk::default();
     each(body, &mut |stmt| {
         if let Some((d, a)) = product(&stmt.op) {
             walk.handed.extend(d.iter().chain(a));
         }
     });
     if !walk.handed.is_empty() {
-        let end = walk.block(body, State::default());
+        let end = walk.block(body, WgmmaState::default());
         walk.end(end);
     }
     walk.found
@@ -63,7 +63,7 @@ type Group = BTreeMap<Reg, Use>;
 
 /// What is in flight at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct State {
+struct WgmmaState {
     fenced: bool,
     /// Registers touched since the last fence.
     touched: HashSet<Reg>,
@@ -73,8 +73,8 @@ struct State {
     committed: Vec<Group>,
 }
 
-impl State {
-    fn join(&mut self, other: &State) {
+impl WgmmaState {
+    fn join(&mut self, other: &WgmmaState) {
         self.fenced &= other.fenced;
         self.touched.extend(&other.touched);
         self.open.extend(&other.open);
@@ -105,29 +105,29 @@ impl State {
 
 /// The states where a loop is left, and where it is begun again.
 #[derive(Default)]
-struct Open {
-    breaks: Option<State>,
-    again: Option<State>,
+struct WgmmaLoop {
+    breaks: Option<WgmmaState>,
+    again: Option<WgmmaState>,
 }
 
 #[derive(Default)]
-struct Walk {
+struct WgmmaWalk {
     /// The registers that any `wgmma` works on; no others matter.
     handed: HashSet<Reg>,
     found: Vec<Diagnostic>,
     reported: HashSet<(&'static Location<'static>, Reg)>,
-    loops: Vec<Open>,
+    loops: Vec<WgmmaLoop>,
 }
 
-fn merge(into: &mut Option<State>, state: State) {
+fn merge(into: &mut Option<WgmmaState>, state: WgmmaState) {
     match into {
         None => *into = Some(state),
         Some(own) => own.join(&state),
     }
 }
 
-impl Walk {
-    fn block(&mut self, body: &[Stmt], state: State) -> Option<State> {
+impl WgmmaWalk {
+    fn block(&mut self, body: &[Stmt], state: WgmmaState) -> Option<WgmmaState> {
         let mut state = state;
         for stmt in body {
             state = self.stmt(stmt, state)?;
@@ -135,7 +135,7 @@ impl Walk {
         Some(state)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, mut state: State) -> Option<State> {
+    fn stmt(&mut self, stmt: &Stmt, mut state: WgmmaState) -> Option<WgmmaState> {
         let before = stmt.guard.map(|_| state.clone());
         let after = match &stmt.op {
             Op::Control(Control::If { then, other, .. }) => {
@@ -183,7 +183,7 @@ impl Walk {
         }
     }
 
-    fn plain(&mut self, stmt: &Stmt, state: &mut State) {
+    fn plain(&mut self, stmt: &Stmt, state: &mut WgmmaState) {
         match &stmt.op {
             Op::Async(Async::WgmmaFence) => {
                 state.fenced = true;
@@ -212,13 +212,16 @@ impl Walk {
         }
     }
 
-    fn issue(&mut self, stmt: &Stmt, d: &[Reg], a: &[Reg], state: &mut State) {
+    fn issue(&mut self, stmt: &Stmt, d: &[Reg], a: &[Reg], state: &mut WgmmaState) {
         let touched = d.iter().chain(a).find(|reg| state.touched.contains(reg));
         if !state.fenced || touched.is_some() {
             let reg = touched.copied().filter(|_| state.fenced);
             let first = d.iter().chain(a).next().copied();
             if let Some(first) = first {
-                self.report(stmt, first, |word| Problem::WgmmaFence { word, reg });
+                self.report(stmt, first, |mnemonic| Problem::WgmmaFence {
+                    mnemonic,
+                    reg,
+                });
             }
         }
         for (regs, writes) in [(a, false), (d, true)] {
@@ -230,16 +233,16 @@ impl Walk {
     }
 
     /// An instruction that is not a `wgmma` reads and writes registers.
-    fn touch(&mut self, stmt: &Stmt, state: &mut State) {
-        let writes = stmt.op.parts().writes;
+    fn touch(&mut self, stmt: &Stmt, state: &mut WgmmaState) {
+        let writes = stmt.op.uses().defs;
         let reads = stmt.reads();
         for (regs, written) in [(&reads, false), (&writes, true)] {
             for reg in regs {
                 if let Some(used) = state.busy(*reg, written) {
                     let issued = used.issued;
                     let reg = *reg;
-                    self.report(stmt, reg, |word| Problem::WgmmaInFlight {
-                        word,
+                    self.report(stmt, reg, |mnemonic| Problem::WgmmaInFlight {
+                        mnemonic,
                         regs: vec![reg],
                         issued,
                     });
@@ -255,16 +258,16 @@ impl Walk {
         if self.reported.insert((stmt.at, reg)) {
             self.found.push(Diagnostic {
                 at: stmt.at,
-                problem: problem(stmt.op.word()),
+                problem: problem(stmt.op.mnemonic()),
             });
         }
     }
 
-    fn repeat(&mut self, body: &[Stmt], state: State) -> Option<State> {
+    fn repeat(&mut self, body: &[Stmt], state: WgmmaState) -> Option<WgmmaState> {
         let mut state = state;
         loop {
             let found = self.found.len();
-            self.loops.push(Open::default());
+            self.loops.push(WgmmaLoop::default());
             let on = self.block(body, state.clone());
             let mut open = self.loops.pop().expect("pushed above");
             if let Some(on) = on {
@@ -285,7 +288,7 @@ impl Walk {
         }
     }
 
-    fn end(&mut self, state: Option<State>) {
+    fn end(&mut self, state: Option<WgmmaState>) {
         let Some(state) = state else { return };
         let groups = state.committed.iter().chain([&state.open]);
         let first = groups.flat_map(Group::iter).find(|(_, used)| used.writes);
@@ -295,7 +298,7 @@ impl Walk {
             self.found.push(Diagnostic {
                 at: used.issued,
                 problem: Problem::WgmmaUnwaited {
-                    word: "wgmma".into(),
+                    mnemonic: "wgmma".into(),
                 },
             });
         }

@@ -37,7 +37,7 @@ fn every_call_of_the_builder_leaves_its_own_place() {
             stmt.at.file().ends_with("tests/verify/locations.rs"),
             "{}: {}",
             stmt.at,
-            stmt.op.word()
+            stmt.op.mnemonic()
         );
     }
     for at in [kernel.at, kernel.params[0].at, kernel.shared[0].at] {

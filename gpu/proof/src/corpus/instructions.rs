@@ -83,7 +83,7 @@ fn case(i: usize, make: &Make) -> Case {
     let needs = Needs::of(&last, Arch::Sm90a);
     let kernel = self::kernel(i, make, needs.arch);
     Case {
-        word: last.word(),
+        word: last.mnemonic(),
         needs: Needs::of(&last, needs.arch),
         kernel,
         right,

@@ -69,14 +69,14 @@ impl Lockstep {
             return self.all(clock);
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
-        let mut together = [0; 32];
+        let mut cohort = [0; 32];
         for lane in lanes(mask) {
-            for (all, known) in together.iter_mut().zip(pairs[lane]) {
+            for (all, known) in cohort.iter_mut().zip(pairs[lane]) {
                 *all = known.max(*all);
             }
         }
-        lanes(mask).for_each(|lane| together[lane] = clock);
-        lanes(mask).for_each(|lane| pairs[lane] = together);
+        lanes(mask).for_each(|lane| cohort[lane] = clock);
+        lanes(mask).for_each(|lane| pairs[lane] = cohort);
     }
 
     /// Up to when a lane knows of another.

@@ -303,8 +303,8 @@ impl Builder {
         arrive: bool,
         at: &'static Location<'static>,
     ) {
-        let site = self.ir.ascribe(None);
-        self.ir.ascribe(site);
+        let site = self.ir.set_location(None);
+        self.ir.set_location(site);
         let body = self.scopes.last().map_or(0, |scope| scope.began);
         self.transactions.push(Transaction {
             barrier: barrier.clone(),

@@ -180,13 +180,13 @@ impl Builder {
         body: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<(T, Vec<colex_ir::Stmt>), Error> {
         self.stamp += 1;
-        let site = self.ir.ascribe(None);
+        let site = self.ir.set_location(None);
         self.scopes.push(Scope::new(repeats, self.stamp));
         self.ir.open_scope();
         let result = body(self);
         let stmts = self.ir.close_scope();
         self.scopes.pop();
-        self.ir.ascribe(site);
+        self.ir.set_location(site);
         Ok((result?, stmts))
     }
 }

@@ -72,10 +72,10 @@ impl Builder {
         for (x, c) in wide {
             acc = Some(self.add_wide(&x, c, acc, home));
         }
-        let together = sum(narrow.clone(), 0);
-        match narrow_type(together.range()) {
+        let cohort = sum(narrow.clone(), 0);
+        match narrow_type(cohort.range()) {
             _ if narrow.is_empty() => {}
-            Some(_) if narrow.len() > 1 => acc = Some(self.add_wide(&together, 1, acc, home)),
+            Some(_) if narrow.len() > 1 => acc = Some(self.add_wide(&cohort, 1, acc, home)),
             _ => {
                 for (x, c) in narrow {
                     acc = Some(self.add_wide(&x, c, acc, home));

@@ -158,8 +158,8 @@ impl Builder {
     }
 
     pub(crate) fn fail(&mut self, kind: ErrorKind, at: &'static Location<'static>) {
-        let site = self.ir.ascribe(None);
-        self.ir.ascribe(site);
+        let site = self.ir.set_location(None);
+        self.ir.set_location(site);
         let at = site.unwrap_or(at);
         self.failed.get_or_insert(Error { kind, at });
     }
@@ -170,10 +170,10 @@ impl Builder {
         at: &'static Location<'static>,
         body: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let outer = self.ir.ascribe(None);
-        self.ir.ascribe(outer.or(Some(at)));
+        let outer = self.ir.set_location(None);
+        self.ir.set_location(outer.or(Some(at)));
         let result = body(self);
-        self.ir.ascribe(outer);
+        self.ir.set_location(outer);
         result
     }
 

@@ -232,8 +232,8 @@ impl Builder {
     #[track_caller]
     pub(crate) fn name_shared(&mut self, name: String, bytes: u32, unit: (&'static str, u32)) {
         let here = Location::caller();
-        let site = self.ir.ascribe(None);
-        self.ir.ascribe(site);
+        let site = self.ir.set_location(None);
+        self.ir.set_location(site);
         self.ir.shared_region(SharedRegion {
             name,
             start: self.launch.shared.saturating_sub(bytes),

@@ -197,8 +197,8 @@ impl fmt::Display for Report {
 
 impl Builder {
     pub(crate) fn note(&mut self, atom: String, instructions: i64, note: String, ends: Vec<End>) {
-        let site = self.ir.ascribe(None);
-        self.ir.ascribe(site);
+        let site = self.ir.set_location(None);
+        self.ir.set_location(site);
         self.reports.lines.push(Line {
             predicated: false,
             atom,
