@@ -1,6 +1,6 @@
 //! Pictures of schedules: cell = tile, label = block, colour = wave.
 
-use crate::number::error::{Error, Kind, at_least};
+use crate::number::error::{Error, ErrorKind, at_least};
 use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
@@ -54,7 +54,7 @@ fn drawable(what: &str, count: i64) -> Result<(), Error> {
         return Ok(());
     }
     let sentence = format!("a picture of {count} {what}: it can hold at most {MAX_CELLS}");
-    Err(Kind::Invalid { sentence }.into())
+    Err(ErrorKind::Invalid { sentence }.into())
 }
 
 fn legend_of(wave: i64, waves: i64) -> String {
@@ -81,7 +81,7 @@ fn drawn(extent: GemmCoord, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Err
 
 fn grid(rows: i64, columns: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Error> {
     Grid::from_fn(rows, columns, cell).map_err(|error| {
-        Kind::Invalid {
+        ErrorKind::Invalid {
             sentence: error.to_string(),
         }
         .into()
@@ -200,7 +200,7 @@ impl Grouped {
         }
         if grids.is_empty() {
             let sentence = "every group is empty: there is nothing to draw".to_string();
-            return Err(Kind::Invalid { sentence }.into());
+            return Err(ErrorKind::Invalid { sentence }.into());
         }
         Ok(Picture::beside(grids)
             .title("grouped problems: the place of each tile in the launch order"))
@@ -216,7 +216,7 @@ impl Pipeline {
     /// # Errors
     /// Fails with the fault the walk meets, or for a walk too long to draw.
     pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
-        let wrong = |sentence: String| Kind::Invalid { sentence };
+        let wrong = |sentence: String| ErrorKind::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
         let rows = rows_of(&spans);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0);

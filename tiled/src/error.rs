@@ -1,133 +1,97 @@
 //! What can be wrong with a tiled copy, a tiled MMA, or their use.
 
-use core::fmt;
-
-/// Why a tiling was not built, or a tensor not partitioned.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
-pub enum Error {
-    /// The algebra has no result.
-    Layout(colex_layout::Error),
-    /// The atom has no such form.
-    Atom(colex_atom::Error),
-    /// The thread-value layout has threads or values that the atom cannot be repeated over.
-    Count {
-        /// The atom.
-        atom: String,
-        /// `threads` or `values`.
-        what: &'static str,
-        /// How many the tiling has.
-        have: i64,
-        /// How many the atom takes.
-        need: i64,
-    },
-    /// A tensor of too small a rank.
-    Rank {
-        /// What it was given to.
-        operation: &'static str,
-        /// The tensor.
-        tensor: String,
-        /// Its rank.
-        have: usize,
-        /// The least rank.
-        need: usize,
-    },
-    /// A thread that does not take part.
-    Thread {
-        /// The thread.
-        thread: i64,
-        /// How many there are.
-        threads: i64,
-    },
-    /// A thread names a coordinate that the tensor does not have.
-    Outside {
-        /// The first such thread.
-        thread: i64,
-        /// Its first such coordinate.
-        coord: String,
-        /// The tensor.
-        tensor: String,
-    },
-    /// A condition that CuTe takes for granted and that does not hold.
-    Assumption {
-        /// Where.
-        operation: &'static str,
-        /// What does not hold, with the numbers.
-        why: String,
-    },
+colex_layout::opaque_error! {
+    /// Why a tiling was not built, a tensor not partitioned, or a tiling not executed.
+    ///
+    /// Its sentence is its `Display` and `Debug` output.
+    ///
+    /// ```
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
+    /// let error = TiledCopy::new(atom, 16, &"32:1".parse()?, &"4:1".parse()?).unwrap_err();
+    /// assert!(error.is_count_mismatch());
+    /// assert_eq!(error.to_string(), "4 values are not a multiple of the 8 that UniversalCopy<uint128_t> takes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[derive(Clone, PartialEq)]
+    pub struct Error(ErrorKind);
+    from colex_layout::Error, colex_atom::Error;
 }
 
 impl Error {
-    /// A condition that does not hold, and what does not hold.
-    pub(crate) const fn assumption(operation: &'static str, why: String) -> Self {
-        Self::Assumption { operation, why }
+    /// Returns whether the atom takes more threads or values than the tiling has, or a number that does not divide them.
+    pub fn is_count_mismatch(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Count { .. })
     }
-}
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Layout(e) => e.fmt(f),
-            Self::Atom(e) => e.fmt(f),
-            Self::Count {
-                atom,
-                what,
-                have,
-                need,
-            } => {
-                write!(
-                    f,
-                    "{have} {what} are not a multiple of the {need} that {atom} takes"
-                )
-            }
-            Self::Rank {
-                operation,
-                tensor,
-                have,
-                need,
-            } => {
-                write!(
-                    f,
-                    "{operation} of {tensor}: it has rank {have}, and at least {need} modes are needed"
-                )
-            }
-            Self::Thread { thread, threads } => {
-                write!(f, "thread {thread} is not within 0..{threads}")
-            }
-            Self::Outside {
-                thread,
-                coord,
-                tensor,
-            } => {
-                write!(
-                    f,
-                    "thread {thread} names {coord}, which is outside of {tensor}: the tile does not divide the tensor, \
-                     and a predicate must say what is inside"
-                )
-            }
-            Self::Assumption { operation, why } => write!(f, "{operation}: {why}"),
-        }
+    /// Returns whether a thread accesses a coordinate that the tensor does not have: the tile does not divide it.
+    pub fn is_outside(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Outside { .. })
     }
-}
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Layout(e) => Some(e),
-            Self::Atom(e) => Some(e),
+    /// A condition that CuTe takes for granted, and what does not hold, with the numbers.
+    pub(crate) fn assumption(operation: &'static str, why: String) -> Self {
+        ErrorKind::Assumption { operation, why }.into()
+    }
+
+    /// Returns the error of the layout algebra, if the operation fails there.
+    pub fn layout(&self) -> Option<&colex_layout::Error> {
+        match self.kind() {
+            ErrorKind::Layout(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<colex_layout::Error> for Error {
-    fn from(e: colex_layout::Error) -> Self {
-        Self::Layout(e)
-    }
-}
-
-impl From<colex_atom::Error> for Error {
-    fn from(e: colex_atom::Error) -> Self {
-        Self::Atom(e)
-    }
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ErrorKind {
+    #[error(transparent)]
+    Layout(#[from] colex_layout::Error),
+    #[error(transparent)]
+    Atom(#[from] colex_atom::Error),
+    #[error("{have} {what} are not a multiple of the {need} that {atom} takes")]
+    Count {
+        atom: String,
+        what: &'static str,
+        have: i64,
+        need: i64,
+    },
+    #[error("{operation} of {tensor}: it has rank {have}, and at least {need} modes are needed")]
+    Rank {
+        operation: &'static str,
+        tensor: String,
+        have: usize,
+        need: usize,
+    },
+    #[error("thread {thread} is not within 0..{threads}")]
+    Thread { thread: i64, threads: i64 },
+    #[error(
+        "thread {thread} names {coord}, which is outside of {tensor}: the tile does not divide the tensor, and a \
+         predicate must say what is inside"
+    )]
+    Outside {
+        thread: i64,
+        coord: String,
+        tensor: String,
+    },
+    #[error("{left} {operator} {right} does not fit 64 bits")]
+    Overflow {
+        left: i64,
+        operator: char,
+        right: i64,
+    },
+    #[error("`{atom}` keeps {keep} of {group} elements; row {m} has more at k = {k}")]
+    TooDense {
+        atom: String,
+        m: usize,
+        k: usize,
+        group: usize,
+        keep: usize,
+    },
+    #[error("{operation}: {why}")]
+    Assumption {
+        operation: &'static str,
+        why: String,
+    },
 }

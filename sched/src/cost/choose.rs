@@ -1,7 +1,7 @@
 //! The best order for a problem on a device, with the numbers behind it.
 
 use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
-use crate::number::error::{Error, Kind, at_least, product};
+use crate::number::error::{Error, ErrorKind, at_least, product};
 use crate::order::Order;
 use crate::problem::coord::GemmCoord;
 use crate::problem::tiles::{k_tiles, tiled_mn};
@@ -152,7 +152,7 @@ fn cost(order: Order, gemm: &TiledGemm, device: &Device) -> Result<Candidate, Er
     let (tiles, bytes) = (gemm.tiles()?, gemm.bytes()?);
     let workers = device.sms / bytes.cluster_blocks * bytes.cluster_blocks;
     if workers == 0 {
-        return Err(Kind::ClusterTooLarge {
+        return Err(ErrorKind::ClusterTooLarge {
             cluster: gemm.cluster,
             sms: device.sms,
         }

@@ -4,7 +4,7 @@ pub(crate) mod choose;
 mod lru;
 
 use crate::cost::lru::Lru;
-use crate::number::error::{Error, Kind, at_least, product};
+use crate::number::error::{Error, ErrorKind, at_least, product};
 use crate::order::raster::Raster;
 use crate::problem::coord::Tile;
 
@@ -238,7 +238,7 @@ impl<'a> Simulation<'a> {
             let sentence = format!(
                 "{touches} touches of slices are more than the {MOST_TOUCHES} that are simulated: use fewer steps along k"
             );
-            return Err(Kind::Invalid { sentence }.into());
+            return Err(ErrorKind::Invalid { sentence }.into());
         }
         let traffic = Traffic {
             requested: 0,
@@ -397,7 +397,7 @@ fn check_sizes(raster: &Raster, bytes: &TileBytes) -> Result<(), Error> {
     at_least("the number of k-tiles", bytes.k_tiles, 1)?;
     at_least("the blocks of a cluster", bytes.cluster_blocks, 1)?;
     let slots = raster.slots().len() as i64;
-    let each = bytes.a.checked_add(bytes.b).ok_or(Kind::Overflow {
+    let each = bytes.a.checked_add(bytes.b).ok_or(ErrorKind::Overflow {
         what: "the traffic",
     })?;
     product("the traffic", &[slots, each, bytes.k_tiles, 2]).map(drop)

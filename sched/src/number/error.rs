@@ -15,22 +15,22 @@ colex_layout::opaque_error! {
     /// # Ok::<(), colex_sched::Error>(())
     /// ```
     #[derive(Clone, PartialEq, Eq)]
-    pub struct Error(Kind);
+    pub struct Error(ErrorKind);
 }
 impl Error {
     /// Returns whether a tile or block lies outside the grid that it was looked up in.
     pub fn is_outside(&self) -> bool {
-        matches!(self.kind(), Kind::Outside { .. })
+        matches!(self.kind(), ErrorKind::Outside { .. })
     }
 
     /// Returns whether a count, or a number on the way to it, does not fit 64 bits.
     pub fn is_overflow(&self) -> bool {
-        matches!(self.kind(), Kind::Overflow { .. })
+        matches!(self.kind(), ErrorKind::Overflow { .. })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     #[error("{what} is {value}: it must be at least {least}")]
     TooSmall {
         what: &'static str,
@@ -104,7 +104,7 @@ fn tuple([x, y, z]: &[i64; 3]) -> String {
 /// A value of at least `least`, or the error that says which value was not.
 pub(crate) fn at_least(what: &'static str, value: i64, least: i64) -> Result<i64, Error> {
     if value < least {
-        Err(Kind::TooSmall { what, value, least }.into())
+        Err(ErrorKind::TooSmall { what, value, least }.into())
     } else {
         Ok(value)
     }
@@ -118,7 +118,7 @@ pub(crate) fn within(
     most: usize,
 ) -> Result<(), Error> {
     if value > most {
-        return Err(Kind::TooLarge { what, value, most }.into());
+        return Err(ErrorKind::TooLarge { what, value, most }.into());
     }
     at_least(what, value as i64, least as i64).map(|_| ())
 }
@@ -127,7 +127,7 @@ pub(crate) fn within(
 pub(crate) fn of_a_device(what: &'static str, value: i64) -> Result<i64, Error> {
     let most = 1 << 16;
     match at_least(what, value, 1)? {
-        value if value > most => Err(Kind::TooLarge {
+        value if value > most => Err(ErrorKind::TooLarge {
             what,
             value: value as usize,
             most: most as usize,
@@ -153,5 +153,5 @@ pub(crate) fn product(what: &'static str, factors: &[i64]) -> Result<i64, Error>
     factors
         .iter()
         .try_fold(1i64, |p, &x| p.checked_mul(x))
-        .ok_or(Kind::Overflow { what }.into())
+        .ok_or_else(|| ErrorKind::Overflow { what }.into())
 }

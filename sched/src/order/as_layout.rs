@@ -1,6 +1,6 @@
 //! Orders that are layouts: where the grid divides, the map from place to tile is a shape and strides.
 
-use crate::number::error::{Error, Kind, product};
+use crate::number::error::{Error, ErrorKind, product};
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
 use crate::problem::coord::GemmCoord;
@@ -28,7 +28,7 @@ impl ThreadblockSwizzle {
         }
         let strip = 1i64 << self.log_tile(tiled)?;
         if n % strip != 0 {
-            return Err(Kind::NotALayout {
+            return Err(ErrorKind::NotALayout {
                 schedule: self.to_string(),
                 extent: n,
                 divisor: strip,
@@ -61,7 +61,7 @@ impl Persistent {
         for (extent, padded) in [(tiles.m, bm), (tiles.n, bn)] {
             if extent != padded {
                 let divisor = if extent == tiles.m { cm } else { cn } << self.log_swizzle();
-                return Err(Kind::NotALayout {
+                return Err(ErrorKind::NotALayout {
                     schedule: self.to_string(),
                     extent,
                     divisor,
@@ -94,7 +94,7 @@ impl Persistent {
 /// The layout of a text in CuTe's notation.
 fn built(text: &str) -> Result<Layout, Error> {
     text.parse().map_err(|error: colex_layout::Error| {
-        Kind::Invalid {
+        ErrorKind::Invalid {
             sentence: error.to_string(),
         }
         .into()

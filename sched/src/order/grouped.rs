@@ -1,6 +1,6 @@
 //! Many GEMMs in one launch: one linear order over the tiles of all groups.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div, product, round_up};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product, round_up};
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
 use crate::order::swizzle::log_by_threshold;
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
@@ -60,7 +60,7 @@ impl Grouped {
             at_least("extent n of a group", *n, 0)?;
             let tiles = [ceil_div(*m, tile[0]), ceil_div(*n, tile[1])];
             let group = schedule(tiles, cluster, max_swizzle, order)?;
-            let overflow = Kind::Overflow {
+            let overflow = ErrorKind::Overflow {
                 what: "the number of blocks",
             };
             let slots = group.as_ref().map_or(0, Persistent::slots);
@@ -128,7 +128,7 @@ impl Grouped {
     pub fn slot_of(&self, tile: GroupTile) -> Result<i64, Error> {
         let coord = [tile.m, tile.n, tile.group];
         let Some(group) = self.group(tile.group) else {
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "tile",
                 coord,
                 extent: [0, 0, self.groups.len() as i64],
@@ -138,7 +138,7 @@ impl Grouped {
         let tiles = group.tiles();
         if tile.m >= tiles.m || tile.n >= tiles.n {
             let extent = [tiles.m, tiles.n, self.groups.len() as i64];
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "tile",
                 coord,
                 extent,
@@ -160,7 +160,7 @@ impl Grouped {
             .max_by_key(|group| group.slots())
         else {
             let sentence = "every group is empty: there is nothing to launch".to_string();
-            return Err(Kind::Invalid { sentence }.into());
+            return Err(ErrorKind::Invalid { sentence }.into());
         };
         let size = widest.cluster_size();
         let blocks = widest
@@ -169,7 +169,7 @@ impl Grouped {
         let cluster = widest.cluster();
         widest
             .grid_of(blocks / size * size)?
-            .ok_or(Kind::ClusterTooLarge { cluster, sms }.into())
+            .ok_or_else(|| ErrorKind::ClusterTooLarge { cluster, sms }.into())
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod persistent;
 pub(crate) mod raster;
 pub(crate) mod swizzle;
 
-use crate::number::error::{Error, Kind, ceil_div, product};
+use crate::number::error::{Error, ErrorKind, ceil_div, product};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
@@ -102,7 +102,7 @@ impl Order {
             if cluster != [1, 1] {
                 let sentence =
                     format!("{swizzle} knows no clusters: use a persistent or grouped order");
-                return Err(Kind::Invalid { sentence }.into());
+                return Err(ErrorKind::Invalid { sentence }.into());
             }
             return Raster::of_swizzle(*swizzle, tiles);
         }
@@ -160,7 +160,7 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             let known = "GemmIdentity<8>, grouped 8 along m, \"persistent along n, swizzle 4\", Hilbert or Morton";
-            Kind::Invalid {
+            ErrorKind::Invalid {
                 sentence: format!("{text:?} names no order: expected for example {known}"),
             }
             .into()

@@ -1,6 +1,6 @@
 //! The persistent tile scheduler of Hopper: a fixed set of workers walks one linear order of tiles.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div, product, round_up};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product, round_up};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::order::swizzle::log_by_threshold;
@@ -127,7 +127,7 @@ impl Persistent {
     ) -> Result<Self, Error> {
         let schedule = Self::new(tiles, cluster, max_swizzle, choice)?;
         if tiles.m % cluster[0] != 0 || tiles.n % cluster[1] != 0 {
-            return Err(Kind::Cluster {
+            return Err(ErrorKind::Cluster {
                 cluster,
                 grid: [tiles.m, tiles.n],
             }
@@ -135,7 +135,7 @@ impl Persistent {
         }
         match (0..2).find(|&i| schedule.blocks[i] != [tiles.m, tiles.n][i]) {
             None => Ok(schedule),
-            Some(i) => Err(Kind::NotALayout {
+            Some(i) => Err(ErrorKind::NotALayout {
                 schedule: schedule.to_string(),
                 extent: [tiles.m, tiles.n][i],
                 divisor: cluster[i] << schedule.log_swizzle,
@@ -257,7 +257,7 @@ impl Persistent {
         if !GemmCoord::new(extent[0], extent[1], extent[2])
             .contains(GemmCoord::new(tile.m, tile.n, tile.l))
         {
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "tile",
                 coord: [tile.m, tile.n, tile.l],
                 extent,
@@ -291,13 +291,13 @@ impl Persistent {
             .resident_blocks(sms, max_active_clusters)?
             .min(self.slots());
         self.grid_of(blocks / self.cluster_size() * self.cluster_size())?
-            .ok_or(
-                Kind::ClusterTooLarge {
+            .ok_or_else(|| {
+                ErrorKind::ClusterTooLarge {
                     cluster: self.cluster,
                     sms,
                 }
-                .into(),
-            )
+                .into()
+            })
     }
 
     /// The grid CUTLASS computes, which is not a whole number of clusters on fewer than 18 multiprocessors.
@@ -312,13 +312,13 @@ impl Persistent {
         let blocks = self
             .resident_blocks(sms, max_active_clusters)?
             .min(self.slots());
-        self.grid_of(blocks)?.ok_or(
-            Kind::ClusterTooLarge {
+        self.grid_of(blocks)?.ok_or_else(|| {
+            ErrorKind::ClusterTooLarge {
                 cluster: self.cluster,
                 sms,
             }
-            .into(),
-        )
+            .into()
+        })
     }
 
     /// Blocks that can be resident at once, whatever the size of the problem.
@@ -363,7 +363,7 @@ impl Persistent {
     pub fn first_slot(&self, grid: Dim3, block: Dim3) -> Result<i64, Error> {
         grid.count()?;
         if !grid.contains(block) {
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "block",
                 coord: [block.x, block.y, block.z],
                 extent: [grid.x, grid.y, grid.z],
@@ -415,7 +415,7 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
 pub fn clusters_exact(tiles: GemmCoord, cluster: [i64; 2]) -> Result<[i64; 2], Error> {
     check_tiles(tiles, cluster)?;
     if tiles.m % cluster[0] != 0 || tiles.n % cluster[1] != 0 {
-        return Err(Kind::Cluster {
+        return Err(ErrorKind::Cluster {
             cluster,
             grid: [tiles.m, tiles.n],
         }

@@ -1,6 +1,6 @@
 //! A raster: the order in which tiles are computed, as a checked table that can be printed, inverted, drawn and costed.
 
-use crate::number::error::{Error, Kind, at_least};
+use crate::number::error::{Error, ErrorKind, at_least};
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
@@ -55,12 +55,12 @@ impl Raster {
                     "tile {tile} is computed twice, at places {} and {slot}",
                     place[at]
                 );
-                return Err(Kind::Invalid { sentence }.into());
+                return Err(ErrorKind::Invalid { sentence }.into());
             }
             place[at] = slot as i64;
         }
         match place.iter().position(|&slot| slot < 0) {
-            Some(at) => Err(Kind::Invalid {
+            Some(at) => Err(ErrorKind::Invalid {
                 sentence: format!("tile {} is never computed", tile_at(extent, at)),
             }
             .into()),
@@ -248,7 +248,7 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
     if slots > MOST_SLOTS {
         let sentence =
             format!("a raster of {slots} places is more than the {MOST_SLOTS} that fit a table");
-        return Err(Kind::Invalid { sentence }.into());
+        return Err(ErrorKind::Invalid { sentence }.into());
     }
     Ok(slots as usize)
 }
@@ -256,7 +256,7 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
 /// The index of a tile, colexicographic: m fastest.
 fn index(extent: GemmCoord, t: Tile) -> Result<usize, Error> {
     if !extent.contains(GemmCoord::new(t.m, t.n, t.l)) {
-        return Err(Kind::Outside {
+        return Err(ErrorKind::Outside {
             what: "tile",
             coord: [t.m, t.n, t.l],
             extent: extent.array(),

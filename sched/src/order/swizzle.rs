@@ -1,6 +1,6 @@
 //! Threadblock swizzles of CUTLASS 2: which output tile a block of the grid computes.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div, product, within};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product, within};
 use crate::number::expr::Int;
 use crate::number::formula;
 use crate::problem::conv::{Conv, ConvOperator};
@@ -107,7 +107,7 @@ impl ThreadblockSwizzle {
             }
             Swizzle::StridedDgradIdentity { .. }
             | Swizzle::StridedDgradHorizontal
-            | Swizzle::DepthwiseDirect2dConv { .. } => Err(Kind::WrongProblem {
+            | Swizzle::DepthwiseDirect2dConv { .. } => Err(ErrorKind::WrongProblem {
                 swizzle: self.to_string(),
                 maps: "convolutions only, not a plain GEMM",
             }
@@ -119,7 +119,7 @@ impl ThreadblockSwizzle {
     /// A convolution in tiles.
     ///
     /// # Errors
-    /// Fails as [`tiled_shape`] and [`Conv::implicit_gemm`] does, and where the swizzle has no such form.
+    /// Fails as [`tiled_shape`] and [`Conv::implicit_gemm`] do, and where the swizzle has no such form.
     pub fn conv_tiled_shape(
         &self,
         operator: ConvOperator,
@@ -129,7 +129,7 @@ impl ThreadblockSwizzle {
     ) -> Result<GemmCoord, Error> {
         let gemm = conv.implicit_gemm(operator)?;
         let wrong = |maps| {
-            Err(Kind::WrongProblem {
+            Err(ErrorKind::WrongProblem {
                 swizzle: self.to_string(),
                 maps,
             }
@@ -230,7 +230,7 @@ impl ThreadblockSwizzle {
         let grid = self.grid_shape(tiled)?;
         if !grid.contains(block) {
             let (coord, extent) = ([block.x, block.y, block.z], [grid.x, grid.y, grid.z]);
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "block",
                 coord,
                 extent,
@@ -277,7 +277,7 @@ impl ThreadblockSwizzle {
     pub fn block_of(&self, tiled: GemmCoord, tile: GemmCoord) -> Result<Dim3, Error> {
         let (grid, log_tile) = (self.grid_shape(tiled)?, self.log_tile(tiled)?);
         if !tiled.contains(tile) {
-            return Err(Kind::Outside {
+            return Err(ErrorKind::Outside {
                 what: "tile",
                 coord: tile.array(),
                 extent: tiled.array(),
@@ -319,12 +319,12 @@ fn below_nothing(block: Dim3) -> Result<Dim3, Error> {
 /// Refuses a block whose column of tiles is beyond 64 bits.
 fn fits(block: Dim3, width: i64) -> Result<(), Error> {
     let first = product("the column of the tile", &[block.y, width])?;
-    first.checked_add(block.x % width).map(drop).ok_or(
-        Kind::Overflow {
+    first.checked_add(block.x % width).map(drop).ok_or_else(|| {
+        ErrorKind::Overflow {
             what: "the column of the tile",
         }
-        .into(),
-    )
+        .into()
+    })
 }
 
 /// The widest power of two up to `width` that leaves few enough blocks idle. Source: `get_log_tile`.
@@ -404,7 +404,7 @@ impl FromStr for ThreadblockSwizzle {
     /// Reads what [`fmt::Display`] prints; the arguments have CUTLASS's defaults, all 1.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
-            Kind::Parse {
+            ErrorKind::Parse {
                 text: text.to_string(),
             }
             .into()

@@ -3,7 +3,7 @@
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
 use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
-use crate::number::error::{Error, Kind, at_least, within};
+use crate::number::error::{Error, ErrorKind, at_least, within};
 
 /// How the consumers share the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl WarpSpecialized {
         if self.tiles.saturating_mul(self.k_tiles) > MAX_ITEMS {
             let sentence =
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
-            return Err(Kind::Invalid { sentence }.into());
+            return Err(ErrorKind::Invalid { sentence }.into());
         }
         few_steps(self.steps())
     }

@@ -1,6 +1,6 @@
 //! Convolutions as implicit GEMMs: the problem a tile scheduler sees.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div, product};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product};
 use crate::problem::coord::GemmCoord;
 
 /// Which of the three products of a convolution is computed.
@@ -66,7 +66,7 @@ impl ConvAxis {
         at_least("a padding", self.pad, 0)?;
         at_least("a stride", self.stride, 1)?;
         at_least("a dilation", self.dilation, 1)?;
-        let overflow = Kind::Overflow {
+        let overflow = ErrorKind::Overflow {
             what: "the span of the filter",
         };
         let span = (self.filter - 1)
@@ -78,7 +78,7 @@ impl ConvAxis {
             .and_then(|x| x.checked_add(self.input));
         let (span, padded) = span.zip(padded).ok_or(overflow)?;
         if span > padded {
-            return Err(Kind::Filter { axis, span, padded }.into());
+            return Err(ErrorKind::Filter { axis, span, padded }.into());
         }
         Ok((padded - span) / self.stride + 1)
     }
@@ -211,7 +211,7 @@ impl Conv {
             ConvOperator::Wgrad => (1, gemm.k),
         };
         if splits > long {
-            return Err(Kind::Splits {
+            return Err(ErrorKind::Splits {
                 splits,
                 k_tiles: long,
             }
@@ -235,7 +235,7 @@ impl Conv {
         let [d, h, w] = &self.axes;
         if *d != ConvAxis::new(1, 1) {
             let sentence = "the strided dgrad swizzles map convolutions over two axes".to_string();
-            return Err(Kind::Invalid { sentence }.into());
+            return Err(ErrorKind::Invalid { sentence }.into());
         }
         let rows = product(
             "the rows of a filter tap",
@@ -268,7 +268,7 @@ impl Conv {
             &[self.batch, ceil_div(p, op), ceil_div(q, oq)],
         )?;
         if splits > all {
-            return Err(Kind::Splits {
+            return Err(ErrorKind::Splits {
                 splits,
                 k_tiles: all,
             }
@@ -284,7 +284,7 @@ impl Conv {
         at_least("the number of groups", self.groups, 1)?;
         for (axis, channels) in [('C', self.channels), ('K', self.filters)] {
             if channels % self.groups != 0 {
-                return Err(Kind::Groups {
+                return Err(ErrorKind::Groups {
                     axis,
                     channels,
                     groups: self.groups,

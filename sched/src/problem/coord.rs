@@ -1,6 +1,6 @@
 //! Coordinates: of a GEMM, of a batched GEMM, of a block in a grid, of an output tile.
 
-use crate::number::error::{Error, Kind, at_least, product};
+use crate::number::error::{Error, ErrorKind, at_least, product};
 use std::fmt;
 
 /// Extents or offsets of a matrix product along m, n and k.
@@ -161,7 +161,7 @@ impl Dim3 {
         ] {
             at_least(what, blocks, 1)?;
             if blocks > limit {
-                return Err(Kind::GridLimit {
+                return Err(ErrorKind::GridLimit {
                     axis,
                     blocks,
                     limit,

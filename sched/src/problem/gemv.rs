@@ -1,6 +1,6 @@
 //! The threadblock swizzle of batched matrix-vector products.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div, product};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product};
 use crate::problem::coord::{BatchedGemmCoord, Dim3};
 
 /// A batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
@@ -84,5 +84,5 @@ pub fn batch_index(block: Dim3, block_rows: i64, thread_y: i64) -> Result<i64, E
     at_least("y of the thread", thread_y, 0)?;
     product("the batch", &[block_rows, block.y])?
         .checked_add(thread_y)
-        .ok_or(Kind::Overflow { what: "the batch" }.into())
+        .ok_or_else(|| ErrorKind::Overflow { what: "the batch" }.into())
 }

@@ -1,6 +1,6 @@
 //! From a problem to its tiled shape: plain GEMM.
 
-use crate::number::error::{Error, Kind, at_least, ceil_div};
+use crate::number::error::{Error, ErrorKind, at_least, ceil_div};
 use crate::problem::coord::GemmCoord;
 
 const PROBLEM: [&str; 3] = [
@@ -33,7 +33,7 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
     let k_tiles = k_tiles(problem, tile)?;
     at_least("the number of splits", splits, 1)?;
     if splits > k_tiles {
-        return Err(Kind::Splits { splits, k_tiles }.into());
+        return Err(ErrorKind::Splits { splits, k_tiles }.into());
     }
     tiled_mn(problem, tile, splits)
 }
@@ -78,10 +78,10 @@ pub fn split_k_range(k_tiles: i64, splits: i64, split: i64) -> Result<std::ops::
     at_least("the number of k-tiles", k_tiles, 1)?;
     at_least("the number of splits", splits, 1)?;
     if splits > k_tiles {
-        return Err(Kind::Splits { splits, k_tiles }.into());
+        return Err(ErrorKind::Splits { splits, k_tiles }.into());
     }
     if !(0..splits).contains(&split) {
-        return Err(Kind::Outside {
+        return Err(ErrorKind::Outside {
             what: "split",
             coord: [0, 0, split],
             extent: [1, 1, splits],

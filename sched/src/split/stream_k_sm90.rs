@@ -1,6 +1,6 @@
 //! Stream-K of CUTLASS 3 for Hopper: a persistent grid whose first units share tiles by k, cluster by cluster.
 
-use crate::number::error::{Error, Kind, at_least, of_a_device, product};
+use crate::number::error::{Error, ErrorKind, at_least, of_a_device, product};
 use crate::order::persistent::{Persistent, RasterChoice, RasterOrder};
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use crate::split::segment::Segment;
@@ -87,7 +87,7 @@ impl StreamKSm90 {
     /// A schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
     ///
     /// # Errors
-    /// Fails as [`Persistent::new`] and [`Persistent::grid_shape`] does, and for more than 65536 multiprocessors,
+    /// Fails as [`Persistent::new`] and [`Persistent::grid_shape`] do, and for more than 65536 multiprocessors,
     /// and for more splits than k-tiles,
     /// and for splits together with a decomposition that cannot use them.
     pub fn new(tiles: GemmCoord, k_tiles: i64, args: StreamKSm90Args) -> Result<Self, Error> {
@@ -366,7 +366,7 @@ impl StreamKSm90 {
 fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
     at_least("the number of splits", args.splits, 1)?;
     if args.splits > k_tiles {
-        return Err(Kind::Splits {
+        return Err(ErrorKind::Splits {
             splits: args.splits,
             k_tiles,
         }
@@ -381,7 +381,7 @@ fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
             "{} splits need the SplitK or Heuristic decomposition",
             args.splits
         );
-        return Err(Kind::Invalid { sentence }.into());
+        return Err(ErrorKind::Invalid { sentence }.into());
     }
     Ok(())
 }
@@ -390,13 +390,13 @@ fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
 fn resident_grid(base: &Persistent, args: &StreamKSm90Args) -> Result<Dim3, Error> {
     let size = base.cluster_size();
     let blocks = base.resident_blocks(args.sms, args.max_active_clusters)? / size * size;
-    base.grid_of(blocks)?.ok_or(
-        Kind::ClusterTooLarge {
+    base.grid_of(blocks)?.ok_or_else(|| {
+        ErrorKind::ClusterTooLarge {
             cluster: args.cluster,
             sms: args.sms,
         }
-        .into(),
-    )
+        .into()
+    })
 }
 
 /// Tiles to share: the last full wave and the partial one, where that is worth it. Source: `get_num_sk_tiles`.

@@ -6,6 +6,7 @@
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::tensor::Partition;
 use crate::tensor::extents::{overflow, reach};
 
@@ -155,10 +156,13 @@ impl<'a> Places<'a> {
 
     /// The offset, or a refusal of what lies outside.
     pub(crate) fn inside(&self, thread: i64, digits: &[i64]) -> Result<i64, Error> {
-        self.at(digits).ok_or_else(|| Error::Outside {
-            thread,
-            coord: tuple(digits).to_string(),
-            tensor: self.tensor.to_string(),
+        self.at(digits).ok_or_else(|| {
+            ErrorKind::Outside {
+                thread,
+                coord: tuple(digits).to_string(),
+                tensor: self.tensor.to_string(),
+            }
+            .into()
         })
     }
 }

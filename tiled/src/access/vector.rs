@@ -82,9 +82,9 @@ impl Vectorization {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the two differ in their size, a width is not a power of two, or one is swizzled and has
-    /// more than 2^22 elements, of which each is looked at;
-    /// [`Error::Layout`] for strides that are coordinates.
+    /// Fails when the two differ in their size, a width is not a power of two, or one is swizzled and has
+    /// more than 2^22 elements, of which each is looked at,
+    /// and for strides that are coordinates.
     pub fn new(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<Self, Error> {
         check(src, dst, bits, alignment)?;
         let common = common_run(src, dst)?;

@@ -5,6 +5,7 @@ use colex_layout::{IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
+use crate::error::ErrorKind;
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::extents::{check_walk, fixed, size};
 
@@ -31,18 +32,19 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Count`] when the atom takes more values than a thread has; those of [`TiledCopy::from_tv`].
+    /// Fails when the atom takes more values than a thread has; those of [`TiledCopy::from_tv`].
     #[doc(alias = "make_tiled_copy_C_atom")]
     pub fn for_accumulator_atom(atom: CopyAtom, bits: i64, mma: &TiledMma) -> Result<Self, Error> {
         let tv = mma.tv(Operand::C)?;
         let values = size(&atom.val_layouts(bits)?.src, 1);
         if values > size(&tv, 1) {
-            return Err(Error::Count {
+            return Err(ErrorKind::Count {
                 atom: atom.name(),
                 what: "values",
                 have: size(&tv, 1),
                 need: values,
-            });
+            }
+            .into());
         }
         let first = Layout::column_major(IntTuple::flat([fixed(size(&tv, 0)), fixed(values)]))?;
         let tv = tv.composition(&first)?;
@@ -71,7 +73,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
+    /// Fails when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
     /// thread only), or names more than 2^26; those of [`TiledCopy::from_tv`].
     #[doc(alias = "make_cotiled_copy")]
     pub fn cotiled(atom: CopyAtom, bits: i64, tv: &Layout, data: &Layout) -> Result<Self, Error> {

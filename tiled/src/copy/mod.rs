@@ -18,6 +18,7 @@ use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::check::{check_compact, check_consecutive, check_thread_value};
+use crate::error::ErrorKind;
 use crate::tensor::extents::{shape_of, size};
 use crate::tensor::partition::Partitionable;
 
@@ -59,9 +60,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
-    /// elements that the layouts do not give them); [`Error::Count`] when the atom takes more threads or values;
-    /// [`Error::Layout`] when the product does not exist; [`Error::Atom`] when the atom cannot move values of that width.
+    /// Fails when `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
+    /// elements that the layouts do not give them), and when the atom takes more threads or values,
+    /// and when the product does not exist, and when the atom cannot move values of that width.
     #[doc(alias = "make_tiled_copy")]
     pub fn new(
         atom: CopyAtom,
@@ -84,8 +85,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Count`] when the atom takes more threads or values, [`Error::Atom`] for a width it cannot move,
-    /// [`Error::Assumption`] for a `tv` that is not of threads and values, or names an index that the tile does not
+    /// Fails when the atom takes more threads or values, for a width it cannot move,
+    /// and for a `tv` that is not of threads and values, or names an index that the tile does not
     /// have, and for an atom whose threads do not follow each other (CuTe checks none of these).
     #[doc(alias = "make_tiled_copy_impl")]
     pub fn from_tv(atom: CopyAtom, bits: i64, tv: Layout, tiler: Tiler) -> Result<Self, Error> {
@@ -108,12 +109,13 @@ impl TiledCopy {
         if need > 0 && have % need == 0 {
             return Ok(());
         }
-        Err(Error::Count {
+        Err(ErrorKind::Count {
             atom: self.atom.name(),
             what,
             have,
             need,
-        })
+        }
+        .into())
     }
 
     /// The atom.
@@ -162,7 +164,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] when the atom's threads or values cannot be cut from the thread-value layout.
+    /// Fails when the atom's threads or values cannot be cut from the thread-value layout.
     #[doc(alias = "get_layoutS_TV")]
     #[doc(alias = "get_layoutD_TV")]
     pub fn tv_of(&self, side: Side) -> Result<Layout, Error> {
@@ -174,7 +176,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] when the tiler has `_`, whose extent only a tensor knows.
+    /// Fails when the tiler has `_`, whose extent only a tensor knows.
     pub fn tile_shape(&self) -> Result<IntTuple, Error> {
         shape_of(&self.tiler).ok_or_else(|| {
             Error::assumption(
@@ -193,7 +195,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the tensor has fewer modes than the tiler; [`Error::Layout`].
+    /// Fails when the tensor has fewer modes than the tiler, and where the layout algebra has no result.
     #[doc(alias = "tidfrg_S")]
     #[doc(alias = "tidfrg_D")]
     pub fn partitions<T: Partitionable>(&self, tensor: &T, side: Side) -> Result<T, Error> {
@@ -207,28 +209,30 @@ impl TiledCopy {
         if have >= need {
             return Ok(());
         }
-        Err(Error::Rank {
+        Err(ErrorKind::Rank {
             operation: "partitions",
             tensor: tensor.to_string(),
             have,
             need,
-        })
+        }
+        .into())
     }
 
     /// What thread `thread` does.
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] beyond the number of threads.
+    /// Fails beyond the number of threads.
     #[doc(alias = "get_slice")]
     #[doc(alias = "get_thread_slice")]
     pub fn slice(&self, thread: i64) -> Result<ThrCopy<'_>, Error> {
         if (0..self.threads()).contains(&thread) {
             return Ok(ThrCopy { copy: self, thread });
         }
-        Err(Error::Thread {
+        Err(ErrorKind::Thread {
             thread,
             threads: self.threads(),
-        })
+        }
+        .into())
     }
 }

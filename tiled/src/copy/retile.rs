@@ -4,6 +4,7 @@ use colex_layout::{Coord, Layout, Slot, Tiler};
 
 use crate::Error;
 use crate::copy::TiledCopy;
+use crate::error::ErrorKind;
 use crate::tensor::extents::{check_walk, size};
 
 impl TiledCopy {
@@ -22,9 +23,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] for a fragment of fewer modes than the values and the tiler's modes; [`Error::Assumption`] when its
-    /// values do not divide those of a thread, or the tile not what the fragment is of (CuTe names other registers then);
-    /// [`Error::Layout`].
+    /// Fails for a fragment of fewer modes than the values and the tiler's modes, and when its
+    /// values do not divide those of a thread, or the tile not what the fragment is of (CuTe names other registers then),
+    /// and where the layout algebra has no result.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
@@ -56,12 +57,13 @@ impl TiledCopy {
     fn check_fragment(&self, fragment: &Layout, values: i64) -> Result<(), Error> {
         let (have, need) = (fragment.rank(), self.tiler().rank() + 1);
         if have < need {
-            return Err(Error::Rank {
+            return Err(ErrorKind::Rank {
                 operation: "retile",
                 tensor: fragment.to_string(),
                 have,
                 need,
-            });
+            }
+            .into());
         }
         let of_thread = size(self.tv(), 1);
         if of_thread % values == 0 || values % of_thread == 0 {

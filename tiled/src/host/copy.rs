@@ -57,7 +57,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::copy_if`], and [`Error::Outside`] where the tile does not divide the tensors.
+    /// Fails as [`TiledCopy::copy_if`] does, and where the tile does not divide the tensors.
     pub fn copy<T, S, D>(&self, src: &Tensor<S>, dst: &mut Tensor<D>) -> Result<(), Error>
     where
         T: Clone,
@@ -77,12 +77,12 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tensors differ in their extents, when `dst` has one element at several
+    /// Fails when the tensors differ in their extents, when `dst` has one element at several
     /// coordinates, when an element does not hold a value, when an instruction has values that `predicate`
     /// keeps and others that it drops, or reaches a memory at several places, when no thread writes an element that
-    /// `predicate` keeps, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches;
-    /// [`Error::Outside`] when it keeps a coordinate outside of the tensors;
-    /// [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. Nothing is written then.
+    /// `predicate` keeps, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches,
+    /// and when it keeps a coordinate outside of the tensors,
+    /// and for an atom that is a layout only, and where the layout algebra has no result. Nothing is written then.
     pub fn copy_if<T, S, D>(
         &self,
         src: &Tensor<S>,
@@ -137,7 +137,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::copy`]; [`Error::Assumption`] for an atom that does not reduce, and where an element would be
+    /// Fails as [`TiledCopy::copy`] does, and for an atom that does not reduce, and where an element would be
     /// combined with twice.
     pub fn copy_reducing<T, S, D>(
         &self,

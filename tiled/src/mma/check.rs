@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use colex_layout::{Layout, LeafMode, Stride, Tiler};
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::tensor::extents::size;
 
 /// The most threads of a tiling, and the most elements of an order, which are looked at one by one.
@@ -89,12 +90,13 @@ pub(super) fn check_rank(have: usize, tensor: &dyn fmt::Display) -> Result<(), E
     if have >= 2 {
         return Ok(());
     }
-    Err(Error::Rank {
+    Err(ErrorKind::Rank {
         operation: "fragments",
         tensor: tensor.to_string(),
         have,
         need: 2,
-    })
+    }
+    .into())
 }
 
 /// Refuses operands whose extents are not those of a product; a sparse A has one element for `packing` along K.

@@ -13,6 +13,7 @@ use colex_atom::MmaAtom;
 use colex_layout::{Int, IntTuple, Layout, Tiler};
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::check::{
     MOST_THREADS, check_order, check_rank, check_reach, refused, repeated, unnested,
 };
@@ -87,11 +88,11 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when either has more than three modes, for an extent that the atoms do not divide, for an
+    /// Fails when either has more than three modes, for an extent that the atoms do not divide, for an
     /// order that has an element twice or more than 2^20 elements, for atoms that share threads, for threads below 0 or
     /// from 2^20 on, and for threads whose strides do not nest (each a multiple of the one below times its extent): a
     /// thread divides its index by them to find its place, here and in a kernel (CuTe goes on and gives it another
-    /// thread's place); [`Error::Layout`].
+    /// thread's place), and where the layout algebra has no result.
     #[doc(alias = "make_tiled_mma")]
     pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
         let too_many = |what: &dyn fmt::Display, have| {
@@ -237,7 +238,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] below rank 2; [`Error::Layout`].
+    /// Fails below rank 2, and where the layout algebra has no result.
     #[doc(alias = "thrfrg_A")]
     #[doc(alias = "thrfrg_B")]
     #[doc(alias = "thrfrg_C")]
@@ -254,8 +255,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the order of a mode is not a permutation, so that indices lie beyond the tile (CuTe
-    /// gives them); [`Error::Layout`].
+    /// Fails when the order of a mode is not a permutation, so that indices lie beyond the tile (CuTe
+    /// gives them), and where the layout algebra has no result.
     #[doc(alias = "get_layoutA_TV")]
     #[doc(alias = "get_layoutB_TV")]
     #[doc(alias = "get_layoutC_TV")]
@@ -294,7 +295,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] beyond the last warp that has a thread of the MMA.
+    /// Fails beyond the last warp that has a thread of the MMA.
     #[doc(alias = "get_slice")]
     #[doc(alias = "get_thread_slice")]
     pub fn slice(&self, thread: i64) -> Result<ThrMma<'_>, Error> {
@@ -303,7 +304,7 @@ impl TiledMma {
             n => (n + 31) / 32 * 32,
         };
         if !(0..threads).contains(&thread) {
-            return Err(Error::Thread { thread, threads });
+            return Err(ErrorKind::Thread { thread, threads }.into());
         }
         let mut vmnk = [0; 4];
         for (slot, mode) in vmnk.iter_mut().zip(self.threads.modes()) {

@@ -62,8 +62,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tensors differ in their extents, or have more than 2^26 elements, of which each is
-    /// looked at; [`Error::Layout`], [`Error::Atom`].
+    /// Fails when the tensors differ in their extents, or have more than 2^26 elements, of which each is
+    /// looked at, and where the layout algebra has no result or the atom refuses.
     pub fn report(&self, src: &Layout, dst: &Layout) -> Result<CopyReport, Error> {
         let extents = self.same_extents(src, dst)?;
         check_walk("report", src)?;

@@ -106,9 +106,9 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, an operand is where the atom does not take it from, or has more
-    /// than 2^26 elements, of which each is looked at;
-    /// [`Error::Layout`].
+    /// Fails when the extents do not agree, an operand is where the atom does not take it from, or has more
+    /// than 2^26 elements, of which each is looked at,
+    /// and where the layout algebra has no result.
     pub fn report(&self, operands: [(&Layout, Space); 3]) -> Result<MmaReport, Error> {
         check_extents("report", operands.map(|(tensor, _)| tensor), 1)?;
         operands

@@ -20,7 +20,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::tv_of`] and [`TiledCopy::tile_shape`]; [`Error::Layout`] for a tile too large to draw.
+    /// Fails as [`TiledCopy::tv_of`] and [`TiledCopy::tile_shape`] do, and for a tile too large to draw.
     ///
     /// # Example
     ///
@@ -47,7 +47,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tiler does not have two modes with extents, for extents below 1, and for those too
+    /// Fails when the tiler does not have two modes with extents, for extents below 1, and for those too
     /// large to draw; as [`TiledCopy::partitions`].
     ///
     /// # Example
@@ -101,7 +101,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] beyond the number of threads; as [`TiledCopy::maps`].
+    /// Fails beyond the number of threads, and as [`TiledCopy::maps`] does.
     pub fn picture_of(&self, thread: i64) -> Result<Picture, Error> {
         self.slice(thread)?;
         let [source, destination] = self.short_maps()?;
@@ -135,7 +135,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::tv`]; [`Error::Layout`] for a tile too large to draw.
+    /// Fails as [`TiledMma::tv`] does, and for a tile too large to draw.
     ///
     /// # Example
     ///
@@ -158,7 +158,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`]; [`Error::Assumption`] for extents below 1, or too large to draw.
+    /// Fails as [`TiledMma::fragments`] does, and for extents below 1, or too large to draw.
     ///
     /// # Example
     ///
@@ -202,7 +202,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] as [`TiledMma::slice`]; as [`TiledMma::maps`].
+    /// Fails as [`TiledMma::slice`] and [`TiledMma::maps`] do.
     ///
     /// # Example
     ///

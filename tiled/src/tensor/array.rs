@@ -22,8 +22,8 @@ impl<'a, T> Tensor<&'a [T]> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for a view that is not one stretch of memory: take the whole array, and slice the tensor.
-    /// [`Error::Layout`] for an axis without elements.
+    /// Fails for a view that is not one stretch of memory: take the whole array, and slice the tensor.
+    /// Fails for an axis without elements.
     pub fn from_view<N: Dimension>(view: ArrayView<'a, T, N>) -> Result<Self, Error> {
         let (start, layout) = layout_of(view.shape(), view.strides())?;
         let data = view
@@ -53,7 +53,7 @@ impl<T> Tensor<Vec<T>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] for an axis without elements.
+    /// Fails for an axis without elements.
     pub fn from_array<N: Dimension>(array: Array<T, N>) -> Result<Self, Error> {
         let (_, layout) = layout_of(array.shape(), array.strides())?;
         let (data, first) = array.into_raw_vec_and_offset();
@@ -89,7 +89,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for a mode that does not have one positive stride: [`Tensor::to_array`] copies.
+    /// Fails for a mode that does not have one positive stride: [`Tensor::to_array`] copies.
     pub fn array_view(&self) -> Result<ArrayViewD<'_, T>, Error> {
         let mut strides = Vec::new();
         for mode in self.layout().modes() {

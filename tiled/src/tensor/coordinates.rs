@@ -36,7 +36,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] for an extent below 1.
+    /// Fails for an extent below 1.
     #[doc(alias = "make_identity_tensor")]
     pub fn identity(shape: impl Into<IntTuple>) -> Result<Self, Error> {
         Self::coordinates(Layout::identity(shape)?)
@@ -46,7 +46,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] for strides that name both a mode and a mode inside it.
+    /// Fails for strides that name both a mode and a mode inside it.
     #[doc(alias = "make_coord_tensor")]
     pub fn coordinates(layout: Layout) -> Result<Self, Error> {
         let start = layout.coord_at(0)?;
@@ -57,7 +57,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`colex_layout::Error::OutOfBounds`].
+    /// Fails for a coordinate outside of the shape.
     pub fn get(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
         beyond(self.start(), self.layout(), self.layout().value(coord)?)
     }
@@ -72,7 +72,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for more than 2^26 of them; [`colex_layout::Error::Overflow`].
+    /// Fails for more than 2^26 of them, and where a number does not fit 64 bits.
     pub fn elements(&self) -> Result<Vec<IntTuple>, Error> {
         check_walk("elements", self.layout())?;
         let value = |index| beyond(self.start(), self.layout(), self.layout().coord_at(index)?);
@@ -109,7 +109,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`].
+    /// Fails where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
         self.part("local_tile", tiler, Kept::Tile, coord)
@@ -134,7 +134,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`].
+    /// Fails where the layout algebra has no result.
     pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
         self.part("outer_partition", tiler, Kept::Rest, coord)
     }
@@ -143,7 +143,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`].
+    /// Fails where the layout algebra has no result.
     pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Self, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         self.part("local_partition", &tiler, Kept::Rest, &place)

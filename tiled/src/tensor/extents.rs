@@ -3,6 +3,7 @@
 use colex_layout::{Int, IntTuple, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
+use crate::error::ErrorKind;
 
 /// The most coordinates that are walked: a gigabyte of matrix coordinates.
 const MOST: i64 = 1 << 26;
@@ -90,8 +91,8 @@ pub(crate) fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
     }
 }
 
-pub(crate) const fn overflow(left: i64, operator: char, right: i64) -> colex_layout::Error {
-    colex_layout::Error::Overflow {
+pub(crate) const fn overflow(left: i64, operator: char, right: i64) -> ErrorKind {
+    ErrorKind::Overflow {
         left,
         operator,
         right,

@@ -80,7 +80,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the two have not as many elements, or `self` has one element at two coordinates.
+    /// Fails when the two have not as many elements, or `self` has one element at two coordinates.
     pub fn axpby<S: Deref<Target = [T]>>(
         &mut self,
         alpha: T,
@@ -117,7 +117,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when one element is at two coordinates: `f` would be applied twice.
+    /// Fails when one element is at two coordinates: `f` would be applied twice.
     ///
     /// Source: `transform` in `cute/algorithm/tensor_algorithms.hpp`.
     pub fn transform(&mut self, mut f: impl FnMut(&T) -> T) -> Result<(), Error> {
@@ -142,7 +142,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the two have not as many elements, or `self` has one element at two coordinates.
+    /// Fails when the two have not as many elements, or `self` has one element at two coordinates.
     #[doc(alias = "transform")]
     pub fn transform_from<U, S: Deref<Target = [U]>>(
         &mut self,

@@ -56,8 +56,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when an offset is negative or beyond the data, or for more than 2^26 elements under XOR
-    /// strides, of which each is looked at; [`Error::Layout`] for a layout whose values are coordinates.
+    /// Fails when an offset is negative or beyond the data, or for more than 2^26 elements under XOR
+    /// strides, of which each is looked at, and for a layout whose values are coordinates.
     pub fn new(data: D, layout: Layout) -> Result<Self, Error> {
         let tensor = Self {
             data,
@@ -71,7 +71,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`colex_layout::Error::OutOfBounds`] for a coordinate outside of the shape.
+    /// Fails for a coordinate outside of the shape.
     pub fn get(&self, coord: impl Into<IntTuple>) -> Result<&T, Error> {
         Ok(&self.data[self.place(self.layout.offset(coord)?)])
     }
@@ -80,7 +80,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for more than 2^26 of them, which a layout with a stride of 0 has over little data.
+    /// Fails for more than 2^26 of them, which a layout with a stride of 0 has over little data.
     pub fn elements(&self) -> Result<Vec<&T>, Error> {
         check_walk("elements", &self.layout)?;
         let table = self.layout.table()?;
@@ -129,7 +129,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Those of `f`; [`Error::Assumption`] for a layout that reaches outside of the data.
+    /// Fails where `f` does, and for a layout that reaches outside of the data.
     pub fn map_layout(
         &self,
         f: impl FnOnce(&Layout) -> Result<Layout, colex_layout::Error>,
@@ -150,7 +150,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`].
+    /// Fails where the layout algebra has no result.
     #[doc(alias = "make_fragment_like")]
     pub fn fragment_like<U: Clone + Default>(&self) -> Result<Tensor<Vec<U>>, Error> {
         let layout = fragment_like(&self.layout)?;

@@ -94,7 +94,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] for a coordinate that does not fit the layout.
+    /// Fails for a coordinate that does not fit the layout.
     pub fn slice(&self, coord: &Coord) -> Result<Tensor<&[T]>, Error> {
         let (start, layout) = self.sliced(coord)?;
         Ok(self.reshaped(start, layout))
@@ -110,9 +110,9 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the tiler does not divide the tensor: the last tiles would reach outside of it; and for
+    /// Fails when the tiler does not divide the tensor: the last tiles would reach outside of it. Fails for
     /// a coordinate of another number of modes than the tiles have (CuTe takes one number for all of them as their
-    /// index); [`Error::Layout`].
+    /// index), and where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
         self.part("local_tile", tiler, Kept::Tile, coord)
@@ -131,7 +131,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile`]; [`Error::Assumption`] for modes that are not there.
+    /// Fails as [`Tensor::local_tile`] does, and for modes that are not there.
     pub fn local_tile_of(
         &self,
         tiler: &Tiler,
@@ -176,7 +176,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_partition`]; [`Error::Assumption`] for modes that are not there.
+    /// Fails as [`Tensor::local_partition`] does, and for modes that are not there.
     pub fn local_partition_of(
         &self,
         threads: &Layout,
@@ -201,7 +201,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for a partition of coordinates, and for one that reaches outside of the data.
+    /// Fails for a partition of coordinates, and for one that reaches outside of the data.
     pub fn partition(&self, partition: &Partition) -> Result<Tensor<&[T]>, Error> {
         let start = offset_of(partition)?;
         let part = self.reshaped(0, partition.layout.clone());

@@ -5,7 +5,8 @@ use core::fmt;
 use colex_layout::{ComposedLayout, Coord, IntTuple, Layout, Slot, Stride};
 
 use crate::Error;
-use crate::tensor::extents::check_walk;
+use crate::error::ErrorKind;
+use crate::tensor::extents::{check_walk, overflow};
 
 /// A thread's part of a tensor: its layout, and the value of the tensor's layout where it starts.
 ///
@@ -23,7 +24,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// [`colex_layout::Error::OutOfBounds`], [`colex_layout::Error::Overflow`].
+    /// Fails for a coordinate outside of the shape, and where a number does not fit 64 bits.
     pub fn at(&self, index: i64) -> Result<IntTuple, Error> {
         beyond(&self.start, &self.layout, self.layout.coord_at(index)?)
     }
@@ -32,7 +33,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// As [`Partition::at`]; [`Error::Assumption`] for more than 2^26 of them.
+    /// Fails as [`Partition::at`] does, and for more than 2^26 of them.
     pub fn values(&self) -> Result<Vec<IntTuple>, Error> {
         check_walk("values", &self.layout)?;
         (0..self.layout.size()).map(|i| self.at(i)).collect()
@@ -71,13 +72,9 @@ fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
             let y = others.next().expect("congruent tuples have as many leaves");
             x.value()
                 .checked_add(y.value())
-                .ok_or(colex_layout::Error::Overflow {
-                    left: x.value(),
-                    operator: '+',
-                    right: y.value(),
-                })
+                .ok_or(overflow(x.value(), '+', y.value()))
         });
-        let sum: Vec<i64> = sum.collect::<Result<_, _>>()?;
+        let sum: Vec<i64> = sum.collect::<Result<_, ErrorKind>>()?;
         let mut sum = sum.into_iter();
         return Ok(a.with_leaves_from(|| sum.next().expect("one sum a leaf")));
     }

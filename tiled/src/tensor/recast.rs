@@ -23,7 +23,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] when a stride or the contiguous mode is not a multiple of `N`; [`Error::Assumption`] when the
+    /// Fails when a stride or the contiguous mode is not a multiple of `N`, and when the
     /// tensor starts between two such elements, or its last one reaches beyond the data.
     #[doc(alias = "recast")]
     pub fn recast_wider<const N: usize>(&self) -> Result<Tensor<&[[T; N]]>, Error> {
@@ -81,7 +81,7 @@ impl<T, const N: usize, D: Deref<Target = [[T; N]]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Layout`] when no mode is contiguous.
+    /// Fails when no mode is contiguous.
     #[doc(alias = "recast")]
     pub fn recast_narrower(&self) -> Result<Tensor<&[T]>, Error> {
         let n = N as i64;

@@ -49,10 +49,10 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] when the extents do not agree, when C has one element at several coordinates, for numbers that
+    /// Fails when the extents do not agree, when C has one element at several coordinates, for numbers that
     /// the atom's types do not hold (integers beyond the range, complex ones among real ones), or when A is sparse
-    /// ([`TiledMma::gemm_sparse`] takes its metadata); [`Error::Outside`] when the tile does not divide an
-    /// operand; [`Error::Atom`] for an atom that is a layout only; [`Error::Layout`]. C is as it was then.
+    /// ([`TiledMma::gemm_sparse`] takes its metadata), and when the tile does not divide an
+    /// operand, and for an atom that is a layout only, and where the layout algebra has no result. C is as it was then.
     pub fn gemm<A, B, C>(
         &self,
         a: &Tensor<A>,
@@ -86,7 +86,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::gemm`]; [`Error::Outside`] with [`Edge::Refuse`](crate::Edge::Refuse) only.
+    /// Fails as [`TiledMma::gemm`] does, and with [`Edge::Refuse`](crate::Edge::Refuse) only.
     pub fn gemm_with<A, B, C>(
         &self,
         a: &Tensor<A>,

@@ -23,7 +23,7 @@ pub enum Arithmetic {
 /// What happens where the tile does not divide the tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
-    /// [`Error::Outside`](crate::Error::Outside), with the first thread and coordinate.
+    /// The call fails where the tile does not divide the tensor, with the first thread and coordinate.
     #[default]
     Refuse,
     /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there

@@ -7,6 +7,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::named::{Places, tuple};
+use crate::error::ErrorKind;
 use crate::host::gemm::options::Edge;
 use crate::tensor::Tensor;
 use crate::tensor::extents::size;
@@ -90,11 +91,12 @@ pub(crate) fn kept(
     match (inside, edge) {
         (true, _) => Ok(Some(coord)),
         (false, Edge::Predicate) => Ok(None),
-        (false, Edge::Refuse) => Err(Error::Outside {
+        (false, Edge::Refuse) => Err(ErrorKind::Outside {
             thread,
             coord: tuple(&coord).to_string(),
             tensor: tensor.to_string(),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -6,6 +6,7 @@ use colex_atom::Value;
 use colex_layout::Layout;
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::host::gemm::check::refuse;
 use crate::host::gemm::held::Factors;
 use crate::host::gemm::options::{GemmOptions, Predicated};
@@ -46,8 +47,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::gemm_with`]; [`Error::Assumption`] for an atom whose A is dense, or a permutation of K that takes
-    /// the elements of a group apart; [`Error::Atom`] for positions that name none.
+    /// Fails as [`TiledMma::gemm_with`] does, and for an atom whose A is dense, or a permutation of K that takes
+    /// the elements of a group apart, and for positions that name none.
     ///
     /// Source: PTX ISA 9.7.15.6 (`wgmma.mma_async.sp`).
     pub fn gemm_sparse<A, E, B, C>(
@@ -87,8 +88,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// [`Error::Assumption`] for an atom whose A is dense, and for a K that is not of whole groups;
-    /// [`Error::Atom`] with [`colex_atom::Error::TooDense`] when a group has more elements than are kept.
+    /// Fails for an atom whose A is dense, for a K that is not of whole groups, and
+    /// when a group has more elements than are kept.
     pub fn compress<A>(&self, a: &Tensor<A>) -> Result<Compressed, Error>
     where
         A: Deref<Target = [Value]>,
@@ -132,13 +133,14 @@ impl TiledMma {
         let keep = elements.len() / self.atom().rule().packing();
         let (zeros, mut chosen): (Vec<_>, Vec<_>) = (0..elements.len()).partition(zero);
         if chosen.len() > keep {
-            return Err(Error::Atom(colex_atom::Error::TooDense {
-                name: self.atom().name(),
+            return Err(ErrorKind::TooDense {
+                atom: self.atom().name(),
                 m: row as usize,
                 k: first as usize,
                 group: elements.len(),
                 keep,
-            }));
+            }
+            .into());
         }
         chosen.extend(&zeros[..keep - chosen.len()]);
         chosen.sort_unstable();
