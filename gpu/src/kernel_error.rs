@@ -8,15 +8,6 @@ use crate::method::{Compute, GemmMethod};
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelError {
-    /// A layout that leaves its buffer.
-    Outside {
-        /// The layout.
-        layout: String,
-        /// The element it reaches.
-        element: i64,
-        /// The elements of the buffer.
-        length: usize,
-    },
     /// A layout whose values are not offsets.
     Strides {
         /// The layout.
@@ -40,13 +31,6 @@ pub enum KernelError {
         destination: String,
         /// Where they first differ, and how.
         why: String,
-    },
-    /// A list that is not a permutation of the modes.
-    Permutation {
-        /// The list.
-        given: Vec<usize>,
-        /// The modes.
-        rank: usize,
     },
     /// An output that shares bytes with an operand.
     Overlap {
@@ -231,25 +215,6 @@ pub enum KernelError {
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KernelError::Outside {
-                layout,
-                element,
-                length,
-            } => match length {
-                0 => write!(
-                    f,
-                    "{layout} reaches element {element}, and the buffer is empty"
-                ),
-                1 => write!(
-                    f,
-                    "{layout} reaches element {element}, and the buffer has element 0 only"
-                ),
-                length => write!(
-                    f,
-                    "{layout} reaches element {element}, and the buffer has elements 0 to {}",
-                    length - 1
-                ),
-            },
             KernelError::Strides { layout } => write!(
                 f,
                 "{layout} has strides that are not integers: a kernel takes offsets in elements"
@@ -269,11 +234,6 @@ impl fmt::Display for KernelError {
             } => write!(
                 f,
                 "a copy from the shape {source} into {destination}: {why}; give both one shape, or permute one of them"
-            ),
-            KernelError::Permutation { given, rank } => write!(
-                f,
-                "{given:?} is not a permutation: it must name each of the {rank} modes, 0 to {}, once",
-                *rank as i64 - 1
             ),
             KernelError::Overlap {
                 output,

@@ -14,18 +14,16 @@
 
 mod calls;
 mod copy;
-mod elements;
 mod error;
 pub mod gemm;
 mod kernel_error;
 pub mod kernels;
 mod method;
 pub mod reference;
-mod view;
 
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,
-    Resources, Timing, cuda,
+    Resources, Timing, View, ViewMut, cuda,
 };
 pub use colex_ir as ir;
 pub use colex_ir::launch::{

@@ -2,7 +2,7 @@
 
 use colex_gpu::Device;
 use colex_gpu::cuda::Lent;
-use colex_gpu::kernels::{GemmProblem, View};
+use colex_gpu::kernels::{GemmProblem, View, ViewMut};
 
 #[test]
 fn library_kernels_take_what_was_lent() {
@@ -30,9 +30,10 @@ fn a_copy_does_not_write_what_was_lent_to_be_read() {
         device.upload(&[7u8, 8]).unwrap(),
         device.zeros::<u8>(2).unwrap(),
     );
-    let copy = |source: Lent<'_, u8>, destination: Lent<'_, u8>| {
-        let [from, to] = [&source, &destination].map(|l| View::new(l, "2:1".parse().unwrap()));
-        colex_gpu::copy(&from.unwrap(), &to.unwrap())
+    let copy = |source: Lent<'_, u8>, mut destination: Lent<'_, u8>| {
+        let run = || "2:1".parse().unwrap();
+        let from = View::new(&source, run())?;
+        colex_gpu::copy(&from, &ViewMut::new(&mut destination, run())?)
     };
     copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, true)).unwrap();
     assert_eq!(to.download().unwrap(), [7, 8]);
@@ -40,7 +41,7 @@ fn a_copy_does_not_write_what_was_lent_to_be_read() {
         copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, false))
             .unwrap_err()
             .to_string(),
-        "the destination was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+        "the slice was lent to be read, and a view to write it needs `lend_mut`"
     );
     let two = Lent::of_buffer(&to, false);
     let long = View::new(&two, "3:1".parse().unwrap()).unwrap_err();

@@ -121,6 +121,43 @@ pub enum Error {
         /// The elements of the buffer.
         length: usize,
     },
+    /// A layout that leaves its memory.
+    Outside {
+        /// The layout.
+        layout: String,
+        /// The element it reaches.
+        element: i64,
+        /// The elements of the memory.
+        length: usize,
+    },
+    /// A layout whose values are not offsets.
+    Strides {
+        /// The layout.
+        layout: String,
+    },
+    /// A shape that has no compact layout.
+    Shape {
+        /// The shape.
+        shape: String,
+        /// Why not.
+        why: String,
+    },
+    /// Memory that does not begin at a multiple of its elements' size.
+    Misaligned {
+        /// Its address.
+        address: u64,
+        /// The bytes of an element.
+        need: u64,
+    },
+    /// A list that is not a permutation of the modes.
+    Permutation {
+        /// The list.
+        given: Vec<usize>,
+        /// The modes.
+        rank: usize,
+    },
+    /// A view to write a slice that was lent to be read.
+    ReadOnly,
     /// As many elements were needed, and others were given.
     Length {
         /// What was to be filled.
@@ -257,6 +294,35 @@ impl fmt::Display for Error {
             Error::Slice { start, end, length } => write!(
                 f,
                 "elements {start}..{end} of a buffer of {length}: the range must begin before it ends, and end by {length}"
+            ),
+            Error::Outside {
+                layout,
+                element,
+                length,
+            } => {
+                write!(f, "{layout} reaches element {element}, and the buffer ")?;
+                match length {
+                    0 => f.write_str("is empty"),
+                    1 => f.write_str("has element 0 only"),
+                    length => write!(f, "has elements 0 to {}", length - 1),
+                }
+            }
+            Error::Strides { layout } => write!(
+                f,
+                "{layout} has strides that are not integers: a kernel takes offsets in elements"
+            ),
+            Error::Shape { shape, why } => write!(f, "{shape} is not the shape of a view: {why}"),
+            Error::Misaligned { address, need } => write!(
+                f,
+                "the buffer begins at {address:#x}, which is not a multiple of {need} bytes"
+            ),
+            Error::Permutation { given, rank } => write!(
+                f,
+                "{given:?} is not a permutation: it must name each of the {rank} modes, 0 to {}, once",
+                *rank as i64 - 1
+            ),
+            Error::ReadOnly => f.write_str(
+                "the slice was lent to be read, and a view to write it needs `lend_mut`",
             ),
             Error::Length {
                 what,

@@ -22,22 +22,26 @@ mod cache;
 pub mod cuda;
 mod device;
 mod element;
+mod elements;
 mod error;
 mod event;
 mod function;
 mod kept;
 mod signature;
 mod timing;
+mod view;
 
 pub use buffer::Buffer;
 pub use cache::Cache;
 pub use device::{Device, Extension};
 pub use element::Element;
+pub use elements::Elements;
 pub use error::Error;
 pub use event::Event;
 pub use function::{Function, LoadedKernel, Origin, Resources};
 pub use kept::Kept;
 pub use timing::{Repeats, Timing};
+pub use view::{View, ViewMut};
 
 /// The examples of the README run.
 #[cfg(doctest)]

@@ -1,7 +1,9 @@
 //! What the kernel library accepts, what a copy comes to, and the sentences of what it refuses.
 
 use colex_gpu::Device;
-use colex_gpu::kernels::{GemmProblem, KernelError, Major, MatrixName, View, Walk, reference};
+use colex_gpu::kernels::{
+    GemmProblem, KernelError, Major, MatrixName, View, ViewMut, Walk, reference,
+};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
 fn layout(text: &str) -> Layout {
@@ -134,14 +136,14 @@ fn shapes_of_one_size_do_not_correspond() {
         "a copy from the shape (4,(2,3)) into (4,(3,2)): mode (1,0) has 2 elements in one and 3 in the other; give both one shape, or permute one of them"
     );
     let device = Device::open();
-    let (from, to) = (
+    let (from, mut to) = (
         device.upload(&[0u16; 16]).expect("memory"),
         device.poisoned::<u16>(16).expect("memory"),
     );
     let rows = || layout("(2,8):(8,1)");
     let (source, destination) = (
         View::new(&from, rows()).expect("it fits"),
-        View::new(&to, rows()).expect("it fits"),
+        ViewMut::new(&mut to, rows()).expect("it fits"),
     );
     let refused = colex_gpu::transpose(&source, &destination, &[1, 0]).expect_err("it is refused");
     assert_eq!(
@@ -391,4 +393,39 @@ fn the_reference_product() {
         assert_eq!(c, ndarray::array![[108., 8.], [20., 21.]]);
         assert_eq!(reference::relative_error(&c, &c), 0.0);
     }
+}
+
+/// A copy of nothing does nothing, and both sides must say so.
+#[test]
+fn a_copy_without_elements_does_nothing() {
+    let device = Device::open();
+    let from = device.zeros::<f32>(12).expect("memory");
+    let mut to = device.poisoned::<f32>(12).expect("memory");
+    let mut cases = 0;
+    for shape in [(0, 3), (3, 0), (0, 0)] {
+        let source = from.view(shape).expect("it fits");
+        assert!(source.is_empty() && source.layout().is_none());
+        assert_eq!(source.bytes().0, source.bytes().1);
+        let destination = to.view_t_mut(shape).expect("it fits");
+        assert_eq!(colex_gpu::copy(&source, &destination), Ok(()));
+        cases += 1;
+    }
+    assert!(to.download().expect("memory").iter().all(|x| x.is_nan()));
+    let differ = colex_gpu::copy(
+        &from.view((0, 3)).expect("it fits"),
+        &to.view_mut((3, 4)).expect("it fits"),
+    );
+    assert_eq!(
+        differ.expect_err("it is refused").to_string(),
+        "a copy from the shape (0,3) into (3,4): one of them has no elements; give both one shape, or permute one of them"
+    );
+    assert_eq!(
+        from.view((0, -1)).expect_err("it is refused").to_string(),
+        "(0,-1) is not the shape of a view: extent -1 is negative"
+    );
+    assert_eq!(
+        from.view((3, -1)).expect_err("it is refused").to_string(),
+        "(3,-1) is not the shape of a view: extent -1 in the shape (3,-1): extents are at least 1"
+    );
+    println!("law a_copy_without_elements_does_nothing: {cases} cases");
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View};
+use colex_gpu::kernels::{
+    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
+};
 use colex_gpu::{Device, Element};
 use colex_ir::Kernel;
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
@@ -248,12 +250,13 @@ fn copy<T: Element>(
             .upload(&T::from_bytes(&vec![0; count * T::BYTES]))
             .expect("a simulator")
     };
-    let (from, to) = (buffer(source), buffer(destination));
+    let (from, mut to) = (buffer(source), buffer(destination));
     let from = View::new(&from, source.clone()).expect("it fits");
-    let to = View::new(&to, destination.clone()).expect("it fits");
+    let to = ViewMut::new(&mut to, destination.clone()).expect("it fits");
     let call = CopyCall::new(&from, &to, Some(method)).expect("a sample");
     let kernel = call
         .plan()
+        .expect("a sample has elements")
         .kernel(arch)
         .expect("a sample is built")
         .kernel

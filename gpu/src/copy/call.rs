@@ -10,27 +10,25 @@ use crate::calls::{Call, Shape, same_device};
 use crate::error::Error;
 use crate::kernel_error::KernelError;
 use crate::kernel_error::disjoint;
-use crate::view::View;
-use colex_device::Device;
-use colex_device::Element;
 use colex_device::Error as DeviceError;
-use colex_device::Function;
+use colex_device::{Device, Element, Function, View, ViewMut};
 use colex_sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
 /// [corresponds](crate::kernels::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
 /// that layouts, addresses and device allow is taken.
 ///
-/// The device keeps what it prepares for a call, as for [`gemm`](crate::gemm()): a second copy of the same layouts and
+/// Shapes with an extent of 0 have nothing to copy. The device keeps what it prepares for a call, as for
+/// [`gemm`](crate::gemm()): a second copy of the same layouts and
 /// addresses is looked up and launched.
 ///
 /// ```
-/// use colex_gpu::{Device, copy, kernels::View};
+/// use colex_gpu::{Device, copy};
 ///
 /// let device = Device::open();
-/// let (from, to) = (device.upload(&[1u32, 2, 3, 4, 5, 6])?, device.poisoned::<u32>(6)?);
-/// // (2,3), row-major to column-major.
-/// copy(&View::new(&from, "(2,3):(3,1)".parse()?)?, &View::new(&to, "(2,3):(1,2)".parse()?)?)?;
+/// let (from, mut to) = (device.upload(&[1u32, 2, 3, 4, 5, 6])?, device.poisoned::<u32>(6)?);
+/// // Row-major to column-major.
+/// copy(&from.view((2, 3))?, &to.view_t_mut((2, 3))?)?;
 /// assert_eq!(to.download()?, [1, 4, 2, 5, 3, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -39,7 +37,7 @@ use colex_sim::Report;
 ///
 /// [`Error::Kernel`] for layouts that do not correspond and views that overlap, [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice), and what the
 /// device says of the launch.
-pub fn copy<T: Element>(source: &View<'_, T>, destination: &View<'_, T>) -> Result<(), Error> {
+pub fn copy<T: Element>(source: &View<'_, T>, destination: &ViewMut<'_, T>) -> Result<(), Error> {
     CopyCall::new(source, destination, None)?.run(source.device())
 }
 
@@ -47,21 +45,21 @@ pub fn copy<T: Element>(source: &View<'_, T>, destination: &View<'_, T>) -> Resu
 /// the source.
 ///
 /// ```
-/// use colex_gpu::{Device, kernels::View, transpose};
+/// use colex_gpu::{Device, transpose};
 ///
 /// let device = Device::open();
-/// let (from, to) = (device.upload(&[1u16, 2, 3, 4, 5, 6])?, device.poisoned::<u16>(6)?);
-/// transpose(&View::new(&from, "(2,3):(3,1)".parse()?)?, &View::new(&to, "(3,2):(2,1)".parse()?)?, &[1, 0])?;
+/// let (from, mut to) = (device.upload(&[1u16, 2, 3, 4, 5, 6])?, device.poisoned::<u16>(6)?);
+/// transpose(&from.view((2, 3))?, &to.view_mut((3, 2))?, &[1, 0])?;
 /// assert_eq!(to.download()?, [1, 4, 2, 5, 3, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 ///
-/// Those of [`copy`], and [`KernelError::Permutation`](crate::kernels::KernelError::Permutation).
+/// Those of [`copy`], and those of [`View::permute`].
 pub fn transpose<T: Element>(
     source: &View<'_, T>,
-    destination: &View<'_, T>,
+    destination: &ViewMut<'_, T>,
     order: &[usize],
 ) -> Result<(), Error> {
     copy(&source.permute(order)?, destination)
@@ -70,7 +68,8 @@ pub fn transpose<T: Element>(
 /// A copy ready to be launched, as often as one likes, while what it reads and writes is there.
 #[derive(Clone, Debug)]
 pub struct CopyCall<'a> {
-    call: Arc<Call<CopyPlan>>,
+    /// None if there is nothing to copy.
+    call: Option<Arc<Call<CopyPlan>>>,
     device: Device,
     views: PhantomData<&'a ()>,
 }
@@ -83,7 +82,7 @@ impl<'a> CopyCall<'a> {
     /// Those of [`copy`], and [`KernelError::Method`](crate::kernels::KernelError::Method) for a kernel that does not do it.
     pub fn new<T: Element>(
         source: &View<'a, T>,
-        destination: &View<'a, T>,
+        destination: &ViewMut<'a, T>,
         method: Option<CopyMethod>,
     ) -> Result<CopyCall<'a>, Error> {
         let how = method.map_or(CopyHow::Fastest, CopyHow::Method);
@@ -92,7 +91,7 @@ impl<'a> CopyCall<'a> {
 
     fn how<T: Element>(
         source: &View<'a, T>,
-        destination: &View<'a, T>,
+        destination: &ViewMut<'a, T>,
         how: CopyHow,
     ) -> Result<CopyCall<'a>, Error> {
         let device = source.device();
@@ -104,10 +103,9 @@ impl<'a> CopyCall<'a> {
             }
             .into());
         }
-        if !destination.is_writable() {
-            let output = "the destination";
-            return Err(KernelError::ReadOnly { output }.into());
-        }
+        let (Some(from), Some(to)) = (source.layout(), destination.layout()) else {
+            return CopyCall::of_nothing(source, destination);
+        };
         disjoint(
             "the destination",
             destination.bytes(),
@@ -116,7 +114,7 @@ impl<'a> CopyCall<'a> {
         )?;
         let addresses = [source.bytes().0, destination.bytes().0];
         let shape = CopyShape {
-            layouts: [source.layout().clone(), destination.layout().clone()],
+            layouts: [from.clone(), to.clone()],
             bytes: T::BYTES as i64,
             how,
         };
@@ -127,8 +125,31 @@ impl<'a> CopyCall<'a> {
             Ok(Shape::new(plan, launches))
         })?;
         Ok(CopyCall {
-            call,
+            call: Some(call),
             device: device.clone(),
+            views: PhantomData,
+        })
+    }
+
+    /// The copy between views of which one is empty: the other must be so too.
+    fn of_nothing<T: Element>(
+        source: &View<'a, T>,
+        destination: &ViewMut<'a, T>,
+    ) -> Result<CopyCall<'a>, Error> {
+        let shapes = [source.shape(), destination.shape()];
+        if shapes[0] != shapes[1] {
+            let [source, destination] = shapes.map(ToString::to_string);
+            let why = "one of them has no elements".to_string();
+            return Err(KernelError::Shapes {
+                source,
+                destination,
+                why,
+            }
+            .into());
+        }
+        Ok(CopyCall {
+            call: None,
+            device: source.device().clone(),
             views: PhantomData,
         })
     }
@@ -140,20 +161,20 @@ impl<'a> CopyCall<'a> {
     /// Those of [`CopyCall::new`] and of [`CopyPlan::with_squares`].
     pub fn with_squares<T: Element>(
         source: &View<'a, T>,
-        destination: &View<'a, T>,
+        destination: &ViewMut<'a, T>,
         squares: [i64; 2],
     ) -> Result<CopyCall<'a>, Error> {
         CopyCall::how(source, destination, CopyHow::Squares(squares))
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &CopyPlan {
-        self.call.about()
+    /// Returns the plan; `None` if there is nothing to copy.
+    pub fn plan(&self) -> Option<&CopyPlan> {
+        self.call.as_deref().map(Call::about)
     }
 
     /// The kernels on their device, in the order of their launches.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
-        let kernels = self.call.kernels();
+        let kernels = self.call.iter().flat_map(|call| call.kernels());
         kernels.map(|kernel| self.device.function(kernel.clone()))
     }
 
@@ -164,7 +185,8 @@ impl<'a> CopyCall<'a> {
     /// Those of [`Device::count`].
     pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
         same_device(device, &self.device)?;
-        self.call.count(device)
+        let call = self.call.as_ref();
+        call.map_or(Ok(Vec::new()), |call| call.count(device))
     }
 
     /// Gives the copy to a stream of its device.
@@ -174,7 +196,7 @@ impl<'a> CopyCall<'a> {
     /// What the device says of the launch.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
-        self.call.run(device)
+        self.call.as_ref().map_or(Ok(()), |call| call.run(device))
     }
 }
 

@@ -7,10 +7,10 @@ use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use colex_tiled::Operand;
 use half::{bf16, f16};
 
-use crate::elements::Elements;
 use crate::kernel_error::{KernelError, disjoint};
 use crate::method::Compute;
 use colex_device::Element;
+use colex_device::Elements;
 
 /// Which of a matrix's two indices runs fastest in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,9 @@ use colex_atom::Arch;
 use colex_gpu::cuda::cudarc::driver::CudaContext;
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
-use colex_gpu::kernels::{CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View};
+use colex_gpu::kernels::{
+    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
+};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
@@ -22,6 +24,12 @@ fn buffer<T: Element>(device: &Device) -> Buffer<T> {
 
 fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> View<'a, T> {
     View::new(buffer, layout.parse().unwrap()).unwrap()
+}
+
+/// A view to write a buffer that the test goes on using: through another handle, which is never dropped.
+fn view_mut<T: Element>(buffer: &Buffer<T>, layout: &str) -> ViewMut<'static, T> {
+    let handle = Box::leak(Box::new(buffer.clone()));
+    ViewMut::new(handle, layout.parse().unwrap()).unwrap()
 }
 
 /// A kernel without a line of its own: equal wherever it is built.
@@ -150,7 +158,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
     for (name, method, from, to, launches) in copies {
         let (source, destination) = (buffer::<f32>(device), buffer::<f32>(device));
         let work: Work<'_> = Box::new(move || {
-            let (source, destination) = (view(&source, from), view(&destination, to));
+            let (source, destination) = (view(&source, from), view_mut(&destination, to));
             match method {
                 None => copy(&source, &destination),
                 _ => CopyCall::new(&source, &destination, method)?.run(source.device()),
@@ -163,7 +171,11 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         "transpose".to_string(),
         Box::new(move || {
             let source = view(&source, "(256,512):(512,1)");
-            transpose(&source, &view(&destination, "(512,256):(256,1)"), &[1, 0])
+            transpose(
+                &source,
+                &view_mut(&destination, "(512,256):(256,1)"),
+                &[1, 0],
+            )
         }),
         1,
     ));
@@ -172,7 +184,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         "CopyCall::with_squares".to_string(),
         Box::new(move || {
             let source = view(&source, "(256,512):(512,1)");
-            let destination = view(&destination, "(256,512):(1,256)");
+            let destination = view_mut(&destination, "(256,512):(1,256)");
             CopyCall::with_squares(&source, &destination, [1, 2])?.run(source.device())
         }),
         1,
@@ -277,7 +289,7 @@ fn other_addresses_and_sizes_make_no_kernel() {
         let turned = |from: &Buffer<f32>, to: &Buffer<f32>| {
             let (from, to) = (
                 view(from, "(256,512):(512,1)"),
-                view(to, "(256,512):(1,256)"),
+                view_mut(to, "(256,512):(1,256)"),
             );
             counted(&device, || copy(&from, &to)).unwrap()
         };
@@ -320,7 +332,7 @@ fn a_call_that_was_prepared_for_other_addresses_is_right() {
                 device.poisoned::<f32>(2048).unwrap(),
             );
             let from = view(&from, "(64,32):(32,1)");
-            transpose(&from, &view(&to, "(32,64):(64,1)"), &[1, 0]).unwrap();
+            transpose(&from, &view_mut(&to, "(32,64):(64,1)"), &[1, 0]).unwrap();
             let turned = to.download().unwrap();
             assert!((0..2048).all(|at| turned[at] == found[at % 64 * 32 + at / 64]));
             cases += 2;
@@ -447,7 +459,7 @@ fn threads_share_what_was_made() {
             let n = [512, 384, 256][(thread + round) % 3];
             gemm(&GemmProblem::new(256, n, 512), at(0), at(1), at(2))?;
             let from = view(at(3), "(256,512):(512,1)");
-            copy(&from, &view(at(4), "(256,512):(1,256)"))
+            copy(&from, &view_mut(at(4), "(256,512):(1,256)"))
         };
         let all = || {
             std::thread::scope(|scope| {
@@ -498,9 +510,9 @@ fn repeated_calls_take_microseconds() {
         );
         let problem = GemmProblem::new(256, 512, 512);
         let rows = view(&a, "(256,512):(512,1)");
-        let columns = view(&c, "(256,512):(1,256)");
-        let turned = view(&c, "(512,256):(256,1)");
-        let flat = (view(&a, "65536:1"), view(&c, "65536:1"));
+        let columns = view_mut(&c, "(256,512):(1,256)");
+        let turned = view_mut(&c, "(512,256):(256,1)");
+        let flat = (view(&a, "65536:1"), view_mut(&c, "65536:1"));
         let works: [(&str, u64, Work<'_>); 4] = [
             ("gemm", 200, Box::new(|| gemm(&problem, &a, &b, &c))),
             ("copy", 100, Box::new(|| copy(&flat.0, &flat.1))),

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use colex_gpu::ir::KernelBuilder;
 use colex_gpu::kernels::gemm::GemmCall;
-use colex_gpu::kernels::{CopyCall, GemmProblem, View};
+use colex_gpu::kernels::{CopyCall, GemmProblem, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
 use half::bf16;
 
@@ -91,7 +91,7 @@ fn measure(device: &Device, fake: bool) -> Result<()> {
         "  {:<52} {:>9}  {:<20} {:>9}",
         "call", "us", "", "first, ms"
     );
-    let buffers = Buffers::new(device)?;
+    let mut buffers = Buffers::new(device)?;
     for (name, work) in buffers.works(device)? {
         let started = Instant::now();
         work()?;
@@ -126,6 +126,8 @@ fn measure(device: &Device, fake: bool) -> Result<()> {
 struct Buffers {
     halves: [Buffer<bf16>; 3],
     words: [Buffer<f32>; 3],
+    /// The second of `words`, for each view that writes it.
+    written: [Buffer<f32>; 4],
 }
 
 const PROBLEM: [i64; 3] = [256, 512, 512];
@@ -134,34 +136,41 @@ fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> Result<View<'a, 
     Ok(View::new(buffer, layout.parse()?)?)
 }
 
+fn view_mut<'a, T: Element>(buffer: &'a mut Buffer<T>, layout: &str) -> Result<ViewMut<'a, T>> {
+    Ok(ViewMut::new(buffer, layout.parse()?)?)
+}
+
 impl Buffers {
     fn new(device: &Device) -> Result<Buffers> {
         let halves = || device.zeros::<bf16>((1 << 20) / 2);
         let words = || device.zeros::<f32>((1 << 20) / 4);
+        let words = [words()?, words()?, words()?];
         Ok(Buffers {
             halves: [halves()?, halves()?, halves()?],
-            words: [words()?, words()?, words()?],
+            written: [(); 4].map(|()| words[1].clone()),
+            words,
         })
     }
 
     /// What is measured.
-    fn works<'a>(&'a self, device: &'a Device) -> Result<Vec<(&'static str, Work<'a>)>> {
+    fn works<'a>(&'a mut self, device: &'a Device) -> Result<Vec<(&'static str, Work<'a>)>> {
         let [a, b, c] = &self.halves;
         let [x, y, z] = &self.words;
+        let [flat_y, strided_y, columns_y, turned_y] = &mut self.written;
         let [m, n, k] = PROBLEM;
         let problem = GemmProblem::new(m, n, k);
         let cube = GemmProblem::new(128, 128, 128);
         let empty = KernelBuilder::new("empty", device.arch()).finish();
         let function = device.load(&empty)?;
         let call = GemmCall::new(&problem, a, b, c, None)?;
-        let flat = (view(x, "262144:1")?, view(y, "262144:1")?);
+        let flat = (view(x, "262144:1")?, view_mut(flat_y, "262144:1")?);
         let strided = (
             view(x, "(16,5,4):(1,32,160)")?,
-            view(y, "(16,5,4):(1,16,80)")?,
+            view_mut(strided_y, "(16,5,4):(1,16,80)")?,
         );
         let rows = view(x, "(256,512):(512,1)")?;
-        let columns = view(y, "(512,256):(256,1)")?;
-        let turned = view(y, "(256,512):(1,256)")?;
+        let columns = view_mut(columns_y, "(512,256):(256,1)")?;
+        let turned = view_mut(turned_y, "(256,512):(1,256)")?;
         let prepared = CopyCall::new(&rows, &turned, None)?;
         let layouts = [
             "262144:1".parse::<colex_layout::Layout>()?,
@@ -238,7 +247,7 @@ impl Buffers {
                 "View::new twice and copy, the same",
                 Box::new(move || {
                     let [from, to] = layouts.clone();
-                    copy(&View::new(x, from)?, &View::new(y, to)?)
+                    copy(&View::new(x, from)?, &ViewMut::new(&mut y.clone(), to)?)
                 }),
             ),
             (

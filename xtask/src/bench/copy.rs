@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use colex_gpu::kernels::{CopyCall, CopyMethod, View};
+use colex_gpu::kernels::{CopyCall, CopyMethod, CopyPlan, View, ViewMut};
 use colex_gpu::{Device, Element};
 
 use super::device::{Contender, Noise, Report, take_turns};
@@ -28,22 +28,30 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
     Noise::<T>::new().fill(&source)?;
     let layout = |length: usize| format!("{length}:1").parse::<colex_layout::Layout>();
     let view = |buffer, length| Ok::<_, anyhow::Error>(View::new(buffer, layout(length)?)?);
-    let ours = CopyCall::new(&view(&source, length)?, &view(&destination, length)?, None)?;
+    // The calls share the destination: each has a handle of its own.
+    let mut written = [(); 3].map(|()| destination.clone());
+    let [first, second, third] = &mut written;
+    let view_mut = |buffer, length| Ok::<_, anyhow::Error>(ViewMut::new(buffer, layout(length)?)?);
+    let ours = CopyCall::new(&view(&source, length)?, &view_mut(first, length)?, None)?;
     let bulk = CopyCall::new(
         &view(&source, length)?,
-        &view(&destination, length)?,
+        &view_mut(second, length)?,
         Some(CopyMethod::Bulk),
     )?;
     // The source one element later: no vector is wider than an element.
     let later = source.slice(1..)?;
     let narrow = CopyCall::new(
         &view(&later, length - 1)?,
-        &view(&destination, length - 1)?,
+        &view_mut(third, length - 1)?,
         None,
     )?;
     // Both one element later: a few elements first, then vectors.
-    let after = destination.slice(1..)?;
-    let both = CopyCall::new(&view(&later, length - 1)?, &view(&after, length - 1)?, None)?;
+    let mut after = destination.slice(1..)?;
+    let both = CopyCall::new(
+        &view(&later, length - 1)?,
+        &view_mut(&mut after, length - 1)?,
+        None,
+    )?;
     let contenders = [
         Contender::new("cuMemcpyDtoDAsync", |_| Ok(destination.copy_from(&source)?)),
         Contender::new(format!("copy, {}", vector::<T>(&ours)), |device| {
@@ -72,5 +80,8 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
 
 /// `16 bytes a thread`
 fn vector<T: Element>(call: &CopyCall<'_>) -> String {
-    format!("{} bytes an access", call.plan().vector() * T::BYTES as i64)
+    format!(
+        "{} bytes an access",
+        call.plan().map_or(0, CopyPlan::vector) * T::BYTES as i64
+    )
 }

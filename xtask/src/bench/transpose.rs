@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use colex_gpu::kernels::{CopyCall, CopyMethod, View};
+use colex_gpu::kernels::{CopyCall, CopyMethod, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element};
 use colex_layout::Layout;
 
@@ -31,14 +31,16 @@ fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
     );
     let noise = Noise::<T>::new();
     noise.fill(&source)?;
+    // The calls share the destination: each has a handle of its own.
+    let (mut crossed, mut written) = (destination.clone(), destination.clone());
     let views = (
         View::new(&source, square("(1,32768)")?)?,
-        View::new(&destination, square("(32768,1)")?)?,
+        ViewMut::new(&mut crossed, square("(32768,1)")?)?,
     );
     let line: Layout = format!("{length}:1").parse()?;
     let copy = CopyCall::new(
         &View::new(&source, line.clone())?,
-        &View::new(&destination, line)?,
+        &ViewMut::new(&mut written, line)?,
         None,
     )?;
     let mut calls = Vec::new();

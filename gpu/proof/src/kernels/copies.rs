@@ -9,8 +9,8 @@ use colex_device::Element;
 use colex_gpu::Error;
 use colex_gpu::kernels::CopyCall;
 use colex_gpu::kernels::CopyMethod;
-use colex_gpu::kernels::View;
 use colex_gpu::kernels::reference;
+use colex_gpu::kernels::{View, ViewMut};
 
 /// Why a kernel failed its check.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,13 +129,11 @@ impl CopyCase {
         let shifted = &elements[self.shift[0]..];
         reference::copy(shifted, &self.source, &mut expected, &self.destination)
             .expect("a case is small");
-        let (source, destination) = (
-            source.slice(self.shift[0]..)?,
-            destination.slice(self.shift[1]..)?,
-        );
+        let source = source.slice(self.shift[0]..)?;
+        let mut written = destination.slice(self.shift[1]..)?;
         let views = (
             View::new(&source, self.source.clone())?,
-            View::new(&destination, self.destination.clone())?,
+            ViewMut::new(&mut written, self.destination.clone())?,
         );
         let call = match self.squares {
             None => CopyCall::new(&views.0, &views.1, self.method),
@@ -145,10 +143,10 @@ impl CopyCase {
             Ok(call) => call,
             Err(refused) => return Ok(Err(refused)),
         };
-        let method = call.plan().method();
+        let method = call.plan().expect("a case has elements").method();
         if launch {
             call.run(device)?;
-            compare(&destination.download()?, &expected)?;
+            compare(&destination.slice(self.shift[1]..)?.download()?, &expected)?;
         }
         Ok(Ok(method))
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use colex_atom::Arch;
-use colex_gpu::kernels::View;
+use colex_gpu::kernels::{View, ViewMut};
 use colex_gpu::{Device, Element, transpose};
 use colex_proof::kernels::copies::{CopyCase, bulk_cases, copy_cases};
 
@@ -58,9 +58,9 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
     let from = stream.clone_htod(&elements)?;
     let mut to = stream.alloc_zeros::<f32>(elements.len())?;
     {
-        let (source, destination) = (beside.lend(&from)?, beside.lend_mut(&mut to)?);
+        let (source, mut destination) = (beside.lend(&from)?, beside.lend_mut(&mut to)?);
         let rows = View::new(&source, "(128,256):(256,1)".parse()?)?;
-        let turned = View::new(&destination, "(256,128):(128,1)".parse()?)?;
+        let turned = ViewMut::new(&mut destination, "(256,128):(128,1)".parse()?)?;
         transpose(&rows, &turned, &[1, 0])?;
     }
     let found = stream.clone_dtoh(&to)?;

@@ -1,27 +1,26 @@
 //! `Elements`: what a library kernel reads and writes.
 
-use colex_device::Buffer;
-use colex_device::Device;
-use colex_device::Element;
-use colex_device::cuda::Lent;
+use crate::buffer::Buffer;
+use crate::cuda::Lent;
+use crate::device::Device;
+use crate::element::Element;
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// So many elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was
-/// [lent](Device::lend) to the device.
+/// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was [lent](Device::lend) to the device.
 pub trait Elements<T: Element>: sealed::Sealed {
-    /// The device that holds them, and whose stream kernels are given to.
+    /// Returns the device that holds them, and whose stream runs the kernels.
     fn device(&self) -> &Device;
 
-    /// The address of the first.
+    /// Returns the address of the first.
     fn address(&self) -> u64;
 
-    /// How many there are.
+    /// Returns how many there are.
     fn count(&self) -> usize;
 
-    /// Whether a kernel may write them: not those that were lent to be read.
+    /// Returns whether a kernel may write them: not those that were lent to be read.
     fn is_writable(&self) -> bool;
 }
 

@@ -1,0 +1,347 @@
+//! `View` and `ViewMut`: memory of a device seen through a layout.
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use colex_ir::launch::DeviceMemory;
+use colex_layout::{IntTuple, Layout, Stride};
+
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::element::Element;
+use crate::elements::Elements;
+use crate::error::Error;
+
+/// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the memory.
+///
+/// [`Buffer::view`] makes one of a shape, [`View::new`] of any layout.
+///
+/// ```
+/// use colex_device::{Device, View};
+///
+/// let device = Device::open();
+/// let buffer = device.zeros::<f32>(12)?;
+/// let matrix = View::new(&buffer, "(3,4):(4,1)".parse()?)?;
+/// assert_eq!(matrix.permute(&[1, 0])?.layout().unwrap().to_string(), "(4,3):(1,4)");
+///
+/// let error = View::new(&buffer, "(4,4):(4,1)".parse()?).unwrap_err();
+/// assert_eq!(error.to_string(), "(4,4):(4,1) reaches element 15, and the buffer has elements 0 to 11");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct View<'a, T> {
+    device: Device,
+    address: u64,
+    length: usize,
+    shape: IntTuple,
+    /// None if an extent is 0, which no layout has.
+    layout: Option<Layout>,
+    /// One more than the offset of the last element.
+    reach: u64,
+    elements: PhantomData<&'a T>,
+}
+
+/// Memory that a kernel writes, seen through a layout. It borrows the memory mutably; what reads a [`View`] reads it too.
+///
+/// ```
+/// use colex_device::{Device, ViewMut};
+///
+/// let device = Device::open();
+/// let mut buffer = device.zeros::<f32>(12)?;
+/// let columns = ViewMut::new(&mut buffer, "(3,4):(1,3)".parse()?)?;
+/// assert_eq!(columns.layout().unwrap().to_string(), "(3,4):(1,3)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    view: View<'a, T>,
+    elements: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: Element> View<'a, T> {
+    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to a device, seen through `layout`, whose
+    /// strides count elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Strides`] for strides that are coordinates or XORs, [`Error::Outside`] for a layout that leaves the
+    /// memory, [`Error::Misaligned`] for memory that does not begin at a multiple of an element's size.
+    pub fn new(elements: &'a impl Elements<T>, layout: Layout) -> Result<Self, Error> {
+        View::checked(elements, layout.shape(), Some(layout))
+    }
+
+    /// As [`new`](Self::new), for borrows of any kind; without a layout the view is empty.
+    fn checked(
+        elements: &impl Elements<T>,
+        shape: IntTuple,
+        layout: Option<Layout>,
+    ) -> Result<Self, Error> {
+        let (address, length, need) = (elements.address(), elements.count(), T::BYTES as u64);
+        if !address.is_multiple_of(need) {
+            return Err(Error::Misaligned { address, need });
+        }
+        let reach = layout
+            .as_ref()
+            .map_or(Ok(0), |layout| reach(layout, length))?;
+        Ok(View {
+            device: elements.device().clone(),
+            address,
+            length,
+            shape,
+            layout,
+            reach,
+            elements: PhantomData,
+        })
+    }
+
+    /// Returns the compact view of a shape.
+    fn compact(
+        elements: &impl Elements<T>,
+        shape: IntTuple,
+        contiguous: Contiguous,
+    ) -> Result<Self, Error> {
+        let layout = compact(&shape, contiguous)?;
+        View::checked(elements, shape, layout)
+    }
+
+    /// Returns the device that holds the memory.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Returns the shape. Extents may be 0.
+    pub fn shape(&self) -> &IntTuple {
+        &self.shape
+    }
+
+    /// Returns the layout, whose strides count elements; `None` if an extent is 0, which layouts do not have.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.layout.as_ref()
+    }
+
+    /// Returns whether the view has no element.
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_none()
+    }
+
+    /// Returns the address of the first byte that the view may touch, and the one past its last.
+    pub fn bytes(&self) -> (u64, u64) {
+        let first = self.address;
+        (first, first + self.reach * T::BYTES as u64)
+    }
+
+    /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Permutation`].
+    #[doc(alias = "transpose")]
+    pub fn permute(&self, order: &[usize]) -> Result<View<'a, T>, Error> {
+        let rank = self.shape.rank();
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..rank) {
+            return Err(Error::Permutation {
+                given: order.to_vec(),
+                rank,
+            });
+        }
+        let named = "the order names every mode once";
+        let layout = self.layout.as_ref();
+        Ok(View {
+            shape: self.shape.select(order).expect(named),
+            layout: layout.map(|layout| layout.select(order).expect(named)),
+            ..self.clone()
+        })
+    }
+}
+
+impl<'a, T: Element> ViewMut<'a, T> {
+    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to be written, seen through `layout`, whose
+    /// strides count elements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`View::new`], and [`Error::ReadOnly`] for a slice that was lent to be read.
+    pub fn new(elements: &'a mut impl Elements<T>, layout: Layout) -> Result<Self, Error> {
+        if !elements.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        Ok(ViewMut {
+            view: View::checked(elements, layout.shape(), Some(layout))?,
+            elements: PhantomData,
+        })
+    }
+
+    /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Permutation`].
+    pub fn permute(self, order: &[usize]) -> Result<ViewMut<'a, T>, Error> {
+        Ok(ViewMut {
+            view: self.view.permute(order)?,
+            elements: PhantomData,
+        })
+    }
+}
+
+impl<'a, T> Deref for ViewMut<'a, T> {
+    type Target = View<'a, T>;
+
+    fn deref(&self) -> &View<'a, T> {
+        &self.view
+    }
+}
+
+impl<T: Element> DeviceMemory for View<'_, T> {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn byte_count(&self) -> u64 {
+        (self.length * T::BYTES) as u64
+    }
+
+    fn element_name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn device_id(&self) -> usize {
+        self.device.id()
+    }
+
+    fn device_name(&self) -> String {
+        self.device.name()
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// Returns the buffer's first elements in a shape, the last mode contiguous, as ndarray and torch order them: `(m, n)`
+    /// is `(m,n):(n,1)`.
+    ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// let buffer = Device::open().zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view((3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    ///
+    /// let error = buffer.view((4, 4)).unwrap_err();
+    /// assert_eq!(error.to_string(), "(4,4):(4,_1) reaches element 15, and the buffer has elements 0 to 11");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Outside`] for a shape of more elements than the buffer has, [`Error::Shape`] for one that is none.
+    pub fn view(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
+        View::compact(self, shape.into(), Contiguous::Last)
+    }
+
+    /// Returns the buffer's first elements in a shape, the first mode contiguous, as BLAS and CuTe order them: `(m, n)` is
+    /// `(m,n):(1,m)`.
+    ///
+    /// ```
+    /// let buffer = colex_device::Device::open().zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view_t((3, 4))?.layout().unwrap().to_string(), "(3,4):(_1,3)");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`view`](Self::view).
+    pub fn view_t(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
+        View::compact(self, shape.into(), Contiguous::First)
+    }
+
+    /// As [`view`](Self::view), to be written.
+    ///
+    /// ```
+    /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view_mut((3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`view`](Self::view).
+    pub fn view_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
+        Ok(ViewMut {
+            view: View::compact(self, shape.into(), Contiguous::Last)?,
+            elements: PhantomData,
+        })
+    }
+
+    /// As [`view_t`](Self::view_t), to be written.
+    ///
+    /// ```
+    /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view_t_mut((3, 4))?.layout().unwrap().to_string(), "(3,4):(_1,3)");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`view`](Self::view).
+    pub fn view_t_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
+        Ok(ViewMut {
+            view: View::compact(self, shape.into(), Contiguous::First)?,
+            elements: PhantomData,
+        })
+    }
+}
+
+/// The mode of a compact layout whose stride is 1.
+enum Contiguous {
+    First,
+    Last,
+}
+
+/// Returns the compact layout of a shape, or none if an extent is 0.
+fn compact(shape: &IntTuple, contiguous: Contiguous) -> Result<Option<Layout>, Error> {
+    if shape.leaves().iter().any(|extent| extent.value() == 0) {
+        return match shape.leaves().iter().find(|extent| extent.value() < 0) {
+            None => Ok(None),
+            Some(extent) => Err(Error::Shape {
+                shape: shape.to_string(),
+                why: format!("extent {extent} is negative"),
+            }),
+        };
+    }
+    let layout = match contiguous {
+        Contiguous::First => Layout::column_major(shape),
+        Contiguous::Last => Layout::row_major(shape),
+    };
+    layout.map(Some).map_err(|error| Error::Shape {
+        shape: shape.to_string(),
+        why: error.to_string(),
+    })
+}
+
+/// Returns one more than the greatest offset of a layout, which must not leave memory of `length` elements.
+fn reach(layout: &Layout, length: usize) -> Result<u64, Error> {
+    let strides = || Error::Strides {
+        layout: layout.to_string(),
+    };
+    let outside = |element| Error::Outside {
+        layout: layout.to_string(),
+        element,
+        length,
+    };
+    let (mut least, mut greatest) = (0_i64, 0_i64);
+    for leaf in layout.leaves() {
+        let Stride::Int(stride) = leaf.stride else {
+            return Err(strides());
+        };
+        let far = (leaf.extent.value() - 1)
+            .checked_mul(stride.value())
+            .ok_or_else(strides)?;
+        let end = if far < 0 { &mut least } else { &mut greatest };
+        *end = end.checked_add(far).ok_or_else(strides)?;
+    }
+    match (least, greatest) {
+        (..0, _) => Err(outside(least)),
+        (_, greatest) if greatest >= length as i64 => Err(outside(greatest)),
+        (_, greatest) => Ok(greatest as u64 + 1),
+    }
+}
