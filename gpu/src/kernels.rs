@@ -5,8 +5,8 @@
 //! matrix product does; [`reference`](mod@reference) does both on the host.
 
 pub use crate::copy::call::{CopyCall, copy, transpose};
+pub use crate::copy::loop_nest::{Step, Walk};
 pub use crate::copy::plan::{CopyMethod, CopyPlan};
-pub use crate::copy::walk::{Step, Walk};
 pub use crate::gemm;
 pub use crate::gemm::problem::{GemmElement, GemmProblem, Major};
 pub use crate::kernel_error::KernelError;

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::Error;
-use crate::kept::Loads;
+use crate::memo::Loads;
 use colex_ir::launch::TensorMapArgument;
 use colex_ir::launch::{ArgumentError, Limits};
 use colex_sim::{Memory, SimOptions};

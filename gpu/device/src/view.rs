@@ -8,8 +8,8 @@ use colex_layout::{IntTuple, Layout, Stride};
 
 use crate::buffer::Buffer;
 use crate::device::Device;
+use crate::device_slice::Elements;
 use crate::element::Element;
-use crate::elements::Elements;
 use crate::error::Error;
 
 /// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the memory.

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::known::{Copies, CopyHow, CopyShape};
+use super::loop_nest::Walk;
 use super::plan::{CopyMethod, CopyPlan};
-use super::walk::Walk;
+use super::prepared::{Copies, CopyHow, CopyShape};
 use crate::calls::{Call, Shape, same_device};
 use crate::error::Error;
 use crate::kernel_error::KernelError;

@@ -5,8 +5,8 @@ use colex_device::Device;
 use colex_tensor::TensorKernel;
 
 use super::launches::Key;
+use super::loop_nest::Step;
 use super::plan::{CopyMethod, CopyPlan};
-use super::walk::Step;
 use super::{bulk, flat, strided, tile, tma};
 use crate::calls::OneLaunch;
 use crate::error::Error;

@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 use colex_atom::Arch;
 use colex_layout::Layout;
 
-use super::known::Copies;
+use super::loop_nest::Step;
 use super::plan::{CopyMethod, CopyPlan};
+use super::prepared::Copies;
 use super::tma::Squares;
-use super::walk::Step;
 use crate::calls::{KernelOf, OneLaunch};
 use crate::error::Error;
 use colex_device::Device;

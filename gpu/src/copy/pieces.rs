@@ -4,8 +4,8 @@ use colex_atom::{CopyAtom, Space, Ty};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_tiled::TiledCopy;
 
+use super::loop_nest::Step;
 use super::plan::CopyPlan;
-use super::walk::Step;
 use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
 
 /// What the address and the strides of a tensor map are multiples of, in bytes.

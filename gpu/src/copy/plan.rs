@@ -4,8 +4,8 @@ use core::fmt;
 
 use colex_atom::Arch;
 
+use super::loop_nest::{Step, Walk};
 use super::tma::{self, Squares};
-use super::walk::{Step, Walk};
 use crate::kernel_error::KernelError;
 use colex_tensor::MAX_EXTENT;
 

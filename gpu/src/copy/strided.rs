@@ -5,9 +5,9 @@ use colex_device::Device;
 
 use super::family::Family;
 use super::launches::{Key, Tensors, known, launch};
+use super::loop_nest::Step;
 use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
 use super::plan::CopyPlan;
-use super::walk::Step;
 use crate::calls::OneLaunch;
 use colex_tensor::{Builder, Error, TensorKernel};
 

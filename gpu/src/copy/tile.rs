@@ -8,9 +8,9 @@ use colex_tiled::TiledCopy;
 
 use super::family::Family;
 use super::launches::{Key, Tensors, known, launch};
+use super::loop_nest::Step;
 use super::pieces::{crossed, digits, dynamic, not_crossed, raw, through_registers, universal};
 use super::plan::{CopyMethod, CopyPlan};
-use super::walk::Step;
 use crate::calls::OneLaunch;
 use colex_tensor::{Builder, Error, Index, Tensor, TensorKernel};
 

@@ -12,9 +12,9 @@ use colex_tiled::TiledCopy;
 
 use super::family::Family;
 use super::launches::{self, Key, known, shape};
+use super::loop_nest::Step;
 use super::pieces::{MAP, crossed, digits, dynamic, not_crossed, raw, universal};
 use super::plan::{CopyMethod, CopyPlan};
-use super::walk::Step;
 use crate::calls::{OneLaunch, unencoded};
 use crate::kernel_error::KernelError;
 use colex_ir::FenceKind;

@@ -7,9 +7,9 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::Operand;
 
-use super::epilogue::scale::{outputs, scale_type};
-use super::known::{GemmShape, Gemms};
+use super::epilogue::convert::{outputs, scale_type};
 use super::plan::{GemmPlan, Operands, vector};
+use super::prepared::{GemmShape, Gemms};
 use crate::calls::{Call, KernelOf, OneLaunch, Shape};
 use crate::error::Error;
 use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError};

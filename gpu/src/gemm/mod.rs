@@ -3,10 +3,10 @@
 pub(crate) mod call;
 pub(crate) mod epilogue;
 mod family;
-mod known;
 pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;
+mod prepared;
 pub(crate) mod problem;
 mod register_staged;
 mod simt;

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_tiled::Operand;
 
-use super::epilogue::scale::{outputs, sum_type};
+use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
 use crate::kernels::{GemmProblem, KernelError, Major};

@@ -5,7 +5,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::epilogue::scale::{scale_type, scaled, widened};
+use super::epilogue::convert::{scale_type, scaled, widened};
 use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
 use colex_ir::Reg;

@@ -9,7 +9,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use super::epilogue::scale::sum_type;
+use super::epilogue::convert::sum_type;
 use super::family::{Family, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
+use super::epilogue::convert::scale_type;
 use super::epilogue::direct;
-use super::epilogue::scale::scale_type;
 use super::epilogue::sm80;
 use super::family::{Family, MOST_STAGES, Numbers};
 use super::operand::Route;

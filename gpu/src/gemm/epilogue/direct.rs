@@ -2,7 +2,7 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::scale::scaled;
+use super::convert::scaled;
 use crate::gemm::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};

@@ -1,6 +1,6 @@
 //! What a product does with its sums: scaled, rounded, stored.
 
+pub(crate) mod convert;
 pub(crate) mod direct;
-pub(crate) mod scale;
 pub(crate) mod sm80;
 pub(crate) mod sm90;

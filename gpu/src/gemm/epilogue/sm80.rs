@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::{Coord, Layout, Slot};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::scale::scaled;
+use super::convert::scaled;
 use crate::gemm::operand::{Shares, shares, uneven};
 use crate::gemm::plan::GemmPlan;
 use crate::kernels::Major;

@@ -2,8 +2,8 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::convert::scaled;
 use super::direct;
-use super::scale::scaled;
 use crate::gemm::operand::shared_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::GROUP;
