@@ -13,8 +13,8 @@ use colex_atom::TensorMap;
 use crate::error::Error;
 use colex_device::Device;
 use colex_device::Error as DeviceError;
-use colex_device::Kept;
 use colex_device::LoadedKernel;
+use colex_device::Memo;
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
 use colex_sim::Report;
@@ -27,10 +27,10 @@ const KERNELS: usize = 256;
 
 /// Prepared calls of one kind, with `N` operands: by shape `S`, from kernels by plan `P`, with what `A` says of a shape.
 #[derive(Debug)]
-pub(crate) struct Known<S, P, A, const N: usize> {
-    calls: Kept<(S, [u64; N]), Call<A>>,
-    shapes: Kept<(S, [u8; N]), Shape<A>>,
-    pub(crate) kernels: Kept<P, KernelOf>,
+pub(crate) struct PreparedCalls<S, P, A, const N: usize> {
+    calls: Memo<(S, [u64; N]), Call<A>>,
+    shapes: Memo<(S, [u8; N]), Shape<A>>,
+    pub(crate) kernels: Memo<P, KernelOf>,
 }
 
 /// A kernel with what it was built from.
@@ -44,12 +44,12 @@ pub(crate) struct KernelOf {
 #[derive(Debug)]
 pub(crate) struct Shape<A> {
     about: A,
-    launches: Vec<OneLaunch>,
+    launches: Vec<PreparedLaunch>,
 }
 
 /// A launch whose addresses are open.
 #[derive(Debug)]
-pub(crate) struct OneLaunch {
+pub(crate) struct PreparedLaunch {
     loaded: Arc<LoadedKernel>,
     launch: Launch,
     slots: Vec<Slot>,
@@ -73,17 +73,17 @@ pub(crate) struct Call<A> {
     arguments: Vec<Vec<Argument>>,
 }
 
-impl<S, P, A, const N: usize> Known<S, P, A, N>
+impl<S, P, A, const N: usize> PreparedCalls<S, P, A, N>
 where
     S: Clone + Eq + Hash,
     P: Clone + Eq + Hash,
 {
     /// Builds an empty store.
     pub(crate) fn new() -> Self {
-        Known {
-            calls: Kept::new(CALLS),
-            shapes: Kept::new(SHAPES),
-            kernels: Kept::new(KERNELS),
+        PreparedCalls {
+            calls: Memo::new(CALLS),
+            shapes: Memo::new(SHAPES),
+            kernels: Memo::new(KERNELS),
         }
     }
 
@@ -117,19 +117,19 @@ where
 }
 
 impl<A> Shape<A> {
-    pub(crate) fn new(about: A, launches: Vec<OneLaunch>) -> Shape<A> {
+    pub(crate) fn new(about: A, launches: Vec<PreparedLaunch>) -> Shape<A> {
         Shape { about, launches }
     }
 }
 
-impl OneLaunch {
+impl PreparedLaunch {
     /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands, in order.
     pub(crate) fn new<const N: usize>(
         loaded: Arc<LoadedKernel>,
         launch: Launch,
         arguments: Vec<Argument>,
         addresses: [u64; N],
-    ) -> OneLaunch {
+    ) -> PreparedLaunch {
         let mut operands = 0..N;
         let mut next = || {
             operands
@@ -149,7 +149,7 @@ impl OneLaunch {
             }
             value => Slot::Value(value),
         };
-        OneLaunch {
+        PreparedLaunch {
             loaded,
             launch,
             slots: arguments.into_iter().map(slot).collect(),
@@ -210,11 +210,11 @@ impl<A> Call<A> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::count`].
-    pub(crate) fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
+    /// Those of [`Device::profile`].
+    pub(crate) fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let launches = self.shape.launches.iter().zip(&self.arguments);
-        let count = |(one, arguments): (&OneLaunch, &Vec<Argument>)| {
-            Ok(device.count_loaded(&one.loaded, &one.launch, arguments)?)
+        let count = |(one, arguments): (&PreparedLaunch, &Vec<Argument>)| {
+            Ok(device.profile_loaded(&one.loaded, &one.launch, arguments)?)
         };
         launches.map(count).collect()
     }
@@ -232,7 +232,7 @@ pub(crate) fn unencoded(map: TensorMap, address: u64) -> Argument {
 
 /// Whether a device is the one that a call was made for.
 pub(crate) fn same_device(device: &Device, made_for: &Device) -> Result<(), Error> {
-    if device.is(made_for) {
+    if device.is_same_device(made_for) {
         Ok(())
     } else {
         Err(DeviceError::OtherDevice {

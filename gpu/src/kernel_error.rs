@@ -62,7 +62,7 @@ pub enum KernelError {
         /// The kernel.
         method: String,
         /// The copy.
-        walk: String,
+        nest: String,
         /// Why not.
         why: String,
     },
@@ -247,7 +247,7 @@ impl fmt::Display for KernelError {
             ),
             KernelError::ReadOnly { output } => write!(
                 f,
-                "{output} was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+                "{output} was lent to be read, and the kernel writes it: lend it by `borrow_slice_mut`"
             ),
             KernelError::Misaligned {
                 what,
@@ -257,8 +257,8 @@ impl fmt::Display for KernelError {
                 f,
                 "{what} begins at {address:#x}, which is not a multiple of {need} bytes"
             ),
-            KernelError::Method { method, walk, why } => {
-                write!(f, "the {method} kernel does not copy {walk}: {why}")
+            KernelError::Method { method, nest, why } => {
+                write!(f, "the {method} kernel does not copy {nest}: {why}")
             }
             KernelError::Extent { what, extent, most } => {
                 write!(f, "{what} is {extent}: it must be 1 to {most}")

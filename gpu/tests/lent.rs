@@ -1,7 +1,7 @@
 //! Slices that a program lends to the library.
 
 use colex_gpu::Device;
-use colex_gpu::cuda::Lent;
+use colex_gpu::cuda::BorrowedSlice;
 use colex_gpu::kernels::{GemmProblem, View, ViewMut};
 
 #[test]
@@ -13,13 +13,27 @@ fn library_kernels_take_what_was_lent() {
     );
     let (a, b, c) = (a.unwrap(), b.unwrap(), device.poisoned::<f32>(2).unwrap());
     let problem = GemmProblem::new(2, 1, 2);
-    let read = [Lent::of_buffer(&a, false), Lent::of_buffer(&b, false)];
-    colex_gpu::gemm(&problem, &read[0], &read[1], &Lent::of_buffer(&c, true)).unwrap();
+    let read = [
+        BorrowedSlice::of_buffer(&a, false),
+        BorrowedSlice::of_buffer(&b, false),
+    ];
+    colex_gpu::gemm(
+        &problem,
+        &read[0],
+        &read[1],
+        &BorrowedSlice::of_buffer(&c, true),
+    )
+    .unwrap();
     assert_eq!(c.download().unwrap(), [1.0, 3.0]);
-    let refused = colex_gpu::gemm(&problem, &read[0], &read[1], &Lent::of_buffer(&c, false));
+    let refused = colex_gpu::gemm(
+        &problem,
+        &read[0],
+        &read[1],
+        &BorrowedSlice::of_buffer(&c, false),
+    );
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "C was lent to be read, and the kernel writes it: lend it by `lend_mut`"
+        "C was lent to be read, and the kernel writes it: lend it by `borrow_slice_mut`"
     );
 }
 
@@ -30,20 +44,27 @@ fn a_copy_does_not_write_what_was_lent_to_be_read() {
         device.upload(&[7u8, 8]).unwrap(),
         device.zeros::<u8>(2).unwrap(),
     );
-    let copy = |source: Lent<'_, u8>, mut destination: Lent<'_, u8>| {
+    let copy = |source: BorrowedSlice<'_, u8>, mut destination: BorrowedSlice<'_, u8>| {
         let run = || "2:1".parse().unwrap();
         let from = View::new(&source, run())?;
         colex_gpu::copy(&from, &ViewMut::new(&mut destination, run())?)
     };
-    copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, true)).unwrap();
+    copy(
+        BorrowedSlice::of_buffer(&from, false),
+        BorrowedSlice::of_buffer(&to, true),
+    )
+    .unwrap();
     assert_eq!(to.download().unwrap(), [7, 8]);
     assert_eq!(
-        copy(Lent::of_buffer(&from, false), Lent::of_buffer(&to, false))
-            .unwrap_err()
-            .to_string(),
-        "the slice was lent to be read, and a view to write it needs `lend_mut`"
+        copy(
+            BorrowedSlice::of_buffer(&from, false),
+            BorrowedSlice::of_buffer(&to, false)
+        )
+        .unwrap_err()
+        .to_string(),
+        "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`"
     );
-    let two = Lent::of_buffer(&to, false);
+    let two = BorrowedSlice::of_buffer(&to, false);
     let long = View::new(&two, "3:1".parse().unwrap()).unwrap_err();
     assert_eq!(
         long.to_string(),

@@ -220,7 +220,7 @@ impl<T: Element> Buffer<T> {
     /// [`Error::Length`] if there are more or fewer of them, [`Error::OtherDevice`] if they are elsewhere.
     pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
         self.same_length("the buffer", source.length)?;
-        if !self.device().is(source.device()) {
+        if !self.device().is_same_device(source.device()) {
             return Err(Error::OtherDevice {
                 what: "the buffer",
                 device: self.device().name(),

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::Error;
-use crate::memo::Loads;
+use crate::memo::LoadedKernels;
 use colex_ir::launch::TensorMapArgument;
 use colex_ir::launch::{ArgumentError, Limits};
 use colex_sim::{Memory, SimOptions};
@@ -41,8 +41,8 @@ pub(crate) struct Simulated {
 /// What a device keeps between calls, for all its handles: kernels it has loaded, and what libraries above it keep.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) loads: Loads,
-    extensions: RwLock<Vec<Slot>>,
+    pub(crate) loads: LoadedKernels,
+    extensions: RwLock<Vec<ExtensionSlot>>,
 }
 
 /// What a library keeps with a device, for all handles to it and until the last of them is dropped.
@@ -53,7 +53,7 @@ pub trait Extension: Any + Debug + Default + Send + Sync {
 
 /// One library's extension, with the function that clears it.
 #[derive(Debug)]
-struct Slot {
+struct ExtensionSlot {
     value: Arc<dyn Any + Send + Sync>,
     clear: fn(&(dyn Any + Send + Sync)),
 }
@@ -180,10 +180,10 @@ impl Device {
     }
 
     /// Whether both are handles to the same device: for GPUs, to the same context, however each was made.
-    pub fn is(&self, other: &Device) -> bool {
+    pub fn is_same_device(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
-            (Kind::Gpu(a), Kind::Gpu(b)) => a.is(b),
+            (Kind::Gpu(a), Kind::Gpu(b)) => a.is_same_context(b),
             _ => false,
         }
     }
@@ -246,7 +246,7 @@ impl Device {
     }
 
     /// Forgets the kernels it has loaded, save those whose functions are still held: the next load reads the disk.
-    pub fn forget_modules(&self) {
+    pub fn clear_module_cache(&self) {
         self.held().clear();
     }
 
@@ -266,7 +266,7 @@ impl Device {
             return extension;
         }
         let extension = Arc::new(T::default());
-        extensions.push(Slot {
+        extensions.push(ExtensionSlot {
             value: Arc::clone(&extension) as Arc<dyn Any + Send + Sync>,
             clear: |value| {
                 let extension = value.downcast_ref::<T>();
@@ -296,7 +296,7 @@ impl Device {
         buffer: &Buffer<T>,
     ) -> Result<TensorMapArgument, Error> {
         map.check()?;
-        if !self.is(buffer.device()) {
+        if !self.is_same_device(buffer.device()) {
             return Err(Error::OtherDevice {
                 what: "the buffer",
                 device: self.name(),

@@ -1,7 +1,7 @@
-//! `Elements`: what a library kernel reads and writes.
+//! `DeviceSlice`: what a library kernel reads and writes.
 
 use crate::buffer::Buffer;
-use crate::cuda::Lent;
+use crate::cuda::BorrowedSlice;
 use crate::device::Device;
 use crate::element::Element;
 
@@ -9,8 +9,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was [lent](Device::lend) to the device.
-pub trait Elements<T: Element>: sealed::Sealed {
+/// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was [lent](Device::borrow_slice) to the device.
+pub trait DeviceSlice<T: Element>: sealed::Sealed {
     /// Returns the device that holds them, and whose stream runs the kernels.
     fn device(&self) -> &Device;
 
@@ -26,7 +26,7 @@ pub trait Elements<T: Element>: sealed::Sealed {
 
 impl<T: Element> sealed::Sealed for Buffer<T> {}
 
-impl<T: Element> Elements<T> for Buffer<T> {
+impl<T: Element> DeviceSlice<T> for Buffer<T> {
     fn device(&self) -> &Device {
         Buffer::device(self)
     }
@@ -44,15 +44,15 @@ impl<T: Element> Elements<T> for Buffer<T> {
     }
 }
 
-impl<T> sealed::Sealed for Lent<'_, T> {}
+impl<T> sealed::Sealed for BorrowedSlice<'_, T> {}
 
-impl<T: Element> Elements<T> for Lent<'_, T> {
+impl<T: Element> DeviceSlice<T> for BorrowedSlice<'_, T> {
     fn device(&self) -> &Device {
-        Lent::device(self)
+        BorrowedSlice::device(self)
     }
 
     fn address(&self) -> u64 {
-        Lent::address(self)
+        BorrowedSlice::address(self)
     }
 
     fn count(&self) -> usize {
@@ -60,6 +60,6 @@ impl<T: Element> Elements<T> for Lent<'_, T> {
     }
 
     fn is_writable(&self) -> bool {
-        Lent::is_writable(self)
+        BorrowedSlice::is_writable(self)
     }
 }

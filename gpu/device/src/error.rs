@@ -322,7 +322,7 @@ impl fmt::Display for Error {
                 *rank as i64 - 1
             ),
             Error::ReadOnly => f.write_str(
-                "the slice was lent to be read, and a view to write it needs `lend_mut`",
+                "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`",
             ),
             Error::Length {
                 what,

@@ -6,7 +6,7 @@ use crate::error::Error;
 
 /// A point in the work given to a device, reached when all work before it is done.
 #[derive(Debug)]
-pub struct Event(Option<cuda::Event>);
+pub struct Event(Option<cuda::GpuEvent>);
 
 impl Device {
     /// The point reached when all work given so far is done.
@@ -39,7 +39,9 @@ impl Device {
     /// [`Error::OtherDevice`] for a point in another device's work; what the driver says.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         match (&self.0, &event.0) {
-            (Kind::Gpu(gpu), Some(event)) if gpu.is(event.gpu()) => gpu.wait_for(event),
+            (Kind::Gpu(gpu), Some(event)) if gpu.is_same_context(event.gpu()) => {
+                gpu.wait_for(event)
+            }
             (Kind::Simulator(_), None) => Ok(()),
             (_, event) => Err(Error::OtherDevice {
                 what: "the event",
@@ -61,7 +63,9 @@ impl Event {
     /// [`Error::Unsupported`] on the simulator; what the driver says.
     pub fn milliseconds_since(&self, start: &Event) -> Result<f32, Error> {
         match (&self.0, &start.0) {
-            (Some(end), Some(start)) if end.gpu().is(start.gpu()) => end.milliseconds_since(start),
+            (Some(end), Some(start)) if end.gpu().is_same_context(start.gpu()) => {
+                end.milliseconds_since(start)
+            }
             _ => Err(Error::Unsupported {
                 what: "take the time",
                 device: "the simulator".to_string(),

@@ -92,7 +92,7 @@ impl Function {
     }
 
     /// Whether both are handles to the same code: what a second load of the same kernel returns.
-    pub fn is(&self, other: &Function) -> bool {
+    pub fn is_same_code(&self, other: &Function) -> bool {
         Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 
@@ -116,8 +116,9 @@ impl Function {
     /// # Errors
     ///
     /// The first [`LaunchError`] found: the shapes that the kernel was built for, the arguments, the device's limits.
-    pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), LaunchError> {
-        self.loaded.check(launch, arguments, self.device.limits())
+    pub fn check_launch(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), LaunchError> {
+        self.loaded
+            .check_launch(launch, arguments, self.device.limits())
     }
 }
 
@@ -140,7 +141,7 @@ impl LoadedKernel {
     /// # Errors
     ///
     /// The first [`LaunchError`] found.
-    pub fn check(
+    pub fn check_launch(
         &self,
         launch: &Launch,
         arguments: &[Argument],
@@ -324,10 +325,10 @@ impl Device {
     ) -> Result<(), Error> {
         match (&self.0, &loaded.code) {
             (Kind::Gpu(gpu), Code::Gpu(code)) => {
-                loaded.check(launch, arguments, gpu.limits())?;
+                loaded.check_launch(launch, arguments, gpu.limits())?;
                 gpu.launch(code, launch, arguments)
             }
-            _ => self.count_loaded(loaded, launch, arguments).map(drop),
+            _ => self.profile_loaded(loaded, launch, arguments).map(drop),
         }
     }
 
@@ -337,28 +338,28 @@ impl Device {
     /// # Errors
     ///
     /// Those of [`launch`](Device::launch); [`Error::Unsupported`] on a GPU, which does not count.
-    pub fn count(
+    pub fn profile(
         &self,
         function: &Function,
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<Report, Error> {
         self.owns(function)?;
-        self.count_loaded(&function.loaded, &launch, arguments)
+        self.profile_loaded(&function.loaded, &launch, arguments)
     }
 
     /// Runs a kernel that this device has loaded, and returns what the simulator counted.
     ///
     /// # Errors
     ///
-    /// Those of [`count`](Device::count).
-    pub fn count_loaded(
+    /// Those of [`profile`](Device::profile).
+    pub fn profile_loaded(
         &self,
         loaded: &LoadedKernel,
         launch: &Launch,
         arguments: &[Argument],
     ) -> Result<Report, Error> {
-        loaded.check(launch, arguments, self.limits())?;
+        loaded.check_launch(launch, arguments, self.limits())?;
         match (&self.0, &loaded.code) {
             (Kind::Simulator(simulated), Code::Simulated(kernel, _)) => {
                 let mut memory = simulated.memory();
@@ -379,7 +380,7 @@ impl Device {
     ///
     /// [`Error::OtherDevice`].
     pub fn owns(&self, function: &Function) -> Result<(), Error> {
-        if self.is(&function.device) {
+        if self.is_same_device(&function.device) {
             Ok(())
         } else {
             Err(Error::OtherDevice {
@@ -455,7 +456,7 @@ mod tests {
             };
             let given = [Argument::Pointer(0), Argument::Pointer(16)];
             let arguments = &given[..draw(3) as usize];
-            let checked = function.check(&launch, arguments);
+            let checked = function.check_launch(&launch, arguments);
             cases += 1;
             refused += u32::from(checked.is_err());
             if launch.blocks().saturating_mul(launch.threads()) > 1 << 14 && checked.is_ok() {

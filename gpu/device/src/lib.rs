@@ -34,12 +34,12 @@ mod view;
 pub use buffer::Buffer;
 pub use cache::Cache;
 pub use device::{Device, Extension};
-pub use device_slice::Elements;
+pub use device_slice::DeviceSlice;
 pub use element::Element;
 pub use error::Error;
 pub use event::Event;
 pub use function::{Function, LoadedKernel, Origin, Resources};
-pub use memo::Kept;
+pub use memo::Memo;
 pub use timing::{Repeats, Timing};
 pub use view::{View, ViewMut};
 

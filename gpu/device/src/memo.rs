@@ -12,7 +12,7 @@ use colex_ir::Kernel;
 /// caller that wants it, while others that want the same wait for it and all others go on. Beyond `most` values, the
 /// quarter that was used least recently is dropped; a holder of one of them goes on with it.
 #[derive(Debug)]
-pub struct Kept<K, V> {
+pub struct Memo<K, V> {
     places: RwLock<HashMap<K, Place<V>>>,
     most: usize,
     clock: AtomicU64,
@@ -32,10 +32,10 @@ struct Value<V> {
     making: Mutex<()>,
 }
 
-impl<K: Hash + Eq + Clone, V> Kept<K, V> {
+impl<K: Hash + Eq + Clone, V> Memo<K, V> {
     /// Builds an empty store of at most `most` values.
-    pub fn new(most: usize) -> Kept<K, V> {
-        Kept {
+    pub fn new(most: usize) -> Memo<K, V> {
+        Memo {
             places: RwLock::default(),
             most,
             clock: AtomicU64::new(0),
@@ -141,7 +141,7 @@ impl<V> Place<V> {
 /// Kernels that a device has loaded, by what they were loaded from. A kernel is found by comparing all of it with those
 /// of the same fingerprint: its fields are public, so that no name or number stands for it.
 #[derive(Debug, Default)]
-pub(crate) struct Loads {
+pub(crate) struct LoadedKernels {
     entries: RwLock<Vec<Load>>,
     clock: AtomicU64,
 }
@@ -164,7 +164,7 @@ enum Source {
     Text(String),
 }
 
-impl Loads {
+impl LoadedKernels {
     /// Returns what was loaded from an equal kernel.
     pub(crate) fn of_kernel(&self, kernel: &Kernel) -> Option<Arc<LoadedKernel>> {
         self.find(
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_and_what_was_used_least_recently_goes() {
-        let kept = Kept::new(8);
+        let kept = Memo::new(8);
         let made = AtomicUsize::new(0);
         let ask = |key: usize| {
             let value = kept.get_or_make(&key, || {
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_value_that_could_not_be_made_is_tried_again() {
-        let kept = Kept::<u8, u8>::new(4);
+        let kept = Memo::<u8, u8>::new(4);
         assert_eq!(kept.get_or_make(&1, || Err("no")), Err("no"));
         assert_eq!(kept.get(&1), None);
         assert!(kept.places.read().unwrap().is_empty());
@@ -327,7 +327,7 @@ mod tests {
     /// Threads that want the same value get one; a value that takes long holds nobody up who wants another.
     #[test]
     fn threads_share_what_is_made_and_do_not_wait_for_other_values() {
-        let kept = Kept::new(64);
+        let kept = Memo::new(64);
         let made = AtomicUsize::new(0);
         let barrier = Barrier::new(2);
         std::thread::scope(|scope| {
@@ -375,10 +375,15 @@ mod tests {
         let device = crate::Device::simulator(Arch::Sm80);
         let (plus, minus) = (kernel(0.0), kernel(-0.0));
         let loaded = [&plus, &minus, &plus, &minus].map(|k| device.load(k).unwrap());
-        assert!(loaded[0].is(&loaded[2]) && loaded[1].is(&loaded[3]));
-        assert!(!loaded[0].is(&loaded[1]));
+        assert!(loaded[0].is_same_code(&loaded[2]) && loaded[1].is_same_code(&loaded[3]));
+        assert!(!loaded[0].is_same_code(&loaded[1]));
         let nan = kernel(f64::NAN);
-        assert!(device.load(&nan).unwrap().is(&device.load(&nan).unwrap()));
+        assert!(
+            device
+                .load(&nan)
+                .unwrap()
+                .is_same_code(&device.load(&nan).unwrap())
+        );
     }
 
     #[test]
@@ -389,7 +394,7 @@ mod tests {
         for i in 1..LOADS + 20 {
             device.load(&kernel(i)).unwrap();
             assert!(
-                device.load(&kernel(0)).unwrap().is(&first),
+                device.load(&kernel(0)).unwrap().is_same_code(&first),
                 "0 is used all the time"
             );
         }

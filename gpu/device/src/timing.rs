@@ -120,7 +120,7 @@ impl Device {
         let samples = (0..repeats.samples)
             .map(sample)
             .collect::<Result<Vec<_>, Error>>()?;
-        let microseconds = |(start, end): &(crate::cuda::Event, crate::cuda::Event)| {
+        let microseconds = |(start, end): &(crate::cuda::GpuEvent, crate::cuda::GpuEvent)| {
             let run = end.milliseconds_since(start)?;
             Ok(f64::from(run) * 1e3 / batch as f64)
         };

@@ -8,7 +8,7 @@ use colex_layout::{IntTuple, Layout, Stride};
 
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::device_slice::Elements;
+use crate::device_slice::DeviceSlice;
 use crate::element::Element;
 use crate::error::Error;
 
@@ -66,13 +66,13 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// [`Error::Strides`] for strides that are coordinates or XORs, [`Error::Outside`] for a layout that leaves the
     /// memory, [`Error::Misaligned`] for memory that does not begin at a multiple of an element's size.
-    pub fn new(elements: &'a impl Elements<T>, layout: Layout) -> Result<Self, Error> {
+    pub fn new(elements: &'a impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
         View::checked(elements, layout.shape(), Some(layout))
     }
 
     /// As [`new`](Self::new), for borrows of any kind; without a layout the view is empty.
     fn checked(
-        elements: &impl Elements<T>,
+        elements: &impl DeviceSlice<T>,
         shape: IntTuple,
         layout: Option<Layout>,
     ) -> Result<Self, Error> {
@@ -96,7 +96,7 @@ impl<'a, T: Element> View<'a, T> {
 
     /// Returns the compact view of a shape.
     fn compact(
-        elements: &impl Elements<T>,
+        elements: &impl DeviceSlice<T>,
         shape: IntTuple,
         contiguous: Contiguous,
     ) -> Result<Self, Error> {
@@ -163,7 +163,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// # Errors
     ///
     /// Those of [`View::new`], and [`Error::ReadOnly`] for a slice that was lent to be read.
-    pub fn new(elements: &'a mut impl Elements<T>, layout: Layout) -> Result<Self, Error> {
+    pub fn new(elements: &'a mut impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
         if !elements.is_writable() {
             return Err(Error::ReadOnly);
         }

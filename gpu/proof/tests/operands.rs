@@ -2,7 +2,7 @@
 
 use colex_gpu::Device;
 use colex_gpu::kernels::{
-    GemmProblem, KernelError, Major, MatrixName, View, ViewMut, Walk, reference,
+    GemmProblem, KernelError, LoopNest, Major, MatrixName, View, ViewMut, reference,
 };
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
@@ -11,7 +11,7 @@ fn layout(text: &str) -> Layout {
 }
 
 fn refused(source: &str, destination: &str) -> String {
-    let refused = Walk::new(&layout(source), &layout(destination));
+    let refused = LoopNest::new(&layout(source), &layout(destination));
     refused.expect_err("it is refused").to_string()
 }
 
@@ -52,15 +52,15 @@ fn a_walk_copies_what_the_layouts_copy() {
         let rank = 1 + random.below(5) as usize;
         let extents: Vec<i64> = (0..rank).map(|_| 1 + random.below(6) as i64).collect();
         let (from, to) = (random.layout(&extents), random.layout(&extents));
-        let walk = Walk::new(&from, &to).expect("one shape");
+        let nest = LoopNest::new(&from, &to).expect("one shape");
         let source: Vec<i64> = (0..from.cosize().expect("small")).collect();
         let mut expected = vec![-1; to.cosize().expect("small") as usize];
         let mut found = expected.clone();
         reference::copy(&source, &from, &mut expected, &to).expect("small");
-        reference::copy(&source, &walk.source(), &mut found, &walk.destination()).expect("small");
-        assert_eq!(found, expected, "{from} -> {to}: {walk}");
-        assert_eq!(walk.size(), from.size());
-        assert!(walk.steps().len() <= rank);
+        reference::copy(&source, &nest.source(), &mut found, &nest.destination()).expect("small");
+        assert_eq!(found, expected, "{from} -> {to}: {nest}");
+        assert_eq!(nest.size(), from.size());
+        assert!(nest.loops().len() <= rank);
         cases += 1;
     }
     println!("law a_walk_copies_what_the_layouts_copy: {cases} cases");
@@ -75,23 +75,23 @@ fn an_aligned_vector_divides_both_sides() {
         let rank = 1 + random.below(3) as usize;
         let extents: Vec<i64> = (0..rank).map(|_| 1 << random.below(5)).collect();
         let (from, to) = (random.layout(&extents), random.layout(&extents));
-        let walk = Walk::new(&from, &to).expect("one shape");
-        let vector = walk
+        let nest = LoopNest::new(&from, &to).expect("one shape");
+        let vector = nest
             .aligned_vector(2, 16, [256, 256])
             .expect("it is computed");
         assert!(vector * 2 <= 16);
         let (from, to) = (
-            walk.source().table().expect("small"),
-            walk.destination().table().expect("small"),
+            nest.source().table().expect("small"),
+            nest.destination().table().expect("small"),
         );
         for (from, to) in from.chunks(vector as usize).zip(to.chunks(vector as usize)) {
             for (i, (x, y)) in (0..).zip(from.iter().zip(to)) {
-                assert_eq!((*x, *y), (from[0] + i, to[0] + i), "{walk} by {vector}");
+                assert_eq!((*x, *y), (from[0] + i, to[0] + i), "{nest} by {vector}");
             }
             assert_eq!(
                 (from[0] % vector, to[0] % vector),
                 (0, 0),
-                "{walk} by {vector}"
+                "{nest} by {vector}"
             );
         }
         cases += 1;
@@ -101,9 +101,9 @@ fn an_aligned_vector_divides_both_sides() {
 
 #[test]
 fn addresses_narrow_a_vector() {
-    let walk = Walk::new(&layout("64:1"), &layout("64:1")).expect("one shape");
+    let nest = LoopNest::new(&layout("64:1"), &layout("64:1")).expect("one shape");
     let width = |addresses| {
-        walk.aligned_vector(4, 16, addresses)
+        nest.aligned_vector(4, 16, addresses)
             .expect("it is computed")
     };
     assert_eq!(
@@ -114,9 +114,10 @@ fn addresses_narrow_a_vector() {
 
 #[test]
 fn shapes_that_refine_each_other_meet() {
-    let walk = Walk::new(&layout("((2,3),4):((1,8),2)"), &layout("24:1")).expect("a refinement");
-    assert_eq!(walk.to_string(), "(2,3,4):(1,8,2) -> (2,3,4):(1,2,6)");
-    let one = Walk::new(&layout("(1,1):(5,7)"), &layout("1:0")).expect("one element");
+    let nest =
+        LoopNest::new(&layout("((2,3),4):((1,8),2)"), &layout("24:1")).expect("a refinement");
+    assert_eq!(nest.to_string(), "(2,3,4):(1,8,2) -> (2,3,4):(1,2,6)");
+    let one = LoopNest::new(&layout("(1,1):(5,7)"), &layout("1:0")).expect("one element");
     assert_eq!(one.to_string(), "1:1 -> 1:1");
 }
 
@@ -246,8 +247,8 @@ fn a_copy_moves_what_corresponds() {
             compact(&one, random.below(2) == 0),
             compact(&other, random.below(2) == 0),
         );
-        match (Walk::new(&from, &to), pairs(&one, &other)) {
-            (Ok(walk), Some(pairs)) => {
+        match (LoopNest::new(&from, &to), pairs(&one, &other)) {
+            (Ok(nest), Some(pairs)) => {
                 let source: Vec<i64> = (0..from.size()).collect();
                 let mut found = vec![-1; source.len()];
                 let mut expected = found.clone();
@@ -255,13 +256,13 @@ fn a_copy_moves_what_corresponds() {
                     let (i, j) = (from.at(i).expect("inside"), to.at(j).expect("inside"));
                     expected[j as usize] = source[i as usize];
                 }
-                reference::copy(&source, &walk.source(), &mut found, &walk.destination())
+                reference::copy(&source, &nest.source(), &mut found, &nest.destination())
                     .expect("small");
-                assert_eq!(found, expected, "{from} -> {to}: {walk}");
+                assert_eq!(found, expected, "{from} -> {to}: {nest}");
                 moved += 1;
             }
             (Err(KernelError::Shapes { .. }), None) => refused += 1,
-            (walk, pairs) => panic!("{from} -> {to}: {walk:?} and {pairs:?}"),
+            (nest, pairs) => panic!("{from} -> {to}: {nest:?} and {pairs:?}"),
         }
     }
     assert!(moved > 1500 && refused > 1500, "{moved} {refused}");

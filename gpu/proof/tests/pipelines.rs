@@ -173,7 +173,7 @@ fn product<T: GemmElement, C: GemmElement>(
     let call = GemmCall::with_plan(&problem, &a, &b, &c, |_, _| Ok(plan));
     let call = call.unwrap_or_else(|error| panic!("{plan}: {error}"));
     let report = call
-        .count(&device)
+        .profile(&device)
         .unwrap_or_else(|fault| panic!("{plan}: {fault}"));
     (call.built().kernel.clone(), report.events)
 }
@@ -263,7 +263,7 @@ fn copy<T: Element>(
         .clone();
     (
         kernel,
-        call.count(&device).expect("the sample has no fault"),
+        call.profile(&device).expect("the sample has no fault"),
     )
 }
 

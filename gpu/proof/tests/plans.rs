@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
-use colex_gpu::kernels::{CopyPlan, GemmProblem, Major, MatrixName, Walk, reference};
+use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, MatrixName, reference};
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use half::f16;
@@ -379,14 +379,14 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
     for [source, destination] in layouts {
         let [source, destination] =
             [source, destination].map(|text| text.parse().expect("a layout"));
-        let walk = Walk::new(&source, &destination).expect("one shape");
+        let nest = LoopNest::new(&source, &destination).expect("one shape");
         for bytes in wild {
             for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
                 for arch in [Arch::Sm70, Arch::Sm90a] {
                     let mut count = |is_made: bool| if is_made { made += 1 } else { refused += 1 };
-                    count(CopyPlan::choose(&walk, bytes, addresses, arch).is_ok());
+                    count(CopyPlan::choose(&nest, bytes, addresses, arch).is_ok());
                     for method in COPY_METHODS {
-                        let plan = CopyPlan::new(&walk, bytes, addresses, arch, method);
+                        let plan = CopyPlan::new(&nest, bytes, addresses, arch, method);
                         count(plan.is_ok());
                         for squares in wild.map(|n| [n, 2]).into_iter().chain(wild.map(|n| [1, n]))
                         {
@@ -403,9 +403,9 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
         "law plans.copies: {} cases, {refused} refused",
         made + refused
     );
-    let walk = Walk::new(&"8:1".parse().unwrap(), &"8:1".parse().unwrap()).expect("one shape");
+    let nest = LoopNest::new(&"8:1".parse().unwrap(), &"8:1".parse().unwrap()).expect("one shape");
     let said = |bytes, addresses| {
-        let refused = CopyPlan::choose(&walk, bytes, addresses, Arch::Sm80);
+        let refused = CopyPlan::choose(&nest, bytes, addresses, Arch::Sm80);
         refused.expect_err("it is refused").to_string()
     };
     assert_eq!(

@@ -4,20 +4,20 @@ use colex_atom::Arch;
 use colex_device::Device;
 use colex_layout::{ComposedLayout, Int, Layout};
 
-use super::family::Family;
+use super::family::CopyFamily;
 use super::flat::{MOST, Run, not_one_run, run};
-use super::launches::Key;
-use super::loop_nest::Step;
+use super::launches::KernelKey;
+use super::loop_nest::Loop;
 use super::pieces::{MAP, raw};
 use super::plan::CopyPlan;
-use crate::calls::OneLaunch;
+use crate::calls::PreparedLaunch;
 use colex_ir::FenceKind;
 use colex_tensor::{Builder, Error, TensorKernel};
 
 /// One run of elements on both sides, a chunk for each block by the copy engine.
 pub(crate) struct Bulk;
 
-impl Family for Bulk {
+impl CopyFamily for Bulk {
     fn refusal(&self, plan: &CopyPlan, _: [u64; 2], arch: Arch) -> Option<String> {
         if let Some(why) = not_one_run(plan) {
             return Some(why);
@@ -36,7 +36,7 @@ impl Family for Bulk {
         None
     }
 
-    fn build(&self, key: &Key, _: &[Step]) -> Result<TensorKernel, Error> {
+    fn build(&self, key: &KernelKey, _: &[Loop]) -> Result<TensorKernel, Error> {
         build(key.arch, key.bytes)
     }
 
@@ -45,7 +45,7 @@ impl Family for Bulk {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, crate::Error> {
+    ) -> Result<Vec<PreparedLaunch>, crate::Error> {
         Run::of(plan, device, addresses)
     }
 }

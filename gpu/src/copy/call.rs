@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::loop_nest::Walk;
+use super::loop_nest::LoopNest;
 use super::plan::{CopyMethod, CopyPlan};
-use super::prepared::{Copies, CopyHow, CopyShape};
+use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, Shape, same_device};
 use crate::error::Error;
 use crate::kernel_error::KernelError;
@@ -15,7 +15,7 @@ use colex_device::{Device, Element, Function, View, ViewMut};
 use colex_sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
-/// [corresponds](crate::kernels::Walk#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
+/// [corresponds](crate::kernels::LoopNest#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
 /// that layouts, addresses and device allow is taken.
 ///
 /// Shapes with an extent of 0 have nothing to copy. The device keeps what it prepares for a call, as for
@@ -95,7 +95,7 @@ impl<'a> CopyCall<'a> {
         how: CopyHow,
     ) -> Result<CopyCall<'a>, Error> {
         let device = source.device();
-        if !device.is(destination.device()) {
+        if !device.is_same_device(destination.device()) {
             return Err(DeviceError::OtherDevice {
                 what: "the destination",
                 device: device.name(),
@@ -118,7 +118,7 @@ impl<'a> CopyCall<'a> {
             bytes: T::BYTES as i64,
             how,
         };
-        let copies = &device.extension::<Copies>().0;
+        let copies = &device.extension::<PreparedCopies>().0;
         let call = copies.call(shape, addresses, device, |shape| {
             let plan = shape.plan(device, addresses)?;
             let launches = plan.method().family().launches(&plan, device, addresses)?;
@@ -182,11 +182,11 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::count`].
-    pub fn count(&self, device: &Device) -> Result<Vec<Report>, Error> {
+    /// Those of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         same_device(device, &self.device)?;
         let call = self.call.as_ref();
-        call.map_or(Ok(Vec::new()), |call| call.count(device))
+        call.map_or(Ok(Vec::new()), |call| call.profile(device))
     }
 
     /// Gives the copy to a stream of its device.
@@ -204,10 +204,10 @@ impl CopyShape {
     /// The plan of the copy between tensors that begin at these addresses of a device.
     fn plan(&self, device: &Device, addresses: [u64; 2]) -> Result<CopyPlan, Error> {
         let [source, destination] = &self.layouts;
-        let walk = Walk::new(source, destination)?;
-        let by = |method| CopyPlan::new(&walk, self.bytes, addresses, device.arch(), method);
+        let nest = LoopNest::new(source, destination)?;
+        let by = |method| CopyPlan::new(&nest, self.bytes, addresses, device.arch(), method);
         Ok(match self.how {
-            CopyHow::Fastest => CopyPlan::choose(&walk, self.bytes, addresses, device.arch())?,
+            CopyHow::Fastest => CopyPlan::choose(&nest, self.bytes, addresses, device.arch())?,
             CopyHow::Method(method) => by(method)?,
             CopyHow::Squares(squares) => by(CopyMethod::Tma)?.with_squares(squares)?,
         })

@@ -4,15 +4,15 @@ use colex_atom::Arch;
 use colex_device::Device;
 use colex_tensor::TensorKernel;
 
-use super::launches::Key;
-use super::loop_nest::Step;
+use super::launches::KernelKey;
+use super::loop_nest::Loop;
 use super::plan::{CopyMethod, CopyPlan};
 use super::{bulk, flat, strided, tile, tma};
-use crate::calls::OneLaunch;
+use crate::calls::PreparedLaunch;
 use crate::error::Error;
 
 /// One family of kernels. Its file holds all that the library knows of it.
-pub(crate) trait Family {
+pub(crate) trait CopyFamily {
     /// Returns why its kernel does not do such a copy.
     fn refusal(&self, plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String>;
 
@@ -24,7 +24,7 @@ pub(crate) trait Family {
     /// # Errors
     ///
     /// What the algebra refuses.
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, colex_tensor::Error>;
+    fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, colex_tensor::Error>;
 
     /// Returns what a plan launches on a device, its kernels loaded.
     ///
@@ -36,12 +36,12 @@ pub(crate) trait Family {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, Error>;
+    ) -> Result<Vec<PreparedLaunch>, Error>;
 }
 
 impl CopyMethod {
     /// Returns the family that the method is of.
-    pub(crate) fn family(self) -> &'static dyn Family {
+    pub(crate) fn family(self) -> &'static dyn CopyFamily {
         match self {
             CopyMethod::Flat => &flat::Flat,
             CopyMethod::Bulk => &bulk::Bulk,

@@ -5,20 +5,20 @@ use colex_device::Device;
 use colex_layout::{Int, Layout};
 
 use super::bulk;
-use super::family::Family;
-use super::launches::{Key, Tensors, known, launch};
-use super::loop_nest::Step;
+use super::family::CopyFamily;
+use super::launches::{KernelKey, Tensors, launch, prepare};
+use super::loop_nest::Loop;
 use super::pieces::{raw, row_of_vectors, through_registers};
 use super::plan::{CopyMethod, CopyPlan};
 use super::tma;
-use crate::calls::OneLaunch;
+use crate::calls::PreparedLaunch;
 use crate::error::Error;
 use colex_tensor::{Builder, TensorKernel};
 
 /// One run of elements on both sides, a vector for each thread.
 pub(crate) struct Flat;
 
-impl Family for Flat {
+impl CopyFamily for Flat {
     fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
         not_one_run(plan)
     }
@@ -27,7 +27,7 @@ impl Family for Flat {
         None
     }
 
-    fn build(&self, key: &Key, _: &[Step]) -> Result<TensorKernel, colex_tensor::Error> {
+    fn build(&self, key: &KernelKey, _: &[Loop]) -> Result<TensorKernel, colex_tensor::Error> {
         build(key.arch, key.bytes, key.vector)
     }
 
@@ -36,7 +36,7 @@ impl Family for Flat {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, Error> {
+    ) -> Result<Vec<PreparedLaunch>, Error> {
         Run::of(plan, device, addresses)
     }
 }
@@ -44,8 +44,8 @@ impl Family for Flat {
 /// Returns why a copy is not that of one run.
 pub(crate) fn not_one_run(plan: &CopyPlan) -> Option<String> {
     let contiguous = matches!(
-        plan.walk().steps(),
-        [Step { extent, source: 1, destination: 1 }] if *extent == plan.walk().size()
+        plan.nest().loops(),
+        [Loop { extent, source: 1, destination: 1 }] if *extent == plan.nest().size()
     );
     (!contiguous).then(|| "the elements are not one run on both sides".into())
 }
@@ -106,7 +106,7 @@ pub(crate) struct Run<'a> {
     addresses: [u64; 2],
     /// Elements from the first on that have their launch.
     done: i64,
-    launches: Vec<OneLaunch>,
+    launches: Vec<PreparedLaunch>,
 }
 
 impl Run<'_> {
@@ -120,8 +120,8 @@ impl Run<'_> {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, Error> {
-        let (size, bytes) = (plan.walk().size(), plan.bytes());
+    ) -> Result<Vec<PreparedLaunch>, Error> {
+        let (size, bytes) = (plan.nest().size(), plan.bytes());
         let vector = plan.vector() * bytes;
         let head = (vector - (addresses[0] % vector as u64) as i64) % vector / bytes;
         let mut run = Run {
@@ -153,8 +153,8 @@ impl Run<'_> {
         self.pieces(&key, elements, bulk::THREADS, |piece| piece / chunk)
     }
 
-    fn key(&self, method: CopyMethod, vector: i64) -> Key {
-        Key {
+    fn key(&self, method: CopyMethod, vector: i64) -> KernelKey {
+        KernelKey {
             arch: self.device.arch(),
             method,
             rank: 1,
@@ -167,7 +167,7 @@ impl Run<'_> {
     /// Pieces, each as long as a kernel can count.
     fn pieces(
         &mut self,
-        key: &Key,
+        key: &KernelKey,
         elements: i64,
         threads: i64,
         blocks: impl Fn(i64) -> i64,
@@ -180,7 +180,7 @@ impl Run<'_> {
                 .addresses
                 .map(|address| address + (self.done * self.bytes) as u64);
             let layouts = [layout.clone(), layout];
-            let kernel = known(self.device, key, &[])?;
+            let kernel = prepare(self.device, key, &[])?;
             let grid = [blocks(piece), 1, 1];
             let given = Tensors { at, layouts };
             let one = launch(&kernel, grid, threads, self.addresses, &given)?;

@@ -5,14 +5,14 @@ use std::sync::{Arc, LazyLock};
 use colex_atom::Arch;
 use colex_layout::Layout;
 
-use super::loop_nest::Step;
+use super::loop_nest::Loop;
 use super::plan::{CopyMethod, CopyPlan};
-use super::prepared::Copies;
+use super::prepared::PreparedCopies;
 use super::tma::Squares;
-use crate::calls::{KernelOf, OneLaunch};
+use crate::calls::{KernelOf, PreparedLaunch};
 use crate::error::Error;
 use colex_device::Device;
-use colex_device::Kept;
+use colex_device::Memo;
 use colex_ir::launch::Launch;
 use colex_tensor::{Arg, TensorKernel};
 
@@ -36,17 +36,17 @@ pub(crate) fn launch(
     threads: i64,
     addresses: [u64; 2],
     given: &Tensors,
-) -> Result<OneLaunch, Error> {
+) -> Result<PreparedLaunch, Error> {
     let tensors = [0, 1].map(|i| Arg::checked(given.at[i], &given.layouts[i]));
     let arguments = kernel.built.arguments(&tensors)?;
     let launch = shape(&kernel.built, grid, threads);
     let loaded = kernel.loaded.clone();
-    Ok(OneLaunch::new(loaded, launch, arguments, addresses))
+    Ok(PreparedLaunch::new(loaded, launch, arguments, addresses))
 }
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct KernelKey {
     pub(crate) arch: Arch,
     pub(crate) method: CopyMethod,
     pub(crate) rank: usize,
@@ -55,12 +55,12 @@ pub(crate) struct Key {
     pub(crate) squares: Squares,
 }
 
-impl Key {
-    pub(crate) fn of(plan: &CopyPlan, steps: &[Step], arch: Arch) -> Key {
-        Key {
+impl KernelKey {
+    pub(crate) fn of(plan: &CopyPlan, loops: &[Loop], arch: Arch) -> KernelKey {
+        KernelKey {
             arch,
             method: plan.method(),
-            rank: steps.len(),
+            rank: loops.len(),
             bytes: plan.bytes(),
             vector: plan.vector(),
             squares: plan.squares(),
@@ -69,7 +69,7 @@ impl Key {
 }
 
 /// Kernels that were built, by key: building asks no device, and is done once in a program.
-static BUILT: LazyLock<Kept<Key, TensorKernel>> = LazyLock::new(|| Kept::new(256));
+static BUILT: LazyLock<Memo<KernelKey, TensorKernel>> = LazyLock::new(|| Memo::new(256));
 
 impl CopyPlan {
     /// Builds the kernel of the plan for an architecture.
@@ -78,22 +78,26 @@ impl CopyPlan {
     ///
     /// [`Error::Build`] where the architecture lacks what the plan takes.
     pub fn kernel(&self, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
-        let steps = self.ordered();
-        of_key(&Key::of(self, &steps, arch), &steps)
+        let loops = self.ordered();
+        of_key(&KernelKey::of(self, &loops, arch), &loops)
     }
 }
 
-fn of_key(key: &Key, steps: &[Step]) -> Result<Arc<TensorKernel>, Error> {
-    BUILT.get_or_make(key, || Ok(key.method.family().build(key, steps)?))
+fn of_key(key: &KernelKey, loops: &[Loop]) -> Result<Arc<TensorKernel>, Error> {
+    BUILT.get_or_make(key, || Ok(key.method.family().build(key, loops)?))
 }
 
 /// Returns the kernel of a key on a device.
-pub(crate) fn known(device: &Device, key: &Key, steps: &[Step]) -> Result<Arc<KernelOf>, Error> {
-    let copies = device.extension::<Copies>();
+pub(crate) fn prepare(
+    device: &Device,
+    key: &KernelKey,
+    loops: &[Loop],
+) -> Result<Arc<KernelOf>, Error> {
+    let copies = device.extension::<PreparedCopies>();
     copies
         .0
         .kernels
-        .get_or_make(key, || load(device, of_key(key, steps)?))
+        .get_or_make(key, || load(device, of_key(key, loops)?))
 }
 
 /// Loads a kernel on a device.
@@ -105,19 +109,19 @@ pub(crate) fn load(device: &Device, built: Arc<TensorKernel>) -> Result<KernelOf
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::Walk;
+    use crate::kernels::LoopNest;
 
     /// Every kernel is one that the verifier passes and the printer prints.
     #[test]
     fn every_kernel_prints() {
         let layout = |text: &str| text.parse::<Layout>().expect("a layout");
-        let walk = |source: &str, destination: &str| {
-            Walk::new(&layout(source), &layout(destination)).expect("a copy")
+        let nest = |source: &str, destination: &str| {
+            LoopNest::new(&layout(source), &layout(destination)).expect("a copy")
         };
-        let crossed = walk("(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)");
-        let mapped = walk("(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)");
-        let flat = walk("1000:1", "1000:1");
-        let strided = walk("(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)");
+        let crossed = nest("(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)");
+        let mapped = nest("(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)");
+        let flat = nest("1000:1", "1000:1");
+        let strided = nest("(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)");
         let cases = [
             (&flat, CopyMethod::Flat),
             (&flat, CopyMethod::Bulk),
@@ -127,9 +131,9 @@ mod tests {
             (&crossed, CopyMethod::Swizzled),
             (&mapped, CopyMethod::Tma),
         ];
-        for (walk, method) in cases {
+        for (nest, method) in cases {
             for bytes in [1, 2, 4, 8] {
-                let Ok(plan) = CopyPlan::new(walk, bytes, [0, 0], Arch::Sm90a, method) else {
+                let Ok(plan) = CopyPlan::new(nest, bytes, [0, 0], Arch::Sm90a, method) else {
                     continue;
                 };
                 let built = plan.kernel(Arch::Sm90a).expect("a kernel");

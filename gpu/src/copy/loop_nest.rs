@@ -1,4 +1,4 @@
-//! `Walk`: what a copy from one layout to another comes to, step by step.
+//! `LoopNest`: what a copy from one layout to another comes to, step by step.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::kernel_error::KernelError;
 
 /// One loop of a copy: so many elements, and what one step adds to the offsets on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
+pub struct Loop {
     /// How many elements.
     pub extent: i64,
     /// Elements between two of them in the source.
@@ -21,15 +21,15 @@ pub struct Step {
 /// the joint coalescing of two layouts.
 ///
 /// ```
-/// use colex_gpu::kernels::Walk;
+/// use colex_gpu::kernels::LoopNest;
 ///
 /// // Four row-major matrices into column-major ones: the batch stays a loop of its own.
-/// let walk = Walk::new(&"(8,6,4):(6,1,48)".parse()?, &"(8,6,4):(1,8,48)".parse()?)?;
-/// assert_eq!(walk.to_string(), "(8,6,4):(6,1,48) -> (8,6,4):(1,8,48)");
+/// let nest = LoopNest::new(&"(8,6,4):(6,1,48)".parse()?, &"(8,6,4):(1,8,48)".parse()?)?;
+/// assert_eq!(nest.to_string(), "(8,6,4):(6,1,48) -> (8,6,4):(1,8,48)");
 /// // Both row-major: one loop, whatever the shape was.
-/// let walk = Walk::new(&"(8,(3,2)):(6,(1,3))".parse()?, &"(8,6):(6,1)".parse()?)?;
-/// assert_eq!(walk.to_string(), "48:1 -> 48:1");
-/// assert_eq!(walk.vector()?, 48);
+/// let nest = LoopNest::new(&"(8,(3,2)):(6,(1,3))".parse()?, &"(8,6):(6,1)".parse()?)?;
+/// assert_eq!(nest.to_string(), "48:1 -> 48:1");
+/// assert_eq!(nest.vector()?, 48);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -41,9 +41,9 @@ pub struct Step {
 /// corresponds to `(8,6)`, and `24` to `((2,3),4)`; `(8,2)` does not correspond to `(2,8)`, which has as many elements.
 ///
 /// ```
-/// use colex_gpu::kernels::Walk;
+/// use colex_gpu::kernels::LoopNest;
 ///
-/// let refused = Walk::new(&"(8,2):(1,8)".parse()?, &"(2,8):(8,1)".parse()?).unwrap_err();
+/// let refused = LoopNest::new(&"(8,2):(1,8)".parse()?, &"(2,8):(8,1)".parse()?).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
 ///     "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
@@ -51,11 +51,11 @@ pub struct Step {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Walk {
-    steps: Vec<Step>,
+pub struct LoopNest {
+    loops: Vec<Loop>,
 }
 
-impl Walk {
+impl LoopNest {
     /// The loops of a copy from `source` to `destination`, coordinate by coordinate in colexicographic order.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Walk {
     /// [`KernelError::Shapes`] when the coordinates do not [correspond](Self#which-coordinates-correspond),
     /// [`KernelError::Twice`] when the destination has one element at several coordinates,
     /// [`KernelError::Undecided`] where that is not known, [`KernelError::Strides`] for strides that are not integers.
-    pub fn new(source: &Layout, destination: &Layout) -> Result<Walk, KernelError> {
+    pub fn new(source: &Layout, destination: &Layout) -> Result<LoopNest, KernelError> {
         integers(source)?;
         integers(destination)?;
         let once = destination.is_injective();
@@ -80,39 +80,39 @@ impl Walk {
         correspond(&source.shape(), &destination.shape(), &mut Vec::new()).map_err(differ)?;
         let (source, destination) = refined(source, destination)
             .ok_or_else(|| differ("their extents have no common refinement".into()))?;
-        Ok(Walk {
-            steps: joined(paired(&source, &destination)),
+        Ok(LoopNest {
+            loops: joined(paired(&source, &destination)),
         })
     }
 
     /// The loops, innermost first; one of extent 1 if there is only one element.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn loops(&self) -> &[Loop] {
+        &self.loops
     }
 
     /// How many elements are copied.
     pub fn size(&self) -> i64 {
-        self.steps.iter().map(|step| step.extent).product()
+        self.loops.iter().map(|level| level.extent).product()
     }
 
     /// The source's layout over the loops.
     pub fn source(&self) -> Layout {
-        self.layout(|step| step.source)
+        self.layout(|level| level.source)
     }
 
     /// The destination's layout over the loops.
     pub fn destination(&self) -> Layout {
-        self.layout(|step| step.destination)
+        self.layout(|level| level.destination)
     }
 
-    fn layout(&self, stride: impl Fn(&Step) -> i64) -> Layout {
-        let leaf = |step: &Step| Layout::leaf(step.extent, Stride::from(stride(step)));
-        let modes = self.steps.iter().map(leaf);
+    fn layout(&self, stride: impl Fn(&Loop) -> i64) -> Layout {
+        let leaf = |level: &Loop| Layout::leaf(level.extent, Stride::from(stride(level)));
+        let modes = self.loops.iter().map(leaf);
         let modes: Result<Vec<_>, _> = modes.collect();
-        let modes = modes.expect("extents of a walk are positive");
+        let modes = modes.expect("extents of a loop nest are positive");
         match &modes[..] {
             [one] => one.clone(),
-            _ => Layout::concat(&modes).expect("a walk has the size of a layout"),
+            _ => Layout::concat(&modes).expect("a loop nest has the size of a layout"),
         }
     }
 
@@ -134,9 +134,9 @@ impl Walk {
     pub fn aligned_vector(&self, bytes: i64, most: i64, addresses: [u64; 2]) -> Result<i64, Error> {
         let run = self.vector()?;
         let strides = self
-            .steps
+            .loops
             .iter()
-            .flat_map(|step| [step.source, step.destination]);
+            .flat_map(|level| [level.source, level.destination]);
         let strides: Vec<i64> = strides.filter(|stride| *stride > 1).collect();
         let fits = |vector: i64| {
             run % vector == 0
@@ -152,7 +152,7 @@ impl Walk {
 }
 
 /// `source layout -> destination layout`.
-impl fmt::Display for Walk {
+impl fmt::Display for LoopNest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.source(), self.destination())
     }
@@ -242,37 +242,37 @@ fn refined(source: &Layout, destination: &Layout) -> Option<(Layout, Layout)> {
 }
 
 /// The leaves of two layouts of one shape, without those of extent 1.
-fn paired(source: &Layout, destination: &Layout) -> Vec<Step> {
+fn paired(source: &Layout, destination: &Layout) -> Vec<Loop> {
     let stride = |stride: Stride| match stride {
         Stride::Int(value) => value.value(),
         _ => unreachable!("strides were checked to be integers"),
     };
     let pairs = source.leaves().iter().zip(destination.leaves());
-    let steps = pairs.map(|(from, to)| Step {
+    let loops = pairs.map(|(from, to)| Loop {
         extent: from.extent.value(),
         source: stride(from.stride),
         destination: stride(to.stride),
     });
-    steps.filter(|step| step.extent > 1).collect()
+    loops.filter(|level| level.extent > 1).collect()
 }
 
 /// Sorted by the destination's stride, and loops that continue each other on both sides made one.
-fn joined(mut steps: Vec<Step>) -> Vec<Step> {
-    steps.sort_by_key(|step| (step.destination, step.source));
-    let mut out: Vec<Step> = Vec::new();
-    for step in steps {
+fn joined(mut loops: Vec<Loop>) -> Vec<Loop> {
+    loops.sort_by_key(|level| (level.destination, level.source));
+    let mut out: Vec<Loop> = Vec::new();
+    for level in loops {
         match out.last_mut() {
             Some(last)
-                if step.source == last.source * last.extent
-                    && step.destination == last.destination * last.extent =>
+                if level.source == last.source * last.extent
+                    && level.destination == last.destination * last.extent =>
             {
-                last.extent *= step.extent;
+                last.extent *= level.extent;
             }
-            _ => out.push(step),
+            _ => out.push(level),
         }
     }
     if out.is_empty() {
-        out.push(Step {
+        out.push(Loop {
             extent: 1,
             source: 1,
             destination: 1,

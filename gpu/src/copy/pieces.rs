@@ -4,7 +4,7 @@ use colex_atom::{CopyAtom, Space, Ty};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_tiled::TiledCopy;
 
-use super::loop_nest::Step;
+use super::loop_nest::Loop;
 use super::plan::CopyPlan;
 use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
 
@@ -39,27 +39,27 @@ pub(crate) fn row_of_vectors(threads: i64, bytes: i64, vector: i64) -> Result<Ti
     )?)
 }
 
-/// The layout of a tensor of which the launch says all but which mode runs fastest: extents and strides of the walk's
+/// The layout of a tensor of which the launch says all but which mode runs fastest: extents and strides of the nest's
 /// loops, that stride of 1 static.
 pub(crate) fn dynamic(
-    steps: &[Step],
-    stride: impl Fn(&Step) -> i64,
+    loops: &[Loop],
+    stride: impl Fn(&Loop) -> i64,
     fastest: Option<usize>,
 ) -> Layout {
-    let shape = IntTuple::flat(steps.iter().map(|step| Int::Dynamic(step.extent)));
-    let strides = steps.iter().enumerate().map(|(i, step)| match fastest {
+    let shape = IntTuple::flat(loops.iter().map(|step| Int::Dynamic(step.extent)));
+    let strides = loops.iter().enumerate().map(|(i, step)| match fastest {
         Some(fastest) if fastest == i => Stride::Int(Int::Static(1)),
         _ => Stride::Int(Int::Dynamic(stride(step))),
     });
     let layout = Layout::new(shape, Tuple::flat(strides));
-    layout.expect("extents of a walk are positive")
+    layout.expect("extents of a nest are positive")
 }
 
 /// The layouts of a copy whose first loop runs fastest in the source and whose second in the destination.
-pub(crate) fn crossed(steps: &[Step]) -> [Layout; 2] {
+pub(crate) fn crossed(loops: &[Loop]) -> [Layout; 2] {
     [
-        dynamic(steps, |step| step.source, Some(0)),
-        dynamic(steps, |step| step.destination, Some(1)),
+        dynamic(loops, |step| step.source, Some(0)),
+        dynamic(loops, |step| step.destination, Some(1)),
     ]
 }
 

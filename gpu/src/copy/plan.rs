@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::Arch;
 
-use super::loop_nest::{Step, Walk};
+use super::loop_nest::{Loop, LoopNest};
 use super::tma::{self, Squares};
 use crate::kernel_error::KernelError;
 use colex_tensor::MAX_EXTENT;
@@ -47,19 +47,19 @@ impl fmt::Display for CopyMethod {
 ///
 /// ```
 /// use colex_atom::Arch;
-/// use colex_gpu::kernels::{CopyMethod, CopyPlan, Walk};
+/// use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest};
 ///
 /// let row_major = "(4096,4096):(4096,1)".parse()?;
 /// let transposed = "(4096,4096):(1,4096)".parse()?;
-/// let walk = Walk::new(&row_major, &transposed)?;
-/// let plan = CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm90a)?;
+/// let nest = LoopNest::new(&row_major, &transposed)?;
+/// let plan = CopyPlan::choose(&nest, 2, [0, 0], Arch::Sm90a)?;
 /// assert_eq!(plan.to_string(), "(4096,4096):(4096,1) -> (4096,4096):(1,4096) of 2 bytes: tma");
-/// assert_eq!(CopyPlan::choose(&walk, 2, [0, 0], Arch::Sm80)?.method(), CopyMethod::Swizzled);
+/// assert_eq!(CopyPlan::choose(&nest, 2, [0, 0], Arch::Sm80)?.method(), CopyMethod::Swizzled);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CopyPlan {
-    walk: Walk,
+    nest: LoopNest,
     bytes: i64,
     vector: i64,
     method: CopyMethod,
@@ -80,7 +80,7 @@ impl CopyPlan {
     /// [`KernelError::Method`] for what no kernel copies, as the kernel that copies most says it: elements that are not of
     /// 1, 2, 4 or 8 bytes, addresses that are no multiples of them, and more elements than a launch counts.
     pub fn choose(
-        walk: &Walk,
+        nest: &LoopNest,
         bytes: i64,
         addresses: [u64; 2],
         arch: Arch,
@@ -88,10 +88,10 @@ impl CopyPlan {
         let by_speed = [CopyMethod::Flat, CopyMethod::Tma, CopyMethod::Swizzled];
         let mut plans = by_speed
             .into_iter()
-            .map(|method| CopyPlan::new(walk, bytes, addresses, arch, method));
+            .map(|method| CopyPlan::new(nest, bytes, addresses, arch, method));
         let fastest = plans.find_map(Result::ok);
         fastest.map_or_else(
-            || CopyPlan::new(walk, bytes, addresses, arch, CopyMethod::Strided),
+            || CopyPlan::new(nest, bytes, addresses, arch, CopyMethod::Strided),
             Ok,
         )
     }
@@ -102,7 +102,7 @@ impl CopyPlan {
     ///
     /// [`KernelError::Method`] if the kernel does not do such a copy.
     pub fn new(
-        walk: &Walk,
+        nest: &LoopNest,
         bytes: i64,
         addresses: [u64; 2],
         arch: Arch,
@@ -110,7 +110,7 @@ impl CopyPlan {
     ) -> Result<CopyPlan, KernelError> {
         let refused = |why| KernelError::Method {
             method: method.to_string(),
-            walk: walk.to_string(),
+            nest: nest.to_string(),
             why,
         };
         check_elements(bytes, addresses).map_err(refused)?;
@@ -121,12 +121,12 @@ impl CopyPlan {
             | CopyMethod::Naive
             | CopyMethod::Padded
             | CopyMethod::Swizzled
-            | CopyMethod::Tma => walk.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
+            | CopyMethod::Tma => nest.aligned_vector(bytes, WIDEST, addresses).unwrap_or(1),
         };
         // Two bytes have no place of their own in a register: one goes at a time, or four.
         let vector = if bytes * vector == 2 { 1 } else { vector };
         let plan = CopyPlan {
-            walk: walk.clone(),
+            nest: nest.clone(),
             bytes,
             vector,
             method,
@@ -138,11 +138,11 @@ impl CopyPlan {
 
     /// The blocks of a tiled kernel: along the destination's fastest mode, along the source's, and around both.
     pub(crate) fn grid(&self) -> [i64; 3] {
-        let steps = self.ordered();
+        let loops = self.ordered();
         let [first, second] = self.method.family().tile(self).unwrap_or([1, 1]);
-        let along = |step: &Step, tile: i64| (step.extent - 1) / tile + 1;
-        let around = steps[2..].iter().map(|step| step.extent).product();
-        [along(&steps[1], second), along(&steps[0], first), around]
+        let along = |step: &Loop, tile: i64| (step.extent - 1) / tile + 1;
+        let around = loops[2..].iter().map(|step| step.extent).product();
+        [along(&loops[1], second), along(&loops[0], first), around]
     }
 
     /// Why a grid of tiles is too large.
@@ -158,7 +158,7 @@ impl CopyPlan {
 
     /// Why an extent is too large.
     pub(crate) fn extent_refusal(&self) -> Option<String> {
-        let extents = self.walk.steps().iter().map(|step| step.extent);
+        let extents = self.nest.loops().iter().map(|step| step.extent);
         let extent = extents.max().filter(|extent| *extent > MAX_EXTENT)?;
         Some(format!("the extent {extent} is above {MAX_EXTENT}"))
     }
@@ -168,10 +168,10 @@ impl CopyPlan {
     ///
     /// ```
     /// use colex_atom::Arch;
-    /// use colex_gpu::kernels::{CopyMethod, CopyPlan, Walk};
+    /// use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest};
     ///
-    /// let walk = Walk::new(&"(256,256):(256,1)".parse()?, &"(256,256):(1,256)".parse()?)?;
-    /// let plan = CopyPlan::new(&walk, 2, [0, 0], Arch::Sm90a, CopyMethod::Tma)?;
+    /// let nest = LoopNest::new(&"(256,256):(256,1)".parse()?, &"(256,256):(1,256)".parse()?)?;
+    /// let plan = CopyPlan::new(&nest, 2, [0, 0], Arch::Sm90a, CopyMethod::Tma)?;
     /// assert!(plan.clone().with_squares([1, 2]).is_ok());
     /// assert_eq!(
     ///     plan.with_squares([1, 5]).unwrap_err().to_string(),
@@ -192,7 +192,7 @@ impl CopyPlan {
         };
         let refused = |why| KernelError::Method {
             method: plan.method.to_string(),
-            walk: plan.walk.to_string(),
+            nest: plan.nest.to_string(),
             why,
         };
         if plan.method != CopyMethod::Tma {
@@ -210,8 +210,8 @@ impl CopyPlan {
     }
 
     /// The loops.
-    pub fn walk(&self) -> &Walk {
-        &self.walk
+    pub fn nest(&self) -> &LoopNest {
+        &self.nest
     }
 
     /// The bytes of an element.
@@ -231,24 +231,24 @@ impl CopyPlan {
 
     /// The loops in the order of the kernel's modes: those that run fastest in the source and in the destination
     /// first, where they are two.
-    pub(crate) fn ordered(&self) -> Vec<Step> {
-        let mut steps = self.walk.steps().to_vec();
+    pub(crate) fn ordered(&self) -> Vec<Loop> {
+        let mut loops = self.nest.loops().to_vec();
         let tiled = self.method.family().tile(self).is_some();
         if let (true, Some((source, destination))) = (tiled, self.crossed()) {
-            let first = [steps[source], steps[destination]];
+            let first = [loops[source], loops[destination]];
             let mut at = 0..;
-            steps.retain(|_| at.next().is_some_and(|i| i != source && i != destination));
-            steps.splice(0..0, first);
+            loops.retain(|_| at.next().is_some_and(|i| i != source && i != destination));
+            loops.splice(0..0, first);
         }
-        steps
+        loops
     }
 
     /// The places among the loops of the mode that runs fastest in the source and of the one that does in the
     /// destination, where they are two.
     pub fn crossed(&self) -> Option<(usize, usize)> {
-        let steps = self.walk.steps();
-        let source = steps.iter().position(|step| step.source == 1)?;
-        let destination = steps.iter().position(|step| step.destination == 1)?;
+        let loops = self.nest.loops();
+        let source = loops.iter().position(|step| step.source == 1)?;
+        let destination = loops.iter().position(|step| step.destination == 1)?;
         (source != destination).then_some((source, destination))
     }
 }
@@ -283,7 +283,7 @@ fn widest(bytes: i64, addresses: [u64; 2]) -> i64 {
 /// `source -> destination of 2 bytes: tma`.
 impl fmt::Display for CopyPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} bytes: {}", self.walk, self.bytes, self.method)?;
+        write!(f, "{} of {} bytes: {}", self.nest, self.bytes, self.method)?;
         match self.method {
             CopyMethod::Flat | CopyMethod::Strided => {
                 write!(f, ", {} bytes an access", self.vector * self.bytes)

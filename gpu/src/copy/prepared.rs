@@ -3,21 +3,21 @@
 use colex_device::Extension;
 use colex_layout::Layout;
 
-use super::launches::Key;
+use super::launches::KernelKey;
 use super::plan::{CopyMethod, CopyPlan};
-use crate::calls::Known;
+use crate::calls::PreparedCalls;
 
 /// What a device keeps for copies.
 #[derive(Debug)]
-pub(crate) struct Copies(pub(crate) Known<CopyShape, Key, CopyPlan, 2>);
+pub(crate) struct PreparedCopies(pub(crate) PreparedCalls<CopyShape, KernelKey, CopyPlan, 2>);
 
-impl Default for Copies {
-    fn default() -> Copies {
-        Copies(Known::new())
+impl Default for PreparedCopies {
+    fn default() -> PreparedCopies {
+        PreparedCopies(PreparedCalls::new())
     }
 }
 
-impl Extension for Copies {
+impl Extension for PreparedCopies {
     fn clear(&self) {
         self.0.clear();
     }

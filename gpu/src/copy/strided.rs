@@ -3,21 +3,21 @@
 use colex_atom::Arch;
 use colex_device::Device;
 
-use super::family::Family;
-use super::launches::{Key, Tensors, known, launch};
-use super::loop_nest::Step;
+use super::family::CopyFamily;
+use super::launches::{KernelKey, Tensors, launch, prepare};
+use super::loop_nest::Loop;
 use super::pieces::{digits, dynamic, raw, row_of_vectors, through_registers};
 use super::plan::CopyPlan;
-use crate::calls::OneLaunch;
+use crate::calls::PreparedLaunch;
 use colex_tensor::{Builder, Error, TensorKernel};
 
 /// Any two layouts, a vector for each thread.
 pub(crate) struct Strided;
 
-impl Family for Strided {
+impl CopyFamily for Strided {
     /// A thread has the number of its vector in 32 bits.
     fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
-        let vectors = plan.walk().size() / plan.vector();
+        let vectors = plan.nest().size() / plan.vector();
         (vectors > MOST)
             .then(|| format!("{vectors} vectors, and a launch of it counts {MOST} at most"))
             .or_else(|| plan.extent_refusal())
@@ -27,8 +27,8 @@ impl Family for Strided {
         None
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
-        build(key.arch, steps, key.bytes, key.vector)
+    fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
+        build(key.arch, loops, key.bytes, key.vector)
     }
 
     fn launches(
@@ -36,15 +36,15 @@ impl Family for Strided {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, crate::Error> {
-        let steps = &plan.ordered();
-        let kernel = known(device, &Key::of(plan, steps, device.arch()), steps)?;
+    ) -> Result<Vec<PreparedLaunch>, crate::Error> {
+        let loops = &plan.ordered();
+        let kernel = prepare(device, &KernelKey::of(plan, loops, device.arch()), loops)?;
         let fastest = fastest(plan.vector());
         let layouts = [
-            dynamic(steps, |step| step.source, fastest),
-            dynamic(steps, |step| step.destination, fastest),
+            dynamic(loops, |step| step.source, fastest),
+            dynamic(loops, |step| step.destination, fastest),
         ];
-        let vectors = plan.walk().size() / plan.vector();
+        let vectors = plan.nest().size() / plan.vector();
         let blocks = (vectors - 1) / THREADS + 1;
         let given = Tensors {
             at: addresses,
@@ -64,24 +64,24 @@ pub(crate) const MOST: i64 = (1 << 31) - 1;
 /// The kernel for so many loops, `vector` elements of `bytes` bytes an access along the innermost one.
 pub(crate) fn build(
     arch: Arch,
-    steps: &[Step],
+    loops: &[Loop],
     bytes: i64,
     vector: i64,
 ) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_strided", arch, THREADS as u32);
     let (ty, fastest) = (raw(bytes), fastest(vector));
-    let source = k.tensor("source", ty, &dynamic(steps, |step| step.source, fastest))?;
+    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, fastest))?;
     let destination = k.tensor(
         "destination",
         ty,
-        &dynamic(steps, |step| step.destination, fastest),
+        &dynamic(loops, |step| step.destination, fastest),
     )?;
     let number =
         (k.block_index(0).within(0..MOST / THREADS + 1) * THREADS + k.thread()).within(0..MOST);
-    let mut extents: Vec<_> = (0..steps.len()).map(|mode| source.extent(mode)).collect();
+    let mut extents: Vec<_> = (0..loops.len()).map(|mode| source.extent(mode)).collect();
     extents[0] = &extents[0] / vector;
     let place = digits(&number, &extents);
-    let mut tile = vec![1; steps.len()];
+    let mut tile = vec![1; loops.len()];
     tile[0] = vector;
     let (from, to) = (
         source.local_tile(&tile, &place)?,

@@ -6,18 +6,18 @@ use colex_device::Device;
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 use colex_tiled::TiledCopy;
 
-use super::family::Family;
-use super::launches::{Key, Tensors, known, launch};
-use super::loop_nest::Step;
+use super::family::CopyFamily;
+use super::launches::{KernelKey, Tensors, launch, prepare};
+use super::loop_nest::Loop;
 use super::pieces::{crossed, digits, dynamic, not_crossed, raw, through_registers, universal};
 use super::plan::{CopyMethod, CopyPlan};
-use crate::calls::OneLaunch;
+use crate::calls::PreparedLaunch;
 use colex_tensor::{Builder, Error, Index, Tensor, TensorKernel};
 
 /// Two layouts that run fastest along different modes, a tile for each block.
 pub(crate) struct Tile;
 
-impl Family for Tile {
+impl CopyFamily for Tile {
     fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
         not_crossed(plan).or_else(|| plan.grid_refusal())
     }
@@ -26,8 +26,8 @@ impl Family for Tile {
         Some([TILE; 2])
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
-        build(key.arch, steps, key.bytes, key.method)
+    fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
+        build(key.arch, loops, key.bytes, key.method)
     }
 
     fn launches(
@@ -35,13 +35,13 @@ impl Family for Tile {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, crate::Error> {
-        let steps = &plan.ordered();
-        let kernel = known(device, &Key::of(plan, steps, device.arch()), steps)?;
+    ) -> Result<Vec<PreparedLaunch>, crate::Error> {
+        let loops = &plan.ordered();
+        let kernel = prepare(device, &KernelKey::of(plan, loops, device.arch()), loops)?;
         let threads = THREADS[0] * THREADS[1];
         let given = Tensors {
             at: addresses,
-            layouts: crossed(steps),
+            layouts: crossed(loops),
         };
         let one = launch(&kernel, plan.grid(), threads, addresses, &given)?;
         Ok(vec![one])
@@ -98,20 +98,20 @@ fn over_tile(bytes: i64, crossed: bool) -> Result<TiledCopy, Error> {
 /// The kernel for loops of which the first runs fastest in the source and the second in the destination.
 pub(crate) fn build(
     arch: Arch,
-    steps: &[Step],
+    loops: &[Loop],
     bytes: i64,
     method: CopyMethod,
 ) -> Result<TensorKernel, Error> {
     let threads = THREADS[0] * THREADS[1];
     let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
     let ty = raw(bytes);
-    let source = k.tensor("source", ty, &dynamic(steps, |step| step.source, Some(0)))?;
+    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, Some(0)))?;
     let destination = k.tensor(
         "destination",
         ty,
-        &dynamic(steps, |step| step.destination, Some(1)),
+        &dynamic(loops, |step| step.destination, Some(1)),
     )?;
-    let place = place(&mut k, &source, steps.len());
+    let place = place(&mut k, &source, loops.len());
     let tile = [TILE, TILE];
     let (from, to) = (
         source.local_tile(&tile, &place)?,

@@ -10,12 +10,12 @@ use colex_device::Device;
 use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Slot, Swizzle, Tiler};
 use colex_tiled::TiledCopy;
 
-use super::family::Family;
-use super::launches::{self, Key, known, shape};
-use super::loop_nest::Step;
+use super::family::CopyFamily;
+use super::launches::{self, KernelKey, prepare, shape};
+use super::loop_nest::Loop;
 use super::pieces::{MAP, crossed, digits, dynamic, not_crossed, raw, universal};
 use super::plan::{CopyMethod, CopyPlan};
-use crate::calls::{OneLaunch, unencoded};
+use crate::calls::{PreparedLaunch, unencoded};
 use crate::kernel_error::KernelError;
 use colex_ir::FenceKind;
 use colex_tensor::{
@@ -25,7 +25,7 @@ use colex_tensor::{
 /// Two layouts that run fastest along different modes, by tensor maps of both.
 pub(crate) struct Tma;
 
-impl Family for Tma {
+impl CopyFamily for Tma {
     fn refusal(&self, plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
         not_crossed(plan)
             .or_else(|| no_maps(plan, addresses, arch))
@@ -36,8 +36,8 @@ impl Family for Tma {
         Some(plan.squares().tile(plan.bytes()))
     }
 
-    fn build(&self, key: &Key, steps: &[Step]) -> Result<TensorKernel, Error> {
-        build(key.arch, steps, key.bytes, key.squares)
+    fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
+        build(key.arch, loops, key.bytes, key.squares)
     }
 
     /// A kernel that was built for tensors whose maps have other dimensions is built again.
@@ -46,10 +46,10 @@ impl Family for Tma {
         plan: &CopyPlan,
         device: &Device,
         addresses: [u64; 2],
-    ) -> Result<Vec<OneLaunch>, crate::Error> {
-        let steps = &plan.ordered();
-        let usual = known(device, &Key::of(plan, steps, device.arch()), steps)?;
-        let layouts = crossed(steps);
+    ) -> Result<Vec<PreparedLaunch>, crate::Error> {
+        let loops = &plan.ordered();
+        let usual = prepare(device, &KernelKey::of(plan, loops, device.arch()), loops)?;
+        let layouts = crossed(loops);
         let maps = |built: &TensorKernel| {
             let [source, destination] = &layouts;
             Ok::<_, crate::Error>([
@@ -60,7 +60,7 @@ impl Family for Tma {
         let (kernel, maps) = match maps(&usual.built) {
             Ok(maps) => (usual, maps),
             Err(_) => {
-                let built = build(device.arch(), steps, plan.bytes(), plan.squares())?;
+                let built = build(device.arch(), loops, plan.bytes(), plan.squares())?;
                 let maps = maps(&built)?;
                 (Arc::new(launches::load(device, Arc::new(built))?), maps)
             }
@@ -70,7 +70,7 @@ impl Family for Tma {
             given.push(Arg::Value(unencoded(map, address)));
         }
         given.extend(
-            steps[2..]
+            loops[2..]
                 .iter()
                 .map(|step| Arg::Value((step.extent as u32).into())),
         );
@@ -78,7 +78,9 @@ impl Family for Tma {
         let threads = plan.squares().threads(plan.bytes());
         let launch = shape(&kernel.built, plan.grid(), threads);
         let loaded = kernel.loaded.clone();
-        Ok(vec![OneLaunch::new(loaded, launch, arguments, addresses)])
+        Ok(vec![PreparedLaunch::new(
+            loaded, launch, arguments, addresses,
+        )])
     }
 }
 
@@ -93,14 +95,14 @@ fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
             plan.bytes()
         ));
     }
-    if plan.walk().steps().len() > 5 {
+    if plan.nest().loops().len() > 5 {
         return Some("a tensor map has at most 5 dimensions".into());
     }
     if let Some(why) = partial_unit(plan) {
         return Some(why);
     }
-    let strides = |step: &Step| [step.source, step.destination];
-    let strides = plan.walk().steps().iter().flat_map(strides);
+    let strides = |step: &Loop| [step.source, step.destination];
+    let strides = plan.nest().loops().iter().flat_map(strides);
     let uneven = strides
         .filter(|&stride| stride != 1)
         .find(|stride| stride * plan.bytes() % MAP != 0);
@@ -117,7 +119,7 @@ fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
 /// an H200, where it wrote zeros into the gap behind a row of 66 elements of 2 bytes.
 fn partial_unit(plan: &CopyPlan) -> Option<String> {
     let (_, destination) = plan.crossed()?;
-    let extent = plan.walk().steps()[destination].extent;
+    let extent = plan.nest().loops()[destination].extent;
     (extent * plan.bytes() % MAP != 0)
         .then(|| format!("a row of {extent} elements is no multiple of {MAP} bytes, and stores would go beyond it"))
 }
@@ -213,14 +215,14 @@ fn static_pair(pair: [i64; 2]) -> IntTuple {
 }
 
 /// A tensor in global memory with its map, and the block's tile of it in shared memory: `((row,squares),(row,squares))`.
-struct Side {
+struct MappedTile {
     map: TmaTensor,
     tile: Tensor,
     fastest: usize,
     slabs: i64,
 }
 
-impl Side {
+impl MappedTile {
     fn new(
         k: &mut Builder,
         name: &str,
@@ -228,14 +230,14 @@ impl Side {
         bytes: i64,
         squares: Squares,
         fastest: usize,
-    ) -> Result<Side, Error> {
+    ) -> Result<MappedTile, Error> {
         let tile = squares.tile(bytes);
         let mut slab = tile;
         slab[fastest] = ROW / bytes;
         let memory = squares_in_memory(slab, bytes, fastest)?;
         let map = k.tma_tensor(name, raw(bytes), global, &slab, &memory, 1)?;
         let tile = k.shared_tensor(raw(bytes), squares_in_memory(tile, bytes, fastest)?)?;
-        Ok(Side {
+        Ok(MappedTile {
             map,
             tile,
             fastest,
@@ -354,18 +356,18 @@ fn parts(layout: &Layout, paths: &[&[usize]]) -> Result<Layout, Error> {
 /// The kernel for loops of which the first runs fastest in the source and the second in the destination.
 pub(crate) fn build(
     arch: Arch,
-    steps: &[Step],
+    loops: &[Loop],
     bytes: i64,
     squares: Squares,
 ) -> Result<TensorKernel, Error> {
     let threads = squares.threads(bytes);
     let mut k = Builder::new("transpose_tma", arch, threads as u32);
-    let source = dynamic(steps, |step| step.source, Some(0));
-    let destination = dynamic(steps, |step| step.destination, Some(1));
-    let from = Side::new(&mut k, "source", &source, bytes, squares, 0)?;
-    let to = Side::new(&mut k, "destination", &destination, bytes, squares, 1)?;
+    let source = dynamic(loops, |step| step.source, Some(0));
+    let destination = dynamic(loops, |step| step.destination, Some(1));
+    let from = MappedTile::new(&mut k, "source", &source, bytes, squares, 0)?;
+    let to = MappedTile::new(&mut k, "destination", &destination, bytes, squares, 1)?;
     let around =
-        (2..steps.len()).map(|mode| k.index_argument(&format!("around_{mode}"), 1..1 << 31));
+        (2..loops.len()).map(|mode| k.index_argument(&format!("around_{mode}"), 1..1 << 31));
     let around: Vec<Index> = around.collect();
     let most = (1 << 31) / squares.tile(bytes)[1];
     let mut block = vec![k.block_index(1), k.block_index(0).within(0..most)];
@@ -387,7 +389,12 @@ pub(crate) fn build(
 }
 
 /// One thread's part before: the barriers, and a load for every slab.
-fn load(k: &mut Builder, from: &Side, block: &[Index], landed: &Barriers) -> Result<(), Error> {
+fn load(
+    k: &mut Builder,
+    from: &MappedTile,
+    block: &[Index],
+    landed: &Barriers,
+) -> Result<(), Error> {
     k.init_barriers(landed, 1);
     k.fence(FenceKind::MbarrierInit);
     for number in 0..from.slabs {
@@ -399,7 +406,7 @@ fn load(k: &mut Builder, from: &Side, block: &[Index], landed: &Barriers) -> Res
 }
 
 /// One thread's part after: a store for every slab, and the wait until shared memory has been read.
-fn store(k: &mut Builder, to: &Side, block: &[Index]) -> Result<(), Error> {
+fn store(k: &mut Builder, to: &MappedTile, block: &[Index]) -> Result<(), Error> {
     for number in 0..to.slabs {
         let (slab, place) = to.slab(number, block)?;
         k.tma_store(&to.map, &place, &slab)?;

@@ -9,15 +9,15 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, scale_type};
 use super::plan::{GemmPlan, Operands, vector};
-use super::prepared::{GemmShape, Gemms};
-use crate::calls::{Call, KernelOf, OneLaunch, Shape};
+use super::prepared::{GemmShape, PreparedGemms};
+use crate::calls::{Call, KernelOf, PreparedLaunch, Shape};
 use crate::error::Error;
-use crate::kernels::{Compute, Elements, GemmElement, GemmProblem, KernelError};
+use crate::kernels::{Compute, DeviceSlice, GemmElement, GemmProblem, KernelError};
 use crate::method::GemmMethod;
 use colex_device::Device;
 use colex_device::Error as DeviceError;
 use colex_device::Function;
-use colex_device::Kept;
+use colex_device::Memo;
 use colex_ir::Type;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;
@@ -49,9 +49,9 @@ use colex_tensor::{Arg, TensorKernel};
 /// be read, and types that no kernel takes; [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice); what the device says of the launch.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
-    a: &impl Elements<T>,
-    b: &impl Elements<T>,
-    c: &impl Elements<C>,
+    a: &impl DeviceSlice<T>,
+    b: &impl DeviceSlice<T>,
+    c: &impl DeviceSlice<C>,
 ) -> Result<(), Error> {
     GemmCall::new(problem, a, b, c, None)?.run(a.device())
 }
@@ -72,9 +72,9 @@ impl<'a> GemmCall<'a> {
     /// Those of [`gemm`].
     pub fn new<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
-        a: &'a impl Elements<T>,
-        b: &'a impl Elements<T>,
-        c: &'a impl Elements<C>,
+        a: &'a impl DeviceSlice<T>,
+        b: &'a impl DeviceSlice<T>,
+        c: &'a impl DeviceSlice<C>,
         method: Option<GemmMethod>,
     ) -> Result<GemmCall<'a>, Error> {
         GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
@@ -92,9 +92,9 @@ impl<'a> GemmCall<'a> {
     /// divide the problem and do not; [`DeviceError::Launch`](colex_device::Error::Launch) for a grid that the device does not take.
     pub fn with_plan<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
-        a: &'a impl Elements<T>,
-        b: &'a impl Elements<T>,
-        c: &'a impl Elements<C>,
+        a: &'a impl DeviceSlice<T>,
+        b: &'a impl DeviceSlice<T>,
+        c: &'a impl DeviceSlice<C>,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
         let device = a.device();
@@ -112,7 +112,7 @@ impl<'a> GemmCall<'a> {
             leading: Operand::ALL.map(|operand| problem.leading_of(operand)),
             factors: [problem.alpha, problem.beta].map(f64::to_bits),
         };
-        let gemms = device.extension::<Gemms>();
+        let gemms = device.extension::<PreparedGemms>();
         let call = gemms.0.call(shape, addresses, device, |shape| {
             prepare(problem, shape, device, addresses)
         })?;
@@ -145,10 +145,10 @@ impl<'a> GemmCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::count`].
-    pub fn count(&self, device: &Device) -> Result<Report, Error> {
+    /// Those of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Report, Error> {
         device.owns(&self.function)?;
-        Ok(self.call.count(device)?.remove(0))
+        Ok(self.call.profile(device)?.remove(0))
     }
 
     /// Gives the product to a stream of its device.
@@ -172,7 +172,7 @@ fn prepare(
     shape.plan.check(device.arch())?;
     shape.plan.check_call(problem, &shape.operands)?;
     let plan = &shape.plan.narrowed(problem);
-    let gemms = device.extension::<Gemms>();
+    let gemms = device.extension::<PreparedGemms>();
     let kernel = gemms.0.kernels.get_or_make(plan, || {
         let built = built(plan, device.arch())?;
         let loaded = device.load_kernel(&built.kernel)?;
@@ -180,8 +180,10 @@ fn prepare(
     })?;
     let arguments = arguments(problem, plan, &kernel.built, addresses)?;
     let launch = launch(problem, plan, &kernel.built, device);
-    kernel.loaded.check(&launch, &arguments, device.limits())?;
-    let one = OneLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
+    kernel
+        .loaded
+        .check_launch(&launch, &arguments, device.limits())?;
+    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
     Ok(Shape::new((*plan, kernel.built.clone()), vec![one]))
 }
 
@@ -207,7 +209,10 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
 
 /// Whether B and C are where A is.
 fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
-    match others.into_iter().find(|(_, other)| !device.is(other)) {
+    match others
+        .into_iter()
+        .find(|(_, other)| !device.is_same_device(other))
+    {
         None => Ok(()),
         Some((what, other)) => Err(DeviceError::OtherDevice {
             what,
@@ -295,7 +300,7 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: 
 }
 
 /// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.
-static BUILT: LazyLock<Kept<(GemmPlan, Arch), TensorKernel>> = LazyLock::new(|| Kept::new(256));
+static BUILT: LazyLock<Memo<(GemmPlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
 
 /// The kernel of a plan.
 fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<TensorKernel>, Error> {

@@ -26,7 +26,7 @@ pub(crate) struct Numbers {
 }
 
 /// One family of kernels. Its file holds all that the library knows of it.
-pub(crate) trait Family {
+pub(crate) trait GemmFamily {
     /// Returns the types that it multiplies.
     fn types(&self) -> &'static [Ty];
 
@@ -147,7 +147,7 @@ impl GemmMethod {
     ];
 
     /// Returns the family that the method is.
-    pub(crate) fn family(self) -> &'static dyn Family {
+    pub(crate) fn family(self) -> &'static dyn GemmFamily {
         match self {
             GemmMethod::Simt => &simt::Simt,
             GemmMethod::Volta => &sm70::Volta,

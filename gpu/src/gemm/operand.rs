@@ -10,7 +10,7 @@ use colex_ir::{Rounding, Type};
 use colex_tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
 
 /// One operand of a block's product.
-pub(crate) struct Route {
+pub(crate) struct OperandPipeline {
     tile: [i64; 2],
     tensor: Tensor,
     /// The number of the block's tile along M or N.
@@ -18,9 +18,9 @@ pub(crate) struct Route {
     fetch: TiledCopy,
     fetched: Tensor,
     read: TiledCopy,
-    held_in_shared: Tensor,
+    smem_src: Tensor,
     registers: Fragment,
-    into: Fragment,
+    fragment_dst: Fragment,
     thread: Index,
     /// Whether nothing of the tensor's tiles lies outside of it.
     whole: bool,
@@ -139,7 +139,7 @@ pub(crate) fn uneven(tile: [i64; 2], threads: i64) -> Error {
     }
 }
 
-impl Route {
+impl OperandPipeline {
     pub(crate) fn new(
         k: &mut Builder,
         plan: &GemmPlan,
@@ -147,7 +147,7 @@ impl Route {
         operand: Operand,
         tensor: Tensor,
         row: &Index,
-    ) -> Result<Route, Error> {
+    ) -> Result<OperandPipeline, Error> {
         let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
         let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
         let widest = plan.operands.vector(operand);
@@ -185,12 +185,12 @@ impl Route {
         let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
         let thread = k.thread();
         let registers = k.fragment_of(mma, operand, [mn, bk])?;
-        Ok(Route {
+        Ok(OperandPipeline {
             tile: [mn, bk],
             row: row.clone(),
             fetched: fetch.at(&thread).partition_dst(&shared)?,
-            held_in_shared: read.at(&thread).partition_src(&shared)?,
-            into: registers.retile(&read)?,
+            smem_src: read.at(&thread).partition_src(&shared)?,
+            fragment_dst: registers.retile(&read)?,
             registers,
             tensor,
             fetch,
@@ -240,8 +240,8 @@ impl Route {
 
     /// Reads step `i` of a stage into its registers.
     pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<(), Error> {
-        let from = self.held_in_shared.at(3, stage)?.at(2, i)?;
-        k.copy(&self.read, &from, &self.into.slice(step(i))?)?;
+        let from = self.smem_src.at(3, stage)?.at(2, i)?;
+        k.copy(&self.read, &from, &self.fragment_dst.slice(step(i))?)?;
         match self.registers.ty() {
             Ty::Tf32 => to_tf32(k, &self.step(i)?),
             _ => Ok(()),

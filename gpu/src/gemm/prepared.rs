@@ -6,19 +6,21 @@ use colex_device::Extension;
 use colex_tensor::TensorKernel;
 
 use super::plan::{GemmPlan, Operands};
-use crate::calls::Known;
+use crate::calls::PreparedCalls;
 
 /// What a device keeps for products.
 #[derive(Debug)]
-pub(crate) struct Gemms(pub(crate) Known<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>);
+pub(crate) struct PreparedGemms(
+    pub(crate) PreparedCalls<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>,
+);
 
-impl Default for Gemms {
-    fn default() -> Gemms {
-        Gemms(Known::new())
+impl Default for PreparedGemms {
+    fn default() -> PreparedGemms {
+        PreparedGemms(PreparedCalls::new())
     }
 }
 
-impl Extension for Gemms {
+impl Extension for PreparedGemms {
     fn clear(&self) {
         self.0.clear();
     }

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 
 use crate::kernel_error::{KernelError, disjoint};
 use crate::method::Compute;
+use colex_device::DeviceSlice;
 use colex_device::Element;
-use colex_device::Elements;
 
 /// Which of a matrix's two indices runs fastest in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -221,9 +221,9 @@ impl GemmProblem {
     /// [`KernelError::ReadOnly`] for a C that was lent to be read.
     pub fn check_buffers<A: Element, B: Element, C: Element>(
         &self,
-        a: &impl Elements<A>,
-        b: &impl Elements<B>,
-        c: &impl Elements<C>,
+        a: &impl DeviceSlice<A>,
+        b: &impl DeviceSlice<B>,
+        c: &impl DeviceSlice<C>,
     ) -> Result<(), KernelError> {
         self.check()?;
         let a = self.occupied(Operand::A, a)?;
@@ -239,7 +239,7 @@ impl GemmProblem {
     fn occupied<T: Element>(
         &self,
         matrix: Operand,
-        buffer: &impl Elements<T>,
+        buffer: &impl DeviceSlice<T>,
     ) -> Result<(u64, u64), KernelError> {
         let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
         let (slow, fast) = match self.majors[matrix as usize] {

@@ -5,14 +5,14 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::epilogue::convert::{scale_type, scaled, widened};
+use super::epilogue::convert::{convert_operand, scale_and_round, scale_type};
 use super::operand::{Shares, shares, step, uneven};
 use super::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor, TensorKernel};
 
 /// How the tile of an operand lies in shared memory.
-pub(crate) struct Way {
+pub(crate) struct SmemTile {
     /// The type of its elements there, and in the registers that are multiplied.
     pub(crate) ty: Ty,
     /// The two stages: `(M or N, K, stage)`.
@@ -24,23 +24,23 @@ pub(crate) struct Way {
 }
 
 /// What tells one such kernel from another.
-pub(crate) struct Kind<'a> {
+pub(crate) struct RegisterStagedGemm<'a> {
     pub(crate) name: &'static str,
     pub(crate) plan: &'a GemmPlan,
     pub(crate) mma: TiledMma,
     /// The ways of A and of B.
-    pub(crate) ways: [Way; 2],
+    pub(crate) tiles: [SmemTile; 2],
     /// Whether N takes the place of M, and B that of A.
-    pub(crate) turned: bool,
+    pub(crate) transposed: bool,
     /// Elements of C that are neighbours in memory and in a thread's registers.
     pub(crate) neighbours: i64,
 }
 
 /// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
-pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<TensorKernel, Error> {
-    let (plan, mma) = (kind.plan, &kind.mma);
+pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKernel, Error> {
+    let (plan, mma) = (gemm.plan, &gemm.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
-    let mut k = Builder::new(kind.name, arch, mma.threads() as u32);
+    let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
     let a = k.tensor("A", operands.ab, &operands.layout(Operand::A))?;
     let b = k.tensor("B", operands.ab, &operands.layout(Operand::B))?;
     let c = k.tensor("C", operands.c, &operands.layout(Operand::C))?;
@@ -49,31 +49,31 @@ pub(crate) fn build(kind: Kind<'_>, arch: Arch) -> Result<TensorKernel, Error> {
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
     let [m, n] = plan.tile_at(k.block_index(0), &tiles);
     let c = c.local_tile(&[bm, bn], &[m.clone(), n.clone()])?;
-    let [way_a, way_b] = kind.ways;
-    let (a, b) = ((Operand::A, a, m, way_a), (Operand::B, b, n, way_b));
-    let (x, y, c) = if kind.turned {
-        (b, a, c.compose(&turned([bm, bn]))?)
+    let [smem_a, smem_b] = gemm.tiles;
+    let (a, b) = ((Operand::A, a, m, smem_a), (Operand::B, b, n, smem_b));
+    let (x, y, c) = if gemm.transposed {
+        (b, a, c.compose(&transposed([bm, bn]))?)
     } else {
         (a, b, c)
     };
-    let x = Side::new(&mut k, plan, mma, Operand::A, x)?;
-    let y = Side::new(&mut k, plan, mma, Operand::B, y)?;
+    let x = StagedOperand::new(&mut k, plan, mma, Operand::A, x)?;
+    let y = StagedOperand::new(&mut k, plan, mma, Operand::B, y)?;
     let acc = k.accumulators(mma, [x.tile[0], y.tile[0]])?;
     main_loop(&mut k, mma, [&x, &y], &acc, &steps)?;
-    let vector = operands.vector(Operand::C).min(kind.neighbours);
+    let vector = operands.vector(Operand::C).min(gemm.neighbours);
     store(&mut k, plan, mma, &acc, &c, vector, scale)?;
     k.finish()
 }
 
 /// A tile by its columns first.
-fn turned([bm, bn]: [i64; 2]) -> Layout {
+fn transposed([bm, bn]: [i64; 2]) -> Layout {
     let text = format!("({bn},{bm}):({bm},1)");
     let layout: Layout = text.parse().expect("the plan's numbers make a layout");
     layout.to_static()
 }
 
 /// One operand: its way into shared memory, and from there into the registers of its place in the product.
-struct Side {
+struct StagedOperand {
     ty: Ty,
     tile: [i64; 2],
     tensor: Tensor,
@@ -82,23 +82,23 @@ struct Side {
     thread: Index,
     load: TiledCopy,
     put: TiledCopy,
-    shared_to: Tensor,
+    smem_dst: Tensor,
     read: TiledCopy,
-    shared_from: Tensor,
+    smem_src: Tensor,
     registers: Fragment,
-    into: Fragment,
+    fragment_dst: Fragment,
 }
 
-impl Side {
+impl StagedOperand {
     fn new(
         k: &mut Builder,
         plan: &GemmPlan,
         mma: &TiledMma,
         place: Operand,
-        (operand, tensor, row, way): (Operand, Tensor, Index, Way),
-    ) -> Result<Side, Error> {
+        (operand, tensor, row, smem): (Operand, Tensor, Index, SmemTile),
+    ) -> Result<StagedOperand, Error> {
         let tile = operand.modes().map(|mode| plan.tile[mode]);
-        let [from, to] = [plan.operands.ab, way.ty].map(|ty| i64::from(ty.bits()));
+        let [from, to] = [plan.operands.ab, smem.ty].map(|ty| i64::from(ty.bits()));
         let (major, widest) = (plan.operands.major(operand), plan.operands.vector(operand));
         let shares = shares(major, tile, widest, mma.threads(), plan.operands.ab);
         let Shares {
@@ -107,20 +107,20 @@ impl Side {
             vector,
         } = shares.ok_or_else(|| uneven(tile, mma.threads()))?;
         let load = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
-        let write = universal(way.write.min(vector) * to)?;
+        let write = universal(smem.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;
-        let read = TiledCopy::for_operand(universal(way.read * to)?, to, mma, place)?;
-        let shared = k.shared_tensor(way.ty, way.layout)?;
+        let read = TiledCopy::for_operand(universal(smem.read * to)?, to, mma, place)?;
+        let shared = k.shared_tensor(smem.ty, smem.layout)?;
         let thread = k.thread();
         let registers = k.fragment_of(mma, place, tile)?;
-        Ok(Side {
-            ty: way.ty,
+        Ok(StagedOperand {
+            ty: smem.ty,
             tile,
             tensor,
             row,
-            shared_to: put.at(&thread).partition_dst(&shared)?,
-            shared_from: read.at(&thread).partition_src(&shared)?,
-            into: registers.retile(&read)?,
+            smem_dst: put.at(&thread).partition_dst(&shared)?,
+            smem_src: read.at(&thread).partition_src(&shared)?,
+            fragment_dst: registers.retile(&read)?,
             registers,
             thread,
             load,
@@ -141,8 +141,8 @@ impl Side {
 
     /// What was loaded, as the numbers that are multiplied, into a stage.
     fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) -> Result<(), Error> {
-        let wide = widened(k, held, self.ty)?;
-        k.copy(&self.put, &wide, &self.shared_to.at(3, stage)?)
+        let wide = convert_operand(k, held, self.ty)?;
+        k.copy(&self.put, &wide, &self.smem_dst.at(3, stage)?)
     }
 
     /// Steps of the instruction along K in a tile.
@@ -153,8 +153,8 @@ impl Side {
 
     /// Step `i` of a stage into its registers.
     fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<Fragment, Error> {
-        let from = self.shared_from.at(3, stage)?.at(2, i)?;
-        k.copy(&self.read, &from, &self.into.slice(step(i))?)?;
+        let from = self.smem_src.at(3, stage)?.at(2, i)?;
+        k.copy(&self.read, &from, &self.fragment_dst.slice(step(i))?)?;
         self.registers.slice(step(i))
     }
 }
@@ -166,11 +166,11 @@ fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
 fn main_loop(
     k: &mut Builder,
     mma: &TiledMma,
-    sides: [&Side; 2],
+    operands: [&StagedOperand; 2],
     acc: &Fragment,
     steps: &Index,
 ) -> Result<(), Error> {
-    for side in sides {
+    for side in operands {
         let first = side.load(k, &0.into())?;
         side.put(k, &first, &0.into())?;
     }
@@ -181,13 +181,16 @@ fn main_loop(
         let to = (Index::from(1) - &from).within(0..2);
         // The next tile is on its way while this one is multiplied; beyond K it is zeros, and reads nothing.
         let next = step + 1;
-        let next = [sides[0].load(k, &next)?, sides[1].load(k, &next)?];
-        for i in 0..sides[0].steps() {
-            let [x, y] = [sides[0].read(k, i, &from)?, sides[1].read(k, i, &from)?];
+        let next = [operands[0].load(k, &next)?, operands[1].load(k, &next)?];
+        for i in 0..operands[0].steps() {
+            let [x, y] = [
+                operands[0].read(k, i, &from)?,
+                operands[1].read(k, i, &from)?,
+            ];
             k.mma(mma, acc, &x, &y, acc)?;
         }
-        sides[0].put(k, &next[0], &to)?;
-        sides[1].put(k, &next[1], &to)?;
+        operands[0].put(k, &next[0], &to)?;
+        operands[1].put(k, &next[1], &to)?;
         k.sync();
         k.set(&stage, to);
         Ok(())
@@ -215,6 +218,6 @@ fn store(
     } else {
         None
     };
-    let out = scaled(k, ty, acc, old.as_ref(), scale)?;
+    let out = scale_and_round(k, ty, acc, old.as_ref(), scale)?;
     k.copy_in_bounds(&copy, &out.retile(&copy)?, &to)
 }

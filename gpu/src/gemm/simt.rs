@@ -10,18 +10,18 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::convert::sum_type;
-use super::family::{Family, Numbers};
+use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use super::register_staged;
-use super::register_staged::{Kind, Way};
+use super::register_staged::{RegisterStagedGemm, SmemTile};
 use crate::kernels::{KernelError, Major};
 use colex_tensor::{Error, TensorKernel};
 
 /// A multiply-add of each thread; the units of a plan are threads.
 pub(crate) struct Simt;
 
-impl Family for Simt {
+impl GemmFamily for Simt {
     fn types(&self) -> &'static [Ty] {
         &[Ty::F64, Ty::F32, Ty::F16, Ty::Bf16, Ty::S32, Ty::S8]
     }
@@ -82,19 +82,19 @@ impl Family for Simt {
 
 /// The kernel of a plan.
 fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-    let kind = Kind {
+    let gemm = RegisterStagedGemm {
         name: "gemm_simt",
         plan,
         mma: tiled_mma(plan)?,
-        ways: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
-        turned: turned(plan),
+        tiles: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
+        transposed: transposed(plan),
         neighbours: neighbours(plan.operands.ab),
     };
-    register_staged::build(kind, arch)
+    register_staged::build(gemm, arch)
 }
 
 /// Whether N takes the place of M.
-fn turned(plan: &GemmPlan) -> bool {
+fn transposed(plan: &GemmPlan) -> bool {
     plan.operands.major(Operand::C) == Major::Second
 }
 
@@ -112,7 +112,7 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     };
     let v = neighbours(plan.operands.ab);
     let [m, n] = plan.warps;
-    let [x, y] = if turned(plan) { [n, m] } else { [m, n] };
+    let [x, y] = if transposed(plan) { [n, m] } else { [m, n] };
     let atoms = format!("({x},{y},1):(1,{x},0)");
     let tile = format!("<({x},{v}):({v},1), ({y},{v}):({v},1), _>");
     let literal = "the plan's numbers make a layout";
@@ -125,13 +125,13 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
 
 /// M (or N) contiguous, each column followed by as many elements as a thread reads at once: what a warp writes along K
 /// spreads over the banks.
-fn way(plan: &GemmPlan, operand: Operand) -> Way {
+fn way(plan: &GemmPlan, operand: Operand) -> SmemTile {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let read = neighbours(plan.operands.ab);
     let column = mn + read;
     let text = format!("({mn},{bk},2):(1,{column},{})", column * bk);
     let layout: Layout = text.parse().expect("the plan's numbers make a layout");
-    Way {
+    SmemTile {
         ty: sum_type(plan.operands.ab),
         layout,
         write: match plan.operands.major(operand) {

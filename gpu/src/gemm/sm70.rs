@@ -9,11 +9,11 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
-use super::family::{Family, Numbers};
+use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use super::register_staged;
-use super::register_staged::{Kind, Way};
+use super::register_staged::{RegisterStagedGemm, SmemTile};
 use crate::kernels::{KernelError, Major};
 use colex_tensor::{Error, TensorKernel};
 
@@ -23,7 +23,7 @@ const MORE: i64 = 8;
 /// `mma.sync` of quad-pairs; the units of a plan are warps.
 pub(crate) struct Volta;
 
-impl Family for Volta {
+impl GemmFamily for Volta {
     fn types(&self) -> &'static [Ty] {
         &[Ty::F16]
     }
@@ -76,19 +76,19 @@ impl Family for Volta {
 
 /// The kernel of a plan.
 fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-    let kind = Kind {
+    let gemm = RegisterStagedGemm {
         name: "gemm_sm70",
         plan,
         mma: tiled_mma(plan)?,
-        ways: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
-        turned: false,
+        tiles: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
+        transposed: false,
         // A thread's accumulators come in pairs along N.
         neighbours: match plan.operands.major(Operand::C) {
             Major::First => 1,
             Major::Second => 2,
         },
     };
-    register_staged::build(kind, arch)
+    register_staged::build(gemm, arch)
 }
 
 /// Two by two quad-pairs a warp, and warps along M and N.
@@ -108,14 +108,14 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     Ok(TiledMma::new(atom, &atoms.parse().expect(literal), &whole)?)
 }
 
-fn way(plan: &GemmPlan, operand: Operand) -> Way {
+fn way(plan: &GemmPlan, operand: Operand) -> SmemTile {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let text = match plan.operands.major(operand) {
         Major::First => format!("({mn},{bk},2):(1,{},{})", mn + MORE, (mn + MORE) * bk),
         Major::Second => format!("({mn},{bk},2):({},1,{})", bk + MORE, (bk + MORE) * mn),
     };
     let layout: Layout = text.parse().expect("the plan's numbers make a layout");
-    Way {
+    SmemTile {
         ty: plan.operands.ab,
         layout,
         write: MORE,

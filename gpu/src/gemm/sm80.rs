@@ -8,8 +8,8 @@ use colex_tiled::{Operand, TiledMma};
 use super::epilogue::convert::scale_type;
 use super::epilogue::direct;
 use super::epilogue::sm80;
-use super::family::{Family, MOST_STAGES, Numbers};
-use super::operand::Route;
+use super::family::{GemmFamily, MOST_STAGES, Numbers};
+use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use crate::kernels::KernelError;
@@ -18,7 +18,7 @@ use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 /// `cp.async` in stages and `mma.sync`; the units of a plan are warps.
 pub(crate) struct Ampere;
 
-impl Family for Ampere {
+impl GemmFamily for Ampere {
     fn types(&self) -> &'static [Ty] {
         &[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8, Ty::F64]
     }
@@ -125,8 +125,8 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let [m, n] = plan.tile_at(k.block_index(0), &tiles);
-    let a = Route::new(&mut k, plan, &mma, Operand::A, a, &m)?;
-    let b = Route::new(&mut k, plan, &mma, Operand::B, b, &n)?;
+    let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
+    let b = OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?;
     let acc = k.accumulators(&mma, [bm, bn])?;
     main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps)?;
     if sm80::fits(plan, &mma, &acc, arch) {
@@ -142,7 +142,7 @@ fn main_loop(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
-    routes: [&Route; 2],
+    routes: [&OperandPipeline; 2],
     acc: &Fragment,
     steps: &Index,
 ) -> Result<(), Error> {

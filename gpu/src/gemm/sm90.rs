@@ -9,8 +9,8 @@ use colex_layout::Layout;
 use colex_sched::pipeline::WarpSpecialized;
 use colex_tiled::{Operand, TiledMma};
 
-use super::epilogue::sm90::End;
-use super::family::{Family, MOST_STAGES, Numbers};
+use super::epilogue::sm90::Epilogue;
+use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::boxed_layout;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
@@ -26,7 +26,7 @@ const BESIDE_SUMS: i64 = 26;
 /// TMA and `wgmma`; the units of a plan are consumer warpgroups, each with all of the tile along N.
 pub(crate) struct Hopper;
 
-impl Family for Hopper {
+impl GemmFamily for Hopper {
     fn types(&self) -> &'static [Ty] {
         &[Ty::F16, Ty::Bf16]
     }
@@ -56,11 +56,11 @@ impl Family for Hopper {
     }
 
     fn consumers(&self, plan: &GemmPlan) -> i64 {
-        plan.warps[0] * i64::from(GROUP)
+        plan.warps[0] * i64::from(WARPGROUP_THREADS)
     }
 
     fn threads(&self, plan: &GemmPlan) -> i64 {
-        (plan.warps[0] * plan.warps[1] + 1) * i64::from(GROUP)
+        (plan.warps[0] * plan.warps[1] + 1) * i64::from(WARPGROUP_THREADS)
     }
 
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
@@ -87,7 +87,7 @@ impl Family for Hopper {
 
     fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), KernelError> {
         // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
-        let threads = (plan.warps[0] as u32 + 1) * GROUP;
+        let threads = (plan.warps[0] as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));
         let most = entry - BESIDE_SUMS;
         plan.limit(
@@ -152,10 +152,10 @@ impl Family for Hopper {
 }
 
 /// Threads of a warpgroup.
-pub(crate) const GROUP: u32 = 128;
+pub(crate) const WARPGROUP_THREADS: u32 = 128;
 
 /// What producer and consumers share.
-struct Parts<'a> {
+struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
     ring: Pipeline,
     /// A and B in global memory, and their stages.
@@ -180,7 +180,7 @@ fn consumer_registers(consumers: u32) -> Option<u32> {
     /// What a thread with 128 sums and its addresses needs at most; as many are left to the producer as to CUTLASS's.
     const MOST: u32 = 240;
     let groups = consumers + 1;
-    let entry = registers_at_entry(groups * GROUP, 1);
+    let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
     let share = (entry * groups - LEAST) / consumers / STEP * STEP;
     (share > entry)
         .then_some(share.min(MOST))
@@ -191,7 +191,7 @@ fn consumer_registers(consumers: u32) -> Option<u32> {
 fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
-    let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * GROUP);
+    let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * WARPGROUP_THREADS);
     k.cluster([CLUSTER, 1, 1]).min_blocks(1);
     let schedule = WarpSpecialized {
         cluster: [CLUSTER as usize, 1],
@@ -201,7 +201,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let ring = k.pipeline_of(&schedule)?;
     let a = operand(&mut k, plan, Operand::A, 1)?;
     let b = operand(&mut k, plan, Operand::B, CLUSTER.into())?;
-    let end = End::new(&mut k, plan)?;
+    let epilogue = Epilogue::new(&mut k, plan)?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
     let scale = [
         k.scalar_argument("alpha", Type::F32),
@@ -210,25 +210,25 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [m, n, kk] = sizes;
     let tall = bm * i64::from(CLUSTER);
     let rank = k.cluster_rank(CLUSTER);
-    end.start(&mut k)?;
+    epilogue.start(&mut k)?;
     k.start_pipelines(&[&ring], true)?;
-    let parts = Parts {
+    let kernel = WarpSpecializedKernel {
         plan,
         ring,
         operands: [a, b],
         steps: ((kk + (bk - 1)) / bk).within(1..1 << 25),
         extents: [(m + (tall - 1)) / tall, (n + (bn - 1)) / bn],
         rank,
-        group: k.uniform(GROUP),
+        group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
         first: k.block_index(0) / i64::from(CLUSTER),
         stride: k.grid_extent(0) / i64::from(CLUSTER),
     };
-    let produces = k.equal(&parts.group, &i64::from(consumers).into());
+    let produces = k.equal(&kernel.group, &i64::from(consumers).into());
     k.if_else(
         produces,
-        |k| parts.produce(k),
-        |k| parts.consume(k, &end, scale),
+        |k| kernel.produce(k),
+        |k| kernel.consume(k, &epilogue, scale),
     )?;
     k.finish()
 }
@@ -250,7 +250,7 @@ fn operand(
     Ok((tensor, k.shared_tensor(ty, stages)?))
 }
 
-impl Parts<'_> {
+impl WarpSpecializedKernel<'_> {
     /// The tile of this block in the turn of its cluster.
     fn place(&self, number: &Index) -> [Index; 2] {
         let [m, n] = self.plan.tile_at(number.clone(), &self.extents);
@@ -287,7 +287,7 @@ impl Parts<'_> {
         let ring = &self.ring;
         let [(a, sa), (b, sb)] = &self.operands;
         let state = k.producer_state(ring);
-        let everybody = k.mov(Type::B16, (1 << CLUSTER) - 1);
+        let cluster_mask = k.mov(Type::B16, (1 << CLUSTER) - 1);
         self.each_tile(k, |k, [m, n]| {
             k.for_(0, &self.steps, 1, |k, step| {
                 let (stage, parity) = (k.stage(&state), k.parity(&state));
@@ -296,7 +296,7 @@ impl Parts<'_> {
                 k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
                 k.tma_load(a, &[m.clone(), step.clone()], &sa.at(2, &stage)?, &full)?;
                 let at = [n.clone(), step.clone()];
-                k.tma_load_multicast(b, &at, &sb.at(2, &stage)?, &full, &self.rank, everybody)?;
+                k.tma_load_multicast(b, &at, &sb.at(2, &stage)?, &full, &self.rank, cluster_mask)?;
                 k.advance(&state);
                 Ok(())
             })
@@ -310,30 +310,32 @@ impl Parts<'_> {
         })
     }
 
-    fn consume(&self, k: &mut Builder, end: &End, scale: [Reg; 2]) -> Result<(), Error> {
+    fn consume(&self, k: &mut Builder, epilogue: &Epilogue, scale: [Reg; 2]) -> Result<(), Error> {
         if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
             k.set_max_registers(true, registers);
         }
         let (ring, mma) = (&self.ring, self.plan.tiled_mma()?);
-        let group = self.group.within(0..mma.threads() / i64::from(GROUP));
-        let leader = &group * i64::from(GROUP);
+        let group = self
+            .group
+            .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
+        let leader = &group * i64::from(WARPGROUP_THREADS);
         let [(_, sa), (_, sb)] = &self.operands;
         let da = k.gmma_operand(&mma, Operand::A, sa, &leader)?;
         let db = k.gmma_operand(&mma, Operand::B, sb, &leader)?;
         let acc = k.fragment_of(&mma, Operand::C, [self.plan.tile[0], self.plan.tile[1]])?;
         let state = k.consumer_state(ring);
         let thread = k.thread().within(0..mma.threads());
-        let lane = &thread % i64::from(GROUP);
-        let signals = k.less(&lane, &i64::from(CLUSTER).into());
-        let end = end.of_thread(k, self.plan, &mma, &thread)?;
+        let lane = &thread % i64::from(WARPGROUP_THREADS);
+        let is_arriver = k.less(&lane, &i64::from(CLUSTER).into());
+        let epilogue = epilogue.of_thread(k, self.plan, &mma, &thread)?;
         self.each_tile(k, |k, at| {
-            end.fetch(k, &at)?;
+            epilogue.fetch(k, &at)?;
             let before = k.var(0, 0..self.plan.stages);
             k.for_(0, &self.steps, 1, |k, step| {
                 let (stage, parity) = (k.stage(&state), k.parity(&state));
                 k.wait(&ring.full.at(&stage), &parity);
-                let more = k.less(&0.into(), step);
-                let scale = match more {
+                let accumulate = k.less(&0.into(), step);
+                let scale = match accumulate {
                     Cond::Where(guard) => ScaleD::Pred(guard.pred),
                     Cond::Known(_) => ScaleD::One,
                 };
@@ -342,7 +344,7 @@ impl Parts<'_> {
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // What the step before has read is free now.
-                let release = k.both(more, signals);
+                let release = k.both(accumulate, is_arriver);
                 let empty = k.get(&before);
                 k.arrive_at(&ring.empty.at(&empty), &lane, release);
                 k.set(&before, &stage);
@@ -351,10 +353,10 @@ impl Parts<'_> {
             })?;
             k.wgmma_wait(0);
             let empty = k.get(&before);
-            k.arrive_at(&ring.empty.at(&empty), &lane, signals);
-            end.store(k, &acc, &at, scale)
+            k.arrive_at(&ring.empty.at(&empty), &lane, is_arriver);
+            epilogue.store(k, &acc, &at, scale)
         })?;
-        end.finish(k);
+        epilogue.finish(k);
         Ok(())
     }
 }

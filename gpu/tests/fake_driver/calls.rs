@@ -387,9 +387,9 @@ fn devices_of_one_context_take_each_others_functions() {
         let function = opened.load(&kernel()).unwrap();
         let launch = |device: &Device| device.launch(&function, Launch::new(1, 32), &[7u32.into()]);
         for device in &same {
-            assert!(device.is(&opened) && opened.is(device));
+            assert!(device.is_same_device(&opened) && opened.is_same_device(device));
             launch(device).unwrap();
-            assert!(device.load(&kernel()).unwrap().is(&function));
+            assert!(device.load(&kernel()).unwrap().is_same_code(&function));
             let buffer = device.uninitialised::<u8>(16).unwrap();
             opened
                 .uninitialised(16)
@@ -397,7 +397,7 @@ fn devices_of_one_context_take_each_others_functions() {
                 .copy_from(&buffer)
                 .unwrap();
         }
-        assert!(!apart.is(&opened));
+        assert!(!apart.is_same_device(&opened));
         launch(&apart).unwrap_err().to_string()
     };
     let name = "calls::devices_of_one_context_take_each_others_functions";

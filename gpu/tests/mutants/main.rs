@@ -142,7 +142,7 @@ fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
     if program.cluster > 1 {
         launch = launch.cluster(program.cluster);
     }
-    if let Err(e) = function.check(&launch, &arguments) {
+    if let Err(e) = function.check_launch(&launch, &arguments) {
         return (Outcome::AtLaunch, e.to_string());
     }
     if let Err(e) = device.launch(&function, launch, &arguments) {

@@ -183,7 +183,7 @@ impl Buffers {
             round.get()
         };
         let (next, next_shape) = (next.clone(), next);
-        device.forget_modules();
+        device.clear_module_cache();
         Ok(vec![
             (
                 "Device::launch, an empty kernel",

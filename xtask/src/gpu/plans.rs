@@ -180,7 +180,7 @@ fn child(options: &Options, of: &str) -> Result<ExitCode> {
         if device.synchronize().is_err() {
             return Ok(ExitCode::from(BROKEN));
         }
-        device.forget_modules();
+        device.clear_module_cache();
     }
     Ok(ExitCode::SUCCESS)
 }

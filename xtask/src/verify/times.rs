@@ -71,16 +71,16 @@ impl Stopwatch {
 
 /// Processor seconds of the steps of a first run, and of the probe then.
 #[derive(Debug, Default, PartialEq)]
-struct Kept {
+struct Memo {
     probe: f64,
     steps: BTreeMap<String, f64>,
 }
 
-impl Kept {
-    fn read(root: &Path) -> Result<Kept> {
+impl Memo {
+    fn read(root: &Path) -> Result<Memo> {
         let json: Json = serde_json::from_str(&read(&root.join(KEPT))?)?;
         let steps = json["steps"].as_object().context("it has no `steps`")?;
-        Ok(Kept {
+        Ok(Memo {
             probe: json["probe"].as_f64().context("it has no `probe`")?,
             steps: steps
                 .iter()
@@ -108,7 +108,7 @@ impl Kept {
     }
 
     /// With the times of a run in place of the old ones; what was skipped keeps its time.
-    fn with(mut self, times: &[Time], probe: f64) -> Kept {
+    fn with(mut self, times: &[Time], probe: f64) -> Memo {
         let slower = if self.probe > 0.0 {
             probe / self.probe
         } else {
@@ -182,7 +182,7 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
             format!("{covered}: {KEPT} is missing (cargo xtask verify --bless-times writes it)");
         return Ok(Outcome::skipped(why));
     }
-    let kept = Kept::read(&run.root).context(KEPT)?;
+    let kept = Memo::read(&run.root).context(KEPT)?;
     let mut slow = kept.slow(times, probe);
     if !slow.is_empty() {
         // The machine may have been slower then than at the first probe.
@@ -205,7 +205,7 @@ fn bless(run: &Run, probe: f64) -> Result<Outcome> {
              CARGO_TARGET_DIR=$(mktemp -d) cargo xtask verify --bless-times"
         );
     }
-    let old = Kept::read(&run.root).unwrap_or_default();
+    let old = Memo::read(&run.root).unwrap_or_default();
     old.with(&run.times, probe).write(&run.root)?;
     Ok(Outcome::ok(format!(
         "the times of {} kept in {KEPT}",
@@ -278,9 +278,9 @@ mod tests {
         }
     }
 
-    fn kept() -> Kept {
+    fn kept() -> Memo {
         let steps = [("clippy", 60.0), ("book", 1.0)];
-        Kept {
+        Memo {
             probe: 0.5,
             steps: steps
                 .map(|(name, seconds)| (name.to_string(), seconds))
@@ -347,7 +347,7 @@ mod tests {
     fn times_are_read_as_they_were_written() {
         let root = env::temp_dir().join(format!("colex-times-{}", std::process::id()));
         kept().write(&root).expect("the folder can be written");
-        let again = Kept::read(&root).expect("it was just written");
+        let again = Memo::read(&root).expect("it was just written");
         fs::remove_dir_all(&root).expect("it was just written");
         assert_eq!(again, kept());
     }

@@ -6,7 +6,7 @@ use cudarc::driver::sys;
 
 /// What every function of the driver returns: `CUresult` as a plain number, since a newer driver may have codes that
 /// the bindings do not list.
-pub(super) type Code = u32;
+pub(super) type StatusCode = u32;
 
 /// What `cudarc` calls for contexts, streams and slices beyond the functions below; it panics at one that is missing.
 const OF_CUDARC: [&str; 7] = [
@@ -26,7 +26,7 @@ macro_rules! table {
     ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
         /// The addresses of the driver's functions.
         pub(super) struct Api {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> Code,)*
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> StatusCode,)*
         }
 
         impl Api {
@@ -41,7 +41,7 @@ macro_rules! table {
                 unsafe {
                     let library = sys::culib();
                     for symbol in OF_CUDARC {
-                        library.get::<unsafe extern "C" fn() -> Code>(symbol.as_bytes()).map_err(|_| symbol)?;
+                        library.get::<unsafe extern "C" fn() -> StatusCode>(symbol.as_bytes()).map_err(|_| symbol)?;
                     }
                     Ok(Api {
                         $($name: *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)?,)*
@@ -54,8 +54,8 @@ macro_rules! table {
 
 table! {
     init: "cuInit"(c_uint);
-    get_error_name: "cuGetErrorName"(Code, *mut *const c_char);
-    get_error_string: "cuGetErrorString"(Code, *mut *const c_char);
+    get_error_name: "cuGetErrorName"(StatusCode, *mut *const c_char);
+    get_error_string: "cuGetErrorString"(StatusCode, *mut *const c_char);
     device_get_count: "cuDeviceGetCount"(*mut c_int);
     device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
     device_get_attribute: "cuDeviceGetAttribute"(*mut c_int, c_uint, c_int);

@@ -241,7 +241,10 @@ impl CublasLt {
         factors: [&dyn DeviceMemory; 2],
         sum: &dyn DeviceMemory,
     ) -> Result<(), Error> {
-        let Some((_, stream)) = device.cuda().filter(|_| device.is(&self.device)) else {
+        let Some((_, stream)) = device
+            .cuda()
+            .filter(|_| device.is_same_device(&self.device))
+        else {
             return Err(Error::OtherDevice {
                 what: "the product",
                 device: device.name(),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys;
 
-use super::api::{Api, Code};
+use super::api::{Api, StatusCode};
 use crate::error::Error;
 
 /// The oldest version of CUDA whose driver has tensor maps and launches with clusters.
@@ -20,15 +20,15 @@ pub(super) struct Driver {
 }
 
 /// Codes after which a context does nothing more (`cuda.h`: "this leaves the process in an inconsistent state").
-const STICKY: [Code; 14] = [
+const STICKY: [StatusCode; 14] = [
     214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 226,
 ];
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
-pub(super) const OUT_OF_MEMORY: Code = 2;
+pub(super) const OUT_OF_MEMORY: StatusCode = 2;
 
 /// `CUDA_ERROR_NO_DEVICE`.
-const NO_DEVICE: Code = 100;
+const NO_DEVICE: StatusCode = 100;
 
 /// The driver, probed once a process.
 ///
@@ -71,8 +71,8 @@ fn version() -> Result<i32, Error> {
     let mut version = 0;
     // SAFETY: the library is present, and the symbol's type is that of `cuda.h` since CUDA 2.2.
     let found = unsafe {
-        let symbol =
-            sys::culib().get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDriverGetVersion\0");
+        let symbol = sys::culib()
+            .get::<unsafe extern "C" fn(*mut c_int) -> StatusCode>(b"cuDriverGetVersion\0");
         symbol.map(|ask| ask(&mut version))
     };
     match found {
@@ -87,7 +87,7 @@ fn version() -> Result<i32, Error> {
 
 impl Driver {
     /// A code as a result.
-    pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
+    pub(super) fn check(&self, call: &'static str, code: StatusCode) -> Result<(), Error> {
         match code {
             0 => Ok(()),
             _ => Err(Error::Driver {
@@ -100,15 +100,15 @@ impl Driver {
     }
 
     /// Whether no context survives this code.
-    pub(super) fn is_sticky(code: Code) -> bool {
+    pub(super) fn is_sticky(code: StatusCode) -> bool {
         STICKY.contains(&code)
     }
 
     /// What the driver calls a code.
     fn word(
         &self,
-        ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
-        code: Code,
+        ask: unsafe extern "C" fn(StatusCode, *mut *const c_char) -> StatusCode,
+        code: StatusCode,
     ) -> String {
         let mut text: *const c_char = std::ptr::null();
         // SAFETY: both functions store the address of a static string, or null for a code they do not know.

@@ -5,25 +5,25 @@ use super::gpu::Gpu;
 use crate::error::Error;
 
 /// A point in a stream.
-pub(crate) struct Event {
+pub(crate) struct GpuEvent {
     gpu: Gpu,
     handle: Handle,
 }
 
 // SAFETY: a handle may be used from any thread; every call makes its context current first.
-unsafe impl Send for Event {}
+unsafe impl Send for GpuEvent {}
 // SAFETY: as above; the driver's functions on events may run at the same time.
-unsafe impl Sync for Event {}
+unsafe impl Sync for GpuEvent {}
 
 impl Gpu {
     /// The point reached when all work given so far is done.
-    pub(crate) fn record(&self) -> Result<Event, Error> {
+    pub(crate) fn record(&self) -> Result<GpuEvent, Error> {
         let mut handle = std::ptr::null_mut();
         self.call("cuEventCreate", |api| {
             // SAFETY: stores one handle; no flags, so it takes the time.
             unsafe { (api.event_create)(&mut handle, 0) }
         })?;
-        let event = Event {
+        let event = GpuEvent {
             gpu: self.clone(),
             handle,
         };
@@ -32,7 +32,7 @@ impl Gpu {
     }
 
     /// Records an event anew.
-    pub(super) fn again(&self, event: &Event) -> Result<(), Error> {
+    pub(super) fn again(&self, event: &GpuEvent) -> Result<(), Error> {
         self.call("cuEventRecord", |api| {
             // SAFETY: event and stream live, in the same context.
             unsafe { (api.event_record)(event.handle, self.stream.cu_stream()) }
@@ -40,7 +40,7 @@ impl Gpu {
     }
 
     /// Lets the stream's later work wait for an event of any stream of this GPU.
-    pub(crate) fn wait_for(&self, event: &Event) -> Result<(), Error> {
+    pub(crate) fn wait_for(&self, event: &GpuEvent) -> Result<(), Error> {
         self.call("cuStreamWaitEvent", |api| {
             // SAFETY: event and stream live; no flags.
             unsafe { (api.stream_wait_event)(self.stream.cu_stream(), event.handle, 0) }
@@ -48,9 +48,9 @@ impl Gpu {
     }
 }
 
-impl Event {
+impl GpuEvent {
     /// The milliseconds from another event of this GPU to this one, once both are reached.
-    pub(crate) fn milliseconds_since(&self, start: &Event) -> Result<f32, Error> {
+    pub(crate) fn milliseconds_since(&self, start: &GpuEvent) -> Result<f32, Error> {
         for event in [start, self] {
             self.gpu.call("cuEventSynchronize", |api| {
                 // SAFETY: the event lives.
@@ -71,7 +71,7 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for GpuEvent {
     fn drop(&mut self) {
         let _ = self.gpu.call("cuEventDestroy", |api| {
             // SAFETY: the handle has one owner, which is being dropped.
@@ -80,7 +80,7 @@ impl Drop for Event {
     }
 }
 
-impl std::fmt::Debug for Event {
+impl std::fmt::Debug for GpuEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Event of {:?}", self.gpu)
     }

@@ -8,7 +8,7 @@ use colex_atom::Arch;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use sys::CUdevice_attribute as Attribute;
 
-use super::api::{Api, Code};
+use super::api::{Api, StatusCode};
 use super::driver::{Driver, driver};
 use crate::cache::Cache;
 use crate::device::Held;
@@ -174,11 +174,17 @@ impl Gpu {
         if let Some(gpu) = held.and_then(Opened::handle) {
             return gpu.alive().map(|()| gpu);
         }
-        let context = CudaContext::new(ordinal)
-            .map_err(|e| broken(driver, ordinal, "cuDevicePrimaryCtxRetain", e.0 as Code))?;
+        let context = CudaContext::new(ordinal).map_err(|e| {
+            broken(
+                driver,
+                ordinal,
+                "cuDevicePrimaryCtxRetain",
+                e.0 as StatusCode,
+            )
+        })?;
         let stream = context
             .new_stream()
-            .map_err(|e| broken(driver, ordinal, "cuStreamCreate", e.0 as Code))?;
+            .map_err(|e| broken(driver, ordinal, "cuStreamCreate", e.0 as StatusCode))?;
         let mut gpu = Gpu::of(stream)?;
         let opened = Arc::new(OpenedContext {
             shared: gpu.shared.clone(),
@@ -236,7 +242,7 @@ impl Gpu {
     }
 
     /// Whether both are the same GPU through the same context, of which there is one `Shared`.
-    pub(crate) fn is(&self, other: &Gpu) -> bool {
+    pub(crate) fn is_same_context(&self, other: &Gpu) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
@@ -267,7 +273,7 @@ impl Gpu {
     pub(crate) fn on_new_stream(&self) -> Result<Gpu, Error> {
         self.alive()?;
         let made = self.stream.context().new_stream();
-        let stream = made.map_err(|e| self.failed("cuStreamCreate", e.0 as Code))?;
+        let stream = made.map_err(|e| self.failed("cuStreamCreate", e.0 as StatusCode))?;
         Ok(Gpu {
             stream,
             ..self.clone()
@@ -283,7 +289,7 @@ impl Gpu {
     pub(super) fn call(
         &self,
         name: &'static str,
-        ask: impl FnOnce(&Api) -> Code,
+        ask: impl FnOnce(&Api) -> StatusCode,
     ) -> Result<(), Error> {
         self.alive()?;
         let api = &self.shared.driver.api;
@@ -299,7 +305,7 @@ impl Gpu {
     }
 
     /// The error of a code, remembered if the context does not survive it.
-    pub(super) fn failed(&self, call: &'static str, code: Code) -> Error {
+    pub(super) fn failed(&self, call: &'static str, code: StatusCode) -> Error {
         let error = refused(self.shared.driver, call, code);
         match (Driver::is_sticky(code), &error) {
             (true, Error::Driver { name, text, .. }) => {
@@ -332,14 +338,14 @@ impl fmt::Debug for Gpu {
 }
 
 /// The error of a code that is not 0.
-fn refused(driver: &Driver, call: &'static str, code: Code) -> Error {
+fn refused(driver: &Driver, call: &'static str, code: StatusCode) -> Error {
     driver
         .check(call, code)
         .expect_err("the code is not that of success")
 }
 
 /// The same before there is a context: if a kernel broke an earlier one, that is why there is none.
-fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: Code) -> Error {
+fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: StatusCode) -> Error {
     let device = c_int::try_from(ordinal).map_err(|_| ());
     let device = device.and_then(|device| device_name(driver, device).map_err(|_| ()));
     match refused(driver, call, code) {

@@ -14,7 +14,7 @@ use colex_ir::launch::Argument;
 
 /// A slice of `cudarc` lent to launches. Keep it until the launches that use it were given to the device: on its drop,
 /// other streams learn what they have to wait for.
-pub struct Lent<'a, T> {
+pub struct BorrowedSlice<'a, T> {
     device: &'a Device,
     address: u64,
     length: usize,
@@ -23,11 +23,11 @@ pub struct Lent<'a, T> {
     _until: SyncOnDrop<'a>,
 }
 
-impl<'a, T: Element> Lent<'a, T> {
+impl<'a, T: Element> BorrowedSlice<'a, T> {
     /// Lends a buffer as a slice of `cudarc` would be lent: for tests on the simulator, which has no slices.
     #[doc(hidden)]
-    pub fn of_buffer(buffer: &'a Buffer<T>, writable: bool) -> Lent<'a, T> {
-        Lent {
+    pub fn of_buffer(buffer: &'a Buffer<T>, writable: bool) -> BorrowedSlice<'a, T> {
+        BorrowedSlice {
             device: buffer.device(),
             address: buffer.address(),
             length: buffer.len(),
@@ -38,7 +38,7 @@ impl<'a, T: Element> Lent<'a, T> {
     }
 }
 
-impl<T> Lent<'_, T> {
+impl<T> BorrowedSlice<'_, T> {
     /// The device that it was lent to.
     pub fn device(&self) -> &Device {
         self.device
@@ -54,7 +54,7 @@ impl<T> Lent<'_, T> {
         self.length == 0
     }
 
-    /// Whether it was lent by [`Device::lend_mut`].
+    /// Whether it was lent by [`Device::borrow_slice_mut`].
     pub fn is_writable(&self) -> bool {
         self.writable
     }
@@ -74,7 +74,7 @@ impl Device {
     /// A device that works in a context and a stream of the caller's, and leaves both as they are.
     ///
     /// It waits for nothing, and may be made for every call: the first device of a context asks the driver for its
-    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is). They share what was
+    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is_same_device). They share what was
     /// loaded for any of them, for as long as the program keeps the context.
     ///
     /// # Errors
@@ -101,11 +101,14 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if it is not in this device's context.
-    pub fn lend<'a, T>(&'a self, slice: &'a impl DevicePtr<T>) -> Result<Lent<'a, T>, Error> {
+    pub fn borrow_slice<'a, T>(
+        &'a self,
+        slice: &'a impl DevicePtr<T>,
+    ) -> Result<BorrowedSlice<'a, T>, Error> {
         let stream = self.stream_of(slice.stream(), "slice")?;
         let length = slice.len();
         let (address, until) = slice.device_ptr(stream);
-        Ok(Lent {
+        Ok(BorrowedSlice {
             device: self,
             address,
             length,
@@ -120,14 +123,14 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if it is not in this device's context.
-    pub fn lend_mut<'a, T>(
+    pub fn borrow_slice_mut<'a, T>(
         &'a self,
         slice: &'a mut impl DevicePtrMut<T>,
-    ) -> Result<Lent<'a, T>, Error> {
+    ) -> Result<BorrowedSlice<'a, T>, Error> {
         let stream = self.stream_of(slice.stream(), "slice")?;
         let length = slice.len();
         let (address, until) = slice.device_ptr_mut(stream);
-        Ok(Lent {
+        Ok(BorrowedSlice {
             device: self,
             address,
             length,

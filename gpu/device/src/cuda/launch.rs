@@ -13,11 +13,11 @@ use colex_ir::launch::{Argument, TensorMapArgument};
 
 /// A tensor map where the driver reads it: at a multiple of 64 bytes.
 #[repr(C, align(64))]
-struct Slot([u64; 16]);
+struct AlignedTensorMap([u64; 16]);
 
-impl Slot {
-    fn of(map: &TensorMapArgument) -> Result<Slot, Error> {
-        map.encoded.map(Slot).ok_or(Error::Unsupported {
+impl AlignedTensorMap {
+    fn of(map: &TensorMapArgument) -> Result<AlignedTensorMap, Error> {
+        map.encoded.map(AlignedTensorMap).ok_or(Error::Unsupported {
             what: "take this tensor map",
             device: "a GPU".to_string(),
             why: "it was made by the simulator; make it with `tensor_map` of the device that runs the kernel",
@@ -26,7 +26,7 @@ impl Slot {
 }
 
 /// The tensor maps of a launch; a few take no memory of the heap.
-type Maps = SmallVec<[Slot; 4]>;
+type Maps = SmallVec<[AlignedTensorMap; 4]>;
 
 /// The addresses of a launch's arguments, likewise.
 type Addresses = SmallVec<[*mut c_void; 32]>;
@@ -34,7 +34,7 @@ type Addresses = SmallVec<[*mut c_void; 32]>;
 /// The tensor maps among some arguments.
 fn maps(arguments: &[Argument]) -> Result<Maps, Error> {
     let maps = arguments.iter().filter_map(|argument| match argument {
-        Argument::TensorMap(map) => Some(Slot::of(map)),
+        Argument::TensorMap(map) => Some(AlignedTensorMap::of(map)),
         _ => None,
     });
     maps.collect()
@@ -168,9 +168,14 @@ mod tests {
             let maps = maps(&arguments).unwrap();
             let addresses = addresses(&arguments, &maps);
             for (i, pair) in addresses.chunks(2).enumerate() {
-                assert!(pair[0].cast::<Slot>().is_aligned());
+                assert!(pair[0].cast::<AlignedTensorMap>().is_aligned());
                 // SAFETY: the maps and the arguments live.
-                let found = unsafe { ((*pair[0].cast::<Slot>()).0, *pair[1].cast::<u64>()) };
+                let found = unsafe {
+                    (
+                        (*pair[0].cast::<AlignedTensorMap>()).0,
+                        *pair[1].cast::<u64>(),
+                    )
+                };
                 assert_eq!(found, ([i as u64; 16], i as u64));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::api::Code;
+use super::api::StatusCode;
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Gpu;
 use crate::element::Element;
@@ -104,7 +104,7 @@ impl Gpu {
         &self,
         bytes: usize,
         name: &'static str,
-        copy: impl FnOnce(&Gpu, usize) -> Code,
+        copy: impl FnOnce(&Gpu, usize) -> StatusCode,
     ) -> Result<(), Error> {
         if bytes == 0 {
             return Ok(());

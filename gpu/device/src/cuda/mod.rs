@@ -19,8 +19,8 @@ mod tensor_map;
 
 pub use cublaslt::{CublasLt, LtMatrix, LtProduct};
 pub use cudarc;
-pub use interop::Lent;
+pub use interop::BorrowedSlice;
 
-pub(crate) use event::Event;
+pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;
 pub(crate) use module::Loaded;

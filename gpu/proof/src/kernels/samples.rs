@@ -6,7 +6,7 @@ use colex_layout::Layout;
 use crate::sample::Sample;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{CopyMethod, CopyPlan, Major, Walk};
+use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest, Major};
 
 /// Copies and products by every method.
 pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
@@ -34,10 +34,10 @@ pub fn copy_samples() -> Vec<(CopyMethod, [Layout; 2], i64, Arch)> {
     let mut all = Vec::new();
     for (method, layouts) in cases {
         let layouts = layouts.map(|text| text.parse::<Layout>().expect("a layout"));
-        let walk = Walk::new(&layouts[0], &layouts[1]).expect("the layouts are of one shape");
+        let nest = LoopNest::new(&layouts[0], &layouts[1]).expect("the layouts are of one shape");
         for (bytes, arch) in kinds.into_iter().flatten() {
             // Not every method has every width and architecture.
-            if CopyPlan::new(&walk, bytes, [0, 0], arch, method).is_ok() {
+            if CopyPlan::new(&nest, bytes, [0, 0], arch, method).is_ok() {
                 all.push((method, layouts.clone(), bytes, arch));
             }
         }
@@ -47,8 +47,8 @@ pub fn copy_samples() -> Vec<(CopyMethod, [Layout; 2], i64, Arch)> {
 
 fn copies() -> Result<Vec<Sample>, Error> {
     let build = |(method, [source, destination], bytes, arch): (_, [Layout; 2], _, _)| {
-        let walk = Walk::new(&source, &destination)?;
-        let plan = CopyPlan::new(&walk, bytes, [0, 0], arch, method)?;
+        let nest = LoopNest::new(&source, &destination)?;
+        let plan = CopyPlan::new(&nest, bytes, [0, 0], arch, method)?;
         Ok(Sample::new(plan.kernel(arch)?.kernel.clone(), 40))
     };
     copy_samples().into_iter().map(build).collect()

@@ -32,7 +32,7 @@ pub(crate) fn outputs(ab: Ty) -> &'static [Ty] {
 }
 
 /// Numbers in the order of their registers, as numbers of the type that they are summed in.
-pub(crate) fn widened(k: &mut Builder, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
+pub(crate) fn convert_operand(k: &mut Builder, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
     if from.ty() == to || !matches!(from.ty(), Ty::S8 | Ty::Bf16) {
         return k.convert(from, to);
     }
@@ -60,7 +60,7 @@ pub(crate) fn widened(k: &mut Builder, from: &Fragment, to: Ty) -> Result<Fragme
 }
 
 /// `alpha sum + beta old` as numbers of type `c`; `sum` and `old` may be overwritten.
-pub(crate) fn scaled(
+pub(crate) fn scale_and_round(
     k: &mut Builder,
     c: Ty,
     sum: &Fragment,
@@ -76,7 +76,7 @@ pub(crate) fn scaled(
             sum.clone()
         }
         Some(old) => {
-            let old = widened(k, old, sum.ty())?;
+            let old = convert_operand(k, old, sum.ty())?;
             k.axpby(alpha, sum, Some(beta.into()), &old)?;
             old
         }

@@ -2,7 +2,7 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scaled;
+use super::convert::scale_and_round;
 use crate::gemm::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
@@ -61,7 +61,7 @@ pub(crate) fn store(
         } else {
             None
         };
-        let out = scaled(k, plan.operands.c, &sum, old.as_ref(), scale)?;
+        let out = scale_and_round(k, plan.operands.c, &sum, old.as_ref(), scale)?;
         k.copy_in_bounds(&copy, &out, &to)?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::{Coord, Layout, Slot};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scaled;
+use super::convert::scale_and_round;
 use crate::gemm::operand::{Shares, shares, uneven};
 use crate::gemm::plan::GemmPlan;
 use crate::kernels::Major;
@@ -13,7 +13,7 @@ use colex_ir::launch::Limits;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
 /// The way of the sums: rows of one atom of every warp at a time, so that the buffer is small.
-struct Way {
+struct SmemEpilogue {
     rows: i64,
     columns: i64,
     /// A thread's sums to their places.
@@ -65,13 +65,13 @@ fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
     Ok(colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>"))?)
 }
 
-impl Way {
+impl SmemEpilogue {
     fn new(
         k: &mut Builder,
         plan: &GemmPlan,
         mma: &TiledMma,
         sums: &Fragment,
-    ) -> Result<Way, Error> {
+    ) -> Result<SmemEpilogue, Error> {
         let [from, to] = [sums.ty(), plan.operands.c].map(|ty| i64::from(ty.bits()));
         let (rows, columns) = (rows(plan, mma), plan.tile[1]);
         let major = plan.operands.major(Operand::C);
@@ -89,7 +89,7 @@ impl Way {
             .ok_or_else(|| uneven([rows, columns], mma.threads()))?;
         let read = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
         let thread = k.thread();
-        Ok(Way {
+        Ok(SmemEpilogue {
             rows,
             columns,
             put: TiledCopy::for_accumulator_atom(universal(pair)?, from, mma)?,
@@ -110,29 +110,36 @@ pub(crate) fn store(
     (c, [m, n]): (&Tensor, [Index; 2]),
     scale: [Reg; 2],
 ) -> Result<(), Error> {
-    let way = Way::new(k, plan, mma, sums)?;
+    let epilogue = SmemEpilogue::new(k, plan, mma, sums)?;
     let thread = k.thread();
-    let parts = plan.tile[0] / way.rows;
+    let parts = plan.tile[0] / epilogue.rows;
     for part in 0..parts {
         if part > 0 {
             k.sync();
         }
         let modes = [Slot::All.into(), Coord::from(part), Slot::All.into()];
-        k.copy(&way.put, &sums.slice(Coord::concat(&modes))?, &way.put_to)?;
+        k.copy(
+            &epilogue.put,
+            &sums.slice(Coord::concat(&modes))?,
+            &epilogue.put_to,
+        )?;
         k.sync();
-        let held = k.fragment_like(&way.read_from)?;
-        k.copy(&way.read, &way.read_from, &held)?;
-        let tile = c.local_tile(&[way.rows, way.columns], &[&m * parts + part, n.clone()])?;
-        let to = way.store.at(&thread).partition_dst(&tile)?;
+        let held = k.fragment_like(&epilogue.read_from)?;
+        k.copy(&epilogue.read, &epilogue.read_from, &held)?;
+        let tile = c.local_tile(
+            &[epilogue.rows, epilogue.columns],
+            &[&m * parts + part, n.clone()],
+        )?;
+        let to = epilogue.store.at(&thread).partition_dst(&tile)?;
         let old = if plan.operands.beta {
             let old = k.fragment_like(&to)?;
-            k.copy_in_bounds(&way.store, &to, &old)?;
+            k.copy_in_bounds(&epilogue.store, &to, &old)?;
             Some(old)
         } else {
             None
         };
-        let out = scaled(k, plan.operands.c, &held, old.as_ref(), scale)?;
-        k.copy_in_bounds(&way.store, &out, &to)?;
+        let out = scale_and_round(k, plan.operands.c, &held, old.as_ref(), scale)?;
+        k.copy_in_bounds(&epilogue.store, &out, &to)?;
     }
     Ok(())
 }

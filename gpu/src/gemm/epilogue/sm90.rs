@@ -2,11 +2,11 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scaled;
+use super::convert::scale_and_round;
 use super::direct;
 use crate::gemm::operand::shared_layout;
 use crate::gemm::plan::GemmPlan;
-use crate::gemm::sm90::GROUP;
+use crate::gemm::sm90::WARPGROUP_THREADS;
 use crate::kernels::Major;
 use colex_ir::{FenceKind, Reg};
 use colex_tensor::{
@@ -20,7 +20,7 @@ const ROWS: i64 = 64;
 const BUFFERS: i64 = 2;
 
 /// How C is read and written.
-pub(crate) enum End {
+pub(crate) enum Epilogue {
     /// In parts of 128 bytes a row.
     Staged(Box<Staged>),
     /// By each thread its own elements.
@@ -40,11 +40,11 @@ pub(crate) fn columns(plan: &GemmPlan) -> i64 {
     1024 / i64::from(plan.operands.c.bits())
 }
 
-impl End {
-    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> Result<End, Error> {
+impl Epilogue {
+    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> Result<Epilogue, Error> {
         let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
         if !plan.stages_c() {
-            return Ok(End::Direct(Box::new(k.tensor("C", ty, &layout)?)));
+            return Ok(Epilogue::Direct(Box::new(k.tensor("C", ty, &layout)?)));
         }
         let [rows, columns] = [plan.tile[0], columns(plan)];
         let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
@@ -53,7 +53,7 @@ impl End {
         let shared = k.shared_tensor(ty, shared)?;
         let buffers = BUFFERS * rows / ROWS;
         let landed = plan.operands.beta.then(|| k.barriers(buffers));
-        Ok(End::Staged(Box::new(Staged {
+        Ok(Epilogue::Staged(Box::new(Staged {
             map,
             shared,
             landed,
@@ -62,7 +62,7 @@ impl End {
 
     /// Makes the barriers ready; a fence and a barrier of the block must follow.
     pub(crate) fn start(&self, k: &mut Builder) -> Result<(), Error> {
-        let End::Staged(staged) = self else {
+        let Epilogue::Staged(staged) = self else {
             return Ok(());
         };
         let Some(landed) = &staged.landed else {
@@ -83,17 +83,22 @@ impl End {
         plan: &'a GemmPlan,
         mma: &'a TiledMma,
         thread: &Index,
-    ) -> Result<Mine<'a>, Error> {
-        let (group, lane) = (thread / i64::from(GROUP), thread % i64::from(GROUP));
-        Ok(Mine {
+    ) -> Result<ThreadEpilogue<'a>, Error> {
+        let (group, lane) = (
+            thread / i64::from(WARPGROUP_THREADS),
+            thread % i64::from(WARPGROUP_THREADS),
+        );
+        Ok(ThreadEpilogue {
             plan,
             mma,
             thread: thread.clone(),
             leads: k.equal(&lane, &0.into()),
             group,
             end: match self {
-                End::Direct(c) => Way::Direct(c),
-                End::Staged(staged) => Way::Staged(staged, Box::new(Copies::new(plan, mma)?)),
+                Epilogue::Direct(c) => StorePath::Direct(c),
+                Epilogue::Staged(staged) => {
+                    StorePath::Staged(staged, Box::new(FragmentCopies::new(plan, mma)?))
+                }
             },
             turn: k.var(0, 0..2),
         })
@@ -101,13 +106,13 @@ impl End {
 }
 
 /// How the accumulators' elements of C go into shared memory, and come from there.
-struct Copies {
+struct FragmentCopies {
     read: TiledCopy,
     write: TiledCopy,
 }
 
-impl Copies {
-    fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<Copies, Error> {
+impl FragmentCopies {
+    fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<FragmentCopies, Error> {
         let bits = i64::from(plan.operands.c.bits());
         // Matrices are of 16 bits; of 32 bits a thread has pairs along N.
         let [read, write] = match bits {
@@ -115,32 +120,32 @@ impl Copies {
             _ => ["UniversalCopy<uint64_t>"; 2],
         };
         let copy = |name| TiledCopy::for_accumulator_atom(colex_atom::copy(name)?, bits, mma);
-        Ok(Copies {
+        Ok(FragmentCopies {
             read: copy(read)?,
             write: copy(write)?,
         })
     }
 }
 
-enum Way<'a> {
-    Staged(&'a Staged, Box<Copies>),
+enum StorePath<'a> {
+    Staged(&'a Staged, Box<FragmentCopies>),
     Direct(&'a Tensor),
 }
 
 /// What a thread does with its share of C.
-pub(crate) struct Mine<'a> {
+pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
     mma: &'a TiledMma,
     thread: Index,
     group: Index,
     /// Whether it speaks to the copy engine for its warpgroup.
     leads: Cond,
-    end: Way<'a>,
+    end: StorePath<'a>,
     /// The parity of the first part's barrier, where a tile takes each buffer an odd number of times.
     turn: Var,
 }
 
-impl Mine<'_> {
+impl ThreadEpilogue<'_> {
     /// Parts of a tile.
     fn parts(&self) -> i64 {
         self.plan.tile[1] / columns(self.plan)
@@ -169,7 +174,7 @@ impl Mine<'_> {
 
     /// Starts to bring a part, where C is read and the tile has one of that number, once its buffer is free.
     fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) -> Result<(), Error> {
-        let Way::Staged(staged, _) = &self.end else {
+        let StorePath::Staged(staged, _) = &self.end else {
             return Ok(());
         };
         let (Some(landed), true) = (&staged.landed, part < self.parts()) else {
@@ -193,11 +198,11 @@ impl Mine<'_> {
     ) -> Result<(), Error> {
         let (plan, mma) = (self.plan, self.mma);
         match &self.end {
-            Way::Direct(c) => {
+            StorePath::Direct(c) => {
                 let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], at)?;
                 direct::store(k, plan, mma, acc, &tile, &self.thread, scale)
             }
-            Way::Staged(staged, copies) => {
+            StorePath::Staged(staged, copies) => {
                 for part in 0..self.parts() {
                     self.store_part(k, (staged, copies), acc, (at, part), scale)?;
                 }
@@ -210,12 +215,12 @@ impl Mine<'_> {
     fn store_part(
         &self,
         k: &mut Builder,
-        (staged, copies): (&Staged, &Copies),
+        (staged, copies): (&Staged, &FragmentCopies),
         acc: &Fragment,
         (at, part): (&[Index; 2], i64),
         scale: [Reg; 2],
     ) -> Result<(), Error> {
-        let values = ROWS * columns(self.plan) / i64::from(GROUP);
+        let values = ROWS * columns(self.plan) / i64::from(WARPGROUP_THREADS);
         let sum = acc.gathered(values * part, values)?;
         let named = &self.group + 1;
         let old = match &staged.landed {
@@ -229,10 +234,10 @@ impl Mine<'_> {
             }
             None => None,
         };
-        let out = scaled(k, self.plan.operands.c, &sum, old.as_ref(), scale)?;
+        let out = scale_and_round(k, self.plan.operands.c, &sum, old.as_ref(), scale)?;
         if old.is_none() {
             k.where_(self.leads, |ir| ir.bulk_wait(BUFFERS as u32 - 1, true));
-            k.sync_named(&named, GROUP);
+            k.sync_named(&named, WARPGROUP_THREADS);
         }
         let to = copies
             .write
@@ -240,7 +245,7 @@ impl Mine<'_> {
             .partition_dst(&staged.shared)?;
         k.copy(&copies.write, &out, &to.at(3, part % BUFFERS)?)?;
         k.fence(FenceKind::ProxyAsyncShared);
-        k.sync_named(&named, GROUP);
+        k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part)?;
         k.if_(self.leads, |k| {
             k.tma_store(&staged.map, &self.place(at, part), &buffer)?;
@@ -274,7 +279,7 @@ impl Mine<'_> {
 
     /// Waits for what is still being written.
     pub(crate) fn finish(&self, k: &mut Builder) {
-        if let Way::Staged(..) = self.end {
+        if let StorePath::Staged(..) = self.end {
             k.where_(self.leads, |ir| ir.bulk_wait(0, false));
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn child(options: &Options, of: &str) -> Result<ExitCode> {
         if matches!(&record.verdict, Verdict::Refused { by: "hardware", .. }) {
             return Ok(ExitCode::from(BROKEN));
         }
-        device.forget_modules();
+        device.clear_module_cache();
     }
     Ok(ExitCode::SUCCESS)
 }

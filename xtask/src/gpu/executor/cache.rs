@@ -40,7 +40,7 @@ fn phases(device: &Device, folder: &Path) -> Result<String> {
 fn phase(device: &Device, folder: &Path, text: &str, entry: &str) -> Result<String> {
     let load = |again: bool| {
         if again {
-            device.forget_modules();
+            device.clear_module_cache();
         }
         let started = Instant::now();
         let function = device.load_ptx(text, entry)?;

@@ -16,7 +16,11 @@ pub(super) fn beside(device: &Device) -> Result<String> {
     let mut c = stream.alloc_zeros::<f32>(3)?;
     let function = beside.load_ptx(ADD, "add")?;
     {
-        let (a, b, c) = (beside.lend(&a)?, beside.lend(&b)?, beside.lend_mut(&mut c)?);
+        let (a, b, c) = (
+            beside.borrow_slice(&a)?,
+            beside.borrow_slice(&b)?,
+            beside.borrow_slice_mut(&mut c)?,
+        );
         let arguments = [a.argument(), b.argument(), c.argument(), 3u32.into()];
         beside.launch(&function, Launch::new(1, 32), &arguments)?;
     }

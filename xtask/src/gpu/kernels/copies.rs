@@ -58,7 +58,10 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
     let from = stream.clone_htod(&elements)?;
     let mut to = stream.alloc_zeros::<f32>(elements.len())?;
     {
-        let (source, mut destination) = (beside.lend(&from)?, beside.lend_mut(&mut to)?);
+        let (source, mut destination) = (
+            beside.borrow_slice(&from)?,
+            beside.borrow_slice_mut(&mut to)?,
+        );
         let rows = View::new(&source, "(128,256):(256,1)".parse()?)?;
         let turned = ViewMut::new(&mut destination, "(256,128):(128,1)".parse()?)?;
         transpose(&rows, &turned, &[1, 0])?;

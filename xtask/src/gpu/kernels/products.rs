@@ -29,7 +29,11 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
     let mut c = stream.alloc_zeros::<f32>(65 * 65)?;
     let problem = GemmProblem::new(65, 65, 33);
     {
-        let (a, b, c) = (beside.lend(&a)?, beside.lend(&b)?, beside.lend_mut(&mut c)?);
+        let (a, b, c) = (
+            beside.borrow_slice(&a)?,
+            beside.borrow_slice(&b)?,
+            beside.borrow_slice_mut(&mut c)?,
+        );
         gemm(&problem, &a, &b, &c)?;
     }
     let found = reference::matrix(&problem, MatrixName::C, &stream.clone_dtoh(&c)?);
