@@ -142,15 +142,15 @@ fn main_loop(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
-    routes: [&OperandPipeline; 2],
+    pipelines: [&OperandPipeline; 2],
     acc: &Fragment,
     steps: &Index,
 ) -> Result<(), Error> {
     let stages = plan.stages;
     let fetch = |k: &mut Builder, step: &Index, stage: &Index| -> Result<(), Error> {
-        routes
+        pipelines
             .iter()
-            .try_for_each(|route| route.fetch(k, step, steps, stage))?;
+            .try_for_each(|pipeline| pipeline.fetch(k, step, steps, stage))?;
         k.cp_async_commit();
         Ok(())
     };
@@ -163,34 +163,34 @@ fn main_loop(
         let last = Index::from(stages - 1);
         Index::select_less(stage, &last, &(stage + 1), &0.into()).within(0..stages)
     };
-    let inner = routes[0].steps();
+    let inner = pipelines[0].steps();
     let arrived = |k: &mut Builder| {
         k.cp_async_wait(stages as u32 - 2);
         k.sync();
     };
     arrived(k);
-    routes
+    pipelines
         .iter()
-        .try_for_each(|route| route.read(k, 0, &0.into()))?;
+        .try_for_each(|pipeline| pipeline.read(k, 0, &0.into()))?;
     k.for_(0, steps, 1, |k, step| {
         let (from, to) = (k.get(&read), k.get(&write));
         let after = next(&from);
         for i in 0..inner {
             // The next step's fragments come while this one's are multiplied, across the end of the tile too.
             if i + 1 < inner {
-                routes
+                pipelines
                     .iter()
-                    .try_for_each(|route| route.read(k, i + 1, &from))?;
+                    .try_for_each(|pipeline| pipeline.read(k, i + 1, &from))?;
             } else {
                 arrived(k);
-                routes
+                pipelines
                     .iter()
-                    .try_for_each(|route| route.read(k, 0, &after))?;
+                    .try_for_each(|pipeline| pipeline.read(k, 0, &after))?;
             }
             if i == 0 {
                 fetch(k, &(step + (stages - 1)), &to)?;
             }
-            let [a, b] = [routes[0].step(i)?, routes[1].step(i)?];
+            let [a, b] = [pipelines[0].step(i)?, pipelines[1].step(i)?];
             k.mma(mma, acc, &a, &b, acc)?;
         }
         k.set(&read, &after);
