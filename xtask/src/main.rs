@@ -8,13 +8,13 @@ mod golden;
 mod gpu;
 mod workspace;
 
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 mod book;
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 mod figure;
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 mod markdown;
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 mod verify;
 
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Run every check and print one line for each.
-    #[cfg(feature = "book")]
+    #[cfg(feature = "repository")]
     Verify {
         /// Run the kernels on the GPU too; a machine without one is then a failure.
         #[arg(long)]
@@ -46,7 +46,7 @@ enum Task {
         bless_times: bool,
     },
     /// Build the book, figures included, and say where it is.
-    #[cfg(feature = "book")]
+    #[cfg(feature = "repository")]
     Book {
         /// Show it on this machine afterwards, until interrupted.
         #[arg(long)]
@@ -80,13 +80,13 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
-        #[cfg(feature = "book")]
+        #[cfg(feature = "repository")]
         Task::Verify {
             gpu,
             only,
             bless_times,
         } => verify::task(gpu, only.as_deref(), bless_times),
-        #[cfg(feature = "book")]
+        #[cfg(feature = "repository")]
         Task::Book { serve, port } => book::task(serve.then_some(port)),
         Task::Golden { files, keep } => golden::task(&files, keep),
         Task::Gpu { what } => gpu::task(&what),

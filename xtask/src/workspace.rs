@@ -49,7 +49,7 @@ fn is_left_out(folder: &Path) -> bool {
 }
 
 /// `path` as it is written in messages: relative to the repository.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) fn shown(root: &Path, path: &Path) -> String {
     path.strip_prefix(root)
         .unwrap_or(path)
@@ -58,13 +58,13 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
 }
 
 /// A count with its noun: `1 chapter`, `2 chapters`.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The text of a file, or a sentence that names it.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
 }

@@ -3,7 +3,7 @@
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::named::{Coords, tuple};
+use crate::access::map::{Coords, tuple};
 use crate::tensor::extents::bare;
 
 /// A thread and the coordinate it names.

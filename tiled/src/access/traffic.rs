@@ -4,7 +4,7 @@ use colex_atom::{Access, Banks, SECTOR_BYTES, Space, Touched};
 
 use crate::Error;
 use crate::access::coverage::Place;
-use crate::access::named::{Coords, Named, Places, tuple};
+use crate::access::map::{Coords, Named, Places, tuple};
 use crate::access::vector::{off, placed};
 
 /// What the instructions of all warps do to one memory.

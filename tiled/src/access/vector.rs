@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
-use crate::access::named::{Coords, Named, Places, tuple};
+use crate::access::map::{Coords, Named, Places, tuple};
 use crate::access::words::number;
 
 /// How many values a copy from one layout to another may move at once, and why not more.

@@ -3,7 +3,7 @@
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::named::Named;
+use crate::access::map::Named;
 use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::extents::check_walk;

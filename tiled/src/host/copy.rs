@@ -7,7 +7,7 @@ use colex_layout::IntTuple;
 
 use crate::Error;
 use crate::access::coverage::Coverage;
-use crate::access::named::{Coords, Named, Places, tuple};
+use crate::access::map::{Coords, Named, Places, tuple};
 use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::Tensor;

@@ -6,7 +6,7 @@ use colex_atom::{Argument, CopyForm};
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::named::{Coords, Places, tuple};
+use crate::access::map::{Coords, Places, tuple};
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, size};

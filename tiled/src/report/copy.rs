@@ -7,7 +7,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::named::Places;
+use crate::access::map::Places;
 use crate::access::traffic::{Requests, Traffic};
 use crate::access::traffic_sentences::sentence;
 use crate::access::vector::{Narrow, widest};

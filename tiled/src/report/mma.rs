@@ -5,7 +5,7 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::named::{Named, Places};
+use crate::access::map::{Named, Places};
 use crate::access::traffic::{Requests, Traffic};
 use crate::access::vector::{Narrow, widest};
 use crate::mma::check::check_extents;

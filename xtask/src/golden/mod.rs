@@ -13,12 +13,12 @@
 //! 2. Add its rows to [`FAMILIES`].
 
 mod atoms;
+mod baseline;
 mod case;
 mod copy_atoms;
 mod function;
 mod gmma;
 mod judge;
-mod kept;
 mod law;
 mod layout;
 mod print;
@@ -97,7 +97,7 @@ fn own(root: &Path, keep: bool) -> Result<ExitCode> {
     let report = compare(&repository_files(root)?, |_| {})?;
     show(&report)?;
     if keep {
-        println!("{}", kept::keep(root, &report)?);
+        println!("{}", baseline::keep(root, &report)?);
         return Ok(ExitCode::SUCCESS);
     }
     let complaints = complaints(root, &report)?;
@@ -116,7 +116,7 @@ fn code(fine: bool) -> ExitCode {
 /// What is wrong with a run over the repository's files: the cases that failed, and those that end otherwise than is known.
 pub(crate) fn complaints(root: &Path, report: &Report) -> Result<Vec<String>> {
     let mut complaints = report.failures();
-    complaints.extend(kept::complaints(root, report)?);
+    complaints.extend(baseline::complaints(root, report)?);
     Ok(complaints)
 }
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use colex_gpu::Device;
 
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu, sampled as sampled_atoms};
 pub(crate) use check::Report;
 pub(crate) use kernels::Cases;

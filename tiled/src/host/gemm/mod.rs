@@ -1,7 +1,7 @@
 //! A tiled MMA on the host, instruction by instruction.
 
 mod check;
-mod held;
+mod fragments;
 mod options;
 mod part;
 mod parts;
@@ -16,9 +16,9 @@ use core::ops::{Deref, DerefMut};
 use colex_atom::{Fragment, Operand as Given, Value};
 
 use crate::Error;
-use crate::access::named::Places;
+use crate::access::map::Places;
 use crate::host::gemm::check::{check_values, refuse};
-use crate::host::gemm::held::{Factors, Held};
+use crate::host::gemm::fragments::{Factors, Held};
 use crate::host::gemm::part::{Part, fragments, values};
 use crate::host::gemm::parts::Parts;
 use crate::mma::check::check_extents;

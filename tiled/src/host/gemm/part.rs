@@ -6,7 +6,7 @@ use colex_atom::{Fragment, Ty, Value};
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::named::{Places, tuple};
+use crate::access::map::{Places, tuple};
 use crate::error::ErrorKind;
 use crate::host::gemm::options::Edge;
 use crate::tensor::Tensor;

@@ -3,7 +3,7 @@
 use colex_layout::Layout;
 
 use crate::Error;
-use crate::access::named::Named;
+use crate::access::map::Named;
 use crate::host::gemm::options::Edge;
 use crate::host::gemm::part::{Lane, Part, matrix, within};
 use crate::mma::{Operand, TiledMma};

@@ -8,7 +8,7 @@ use colex_layout::Layout;
 use crate::Error;
 use crate::error::ErrorKind;
 use crate::host::gemm::check::refuse;
-use crate::host::gemm::held::Factors;
+use crate::host::gemm::fragments::Factors;
 use crate::host::gemm::options::{GemmOptions, Predicated};
 use crate::host::gemm::part::matrix;
 use crate::host::gemm::positions::FIRST;

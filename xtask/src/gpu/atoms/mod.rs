@@ -1,8 +1,8 @@
 //! `xtask gpu atoms`: the atom sweep on a GPU, in many processes, or on the simulator.
 
+mod baseline;
 mod processes;
 mod record;
-mod recorded;
 mod table;
 
 use std::fs::File;
@@ -20,8 +20,8 @@ use colex_gpu::Device;
 use colex_proof::sweep::{Record, Subject, Verdict, subjects};
 
 use super::shares::Sharing;
+pub(crate) use baseline::against_recorded;
 use record::Head;
-pub(crate) use recorded::against_recorded;
 use table::Table;
 
 /// What to sweep, and how.
@@ -110,13 +110,13 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
         write(path, &head, &records)?;
     }
     if let Some(path) = &options.keep {
-        recorded::keep(path, &head, &records)?;
+        baseline::keep(path, &head, &records)?;
     }
     Ok(report(&records, started))
 }
 
 /// The sample that is run on the simulator, and how many there are in all.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) fn sampled() -> (Vec<Subject>, usize) {
     let all = subjects();
     (recorded::sample(&all), all.len())
@@ -125,7 +125,7 @@ pub(crate) fn sampled() -> (Vec<Subject>, usize) {
 /// The whole sweep on the GPU with fresh data.
 ///
 /// It complains of what is wrong, and of what is refused that was not when the record was made.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(crate) fn on_gpu(root: &std::path::Path) -> Result<recorded::Comparison> {
     let options = Options {
         every: 1,

@@ -15,7 +15,7 @@ pub(crate) enum Cases {
     Every,
     /// Small ones, whose references a build without optimisation computes too.
     #[cfg_attr(
-        not(feature = "book"),
+        not(feature = "repository"),
         allow(dead_code, reason = "what `verify` takes")
     )]
     Small,

@@ -47,7 +47,7 @@ pub(crate) struct Comparison {
     pub(crate) covered: String,
     /// How many cases were compared.
     #[cfg_attr(
-        not(feature = "book"),
+        not(feature = "repository"),
         expect(dead_code, reason = "only verify counts")
     )]
     pub(crate) count: usize,
@@ -111,7 +111,7 @@ fn dropped(all: &[Subject], recorded: &[Record]) -> Option<String> {
 }
 
 /// What agreed when the record was made, and does not now.
-#[cfg(feature = "book")]
+#[cfg(feature = "repository")]
 pub(super) fn fallen(root: &Path, found: &[Record]) -> Result<Vec<String>> {
     let (_, recorded) = read(&root.join(FILE))?;
     let agreed: HashSet<&str> = recorded

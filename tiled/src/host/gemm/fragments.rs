@@ -6,7 +6,7 @@ use colex_atom::{Fragment, Value};
 use colex_layout::Layout;
 
 use crate::Error;
-use crate::access::named::Places;
+use crate::access::map::Places;
 use crate::host::gemm::part::{Part, fragments};
 use crate::host::gemm::parts::Parts;
 use crate::host::gemm::positions::metadata;
