@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Formulas are written once, over [`Int`]: a picture evaluates them with numbers, a kernel with [`Expr`].
+//! Formulas are written once, over [`Arith`]: a picture evaluates them with numbers, a kernel with [`Expr`].
 
 mod cost;
 mod draw;
@@ -10,13 +10,13 @@ pub mod pipeline;
 mod problem;
 mod split;
 
-pub use cost::choose::{Candidate, Choice, Device, TiledGemm, choose, choose_among};
+pub use cost::choose::{Candidate, Choice, DeviceModel, TiledGemm, choose, choose_among};
 pub use cost::{
     Quantization, TileBytes, Traffic, WaveCost, fetched_closed_form, l2_traffic, l2_traffic_coarse,
     strip_footprint, wave_costs,
 };
 pub use number::error::Error;
-pub use number::expr::{Expr, Int, Op};
+pub use number::expr::{Arith, Expr, Op};
 pub use number::formula;
 pub use order::Order;
 pub use order::grouped::{GroupTile, Grouped};

@@ -2,10 +2,10 @@
 
 use colex_sched::pipeline::{Durations, Multistage, WarpSpecialized, check, timeline};
 use colex_sched::{
-    BatchedGemmCoord, Decomposition, Device, Dim3, Error, GemmCoord, Grouped, Order, Persistent,
-    Quantization, Raster, RasterChoice, RasterOrder, SplitCandidate, StreamK, StreamKDevice,
-    StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile, TileBytes, TiledGemm, choose,
-    choose_split, fetched_closed_form, gemv, l2_traffic, l2_traffic_coarse,
+    BatchedGemmCoord, Decomposition, DeviceModel, Dim3, Error, GemmCoord, Grouped, Order,
+    Persistent, Quantization, Raster, RasterChoice, RasterOrder, SplitCandidate, StreamK,
+    StreamKDevice, StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile, TileBytes, TiledGemm,
+    choose, choose_split, fetched_closed_form, gemv, l2_traffic, l2_traffic_coarse,
     tile_offset_disagreeing_with_grid, wave_costs,
 };
 use std::time::{Duration, Instant};
@@ -259,7 +259,7 @@ fn rasters_and_costs_are_bounded() {
     let far = GemmCoord::new(1 << 30, 1 << 30, 1 << 30);
     let gemm = TiledGemm::new(far, GemmCoord::new(1, 1, 1));
     assert_eq!(
-        refused(|| choose(&gemm, &Device::H200)),
+        refused(|| choose(&gemm, &DeviceModel::H200)),
         "a raster of 1152921504606846976 places is more than the 1048576 that fit a table"
     );
 }

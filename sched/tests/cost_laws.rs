@@ -1,7 +1,7 @@
 //! Laws of the cost model: the simulation against the closed forms, and the choices it leads to.
 
 use colex_sched::{
-    Decomposition, Device, Error, GemmCoord, Order, Quantization, Raster, RasterOrder,
+    Decomposition, DeviceModel, Error, GemmCoord, Order, Quantization, Raster, RasterOrder,
     ThreadblockSwizzle, TileBytes, TiledGemm, choose, choose_among, choose_split,
     fetched_closed_form, l2_traffic, l2_traffic_coarse, strip_footprint, wave_costs,
 };
@@ -202,7 +202,7 @@ fn the_best_order_halves_the_traffic() {
         GemmCoord::new(8192, 8192, 8192),
         GemmCoord::new(128, 256, 64),
     );
-    let choice = choose(&gemm, &Device::H200).unwrap();
+    let choice = choose(&gemm, &DeviceModel::H200).unwrap();
     assert_eq!(choice.best().order.to_string(), "grouped 8 along m");
     let plain = choice
         .candidates
@@ -234,7 +234,7 @@ fn the_choice_is_the_least() {
                 cluster,
                 ..TiledGemm::new(GemmCoord::new(m, n, k), GemmCoord::new(128, 128, 64))
             };
-            let device = Device {
+            let device = DeviceModel {
                 name: "small",
                 sms: 20,
                 l2_bytes: 4 << 20,
@@ -342,7 +342,7 @@ fn errors_are_sentences() {
     );
     let gemm = TiledGemm::new(GemmCoord::new(64, 64, 64), GemmCoord::new(64, 64, 64));
     refuses(
-        choose_among(&[], &gemm, &Device::H200),
+        choose_among(&[], &gemm, &DeviceModel::H200),
         "the number of orders is 0: it must be at least 1",
     );
     refuses(
@@ -351,9 +351,9 @@ fn errors_are_sentences() {
                 cluster: [4, 4],
                 ..gemm
             },
-            &Device {
+            &DeviceModel {
                 sms: 8,
-                ..Device::H200
+                ..DeviceModel::H200
             },
         ),
         "a cluster of 4x4 blocks needs 16 multiprocessors at once, and the device has 8",

@@ -2,7 +2,7 @@
 
 use colex_sched::pipeline::{Multistage, Phase, WarpSpecialized};
 use colex_sched::{
-    BatchedGemmCoord, Conv, ConvAxis, ConvOperator, Device, Dim3, Error, GemmCoord, GroupTile,
+    BatchedGemmCoord, Conv, ConvAxis, ConvOperator, DeviceModel, Dim3, Error, GemmCoord, GroupTile,
     Grouped, Order, Persistent, Quantization, Raster, RasterChoice, RasterOrder, StreamK,
     StreamKDevice, StreamKSm90, StreamKSm90Args, ThreadblockSwizzle, Tile, TileBytes, TiledGemm,
     choose, choose_split, clusters_exact, conv3d, gemv, k_tiles, split_k_range, strip_footprint,
@@ -203,7 +203,7 @@ fn costs_do_not_panic() {
                 element,
                 cluster: [cm, cn],
             };
-            let device = Device {
+            let device = DeviceModel {
                 name: "d",
                 sms,
                 l2_bytes,
@@ -397,7 +397,7 @@ fn refusals_of_what_is_too_large_are_sentences() {
         ..TiledGemm::new(one, one)
     };
     assert_eq!(
-        sentence(choose(&gemm, &Device::H200).map(drop)),
+        sentence(choose(&gemm, &DeviceModel::H200).map(drop)),
         "extent m of the cluster is 0: it must be at least 1"
     );
 }

@@ -41,10 +41,10 @@ mod report;
 mod show;
 mod tensor;
 
-pub use access::{Limit, Narrow, Place, Traffic, Vectorization};
+pub use access::{Place, TooWide, Traffic, VectorLimit, Vectorization};
 pub use copy::{CopySteps, Side, ThrCopy, TiledCopy};
 pub use error::Error;
-pub use host::{Arithmetic, Compressed, Edge, GemmOptions, Predicated};
+pub use host::{Arithmetic, Compressed, Edge, GemmOptions, OutOfBounds};
 pub use mma::{MmaSteps, Operand, ThrMma, TiledMma};
 pub use report::{CopyReport, MmaReport, OperandReport};
 pub use tensor::{Coordinates, Partition, Partitionable, Tensor};

@@ -5,7 +5,7 @@ use std::error::Error;
 use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Value, mma_atoms};
 use colex_layout::{Layout, Tiler};
-use colex_tiled::{Edge, GemmOptions, Predicated, Tensor, TiledMma};
+use colex_tiled::{Edge, GemmOptions, OutOfBounds, Tensor, TiledMma};
 use matrix::{Matrix, expected, zero};
 
 mod matrix;
@@ -24,12 +24,12 @@ fn atoms() -> impl Iterator<Item = MmaAtom> {
 fn check(atom: &MmaAtom, atoms: &str, tile: &Tiler) -> Result<usize, Box<dyn Error>> {
     let mma = TiledMma::new(atom.clone(), &atoms.parse()?, tile)?;
     let shape = mma.tile_shape().map(|extent| 2 * extent);
-    assert_eq!(product(&mma, shape, Edge::Refuse)?, Predicated::default());
+    assert_eq!(product(&mma, shape, Edge::Refuse)?, OutOfBounds::default());
     Ok((shape[0] * shape[1]) as usize)
 }
 
 /// The product of matrices of extents `shape`, against ndarray.
-fn product(mma: &TiledMma, shape: [i64; 3], edge: Edge) -> Result<Predicated, Box<dyn Error>> {
+fn product(mma: &TiledMma, shape: [i64; 3], edge: Edge) -> Result<OutOfBounds, Box<dyn Error>> {
     let atom = mma.atom();
     let [m, n, k] = shape;
     let [rows, columns, depth] = [m, n, k].map(|extent| extent as usize);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 
 use colex_layout::{ComposedLayout, Layout, Swizzle};
-use colex_tiled::{Limit, Vectorization};
+use colex_tiled::{VectorLimit, Vectorization};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -35,7 +35,7 @@ fn check(src: &Layout, dst: &Layout) -> Outcome {
     let text = format!("{src} to {dst}: {found}");
     assert!(is_vector(src, dst, found.values)?, "{text}");
     match found.limit {
-        Limit::Alignment(bits) => assert_eq!((found.values, bits), (8, 64), "{text}"),
+        VectorLimit::Alignment(bits) => assert_eq!((found.values, bits), (8, 64), "{text}"),
         _ => {
             let next = 2 * found.values;
             let both = recasts(src, next) && recasts(dst, next);

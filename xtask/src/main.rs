@@ -66,7 +66,7 @@ enum Task {
     /// Check on a GPU what only a GPU can show.
     Gpu {
         #[command(subcommand)]
-        what: gpu::Task,
+        what: gpu::GpuTask,
     },
     /// Measure, and print the medians with how they were taken.
     Bench {

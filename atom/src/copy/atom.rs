@@ -2,7 +2,7 @@
 
 use core::str::FromStr;
 
-use super::member::Member;
+use super::member::CopyMember;
 use super::names;
 use super::op::CopyOp;
 use super::reduction::{Reduction, Scalar};
@@ -30,18 +30,18 @@ pub const MAX_TRANSACTION_BYTES: i64 = (1 << 20) - 1;
 #[doc(alias = "Copy_Atom")]
 #[derive(Clone, Debug)]
 pub struct CopyAtom {
-    pub(super) member: Member,
+    pub(super) member: CopyMember,
     spaces: [Space; 2],
     op: Option<CopyOp>,
     traits: CopyTraits,
 }
 
 impl CopyAtom {
-    pub(super) fn new(member: Member) -> Self {
+    pub(super) fn new(member: CopyMember) -> Self {
         CopyAtom::between_spaces(member, [member.row.from, member.row.to])
     }
 
-    fn between_spaces(member: Member, spaces: [Space; 2]) -> Self {
+    fn between_spaces(member: CopyMember, spaces: [Space; 2]) -> Self {
         let traits = CopyTraits::new(&member);
         let bits = [&traits.src, &traits.dst].map(|layout| tv::values(layout) as i64);
         CopyAtom {
@@ -321,7 +321,7 @@ impl CopyAtom {
                 if bits > 0 && bits % step == 0 && bits / 8 <= MAX_TRANSACTION_BYTES =>
             {
                 return Ok(CopyAtom::between_spaces(
-                    Member {
+                    CopyMember {
                         bits,
                         ..self.member
                     },

@@ -9,7 +9,7 @@ use super::table::copy_rows;
 
 /// One member of a family: the choices its row leaves open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+pub(super) struct CopyMember {
     pub(super) row: &'static CopyRow,
     /// What one thread moves, where the row leaves it open; else 0.
     pub(super) bits: i64,
@@ -19,9 +19,9 @@ pub(super) struct Member {
     pub(super) packed: bool,
 }
 
-impl Member {
+impl CopyMember {
     /// All members of a row; of sizes without a list, the smallest.
-    fn of(row: &'static CopyRow) -> impl Iterator<Item = Member> {
+    fn of(row: &'static CopyRow) -> impl Iterator<Item = CopyMember> {
         let sizes = match &row.sizes {
             Sizes::Given | Sizes::Nominal => &[0],
             Sizes::OneOf(sizes) => *sizes,
@@ -40,7 +40,7 @@ impl Member {
         reductions.into_iter().flat_map(move |reduction| {
             ns.iter().flat_map(move |&n| {
                 packings.iter().flat_map(move |&packed| {
-                    sizes.iter().map(move |&bits| Member {
+                    sizes.iter().map(move |&bits| CopyMember {
                         row,
                         bits,
                         n,
@@ -117,13 +117,13 @@ impl Member {
 }
 
 /// The members of every row, in the table's order.
-pub(super) fn members() -> impl Iterator<Item = Member> {
-    copy_rows().flat_map(Member::of)
+pub(super) fn members() -> impl Iterator<Item = CopyMember> {
+    copy_rows().flat_map(CopyMember::of)
 }
 
 /// The member of that very name.
-pub(super) fn member(name: &str) -> Option<Member> {
-    static BY_NAME: OnceLock<HashMap<String, Member>> = OnceLock::new();
+pub(super) fn member(name: &str) -> Option<CopyMember> {
+    static BY_NAME: OnceLock<HashMap<String, CopyMember>> = OnceLock::new();
     BY_NAME
         .get_or_init(|| members().map(|member| (member.name(), member)).collect())
         .get(name)

@@ -1,7 +1,7 @@
 //! Names: how CuTe spells a copy, and what was meant by one that is not there.
 
 use super::atom::CopyAtom;
-use super::member::{Member, member, members};
+use super::member::{CopyMember, member, members};
 use super::row::Sizes;
 use crate::Error;
 use crate::error::CopyError;
@@ -53,7 +53,7 @@ fn with_arguments(text: &str, stem: &str, arguments: &str) -> Result<Option<Copy
             Ok(None)
         };
     }
-    let typed: Vec<Member> = members()
+    let typed: Vec<CopyMember> = members()
         .filter(|m| m.stem() == format!("{stem}<uint{}_t>", m.bits))
         .collect();
     let widths: Option<Vec<i64>> = arguments.split(',').map(type_bits).collect();
@@ -81,7 +81,7 @@ fn with_arguments(text: &str, stem: &str, arguments: &str) -> Result<Option<Copy
     }
 }
 
-fn listed(members: &[Member]) -> String {
+fn listed(members: &[CopyMember]) -> String {
     let mut widths: Vec<i64> = members.iter().map(|m| m.bits).collect();
     widths.sort_unstable();
     widths
@@ -112,7 +112,7 @@ fn type_bits(name: &str) -> Option<i64> {
 
 /// The error for a name that is not in the table.
 fn unknown(text: &str, name: &str) -> CopyError {
-    let ranked = |m: &Member| m.n != 0 && m.stem().replace(&format!("_{}D", m.n), "") == name;
+    let ranked = |m: &CopyMember| m.n != 0 && m.stem().replace(&format!("_{}D", m.n), "") == name;
     let members_of: Vec<String> = members().filter(ranked).map(|m| m.name()).collect();
     if !members_of.is_empty() {
         return CopyError::RankOpen {

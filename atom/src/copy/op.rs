@@ -1,6 +1,6 @@
 //! `CopyOp`: what to write.
 
-use super::member::Member;
+use super::member::CopyMember;
 use super::row::{Argument, CopyForm};
 use crate::machine::{Arch, PtxVersion, RegClass, Registers, Space};
 
@@ -60,7 +60,7 @@ pub enum OperandKind {
 
 impl CopyOp {
     /// The operation of a member between two ends, each thread moving so many bits there.
-    pub(super) fn new(member: &Member, spaces: [Space; 2], bits: [i64; 2]) -> Option<Self> {
+    pub(super) fn new(member: &CopyMember, spaces: [Space; 2], bits: [i64; 2]) -> Option<Self> {
         let row = member.row;
         let operand = |argument| CopyOperand {
             argument,
@@ -134,7 +134,12 @@ fn universal_registers(bits: i64) -> Registers {
     }
 }
 
-fn kind(member: &Member, argument: Argument, spaces: [Space; 2], bits: [i64; 2]) -> OperandKind {
+fn kind(
+    member: &CopyMember,
+    argument: Argument,
+    spaces: [Space; 2],
+    bits: [i64; 2],
+) -> OperandKind {
     let scalar = |class| OperandKind::Registers(Registers { count: 1, class });
     match argument {
         Argument::Src => end(member, spaces[0], bits[0]),
@@ -158,7 +163,7 @@ fn kind(member: &Member, argument: Argument, spaces: [Space; 2], bits: [i64; 2])
 }
 
 /// One end of the copy.
-fn end(member: &Member, space: Space, bits: i64) -> OperandKind {
+fn end(member: &CopyMember, space: Space, bits: i64) -> OperandKind {
     match space {
         Space::Register => OperandKind::Registers(universal_registers(bits)),
         _ => OperandKind::Address {

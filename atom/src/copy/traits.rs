@@ -2,7 +2,7 @@
 
 use colex_layout::Layout;
 
-use super::member::Member;
+use super::member::CopyMember;
 use super::row::Side;
 
 /// What an operation means: who gives and who gets which bit (CuTe's `Copy_Traits`).
@@ -38,7 +38,7 @@ pub struct CopyTraits {
 }
 
 impl CopyTraits {
-    pub(super) fn new(member: &Member) -> Self {
+    pub(super) fn new(member: &CopyMember) -> Self {
         let layout = |template: &str| -> Layout {
             let layout: Layout = member
                 .fill(template)

@@ -3,7 +3,7 @@
 use core::str::FromStr;
 use std::sync::OnceLock;
 
-use super::member::Member;
+use super::member::MmaMember;
 use super::names;
 use super::op::MmaOp;
 use super::options::GmmaOptions;
@@ -28,7 +28,7 @@ use crate::number::Ty;
 #[doc(alias = "MMA_Atom")]
 #[derive(Clone, Debug)]
 pub struct MmaAtom {
-    pub(super) member: Member,
+    pub(super) member: MmaMember,
     options: GmmaOptions,
     op: Option<MmaOp>,
     traits: MmaTraits,
@@ -37,7 +37,7 @@ pub struct MmaAtom {
 }
 
 impl MmaAtom {
-    pub(super) fn new(member: Member, options: GmmaOptions) -> Self {
+    pub(super) fn new(member: MmaMember, options: GmmaOptions) -> Self {
         let traits = MmaTraits::new(&member);
         let values = [&traits.a, &traits.b, &traits.c].map(crate::tv::values);
         MmaAtom {

@@ -9,7 +9,7 @@ use crate::number::Ty;
 
 /// One member of a family: the choices its row leaves open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+pub(super) struct MmaMember {
     pub(super) row: &'static MmaRow,
     pub(super) ab: (Ty, Ty),
     pub(super) n: i64,
@@ -18,9 +18,9 @@ pub(super) struct Member {
     pub(super) a_in_registers: bool,
 }
 
-impl Member {
+impl MmaMember {
     /// All members of a row.
-    fn of(row: &'static MmaRow) -> impl Iterator<Item = Member> {
+    fn of(row: &'static MmaRow) -> impl Iterator<Item = MmaMember> {
         let ns = if row.n.is_empty() {
             std::slice::from_ref(&row.mnk[1])
         } else {
@@ -39,7 +39,7 @@ impl Member {
         row.ab.iter().flat_map(move |&ab| {
             ns.iter().flat_map(move |&n| {
                 sources.iter().flat_map(move |&a_in_registers| {
-                    saturations.iter().map(move |&saturate| Member {
+                    saturations.iter().map(move |&saturate| MmaMember {
                         row,
                         ab,
                         n,
@@ -92,13 +92,13 @@ impl Member {
 }
 
 /// The members of every row, in the table's order.
-pub(super) fn members() -> impl Iterator<Item = Member> {
-    rows().flat_map(Member::of)
+pub(super) fn members() -> impl Iterator<Item = MmaMember> {
+    rows().flat_map(MmaMember::of)
 }
 
 /// The member of that very name.
-pub(super) fn member(name: &str) -> Option<Member> {
-    static BY_NAME: OnceLock<HashMap<String, Member>> = OnceLock::new();
+pub(super) fn member(name: &str) -> Option<MmaMember> {
+    static BY_NAME: OnceLock<HashMap<String, MmaMember>> = OnceLock::new();
     BY_NAME
         .get_or_init(|| members().map(|member| (member.name(), member)).collect())
         .get(name)

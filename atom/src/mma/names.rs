@@ -1,6 +1,6 @@
 //! Names: how CuTe spells an operation, and what was meant by one that is not there.
 
-use super::member::{Member, member, members};
+use super::member::{MmaMember, member, members};
 use super::options::GmmaOptions;
 use crate::Error;
 use crate::names::{nearest, without_namespaces};
@@ -20,7 +20,7 @@ const PREFIXES: &[(&str, &str)] = &[
 const CPP_TYPES: &[(&str, &str)] = &[("int>", "int32_t>"), ("int,", "int32_t,")];
 
 /// Finds a member and its options by name.
-pub(super) fn parse(text: &str) -> Result<(Member, GmmaOptions), Error> {
+pub(super) fn parse(text: &str) -> Result<(MmaMember, GmmaOptions), Error> {
     let name = canonical(text);
     if let Some(found) = member(&name) {
         return Ok((found, GmmaOptions::default()));
@@ -72,7 +72,7 @@ fn unknown(text: &str, name: &str) -> Error {
 }
 
 /// Whether the two names differ in the extent of N only.
-fn same_but_for_n(name: &str, member: &Member) -> bool {
+fn same_but_for_n(name: &str, member: &MmaMember) -> bool {
     let known = member.fill(&member.row.name.replace("{N}", "#"));
     known.split_once('#').is_some_and(|(before, after)| {
         let middle = name

@@ -1,6 +1,6 @@
 //! `MmaOp`: what to write.
 
-use super::member::Member;
+use super::member::MmaMember;
 use super::row::{Form, Rule};
 use crate::machine::{Arch, PtxVersion, RegClass, Registers};
 use crate::number::Ty;
@@ -60,7 +60,7 @@ pub struct MmaOp {
 
 impl MmaOp {
     /// The operation of a member whose traits hold so many values of A, B and C in each thread.
-    pub(super) fn new(member: &Member, values: [usize; 3]) -> Option<Self> {
+    pub(super) fn new(member: &MmaMember, values: [usize; 3]) -> Option<Self> {
         let row = member.row;
         let in_async = match row.form {
             Form::LayoutOnly => return None,

@@ -1,6 +1,6 @@
 //! What `wgmma` leaves open beside its name: majors, signs, and which threads hold the metadata.
 
-use super::member::Member;
+use super::member::MmaMember;
 use super::row::{Form, Rule};
 use crate::Error;
 pub use crate::machine::Major;
@@ -35,7 +35,7 @@ pub struct GmmaOptions {
 
 impl GmmaOptions {
     /// Reads CuTe's template arguments: as many as were written, in CuTe's order.
-    pub(super) fn parse(arguments: &str, member: &Member) -> Result<Self, Error> {
+    pub(super) fn parse(arguments: &str, member: &MmaMember) -> Result<Self, Error> {
         let mut words = arguments.split(',').map(last_part).peekable();
         let mut options = GmmaOptions::default();
         let Form::Async {
@@ -98,7 +98,7 @@ impl GmmaOptions {
     }
 
     /// Refuses what the instruction cannot do.
-    pub(super) fn check(&self, member: &Member) -> Result<(), Error> {
+    pub(super) fn check(&self, member: &MmaMember) -> Result<(), Error> {
         if *self == GmmaOptions::default() {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl GmmaOptions {
         }
     }
 
-    fn refused(&self, member: &Member, why: &'static str) -> Error {
+    fn refused(&self, member: &MmaMember, why: &'static str) -> Error {
         Error::OptionRefused {
             name: member.name(),
             why,
@@ -136,7 +136,7 @@ impl GmmaOptions {
     }
 
     /// CuTe's template arguments, `<..>`, as few as say it; nothing for the defaults.
-    pub(super) fn suffix(&self, member: &Member) -> String {
+    pub(super) fn suffix(&self, member: &MmaMember) -> String {
         if *self == GmmaOptions::default() {
             return String::new();
         }

@@ -1,7 +1,7 @@
 //! Finding atoms by what they do.
 
 use super::atom::MmaAtom;
-use super::member::{Member, members};
+use super::member::{MmaMember, members};
 use super::options::GmmaOptions;
 use super::row::{Form, Rule};
 use crate::machine::Arch;
@@ -81,7 +81,7 @@ impl MmaSearch {
             .collect()
     }
 
-    fn fits(&self, member: &Member) -> bool {
+    fn fits(&self, member: &MmaMember) -> bool {
         let row = member.row;
         let on = self
             .arch

@@ -2,7 +2,7 @@
 
 use colex_layout::Layout;
 
-use super::member::Member;
+use super::member::MmaMember;
 use super::row::MmaRow;
 use crate::number::Ty;
 
@@ -53,7 +53,7 @@ pub struct MmaTraits {
 }
 
 impl MmaTraits {
-    pub(super) fn new(member: &Member) -> Self {
+    pub(super) fn new(member: &MmaMember) -> Self {
         let row: &MmaRow = member.row;
         let layout = |template: &str| -> Layout {
             let layout: Layout = member

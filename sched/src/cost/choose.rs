@@ -9,7 +9,7 @@ use std::fmt;
 
 /// What the cost model knows of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Device {
+pub struct DeviceModel {
     /// Its name.
     pub name: &'static str,
     /// Multiprocessors.
@@ -18,15 +18,15 @@ pub struct Device {
     pub l2_bytes: i64,
 }
 
-impl Device {
+impl DeviceModel {
     /// NVIDIA H200 SXM: 132 multiprocessors, 50 MiB of L2 (H100 and H200 data sheets).
-    pub const H200: Device = Device {
+    pub const H200: DeviceModel = DeviceModel {
         name: "H200",
         sms: 132,
         l2_bytes: 50 << 20,
     };
     /// NVIDIA A100: 108 multiprocessors, 40 MiB of L2 (A100 data sheet).
-    pub const A100: Device = Device {
+    pub const A100: DeviceModel = DeviceModel {
         name: "A100",
         sms: 108,
         l2_bytes: 40 << 20,
@@ -122,14 +122,14 @@ impl Choice {
 /// Fails for an extent, cluster or device count below 1; for a cluster that the device cannot hold, and where a count does not fit 64 bits.
 ///
 /// ```
-/// use colex_sched::{Device, GemmCoord, TiledGemm, choose};
+/// use colex_sched::{DeviceModel, GemmCoord, TiledGemm, choose};
 /// let gemm = TiledGemm::new(GemmCoord::new(8192, 8192, 8192), GemmCoord::new(128, 256, 64));
-/// let choice = choose(&gemm, &Device::H200)?;
+/// let choice = choose(&gemm, &DeviceModel::H200)?;
 /// let plain = choice.candidates.iter().find(|c| c.order.to_string() == "grouped 1 along m").unwrap();
 /// assert!(choice.best().fetched < plain.fetched);
 /// # Ok::<(), colex_sched::Error>(())
 /// ```
-pub fn choose(gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
+pub fn choose(gemm: &TiledGemm, device: &DeviceModel) -> Result<Choice, Error> {
     choose_among(&Order::candidates(), gemm, device)
 }
 
@@ -137,7 +137,11 @@ pub fn choose(gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
 ///
 /// # Errors
 /// Fails as [`choose`] does, and for no orders.
-pub fn choose_among(orders: &[Order], gemm: &TiledGemm, device: &Device) -> Result<Choice, Error> {
+pub fn choose_among(
+    orders: &[Order],
+    gemm: &TiledGemm,
+    device: &DeviceModel,
+) -> Result<Choice, Error> {
     at_least("the number of orders", orders.len() as i64, 1)?;
     let mut candidates = orders
         .iter()
@@ -147,7 +151,7 @@ pub fn choose_among(orders: &[Order], gemm: &TiledGemm, device: &Device) -> Resu
     Ok(Choice { candidates })
 }
 
-fn cost(order: Order, gemm: &TiledGemm, device: &Device) -> Result<Candidate, Error> {
+fn cost(order: Order, gemm: &TiledGemm, device: &DeviceModel) -> Result<Candidate, Error> {
     at_least("the number of multiprocessors", device.sms, 1)?;
     let (tiles, bytes) = (gemm.tiles()?, gemm.bytes()?);
     let workers = device.sms / bytes.cluster_blocks * bytes.cluster_blocks;
@@ -214,7 +218,7 @@ impl fmt::Display for Choice {
 
 #[cfg(test)]
 mod tests {
-    use super::{Device, TiledGemm, choose, slices};
+    use super::{DeviceModel, TiledGemm, choose, slices};
     use crate::GemmCoord;
 
     #[test]
@@ -232,7 +236,7 @@ mod tests {
             GemmCoord::new(1000, 1000, 1000),
             GemmCoord::new(1000, 1000, 1000),
         );
-        let choice = choose(&TiledGemm::new(problem, tile), &Device::H200).expect("one tile");
+        let choice = choose(&TiledGemm::new(problem, tile), &DeviceModel::H200).expect("one tile");
         assert_eq!(choice.best().requested, 4_000_000);
         assert!(
             choice.to_string().contains("      4.0       4.0       4.0"),
@@ -243,14 +247,14 @@ mod tests {
     #[test]
     fn devices_are_those_of_their_data_sheets() {
         let mebibyte = 1024 * 1024;
-        let of = |device: Device| {
+        let of = |device: DeviceModel| {
             (
                 device.sms,
                 device.l2_bytes / mebibyte,
                 device.l2_bytes % mebibyte,
             )
         };
-        assert_eq!(of(Device::H200), (132, 50, 0));
-        assert_eq!(of(Device::A100), (108, 40, 0));
+        assert_eq!(of(DeviceModel::H200), (132, 50, 0));
+        assert_eq!(of(DeviceModel::A100), (108, 40, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! Integer expressions: a schedule's formula as data, for the host to evaluate and a kernel to lower.
 //!
-//! Each formula of [`crate::formula`] is written once over [`Int`]. With `i64` it computes; with [`Expr`] it
+//! Each formula of [`crate::formula`] is written once over [`Arith`]. With `i64` it computes; with [`Expr`] it
 //! yields the tree of operations, which prints, evaluates, and translates into instructions node by node.
 //!
 //! ```
@@ -15,7 +15,7 @@ use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 use std::rc::Rc;
 
 /// What a formula needs of its numbers. Operands are never negative, so `/` and `%` have one meaning.
-pub trait Int:
+pub trait Arith:
     Clone
     + From<i64>
     + Add<Output = Self>
@@ -24,10 +24,10 @@ pub trait Int:
     + Div<Output = Self>
     + Rem<Output = Self>
 {
-    /// The smaller of the two.
-    fn least(self, other: Self) -> Self;
+    /// Returns the smaller of `a` and `b`. Not a method, so that `x.min(y)` stays the one of [`Ord`].
+    fn min(a: Self, b: Self) -> Self;
 
-    /// `then` where `a < b`, else `other`.
+    /// Returns `then` where `a < b`, else `other`.
     fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self;
 
     /// The same value, which a formula knows to lie in `range` for the extents that kernels take. What becomes
@@ -39,9 +39,9 @@ pub trait Int:
     }
 }
 
-impl Int for i64 {
-    fn least(self, other: i64) -> i64 {
-        self.min(other)
+impl Arith for i64 {
+    fn min(a: i64, b: i64) -> i64 {
+        Ord::min(a, b)
     }
 
     fn select_lt(a: i64, b: i64, then: i64, other: i64) -> i64 {
@@ -163,9 +163,9 @@ impl From<i64> for Expr {
     }
 }
 
-impl Int for Expr {
-    fn least(self, other: Expr) -> Expr {
-        binary(Op::Min, self, other)
+impl Arith for Expr {
+    fn min(a: Expr, b: Expr) -> Expr {
+        binary(Op::Min, a, b)
     }
 
     fn select_lt(a: Expr, b: Expr, then: Expr, other: Expr) -> Expr {

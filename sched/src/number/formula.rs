@@ -1,8 +1,8 @@
-//! Every tile formula once, over [`Int`]: with `i64` for the host, with [`crate::Expr`] for a kernel.
+//! Every tile formula once, over [`Arith`]: with `i64` for the host, with [`crate::Expr`] for a kernel.
 //!
 //! Coordinates are in tiles. The functions do not check bounds; the types that call them do.
 
-use crate::number::expr::Int;
+use crate::number::expr::Arith;
 
 /// The most places of a grid that a formula counts in a register of 32 bits: no problem has as many tiles.
 pub const MOST_PLACES: i64 = 1 << 30;
@@ -11,12 +11,12 @@ pub const MOST_PLACES: i64 = 1 << 30;
 ///
 /// CUTLASS writes it with shifts by `log_tile`; `width` is `1 << log_tile`.
 /// Source: `threadblock_swizzle.h`, `GemmIdentityThreadblockSwizzle::get_tile_offset(int)`.
-pub fn identity<T: Int>(bx: T, by: T, width: T) -> [T; 2] {
+pub fn identity<T: Arith>(bx: T, by: T, width: T) -> [T; 2] {
     [bx.clone() / width.clone(), by * width.clone() + bx % width]
 }
 
 /// The block `[bx, by]` of tile `(m, n)` of an identity swizzle: the inverse of [`identity`].
-pub fn identity_block<T: Int>(m: T, n: T, width: T) -> [T; 2] {
+pub fn identity_block<T: Arith>(m: T, n: T, width: T) -> [T; 2] {
     [m * width.clone() + n.clone() % width.clone(), n / width]
 }
 
@@ -24,7 +24,7 @@ pub fn identity_block<T: Int>(m: T, n: T, width: T) -> [T; 2] {
 ///
 /// `major` is the axis the raster runs along, `blocks_major` its extent in clusters.
 /// Source: `sm90_tile_scheduler.hpp`, `get_work_idx_m_and_n`.
-pub fn sm90_cluster<T: Int>(id: T, blocks_major: T, width: T) -> [T; 2] {
+pub fn sm90_cluster<T: Arith>(id: T, blocks_major: T, width: T) -> [T; 2] {
     let (offset, strip) = (id.clone() % width.clone(), id / width.clone());
     [
         strip.clone() % blocks_major.clone(),
@@ -33,7 +33,7 @@ pub fn sm90_cluster<T: Int>(id: T, blocks_major: T, width: T) -> [T; 2] {
 }
 
 /// The cluster number of cluster `(major, minor)`: the inverse of [`sm90_cluster`].
-pub fn sm90_cluster_id<T: Int>(major: T, minor: T, blocks_major: T, width: T) -> T {
+pub fn sm90_cluster_id<T: Arith>(major: T, minor: T, blocks_major: T, width: T) -> T {
     let strip = minor.clone() / width.clone() * blocks_major + major;
     strip * width.clone() + minor % width
 }
@@ -42,13 +42,13 @@ pub fn sm90_cluster_id<T: Int>(major: T, minor: T, blocks_major: T, width: T) ->
 /// the last strip narrower: no place is wasted, whatever the extents.
 ///
 /// This is the grouped raster of Triton's matmul tutorial and DeepGEMM.
-pub fn grouped<T: Int>(i: T, major: T, minor: T, width: i64) -> [T; 2] {
+pub fn grouped<T: Arith>(i: T, major: T, minor: T, width: i64) -> [T; 2] {
     let place = |x: T| x.within(0..MOST_PLACES);
     let i = place(i);
     let span = (major * T::from(width)).within(1..MOST_PLACES);
     let strip = (i.clone() / span.clone()).within(0..MOST_PLACES / width.max(1));
     let first = place(strip.clone() * T::from(width));
-    let wide = (minor - first.clone()).least(T::from(width));
+    let wide = T::min(minor - first.clone(), T::from(width));
     let wide = wide.within(1..width.saturating_add(1));
     let inside = place(i - place(strip * span));
     let [along, across] = [inside.clone() / wide.clone(), inside % wide];
@@ -56,14 +56,14 @@ pub fn grouped<T: Int>(i: T, major: T, minor: T, width: i64) -> [T; 2] {
 }
 
 /// The place of tile `(a, b)` on the major and minor axis: the inverse of [`grouped`].
-pub fn grouped_place<T: Int>(a: T, b: T, major: T, minor: T, width: i64) -> T {
+pub fn grouped_place<T: Arith>(a: T, b: T, major: T, minor: T, width: i64) -> T {
     let first = b.clone() / T::from(width) * T::from(width);
-    let wide = (minor - first.clone()).least(T::from(width));
+    let wide = T::min(minor - first.clone(), T::from(width));
     first.clone() * major + a * wide + (b - first)
 }
 
 /// The point `[x, y]` at distance `d` along the Z-order (Morton) curve of a square of side `2^bits`.
-pub fn morton<T: Int>(d: T, bits: u32) -> [T; 2] {
+pub fn morton<T: Arith>(d: T, bits: u32) -> [T; 2] {
     let (mut x, mut y) = (T::from(0), T::from(0));
     let mut rest = d;
     for bit in 0..bits {
@@ -78,7 +78,7 @@ pub fn morton<T: Int>(d: T, bits: u32) -> [T; 2] {
 /// The point `[x, y]` at distance `d` along the Hilbert curve of a square of side `2^bits`, from `(0, 0)` to `(2^bits - 1, 0)`.
 ///
 /// Neighbours on the curve are neighbours in the plane. Source: Hilbert 1891; the digit-by-digit form is folklore.
-pub fn hilbert<T: Int>(d: T, bits: u32) -> [T; 2] {
+pub fn hilbert<T: Arith>(d: T, bits: u32) -> [T; 2] {
     let (mut x, mut y) = (T::from(0), T::from(0));
     let mut rest = d;
     for bit in 0..bits {

@@ -7,7 +7,7 @@ pub(crate) mod raster;
 pub(crate) mod swizzle;
 
 use crate::number::error::{Error, ErrorKind, ceil_div, product};
-use crate::number::expr::Int;
+use crate::number::expr::Arith;
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
 use crate::order::raster::{Raster, few};
@@ -71,7 +71,7 @@ impl Order {
     /// assert_eq!(m.to_string(), "(i - i / 6 * 6) / min(4 - i / 6 * 2, 2)");
     /// # Ok::<(), colex_sched::Error>(())
     /// ```
-    pub fn tile<T: Int>(&self, place: T, tiles: [T; 2]) -> Option<[T; 2]> {
+    pub fn tile<T: Arith>(&self, place: T, tiles: [T; 2]) -> Option<[T; 2]> {
         match *self {
             Order::Grouped { width, raster } => {
                 let [major, minor] = raster.axes(tiles);

@@ -1,7 +1,7 @@
 //! The persistent tile scheduler of Hopper: a fixed set of workers walks one linear order of tiles.
 
 use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product, round_up};
-use crate::number::expr::Int;
+use crate::number::expr::Arith;
 use crate::number::formula;
 use crate::order::swizzle::log_by_threshold;
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
@@ -207,8 +207,8 @@ impl Persistent {
         [minor_of, major_of, blocks_major / major_of]
     }
 
-    /// `[m, n, l]` of place `slot`, which may lie outside the problem, over any [`Int`].
-    pub fn formula<T: Int>(&self, slot: T) -> [T; 3] {
+    /// `[m, n, l]` of place `slot`, which may lie outside the problem, over any [`Arith`].
+    pub fn formula<T: Arith>(&self, slot: T) -> [T; 3] {
         let [minor_of, major_of, blocks_major] = self.axes().map(T::from);
         let per_batch = T::from(self.blocks[0] * self.blocks[1]);
         let (l, rest) = (slot.clone() / per_batch.clone(), slot % per_batch);

@@ -1,7 +1,7 @@
 //! Threadblock swizzles of CUTLASS 2: which output tile a block of the grid computes.
 
 use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product, within};
-use crate::number::expr::Int;
+use crate::number::expr::Arith;
 use crate::number::formula;
 use crate::problem::conv::{Conv, ConvOperator};
 use crate::problem::coord::{Dim3, GemmCoord};
@@ -260,9 +260,9 @@ impl ThreadblockSwizzle {
         Ok(GemmCoord::new(m, n, block.z))
     }
 
-    /// The formula of [`ThreadblockSwizzle::tile_offset_unbounded`] over any [`Int`]: numbers, or [`crate::Expr`] for a kernel.
+    /// The formula of [`ThreadblockSwizzle::tile_offset_unbounded`] over any [`Arith`]: numbers, or [`crate::Expr`] for a kernel.
     /// A `log_tile` above 62 counts as 62.
-    pub fn formula<T: Int>(&self, bx: T, by: T, log_tile: u32) -> [T; 2] {
+    pub fn formula<T: Arith>(&self, bx: T, by: T, log_tile: u32) -> [T; 2] {
         if self.is_horizontal() {
             [by, bx]
         } else {

@@ -51,13 +51,13 @@ pub(crate) fn tuple(digits: &[i64]) -> IntTuple {
 }
 
 /// What some threads name of a tensor, each as many coordinates.
-pub(crate) struct Named {
+pub(crate) struct AccessMap {
     rank: usize,
     threads: Vec<i64>,
     digits: Vec<i64>,
 }
 
-impl Named {
+impl AccessMap {
     pub(crate) fn new(rank: usize) -> Self {
         Self {
             rank: rank.max(1),
@@ -119,13 +119,13 @@ impl Named {
 }
 
 /// Where a tensor has each coordinate, looked up mode by mode.
-pub(crate) struct Places<'a> {
+pub(crate) struct Addresses<'a> {
     pub(crate) tensor: &'a Layout,
     modes: Vec<Vec<i64>>,
     xors: bool,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Addresses<'a> {
     pub(crate) fn new(tensor: &'a Layout) -> Result<Self, Error> {
         // Says of the whole tensor what is wrong with its strides.
         tensor.at(0)?;

@@ -9,4 +9,4 @@ pub(crate) mod words;
 
 pub use coverage::Place;
 pub use traffic::Traffic;
-pub use vector::{Limit, Narrow, Vectorization};
+pub use vector::{TooWide, VectorLimit, Vectorization};

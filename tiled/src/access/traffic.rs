@@ -4,7 +4,7 @@ use colex_atom::{Access, Banks, SECTOR_BYTES, Space, Touched};
 
 use crate::Error;
 use crate::access::coverage::Place;
-use crate::access::map::{Coords, Named, Places, tuple};
+use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::vector::{off, placed};
 
 /// What the instructions of all warps do to one memory.
@@ -64,7 +64,7 @@ pub(crate) struct Requests<'a> {
     /// The memory.
     pub(crate) space: Space,
     /// Where each coordinate is.
-    pub(crate) places: &'a Places<'a>,
+    pub(crate) places: &'a Addresses<'a>,
     /// The bits of a value.
     pub(crate) bits: i64,
     /// How many values a thread moves at once.
@@ -86,7 +86,7 @@ pub(crate) enum Engine {
 
 impl Requests<'_> {
     /// The requests of every warp, instruction by instruction; nothing for registers.
-    pub(crate) fn traffic(&self, named: &Named) -> Result<Option<Traffic>, Error> {
+    pub(crate) fn traffic(&self, named: &AccessMap) -> Result<Option<Traffic>, Error> {
         match (self.space, self.engine) {
             (Space::Shared | Space::Cluster | Space::Global, Some(engine)) => {
                 self.bulk(named, engine).map(Some)
@@ -101,7 +101,7 @@ impl Requests<'_> {
     }
 
     /// The warps' requests: threads `32 w` to `32 w + 31` together.
-    fn warps(&self, named: &Named) -> Result<Traffic, Error> {
+    fn warps(&self, named: &AccessMap) -> Result<Traffic, Error> {
         let mut sums = Sums {
             shared: self.space != Space::Global,
             ..Sums::default()
@@ -151,7 +151,7 @@ impl Requests<'_> {
     }
 
     /// The copy engine's requests: each instruction of a thread is one.
-    fn bulk(&self, named: &Named, engine: Engine) -> Result<Traffic, Error> {
+    fn bulk(&self, named: &AccessMap, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
             unit: if global {

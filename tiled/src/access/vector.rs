@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 
 use crate::Error;
-use crate::access::map::{Coords, Named, Places, tuple};
+use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::words::number;
 
 /// How many values a copy from one layout to another may move at once, and why not more.
@@ -42,13 +42,13 @@ pub struct Vectorization {
     /// How many values are contiguous in both from the first on (CuTe's `max_common_vector`).
     pub common: i64,
     /// Why twice as many are too many.
-    pub limit: Limit,
+    pub limit: VectorLimit,
 }
 
 /// Why a vector of twice as many values is refused.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
-pub enum Limit {
+pub enum VectorLimit {
     /// What one side has next to each other, the other has not.
     Order {
         /// The offset from which on it is so.
@@ -93,13 +93,13 @@ impl Vectorization {
         let limit = loop {
             let next = values * 2;
             if next > most {
-                break Limit::Alignment(alignment);
+                break VectorLimit::Alignment(alignment);
             }
             if next > common {
                 break end_of_run(src, dst, common)?;
             }
             if common % next != 0 {
-                break Limit::Run;
+                break VectorLimit::Run;
             }
             if let Some(limit) = off_alignment(src, dst, next) {
                 break limit;
@@ -167,11 +167,11 @@ fn index_at(layout: &Layout, offset: i64) -> Result<Option<i64>, Error> {
 }
 
 /// Where what is contiguous in the destination stops to be so in the source.
-fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<Limit, Error> {
+fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<VectorLimit, Error> {
     let Some(index) = index_at(dst, common)? else {
-        return Ok(Limit::End { offset: common });
+        return Ok(VectorLimit::End { offset: common });
     };
-    Ok(Limit::Order {
+    Ok(VectorLimit::Order {
         offset: common,
         coord: Box::new(dst.shape().coord(index)?),
         source: src.at(index)?,
@@ -179,7 +179,7 @@ fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<Limit, Error> {
 }
 
 /// A stride that takes a vector off its alignment: of every mode but those that make up the vector.
-fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<Limit> {
+fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<VectorLimit> {
     let sides = [("source", src), ("destination", dst)];
     sides.into_iter().find_map(|(side, layout)| {
         let mut leaves: Vec<(i64, i64)> = layout.leaves().iter().filter_map(step).collect();
@@ -189,7 +189,7 @@ fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<Limit> {
             if within < values && stride == within {
                 within *= extent;
             } else if stride % values != 0 {
-                return Some(Limit::Stride { side, stride });
+                return Some(VectorLimit::Stride { side, stride });
             }
         }
         None
@@ -216,7 +216,7 @@ impl fmt::Display for Vectorization {
             self.bits
         )?;
         match &self.limit {
-            Limit::Order {
+            VectorLimit::Order {
                 offset,
                 coord,
                 source,
@@ -224,29 +224,29 @@ impl fmt::Display for Vectorization {
                 f,
                 "the destination has {coord} at offset {offset}, and the source has it at offset {source}."
             ),
-            Limit::End { offset } => write!(
+            VectorLimit::End { offset } => write!(
                 f,
                 "from offset 0 on the destination has {offset} values in a row, and no more."
             ),
-            Limit::Stride { side, stride } => {
+            VectorLimit::Stride { side, stride } => {
                 write!(
                     f,
                     "the stride {stride} of the {side} is not a multiple of {next}."
                 )
             }
-            Limit::Run => write!(
+            VectorLimit::Run => write!(
                 f,
                 "{} values in a row are not a multiple of it.",
                 self.common
             ),
-            Limit::Alignment(bits) => write!(f, "{bits} bits are aligned, and no more."),
+            VectorLimit::Alignment(bits) => write!(f, "{bits} bits are aligned, and no more."),
         }
     }
 }
 
 /// Why a vector of so many values is too wide for what the threads name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Narrow {
+pub struct TooWide {
     /// How many values were too many.
     pub values: i64,
     /// The tensor, as the sentence calls it: `the source`, `A` and so on.
@@ -263,7 +263,7 @@ pub struct Narrow {
     pub left: Option<usize>,
 }
 
-impl fmt::Display for Narrow {
+impl fmt::Display for TooWide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             values,
@@ -290,9 +290,9 @@ impl fmt::Display for Narrow {
 /// The most values, a power of two of at most 16 bytes, that lie contiguous and aligned for every thread, and why not
 /// twice as many.
 pub(crate) fn widest(
-    sides: &[(&'static str, &Places<'_>, &Named)],
+    sides: &[(&'static str, &Addresses<'_>, &AccessMap)],
     bits: i64,
-) -> (i64, Option<Narrow>) {
+) -> (i64, Option<TooWide>) {
     let mut width = 1 << (128 / bits).max(1).ilog2();
     let mut narrow = None;
     for (tensor, places, named) in sides {
@@ -302,7 +302,7 @@ pub(crate) fn widest(
                 let Some(misfit) = off(&at, width) else {
                     break;
                 };
-                narrow = Some(Narrow {
+                narrow = Some(TooWide {
                     values: width,
                     tensor,
                     thread,
@@ -322,7 +322,7 @@ pub(crate) fn widest(
 type Placed<'a> = (&'a [i64], i64);
 
 /// The coordinates inside with their offsets.
-pub(crate) fn placed<'a>(places: &Places<'_>, coords: Coords<'a>) -> Vec<Placed<'a>> {
+pub(crate) fn placed<'a>(places: &Addresses<'_>, coords: Coords<'a>) -> Vec<Placed<'a>> {
     let at = |coord| Some((coord, places.at(coord)?));
     coords.iter().filter_map(at).collect()
 }

@@ -3,7 +3,7 @@
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::map::Named;
+use crate::access::map::AccessMap;
 use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::extents::check_walk;
@@ -23,11 +23,11 @@ impl TiledCopy {
     }
 
     /// The coordinates that each thread names of a tensor of these extents.
-    pub(crate) fn named(&self, extents: &IntTuple, side: Side) -> Result<Named, Error> {
+    pub(crate) fn named(&self, extents: &IntTuple, side: Side) -> Result<AccessMap, Error> {
         let identity = Layout::identity(extents)?;
         let all = self.partitions(&identity, side)?;
         check_walk("copy", &all)?;
-        let mut named = Named::new(identity.rank());
+        let mut named = AccessMap::new(identity.rank());
         for thread in 0..self.threads() {
             named.push(thread, &of_thread(&identity, &all, thread)?)?;
         }

@@ -7,7 +7,7 @@ use colex_layout::IntTuple;
 
 use crate::Error;
 use crate::access::coverage::Coverage;
-use crate::access::map::{Coords, Named, Places, tuple};
+use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::Tensor;
@@ -15,24 +15,24 @@ use crate::tensor::extents::size;
 use crate::tensor::one_place_each;
 
 /// What one thread gives an instruction, and what it gets.
-struct Lane<'a> {
+struct LaneCopy<'a> {
     thread: i64,
     from: Coords<'a>,
     to: Coords<'a>,
 }
 
 /// Which coordinates a copy moves; all without a predicate.
-type Kept<'a> = Option<&'a dyn Fn(&IntTuple) -> bool>;
+type Predicate<'a> = Option<&'a dyn Fn(&IntTuple) -> bool>;
 
 /// Where both tensors have each coordinate, and where an instruction takes each value from.
-struct Ends<'a> {
-    src: Places<'a>,
-    dst: Places<'a>,
+struct CopyAddresses<'a> {
+    src: Addresses<'a>,
+    dst: Addresses<'a>,
     routes: Vec<Option<Vec<Route>>>,
 }
 
-impl Lane<'_> {
-    fn check(&self, src: &Places<'_>) -> Result<(), Error> {
+impl LaneCopy<'_> {
+    fn check(&self, src: &Addresses<'_>) -> Result<(), Error> {
         let mut named = self.from.iter().chain(self.to.iter());
         named.try_for_each(|coord| src.inside(self.thread, coord).map(drop))
     }
@@ -101,7 +101,7 @@ impl TiledCopy {
         &self,
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
-        predicate: Kept<'_>,
+        predicate: Predicate<'_>,
     ) -> Result<(), Error>
     where
         T: Clone,
@@ -161,7 +161,7 @@ impl TiledCopy {
         &self,
         src: &Tensor<S>,
         dst: &mut Tensor<D>,
-        predicate: Kept<'_>,
+        predicate: Predicate<'_>,
         combine: impl Fn(&T, T) -> T,
     ) -> Result<(), Error>
     where
@@ -179,9 +179,9 @@ impl TiledCopy {
         let extents = self.same_extents(src.layout(), dst.layout())?;
         one_place_each("copy", dst.layout())?;
         let to_layout = dst.layout().clone();
-        let ends = Ends {
-            src: Places::new(src.layout())?,
-            dst: Places::new(&to_layout)?,
+        let ends = CopyAddresses {
+            src: Addresses::new(src.layout())?,
+            dst: Addresses::new(&to_layout)?,
             routes: self.atom().routes(self.value_bits())?,
         };
         let from = self.named(&extents, Side::Source)?;
@@ -245,8 +245,8 @@ impl TiledCopy {
     /// Refuses an instruction that reaches a memory at several places, as the report does.
     fn check_vectors<T, S, D>(
         &self,
-        lanes: &[Lane<'_>],
-        ends: &Ends<'_>,
+        lanes: &[LaneCopy<'_>],
+        ends: &CopyAddresses<'_>,
         src: &Tensor<S>,
         dst: &Tensor<D>,
     ) -> Result<(), Error>
@@ -273,7 +273,7 @@ impl TiledCopy {
         side: Side,
         thread: i64,
         coords: Coords<'_>,
-        places: &Places<'_>,
+        places: &Addresses<'_>,
         tensor: &Tensor<S>,
     ) -> Result<(), Error> {
         let (space, name, verb) = match side {
@@ -311,9 +311,9 @@ impl TiledCopy {
     /// The instructions, each with the threads that take part together: as many in a row as the atom has.
     fn instructions<'a>(
         &self,
-        from: &'a Named,
-        to: &'a Named,
-    ) -> Result<Vec<Vec<Lane<'a>>>, Error> {
+        from: &'a AccessMap,
+        to: &'a AccessMap,
+    ) -> Result<Vec<Vec<LaneCopy<'a>>>, Error> {
         let layouts = self.atom().val_layouts(self.value_bits())?;
         let chunk = |layout| usize::try_from(size(layout, 1)).expect("values are counted");
         let (given, got) = (chunk(&layouts.src), chunk(&layouts.dst));
@@ -323,7 +323,7 @@ impl TiledCopy {
         for lanes in lanes.chunks(group) {
             for i in 0..from.per_thread() / given {
                 let lane = |((thread, from), (_, to)): &((i64, Coords<'a>), (i64, Coords<'a>))| {
-                    Some(Lane {
+                    Some(LaneCopy {
                         thread: *thread,
                         from: from.part(i * given, given)?,
                         to: to.part(i * got, got)?,
@@ -339,8 +339,8 @@ impl TiledCopy {
 
 /// One instruction: gather what the lanes give, scatter what they get.
 fn instruction<T, S, D>(
-    lanes: &[Lane<'_>],
-    ends: &Ends<'_>,
+    lanes: &[LaneCopy<'_>],
+    ends: &CopyAddresses<'_>,
     src: &Tensor<S>,
     dst: &mut Tensor<D>,
     combine: &impl Fn(&T, T) -> T,
@@ -369,7 +369,7 @@ where
 }
 
 /// Whether the lanes take part: all of their values, or none.
-fn whole(lanes: &[Lane<'_>], predicate: Kept<'_>) -> Result<bool, Error> {
+fn whole(lanes: &[LaneCopy<'_>], predicate: Predicate<'_>) -> Result<bool, Error> {
     let Some(predicate) = predicate else {
         return Ok(true);
     };

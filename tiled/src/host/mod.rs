@@ -4,4 +4,4 @@ pub(crate) mod copy;
 pub(crate) mod gemm;
 mod zero_fill;
 
-pub use gemm::{Arithmetic, Compressed, Edge, GemmOptions, Predicated};
+pub use gemm::{Arithmetic, Compressed, Edge, GemmOptions, OutOfBounds};

@@ -6,7 +6,7 @@ use colex_atom::{Argument, CopyForm};
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::map::{Coords, Places, tuple};
+use crate::access::map::{Addresses, Coords, tuple};
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, size};
@@ -54,8 +54,8 @@ impl TiledCopy {
         self.check_element::<T>(OPERATION)?;
         one_place_each(OPERATION, dst.layout())?;
         let extents = larger(src.layout(), dst.layout())?;
-        let (there, to) = (Places::new(src.layout())?, dst.layout().clone());
-        let to = Places::new(&to)?;
+        let (there, to) = (Addresses::new(src.layout())?, dst.layout().clone());
+        let to = Addresses::new(&to)?;
         let vector = usize::try_from(self.atom_values()).expect("values are counted");
         let mut writes = Vec::new();
         for (thread, coords) in self.named(&extents, Side::Destination)?.lanes() {
@@ -91,7 +91,7 @@ impl TiledCopy {
 /// What one instruction reads: a value for each coordinate that the source has, which are the first ones.
 fn read<T: Clone, S: Deref<Target = [T]>>(
     src: &Tensor<S>,
-    there: &Places<'_>,
+    there: &Addresses<'_>,
     thread: i64,
     coords: Coords<'_>,
 ) -> Result<Vec<Option<T>>, Error> {

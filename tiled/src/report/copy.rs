@@ -7,10 +7,10 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::map::Places;
+use crate::access::map::Addresses;
 use crate::access::traffic::{Requests, Traffic};
 use crate::access::traffic_sentences::sentence;
-use crate::access::vector::{Narrow, widest};
+use crate::access::vector::{TooWide, widest};
 use crate::access::words::{are, number, verb};
 use crate::copy::{Side, TiledCopy};
 use crate::tensor::extents::{check_walk, size};
@@ -37,7 +37,7 @@ pub struct CopyReport {
     /// The most values that every thread could move at once, by contiguity and alignment of both tensors.
     pub widest: i64,
     /// Why not twice as many, where it is not that 16 bytes are the most.
-    pub narrow: Option<Narrow>,
+    pub narrow: Option<TooWide>,
     /// The source's memory, where it is one.
     pub source: Option<Traffic>,
     /// The destination's memory, where it is one.
@@ -70,7 +70,7 @@ impl TiledCopy {
         check_walk("report", dst)?;
         let from = self.named(&extents, Side::Source)?;
         let to = self.named(&extents, Side::Destination)?;
-        let [read, write] = [Places::new(src)?, Places::new(dst)?];
+        let [read, write] = [Addresses::new(src)?, Addresses::new(dst)?];
         let layouts = self.atom().val_layouts(self.value_bits())?;
         let [given, got] = [&layouts.src, &layouts.dst].map(|l| size(l, 1) as usize);
         let looked_at = self.looked_at()?;
@@ -117,7 +117,7 @@ impl TiledCopy {
     }
 
     /// How the given side's instructions reach their memory.
-    fn requests<'a>(&self, space: Space, places: &'a Places<'a>, chunk: usize) -> Requests<'a> {
+    fn requests<'a>(&self, space: Space, places: &'a Addresses<'a>, chunk: usize) -> Requests<'a> {
         Requests {
             space,
             places,

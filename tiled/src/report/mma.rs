@@ -5,9 +5,9 @@ use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
-use crate::access::map::{Named, Places};
+use crate::access::map::{AccessMap, Addresses};
 use crate::access::traffic::{Requests, Traffic};
-use crate::access::vector::{Narrow, widest};
+use crate::access::vector::{TooWide, widest};
 use crate::mma::check::check_extents;
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::extents::{check_walk, size};
@@ -65,14 +65,14 @@ pub struct OperandReport {
     /// The most values that every thread could move at once between its registers and the tensor, where that is memory.
     pub widest: Option<i64>,
     /// Why not twice as many, where it is not that 16 bytes are the most.
-    pub narrow: Option<Narrow>,
+    pub narrow: Option<TooWide>,
     /// What moving them in such vectors does to the memory.
     pub traffic: Option<Traffic>,
 }
 
 /// What every thread names of one operand.
-struct Held {
-    named: Named,
+struct OperandAccess {
+    named: AccessMap,
     values: usize,
     rest: [usize; 2],
 }
@@ -145,7 +145,7 @@ impl TiledMma {
     }
 
     /// Who owns what of C: of atoms along K the first.
-    fn owners(&self, c: &Layout, held: &Held) -> Coverage {
+    fn owners(&self, c: &Layout, held: &OperandAccess) -> Coverage {
         let first = |thread: i64| {
             let thread = self.slice(thread).expect("a thread of the MMA");
             thread.vmnk()[3] == 0
@@ -200,13 +200,13 @@ impl TiledMma {
 
     /// What every thread names; of an operand that the instruction reads by descriptor what every atom reads, by its
     /// first thread.
-    fn held(&self, tensor: &Layout, operand: Operand) -> Result<Held, Error> {
+    fn held(&self, tensor: &Layout, operand: Operand) -> Result<OperandAccess, Error> {
         let extents = tensor.shape().product_each()?;
         let identity = Layout::identity(extents)?;
         let all = self.fragments(&identity, operand)?;
         check_walk("report", &all)?;
-        let mut held = Held {
-            named: Named::new(identity.rank()),
+        let mut held = OperandAccess {
+            named: AccessMap::new(identity.rank()),
             values: 0,
             rest: [0, 0],
         };
@@ -249,9 +249,9 @@ fn refuse_report<T>(why: String) -> Result<T, Error> {
 
 impl OperandReport {
     /// What moving the threads' parts in the widest vectors does to the memory.
-    fn add_memory(&mut self, tensor: &Layout, named: &Named) -> Result<(), Error> {
+    fn add_memory(&mut self, tensor: &Layout, named: &AccessMap) -> Result<(), Error> {
         let bits = i64::from(self.ty.bits());
-        let places = Places::new(tensor)?;
+        let places = Addresses::new(tensor)?;
         let (widest, narrow) = widest(&[(self.operand.name(), &places, named)], bits);
         let requests = Requests {
             space: self.space,

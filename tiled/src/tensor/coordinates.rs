@@ -6,7 +6,7 @@ use crate::Error;
 use crate::tensor::Partition;
 use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, check_walk, is_inside};
-use crate::tensor::part::{Kept, cut, project, thread_place};
+use crate::tensor::part::{KeptMode, cut, project, thread_place};
 use crate::tensor::partition::beyond;
 
 /// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its
@@ -112,7 +112,7 @@ impl Tensor<Coordinates> {
     /// Fails where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
-        self.part("local_tile", tiler, Kept::Tile, coord)
+        self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
     /// As [`Tensor::local_tile_of`] of data.
@@ -136,7 +136,7 @@ impl Tensor<Coordinates> {
     ///
     /// Fails where the layout algebra has no result.
     pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
-        self.part("outer_partition", tiler, Kept::Rest, coord)
+        self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
     /// As [`Tensor::local_partition`] of data, but that the threads need not divide.
@@ -146,7 +146,7 @@ impl Tensor<Coordinates> {
     /// Fails where the layout algebra has no result.
     pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Self, Error> {
         let (tiler, place) = thread_place(threads, index)?;
-        self.part("local_partition", &tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
     /// As [`Tensor::local_partition_of`] of data.
@@ -162,14 +162,14 @@ impl Tensor<Coordinates> {
     ) -> Result<Self, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
-        self.part("local_partition", &tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
     fn part(
         &self,
         operation: &'static str,
         tiler: &Tiler,
-        kept: Kept,
+        kept: KeptMode,
         coord: &IntTuple,
     ) -> Result<Self, Error> {
         let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;

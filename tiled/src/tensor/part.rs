@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 
 /// Which mode of a layout cut by a tiler stays.
 #[derive(Clone, Copy)]
-pub(crate) enum Kept {
+pub(crate) enum KeptMode {
     /// The tile; the coordinate is among the tiles.
     Tile,
     /// The rest; the coordinate is in the tile.
@@ -22,13 +22,13 @@ pub(crate) fn cut(
     operation: &'static str,
     layout: &Layout,
     tiler: &Tiler,
-    kept: Kept,
+    kept: KeptMode,
     coord: &IntTuple,
 ) -> Result<(Layout, Layout, IntTuple), Error> {
     let divided = layout.zipped_divide(tiler)?;
     let (mode, at, cut) = match kept {
-        Kept::Tile => (0, [0.into(), coord.clone()], "tiles"),
-        Kept::Rest => (1, [coord.clone(), 0.into()], "places of the tile"),
+        KeptMode::Tile => (0, [0.into(), coord.clone()], "tiles"),
+        KeptMode::Rest => (1, [coord.clone(), 0.into()], "places of the tile"),
     };
     let part = divided.get(&[mode])?;
     let along = divided.get(&[1 - mode])?.rank();
@@ -115,7 +115,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// index), and where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
-        self.part("local_tile", tiler, Kept::Tile, coord)
+        self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
     /// As [`Tensor::local_tile`], by some modes of a tiler and of a coordinate of more modes than the tensor: of a tile
@@ -157,7 +157,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// As [`Tensor::local_tile`].
     pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
-        self.part("outer_partition", tiler, Kept::Rest, coord)
+        self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
     /// What thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the element at
@@ -168,7 +168,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// As [`Tensor::local_tile`]; or when `threads` has no such index.
     pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Tensor<&[T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
-        self.part("local_partition", &tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
     /// As [`Tensor::local_partition`], by some modes of the threads: those that differ along the others have the same.
@@ -185,7 +185,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ) -> Result<Tensor<&[T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
-        self.part("local_partition", &tiler, Kept::Rest, &place)
+        self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
     /// The elements that a thread's partition of this tensor's layout names.
@@ -213,7 +213,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         &self,
         operation: &'static str,
         tiler: &Tiler,
-        kept: Kept,
+        kept: KeptMode,
         coord: &IntTuple,
     ) -> Result<Tensor<&[T]>, Error> {
         let (start, layout) = self.cut(operation, tiler, kept, coord)?;
@@ -224,7 +224,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         &self,
         operation: &'static str,
         tiler: &Tiler,
-        kept: Kept,
+        kept: KeptMode,
         coord: &IntTuple,
     ) -> Result<(i64, Layout), Error> {
         if !self.layout().is_divided_by(tiler)? {
@@ -284,7 +284,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         tiler: &Tiler,
         coord: &IntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let (start, layout) = self.cut("local_tile", tiler, Kept::Tile, coord)?;
+        let (start, layout) = self.cut("local_tile", tiler, KeptMode::Tile, coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
@@ -313,7 +313,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         tiler: &Tiler,
         coord: &IntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let (start, layout) = self.cut("outer_partition", tiler, Kept::Rest, coord)?;
+        let (start, layout) = self.cut("outer_partition", tiler, KeptMode::Rest, coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
@@ -328,7 +328,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         index: i64,
     ) -> Result<Tensor<&mut [T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
-        let (start, layout) = self.cut("local_partition", &tiler, Kept::Rest, &place)?;
+        let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
@@ -345,7 +345,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ) -> Result<Tensor<&mut [T]>, Error> {
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
-        let (start, layout) = self.cut("local_partition", &tiler, Kept::Rest, &place)?;
+        let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 

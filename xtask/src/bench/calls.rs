@@ -83,7 +83,7 @@ fn on_fake_driver(folder: &std::path::Path) -> Result<()> {
     }
 }
 
-type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
+type TimedCall<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
 
 /// Prints a row for each call.
 fn measure(device: &Device, fake: bool) -> Result<()> {
@@ -153,7 +153,7 @@ impl Buffers {
     }
 
     /// What is measured.
-    fn works<'a>(&'a mut self, device: &'a Device) -> Result<Vec<(&'static str, Work<'a>)>> {
+    fn works<'a>(&'a mut self, device: &'a Device) -> Result<Vec<(&'static str, TimedCall<'a>)>> {
         let [a, b, c] = &self.halves;
         let [x, y, z] = &self.words;
         let [flat_y, strided_y, columns_y, turned_y] = &mut self.written;

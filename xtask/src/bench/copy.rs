@@ -6,20 +6,20 @@ use anyhow::Result;
 use colex_gpu::kernels::{CopyCall, CopyMethod, CopyPlan, View, ViewMut};
 use colex_gpu::{Device, Element};
 
-use super::device::{Contender, Noise, Report, take_turns};
+use super::device::{BenchReport, Contender, Noise, take_turns};
 
 /// Bytes of a copy.
 const BYTES: usize = 2 << 30;
 
 pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
-    let mut report = Report::new("copy", "TB/s", device);
+    let mut report = BenchReport::new("copy", "TB/s", device);
     println!("{}", super::device::PROTOCOL);
     group::<u8>(device, &mut report)?;
     group::<f32>(device, &mut report)?;
     report.write(json)
 }
 
-fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
+fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     let length = BYTES / T::BYTES;
     let (source, destination) = (
         device.uninitialised::<T>(length)?,

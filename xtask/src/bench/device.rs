@@ -14,12 +14,12 @@ pub(super) const PROTOCOL: &str = "contenders in turn in one process, one warm-u
 medians; random data; buffers larger than the second-level cache";
 
 /// What is given to a device.
-type Work<'a> = dyn Fn(&Device) -> Result<(), Error> + 'a;
+type DeviceWork<'a> = dyn Fn(&Device) -> Result<(), Error> + 'a;
 
 /// One way to do the work.
 pub(super) struct Contender<'a> {
     pub(super) name: String,
-    run: Box<Work<'a>>,
+    run: Box<DeviceWork<'a>>,
 }
 
 impl<'a> Contender<'a> {
@@ -66,15 +66,15 @@ pub(super) fn take_turns(
 }
 
 /// What a bench on a GPU found.
-pub(super) struct Report {
+pub(super) struct BenchReport {
     value: Value,
 }
 
-impl Report {
-    pub(super) fn new(bench: &str, unit: &str, device: &Device) -> Report {
+impl BenchReport {
+    pub(super) fn new(bench: &str, unit: &str, device: &Device) -> BenchReport {
         let version = device.driver_version().unwrap_or(0);
         let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
-        Report {
+        BenchReport {
             value: json!({
                 "bench": bench, "unit": unit, "device": device.name(), "driver": driver,
                 "date": host::today(), "commit": commit(), "protocol": PROTOCOL, "groups": [],
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_report_has_ratios_to_its_first_row() {
         let device = Device::simulator(colex_atom::Arch::Sm90a);
-        let mut report = Report::new("copy", "TB/s", &device);
+        let mut report = BenchReport::new("copy", "TB/s", &device);
         let names = ["memcpy".to_string(), "ours".to_string()];
         let times = [Timing::of(vec![2.0, 2.0]), Timing::of(vec![1.0, 9.0, 4.0])];
         report.group("2 GiB", &names, &times, 8.0);

@@ -10,7 +10,7 @@ use colex_proof::cublaslt::Opponent;
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
-use super::device::{Contender, Report, take_turns};
+use super::device::{BenchReport, Contender, take_turns};
 
 /// M, N and K.
 const SHAPES: [[i64; 3]; 4] = [
@@ -107,7 +107,7 @@ fn all(
     variants: &[Variant],
     json: Option<&Path>,
 ) -> Result<()> {
-    let mut report = Report::new(name, "TFLOP/s", device);
+    let mut report = BenchReport::new(name, "TFLOP/s", device);
     println!("{}", super::device::PROTOCOL);
     for shape in shapes {
         let problem = GemmProblem::new(shape[0], shape[1], shape[2]);
@@ -128,7 +128,7 @@ pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
     };
     let problem = GemmProblem::new(4096, 4096, 4096);
     let (reads, tf32) = (problem.beta(0.5), problem.compute(Compute::Tf32));
-    let mut report = Report::new("generations", "TFLOP/s", device);
+    let mut report = BenchReport::new("generations", "TFLOP/s", device);
     println!("{}", super::device::PROTOCOL);
     group::<bf16, bf16>(device, &mut report, reads, &of(&[Hopper, Ampere]))?;
     group::<bf16, f32>(device, &mut report, problem, &of(&[Hopper, Ampere]))?;
@@ -151,7 +151,7 @@ pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
 /// The variants against the library on a problem.
 fn group<T: GemmElement, C: GemmElement>(
     device: &Device,
-    report: &mut Report,
+    report: &mut BenchReport,
     problem: GemmProblem,
     variants: &[Variant],
 ) -> Result<()> {

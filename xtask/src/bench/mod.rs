@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
 
 /// What a group runs on.
-enum Run {
+enum Runner {
     /// This machine's processor.
     Host(fn()),
     /// A fake driver, and a GPU if there is one.
@@ -30,14 +30,14 @@ enum Run {
 }
 
 /// Every group of benches.
-const GROUPS: &[(&str, Run)] = &[
-    ("layout", Run::Host(layout::run)),
-    ("host", Run::Driver(calls::run)),
-    ("copy", Run::Gpu(copy::run)),
-    ("transpose", Run::Gpu(transpose::run)),
-    ("gemm", Run::Gpu(gemm::run)),
-    ("plans", Run::Gpu(gemm::plans)),
-    ("generations", Run::Gpu(gemm::generations)),
+const GROUPS: &[(&str, Runner)] = &[
+    ("layout", Runner::Host(layout::run)),
+    ("host", Runner::Driver(calls::run)),
+    ("copy", Runner::Gpu(copy::run)),
+    ("transpose", Runner::Gpu(transpose::run)),
+    ("gemm", Runner::Gpu(gemm::run)),
+    ("plans", Runner::Gpu(gemm::plans)),
+    ("generations", Runner::Gpu(gemm::generations)),
 ];
 
 /// Measures the group `name`, or all of them; `json` is where a group on a GPU writes its numbers. A build without optimisation hands over to one with it.
@@ -64,14 +64,14 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> 
     for (group, run) in groups {
         println!("\n{group}");
         match (run, Device::gpu(0)) {
-            (Run::Host(run), _) => {
+            (Runner::Host(run), _) => {
                 println!("{}", measure::PROTOCOL);
                 run();
             }
-            (Run::Driver(run), _) => run()?,
-            (Run::Gpu(run), Ok(device)) => run(&device, json)?,
-            (Run::Gpu(_), Err(why)) if name.is_none() => println!("skipped: {why}"),
-            (Run::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),
+            (Runner::Driver(run), _) => run()?,
+            (Runner::Gpu(run), Ok(device)) => run(&device, json)?,
+            (Runner::Gpu(_), Err(why)) if name.is_none() => println!("skipped: {why}"),
+            (Runner::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),
         }
     }
     Ok(ExitCode::SUCCESS)

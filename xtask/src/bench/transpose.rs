@@ -7,7 +7,7 @@ use colex_gpu::kernels::{CopyCall, CopyMethod, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element};
 use colex_layout::Layout;
 
-use super::device::{Contender, Noise, Report, take_turns};
+use super::device::{BenchReport, Contender, Noise, take_turns};
 
 /// Rows and columns.
 const SIDE: usize = 32768;
@@ -16,14 +16,14 @@ const SIDE: usize = 32768;
 const SQUARES: [[i64; 2]; 5] = [[1, 1], [1, 2], [2, 1], [2, 2], [2, 4]];
 
 pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
-    let mut report = Report::new("transpose", "TB/s", device);
+    let mut report = BenchReport::new("transpose", "TB/s", device);
     println!("{}", super::device::PROTOCOL);
     group::<half::bf16>(device, &mut report)?;
     group::<f32>(device, &mut report)?;
     report.write(json)
 }
 
-fn group<T: Element>(device: &Device, report: &mut Report) -> Result<()> {
+fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     let length = SIDE * SIDE;
     let (source, destination) = (
         device.uninitialised::<T>(length)?,

@@ -16,10 +16,10 @@ const LIST: &str = "appendix/examples.md";
 const ERRATA: &str = "appendix/errata.md";
 
 /// A letter and a number, as `S20`.
-type Name = (char, u32);
+type ExampleName = (char, u32);
 
 /// Which chapters run which example.
-type Runs = BTreeMap<Name, BTreeSet<String>>;
+type Runs = BTreeMap<ExampleName, BTreeSet<String>>;
 
 /// Checks the marks and the lists, adds what is wrong to `complaints`, and counts the examples that run.
 pub(super) fn check(
@@ -49,7 +49,7 @@ pub(super) fn check(
 }
 
 /// Every mark outside code blocks, with its line.
-fn marks(text: &str) -> Vec<(usize, Name)> {
+fn marks(text: &str) -> Vec<(usize, ExampleName)> {
     let mut found = Vec::new();
     let fences = markdown::parts(text).fences;
     let mut at = 0;
@@ -64,7 +64,7 @@ fn marks(text: &str) -> Vec<(usize, Name)> {
 }
 
 /// `S20` from `S20.`.
-fn name(mark: &str) -> Option<Name> {
+fn name(mark: &str) -> Option<ExampleName> {
     let number = mark.strip_suffix('.')?;
     let letter = number
         .chars()
@@ -74,7 +74,7 @@ fn name(mark: &str) -> Option<Name> {
     Some((letter, number))
 }
 
-fn shown((letter, number): Name) -> String {
+fn shown((letter, number): ExampleName) -> String {
     format!("{letter}{number}")
 }
 
@@ -120,7 +120,7 @@ fn list_complaints(runs: &Runs, list: &str, errata: &str) -> Vec<String> {
             ));
         }
     }
-    let known = |(letter, number): &Name| {
+    let known = |(letter, number): &ExampleName| {
         (1..=if *letter == 'S' {
             EXAMPLES
         } else {

@@ -24,7 +24,7 @@ use crate::workspace::{self, counted};
 use chapters::Chapters;
 
 /// What a check of the book covered and found.
-pub(crate) struct Report {
+pub(crate) struct BookReport {
     /// The counts, as a phrase.
     pub(crate) covered: String,
     /// How many chapters or pages there are.
@@ -57,7 +57,7 @@ fn folder(root: &Path) -> PathBuf {
 }
 
 /// Builds the pages and checks what became of them.
-pub(crate) fn build(root: &Path) -> Result<Report> {
+pub(crate) fn build(root: &Path) -> Result<BookReport> {
     let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
     let drawings = drawings::Drawings::default();
     book.with_preprocessor(preprocess::Drawn(drawings.clone()))
@@ -68,7 +68,7 @@ pub(crate) fn build(root: &Path) -> Result<Report> {
 }
 
 /// Checks the chapters' text: the list of chapters, the code blocks, the figures, the formulas, the links.
-pub(crate) fn check(root: &Path) -> Result<Report> {
+pub(crate) fn check(root: &Path) -> Result<BookReport> {
     let chapters = Chapters::read(root)?;
     let mut complaints = chapters.complaints();
     let (mut blocks, mut figures, mut formulas) = (0, 0, 0);
@@ -114,7 +114,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
         counted(chapters.files.len(), "chapter"),
         counts.join(", ")
     );
-    Ok(Report {
+    Ok(BookReport {
         covered,
         count: chapters.files.len(),
         complaints,

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Report;
+use super::BookReport;
 use crate::workspace::{self, counted};
 
 /// Checks the pages in `folder`.
-pub(super) fn check(folder: &Path) -> Result<Report> {
+pub(super) fn check(folder: &Path) -> Result<BookReport> {
     let mut pages = BTreeMap::new();
     for path in workspace::files(folder, ".html")? {
         let name = workspace::shown(folder, &path);
@@ -39,7 +39,7 @@ pub(super) fn check(folder: &Path) -> Result<Report> {
         counted(links, "link"),
     ];
     let covered = format!("{}, {:.1} MB", counts.join(", "), bytes as f64 / 1e6);
-    Ok(Report {
+    Ok(BookReport {
         covered,
         count,
         complaints,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::verdict::Report;
+use super::verdict::GoldenReport;
 
 /// How many differences are told one by one.
 const TOLD: usize = 40;
@@ -22,7 +22,7 @@ fn path(root: &Path) -> PathBuf {
 }
 
 /// Writes the list; not while a case fails.
-pub(super) fn keep(root: &Path, report: &Report) -> Result<String> {
+pub(super) fn keep(root: &Path, report: &GoldenReport) -> Result<String> {
     let failed = report.failures().len();
     if failed > 0 {
         bail!("{failed} cases failed, and a failure cannot be kept: mend it first");
@@ -38,7 +38,7 @@ pub(super) fn keep(root: &Path, report: &Report) -> Result<String> {
 }
 
 /// What ends otherwise than the list has it.
-pub(super) fn complaints(root: &Path, report: &Report) -> Result<Vec<String>> {
+pub(super) fn complaints(root: &Path, report: &GoldenReport) -> Result<Vec<String>> {
     let path = path(root);
     let kept = fs::read_to_string(&path).with_context(|| {
         format!(

@@ -36,17 +36,17 @@ use anyhow::Result;
 
 use crate::workspace;
 pub(crate) use case::Case;
-pub(crate) use verdict::{Report, Verdict};
+pub(crate) use verdict::{GoldenReport, Verdict};
 
 /// An operation of the files.
 pub(crate) struct Op {
     /// Its name there.
     name: &'static str,
-    run: Run,
+    run: Comparison,
 }
 
 /// How an operation comes to its verdict.
-enum Run {
+enum Comparison {
     /// By the rules of [`judge::judge`]: our answer, or the sentence with which we refuse.
     Judged(fn(&Case) -> Result<value::Value, String>),
     /// By its own comparison.
@@ -58,7 +58,7 @@ impl Op {
     const fn judged(name: &'static str, answer: fn(&Case) -> Result<value::Value, String>) -> Op {
         Op {
             name,
-            run: Run::Judged(answer),
+            run: Comparison::Judged(answer),
         }
     }
 
@@ -66,7 +66,7 @@ impl Op {
     const fn own(name: &'static str, run: fn(&Case) -> Verdict) -> Op {
         Op {
             name,
-            run: Run::Own(run),
+            run: Comparison::Own(run),
         }
     }
 }
@@ -114,14 +114,14 @@ fn code(fine: bool) -> ExitCode {
 }
 
 /// What is wrong with a run over the repository's files: the cases that failed, and those that end otherwise than is known.
-pub(crate) fn complaints(root: &Path, report: &Report) -> Result<Vec<String>> {
+pub(crate) fn complaints(root: &Path, report: &GoldenReport) -> Result<Vec<String>> {
     let mut complaints = report.failures();
     complaints.extend(baseline::complaints(root, report)?);
     Ok(complaints)
 }
 
 /// Prints the report; a reader who has seen enough and closed the pipe is no error.
-fn show(report: &Report) -> Result<()> {
+fn show(report: &GoldenReport) -> Result<()> {
     match writeln!(io::stdout(), "{report}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
@@ -134,8 +134,8 @@ pub(crate) fn repository_files(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs every case of every file; `at` hears which file is next.
-pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<Report> {
-    let mut report = Report::default();
+pub(crate) fn compare(files: &[PathBuf], at: impl Fn(&str)) -> Result<GoldenReport> {
+    let mut report = GoldenReport::default();
     for file in files {
         at(&file.display().to_string());
         let file = case::read(file)?;
@@ -152,8 +152,8 @@ fn verdict(case: &Case) -> Verdict {
     let name = case.op.trim_end_matches("_dynamic");
     let mut ops = FAMILIES.iter().copied().flatten().copied().flatten();
     match ops.find(|op| op.name == name).map(|op| &op.run) {
-        Some(Run::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),
-        Some(Run::Own(run)) => run(case),
+        Some(Comparison::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),
+        Some(Comparison::Own(run)) => run(case),
         None => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
     }
 }

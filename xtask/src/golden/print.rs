@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 ]];
 
 /// An answer, `None` for what this library has no object for: pointers with their addresses.
-pub(super) type Answer = Result<Option<String>, String>;
+pub(super) type PrintedAnswer = Result<Option<String>, String>;
 
 fn print(case: &Case) -> Verdict {
     judge(case, |words| {
@@ -38,7 +38,7 @@ fn print(case: &Case) -> Verdict {
 }
 
 /// The tensor of the coordinates of a shape.
-fn coordinates(shape: &str) -> Answer {
+fn coordinates(shape: &str) -> PrintedAnswer {
     let shape: IntTuple = shape.parse().map_err(sentence)?;
     let start = shape.repeat_like(Int::Static(0));
     let layout = Layout::identity(shape).map_err(sentence)?;
@@ -46,7 +46,7 @@ fn coordinates(shape: &str) -> Answer {
 }
 
 /// The text of an integer, a basis vector, a shape or `_`.
-fn value(words: &str) -> Answer {
+fn value(words: &str) -> PrintedAnswer {
     let between = |open, close| words.strip_prefix(open)?.strip_suffix(close);
     let number = |text: &str| text.parse::<i64>().map_err(sentence);
     if let Some(n) = between("Int<", ">") {
@@ -143,7 +143,7 @@ fn exponential(value: f64) -> String {
 }
 
 /// Compares every byte.
-fn judge(case: &Case, answer: impl Fn(&str) -> Answer) -> Verdict {
+fn judge(case: &Case, answer: impl Fn(&str) -> PrintedAnswer) -> Verdict {
     let words = match case.text(0) {
         Ok(words) => words,
         Err(error) => return Verdict::Failed(error),

@@ -4,10 +4,10 @@ use colex_layout::{Layout, Tiler};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::gmma::smem_atom;
-use super::print::{Answer, sentence};
+use super::print::{PrintedAnswer, sentence};
 
 /// CuTe's `print`.
-pub(super) fn print(words: &str) -> Answer {
+pub(super) fn print(words: &str) -> PrintedAnswer {
     let parts: Vec<&str> = words.split(' ').collect();
     Ok(Some(match parts[..] {
         ["MMA_Atom", name] => colex_atom::mma(&long(name)).map_err(sentence)?.print(),
@@ -54,7 +54,7 @@ pub(super) fn print(words: &str) -> Answer {
 }
 
 /// CuTe's `print_latex`.
-pub(super) fn latex(words: &str) -> Answer {
+pub(super) fn latex(words: &str) -> PrintedAnswer {
     let parts: Vec<&str> = words.split(' ').collect();
     let page = match parts[..] {
         ["TiledMMA", name, atoms, tile] => mma(name, atoms, tile)?.latex(),
@@ -72,7 +72,7 @@ pub(super) fn latex(words: &str) -> Answer {
 }
 
 /// CuTe's `print_svg`.
-pub(super) fn svg(words: &str) -> Answer {
+pub(super) fn svg(words: &str) -> PrintedAnswer {
     let parts: Vec<&str> = words.split(' ').collect();
     let ["TiledMMA", name, atoms, tile] = parts[..] else {
         return Ok(None);

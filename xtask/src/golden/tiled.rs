@@ -81,9 +81,13 @@ fn compared(case: &Case, ours: &[(&'static str, Json)], theirs_broken: Option<St
             return Verdict::Failed(format!("ours has no {name}"));
         };
         match compare(theirs, ours) {
-            Compared::Equal => {}
-            Compared::SameFunction => regrouped.push(format!("{name} {ours}, CuTe's {theirs}")),
-            Compared::Different => different.push(format!("{name} is {ours}, CuTe's {theirs}")),
+            TiledComparison::Equal => {}
+            TiledComparison::SameFunction => {
+                regrouped.push(format!("{name} {ours}, CuTe's {theirs}"))
+            }
+            TiledComparison::Different => {
+                different.push(format!("{name} is {ours}, CuTe's {theirs}"))
+            }
         }
     }
     if different.is_empty() {
@@ -165,22 +169,22 @@ fn threads_that_coincide<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option
     ))
 }
 
-enum Compared {
+enum TiledComparison {
     Equal,
     SameFunction,
     Different,
 }
 
-fn compare(theirs: &Json, ours: &Json) -> Compared {
+fn compare(theirs: &Json, ours: &Json) -> TiledComparison {
     if theirs == ours {
-        return Compared::Equal;
+        return TiledComparison::Equal;
     }
     let map = |json: &Json| json.as_str().and_then(Map::parse);
     match (map(theirs), map(ours)) {
         (Some(a), Some(b)) if a.size() == b.size() && a.table() == b.table() => {
-            Compared::SameFunction
+            TiledComparison::SameFunction
         }
-        _ => Compared::Different,
+        _ => TiledComparison::Different,
     }
 }
 

@@ -87,14 +87,14 @@ impl Remark {
 
 /// All verdicts of a run.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct GoldenReport {
     /// Name, number of cases and check sum of each file.
     files: Vec<String>,
     counts: BTreeMap<String, [usize; COLUMNS.len()]>,
     remarks: Vec<Remark>,
 }
 
-impl Report {
+impl GoldenReport {
     pub(crate) fn add_file(&mut self, file: &CaseFile) {
         let cases = file.cases.len();
         self.files
@@ -148,7 +148,7 @@ impl Report {
 }
 
 /// A line per op, the cases that are not equal, and the totals.
-impl fmt::Display for Report {
+impl fmt::Display for GoldenReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = |f: &mut fmt::Formatter<'_>, name: &str, cells: [String; COLUMNS.len()]| {
             write!(f, "{name:<32}")?;
@@ -194,7 +194,7 @@ mod tests {
             post: None,
             place: "a.jsonl:1".into(),
         };
-        let mut report = Report::default();
+        let mut report = GoldenReport::default();
         report.add(&case, &Verdict::Equal);
         report.add(&case, &Verdict::Failed("ours is 3".into()));
         assert_eq!(report.summary(), "2 cases of 1 ops: 1 equal, 1 FAILED");

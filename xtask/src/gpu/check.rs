@@ -41,7 +41,7 @@ impl Breaking {
 }
 
 /// What became of all checks.
-pub(crate) struct Report {
+pub(crate) struct GpuReport {
     /// The device, its architecture and the driver.
     pub(crate) device: String,
     /// How many checks ran.
@@ -50,11 +50,11 @@ pub(crate) struct Report {
     pub(crate) failures: Vec<String>,
 }
 
-impl Report {
-    pub(super) fn on(device: &Device) -> Report {
+impl GpuReport {
+    pub(super) fn on(device: &Device) -> GpuReport {
         let version = device.driver_version().unwrap_or(0);
         let release = format!("{}.{}", version / 1000, version % 1000 / 10);
-        Report {
+        GpuReport {
             device: format!("{}, {}, CUDA {release}", device.name(), device.arch()),
             ran: 0,
             failures: Vec::new(),
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GpuReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failed = self.failures.len();
         write!(

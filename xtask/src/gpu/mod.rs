@@ -15,12 +15,12 @@ use colex_gpu::Device;
 
 #[cfg(feature = "repository")]
 pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu, sampled as sampled_atoms};
-pub(crate) use check::Report;
+pub(crate) use check::GpuReport;
 pub(crate) use kernels::Cases;
 
 /// What to run on a device.
 #[derive(Subcommand)]
-pub(crate) enum Task {
+pub(crate) enum GpuTask {
     /// Check the executor: memory, launches, the assembler and its cache, and what happens when a kernel fails.
     Executor,
     /// One check after which this process can use the device no more.
@@ -39,19 +39,19 @@ pub(crate) enum Task {
         sample: bool,
     },
     /// Run drawn plans of products and copies, and compare with the reference.
-    Plans(plans::Options),
+    Plans(plans::PlanOptions),
     /// Execute every matrix and copy instruction up to Hopper, and compare with its row's arithmetic.
-    Atoms(atoms::Options),
+    Atoms(atoms::AtomOptions),
 }
 
 /// Runs a task on the first GPU, and prints a line for each check.
-pub(crate) fn task(task: &Task) -> Result<ExitCode> {
+pub(crate) fn task(task: &GpuTask) -> Result<ExitCode> {
     let report = match task {
-        Task::Atoms(options) => return atoms::task(options),
-        Task::Plans(options) => return plans::task(options),
-        Task::Executor => executor_report(|line| println!("{line}"))?,
-        Task::Breaking { name } => return breaking(name),
-        Task::Kernels { simulator, sample } => {
+        GpuTask::Atoms(options) => return atoms::task(options),
+        GpuTask::Plans(options) => return plans::task(options),
+        GpuTask::Executor => executor_report(|line| println!("{line}"))?,
+        GpuTask::Breaking { name } => return breaking(name),
+        GpuTask::Kernels { simulator, sample } => {
             let device = if *simulator {
                 Device::simulator(colex_atom::Arch::Sm90a)
             } else {
@@ -83,9 +83,9 @@ pub(crate) fn device() -> Result<Device, colex_gpu::DeviceError> {
 }
 
 /// Every check of the executor; `say` gets the line of each when it is done.
-pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
+pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<GpuReport> {
     let device = device()?;
-    let mut report = Report::on(&device);
+    let mut report = GpuReport::on(&device);
     say(&report.device);
     for check in executor::CHECKS {
         report.run(check.name, || (check.run)(&device), &say);
@@ -97,8 +97,8 @@ pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<Report> {
 }
 
 /// The checks of those cases of the kernel library; `say` gets the line of each when it is done.
-pub(crate) fn kernels_report(device: &Device, cases: Cases, say: impl Fn(&str)) -> Report {
-    let mut report = Report::on(device);
+pub(crate) fn kernels_report(device: &Device, cases: Cases, say: impl Fn(&str)) -> GpuReport {
+    let mut report = GpuReport::on(device);
     say(&report.device);
     for check in kernels::checks(cases) {
         report.run(check.name, || (check.run)(device), &say);

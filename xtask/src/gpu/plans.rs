@@ -15,7 +15,7 @@ use colex_proof::kernels::plans::{Outcome, PlanCase, Tally};
 use serde_json::{Value, json};
 
 use super::atoms::cores;
-use super::shares::{BROKEN, Cases, Sharing, shard};
+use super::shares::{BROKEN, SharedCases, Sharing, shard};
 
 /// How long one plan with its problems may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const DRAWS: u64 = 20;
 
 /// Which plans, and how.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct PlanOptions {
     /// How many accepted plans to run on the GPU; on the simulator, how many plans to draw.
     #[arg(long, default_value_t = 200)]
     count: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the plans, and prints a line for each failure and the table.
-pub(crate) fn task(options: &Options) -> Result<ExitCode> {
+pub(crate) fn task(options: &PlanOptions) -> Result<ExitCode> {
     if let Some(of) = &options.sharing.shard {
         return child(options, of);
     }
@@ -79,7 +79,7 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
 }
 
 /// Plans that the GPU's architecture accepts, each in a process that others do not need.
-fn on_gpu(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
+fn on_gpu(options: &PlanOptions, seed: u64) -> Result<Vec<Outcome>> {
     let device = super::device()?;
     let (name, arch) = (device.name(), device.arch());
     drop(device);
@@ -98,7 +98,7 @@ fn on_gpu(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
     );
     let text: Vec<String> = numbers.iter().map(u64::to_string).collect();
     let text = text.join(",");
-    let cases = Cases {
+    let cases = SharedCases {
         count: numbers.len(),
         processes: options.sharing.processes.unwrap_or_else(cores),
         patience: PATIENCE,
@@ -134,7 +134,7 @@ fn on_gpu(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
 }
 
 /// The numbers of the first plans that are accepted for some of their problems.
-fn accepted(options: &Options, accepts: &(dyn Fn(u64) -> bool + Sync)) -> Result<Vec<u64>> {
+fn accepted(options: &PlanOptions, accepts: &(dyn Fn(u64) -> bool + Sync)) -> Result<Vec<u64>> {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     let most = options.count * DRAWS as usize;
     let work = || loop {
@@ -165,7 +165,7 @@ fn accepted(options: &Options, accepts: &(dyn Fn(u64) -> bool + Sync)) -> Result
 }
 
 /// One of the processes: a line for each plan of its share.
-fn child(options: &Options, of: &str) -> Result<ExitCode> {
+fn child(options: &PlanOptions, of: &str) -> Result<ExitCode> {
     let (index, count) = shard(of)?;
     let device = super::device()?;
     let seed = options.seed.context("a process is told its seed")?;
@@ -216,7 +216,7 @@ fn parse(line: &str) -> Result<Outcome> {
 }
 
 /// Drawn plans on simulators, in as many threads as there are cores. A panic is a failure like any other.
-fn on_simulators(options: &Options, seed: u64) -> Vec<Outcome> {
+fn on_simulators(options: &PlanOptions, seed: u64) -> Vec<Outcome> {
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let started = Instant::now();
     let work = || loop {

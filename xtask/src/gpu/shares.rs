@@ -27,7 +27,7 @@ pub(super) struct Sharing {
 }
 
 /// Cases, and how processes of this binary run them.
-pub(super) struct Cases<'a, T> {
+pub(super) struct SharedCases<'a, T> {
     /// How many there are.
     pub(super) count: usize,
     /// How many processes share them.
@@ -51,7 +51,7 @@ pub(super) fn shard(text: &str) -> Result<(usize, usize)> {
     Ok((index.parse()?, count.parse()?))
 }
 
-impl<T: Send> Cases<'_, T> {
+impl<T: Send> SharedCases<'_, T> {
     /// Runs all of them; the answers in the order of the cases.
     pub(super) fn run(&self) -> Result<Vec<T>> {
         let processes = self.processes.clamp(1, self.count.max(1));

@@ -21,12 +21,12 @@ struct Probe {
     value: &'static str,
     package: &'static str,
     /// The innermost folders first.
-    modules: &'static [Module],
+    modules: &'static [MatchingModule],
 }
 
 /// A module, its folder, and the enums over which it matches. `verify` and `ptx` read the rows of instructions: a new
 /// instruction whose row consists of known kinds of operands, text and values needs nothing there, and a new kind does.
-struct Module {
+struct MatchingModule {
     name: &'static str,
     folder: &'static str,
     matches: &'static [&'static str],
@@ -37,17 +37,17 @@ const PROBES: [Probe; 2] = [
         value: "inside",
         package: "colex-ir",
         modules: &[
-            Module {
+            MatchingModule {
                 name: "verify",
                 folder: "gpu/ir/src/verify/",
                 matches: &["Memory", "Sync", "Async", "Control", "Atom", "Formula"],
             },
-            Module {
+            MatchingModule {
                 name: "ptx",
                 folder: "gpu/ir/src/ptx/",
                 matches: &["Control", "Atom", "Arg", "Ptx"],
             },
-            Module {
+            MatchingModule {
                 name: "ir",
                 folder: "gpu/ir/src/",
                 matches: &[
@@ -59,7 +59,7 @@ const PROBES: [Probe; 2] = [
     Probe {
         value: "outside",
         package: "colex-sim",
-        modules: &[Module {
+        modules: &[MatchingModule {
             name: "sim",
             folder: "gpu/sim/src/",
             matches: &FAMILIES,

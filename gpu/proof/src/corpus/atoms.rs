@@ -10,7 +10,7 @@ use colex_ir::{
     ScaleD, Space, Type,
 };
 
-use super::Case;
+use super::FormCase;
 
 /// Every executable matrix instruction: each `wgmma` with default options, and those with N = 64 with every option that
 /// they have.
@@ -18,7 +18,7 @@ use super::Case;
 /// ```
 /// assert_eq!(colex_proof::corpus::products().len(), 2208 + 320);
 /// ```
-pub fn products() -> Vec<Case> {
+pub fn products() -> Vec<FormCase> {
     let executable = || mma_atoms().filter(MmaAtom::is_executable);
     let optioned = executable()
         .filter(|atom| atom.mnk()[1] == 64)
@@ -37,15 +37,15 @@ pub fn products() -> Vec<Case> {
 /// let hinted = copies.iter().filter(|case| case.word.ends_with("with a cache policy")).count();
 /// assert!(hinted > 100 && copies.len() > 2 * hinted);
 /// ```
-pub fn copies() -> Vec<Case> {
+pub fn copies() -> Vec<FormCase> {
     let atoms = copy_atoms().flat_map(|atom| atom.all_ends()).enumerate();
     let hints = |(i, atom)| [false, true].map(|hinted| copy(i, &atom, hinted));
     atoms.flat_map(hints).flatten().collect()
 }
 
 /// The case of an instruction that came with an architecture and a version of PTX.
-fn case(word: String, (arch, version): (Arch, PtxVersion), kernel: Kernel) -> Case {
-    Case {
+fn case(word: String, (arch, version): (Arch, PtxVersion), kernel: Kernel) -> FormCase {
+    FormCase {
         word,
         needs: Needs { arch, version },
         right: kernel.verify().is_ok(),
@@ -61,7 +61,7 @@ fn builder(name: &str, since: Arch, threads: usize) -> KernelBuilder {
 }
 
 /// Every operand is loaded from memory, and D is stored there, so that the assembler leaves nothing out.
-fn product(i: usize, atom: &MmaAtom) -> Option<Case> {
+fn product(i: usize, atom: &MmaAtom) -> Option<FormCase> {
     let op = atom.op().ok()?;
     let mut k = builder(&format!("mma_{i}"), op.since, atom.threads());
     let data = k.pointer("data");
@@ -124,7 +124,7 @@ impl Memory {
 }
 
 /// The copy alone, on registers of constants and on addresses: it is there to be assembled, not to be run.
-fn copy(i: usize, atom: &CopyAtom, hinted: bool) -> Option<Case> {
+fn copy(i: usize, atom: &CopyAtom, hinted: bool) -> Option<FormCase> {
     let op = atom.op().ok()?;
     if hinted && op.ptx_hinted.is_none() {
         return None;
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_verifier_accepts_every_instruction_of_the_tables() {
-        let all: Vec<Case> = products().into_iter().chain(copies()).collect();
+        let all: Vec<FormCase> = products().into_iter().chain(copies()).collect();
         for case in &all {
             if let Err(refused) = case.kernel.verify() {
                 panic!("{}: {refused}", case.word);

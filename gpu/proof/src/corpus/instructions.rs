@@ -13,7 +13,7 @@ use colex_ir::{
 
 /// One instruction in a kernel.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct FormCase {
     /// The word of the instruction.
     pub word: String,
     /// What the verifier thinks it needs.
@@ -59,7 +59,7 @@ const FULL: Operand = Operand::Int(0xffff_ffff);
 /// let right = cases.iter().filter(|case| case.right).count();
 /// assert!(right > 500 && right < cases.len());
 /// ```
-pub fn instructions() -> Vec<Case> {
+pub fn instructions() -> Vec<FormCase> {
     let mut ops: Vec<Make> = Vec::new();
     arithmetic(&mut ops);
     conversions(&mut ops);
@@ -75,14 +75,14 @@ pub fn instructions() -> Vec<Case> {
 /// Makes the instruction; its destination is a fresh register.
 type Make = Box<dyn Fn(&mut KernelBuilder, &Given) -> Op>;
 
-fn case(i: usize, make: &Make) -> Case {
+fn case(i: usize, make: &Make) -> FormCase {
     let kernel = kernel(i, make, Arch::Sm90a);
     let op = |kernel: &Kernel| kernel.body.last().map(|stmt| stmt.op.clone());
     let last = op(&kernel).unwrap_or(Control::Trap.into());
     let right = kernel.verify().is_ok();
     let needs = Needs::of(&last, Arch::Sm90a);
     let kernel = self::kernel(i, make, needs.arch);
-    Case {
+    FormCase {
         word: last.mnemonic(),
         needs: Needs::of(&last, needs.arch),
         kernel,

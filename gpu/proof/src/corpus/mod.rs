@@ -9,5 +9,5 @@ mod instructions;
 mod samples;
 
 pub use atoms::{copies, products};
-pub use instructions::{Case, instructions};
+pub use instructions::{FormCase, instructions};
 pub use samples::{Sample, pipelined, reduce, samples, through_shared, warpgroups};

@@ -17,7 +17,7 @@ const BLOCKS: u32 = 4;
 
 /// How many bytes are copied, and where things lie in a block's input.
 #[derive(Clone, Copy)]
-struct Plan {
+struct BulkPlan {
     bytes: u32,
     /// What is copied, `area` bytes.
     area: u32,
@@ -48,7 +48,7 @@ pub fn bulk_case(
     );
     let mut random = Random::of(seed, &name);
     let area = (bytes + BEHIND).next_multiple_of(16);
-    let plan = Plan {
+    let plan = BulkPlan {
         bytes,
         area,
         old: area,
@@ -119,7 +119,7 @@ fn reduction(atom: &CopyAtom) -> Option<(Reduction, Scalar)> {
 }
 
 /// Tells every block of a cluster the same random blocks, at least one.
-fn mask(plan: &Plan, cluster: &mut [Vec<u8>], random: &mut Random) {
+fn mask(plan: &BulkPlan, cluster: &mut [Vec<u8>], random: &mut Random) {
     let mask = 1 + random.below((1 << BLOCKS) - 1) as u32;
     for input in cluster {
         input[plan.mask as usize..][..4].copy_from_slice(&mask.to_le_bytes());
@@ -127,7 +127,7 @@ fn mask(plan: &Plan, cluster: &mut [Vec<u8>], random: &mut Random) {
 }
 
 /// What the output holds before: a reduction's old values in global memory, else poison.
-fn before(atom: &CopyAtom, plan: &Plan, input: &[u8]) -> Vec<u8> {
+fn before(atom: &CopyAtom, plan: &BulkPlan, input: &[u8]) -> Vec<u8> {
     if reduction(atom).is_some() && atom.to() == Space::Global {
         input[plan.old as usize..][..plan.area as usize].to_vec()
     } else {
@@ -135,7 +135,7 @@ fn before(atom: &CopyAtom, plan: &Plan, input: &[u8]) -> Vec<u8> {
     }
 }
 
-fn expected(atom: &CopyAtom, plan: &Plan, inputs: &[Vec<u8>]) -> Vec<u8> {
+fn expected(atom: &CopyAtom, plan: &BulkPlan, inputs: &[Vec<u8>]) -> Vec<u8> {
     let (bytes, area, old) = (plan.bytes as usize, plan.area as usize, plan.old as usize);
     let cluster = plan.cluster as usize;
     let of_block = |block: usize| -> Vec<u8> {
@@ -181,7 +181,7 @@ pub(super) fn combine(op: Reduction, ty: Scalar, old: &mut [u8], new: &[u8]) {
     }
 }
 
-fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kernel, Error> {
+fn kernel(atom: &CopyAtom, name: &str, plan: &BulkPlan, hinted: bool) -> Result<Kernel, Error> {
     atom.op()?;
     let mut k = KernelBuilder::new(&entry(name), Arch::Sm90a);
     let frame = Frame::open(&mut k, THREADS, plan.input, plan.area);

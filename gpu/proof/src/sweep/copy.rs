@@ -23,15 +23,15 @@ const READS: usize = TARGETS + 4 * LANES;
 const INPUT: usize = READS + 4 * LANES;
 
 /// What one block works on.
-struct Round {
+struct CopyRound {
     input: Vec<u8>,
     sources: Vec<usize>,
     targets: Vec<usize>,
     reads: Vec<usize>,
 }
 
-impl Round {
-    fn new(atom: &CopyAtom, random: &mut Random) -> Round {
+impl CopyRound {
+    fn new(atom: &CopyAtom, random: &mut Random) -> CopyRound {
         let mut input = random.bytes(INPUT);
         let [sources, targets] = [0, 1].map(|_| random.permutation(LANES));
         let bytes = atom.bits_per_thread() as u64 / 8;
@@ -46,7 +46,7 @@ impl Round {
             put(TARGETS, targets[lane] * SLOT);
             put(READS, reads[lane]);
         }
-        Round {
+        CopyRound {
             input,
             sources,
             targets,
@@ -65,8 +65,8 @@ pub fn copy_case(atom: &CopyAtom, hinted: bool, rounds: usize, seed: u64) -> Res
     let name = case_name(atom, hinted);
     let mut random = Random::of(seed, &name);
     let cluster = if in_cluster(atom) { 2 } else { 1 };
-    let rounds: Vec<Round> = (0..rounds * cluster)
-        .map(|_| Round::new(atom, &mut random))
+    let rounds: Vec<CopyRound> = (0..rounds * cluster)
+        .map(|_| CopyRound::new(atom, &mut random))
         .collect();
     let launch = Launch::new(rounds.len() as u32, LANES as u32);
     let shot = Shot {
@@ -128,7 +128,7 @@ fn element(atom: &CopyAtom) -> Result<usize, Error> {
 }
 
 /// The output of every block, by the layouts.
-fn expected(atom: &CopyAtom, rounds: &[Round]) -> Result<Vec<u8>, Error> {
+fn expected(atom: &CopyAtom, rounds: &[CopyRound]) -> Result<Vec<u8>, Error> {
     let mut output = vec![POISON; SLOTS * rounds.len()];
     let peer = |block: usize, space: Space| block ^ usize::from(space == Space::Cluster);
     let in_memory = |space: Space| space != Space::Register;
@@ -159,7 +159,7 @@ fn expected(atom: &CopyAtom, rounds: &[Round]) -> Result<Vec<u8>, Error> {
 fn moved<'a>(
     atom: &CopyAtom,
     given: &dyn Fn(usize) -> &'a [u8],
-    round: &Round,
+    round: &CopyRound,
 ) -> Result<Vec<(usize, Vec<u8>)>, Error> {
     let bits = element(atom)?;
     let bytes = atom

@@ -30,7 +30,7 @@ struct Input {
 }
 
 /// One block: as many tiles as instructions fit in its threads, and the same as bytes.
-struct Round {
+struct MmaRound {
     kind: Kind,
     tiles: Vec<Tiles>,
     input: Vec<u8>,
@@ -58,7 +58,7 @@ pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error
         .zip(&images)
         .enumerate()
         .map(|(i, (kind, image))| round(atom, *kind, i, image.as_ref(), &layout, &mut random))
-        .collect::<Result<Vec<Round>, Error>>()?;
+        .collect::<Result<Vec<MmaRound>, Error>>()?;
     let output = block_threads(atom) as usize * frame::bytes(atom.op()?.d) as usize;
     let shot = Shot {
         launch: Launch::new(rounds.len() as u32, block_threads(atom)),
@@ -146,7 +146,7 @@ fn round(
     image: Option<&Image>,
     input: &Input,
     random: &mut Random,
-) -> Result<Round, Error> {
+) -> Result<MmaRound, Error> {
     let op = atom.op()?;
     let mut bytes = random.bytes(input.bytes as usize);
     let adds = !atom.b_in_shared() || index.is_multiple_of(2);
@@ -198,7 +198,7 @@ fn round(
         }
         all.push(tiles);
     }
-    Ok(Round {
+    Ok(MmaRound {
         kind,
         tiles: all,
         input: bytes,

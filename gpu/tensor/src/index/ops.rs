@@ -97,7 +97,7 @@ fn by_register(node: fn(Index, Index) -> Node, sign: &str, a: &Index, b: &Index)
     Index::pair(node, a, b, range)
 }
 
-/// The formulas of a schedule, written once over `colex_sched::Int`, with registers for numbers.
+/// The formulas of a schedule, written once over `colex_sched::Arith`, with registers for numbers.
 ///
 /// ```
 /// use colex_ir::{Reg, RegType};
@@ -107,9 +107,9 @@ fn by_register(node: fn(Index, Index) -> Node, sign: &str, a: &Index, b: &Index)
 /// let [m, n] = colex_sched::formula::identity(block, Index::from(0), Index::from(4));
 /// assert_eq!((m.to_string(), n.to_string()), ("r3 >> 2".to_string(), "r3 & 3".to_string()));
 /// ```
-impl colex_sched::Int for Index {
-    fn least(self, other: Self) -> Self {
-        self.min(&other)
+impl colex_sched::Arith for Index {
+    fn min(a: Self, b: Self) -> Self {
+        Index::min(&a, &b)
     }
 
     fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self {

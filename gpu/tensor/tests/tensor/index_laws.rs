@@ -180,8 +180,8 @@ fn law_index_swizzled() {
 /// A schedule's formula over registers is the formula: by its tree, and by its text over [`Index`] itself.
 #[test]
 fn law_index_formulas() {
-    use colex_sched::{Expr, Int, formula};
-    fn both<T: Int>(id: T) -> Vec<T> {
+    use colex_sched::{Arith, Expr, formula};
+    fn both<T: Arith>(id: T) -> Vec<T> {
         let five = || T::from(5);
         let [a, b] = formula::identity(id.clone(), T::from(3), T::from(4));
         let [c, d] = formula::sm90_cluster(id.clone(), five(), T::from(2));
@@ -191,7 +191,7 @@ fn law_index_formulas() {
             id.clone() / five(),
             id.clone() % five(),
         );
-        vec![a, b, c, d, e, id.least(T::from(17))]
+        vec![a, b, c, d, e, T::min(id, T::from(17))]
     }
     let mut cases = 0;
     let trees = both(Expr::var("t"));

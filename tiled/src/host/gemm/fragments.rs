@@ -6,7 +6,7 @@ use colex_atom::{Fragment, Value};
 use colex_layout::Layout;
 
 use crate::Error;
-use crate::access::map::Places;
+use crate::access::map::Addresses;
 use crate::host::gemm::part::{Part, fragments};
 use crate::host::gemm::parts::Parts;
 use crate::host::gemm::positions::metadata;
@@ -23,10 +23,10 @@ pub(crate) struct Factors<'a, A, B> {
 }
 
 /// Where A, B and C have each coordinate.
-pub(crate) type Ends<'a> = [Places<'a>; 3];
+pub(crate) type GemmAddresses<'a> = [Addresses<'a>; 3];
 
 /// The operands of one atom's instructions, each loaded once for all instructions that share it.
-pub(crate) struct Held<'a> {
+pub(crate) struct AtomFragments<'a> {
     pub(crate) parts: &'a Parts,
     a: Vec<Vec<Fragment>>,
     b: Vec<Vec<Fragment>>,
@@ -34,7 +34,7 @@ pub(crate) struct Held<'a> {
     e: Vec<Vec<u32>>,
 }
 
-impl Held<'_> {
+impl AtomFragments<'_> {
     /// A's fragments at `[i, k]` of the rest.
     pub(crate) fn a(&self, [i, k]: [usize; 2]) -> &[Fragment] {
         &self.a[i + self.parts.a[0].rest()[0] * k]
@@ -53,12 +53,12 @@ impl Held<'_> {
 }
 
 impl TiledMma {
-    pub(crate) fn held_by<'a, A, B>(
+    pub(crate) fn atom_fragments<'a, A, B>(
         &self,
         parts: &'a Parts,
         factors: &Factors<'_, A, B>,
-        ends: &Ends<'_>,
-    ) -> Result<Held<'a>, Error>
+        ends: &GemmAddresses<'_>,
+    ) -> Result<AtomFragments<'a>, Error>
     where
         A: Deref<Target = [Value]>,
         B: Deref<Target = [Value]>,
@@ -72,7 +72,7 @@ impl TiledMma {
                 .collect::<Result<_, _>>()?,
             None => Vec::new(),
         };
-        Ok(Held {
+        Ok(AtomFragments {
             parts,
             a: every(&parts.a).map(a).collect(),
             b: every(&parts.b).map(b).collect(),

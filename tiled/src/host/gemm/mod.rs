@@ -8,7 +8,7 @@ mod parts;
 mod positions;
 mod sparse;
 
-pub use options::{Arithmetic, Edge, GemmOptions, Predicated};
+pub use options::{Arithmetic, Edge, GemmOptions, OutOfBounds};
 pub use sparse::Compressed;
 
 use core::ops::{Deref, DerefMut};
@@ -16,9 +16,9 @@ use core::ops::{Deref, DerefMut};
 use colex_atom::{Fragment, Operand as Given, Value};
 
 use crate::Error;
-use crate::access::map::Places;
+use crate::access::map::Addresses;
 use crate::host::gemm::check::{check_values, refuse};
-use crate::host::gemm::fragments::{Factors, Held};
+use crate::host::gemm::fragments::{AtomFragments, Factors};
 use crate::host::gemm::part::{Part, fragments, values};
 use crate::host::gemm::parts::Parts;
 use crate::mma::check::check_extents;
@@ -93,7 +93,7 @@ impl TiledMma {
         b: &Tensor<B>,
         c: &mut Tensor<C>,
         options: GemmOptions,
-    ) -> Result<Predicated, Error>
+    ) -> Result<OutOfBounds, Error>
     where
         A: Deref<Target = [Value]>,
         B: Deref<Target = [Value]>,
@@ -119,7 +119,7 @@ impl TiledMma {
         factors: &Factors<'_, A, B>,
         c: &mut Tensor<C>,
         options: GemmOptions,
-    ) -> Result<Predicated, Error>
+    ) -> Result<OutOfBounds, Error>
     where
         A: Deref<Target = [Value]>,
         B: Deref<Target = [Value]>,
@@ -133,7 +133,7 @@ impl TiledMma {
         check_values(Operand::C, c, traits.ty_c)?;
         let to_layout = c.layout().clone();
         let stored = [factors.a.layout(), factors.b.layout(), &to_layout];
-        let [a, b, to] = stored.map(Places::new);
+        let [a, b, to] = stored.map(Addresses::new);
         let ends = [a?, b?, to?];
         let operands = [&factors.whole_a, factors.b.layout(), c.layout()];
         let [atoms_m, atoms_n] = [1, 2].map(|i| size(self.thread_layout(), i));
@@ -144,8 +144,8 @@ impl TiledMma {
         let mut results = Vec::new();
         for (group, along_k) in groups.iter().enumerate() {
             let held = along_k.iter();
-            let held = held.map(|parts| self.held_by(parts, factors, &ends));
-            let held: Vec<Held<'_>> = held.collect::<Result<_, _>>()?;
+            let held = held.map(|parts| self.atom_fragments(parts, factors, &ends));
+            let held: Vec<AtomFragments<'_>> = held.collect::<Result<_, _>>()?;
             let [rest_m, rest_n] = along_k[0].c[0].rest();
             for at in (0..rest_m).flat_map(|i| (0..rest_n).map(move |j| [i, j])) {
                 let sums = self.accumulate(&held, at, c, &ends[2], options.arithmetic)?;
@@ -162,10 +162,10 @@ impl TiledMma {
     /// One instruction's C, along all of K: each atom along K has its own, and the first has the sum.
     fn accumulate<C>(
         &self,
-        along_k: &[Held<'_>],
+        along_k: &[AtomFragments<'_>],
         [i, j]: [usize; 2],
         c: &Tensor<C>,
-        places: &Places<'_>,
+        places: &Addresses<'_>,
         arithmetic: Arithmetic,
     ) -> Result<Vec<Fragment>, Error>
     where
@@ -195,7 +195,7 @@ impl TiledMma {
     /// One instruction at `[i, j, k]` of the rest.
     fn instruction(
         &self,
-        held: &Held<'_>,
+        held: &AtomFragments<'_>,
         [i, j, k]: [usize; 3],
         sums: &[Fragment],
         arithmetic: Arithmetic,
@@ -239,7 +239,7 @@ fn sum(a: Value, b: Value, saturates: bool) -> Value {
 /// Writes an instruction's C, but for what lies outside.
 fn store<C>(
     c: &mut Tensor<C>,
-    places: &Places<'_>,
+    places: &Addresses<'_>,
     parts: &[Part],
     [i, j]: [usize; 2],
     sums: &[Fragment],
@@ -256,8 +256,8 @@ fn store<C>(
 }
 
 /// How many values lie outside. The C of atoms along K is one C.
-fn outside(groups: &[Vec<Parts>]) -> Predicated {
-    let mut outside = Predicated::default();
+fn outside(groups: &[Vec<Parts>]) -> OutOfBounds {
+    let mut outside = OutOfBounds::default();
     let count = |parts: &[Part]| parts.iter().map(Part::outside).sum::<usize>();
     for along_k in groups {
         for parts in along_k {

@@ -27,13 +27,13 @@ pub enum Edge {
     #[default]
     Refuse,
     /// By predicate: what A and B do not have counts as zero, and what C does not have is not written; how many there
-    /// were is [`Predicated`]. A sum of -0 becomes 0 where K is filled up, as it does in a kernel.
+    /// were is [`OutOfBounds`]. A sum of -0 becomes 0 where K is filled up, as it does in a kernel.
     Predicate,
 }
 
 /// How many values lay outside of the tensors, each counted as often as a thread names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Predicated {
+pub struct OutOfBounds {
     /// Values of A that counted as zero.
     pub a: usize,
     /// Values of B that counted as zero.

@@ -6,7 +6,7 @@ use colex_atom::{Fragment, Ty, Value};
 use colex_layout::{IntTuple, Layout};
 
 use crate::Error;
-use crate::access::map::{Places, tuple};
+use crate::access::map::{Addresses, tuple};
 use crate::error::ErrorKind;
 use crate::host::gemm::options::Edge;
 use crate::tensor::Tensor;
@@ -54,7 +54,7 @@ impl Part {
 }
 
 /// One thread's values of a matrix, inside or not: so many an instruction, and the rest of each mode.
-pub(crate) struct Lane {
+pub(crate) struct LaneCoords {
     pub(crate) coords: Vec<At>,
     pub(crate) values: usize,
     pub(crate) rest: [usize; 2],
@@ -68,10 +68,10 @@ pub(crate) fn matrix(rows: i64, columns: i64) -> IntTuple {
 /// Parts without what lies outside, or a refusal.
 pub(super) fn within(
     tensor: &Layout,
-    lanes: Vec<(i64, Lane)>,
+    lanes: Vec<(i64, LaneCoords)>,
     edge: Edge,
 ) -> Result<Vec<Part>, Error> {
-    let part = |(thread, held): (i64, Lane)| {
+    let part = |(thread, held): (i64, LaneCoords)| {
         let coords = held.coords.into_iter();
         let coords = coords.map(|coord| kept(thread, coord, tensor, edge));
         let coords = coords.collect::<Result<_, _>>()?;
@@ -103,7 +103,7 @@ pub(crate) fn kept(
 /// What each thread of the atom holds for one instruction; outside of the tensor there are zeros.
 pub(crate) fn fragments<D>(
     tensor: &Tensor<D>,
-    places: &Places<'_>,
+    places: &Addresses<'_>,
     parts: &[Part],
     [i, j]: [usize; 2],
     ty: Ty,

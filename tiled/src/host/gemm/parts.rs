@@ -3,9 +3,9 @@
 use colex_layout::Layout;
 
 use crate::Error;
-use crate::access::map::Named;
+use crate::access::map::AccessMap;
 use crate::host::gemm::options::Edge;
-use crate::host::gemm::part::{Lane, Part, matrix, within};
+use crate::host::gemm::part::{LaneCoords, Part, matrix, within};
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::extents::{check_walk, size};
 
@@ -51,7 +51,7 @@ impl TiledMma {
         tensor: &Layout,
         operand: Operand,
         [m, n, k]: [i64; 3],
-    ) -> Result<Vec<(i64, Lane)>, Error> {
+    ) -> Result<Vec<(i64, LaneCoords)>, Error> {
         let identity = Layout::identity(matrix(size(tensor, 0), size(tensor, 1)))?;
         let all = self.fragments(&identity, operand)?;
         check_walk("gemm", &all)?;
@@ -65,10 +65,10 @@ impl TiledMma {
             let thread = self.thread_layout().offset((v, m, n, k))?;
             let partition = self.slice(thread)?.part_of(&identity, &all, operand)?;
             let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
-            let mut named = Named::new(2);
+            let mut named = AccessMap::new(2);
             named.push(thread, &partition)?;
             let coords = named.lanes().flat_map(|(_, coords)| coords.iter());
-            let lane = Lane {
+            let lane = LaneCoords {
                 coords: coords.map(|coord| [coord[0], coord[1]]).collect(),
                 values: count(0),
                 rest: [count(1), count(2)],

@@ -8,7 +8,7 @@ use colex_layout::Layout;
 use crate::Error;
 use crate::host::gemm::check::refuse;
 use crate::host::gemm::options::Edge;
-use crate::host::gemm::part::{At, Lane, Part, kept};
+use crate::host::gemm::part::{At, LaneCoords, Part, kept};
 use crate::mma::TiledMma;
 use crate::tensor::Tensor;
 use crate::tensor::extents::size;
@@ -30,7 +30,7 @@ impl TiledMma {
     pub(crate) fn sparse_parts(
         &self,
         whole: &Layout,
-        lanes: &[(i64, Lane)],
+        lanes: &[(i64, LaneCoords)],
         edge: Edge,
     ) -> Result<(Vec<Part>, Vec<Part>), Error> {
         let traits = self.atom().traits();
@@ -55,7 +55,11 @@ impl TiledMma {
     }
 
     /// Which groups each thread's metadata is of, four bits after four.
-    fn position_parts(&self, whole: &Layout, lanes: &[(i64, Lane)]) -> Result<Vec<Part>, Error> {
+    fn position_parts(
+        &self,
+        whole: &Layout,
+        lanes: &[(i64, LaneCoords)],
+    ) -> Result<Vec<Part>, Error> {
         let group = self.group()?;
         let rows = self.atom().mnk()[0];
         let layout = self.atom().traits().e.as_ref();
@@ -85,7 +89,7 @@ impl TiledMma {
     /// Where one instruction's elements of A are in the matrix, by their place in the atom.
     fn places(
         &self,
-        lanes: &[(i64, Lane)],
+        lanes: &[(i64, LaneCoords)],
         instruction: usize,
     ) -> Result<HashMap<(i64, i64), At>, Error> {
         let traits = self.atom().traits();

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::error::ErrorKind;
 use crate::host::gemm::check::refuse;
 use crate::host::gemm::fragments::Factors;
-use crate::host::gemm::options::{GemmOptions, Predicated};
+use crate::host::gemm::options::{GemmOptions, OutOfBounds};
 use crate::host::gemm::part::matrix;
 use crate::host::gemm::positions::FIRST;
 use crate::mma::TiledMma;
@@ -58,7 +58,7 @@ impl TiledMma {
         b: &Tensor<B>,
         c: &mut Tensor<C>,
         options: GemmOptions,
-    ) -> Result<Predicated, Error>
+    ) -> Result<OutOfBounds, Error>
     where
         A: Deref<Target = [Value]>,
         E: Deref<Target = [u8]>,

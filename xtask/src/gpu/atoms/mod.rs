@@ -26,7 +26,7 @@ use table::Table;
 
 /// What to sweep, and how.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct AtomOptions {
     /// On the simulator of an sm_90a instead of the GPU.
     #[arg(long)]
     simulator: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     sharing: Sharing,
 }
 
-impl Options {
+impl AtomOptions {
     /// The chosen subjects.
     fn subjects(&self) -> Vec<Subject> {
         let chosen = |subject: &Subject| {
@@ -74,7 +74,7 @@ impl Options {
 }
 
 /// Runs the sweep and prints the table of counts.
-pub(crate) fn task(options: &Options) -> Result<ExitCode> {
+pub(crate) fn task(options: &AtomOptions) -> Result<ExitCode> {
     if let Some(shard) = &options.sharing.shard {
         return processes::child(options, shard);
     }
@@ -98,7 +98,7 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
     let head = Head::of(&device, seed, options.repeats);
     drop(device);
     println!("{} cases on {}, seed {seed}", subjects.len(), head.device);
-    let progress = Progress::new(subjects.len());
+    let progress = RecordProgress::new(subjects.len());
     let records = if options.simulator {
         on_simulator(&subjects, seed, options.repeats, &|record| {
             progress.step(record)
@@ -119,27 +119,27 @@ pub(crate) fn task(options: &Options) -> Result<ExitCode> {
 #[cfg(feature = "repository")]
 pub(crate) fn sampled() -> (Vec<Subject>, usize) {
     let all = subjects();
-    (recorded::sample(&all), all.len())
+    (baseline::sample(&all), all.len())
 }
 
 /// The whole sweep on the GPU with fresh data.
 ///
 /// It complains of what is wrong, and of what is refused that was not when the record was made.
 #[cfg(feature = "repository")]
-pub(crate) fn on_gpu(root: &std::path::Path) -> Result<recorded::Comparison> {
-    let options = Options {
+pub(crate) fn on_gpu(root: &std::path::Path) -> Result<baseline::Comparison> {
+    let options = AtomOptions {
         every: 1,
         repeats: 1,
-        ..Options::default()
+        ..AtomOptions::default()
     };
     let seed = from_the_clock();
     let records = processes::run(&options, seed, &subjects(), &|_| {})?;
     let mut table = Table::default();
     records.iter().for_each(|record| table.add(record));
-    Ok(recorded::Comparison {
+    Ok(baseline::Comparison {
         covered: format!("{}, seed {seed}", table.summary()),
         count: records.len(),
-        complaints: recorded::fallen(root, &records)?,
+        complaints: baseline::fallen(root, &records)?,
     })
 }
 
@@ -274,15 +274,15 @@ pub(super) fn cores() -> usize {
 }
 
 /// A line every few hundred records.
-struct Progress {
+struct RecordProgress {
     done: AtomicUsize,
     all: usize,
     started: Instant,
 }
 
-impl Progress {
-    fn new(all: usize) -> Progress {
-        Progress {
+impl RecordProgress {
+    fn new(all: usize) -> RecordProgress {
+        RecordProgress {
             done: AtomicUsize::new(0),
             all,
             started: Instant::now(),

@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use colex_proof::sweep::{Record, Subject, Verdict};
 
-use super::super::shares::{BROKEN, Cases, shard};
-use super::{Options, cores, one, record};
+use super::super::shares::{BROKEN, SharedCases, shard};
+use super::{AtomOptions, cores, one, record};
 
 /// How long one instruction may take.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One of the processes: a line for each record of its share.
-pub(super) fn child(options: &Options, of: &str) -> Result<ExitCode> {
+pub(super) fn child(options: &AtomOptions, of: &str) -> Result<ExitCode> {
     let (index, count) = shard(of)?;
     let device = crate::gpu::device()?;
     let seed = options.seed.context("a process is told its seed")?;
@@ -32,12 +32,12 @@ pub(super) fn child(options: &Options, of: &str) -> Result<ExitCode> {
 
 /// All processes; the records in the order of the subjects.
 pub(super) fn run(
-    options: &Options,
+    options: &AtomOptions,
     seed: u64,
     subjects: &[Subject],
     done: &(dyn Fn(&Record) + Sync),
 ) -> Result<Vec<Record>> {
-    let cases = Cases {
+    let cases = SharedCases {
         count: subjects.len(),
         processes: options.sharing.processes.unwrap_or_else(cores),
         patience: PATIENCE,
@@ -49,7 +49,7 @@ pub(super) fn run(
     cases.run()
 }
 
-fn arguments(options: &Options, seed: u64, shard: &str, skip: usize) -> Vec<String> {
+fn arguments(options: &AtomOptions, seed: u64, shard: &str, skip: usize) -> Vec<String> {
     let mut list: Vec<String> = ["gpu", "atoms", "--shard", shard]
         .map(String::from)
         .to_vec();

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use colex_atom::{Arch, PtxVersion};
 use colex_gpu::ptx::Needs;
-use colex_proof::corpus::{Case, instructions};
+use colex_proof::corpus::{FormCase, instructions};
 
 use super::Ptxas;
 use crate::verify::Run;
@@ -39,7 +39,8 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         progress,
         oldest: Some(Needs::BASE),
     };
-    let (right, wrong): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.right);
+    let (right, wrong): (Vec<&FormCase>, Vec<&FormCase>) =
+        cases.iter().partition(|case| case.right);
     let mut complaints = judge.needed(&right)?;
     let early = judge.refused_earlier(&right, &mut complaints)?;
     let taken = judge.verdicts(&wrong, Arch::Sm90a, LAST)?;
@@ -62,7 +63,7 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     /// What is not assembled with what it needs.
-    fn needed(&self, cases: &[&Case]) -> Result<Vec<String>> {
+    fn needed(&self, cases: &[&FormCase]) -> Result<Vec<String>> {
         let mut complaints = Vec::new();
         for ((arch, version), cases) in by_needs(cases) {
             for (case, verdict) in cases.iter().zip(self.verdicts(&cases, arch, version)?) {
@@ -79,7 +80,7 @@ impl Judge<'_> {
     /// How many are refused one step earlier; complaints about those that are not.
     pub(super) fn refused_earlier(
         &self,
-        cases: &[&Case],
+        cases: &[&FormCase],
         complaints: &mut Vec<String>,
     ) -> Result<usize> {
         let mut refused = 0;
@@ -109,7 +110,7 @@ impl Judge<'_> {
     /// What the assembler says against each kernel, if anything.
     fn verdicts(
         &self,
-        cases: &[&Case],
+        cases: &[&FormCase],
         arch: Arch,
         version: PtxVersion,
     ) -> Result<Vec<Option<String>>> {
@@ -125,7 +126,7 @@ impl Judge<'_> {
     /// The same of one module. An error of syntax ends the assembler's reading, so the module is then halved.
     fn batch(
         &self,
-        cases: &[&Case],
+        cases: &[&FormCase],
         arch: Arch,
         version: PtxVersion,
     ) -> Result<Vec<Option<String>>> {
@@ -153,7 +154,7 @@ impl Judge<'_> {
 
 /// A module of all the cases' kernels, and the line where each ends.
 pub(super) fn module(
-    cases: &[&Case],
+    cases: &[&FormCase],
     arch: Arch,
     version: PtxVersion,
 ) -> Result<(String, Vec<usize>)> {
@@ -171,8 +172,10 @@ pub(super) fn module(
 }
 
 /// The cases by the architecture and the version of PTX that they need.
-pub(super) fn by_needs<'a>(cases: &[&'a Case]) -> BTreeMap<(Arch, PtxVersion), Vec<&'a Case>> {
-    let mut all: BTreeMap<_, Vec<&Case>> = BTreeMap::new();
+pub(super) fn by_needs<'a>(
+    cases: &[&'a FormCase],
+) -> BTreeMap<(Arch, PtxVersion), Vec<&'a FormCase>> {
+    let mut all: BTreeMap<_, Vec<&FormCase>> = BTreeMap::new();
     for case in cases {
         let needs = case.needs;
         let version = needs.version.max(needs.arch.ptx_version());

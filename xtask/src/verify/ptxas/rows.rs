@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use colex_atom::{Arch, PtxVersion};
-use colex_proof::corpus::{Case, copies, products};
+use colex_proof::corpus::{FormCase, copies, products};
 
 use super::forms::{Judge, by_needs, module};
 use super::{Ptxas, is_too_early};
@@ -26,14 +26,15 @@ const VERSIONS: &[(u8, u8)] = &[
 
 /// Runs the step, or says that there is no assembler.
 pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let cases: Vec<Case> = products().into_iter().chain(copies()).collect();
+    let cases: Vec<FormCase> = products().into_iter().chain(copies()).collect();
     let Some(ptxas) = Ptxas::find() else {
         let why = format!("no ptxas found for {} instructions", cases.len());
         return Ok(Outcome::skipped(why));
     };
     let folder = run.packages.target_folder.join("xtask-ptxas");
-    let (right, wrong): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.right);
-    let refused = |case: &&Case| format!("{} is refused by the verifier", case.word);
+    let (right, wrong): (Vec<&FormCase>, Vec<&FormCase>) =
+        cases.iter().partition(|case| case.right);
+    let refused = |case: &&FormCase| format!("{} is refused by the verifier", case.word);
     let mut complaints: Vec<String> = wrong.iter().map(refused).collect();
     complaints.extend(assemble_all(&ptxas, &right, &folder, progress)?);
     let judge = Judge {
@@ -52,12 +53,12 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
 }
 
 /// A module's cases, and the architecture and the version of PTX that first have them.
-type Batch<'a> = (Arch, PtxVersion, Vec<&'a Case>);
+type Batch<'a> = (Arch, PtxVersion, Vec<&'a FormCase>);
 
 /// Assembles the cases in batches, two at a time; what the assembler refused, in its words.
 fn assemble_all(
     ptxas: &Ptxas,
-    cases: &[&Case],
+    cases: &[&FormCase],
     folder: &Path,
     progress: &Progress,
 ) -> Result<Vec<String>> {

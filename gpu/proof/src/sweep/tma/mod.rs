@@ -94,7 +94,7 @@ pub fn tma_case(atom: &CopyAtom, form: &TmaForm, seed: u64) -> Result<Case, Erro
         .map(|b| b.map.tensor_bytes() + b.map.store_tail())
         .max();
     let tensor = (tensor.unwrap_or(0) as u32).next_multiple_of(16);
-    let plan = Plan {
+    let plan = TmaPlan {
         bytes: bytes as u32,
         tensor,
         input: tensor.max(bytes as u32) + HEADER,
@@ -121,7 +121,7 @@ pub fn tma_case(atom: &CopyAtom, form: &TmaForm, seed: u64) -> Result<Case, Erro
 }
 
 /// Sizes in bytes.
-struct Plan {
+struct TmaPlan {
     /// Of the box.
     bytes: u32,
     /// Of the tensor in global memory.
@@ -278,7 +278,7 @@ pub(super) fn types(atom: &CopyAtom, refused: bool) -> Vec<Option<TmaElement>> {
     }
 }
 
-fn shot(atom: &CopyAtom, of: &Place, plan: &Plan, random: &mut Random) -> Shot {
+fn shot(atom: &CopyAtom, of: &Place, plan: &TmaPlan, random: &mut Random) -> Shot {
     let mut input = random.bytes((plan.input * plan.cluster) as usize);
     let header = (plan.input - HEADER) as usize;
     for (d, coordinate) in of.coordinates.iter().enumerate() {
@@ -315,7 +315,7 @@ fn shot(atom: &CopyAtom, of: &Place, plan: &Plan, random: &mut Random) -> Shot {
     }
 }
 
-fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec<u8>, Error> {
+fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &TmaPlan) -> Result<Vec<u8>, Error> {
     let size = of.map.element.bytes() as usize;
     let place = |byte: i64| of.map.swizzle.on_bytes().apply(byte) as usize;
     let mut out = shot.output.clone();
@@ -360,7 +360,7 @@ fn expected(atom: &CopyAtom, of: &Place, shot: &Shot, plan: &Plan) -> Result<Vec
     Ok(out)
 }
 
-fn kernel(atom: &CopyAtom, name: &str, plan: &Plan, hinted: bool) -> Result<Kernel, Error> {
+fn kernel(atom: &CopyAtom, name: &str, plan: &TmaPlan, hinted: bool) -> Result<Kernel, Error> {
     atom.op()?;
     let mut k = KernelBuilder::new(&entry(name), Arch::Sm90a);
     let frame = Frame::open(&mut k, THREADS, plan.input, plan.bytes);
