@@ -195,7 +195,7 @@ pub(crate) enum Check {
 
 /// What each mode of the left-hand side receives.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Load {
+pub(crate) struct DigitSum {
     positive: i64,
     negative: i64,
     /// The bits that right-hand modes set, where the left stride is XOR.
@@ -204,7 +204,7 @@ pub(crate) struct Load {
     shared: bool,
 }
 
-pub(crate) type Loads = SmallVec<[Load; 12]>;
+pub(crate) type DigitSums = SmallVec<[DigitSum; 12]>;
 
 /// What a right-hand mode does at a left mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,13 +212,13 @@ pub enum Case {
     /// It does not touch this digit: the left extent divides its stride, or it has one step only.
     Skips,
     /// It stays within this digit.
-    Stays,
+    Within,
     /// It fills this digit, and the rest of it continues at the next.
     Splits,
     /// The last left mode takes all that is left.
-    Ends,
+    Last,
     /// Its stride is 0.
-    Stands,
+    Broadcast,
     /// It carries out of this digit.
     Carries,
 }
@@ -259,7 +259,7 @@ pub(crate) fn walk(
     };
     // Written out: through `try_refine` a composition takes a third longer.
     let mut out = Builder::new();
-    let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
+    let mut sums: DigitSums = SmallVec::from_elem(DigitSum::default(), flat.len());
     let mut leaves = rhs.leaves().iter().enumerate();
     for &node in rhs.view().nodes() {
         if node > 0 {
@@ -269,25 +269,25 @@ pub(crate) fn walk(
         let (at, leaf) = leaves.next().expect("every leaf node has its value");
         let stride = rhs.int_stride("composition on the right", leaf)?;
         let mut walker = Walker::new(flat, at, leaf.extent, stride, check)?;
-        if let Some(stuck) = walker.run(&mut loads, note)? {
-            return Err(refuse(straddle(flat, *leaf, stuck)));
+        if let Some(straddling) = walker.run(&mut sums, note)? {
+            return Err(refuse(straddle(flat, *leaf, straddling)));
         }
         out.pieces(&walker.pieces);
     }
     if check == Check::Sound {
-        together(flat, &loads).map_err(|clash| refuse(reason(flat, rhs, clash)))?;
+        together(flat, &sums).map_err(|clash| refuse(reason(flat, rhs, clash)))?;
     }
     Layout::checked(out.finish())
 }
 
-fn straddle(flat: &Flat, mode: LeafMode, stuck: Visit) -> Refusal {
+fn straddle(flat: &Flat, mode: LeafMode, straddling: Visit) -> Refusal {
     Refusal::Straddle {
-        leaf: stuck.leaf,
+        leaf: straddling.leaf,
         mode,
-        extent: stuck.extent,
-        stride: stuck.stride.abs(),
-        left: flat[stuck.left_mode].size(),
-        left_mode: stuck.left_mode,
+        extent: straddling.extent,
+        stride: straddling.stride.abs(),
+        left: flat[straddling.left_mode].size(),
+        left_mode: straddling.left_mode,
     }
 }
 
@@ -328,24 +328,24 @@ impl<'a> Walker<'a> {
     #[inline]
     pub(crate) fn run(
         &mut self,
-        loads: &mut [Load],
+        sums: &mut [DigitSum],
         note: &mut impl FnMut(Visit),
     ) -> Result<Option<Visit>, Error> {
         let end = self.flat.len() - 1;
         if self.step.is(0) {
             let piece = LeafMode::new(self.rest, Stride::Int(self.step));
             self.pieces.push(piece);
-            note(self.visit(0, Case::Stands));
+            note(self.visit(0, Case::Broadcast));
             return Ok(None);
         }
-        for (k, load) in loads[..end].iter_mut().enumerate() {
-            if let Some(stuck) = self.cross(k, load, note)? {
-                return Ok(Some(stuck));
+        for (k, sum) in sums[..end].iter_mut().enumerate() {
+            if let Some(straddling) = self.cross(k, sum, note)? {
+                return Ok(Some(straddling));
             }
         }
         if self.pieces.is_empty() || !self.rest.is(1) {
-            self.emit(end, self.rest, &mut loads[end])?;
-            note(self.visit(end, Case::Ends));
+            self.emit(end, self.rest, &mut sums[end])?;
+            note(self.visit(end, Case::Last));
         }
         Ok(None)
     }
@@ -355,7 +355,7 @@ impl<'a> Walker<'a> {
     fn cross(
         &mut self,
         k: usize,
-        load: &mut Load,
+        sum: &mut DigitSum,
         note: &mut impl FnMut(Visit),
     ) -> Result<Option<Visit>, Error> {
         let extent = self.flat[k].extent;
@@ -366,15 +366,15 @@ impl<'a> Walker<'a> {
                 note(visit);
                 return Ok(Some(visit));
             }
-            Case::Stays | Case::Splits => {
+            Case::Within | Case::Splits => {
                 let mut take = self.rest.taint(extent, take);
                 if case == Case::Splits {
                     take = take.taint(self.step, take.value());
                 }
-                visit.piece = Some(self.emit(k, take, load)?);
+                visit.piece = Some(self.emit(k, take, sum)?);
                 self.rest = self.rest.taint(take, self.rest.value() / take.value());
             }
-            Case::Skips | Case::Ends | Case::Stands => {}
+            Case::Skips | Case::Last | Case::Broadcast => {}
         }
         note(visit);
         self.step = self.step.ceil_div(extent)?;
@@ -389,7 +389,7 @@ impl<'a> Walker<'a> {
             return (Case::Skips, 1);
         }
         if (i128::from(n) - 1) * i128::from(r) < i128::from(s) {
-            return (Case::Stays, n);
+            return (Case::Within, n);
         }
         let take = (s / r + i64::from(s % r != 0)).min(n);
         if n % take == 0 && (s % r == 0 || self.check == Check::AsCute && r < s) {
@@ -401,11 +401,11 @@ impl<'a> Walker<'a> {
 
     /// The next mode of the result: `take` steps within the left mode `k`.
     #[inline]
-    fn emit(&mut self, k: usize, take: Int, load: &mut Load) -> Result<LeafMode, Error> {
+    fn emit(&mut self, k: usize, take: Int, sum: &mut DigitSum) -> Result<LeafMode, Error> {
         let digits = (take.value() - 1).saturating_mul(self.step.value());
-        load.add(self.sign.value(), digits);
+        sum.add(self.sign.value(), digits);
         if let Stride::Xor(_) = self.flat[k].stride {
-            load.set_bits(take.value(), self.step.value());
+            sum.set_bits(take.value(), self.step.value());
         }
         let stride = self.flat[k].stride.times(self.step.times(self.sign)?)?;
         let piece = LeafMode::new(take, stride);
@@ -422,14 +422,14 @@ impl<'a> Walker<'a> {
             extent: self.rest.value(),
             stride: self.step.value() * self.sign.value(),
             case,
-            piece: matches!(case, Case::Ends | Case::Stands)
+            piece: matches!(case, Case::Last | Case::Broadcast)
                 .then(last)
                 .flatten(),
         }
     }
 }
 
-impl Load {
+impl DigitSum {
     fn add(&mut self, sign: i64, digits: i64) {
         let side = if sign < 0 {
             &mut self.negative
@@ -453,35 +453,35 @@ impl Load {
 }
 
 /// Where the modes do not fit together.
-enum Clash {
+enum JointMisfit {
     Carry { mode: usize, up: bool },
     Signs,
     Bits,
 }
 
 /// Whether the digits of all right-hand modes together stay within each left mode.
-fn together(flat: &Flat, loads: &[Load]) -> Result<(), Clash> {
-    for (mode, load) in loads[..flat.len() - 1].iter().enumerate() {
-        for (digits, up) in [(load.positive, true), (load.negative, false)] {
+fn together(flat: &Flat, sums: &[DigitSum]) -> Result<(), JointMisfit> {
+    for (mode, sum) in sums[..flat.len() - 1].iter().enumerate() {
+        for (digits, up) in [(sum.positive, true), (sum.negative, false)] {
             if digits >= flat[mode].size() {
-                return Err(Clash::Carry { mode, up });
+                return Err(JointMisfit::Carry { mode, up });
             }
         }
     }
-    let mixed = loads.iter().any(|l| l.positive > 0) && loads.iter().any(|l| l.negative > 0);
-    if mixed && loads.iter().filter(|l| !l.is_empty()).count() > 1 {
-        return Err(Clash::Signs);
+    let mixed = sums.iter().any(|l| l.positive > 0) && sums.iter().any(|l| l.negative > 0);
+    if mixed && sums.iter().filter(|l| !l.is_empty()).count() > 1 {
+        return Err(JointMisfit::Signs);
     }
-    if loads.iter().any(|l| l.shared) {
-        return Err(Clash::Bits);
+    if sums.iter().any(|l| l.shared) {
+        return Err(JointMisfit::Bits);
     }
     Ok(())
 }
 
 /// The largest digits of every right-hand leaf alone, in every left mode.
-fn loads_by_leaf(flat: &Flat, rhs: &Layout) -> impl Iterator<Item = (usize, Loads)> {
+fn sums_by_leaf(flat: &Flat, rhs: &Layout) -> impl Iterator<Item = (usize, DigitSums)> {
     rhs.leaves().iter().enumerate().map(move |(i, leaf)| {
-        let mut loads: Loads = SmallVec::from_elem(Load::default(), flat.len());
+        let mut sums: DigitSums = SmallVec::from_elem(DigitSum::default(), flat.len());
         Walker::new(
             flat,
             i,
@@ -489,27 +489,27 @@ fn loads_by_leaf(flat: &Flat, rhs: &Layout) -> impl Iterator<Item = (usize, Load
             leaf.stride.coefficient(),
             Check::Sound,
         )
-        .and_then(|mut w| w.run(&mut loads, &mut |_| ()))
+        .and_then(|mut w| w.run(&mut sums, &mut |_| ()))
         .expect("each leaf was walked before, without an error");
-        (i, loads)
+        (i, sums)
     })
 }
 
 /// The clash with the right-hand leaves that take part in it.
-fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
-    let each = || loads_by_leaf(flat, rhs);
+fn reason(flat: &Flat, rhs: &Layout, clash: JointMisfit) -> Refusal {
+    let each = || sums_by_leaf(flat, rhs);
     match clash {
-        Clash::Carry { mode, up } => {
-            let digit = |loads: Loads| {
+        JointMisfit::Carry { mode, up } => {
+            let digit = |sums: DigitSums| {
                 if up {
-                    loads[mode].positive
+                    sums[mode].positive
                 } else {
-                    loads[mode].negative
+                    sums[mode].negative
                 }
             };
-            let shares = each().map(|(leaf, loads)| Share {
+            let shares = each().map(|(leaf, sums)| Share {
                 leaf,
-                digit: digit(loads),
+                digit: digit(sums),
             });
             Refusal::Carry {
                 shares: shares.filter(|s| s.digit > 0).collect(),
@@ -517,15 +517,15 @@ fn reason(flat: &Flat, rhs: &Layout, clash: Clash) -> Refusal {
                 left_mode: mode,
             }
         }
-        Clash::Bits => Refusal::Bits {
+        JointMisfit::Bits => Refusal::Bits {
             shares: each()
-                .filter(|(_, loads)| loads.iter().any(|l| l.bits != 0))
+                .filter(|(_, sums)| sums.iter().any(|l| l.bits != 0))
                 .map(|(leaf, _)| leaf)
                 .collect(),
         },
-        Clash::Signs => {
-            let find = |side: fn(&Load) -> i64| {
-                let mut found = each().filter(|(_, loads)| loads.iter().any(|l| side(l) > 0));
+        JointMisfit::Signs => {
+            let find = |side: fn(&DigitSum) -> i64| {
+                let mut found = each().filter(|(_, sums)| sums.iter().any(|l| side(l) > 0));
                 found.next().map(|(leaf, _)| leaf)
             };
             Refusal::Signs {

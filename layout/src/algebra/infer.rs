@@ -119,14 +119,14 @@ impl Layout {
     reason = "it lives for one match, and the common case stays off the heap"
 )]
 pub(crate) enum Inferred {
-    Found(Modes),
+    Found(OpenModes),
     Contradicted(Box<Contradiction>),
     /// The first values, as many as the bound, agree.
     GaveUp,
 }
 
 /// The modes of each leaf of the shape, as far as its values have been seen.
-pub(crate) struct Modes(SmallVec<[LeafModes; 4]>);
+pub(crate) struct OpenModes(SmallVec<[LeafModes; 4]>);
 
 /// The closed modes of one leaf, and the open one.
 struct LeafModes {
@@ -143,7 +143,7 @@ struct LeafModes {
 }
 
 /// Why a value does not continue a leaf.
-enum Clash {
+enum Mismatch {
     Run { implied: i128 },
     Sum { low: i64 },
 }
@@ -170,7 +170,7 @@ impl LeafModes {
     }
 
     /// Takes the value at the next digit, from 1 on.
-    fn see(&mut self, digit: i64, found: i64) -> Result<(), Clash> {
+    fn see(&mut self, digit: i64, found: i64) -> Result<(), Mismatch> {
         let (low, high) = (digit % self.below, digit / self.below);
         if high == 1 && low == 0 {
             self.step = found;
@@ -183,14 +183,14 @@ impl LeafModes {
             return if agrees {
                 Ok(())
             } else {
-                Err(Clash::Sum { low })
+                Err(Mismatch::Sum { low })
             };
         }
         if steps == i128::from(found) {
             return Ok(());
         }
         if self.size % digit != 0 {
-            return Err(Clash::Run { implied: steps });
+            return Err(Mismatch::Run { implied: steps });
         }
         self.closed.push((high, self.step));
         (self.below, self.step) = (digit, found);
@@ -211,7 +211,7 @@ pub(crate) fn infer<E>(
     mut f: impl FnMut(i64) -> Result<i64, E>,
 ) -> Result<Inferred, E> {
     let mut weight = 1;
-    let mut modes = Modes(SmallVec::new());
+    let mut modes = OpenModes(SmallVec::new());
     for extent in shape.leaves() {
         modes.0.push(LeafModes::new(extent.value(), weight));
         weight *= extent.value();
@@ -232,7 +232,7 @@ pub(crate) fn infer<E>(
 }
 
 /// The digits of the next index.
-fn advance(digits: &mut [i64], modes: &Modes) {
+fn advance(digits: &mut [i64], modes: &OpenModes) {
     for (digit, leaf) in digits.iter_mut().zip(&modes.0) {
         *digit += 1;
         if *digit < leaf.size {
@@ -257,7 +257,7 @@ enum ConflictKind {
     Sum((i64, i64), (i64, i64)),
 }
 
-impl Modes {
+impl OpenModes {
     /// Extent and stride of the modes of one leaf of the shape.
     pub(crate) fn of(&self, leaf: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.0[leaf].modes()
@@ -290,10 +290,10 @@ impl Modes {
         }
         leaf.see(digit, found).map_err(|clash| {
             conflict(match clash {
-                Clash::Run { implied } => {
+                Mismatch::Run { implied } => {
                     ConflictKind::Run((leaf.below * weight, leaf.step), implied, digit, leaf.size)
                 }
-                Clash::Sum { low } => ConflictKind::Sum(
+                Mismatch::Sum { low } => ConflictKind::Sum(
                     (low * weight, leaf.value(low)),
                     ((digit - low) * weight, leaf.value(digit - low)),
                 ),

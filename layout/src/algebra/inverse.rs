@@ -118,7 +118,7 @@ impl Layout {
     }
 
     /// No digit of an offset may exceed the extent of the mode it is read from, where modes overlap.
-    fn check_digits(&self, modes: &[Mode]) -> Result<(), &'static str> {
+    fn check_digits(&self, modes: &[CoalescedMode]) -> Result<(), &'static str> {
         let mut reach = 0;
         let mut steps = modes.iter().filter(|m| !m.stride.is(0)).peekable();
         while let Some(mode) = steps.next() {
@@ -140,13 +140,16 @@ impl Layout {
     }
 
     /// The coalesced modes by increasing stride, each with the index at which it starts.
-    fn sorted_modes(&self, operation: &'static str) -> Result<SmallVec<[Mode; 12]>, Error> {
+    fn sorted_modes(
+        &self,
+        operation: &'static str,
+    ) -> Result<SmallVec<[CoalescedMode; 12]>, Error> {
         let flat = coalesced(self.leaves(), Tail::Drop);
-        let mut modes: SmallVec<[Mode; 12]> = SmallVec::new();
+        let mut modes: SmallVec<[CoalescedMode; 12]> = SmallVec::new();
         let mut before = Int::Static(1);
         for leaf in &flat {
             let stride = self.int_stride(operation, leaf)?;
-            modes.push(Mode {
+            modes.push(CoalescedMode {
                 extent: leaf.extent,
                 stride,
                 before,
@@ -398,13 +401,13 @@ fn whole_modes(layout: &Layout, n: i64) -> i64 {
 
 /// A coalesced mode: its extent and stride, and the size of the modes before it.
 #[derive(Clone, Copy)]
-struct Mode {
+struct CoalescedMode {
     extent: Int,
     stride: Int,
     before: Int,
 }
 
-impl Mode {
+impl CoalescedMode {
     fn size(self) -> i64 {
         self.extent.value()
     }
@@ -420,7 +423,7 @@ impl Mode {
 }
 
 /// CuTe's sort by stride; where strides tie, its order decides which mode an inverse picks.
-fn exchange_sort(modes: &mut [Mode]) {
+fn exchange_sort(modes: &mut [CoalescedMode]) {
     for i in 0..modes.len() {
         for j in i + 1..modes.len() {
             if modes[j].stride < modes[i].stride {

@@ -121,12 +121,12 @@ impl Layout {
         }
     }
 
-    fn gathered_leaf(&self, leaf: LeafMode, n: i64) -> Result<LeafMode, Misfit> {
+    fn gathered_leaf(&self, leaf: LeafMode, n: i64) -> Result<LeafMode, RecastMisfit> {
         let d = match leaf.stride {
             d if d.is_zero() => return Ok(leaf),
             Stride::Int(d) | Stride::Xor(d) => d,
             Stride::Basis(_) => {
-                return Err(Misfit::Error(Error::StrideKind {
+                return Err(RecastMisfit::Error(Error::StrideKind {
                     operation: "upcast",
                     layout: self.text(),
                     needs: "integer or XOR strides",
@@ -145,17 +145,17 @@ impl Layout {
             return Ok(LeafMode::new(leaf.extent, to(stride)));
         }
         if !divides {
-            return Err(Misfit::Why(format!(
+            return Err(RecastMisfit::Why(format!(
                 "neither does {n} divide the stride {d:#}, nor {d:#} divide {n}"
             )));
         }
         if d.value() < 0 {
-            return Err(Misfit::Why(format!(
+            return Err(RecastMisfit::Why(format!(
                 "the first step of the stride {d:#} leads into the unit before, and the next ones stay there"
             )));
         }
         let extent = leaf.extent.ceil_div(d.with_value(n / d.value()));
-        Ok(LeafMode::new(extent.map_err(Misfit::Error)?, to(1)))
+        Ok(LeafMode::new(extent.map_err(RecastMisfit::Error)?, to(1)))
     }
 
     /// The part of each mode that lies within one unit of `n`, as `(steps, stride)`; strides are positive divisors.
@@ -549,12 +549,12 @@ impl Units {
 }
 
 /// Why one mode has no place in larger units.
-enum Misfit {
+enum RecastMisfit {
     Why(String),
     Error(Error),
 }
 
-impl Misfit {
+impl RecastMisfit {
     fn into_error(self, refuse: &impl Fn(String) -> Error) -> Error {
         match self {
             Self::Why(why) => refuse(why),

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algebra::composition::{Case, Check, Loads, Walker};
-use crate::algebra::infer::{Inferred, Modes, infer};
+use crate::algebra::composition::{Case, Check, DigitSums, Walker};
+use crate::algebra::infer::{Inferred, OpenModes, infer};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::int::mul;
@@ -121,12 +121,12 @@ impl Part {
 /// The parts of all leaves, as far as the walk through the modes of `flat` comes.
 fn parts(flat: &Flat, rhs: &Layout) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
-    let mut loads = Loads::from_elem(Default::default(), flat.len());
+    let mut sums = DigitSums::from_elem(Default::default(), flat.len());
     for (leaf, mode) in rhs.leaves().iter().enumerate() {
         let stride = rhs.int_stride("composition on the right", mode)?;
         let mut visits: SmallVec<[_; 4]> = SmallVec::new();
         let mut walker = Walker::new(flat, leaf, mode.extent, stride, Check::Sound)?;
-        walker.run(&mut loads, &mut |visit| visits.push(visit))?;
+        walker.run(&mut sums, &mut |visit| visits.push(visit))?;
         let mut before = 1;
         for visit in visits {
             let stays = match (visit.case, visit.piece) {
@@ -271,7 +271,7 @@ fn merge(
 }
 
 /// Reads the values of one group, all other coordinates being 0.
-fn read(lhs: &Layout, rhs: &Layout, parts: &[Part], group: &Group) -> Result<Modes, Search> {
+fn read(lhs: &Layout, rhs: &Layout, parts: &[Part], group: &Group) -> Result<OpenModes, Search> {
     let layout = group.layout(parts);
     let value = |i| lhs.at_unbounded(layout.at_unbounded(i)?);
     let why = match infer(&layout.shape(), SEARCH_BOUND, value).map_err(Search::Failed)? {

@@ -97,9 +97,9 @@ pub enum Search {
 }
 
 /// The place of a leaf in its tuple, `<1,0>`: mode 0 of mode 1.
-pub(crate) struct Path(pub(crate) SmallVec<[usize; 8]>);
+pub(crate) struct LeafPath(pub(crate) SmallVec<[usize; 8]>);
 
-impl Path {
+impl LeafPath {
     /// The path to the `leaf`th leaf; empty where there are no parentheses.
     pub(crate) fn of<T: Copy>(tuple: View<'_, T>, leaf: usize) -> Self {
         let mut paths = Self::of_leaves(tuple);
@@ -140,7 +140,7 @@ fn to_next_mode(open: &mut SmallVec<[(usize, usize); 8]>) {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for LeafPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A value without parentheses is its own mode 0.
         let path = if self.0.is_empty() { &[0][..] } else { &self.0 };
@@ -179,7 +179,7 @@ impl fmt::Display for CompositionError {
 
 impl Refusal {
     fn write(&self, f: &mut fmt::Formatter<'_>, simple: &Layout, rhs: &Layout) -> fmt::Result {
-        let path = |leaf| Path::of(rhs.view(), leaf);
+        let path = |leaf| LeafPath::of(rhs.view(), leaf);
         match self {
             Self::Straddle {
                 leaf,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::{Case, Explanation, Step, Visit};
 use crate::algebra::composition::{Check, walk};
-use crate::error::composition::Path;
+use crate::error::composition::LeafPath;
 use crate::layout::LayoutView;
 use crate::layout::coalesce::{self, Flat, Tail, coalesced, layout_of};
 use crate::{CompositionError, Error, Layout, Refusal};
@@ -52,7 +52,7 @@ impl Layout {
                 layout: layout_of(shown.clone()),
             });
         }
-        let paths: Vec<Box<str>> = Path::of_leaves(inner.view())
+        let paths: Vec<Box<str>> = LeafPath::of_leaves(inner.view())
             .map(|path| path.to_string().into())
             .collect();
         let mut visits = Vec::new();
@@ -169,7 +169,7 @@ impl Visit {
     fn digit(&self) -> Option<i64> {
         let piece = self
             .piece
-            .filter(|p| self.case != Case::Stands && p.size() > 1)?;
+            .filter(|p| self.case != Case::Broadcast && p.size() > 1)?;
         Some((piece.size() - 1).saturating_mul(self.stride))
     }
 }

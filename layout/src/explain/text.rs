@@ -167,13 +167,13 @@ fn visit_reason(visit: &Visit, s: i64) -> String {
     match visit.case {
         Case::Skips if r % s == 0 => format!("{s} divides {r}: this digit stays 0"),
         Case::Skips => "one step only: this digit stays 0".to_string(),
-        Case::Stays => format!("({n}-1)*{r} = {} stays below {s}", (n - 1) * r),
+        Case::Within => format!("({n}-1)*{r} = {} stays below {s}", (n - 1) * r),
         Case::Splits => {
             let fill = s / r;
             format!("{s}/{r} = {fill} of them fill {s}, and {fill} divides {n}")
         }
-        Case::Ends => "the last mode takes them".to_string(),
-        Case::Stands => "every step stays at 0".to_string(),
+        Case::Last => "the last mode takes them".to_string(),
+        Case::Broadcast => "every step stays at 0".to_string(),
         Case::Carries => {
             let mut why = String::from("carries: ");
             why_straddle(&mut why, n, r, s).expect("writing to a string does not fail");
@@ -187,7 +187,7 @@ fn visit_piece(visit: &Visit, left: &LeafMode) -> Option<String> {
     let (step, s) = (visit.stride, left.size());
     match (visit.case, visit.piece) {
         (Case::Carries, _) => None,
-        (Case::Stands, Some(piece)) => Some(format!("-> {piece}")),
+        (Case::Broadcast, Some(piece)) => Some(format!("-> {piece}")),
         (_, Some(piece)) => {
             let n = piece.size();
             Some(format!("-> {n}:{step}*{:#} = {piece}", left.stride))

@@ -4,11 +4,9 @@ use core::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::tuple::int_tuple::{product, rank_error};
+use crate::tuple::int_tuple::{IntView, product, rank_error};
 use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Layout};
-
-type IntView<'a> = View<'a, Int>;
 
 impl Tuple<Int> {
     /// Lexicographic order: the first differing mode decides; a shorter tuple is less than its continuation.

@@ -332,40 +332,40 @@ fn check_fit(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<(), E
         });
     }
     fits(shape.view(), coord.view(), bounds).map_err(|e| match e {
-        Misfit::Nesting => Error::Coordinate {
+        CoordMisfit::Nesting => Error::Coordinate {
             coord: coord.text(),
             shape: shape.text(),
         },
-        Misfit::Beyond { coord, size } => Error::OutOfBounds {
+        CoordMisfit::Beyond { coord, size } => Error::OutOfBounds {
             coord,
             size,
             shape: shape.text(),
         },
-        Misfit::Size(e) => e,
+        CoordMisfit::Size(e) => e,
     })
 }
 
-enum Misfit {
+enum CoordMisfit {
     Nesting,
     Beyond { coord: i64, size: i64 },
     Size(Error),
 }
 
-fn fits(shape: View<'_, Int>, coord: View<'_, Int>, bounds: Bounds) -> Result<(), Misfit> {
+fn fits(shape: View<'_, Int>, coord: View<'_, Int>, bounds: Bounds) -> Result<(), CoordMisfit> {
     if let Some(c) = coord.as_leaf() {
-        let size = product(shape).map_err(Misfit::Size)?.value();
+        let size = product(shape).map_err(CoordMisfit::Size)?.value();
         let within = (0..size).contains(&c.value()) || bounds == Bounds::Open;
         return if within {
             Ok(())
         } else {
-            Err(Misfit::Beyond {
+            Err(CoordMisfit::Beyond {
                 coord: c.value(),
                 size,
             })
         };
     }
     if shape.is_leaf() || shape.rank() != coord.rank() {
-        return Err(Misfit::Nesting);
+        return Err(CoordMisfit::Nesting);
     }
     shape
         .modes()

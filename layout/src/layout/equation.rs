@@ -48,11 +48,15 @@ struct Level {
     inverse: i128,
 }
 
-pub(crate) type Digits = SmallVec<[i128; 12]>;
+pub(crate) type WideDigits = SmallVec<[i128; 12]>;
 
 /// The first digits, term by term from the least on, whose sum is `target`; `Some(None)` when there are none, and
 /// `None` when the budget runs out.
-pub(crate) fn solve(terms: &[Term], target: i128, budget: &mut Budget) -> Option<Option<Digits>> {
+pub(crate) fn solve(
+    terms: &[Term],
+    target: i128,
+    budget: &mut Budget,
+) -> Option<Option<WideDigits>> {
     let mut levels: SmallVec<[Level; 12]> = SmallVec::new();
     let (mut least, mut greatest, mut rest) = (0, 0, 0);
     for &term in terms.iter().rev() {
@@ -71,7 +75,7 @@ pub(crate) fn solve(terms: &[Term], target: i128, budget: &mut Budget) -> Option
         rest = gcd;
     }
     levels.reverse();
-    let mut digits = Digits::from_elem(0, levels.len());
+    let mut digits = WideDigits::from_elem(0, levels.len());
     let found = descend(&levels, target, &mut digits, budget)?;
     Some(found.then_some(digits))
 }

@@ -10,8 +10,8 @@ use crate::layout::equation::{Budget, STEPS, Term, gcd, solve};
 use crate::{Error, Layout, Stride};
 
 /// A stride and an extent, both positive.
-type Mode = (i128, i128);
-type Modes = SmallVec<[Mode; 12]>;
+type PositiveMode = (i128, i128);
+type PositiveModes = SmallVec<[PositiveMode; 12]>;
 
 /// The most differences of offsets that are written down to be compared.
 const DIFFERENCES: i128 = 1 << 20;
@@ -82,7 +82,7 @@ enum Effort {
 }
 
 /// The size of a stride matters, its sign does not: coordinates can be counted from the other end.
-fn mode(leaf: &LeafMode) -> Mode {
+fn mode(leaf: &LeafMode) -> PositiveMode {
     let stride = i128::from(leaf.stride.coefficient().value());
     (stride.abs(), i128::from(leaf.size()))
 }
@@ -109,7 +109,7 @@ fn is_parallel(a: &LeafMode, b: &LeafMode) -> bool {
 }
 
 /// Whether no sum of `x * stride` with `|x| < extent` is 0, other than that of zeros.
-fn is_free(mut modes: Modes, effort: Effort) -> Option<bool> {
+fn is_free(mut modes: PositiveModes, effort: Effort) -> Option<bool> {
     modes.sort_unstable();
     while let Some(kept) = tied(&modes) {
         modes = kept;
@@ -131,7 +131,7 @@ fn is_free(mut modes: Modes, effort: Effort) -> Option<bool> {
 ///
 /// A mode cannot when all others together do not reach its stride, or when the fewest of its steps that are a
 /// multiple of the divisor of all others are more than it has.
-fn tied(modes: &Modes) -> Option<Modes> {
+fn tied(modes: &PositiveModes) -> Option<PositiveModes> {
     let reach: i128 = modes.iter().map(|(d, s)| d * (s - 1)).sum();
     let mut before: SmallVec<[i128; 12]> = SmallVec::new();
     let mut divisor = 0;
@@ -140,7 +140,7 @@ fn tied(modes: &Modes) -> Option<Modes> {
         divisor = gcd(divisor, *d);
     }
     let mut after = 0;
-    let mut kept = Modes::new();
+    let mut kept = PositiveModes::new();
     for (&(d, s), before) in modes.iter().zip(before).rev() {
         let others = gcd(before, after);
         // Without other modes, nothing cancels a step.
@@ -156,7 +156,7 @@ fn tied(modes: &Modes) -> Option<Modes> {
 }
 
 /// Whether no sum is 0, by trying digits: by symmetry the first step that is taken is taken forwards.
-fn has_no_relation(modes: &[Mode], budget: &mut Budget) -> Option<bool> {
+fn has_no_relation(modes: &[PositiveMode], budget: &mut Budget) -> Option<bool> {
     let largest_first = modes.iter().rev();
     let mut terms: SmallVec<[Term; 12]> = largest_first
         .map(|&(stride, s)| Term {
@@ -176,9 +176,9 @@ fn has_no_relation(modes: &[Mode], budget: &mut Budget) -> Option<bool> {
 
 /// Whether no sum is 0, by the differences of offsets in two halves of the modes: those of one half must not be
 /// those of the other. `None` where there are too many.
-fn differs_by_halves(modes: &[Mode]) -> Option<bool> {
-    let mut halves = [(1_i128, Modes::new()), (1, Modes::new())];
-    let mut by_extent: Modes = modes.iter().copied().collect();
+fn differs_by_halves(modes: &[PositiveMode]) -> Option<bool> {
+    let mut halves = [(1_i128, PositiveModes::new()), (1, PositiveModes::new())];
+    let mut by_extent: PositiveModes = modes.iter().copied().collect();
     by_extent.sort_unstable_by_key(|(_, s)| core::cmp::Reverse(*s));
     for mode in by_extent {
         let smaller = usize::from(halves[1].0 < halves[0].0);
@@ -204,7 +204,7 @@ fn differs_by_halves(modes: &[Mode]) -> Option<bool> {
 }
 
 /// All differences of two offsets of `modes`, in order.
-fn differences(modes: &[Mode]) -> Vec<i128> {
+fn differences(modes: &[PositiveMode]) -> Vec<i128> {
     let mut all = Vec::from([0]);
     for (d, s) in modes {
         let steps = 1 - s..*s;

@@ -17,7 +17,7 @@ struct Wheel {
 
 /// How a step changes the offset.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum StepKind {
     Add,
     Xor,
 }
@@ -28,7 +28,7 @@ pub struct Offsets {
     /// The modes after the first, which `next` and `fold` treat as their inner loop.
     outer: SmallVec<[Wheel; 12]>,
     inner: Wheel,
-    kind: Kind,
+    kind: StepKind,
     offset: i64,
     left: i64,
 }
@@ -53,7 +53,11 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn offsets(&self) -> Result<Offsets, Error> {
-        let kind = if self.is_xor() { Kind::Xor } else { Kind::Add };
+        let kind = if self.is_xor() {
+            StepKind::Xor
+        } else {
+            StepKind::Add
+        };
         let flat = coalesced(self.leaves(), Tail::Drop);
         let mut reach = 0_i64;
         let mut wheels: SmallVec<[Wheel; 12]> = SmallVec::new();
@@ -104,8 +108,8 @@ impl Offsets {
             let from = wheel.digit;
             wheel.digit = if from + 1 < wheel.extent { from + 1 } else { 0 };
             match self.kind {
-                Kind::Add => self.offset += wheel.stride * (wheel.digit - from),
-                Kind::Xor => self.offset ^= wheel.flip(from, wheel.digit),
+                StepKind::Add => self.offset += wheel.stride * (wheel.digit - from),
+                StepKind::Xor => self.offset ^= wheel.flip(from, wheel.digit),
             }
             if wheel.digit > 0 {
                 return;
@@ -120,9 +124,9 @@ impl Offsets {
         let last = from + 1 == self.inner.extent;
         self.inner.digit = if last { 0 } else { from + 1 };
         match self.kind {
-            Kind::Add if last => self.offset -= self.inner.stride * from,
-            Kind::Add => self.offset += self.inner.stride,
-            Kind::Xor => self.offset ^= self.inner.flip(from, self.inner.digit),
+            StepKind::Add if last => self.offset -= self.inner.stride * from,
+            StepKind::Add => self.offset += self.inner.stride,
+            StepKind::Xor => self.offset ^= self.inner.flip(from, self.inner.digit),
         }
         if last {
             self.carry();
@@ -155,7 +159,7 @@ impl Iterator for Offsets {
             let (from, stride) = (self.inner.digit, self.inner.stride);
             let run = (self.inner.extent - from).min(self.left);
             match self.kind {
-                Kind::Add => {
+                StepKind::Add => {
                     let mut offset = self.offset;
                     for _ in 0..run {
                         acc = f(acc, offset);
@@ -163,7 +167,7 @@ impl Iterator for Offsets {
                     }
                     self.offset -= stride * from;
                 }
-                Kind::Xor => {
+                StepKind::Xor => {
                     let start = self.offset ^ self.inner.flip(from, 0);
                     acc = xor_run(acc, start, self.inner, from..from + run, &mut f);
                     self.offset = start;

@@ -1,10 +1,10 @@
 //! The layout: a shape and a stride, the function from coordinates to offsets.
 
+mod basis_stride;
 pub(crate) mod coalesce;
 mod compact;
 mod compare;
 pub(crate) mod coord;
-mod coordinate;
 mod dynamic;
 pub(crate) mod equation;
 mod injective;

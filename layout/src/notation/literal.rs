@@ -187,7 +187,7 @@ struct Scan<'a> {
 
 /// What all strides of a layout must agree on; the integer 0 belongs to every kind.
 #[derive(Clone, Copy)]
-enum Kind {
+enum StrideKind {
     Zero,
     Int,
     Basis,
@@ -279,10 +279,10 @@ impl<'a> Scan<'a> {
     }
 
     /// `4`, `_4`, `1@0@1` or `^72`.
-    const fn stride(&mut self) -> Result<Kind, &'static str> {
+    const fn stride(&mut self) -> Result<StrideKind, &'static str> {
         if self.eat(b'^') {
             return match self.int() {
-                Ok(_) => Ok(Kind::Xor),
+                Ok(_) => Ok(StrideKind::Xor),
                 Err(why) => Err(why),
             };
         }
@@ -296,11 +296,11 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(if depth > 0 {
-            Kind::Basis
+            StrideKind::Basis
         } else if value == 0 {
-            Kind::Zero
+            StrideKind::Zero
         } else {
-            Kind::Int
+            StrideKind::Int
         })
     }
 
@@ -336,7 +336,7 @@ impl<'a> Scan<'a> {
 
     /// A stride that nests as `shape` does, which has been read before and is walked again beside it.
     const fn stride_of(&mut self, shape: &mut Self) -> Result<(), &'static str> {
-        let (mut depth, mut size, mut kind) = (0, 1_i64, Kind::Zero);
+        let (mut depth, mut size, mut kind) = (0, 1_i64, StrideKind::Zero);
         loop {
             let opens = shape.eat(b'(');
             if self.eat(b'(') != opens {
@@ -433,10 +433,12 @@ const fn times(size: i64, extent: i64) -> Result<i64, &'static str> {
 }
 
 /// The kind of all strides with one more.
-const fn agree(kind: Kind, next: Kind) -> Result<Kind, &'static str> {
+const fn agree(kind: StrideKind, next: StrideKind) -> Result<StrideKind, &'static str> {
     match (kind, next) {
-        (Kind::Zero, other) | (other, Kind::Zero) => Ok(other),
-        (Kind::Int, Kind::Int) | (Kind::Basis, Kind::Basis) | (Kind::Xor, Kind::Xor) => Ok(kind),
+        (StrideKind::Zero, other) | (other, StrideKind::Zero) => Ok(other),
+        (StrideKind::Int, StrideKind::Int)
+        | (StrideKind::Basis, StrideKind::Basis)
+        | (StrideKind::Xor, StrideKind::Xor) => Ok(kind),
         _ => Err("strides must be of one kind: integers, basis vectors or XOR bits"),
     }
 }

@@ -21,7 +21,7 @@ use crate::{Error, Int};
 /// Source: `cute/int_tuple.hpp`.
 pub type IntTuple = Tuple<Int>;
 
-type IntView<'a> = View<'a, Int>;
+pub(crate) type IntView<'a> = View<'a, Int>;
 
 impl Tuple<Int> {
     /// The tuple of the same nesting with every leaf `value`.

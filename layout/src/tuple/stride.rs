@@ -28,14 +28,14 @@ pub enum Stride {
 pub struct Basis {
     /// The coefficient.
     pub value: Int,
-    path: Path,
+    path: BasisPath,
 }
 
 /// The longest path of a [`Basis`]: six levels, each of at most 256 modes.
 pub const MAX_BASIS_DEPTH: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Path {
+struct BasisPath {
     len: u8,
     modes: [u8; MAX_BASIS_DEPTH],
 }
@@ -70,7 +70,7 @@ impl Basis {
         }
         Ok(Self {
             value,
-            path: Path {
+            path: BasisPath {
                 len: path.len() as u8,
                 modes,
             },
