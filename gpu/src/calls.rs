@@ -12,7 +12,6 @@ use colex_atom::TensorMap;
 
 use crate::error::Error;
 use colex_device::Device;
-use colex_device::Error as DeviceError;
 use colex_device::LoadedKernel;
 use colex_device::Memo;
 use colex_ir::launch::Launch;
@@ -232,14 +231,5 @@ pub(crate) fn unencoded(map: TensorMap, address: u64) -> Argument {
 
 /// Whether a device is the one that a call was made for.
 pub(crate) fn same_device(device: &Device, made_for: &Device) -> Result<(), Error> {
-    if device.is_same_device(made_for) {
-        Ok(())
-    } else {
-        Err(DeviceError::OtherDevice {
-            what: "the function",
-            device: device.name(),
-            holder: made_for.name(),
-        }
-        .into())
-    }
+    Ok(device.check_same("the function", made_for)?)
 }

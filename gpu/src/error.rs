@@ -2,55 +2,103 @@
 
 use core::fmt;
 
-use colex_atom::TmaError;
+use colex_atom::{Arch, TmaError, Ty};
 use colex_device::Error as DeviceError;
-use colex_ir::launch::{ArgumentError, LaunchError};
+use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
-use colex_sim::{Fault, MemoryFault};
+use colex_sim::Fault;
 
-use crate::kernel_error::KernelError;
+use crate::method::{Compute, GemmMethod};
 
-/// Why a call of the library has no result. Its sentence is that of what is in it.
+colex_layout::opaque_error! {
+    /// Why a call of the library has no result.
+    ///
+    /// Its sentence is its `Display` and `Debug` output.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Error};
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let error = Error::from(device.zeros::<f32>(4)?.slice(2..9).unwrap_err());
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "elements 2..9 of a buffer of 4: the range must begin before it ends, and end by 4"
+    /// );
+    /// assert!(error.device().is_some_and(|error| !error.is_out_of_memory()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[derive(Clone, PartialEq)]
+    pub struct Error(ErrorKind);
+    from DeviceError, colex_tensor::Error;
+}
+
+/// The part of a plan that its kernel or the call does not take.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
-pub enum Error {
-    /// The device cannot do it.
-    Device(DeviceError),
-    /// The library has no kernel for these operands.
-    Kernel(KernelError),
-    /// A kernel cannot be built: the layouts in it do not allow it.
-    Build(Box<colex_tensor::Error>),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlanRefusal {
+    /// A number is out of its range.
+    Number,
+    /// The order of the tiles.
+    Order,
+    /// The width of an access.
+    Vector,
+    /// Numbers that together ask for more than there is.
+    Limit,
+    /// A tile of which the threads of a block do not have equal shares.
+    Shares,
+    /// The plan is for other matrices than those of the call.
+    Call,
+    /// The plan says that its tiles divide a problem that they do not divide.
+    Whole,
 }
 
 impl Error {
     /// Returns the device's error, if it is one.
-    ///
-    /// ```
-    /// use colex_gpu::{Device, DeviceError, Error};
-    ///
-    /// let device = Device::simulator(colex_atom::Arch::Sm80);
-    /// let slice = device.zeros::<f32>(4)?.slice(2..9).unwrap_err();
-    /// assert!(matches!(slice, DeviceError::Slice { end: 9, .. }));
-    /// assert_eq!(Error::from(slice.clone()).device(), Some(&slice));
-    /// # Ok::<(), Error>(())
-    /// ```
     pub fn device(&self) -> Option<&DeviceError> {
-        match self {
-            Error::Device(error) => Some(error),
-            Error::Kernel(_) | Error::Build(_) => None,
+        match self.kind() {
+            ErrorKind::Device(error) => Some(error),
+            _ => None,
         }
     }
-}
 
-impl From<KernelError> for Error {
-    fn from(error: KernelError) -> Error {
-        Error::Kernel(error)
+    /// Returns the error of building the kernel, if it is one: the layouts in it do not allow it.
+    pub fn build(&self) -> Option<&colex_tensor::Error> {
+        match self.kind() {
+            ErrorKind::Build(error) => Some(error),
+            _ => None,
+        }
     }
-}
 
-impl From<colex_tensor::Error> for Error {
-    fn from(error: colex_tensor::Error) -> Error {
-        Error::Build(Box::new(error))
+    /// Returns the part of the plan that is refused, if the plan is the reason.
+    pub fn plan(&self) -> Option<PlanRefusal> {
+        Some(match self.kind() {
+            ErrorKind::Plan { .. } => PlanRefusal::Number,
+            ErrorKind::PlanOrder { .. } => PlanRefusal::Order,
+            ErrorKind::PlanVector { .. } => PlanRefusal::Vector,
+            ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
+            ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
+            ErrorKind::PlanCall { .. } => PlanRefusal::Call,
+            ErrorKind::PlanWhole { .. } => PlanRefusal::Whole,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether no kernel multiplies matrices of these types, or not in this way.
+    pub fn is_unsupported_product(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Types { .. } | ErrorKind::Product { .. } | ErrorKind::Compute { .. }
+        )
+    }
+
+    /// Returns whether the coordinates of a copy's source and destination do not correspond.
+    pub fn is_shape_mismatch(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Shapes { .. })
+    }
+
+    /// Returns whether an output shares bytes with what the kernel reads.
+    pub fn is_overlap(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Overlap { .. })
     }
 }
 
@@ -58,38 +106,228 @@ macro_rules! of_device {
     ($($ty:ty),*) => {$(
         impl From<$ty> for Error {
             fn from(error: $ty) -> Error {
-                Error::Device(error.into())
+                DeviceError::from(error).into()
             }
         }
     )*};
 }
 
 of_device!(
-    DeviceError,
-    LaunchError,
+    colex_ir::Error,
     ArgumentError,
     Refused,
     TmaError,
     Fault,
-    MemoryFault
+    colex_sim::Error
 );
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Device(error) => error.fmt(f),
-            Error::Kernel(error) => error.fmt(f),
-            Error::Build(error) => error.fmt(f),
-        }
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ErrorKind {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Build(#[from] colex_tensor::Error),
+    #[error("{layout} has strides that are not integers: a kernel takes offsets in elements")]
+    Strides { layout: String },
+    #[error(
+        "the destination {layout} has one element at several coordinates: which value stays would be a race"
+    )]
+    Twice { layout: String },
+    #[error("{why}: a destination with one element at several coordinates would be a race")]
+    Undecided { why: String },
+    #[error(
+        "a copy from the shape {from} into {to}: {why}; give both one shape, or permute one of them"
+    )]
+    Shapes {
+        from: String,
+        to: String,
+        why: String,
+    },
+    #[error(
+        "{output} lies at {:#x}..{:#x} and {operand} at {:#x}..{:#x}: a kernel's output must not overlap what it reads",
+        written.0, written.1, read.0, read.1
+    )]
+    Overlap {
+        output: &'static str,
+        written: (u64, u64),
+        operand: &'static str,
+        read: (u64, u64),
+    },
+    #[error(
+        "{output} was lent to be read, and the kernel writes it: lend it by `borrow_slice_mut`"
+    )]
+    ReadOnly { output: &'static str },
+    #[error("{what} begins at {address:#x}, which is not a multiple of {need} bytes")]
+    Misaligned {
+        what: &'static str,
+        address: u64,
+        need: u64,
+    },
+    #[error("the {method} kernel does not copy {nest}: {why}")]
+    Method {
+        method: String,
+        nest: String,
+        why: String,
+    },
+    #[error("{what} is {extent}: it must be 1 to {most}")]
+    Extent {
+        what: &'static str,
+        extent: i64,
+        most: i64,
+    },
+    #[error("{what} is {found}: it must be at least {over}, which is {least}")]
+    LeadingDimension {
+        what: &'static str,
+        found: i64,
+        least: i64,
+        over: &'static str,
+    },
+    #[error("no kernel multiplies {ab} into {c}: C must be {}", one_of(can))]
+    Types { ab: Ty, c: Ty, can: &'static [Ty] },
+    #[error(
+        "the {method} kernel does not multiply {ab}, {} of A and {} of B at once, on {arch}: it takes {}{}, and needs \
+         {since}",
+        vectors[0], vectors[1], one_of(types), whole_vectors(*method)
+    )]
+    Product {
+        method: GemmMethod,
+        ab: Ty,
+        /// Elements of A and of B that an access takes at once.
+        vectors: [i64; 2],
+        arch: Arch,
+        types: &'static [Ty],
+        since: Arch,
+    },
+    #[error(
+        "products of {ab} are not computed in {compute}: they are in {}",
+        one_of(can)
+    )]
+    Compute {
+        ab: Ty,
+        compute: Compute,
+        can: &'static [Compute],
+    },
+    #[error(
+        "{what} is {value}, and f32 ends at {:e}: products of {ab} are scaled in f32",
+        f32::MAX
+    )]
+    Factor {
+        what: &'static str,
+        value: String,
+        ab: Ty,
+    },
+    #[error("the plan's {what} is {found}: the {method} kernel takes {}", range(*least, *most, *step))]
+    Plan {
+        method: String,
+        what: &'static str,
+        found: i64,
+        least: i64,
+        most: i64,
+        step: i64,
+    },
+    #[error(
+        "the plan's order is {order}: the {method} kernel takes grouped orders, for example grouped 8 along m"
+    )]
+    PlanOrder {
+        method: String,
+        order: colex_sched::Order,
+    },
+    #[error(
+        "the plan's {what} is {found}: an access takes a power of two, 1 to {most} elements of {ty}"
+    )]
+    PlanVector {
+        what: &'static str,
+        found: i64,
+        ty: Ty,
+        most: i64,
+    },
+    #[error(
+        "the plan asks for {found} {what}: the {method} kernel takes at most {most}, {} fewer",
+        found - most
+    )]
+    PlanLimit {
+        method: String,
+        what: &'static str,
+        found: i64,
+        most: i64,
+    },
+    #[error(
+        "the {threads} threads of the plan's block have no equal shares of {operand}'s tile of {} x {} elements, which \
+         the {method} kernel needs",
+        tile[0], tile[1]
+    )]
+    PlanShares {
+        method: String,
+        operand: &'static str,
+        tile: [i64; 2],
+        threads: i64,
+    },
+    #[error(
+        "the plan was made for another product: {what} {plan} in the plan and {call} in the call"
+    )]
+    PlanCall {
+        what: &'static str,
+        plan: String,
+        call: String,
+    },
+    #[error(
+        "the plan says that its tiles divide the problem, and {tile} does not divide {what}, which is {extent}: leave \
+         `whole` false"
+    )]
+    PlanWhole {
+        what: &'static str,
+        tile: i64,
+        extent: i64,
+    },
+    #[error("{what} needs {need} elements, and its buffer has {length}")]
+    Short {
+        what: &'static str,
+        need: i64,
+        length: usize,
+    },
+}
+
+/// `a, b or c`
+fn one_of<T: fmt::Display>(list: &[T]) -> String {
+    let mut words: Vec<String> = list.iter().map(T::to_string).collect();
+    let last = words.pop().unwrap_or_default();
+    if words.is_empty() {
+        last
+    } else {
+        format!("{} or {last}", words.join(", "))
     }
 }
 
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Error::Device(error) => error.source(),
-            Error::Kernel(error) => error.source(),
-            Error::Build(error) => error.source(),
-        }
+fn whole_vectors(method: GemmMethod) -> &'static str {
+    match method {
+        GemmMethod::Hopper => " in vectors of 16 bytes",
+        _ => "",
     }
+}
+
+fn range(least: i64, most: i64, step: i64) -> String {
+    match (least == most, step) {
+        (true, _) => format!("{least} only"),
+        (false, 1) => format!("{least} to {most}"),
+        (false, step) => format!("{least} to {most}, in multiples of {step}"),
+    }
+}
+
+/// Checks that what is written and what is read are apart.
+pub(crate) fn disjoint(
+    output: &'static str,
+    written: (u64, u64),
+    operand: &'static str,
+    read: (u64, u64),
+) -> Result<(), Error> {
+    if written.1 <= read.0 || read.1 <= written.0 {
+        return Ok(());
+    }
+    Err(ErrorKind::Overlap {
+        output,
+        written,
+        operand,
+        read,
+    }
+    .into())
 }

@@ -16,7 +16,6 @@ mod calls;
 mod copy;
 mod error;
 pub mod gemm;
-mod kernel_error;
 pub mod kernels;
 mod method;
 pub mod reference;
@@ -27,12 +26,11 @@ pub use colex_device::{
 };
 pub use colex_ir as ir;
 pub use colex_ir::launch::{
-    Argument, Extents, Launch, LaunchError, Limits, ParameterType, TensorMapArgument,
-    check_arguments,
+    Argument, Extents, Launch, Limits, ParameterType, TensorMapArgument, check_arguments,
 };
-pub use colex_ir::{ptx, verify};
+pub use colex_ir::{Error as LaunchError, ptx, verify};
 pub use colex_sim as sim;
 pub use colex_tensor as tensor;
 pub use copy::call::{copy, transpose};
-pub use error::Error;
+pub use error::{Error, PlanRefusal};
 pub use gemm::gemm;

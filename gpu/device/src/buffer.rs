@@ -8,7 +8,7 @@ use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
 
 use crate::device::{Device, Kind};
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::{Argument, DeviceMemory};
 
 /// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
@@ -59,11 +59,12 @@ impl<T: Element> Buffer<T> {
     pub(crate) fn allocate(device: &Device, length: usize) -> Result<Buffer<T>, Error> {
         let most = isize::MAX as usize / T::BYTES;
         if length > most {
-            return Err(Error::Length {
+            return Err(ErrorKind::Length {
                 what: "the largest buffer that can be addressed",
                 expected: most,
                 found: length,
-            });
+            }
+            .into());
         }
         let address = match &device.0 {
             Kind::Simulator(simulated) => {
@@ -112,7 +113,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Slice`] if the range is not inside the buffer.
+    /// Fails if the range is not inside the buffer.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Buffer<T>, Error> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -125,11 +126,12 @@ impl<T: Element> Buffer<T> {
             Bound::Unbounded => self.length,
         };
         if start > end || end > self.length {
-            return Err(Error::Slice {
+            return Err(ErrorKind::Slice {
                 start,
                 end,
                 length: self.length,
-            });
+            }
+            .into());
         }
         Ok(Buffer {
             memory: self.memory.clone(),
@@ -143,7 +145,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if there are more or fewer of them.
+    /// Fails if there are more or fewer of them.
     pub fn write(&self, elements: &[T]) -> Result<(), Error> {
         self.same_length("the buffer", elements.len())?;
         match &self.memory.device.0 {
@@ -181,8 +183,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::HostMemory`] if the host has no room for them; [`Error::Memory`] on the simulator, for an element that
-    /// was never written; on a GPU, what went wrong before: [`Error::ContextLost`] if a kernel trapped.
+    /// Fails if the host has no room for them; on the simulator, for an element that
+    /// was never written; on a GPU, what went wrong before, such as a kernel that trapped.
     pub fn download(&self) -> Result<Vec<T>, Error> {
         let mut elements = room(self.length)?;
         match &self.memory.device.0 {
@@ -205,7 +207,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if the shape has more or fewer elements, and those of [`download`](Buffer::download).
+    /// Fails if the shape has more or fewer elements, and those of [`download`](Buffer::download).
     pub fn download_array(&self, shape: impl IntoDimension) -> Result<ArrayD<T>, Error> {
         let shape = shape.into_dimension().into_dyn();
         self.same_length("the buffer", shape.size_checked().unwrap_or(usize::MAX))?;
@@ -217,16 +219,10 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if there are more or fewer of them, [`Error::OtherDevice`] if they are elsewhere.
+    /// Fails if there are more or fewer of them, if they are elsewhere.
     pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
         self.same_length("the buffer", source.length)?;
-        if !self.device().is_same_device(source.device()) {
-            return Err(Error::OtherDevice {
-                what: "the buffer",
-                device: self.device().name(),
-                holder: source.device().name(),
-            });
-        }
+        self.device().check_same("the buffer", source.device())?;
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
                 let mut memory = simulated.memory();
@@ -263,11 +259,12 @@ impl<T: Element> Buffer<T> {
         if found == expected {
             Ok(())
         } else {
-            Err(Error::Length {
+            Err(ErrorKind::Length {
                 what,
                 expected,
                 found,
-            })
+            }
+            .into())
         }
     }
 }
@@ -279,14 +276,14 @@ const CHUNK: usize = 1 << 18;
 ///
 /// # Errors
 ///
-/// [`Error::HostMemory`].
+/// Fails if the host has no room for them.
 fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
     let mut elements = Vec::new();
     let reserved = elements.try_reserve_exact(length);
     let bytes = length.saturating_mul(T::BYTES);
     match reserved {
         Ok(()) => Ok(elements),
-        Err(_) => Err(Error::HostMemory { bytes }),
+        Err(_) => Err(ErrorKind::HostMemory { bytes }.into()),
     }
 }
 

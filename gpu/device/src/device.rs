@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::cuda::Gpu;
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::memo::LoadedKernels;
 use colex_ir::launch::TensorMapArgument;
 use colex_ir::launch::{ArgumentError, Limits};
@@ -111,9 +111,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], [`Error::NoSuchDevice`],
-    /// [`Error::DeviceTooOld`]; [`Error::ContextLost`] once a kernel of this process broke its context;
-    /// [`Error::Driver`] for what else the driver says.
+    /// Fails without a driver, for a driver that is too old, without a device, without one of that number,
+    /// and for a device that is too old, and once a kernel of this process broke its context,
+    /// and for what else the driver says.
     pub fn gpu(ordinal: usize) -> Result<Device, Error> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
@@ -188,6 +188,23 @@ impl Device {
         }
     }
 
+    /// Checks that what is used with this device is held by it.
+    ///
+    /// # Errors
+    ///
+    /// Fails where `holder` is another device; the error names `what` and both.
+    pub fn check_same(&self, what: &'static str, holder: &Device) -> Result<(), Error> {
+        if self.is_same_device(holder) {
+            return Ok(());
+        }
+        Err(ErrorKind::OtherDevice {
+            what,
+            device: self.name(),
+            holder: holder.name(),
+        }
+        .into())
+    }
+
     /// Returns a number that only handles to the same device share while any of them lives.
     pub(crate) fn id(&self) -> usize {
         match &self.0 {
@@ -224,7 +241,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::ContextLost`] if a kernel trapped or accessed what it should not.
+    /// Fails if a kernel trapped or accessed what it should not.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.synchronize(),
@@ -288,30 +305,25 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Tma`] for what the hardware does not take; [`Error::OtherDevice`]; [`Error::Length`] if the tensor is
-    /// longer than the buffer; [`Error::Mismatch`] if the buffer's elements are not the map's (bytes, `u8`, are any).
+    /// Fails for what the hardware does not take, and for memory or functions of another device, and if the tensor is
+    /// longer than the buffer, and if the buffer's elements are not the map's (bytes, `u8`, are any).
     pub fn tensor_map<T: Element>(
         &self,
         map: &TensorMap,
         buffer: &Buffer<T>,
     ) -> Result<TensorMapArgument, Error> {
         map.check()?;
-        if !self.is_same_device(buffer.device()) {
-            return Err(Error::OtherDevice {
-                what: "the buffer",
-                device: self.name(),
-                holder: buffer.device().name(),
-            });
-        }
+        self.check_same("the buffer", buffer.device())?;
         ArgumentError::of_map(map.element, T::NAME)?;
         let bytes = usize::try_from(map.tensor_bytes())
             .expect("extents and strides that `check` passed are positive");
         if bytes > buffer.bytes() {
-            return Err(Error::Length {
+            return Err(ErrorKind::Length {
                 what: "the buffer's bytes for the tensor of the map",
                 expected: bytes,
                 found: buffer.bytes(),
-            });
+            }
+            .into());
         }
         self.tensor_map_at(map, buffer.address())
     }
@@ -320,7 +332,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Tma`] for what the hardware does not take.
+    /// Fails for what the hardware does not take.
     pub fn tensor_map_at(&self, map: &TensorMap, address: u64) -> Result<TensorMapArgument, Error> {
         map.check()?;
         map.check_address(address)?;
@@ -374,8 +386,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if the bytes of that number of elements cannot be counted; [`Error::OutOfMemory`];
-    /// [`Error::Memory`] where the host has no room for what the simulator is asked for.
+    /// Fails if the bytes of that number of elements cannot be counted, and if the memory is full,
+    /// and where the host has no room for what the simulator is asked for.
     pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         Buffer::allocate(self, length)
     }

@@ -1,396 +1,244 @@
 //! What can go wrong between a kernel and its result.
 
-use core::fmt;
-
 use colex_atom::{Arch, TmaError};
-
-use colex_ir::launch::{ArgumentError, LaunchError};
+use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
-use colex_sim::MemoryFault;
+use colex_sim::Fault;
 
-/// Why something could not be done on a device.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
-pub enum Error {
-    /// There is no driver: its library is not on this machine.
-    NoDriver,
-    /// The driver is older than what is used here.
-    DriverTooOld {
-        /// The version of CUDA it implements, 12020 for 12.2; 0 if it does not say.
-        version: i32,
-        /// The least version that will do.
-        needed: i32,
-        /// A function that it does not have.
-        missing: Option<&'static str>,
-    },
-    /// The driver sees no device.
-    NoDevice,
-    /// There are fewer devices.
-    NoSuchDevice {
-        /// The one asked for, from 0.
-        ordinal: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// The device is older than what kernels are printed for.
-    DeviceTooOld {
-        /// Its name.
-        name: String,
-        /// Its compute capability.
-        capability: (u32, u32),
-    },
-    /// The device's memory is full.
-    OutOfMemory {
-        /// The bytes asked for.
-        bytes: usize,
-        /// Those free.
-        free: usize,
-        /// Those it has.
-        total: usize,
-    },
-    /// The host has no room for what a buffer holds.
-    HostMemory {
-        /// The bytes asked for.
-        bytes: usize,
-    },
-    /// A kernel was built for an architecture whose code the device does not run.
-    Target {
-        /// The kernel's name.
-        kernel: String,
-        /// What it was built for.
-        target: Arch,
-        /// The device.
-        device: String,
-        /// The device's architecture.
-        arch: Arch,
-    },
-    /// The driver's assembler refused a text.
-    Assembly {
-        /// The device it was for.
-        device: String,
-        /// What the assembler said.
-        log: String,
-    },
-    /// The module has no such entry.
-    NoEntry {
-        /// The name asked for.
-        entry: String,
-        /// Those it has.
-        found: Vec<String>,
-    },
-    /// A parameter that no argument can be.
-    Parameter {
-        /// The entry.
-        entry: String,
-        /// The parameter as declared.
-        declaration: String,
-    },
-    /// A kernel broke the context: it trapped, or accessed what it should not. The driver gives this process no other,
-    /// be it the primary one anew or one of its own (seen with driver 580 on an H200): what has to go on in spite of a
-    /// broken kernel runs it in a process of its own.
-    ContextLost {
-        /// The device.
-        device: String,
-        /// The driver's name for what happened, and its sentence.
-        cause: String,
-    },
-    /// Work was to be captured, and none was given to the device passed in.
-    NothingCaptured,
-    /// A stream or a slice of another context.
-    OtherContext {
-        /// `stream` or `slice`.
-        what: &'static str,
-    },
-    /// Any other answer of the driver.
-    Driver {
-        /// The function called.
-        call: &'static str,
-        /// What it returned.
-        code: u32,
-        /// The name of that code.
-        name: String,
-        /// The driver's sentence for it.
-        text: String,
-    },
-    /// A part of a buffer that is not there.
-    Slice {
-        /// The first element asked for.
-        start: usize,
-        /// One past the last.
-        end: usize,
-        /// The elements of the buffer.
-        length: usize,
-    },
-    /// A layout that leaves its memory.
-    Outside {
-        /// The layout.
-        layout: String,
-        /// The element it reaches.
-        element: i64,
-        /// The elements of the memory.
-        length: usize,
-    },
-    /// A layout whose values are not offsets.
-    Strides {
-        /// The layout.
-        layout: String,
-    },
-    /// A shape that has no compact layout.
-    Shape {
-        /// The shape.
-        shape: String,
-        /// Why not.
-        why: String,
-    },
-    /// Memory that does not begin at a multiple of its elements' size.
-    Misaligned {
-        /// Its address.
-        address: u64,
-        /// The bytes of an element.
-        need: u64,
-    },
-    /// A list that is not a permutation of the modes.
-    Permutation {
-        /// The list.
-        given: Vec<usize>,
-        /// The modes.
-        rank: usize,
-    },
-    /// A view to write a slice that was lent to be read.
-    ReadOnly,
-    /// As many elements were needed, and others were given.
-    Length {
-        /// What was to be filled.
-        what: &'static str,
-        /// Its elements.
-        expected: usize,
-        /// Those given.
-        found: usize,
-    },
-    /// Two buffers of different devices, or a buffer with another device.
-    OtherDevice {
-        /// `the buffer` or `the function`.
-        what: &'static str,
-        /// The device asked.
-        device: String,
-        /// The one that holds the buffer.
-        holder: String,
-    },
-    /// A kernel that cannot be right.
-    Refused(Refused),
-    /// A launch that the device or the kernel does not take.
-    Launch(LaunchError),
-    /// A tensor that has no tensor map.
-    Tma(TmaError),
-    /// Tensors that a kernel was not built for.
-    Mismatch(ArgumentError),
-    /// The simulator's memory was not used as it should be.
-    Memory(MemoryFault),
-    /// The simulator found a mistake of the kernel.
-    Fault(Box<colex_sim::Fault>),
-    /// Something that this device does not do.
-    Unsupported {
-        /// What was asked.
-        what: &'static str,
-        /// The device.
-        device: String,
-        /// Why not, or what to do instead.
-        why: &'static str,
-    },
-}
-
-impl From<LaunchError> for Error {
-    fn from(error: LaunchError) -> Error {
-        Error::Launch(error)
-    }
-}
-
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        Error::Refused(refused)
-    }
-}
-
-impl From<TmaError> for Error {
-    fn from(error: TmaError) -> Error {
-        Error::Tma(error)
-    }
-}
-
-impl From<ArgumentError> for Error {
-    fn from(mismatch: ArgumentError) -> Error {
-        Error::Mismatch(mismatch)
-    }
-}
-
-impl From<colex_sim::Fault> for Error {
-    fn from(fault: colex_sim::Fault) -> Error {
-        Error::Fault(Box::new(fault))
-    }
-}
-
-impl From<MemoryFault> for Error {
-    fn from(fault: MemoryFault) -> Error {
-        Error::Memory(fault)
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NoDriver
-            | Error::DriverTooOld { .. }
-            | Error::NoDevice
-            | Error::NoSuchDevice { .. }
-            | Error::DeviceTooOld { .. } => self.no_gpu(f),
-            Error::OutOfMemory { bytes, free, total } => write!(
-                f,
-                "{bytes} bytes were asked of the device, which has {free} free of {total}"
-            ),
-            Error::HostMemory { bytes } => write!(
-                f,
-                "{bytes} bytes of the host's memory were asked for, and it has no room for them"
-            ),
-            Error::Target {
-                kernel,
-                target,
-                device,
-                arch,
-            } => write!(
-                f,
-                "`{kernel}` is built for {target}, which does not run on {device} ({arch}): build it for that"
-            ),
-            Error::Assembly { device, log } => {
-                write!(f, "the driver's assembler for {device} refused the text: {log}")
-            }
-            Error::NoEntry { entry, found } => match found.as_slice() {
-                [] => write!(f, "the module has no entry `{entry}`: it has none"),
-                names => write!(
-                    f,
-                    "the module has no entry `{entry}`: it has {}",
-                    names.join(", ")
-                ),
-            },
-            Error::Parameter { entry, declaration } => write!(
-                f,
-                "the parameter `{declaration}` of `{entry}` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes"
-            ),
-            Error::ContextLost { device, cause } => write!(
-                f,
-                "a kernel broke the context on {device} ({cause}): nothing more runs there in this process, a new process can open the device again"
-            ),
-            Error::NothingCaptured => f.write_str(
-                "nothing was captured: give the work to the device that the function is called with",
-            ),
-            Error::OtherContext { what } => {
-                write!(f, "the {what} belongs to another context than the device's")
-            }
-            Error::Driver {
-                call,
-                code,
-                name,
-                text,
-            } => write!(f, "{call} returned {name} ({code}): {text}"),
-            Error::Slice { start, end, length } => write!(
-                f,
-                "elements {start}..{end} of a buffer of {length}: the range must begin before it ends, and end by {length}"
-            ),
-            Error::Outside {
-                layout,
-                element,
-                length,
-            } => {
-                write!(f, "{layout} reaches element {element}, and the buffer ")?;
-                match length {
-                    0 => f.write_str("is empty"),
-                    1 => f.write_str("has element 0 only"),
-                    length => write!(f, "has elements 0 to {}", length - 1),
-                }
-            }
-            Error::Strides { layout } => write!(
-                f,
-                "{layout} has strides that are not integers: a kernel takes offsets in elements"
-            ),
-            Error::Shape { shape, why } => write!(f, "{shape} is not the shape of a view: {why}"),
-            Error::Misaligned { address, need } => write!(
-                f,
-                "the buffer begins at {address:#x}, which is not a multiple of {need} bytes"
-            ),
-            Error::Permutation { given, rank } => write!(
-                f,
-                "{given:?} is not a permutation: it must name each of the {rank} modes, 0 to {}, once",
-                *rank as i64 - 1
-            ),
-            Error::ReadOnly => f.write_str(
-                "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`",
-            ),
-            Error::Length {
-                what,
-                expected,
-                found,
-            } => write!(f, "{what} has {expected} elements, and {found} were given"),
-            Error::Refused(refused) => refused.fmt(f),
-            Error::OtherDevice {
-                what,
-                device,
-                holder,
-            } if device == holder => write!(
-                f,
-                "{what} is on another device of that name than the {} it is used with",
-                device.strip_prefix("the ").unwrap_or(device)
-            ),
-            Error::OtherDevice {
-                what,
-                device,
-                holder,
-            } => write!(f, "{what} is on {holder}, not on {device}"),
-            Error::Launch(error) => error.fmt(f),
-            Error::Tma(error) => error.fmt(f),
-            Error::Mismatch(mismatch) => mismatch.fmt(f),
-            Error::Memory(fault) => fault.fmt(f),
-            Error::Fault(fault) => fault.fmt(f),
-            Error::Unsupported { what, device, why } => {
-                write!(f, "{device} does not {what}: {why}")
-            }
-        }
-    }
+colex_layout::opaque_error! {
+    /// Why something could not be done on a device.
+    ///
+    /// Its sentence is its `Display` and `Debug` output.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_device::Device;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let error = device.load_ptx(".version 7.0", "add").unwrap_err();
+    /// assert!(error.is_unsupported());
+    /// let error = device.zeros::<f32>(4)?.slice(2..9).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "elements 2..9 of a buffer of 4: the range must begin before it ends, and end by 4"
+    /// );
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    #[derive(Clone, PartialEq)]
+    pub struct Error(ErrorKind);
+    from colex_ir::Error, Refused, TmaError, ArgumentError, colex_sim::Error, Fault;
 }
 
 impl Error {
-    /// Why there is no GPU.
-    fn no_gpu(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::DriverTooOld {
-                version,
-                needed,
-                missing,
-            } => {
-                let missing = missing.map(|symbol| format!(" and lacks {symbol}"));
-                write!(
-                    f,
-                    "the driver implements CUDA {}{}; CUDA {} or newer is needed",
-                    release(*version),
-                    missing.unwrap_or_default(),
-                    release(*needed)
-                )
-            }
-            Error::NoDevice => f.write_str("the driver sees no CUDA device"),
-            Error::NoSuchDevice { ordinal, count } => {
-                write!(
-                    f,
-                    "there is no device {ordinal}: the driver sees {count}, counted from 0"
-                )
-            }
-            Error::DeviceTooOld {
-                name,
-                capability: (major, minor),
-            } => write!(
-                f,
-                "{name} has compute capability {major}.{minor}, and kernels are printed for 5.0 and newer"
-            ),
-            _ => f.write_str("no NVIDIA driver was found (libcuda.so or nvcuda.dll)"),
+    /// Returns whether there is no GPU to open: no driver or one that is too old, no device, none of that number, or one
+    /// that is too old.
+    pub fn is_no_gpu(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::NoDriver
+                | ErrorKind::DriverTooOld { .. }
+                | ErrorKind::NoDevice
+                | ErrorKind::NoSuchDevice { .. }
+                | ErrorKind::DeviceTooOld { .. }
+        )
+    }
+
+    /// Returns whether a kernel broke the context: it trapped, or accessed what it should not. The driver gives this
+    /// process no other context, neither the primary one anew nor one of its own (seen with driver 580 on an H200): run
+    /// untrusted kernels in a child process.
+    pub fn is_context_lost(&self) -> bool {
+        matches!(self.kind(), ErrorKind::ContextLost { .. })
+    }
+
+    /// Returns whether the memory of the device or of the host is full.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self.kind() {
+            ErrorKind::OutOfMemory { .. } | ErrorKind::HostMemory { .. } => true,
+            ErrorKind::Memory(error) => error.is_out_of_memory(),
+            _ => false,
         }
     }
+
+    /// Returns whether the device does not do what was asked: the simulator takes no times, and a GPU counts no sectors.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unsupported { .. })
+    }
+
+    /// Returns whether a buffer, a function or an event belongs to another device.
+    pub fn is_other_device(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::OtherDevice { .. } | ErrorKind::OtherContext { .. }
+        )
+    }
+
+    /// Returns whether the work to be timed was not given to the device that its function is called with.
+    pub fn is_nothing_captured(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NothingCaptured)
+    }
+
+    /// Returns whether a tensor has no tensor map, or a kernel was built for other tensors.
+    pub fn is_tensor_refused(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Tma(_) | ErrorKind::Argument(_))
+    }
+
+    /// Returns what is wrong with the launch, if it was refused before the device saw it.
+    pub fn launch(&self) -> Option<&colex_ir::Error> {
+        match self.kind() {
+            ErrorKind::Launch(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns what the verifier found, if it refused the kernel.
+    pub fn refused(&self) -> Option<&Refused> {
+        match self.kind() {
+            ErrorKind::Refused(refused) => Some(refused),
+            _ => None,
+        }
+    }
+
+    /// Returns the mistake of the kernel that the simulator found, if it is one.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self.kind() {
+            ErrorKind::Fault(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// Returns what the driver's assembler said, if it refused the text.
+    pub fn assembler_log(&self) -> Option<&str> {
+        match self.kind() {
+            ErrorKind::Assembly { log, .. } => Some(log),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ErrorKind {
+    #[error("no NVIDIA driver was found (libcuda.so or nvcuda.dll)")]
+    NoDriver,
+    #[error(
+        "the driver implements CUDA {}{}; CUDA {} or newer is needed",
+        release(*version), lacking(*missing), release(*needed)
+    )]
+    DriverTooOld {
+        /// 12020 for CUDA 12.2; 0 if the driver does not say.
+        version: i32,
+        needed: i32,
+        missing: Option<&'static str>,
+    },
+    #[error("the driver sees no CUDA device")]
+    NoDevice,
+    #[error("there is no device {ordinal}: the driver sees {count}, counted from 0")]
+    NoSuchDevice { ordinal: usize, count: usize },
+    #[error(
+        "{name} has compute capability {}.{}, and kernels are printed for 5.0 and newer",
+        capability.0, capability.1
+    )]
+    DeviceTooOld {
+        name: String,
+        capability: (u32, u32),
+    },
+    #[error("{bytes} bytes were asked of the device, which has {free} free of {total}")]
+    OutOfMemory {
+        bytes: usize,
+        free: usize,
+        total: usize,
+    },
+    #[error("{bytes} bytes of the host's memory were asked for, and it has no room for them")]
+    HostMemory { bytes: usize },
+    #[error(
+        "`{kernel}` is built for {target}, which does not run on {device} ({arch}): build it for that"
+    )]
+    Target {
+        kernel: String,
+        target: Arch,
+        device: String,
+        arch: Arch,
+    },
+    #[error("the driver's assembler for {device} refused the text: {log}")]
+    Assembly { device: String, log: String },
+    #[error("the module has no entry `{entry}`: it has {}", list(found))]
+    NoEntry { entry: String, found: Vec<String> },
+    #[error(
+        "the parameter `{declaration}` of `{entry}` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes"
+    )]
+    Parameter { entry: String, declaration: String },
+    #[error(
+        "a kernel broke the context on {device} ({cause}): nothing more runs there in this process, a new process can \
+         open the device again"
+    )]
+    ContextLost { device: String, cause: String },
+    #[error("nothing was captured: give the work to the device that the function is called with")]
+    NothingCaptured,
+    #[error("the {what} belongs to another context than the device's")]
+    OtherContext { what: &'static str },
+    #[error("{call} returned {name} ({code}): {text}")]
+    Driver {
+        call: &'static str,
+        code: u32,
+        name: String,
+        text: String,
+    },
+    #[error(
+        "elements {start}..{end} of a buffer of {length}: the range must begin before it ends, and end by {length}"
+    )]
+    Slice {
+        start: usize,
+        end: usize,
+        length: usize,
+    },
+    #[error("{layout} reaches element {element}, and the buffer {}", elements(*length))]
+    Outside {
+        layout: String,
+        element: i64,
+        length: usize,
+    },
+    #[error("{layout} has strides that are not integers: a kernel takes offsets in elements")]
+    Strides { layout: String },
+    #[error("{shape} is not the shape of a view: {why}")]
+    Shape { shape: String, why: String },
+    #[error("the buffer begins at {address:#x}, which is not a multiple of {need} bytes")]
+    Misaligned { address: u64, need: u64 },
+    #[error(
+        "{given:?} is not a permutation: it must name each of the {rank} modes, 0 to {}, once",
+        *rank as i64 - 1
+    )]
+    Permutation { given: Vec<usize>, rank: usize },
+    #[error("the slice was lent to be read, and a view to write it needs `borrow_slice_mut`")]
+    ReadOnly,
+    #[error("{what} has {expected} elements, and {found} were given")]
+    Length {
+        what: &'static str,
+        expected: usize,
+        found: usize,
+    },
+    #[error("{}", other_device(what, device, holder))]
+    OtherDevice {
+        what: &'static str,
+        device: String,
+        holder: String,
+    },
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Launch(#[from] colex_ir::Error),
+    #[error(transparent)]
+    Tma(#[from] TmaError),
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Memory(#[from] colex_sim::Error),
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    #[error("{device} does not {what}: {why}")]
+    Unsupported {
+        what: &'static str,
+        device: String,
+        why: &'static str,
+    },
 }
 
 /// `12.2` for 12020.
@@ -398,7 +246,34 @@ fn release(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-impl std::error::Error for Error {}
+fn lacking(missing: Option<&str>) -> String {
+    missing.map_or_else(String::new, |symbol| format!(" and lacks {symbol}"))
+}
+
+fn elements(length: usize) -> String {
+    match length {
+        0 => "is empty".into(),
+        1 => "has element 0 only".into(),
+        length => format!("has elements 0 to {}", length - 1),
+    }
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".into(),
+        names => names.join(", "),
+    }
+}
+
+fn other_device(what: &str, device: &str, holder: &str) -> String {
+    if device == holder {
+        let device = device.strip_prefix("the ").unwrap_or(device);
+        return format!(
+            "{what} is on another device of that name than the {device} it is used with"
+        );
+    }
+    format!("{what} is on {holder}, not on {device}")
+}
 
 #[cfg(test)]
 mod tests {
@@ -406,14 +281,14 @@ mod tests {
 
     #[test]
     fn sentences_verbatim() {
-        let too_old = |version, missing| Error::DriverTooOld {
+        let too_old = |version, missing| ErrorKind::DriverTooOld {
             version,
             needed: 12000,
             missing,
         };
         for (error, sentence) in [
             (
-                Error::NoDriver,
+                ErrorKind::NoDriver,
                 "no NVIDIA driver was found (libcuda.so or nvcuda.dll)",
             ),
             (
@@ -424,23 +299,23 @@ mod tests {
                 too_old(12010, Some("cuLinkCreate_v2")),
                 "the driver implements CUDA 12.1 and lacks cuLinkCreate_v2; CUDA 12.0 or newer is needed",
             ),
-            (Error::NoDevice, "the driver sees no CUDA device"),
+            (ErrorKind::NoDevice, "the driver sees no CUDA device"),
             (
-                Error::NoSuchDevice {
+                ErrorKind::NoSuchDevice {
                     ordinal: 2,
                     count: 1,
                 },
                 "there is no device 2: the driver sees 1, counted from 0",
             ),
             (
-                Error::DeviceTooOld {
+                ErrorKind::DeviceTooOld {
                     name: "Tesla K80".to_string(),
                     capability: (3, 7),
                 },
                 "Tesla K80 has compute capability 3.7, and kernels are printed for 5.0 and newer",
             ),
             (
-                Error::OutOfMemory {
+                ErrorKind::OutOfMemory {
                     bytes: 200,
                     free: 100,
                     total: 150,
@@ -448,22 +323,22 @@ mod tests {
                 "200 bytes were asked of the device, which has 100 free of 150",
             ),
             (
-                Error::HostMemory { bytes: 1 << 60 },
+                ErrorKind::HostMemory { bytes: 1 << 60 },
                 "1152921504606846976 bytes of the host's memory were asked for, and it has no room for them",
             ),
             (
-                Error::ContextLost {
+                ErrorKind::ContextLost {
                     device: "H200".to_string(),
                     cause: "CUDA_ERROR_X, it broke".to_string(),
                 },
                 "a kernel broke the context on H200 (CUDA_ERROR_X, it broke): nothing more runs there in this process, a new process can open the device again",
             ),
             (
-                Error::NothingCaptured,
+                ErrorKind::NothingCaptured,
                 "nothing was captured: give the work to the device that the function is called with",
             ),
             (
-                Error::OtherContext { what: "slice" },
+                ErrorKind::OtherContext { what: "slice" },
                 "the slice belongs to another context than the device's",
             ),
         ] {

@@ -2,7 +2,7 @@
 
 use crate::cuda;
 use crate::device::{Device, Kind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// A point in the work given to a device, reached when all work before it is done.
 #[derive(Debug)]
@@ -36,21 +36,22 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`] for a point in another device's work; what the driver says.
+    /// Fails for a point in another device's work; what the driver says.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         match (&self.0, &event.0) {
             (Kind::Gpu(gpu), Some(event)) if gpu.is_same_context(event.gpu()) => {
                 gpu.wait_for(event)
             }
             (Kind::Simulator(_), None) => Ok(()),
-            (_, event) => Err(Error::OtherDevice {
+            (_, event) => Err(ErrorKind::OtherDevice {
                 what: "the event",
                 device: self.name(),
                 holder: event
                     .as_ref()
                     .map_or("a simulator", |event| event.gpu().name())
                     .to_string(),
-            }),
+            }
+            .into()),
         }
     }
 }
@@ -60,17 +61,17 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] on the simulator; what the driver says.
+    /// Fails on the simulator; what the driver says.
     pub fn milliseconds_since(&self, start: &Event) -> Result<f32, Error> {
         match (&self.0, &start.0) {
             (Some(end), Some(start)) if end.gpu().is_same_context(start.gpu()) => {
                 end.milliseconds_since(start)
             }
-            _ => Err(Error::Unsupported {
+            _ => Err(ErrorKind::Unsupported {
                 what: "take the time",
                 device: "the simulator".to_string(),
                 why: "it counts what a kernel does, and a GPU's time is measured between two events of one GPU",
-            }),
+            }.into()),
         }
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::signature;
 use crate::signature::Signature;
-use colex_ir::launch::LaunchError;
 use colex_ir::launch::{Argument, ParameterType};
 use colex_ir::launch::{Launch, Limits, check_alignments, check_arguments};
 use colex_ir::{Kernel, SharedVar};
@@ -115,8 +114,12 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// The first [`LaunchError`] found: the shapes that the kernel was built for, the arguments, the device's limits.
-    pub fn check_launch(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), LaunchError> {
+    /// The first [`colex_ir::Error`] found: the shapes that the kernel was built for, the arguments, the device's limits.
+    pub fn check_launch(
+        &self,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<(), colex_ir::Error> {
         self.loaded
             .check_launch(launch, arguments, self.device.limits())
     }
@@ -140,26 +143,14 @@ impl LoadedKernel {
     ///
     /// # Errors
     ///
-    /// The first [`LaunchError`] found.
+    /// The first [`colex_ir::Error`] found.
     pub fn check_launch(
         &self,
         launch: &Launch,
         arguments: &[Argument],
         mut limits: Limits,
-    ) -> Result<(), LaunchError> {
-        let shapes = [
-            ("block", self.signature.block, launch.block),
-            ("cluster", self.signature.cluster, launch.cluster),
-        ];
-        for (what, required, found) in shapes {
-            if let Some(expected) = required.filter(|&expected| expected != found) {
-                return Err(LaunchError::Required {
-                    what,
-                    expected,
-                    found,
-                });
-            }
-        }
+    ) -> Result<(), colex_ir::Error> {
+        launch.check_required(self.signature.block, self.signature.cluster)?;
         check_arguments(&self.signature.parameters, arguments)?;
         check_alignments(&self.signature.alignments, arguments)?;
         let fixed = match &self.code {
@@ -211,8 +202,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] for a kernel that cannot be right; [`Error::Target`] for one built for another architecture;
-    /// [`Error::Assembly`] with the assembler's words.
+    /// Fails for a kernel that cannot be right, and for one built for another architecture;
+    /// with the assembler's words.
     pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
         Ok(self.function(self.load_kernel(kernel)?))
     }
@@ -227,12 +218,13 @@ impl Device {
             return Ok(loaded);
         }
         if !kernel.target.runs_on(self.arch()) {
-            return Err(Error::Target {
+            return Err(ErrorKind::Target {
                 kernel: kernel.name.clone(),
                 target: kernel.target,
                 device: self.name(),
                 arch: self.arch(),
-            });
+            }
+            .into());
         }
         kernel.verify()?;
         let signature = Signature::of_kernel(kernel)?;
@@ -265,8 +257,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoEntry`] and [`Error::Parameter`] for the text's signature; [`Error::Assembly`] with the assembler's
-    /// words; [`Error::Unsupported`] on the simulator, which runs kernels of [`colex_ir`].
+    /// Fails for an entry that the text lacks, for a parameter that no argument can be, and with the assembler's
+    /// words; on the simulator, which runs kernels of [`colex_ir`].
     pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
         let loads = &self.held().loads;
         if let Some(loaded) = loads.of_text(text, entry) {
@@ -274,11 +266,12 @@ impl Device {
         }
         let signature = signature::of(text, entry)?;
         let Kind::Gpu(gpu) = &self.0 else {
-            return Err(Error::Unsupported {
+            return Err(ErrorKind::Unsupported {
                 what: "run PTX text",
                 device: self.name(),
                 why: "it interprets kernels of `colex_gpu::ir`",
-            });
+            }
+            .into());
         };
         let other = loads.any_of_text(text);
         let module = match other.as_deref().and_then(LoadedKernel::on_gpu) {
@@ -301,7 +294,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Launch`] for what can be seen beforehand; [`Error::OtherDevice`] if the function was loaded elsewhere.
+    /// Fails for what can be seen beforehand, and if the function was loaded elsewhere.
     pub fn launch(
         &self,
         function: &Function,
@@ -316,7 +309,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Launch`] for what can be seen beforehand.
+    /// Fails for what can be seen beforehand.
     pub fn launch_loaded(
         &self,
         loaded: &LoadedKernel,
@@ -337,7 +330,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`launch`](Device::launch); [`Error::Unsupported`] on a GPU, which does not count.
+    /// Those of [`launch`](Device::launch); on a GPU, which does not count.
     pub fn profile(
         &self,
         function: &Function,
@@ -366,11 +359,12 @@ impl Device {
                 let options = simulated.options();
                 Ok(simulate(kernel, launch, arguments, &mut memory, options)?)
             }
-            _ => Err(Error::Unsupported {
+            _ => Err(ErrorKind::Unsupported {
                 what: "count what a kernel does",
                 device: self.name(),
                 why: "only the simulator sees every access",
-            }),
+            }
+            .into()),
         }
     }
 
@@ -378,17 +372,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`].
+    /// Fails for a function of another device.
     pub fn owns(&self, function: &Function) -> Result<(), Error> {
-        if self.is_same_device(&function.device) {
-            Ok(())
-        } else {
-            Err(Error::OtherDevice {
-                what: "the function",
-                device: self.name(),
-                holder: function.device.name(),
-            })
-        }
+        self.check_same("the function", &function.device)
     }
 }
 

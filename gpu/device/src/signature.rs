@@ -1,6 +1,6 @@
 //! What a PTX text says about its entries: enough to check a launch before the device sees it.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::ParameterType;
 use colex_ir::{Kernel, Param, ParamType, Type};
 
@@ -22,10 +22,10 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for a parameter that no [`ParameterType`] is.
+    /// Fails for a parameter that no [`ParameterType`] is.
     pub(crate) fn of_kernel(kernel: &Kernel) -> Result<Signature, Error> {
         let parameter = |param: &Param| {
-            number_type(param.ty).ok_or_else(|| Error::Parameter {
+            number_type(param.ty).ok_or_else(|| ErrorKind::Parameter {
                 entry: kernel.name.clone(),
                 declaration: format!("{}: {:?}", param.name, param.ty),
             })
@@ -73,7 +73,7 @@ fn number_type(ty: ParamType) -> Option<ParameterType> {
 ///
 /// # Errors
 ///
-/// [`Error::NoEntry`] with the entries there are; [`Error::Parameter`] for a parameter that no [`ParameterType`] is.
+/// Fails with the entries there are, and for a parameter that no [`ParameterType`] is.
 pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
     let mut tokens = Tokens::of(ptx);
     let mut found = Vec::new();
@@ -90,10 +90,11 @@ pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
             None => {}
         }
     }
-    Err(Error::NoEntry {
+    Err(ErrorKind::NoEntry {
         entry: entry.to_string(),
         found,
-    })
+    }
+    .into())
 }
 
 /// Returns the word after `.target`: `sm_90a`.
@@ -202,10 +203,11 @@ fn parameter(entry: &str, declaration: &[&str]) -> Result<ParameterType, Error> 
     match (types, length) {
         (Some(ParameterType::TensorMap), _) => Ok(ParameterType::TensorMap),
         (Some(ty), None) => Ok(ty),
-        _ => Err(Error::Parameter {
+        _ => Err(ErrorKind::Parameter {
             entry: entry.to_string(),
             declaration: declaration.join(" "),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::device::{Device, Kind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How often work is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of the function; [`Error::NothingCaptured`] if it used another handle; [`Error::Unsupported`] on the
+    /// Those of the function, and if it used another handle; on the
     /// simulator; what the driver says.
     pub fn time<E: From<Error>>(
         &self,
@@ -100,11 +100,14 @@ impl Device {
     ) -> Result<Timing, E> {
         let Kind::Gpu(gpu) = &self.0 else {
             let name = self.name();
-            return Err(E::from(Error::Unsupported {
-                what: "take the time",
-                device: name,
-                why: "it counts what a kernel does; only a GPU says how long that takes",
-            }));
+            return Err(E::from(
+                ErrorKind::Unsupported {
+                    what: "take the time",
+                    device: name,
+                    why: "it counts what a kernel does; only a GPU says how long that takes",
+                }
+                .into(),
+            ));
         };
         let lane = gpu.on_new_stream()?;
         lane.wait_for(&gpu.record()?)?;

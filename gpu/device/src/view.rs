@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::device_slice::DeviceSlice;
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the memory.
 ///
@@ -64,8 +64,8 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Strides`] for strides that are coordinates or XORs, [`Error::Outside`] for a layout that leaves the
-    /// memory, [`Error::Misaligned`] for memory that does not begin at a multiple of an element's size.
+    /// Fails for strides that are coordinates or XORs, for a layout that leaves the
+    /// memory, for memory that does not begin at a multiple of an element's size.
     pub fn new(elements: &'a impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
         View::checked(elements, layout.shape(), Some(layout))
     }
@@ -78,7 +78,7 @@ impl<'a, T: Element> View<'a, T> {
     ) -> Result<Self, Error> {
         let (address, length, need) = (elements.address(), elements.count(), T::BYTES as u64);
         if !address.is_multiple_of(need) {
-            return Err(Error::Misaligned { address, need });
+            return Err(ErrorKind::Misaligned { address, need }.into());
         }
         let reach = layout
             .as_ref()
@@ -134,17 +134,18 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Permutation`].
+    /// Fails for a list that is not a permutation of the modes.
     #[doc(alias = "transpose")]
     pub fn permute(&self, order: &[usize]) -> Result<View<'a, T>, Error> {
         let rank = self.shape.rank();
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..rank) {
-            return Err(Error::Permutation {
+            return Err(ErrorKind::Permutation {
                 given: order.to_vec(),
                 rank,
-            });
+            }
+            .into());
         }
         let named = "the order names every mode once";
         let layout = self.layout.as_ref();
@@ -162,10 +163,10 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`View::new`], and [`Error::ReadOnly`] for a slice that was lent to be read.
+    /// Those of [`View::new`], and for a slice that was lent to be read.
     pub fn new(elements: &'a mut impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
         if !elements.is_writable() {
-            return Err(Error::ReadOnly);
+            return Err(ErrorKind::ReadOnly.into());
         }
         Ok(ViewMut {
             view: View::checked(elements, layout.shape(), Some(layout))?,
@@ -177,7 +178,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Permutation`].
+    /// Fails for a list that is not a permutation of the modes.
     pub fn permute(self, order: &[usize]) -> Result<ViewMut<'a, T>, Error> {
         Ok(ViewMut {
             view: self.view.permute(order)?,
@@ -233,7 +234,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Outside`] for a shape of more elements than the buffer has, [`Error::Shape`] for one that is none.
+    /// Fails for a shape of more elements than the buffer has, for one that is none.
     pub fn view(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
         View::compact(self, shape.into(), Contiguous::Last)
     }
@@ -302,31 +303,41 @@ fn compact(shape: &IntTuple, contiguous: Contiguous) -> Result<Option<Layout>, E
     if shape.leaves().iter().any(|extent| extent.value() == 0) {
         return match shape.leaves().iter().find(|extent| extent.value() < 0) {
             None => Ok(None),
-            Some(extent) => Err(Error::Shape {
+            Some(extent) => Err(ErrorKind::Shape {
                 shape: shape.to_string(),
                 why: format!("extent {extent} is negative"),
-            }),
+            }
+            .into()),
         };
     }
     let layout = match contiguous {
         Contiguous::First => Layout::column_major(shape),
         Contiguous::Last => Layout::row_major(shape),
     };
-    layout.map(Some).map_err(|error| Error::Shape {
-        shape: shape.to_string(),
-        why: error.to_string(),
+    layout.map(Some).map_err(|error| {
+        ErrorKind::Shape {
+            shape: shape.to_string(),
+            why: error.to_string(),
+        }
+        .into()
     })
 }
 
 /// Returns one more than the greatest offset of a layout, which must not leave memory of `length` elements.
 fn reach(layout: &Layout, length: usize) -> Result<u64, Error> {
-    let strides = || Error::Strides {
-        layout: layout.to_string(),
+    let strides = || {
+        ErrorKind::Strides {
+            layout: layout.to_string(),
+        }
+        .into()
     };
-    let outside = |element| Error::Outside {
-        layout: layout.to_string(),
-        element,
-        length,
+    let outside = |element| {
+        ErrorKind::Outside {
+            layout: layout.to_string(),
+            element,
+            length,
+        }
+        .into()
     };
     let (mut least, mut greatest) = (0_i64, 0_i64);
     for leaf in layout.leaves() {

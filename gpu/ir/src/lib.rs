@@ -23,6 +23,7 @@ pub mod verify;
 
 pub use build::KernelBuilder;
 pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+pub use launch::Error;
 pub use modifiers::{
     AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
     ShuffleMode, Space, TernaryOp, UnaryOp, VoteMode,

@@ -18,7 +18,7 @@ impl Opponent {
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] for a problem that is none, and those of [`CublasLt::new`].
+    /// Fails for a problem that is none, and as [`CublasLt::new`] does.
     pub fn new<A: GemmElement, C: GemmElement>(
         device: &Device,
         problem: &GemmProblem,

@@ -14,7 +14,7 @@ pub use options::{Schedule, SimOptions};
 pub use report::event::{BarrierAt, Event, EventKind, Grouped, SharedBytes};
 pub use report::fault::{Fault, FaultKind, Place};
 pub use report::{LineCount, Report, Warning};
-pub use state::memory::{Memory, MemoryFault};
+pub use state::memory::{Error, Memory};
 
 use colex_ir::Kernel;
 use colex_ir::launch::Argument;

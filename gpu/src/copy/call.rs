@@ -7,10 +7,7 @@ use super::loop_nest::LoopNest;
 use super::plan::{CopyMethod, CopyPlan};
 use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, Shape, same_device};
-use crate::error::Error;
-use crate::kernel_error::KernelError;
-use crate::kernel_error::disjoint;
-use colex_device::Error as DeviceError;
+use crate::error::{Error, ErrorKind, disjoint};
 use colex_device::{Device, Element, Function, View, ViewMut};
 use colex_sim::Report;
 
@@ -35,7 +32,7 @@ use colex_sim::Report;
 ///
 /// # Errors
 ///
-/// [`Error::Kernel`] for layouts that do not correspond and views that overlap, [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice), and what the
+/// Fails for layouts that do not correspond, views that overlap and views on two devices, and with what the
 /// device says of the launch.
 pub fn copy<T: Element>(source: &View<'_, T>, destination: &ViewMut<'_, T>) -> Result<(), Error> {
     CopyCall::new(source, destination, None)?.run(source.device())
@@ -79,7 +76,7 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`copy`], and [`KernelError::Method`](crate::kernels::KernelError::Method) for a kernel that does not do it.
+    /// Those of [`copy`], and for a kernel that does not do it.
     pub fn new<T: Element>(
         source: &View<'a, T>,
         destination: &ViewMut<'a, T>,
@@ -95,14 +92,7 @@ impl<'a> CopyCall<'a> {
         how: CopyHow,
     ) -> Result<CopyCall<'a>, Error> {
         let device = source.device();
-        if !device.is_same_device(destination.device()) {
-            return Err(DeviceError::OtherDevice {
-                what: "the destination",
-                device: device.name(),
-                holder: destination.device().name(),
-            }
-            .into());
-        }
+        device.check_same("the destination", destination.device())?;
         let (Some(from), Some(to)) = (source.layout(), destination.layout()) else {
             return CopyCall::of_nothing(source, destination);
         };
@@ -138,14 +128,9 @@ impl<'a> CopyCall<'a> {
     ) -> Result<CopyCall<'a>, Error> {
         let shapes = [source.shape(), destination.shape()];
         if shapes[0] != shapes[1] {
-            let [source, destination] = shapes.map(ToString::to_string);
+            let [from, to] = shapes.map(ToString::to_string);
             let why = "one of them has no elements".to_string();
-            return Err(KernelError::Shapes {
-                source,
-                destination,
-                why,
-            }
-            .into());
+            return Err(ErrorKind::Shapes { from, to, why }.into());
         }
         Ok(CopyCall {
             call: None,

@@ -76,7 +76,7 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// [`Error::Build`] where the architecture lacks what the plan takes.
+    /// Fails where the architecture lacks what the plan takes.
     pub fn kernel(&self, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
         let loops = self.ordered();
         of_key(&KernelKey::of(self, &loops, arch), &loops)

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use colex_layout::{Error, IntTuple, Layout, Stride, Tuple};
-
-use crate::kernel_error::KernelError;
+use crate::error::{Error, ErrorKind};
+use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
 /// One loop of a copy: so many elements, and what one step adds to the offsets on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,21 +59,22 @@ impl LoopNest {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Shapes`] when the coordinates do not [correspond](Self#which-coordinates-correspond),
-    /// [`KernelError::Twice`] when the destination has one element at several coordinates,
-    /// [`KernelError::Undecided`] where that is not known, [`KernelError::Strides`] for strides that are not integers.
-    pub fn new(source: &Layout, destination: &Layout) -> Result<LoopNest, KernelError> {
+    /// Fails when the coordinates do not [correspond](Self#which-coordinates-correspond),
+    /// and when the destination has one element at several coordinates,
+    /// or that is not known, and for strides that are not integers.
+    pub fn new(source: &Layout, destination: &Layout) -> Result<LoopNest, Error> {
         integers(source)?;
         integers(destination)?;
         let once = destination.is_injective();
-        if !once.map_err(|e| KernelError::Undecided { why: e.to_string() })? {
-            return Err(KernelError::Twice {
+        if !once.map_err(|e| ErrorKind::Undecided { why: e.to_string() })? {
+            return Err(ErrorKind::Twice {
                 layout: destination.to_string(),
-            });
+            }
+            .into());
         }
-        let differ = |why: String| KernelError::Shapes {
-            source: source.shape().to_string(),
-            destination: destination.shape().to_string(),
+        let differ = |why: String| ErrorKind::Shapes {
+            from: source.shape().to_string(),
+            to: destination.shape().to_string(),
             why,
         };
         correspond(&source.shape(), &destination.shape(), &mut Vec::new()).map_err(differ)?;
@@ -121,7 +121,7 @@ impl LoopNest {
     /// # Errors
     ///
     /// Those of [`Layout::max_common_vector`].
-    pub fn vector(&self) -> Result<i64, Error> {
+    pub fn vector(&self) -> Result<i64, colex_layout::Error> {
         self.source().max_common_vector(&self.destination())
     }
 
@@ -131,7 +131,12 @@ impl LoopNest {
     /// # Errors
     ///
     /// Those of [`Layout::max_common_vector`].
-    pub fn aligned_vector(&self, bytes: i64, most: i64, addresses: [u64; 2]) -> Result<i64, Error> {
+    pub fn aligned_vector(
+        &self,
+        bytes: i64,
+        most: i64,
+        addresses: [u64; 2],
+    ) -> Result<i64, colex_layout::Error> {
         let run = self.vector()?;
         let strides = self
             .loops
@@ -159,14 +164,15 @@ impl fmt::Display for LoopNest {
 }
 
 /// Refuses strides that are coordinates or XORs.
-fn integers(layout: &Layout) -> Result<(), KernelError> {
+fn integers(layout: &Layout) -> Result<(), Error> {
     let whole = |stride: Stride| matches!(stride, Stride::Int(_));
     if layout.leaves().iter().all(|leaf| whole(leaf.stride)) {
         return Ok(());
     }
-    Err(KernelError::Strides {
+    Err(ErrorKind::Strides {
         layout: layout.to_string(),
-    })
+    }
+    .into())
 }
 
 /// Whether the coordinates of two shapes correspond, or where they do not.

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
+use crate::error::{Error, ErrorKind};
 use colex_atom::Arch;
 
 use super::loop_nest::{Loop, LoopNest};
 use super::tma::{self, Squares};
-use crate::kernel_error::KernelError;
 use colex_tensor::MAX_EXTENT;
 
 /// How a copy is done.
@@ -77,14 +77,14 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Method`] for what no kernel copies, as the kernel that copies most says it: elements that are not of
+    /// Fails for what no kernel copies, as the kernel that copies most says it: elements that are not of
     /// 1, 2, 4 or 8 bytes, addresses that are no multiples of them, and more elements than a launch counts.
     pub fn choose(
         nest: &LoopNest,
         bytes: i64,
         addresses: [u64; 2],
         arch: Arch,
-    ) -> Result<CopyPlan, KernelError> {
+    ) -> Result<CopyPlan, Error> {
         let by_speed = [CopyMethod::Flat, CopyMethod::Tma, CopyMethod::Swizzled];
         let mut plans = by_speed
             .into_iter()
@@ -100,18 +100,21 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Method`] if the kernel does not do such a copy.
+    /// Fails if the kernel does not do such a copy.
     pub fn new(
         nest: &LoopNest,
         bytes: i64,
         addresses: [u64; 2],
         arch: Arch,
         method: CopyMethod,
-    ) -> Result<CopyPlan, KernelError> {
-        let refused = |why| KernelError::Method {
-            method: method.to_string(),
-            nest: nest.to_string(),
-            why,
+    ) -> Result<CopyPlan, Error> {
+        let refused = |why| {
+            ErrorKind::Method {
+                method: method.to_string(),
+                nest: nest.to_string(),
+                why,
+            }
+            .into()
         };
         check_elements(bytes, addresses).map_err(refused)?;
         let vector = match method {
@@ -182,18 +185,21 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Plan`] for numbers of squares that the kernel does not take; [`KernelError::PlanShares`] for those of 4
-    /// bytes that are no power of two along the destination; [`KernelError::Method`] for another kernel, and for a grid that
+    /// Fails for numbers of squares that the kernel does not take, and for those of 4
+    /// bytes that are no power of two along the destination, and for another kernel, and for a grid that
     /// gets too large.
-    pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, KernelError> {
+    pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, Error> {
         let plan = CopyPlan {
             squares: Squares(squares),
             ..self
         };
-        let refused = |why| KernelError::Method {
-            method: plan.method.to_string(),
-            nest: plan.nest.to_string(),
-            why,
+        let refused = |why| {
+            ErrorKind::Method {
+                method: plan.method.to_string(),
+                nest: plan.nest.to_string(),
+                why,
+            }
+            .into()
         };
         if plan.method != CopyMethod::Tma {
             return Err(refused("its tile is not made of squares".into()));

@@ -16,7 +16,7 @@ use super::loop_nest::Loop;
 use super::pieces::{MAP, crossed, digits, dynamic, not_crossed, raw, universal};
 use super::plan::{CopyMethod, CopyPlan};
 use crate::calls::{PreparedLaunch, unencoded};
-use crate::kernel_error::KernelError;
+use crate::error::ErrorKind;
 use colex_ir::FenceKind;
 use colex_tensor::{
     Arg, AtThread, Barriers, Builder, Error, Index, Tensor, TensorKernel, TmaTensor, swizzled,
@@ -148,8 +148,8 @@ impl Squares {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Plan`], [`KernelError::PlanShares`].
-    pub(crate) fn check(self, bytes: i64) -> Result<(), KernelError> {
+    /// Fails for a number out of its range, and for a tile of which the threads do not have equal shares.
+    pub(crate) fn check(self, bytes: i64) -> Result<(), crate::Error> {
         let method = || CopyMethod::Tma.to_string();
         // A box of a tensor map has at most 256 rows.
         let most = 256 / (ROW / bytes);
@@ -159,14 +159,15 @@ impl Squares {
         ];
         for (found, what) in self.0.into_iter().zip(names) {
             if !(1..=most).contains(&found) {
-                return Err(KernelError::Plan {
+                return Err(ErrorKind::Plan {
                     method: method(),
                     what,
                     found,
                     least: 1,
                     most,
                     step: 1,
-                });
+                }
+                .into());
             }
         }
         // Threads change places with others by the bits of their numbers.
@@ -174,12 +175,13 @@ impl Squares {
         if bytes == 2 || self.0[1].count_ones() == 1 {
             Ok(())
         } else {
-            Err(KernelError::PlanShares {
+            Err(ErrorKind::PlanShares {
                 method: method(),
                 operand: "the copy",
                 tile,
                 threads: self.threads(bytes),
-            })
+            }
+            .into())
         }
     }
 

@@ -11,11 +11,10 @@ use super::epilogue::convert::{outputs, scale_type};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmShape, PreparedGemms};
 use crate::calls::{Call, KernelOf, PreparedLaunch, Shape};
-use crate::error::Error;
-use crate::kernels::{Compute, DeviceSlice, GemmElement, GemmProblem, KernelError};
+use crate::error::{Error, ErrorKind};
+use crate::kernels::{Compute, DeviceSlice, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 use colex_device::Device;
-use colex_device::Error as DeviceError;
 use colex_device::Function;
 use colex_device::Memo;
 use colex_ir::Type;
@@ -45,8 +44,8 @@ use colex_tensor::{Arg, TensorKernel};
 ///
 /// # Errors
 ///
-/// [`Error::Kernel`] for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
-/// be read, and types that no kernel takes; [`DeviceError::OtherDevice`](colex_device::Error::OtherDevice); what the device says of the launch.
+/// Fails for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
+/// be read, and types that no kernel takes; for memory of another device, and with what the device says of the launch.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
     a: &impl DeviceSlice<T>,
@@ -87,9 +86,9 @@ impl<'a> GemmCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; [`KernelError::PlanCall`] for a plan that was made for
-    /// other types, orders or a wider access than the addresses allow, [`KernelError::PlanWhole`] for one whose tiles should
-    /// divide the problem and do not; [`DeviceError::Launch`](colex_device::Error::Launch) for a grid that the device does not take.
+    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`], and for a plan that was made for
+    /// other types, orders or a wider access than the addresses allow, for one whose tiles should
+    /// divide the problem and do not, and for a grid that the device does not take.
     pub fn with_plan<T: GemmElement, C: GemmElement>(
         problem: &GemmProblem,
         a: &'a impl DeviceSlice<T>,
@@ -209,26 +208,16 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
 
 /// Whether B and C are where A is.
 fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
-    match others
-        .into_iter()
-        .find(|(_, other)| !device.is_same_device(other))
-    {
-        None => Ok(()),
-        Some((what, other)) => Err(DeviceError::OtherDevice {
-            what,
-            device: device.name(),
-            holder: other.name(),
-        }
-        .into()),
-    }
+    let mut others = others.into_iter();
+    Ok(others.try_for_each(|(what, other)| device.check_same(what, other))?)
 }
 
 /// Whether there are kernels for the types of a problem.
-fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     let (ab, can) = (T::TY, outputs(T::TY));
     if !can.contains(&C::TY) {
         let c = C::TY;
-        return Err(KernelError::Types { ab, c, can });
+        return Err(ErrorKind::Types { ab, c, can }.into());
     }
     let can: &[Compute] = match T::COMPUTE {
         Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32],
@@ -237,22 +226,25 @@ fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<
         Compute::S32 => &[Compute::S32],
     };
     match problem.compute {
-        Some(compute) if !can.contains(&compute) => Err(KernelError::Compute { ab, compute, can }),
+        Some(compute) if !can.contains(&compute) => {
+            Err(ErrorKind::Compute { ab, compute, can }.into())
+        }
         _ => Ok(()),
     }
 }
 
 /// Whether alpha and beta are numbers of the type that they scale in, unless they are infinite by themselves.
-fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), KernelError> {
+fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     let ab = T::TY;
     let beyond = |x: f64| x.is_finite() && (x as f32).is_infinite();
     let factors = [("alpha", problem.alpha), ("beta", problem.beta)];
     match factors.into_iter().find(|(_, x)| beyond(*x)) {
-        Some((what, value)) if scale_type(ab) == Type::F32 => Err(KernelError::Factor {
+        Some((what, value)) if scale_type(ab) == Type::F32 => Err(ErrorKind::Factor {
             what,
             value: format!("{value:e}"),
             ab,
-        }),
+        }
+        .into()),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use colex_tiled::TiledMma;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
 use super::{simt, sm70, sm80, sm90};
-use crate::kernels::{GemmProblem, KernelError};
+use crate::kernels::GemmProblem;
 use crate::method::GemmMethod;
 use colex_layout::Layout;
 
@@ -86,8 +86,8 @@ pub(crate) trait GemmFamily {
     ///
     /// # Errors
     ///
-    /// [`KernelError::PlanLimit`], [`KernelError::PlanShares`].
-    fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), KernelError>;
+    /// Fails for more than the kernel has, and for a tile of which the threads do not have equal shares.
+    fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), crate::Error>;
 
     /// Whether a kernel for tiles that divide the problem asks for less.
     fn gains_from_whole(&self) -> bool {

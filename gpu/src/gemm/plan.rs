@@ -135,8 +135,8 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`](crate::Error::Kernel) for numbers that the kernel does not take, with the limit; what the algebra
-    /// refuses, with the line of the kernel that asked; [`DeviceError::Refused`](colex_device::Error::Refused) for a kernel that asks
+    /// Fails for numbers that the kernel does not take, with the limit, with what the algebra
+    /// refuses, with the line of the kernel that asked, and for a kernel that asks
     /// for more than a block has.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
         self.check(arch)?;

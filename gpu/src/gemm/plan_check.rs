@@ -6,7 +6,8 @@ use colex_tiled::Operand;
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
-use crate::kernels::{GemmProblem, KernelError, Major};
+use crate::error::{Error, ErrorKind};
+use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_ir::launch::Limits;
 use colex_sched::Order;
@@ -33,10 +34,10 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Product`], [`KernelError::Types`], [`KernelError::Plan`], [`KernelError::PlanOrder`],
-    /// [`KernelError::PlanLimit`],
-    /// [`KernelError::PlanShares`].
-    pub fn check(&self, arch: Arch) -> Result<(), KernelError> {
+    /// Fails for matrices that the kernel does not multiply, for types that no kernel multiplies, and for a number, an
+    /// order, a sum of numbers or a share of a tile that the kernel does not take: [`Error::plan`](crate::Error::plan)
+    /// says which.
+    pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         self.check_types(arch)?;
         for name in Operand::ALL {
@@ -79,77 +80,76 @@ impl GemmPlan {
         found: i64,
         range: std::ops::RangeInclusive<i64>,
         step: i64,
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), Error> {
         if range.contains(&found) && found % step == 0 {
             Ok(())
         } else {
-            Err(KernelError::Plan {
+            Err(ErrorKind::Plan {
                 method: self.method.to_string(),
                 what,
                 found,
                 least: *range.start(),
                 most: *range.end(),
                 step,
-            })
+            }
+            .into())
         }
     }
 
     /// The width of the strips of the plan's order; an error for an order that is no formula over any extents.
-    fn strip(&self) -> Result<i64, KernelError> {
+    fn strip(&self) -> Result<i64, Error> {
         match self.order {
             Order::Grouped { width, raster: _ } => Ok(width),
             order @ (Order::Swizzle(_)
             | Order::Persistent { .. }
             | Order::Hilbert
-            | Order::Morton) => Err(KernelError::PlanOrder {
+            | Order::Morton) => Err(ErrorKind::PlanOrder {
                 method: self.method.to_string(),
                 order,
-            }),
+            }
+            .into()),
         }
     }
 
-    pub(crate) fn limit(
-        &self,
-        what: &'static str,
-        found: i64,
-        most: i64,
-    ) -> Result<(), KernelError> {
+    pub(crate) fn limit(&self, what: &'static str, found: i64, most: i64) -> Result<(), Error> {
         if found <= most {
             Ok(())
         } else {
-            Err(KernelError::PlanLimit {
+            Err(ErrorKind::PlanLimit {
                 method: self.method.to_string(),
                 what,
                 found,
                 most,
-            })
+            }
+            .into())
         }
     }
 
     /// Whether the method multiplies such matrices on an architecture.
-    fn check_types(&self, arch: Arch) -> Result<(), KernelError> {
+    fn check_types(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         let Operands { ab, c, vectors, .. } = self.operands;
         if !self.method.fits(&self.operands, arch) {
-            return Err(KernelError::Product {
+            return Err(ErrorKind::Product {
                 method: self.method,
                 ab,
                 vectors: [vectors[0], vectors[1]],
                 arch,
                 types: family.types(),
                 since: family.since(),
-            });
+            }
+            .into());
         }
         let can = outputs(ab);
         if can.contains(&c) {
             Ok(())
         } else {
-            Err(KernelError::Types { ab, c, can })
+            Err(ErrorKind::Types { ab, c, can }.into())
         }
     }
 
     /// Vectors are powers of two of at most 16 bytes.
-    fn check_vector(&self, name: Operand) -> Result<(), KernelError> {
+    fn check_vector(&self, name: Operand) -> Result<(), Error> {
         let (what, ty) = match name {
             Operand::A => ("vector of A", self.operands.ab),
             Operand::B => ("vector of B", self.operands.ab),
@@ -160,12 +160,13 @@ impl GemmPlan {
         if (1..=most).contains(&found) && found.count_ones() == 1 {
             Ok(())
         } else {
-            Err(KernelError::PlanVector {
+            Err(ErrorKind::PlanVector {
                 what,
                 found,
                 ty,
                 most,
-            })
+            }
+            .into())
         }
     }
 
@@ -175,7 +176,7 @@ impl GemmPlan {
     }
 
     /// Whether a thread's part of a tile is one that the kernel can hold and be as long as.
-    fn check_unrolled(&self) -> Result<(), KernelError> {
+    fn check_unrolled(&self) -> Result<(), Error> {
         let [bm, bn, bk] = self.tile;
         let family = self.method.family();
         let consumers = family.consumers(self);
@@ -194,20 +195,21 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::PlanShares`], [`KernelError::PlanLimit`].
-    pub(crate) fn check_copies(&self) -> Result<(), KernelError> {
+    /// Fails for a tile of which the threads do not have equal shares, and for more than the kernel has.
+    pub(crate) fn check_copies(&self) -> Result<(), Error> {
         let threads = self.method.family().threads(self);
         for (operand, name) in [(Operand::A, "A"), (Operand::B, "B")] {
             let tile = operand.modes().map(|mode| self.tile[mode]);
             let vector = self.operands.vector(operand);
             let (major, ty) = (self.operands.major(operand), self.operands.ab);
             let Some(share) = shares(major, tile, vector, threads, ty) else {
-                return Err(KernelError::PlanShares {
+                return Err(ErrorKind::PlanShares {
                     method: self.method.to_string(),
                     operand: name,
                     tile,
                     threads,
-                });
+                }
+                .into());
             };
             let accesses = tile[0] * tile[1] / (threads * share.vector);
             self.limit(
@@ -223,17 +225,13 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// [`KernelError::PlanCall`] for other types, orders, wider vectors than addresses and leading dimensions allow, or a
-    /// `beta` that is not the problem's; [`KernelError::PlanWhole`]; [`KernelError::PlanLimit`] for more tiles than the
+    /// Fails for other types, orders, wider vectors than addresses and leading dimensions allow, or a
+    /// `beta` that is not the problem's, and for tiles that should divide the problem and do not, and for more tiles than the
     /// kernel counts. The plan was [checked](Self::check).
-    pub(crate) fn check_call(
-        &self,
-        problem: &GemmProblem,
-        call: &Operands,
-    ) -> Result<(), KernelError> {
+    pub(crate) fn check_call(&self, problem: &GemmProblem, call: &Operands) -> Result<(), Error> {
         let plan = &self.operands;
         let differs =
-            |what, plan: String, call: String| Err(KernelError::PlanCall { what, plan, call });
+            |what, plan: String, call: String| Err(ErrorKind::PlanCall { what, plan, call }.into());
         // The SIMT kernel multiplies in f32 what was to be rounded to tf32.
         let exact = self.method == GemmMethod::Simt && (plan.ab, call.ab) == (Ty::F32, Ty::Tf32);
         if plan.ab != call.ab && !exact {
@@ -274,7 +272,7 @@ impl GemmPlan {
             );
         }
         if let (true, Some((what, tile, extent))) = (self.whole, self.remainder(problem)) {
-            return Err(KernelError::PlanWhole { what, tile, extent });
+            return Err(ErrorKind::PlanWhole { what, tile, extent }.into());
         }
         self.check_tiles(problem)
     }
@@ -290,7 +288,7 @@ impl GemmPlan {
     }
 
     /// Whether the kernel can count the tiles, and those that a strip of the order has.
-    fn check_tiles(&self, problem: &GemmProblem) -> Result<(), KernelError> {
+    fn check_tiles(&self, problem: &GemmProblem) -> Result<(), Error> {
         let along = |extent: i64, tile: i64| (extent - 1) / tile + 1;
         let [m, n] = [
             along(problem.m, self.tile[0]),

@@ -7,7 +7,7 @@ use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use colex_tiled::Operand;
 use half::{bf16, f16};
 
-use crate::kernel_error::{KernelError, disjoint};
+use crate::error::{Error, ErrorKind, disjoint};
 use crate::method::Compute;
 use colex_device::DeviceSlice;
 use colex_device::Element;
@@ -170,8 +170,8 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Extent`] for an extent below 1 or of more than 31 bits.
-    pub fn layout(&self, matrix: Operand) -> Result<Layout, KernelError> {
+    /// Fails for an extent below 1 or of more than 31 bits.
+    pub fn layout(&self, matrix: Operand) -> Result<Layout, Error> {
         let extents = self.extents(matrix);
         for (extent, what) in extents {
             check_extent(what, extent)?;
@@ -189,8 +189,8 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Extent`], [`KernelError::LeadingDimension`].
-    pub fn check(&self) -> Result<(), KernelError> {
+    /// Fails for an extent out of range, and for a leading dimension that is too short.
+    pub fn check(&self) -> Result<(), Error> {
         for (matrix, what) in NAMED {
             let [first, second] = self.extents(matrix);
             let (least, over) = match self.majors[matrix as usize] {
@@ -201,12 +201,13 @@ impl GemmProblem {
             check_extent(second.1, second.0)?;
             let found = self.leading_of(matrix);
             if found < least {
-                return Err(KernelError::LeadingDimension {
+                return Err(ErrorKind::LeadingDimension {
                     what,
                     found,
                     least,
                     over,
-                });
+                }
+                .into());
             }
             check_extent(what, found)?;
         }
@@ -217,19 +218,20 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check), [`KernelError::Short`], [`KernelError::Misaligned`], [`KernelError::Overlap`],
-    /// [`KernelError::ReadOnly`] for a C that was lent to be read.
+    /// Fails as [`check`](Self::check) does, for a buffer that is too short or misaligned, for an output that overlaps an
+    /// operand,
+    /// and for a C that was lent to be read.
     pub fn check_buffers<A: Element, B: Element, C: Element>(
         &self,
         a: &impl DeviceSlice<A>,
         b: &impl DeviceSlice<B>,
         c: &impl DeviceSlice<C>,
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), Error> {
         self.check()?;
         let a = self.occupied(Operand::A, a)?;
         let b = self.occupied(Operand::B, b)?;
         if !c.is_writable() {
-            return Err(KernelError::ReadOnly { output: "C" });
+            return Err(ErrorKind::ReadOnly { output: "C" }.into());
         }
         let c = self.occupied(Operand::C, c)?;
         disjoint("C", c, "A", a)?;
@@ -240,7 +242,7 @@ impl GemmProblem {
         &self,
         matrix: Operand,
         buffer: &impl DeviceSlice<T>,
-    ) -> Result<(u64, u64), KernelError> {
+    ) -> Result<(u64, u64), Error> {
         let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
         let (slow, fast) = match self.majors[matrix as usize] {
             Major::First => (second, first),
@@ -249,21 +251,23 @@ impl GemmProblem {
         // The offset behind the last element, of 62 bits: `check` has seen that each number has 31.
         let need = slow * self.leading_of(matrix) + fast + 1;
         if need > buffer.count() as i64 {
-            return Err(KernelError::Short {
+            return Err(ErrorKind::Short {
                 what: matrix.name(),
                 need,
                 length: buffer.count(),
-            });
+            }
+            .into());
         }
         let (address, need_bytes) = (buffer.address(), T::BYTES as u64);
         if address.is_multiple_of(need_bytes) {
             Ok((address, address + need as u64 * need_bytes))
         } else {
-            Err(KernelError::Misaligned {
+            Err(ErrorKind::Misaligned {
                 what: matrix.name(),
                 address,
                 need: need_bytes,
-            })
+            }
+            .into())
         }
     }
 }
@@ -274,15 +278,16 @@ const NAMED: [(Operand, &str); 3] = [
     (Operand::C, "ldc"),
 ];
 
-fn check_extent(what: &'static str, extent: i64) -> Result<(), KernelError> {
+fn check_extent(what: &'static str, extent: i64) -> Result<(), Error> {
     if (1..=MOST).contains(&extent) {
         Ok(())
     } else {
-        Err(KernelError::Extent {
+        Err(ErrorKind::Extent {
             what,
             extent,
             most: MOST,
-        })
+        }
+        .into())
     }
 }
 

@@ -15,7 +15,7 @@ use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{RegisterStagedGemm, SmemTile};
-use crate::kernels::{KernelError, Major};
+use crate::kernels::Major;
 use colex_tensor::{Error, TensorKernel};
 
 /// A multiply-add of each thread; the units of a plan are threads.
@@ -67,7 +67,7 @@ impl GemmFamily for Simt {
         plan.warps[0] * plan.warps[1]
     }
 
-    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), crate::Error> {
         plan.check_copies()
     }
 

@@ -14,7 +14,7 @@ use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use super::register_staged;
 use super::register_staged::{RegisterStagedGemm, SmemTile};
-use crate::kernels::{KernelError, Major};
+use crate::kernels::Major;
 use colex_tensor::{Error, TensorKernel};
 
 /// Elements that follow each row or column in shared memory: 16 bytes, so that eight rows begin in different banks.
@@ -61,7 +61,7 @@ impl GemmFamily for Volta {
         self.steps(plan).iter().product()
     }
 
-    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), crate::Error> {
         plan.check_copies()
     }
 

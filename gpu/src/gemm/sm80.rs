@@ -12,7 +12,6 @@ use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
-use crate::kernels::KernelError;
 use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 
 /// `cp.async` in stages and `mma.sync`; the units of a plan are warps.
@@ -74,7 +73,7 @@ impl GemmFamily for Ampere {
         m * n / 2 * k
     }
 
-    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), KernelError> {
+    fn check_shares(&self, plan: &GemmPlan, _: i64) -> Result<(), crate::Error> {
         plan.check_copies()
     }
 

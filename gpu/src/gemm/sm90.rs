@@ -15,7 +15,7 @@ use super::operand::boxed_layout;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use crate::calls::unencoded;
-use crate::kernels::{GemmProblem, KernelError, Major};
+use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
 use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
@@ -85,7 +85,7 @@ impl GemmFamily for Hopper {
         m * plan.tile[1] * k
     }
 
-    fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), KernelError> {
+    fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), crate::Error> {
         // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
         let threads = (plan.warps[0] as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));

@@ -23,11 +23,7 @@ macro_rules! opaque_error {
             }
         }
 
-        impl ::core::fmt::Debug for $name {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                ::core::fmt::Display::fmt(&self.0, f)
-            }
-        }
+        $crate::debug_as_display!($name);
 
         impl ::core::error::Error for $name {
             fn source(&self) -> Option<&(dyn ::core::error::Error + 'static)> {
@@ -48,5 +44,18 @@ macro_rules! opaque_error {
                 }
             }
         )+)?
+    };
+}
+
+/// Implements `Debug` of an error by its `Display`: what `unwrap` and `fn main() -> Result<(), E>` print is the sentence.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($name:ty) => {
+        impl ::core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(self, f)
+            }
+        }
     };
 }

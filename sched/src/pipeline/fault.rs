@@ -1,7 +1,5 @@
 //! What can be wrong with a pipeline, as sentences.
 
-use std::fmt;
-
 /// An actor that cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
@@ -109,11 +107,7 @@ pub enum Fault {
     },
 }
 
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+colex_layout::debug_as_display!(Fault);
 
 /// `producer waits for empty[0] at step 4; consumer waits for ..`.
 fn joined(blocked: &[Blocked]) -> String {

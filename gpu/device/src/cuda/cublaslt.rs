@@ -7,7 +7,7 @@ use cudarc::cublaslt::sys;
 
 use crate::buffer::Buffer;
 use crate::device::{Device, Kind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::DeviceMemory;
 
 /// Bytes of scratch memory an algorithm may ask for.
@@ -109,11 +109,14 @@ fn bind(device: &Device) -> Result<(), Error> {
 }
 
 fn refused(call: &'static str) -> impl Fn(CublasError) -> Error {
-    move |CublasError(status)| Error::Driver {
-        call,
-        code: status as u32,
-        name: format!("{status:?}"),
-        text: "cuBLASLt said no more".to_string(),
+    move |CublasError(status)| {
+        ErrorKind::Driver {
+            call,
+            code: status as u32,
+            name: format!("{status:?}"),
+            text: "cuBLASLt said no more".to_string(),
+        }
+        .into()
     }
 }
 
@@ -122,12 +125,15 @@ impl CublasLt {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] on the simulator or without the library; [`Error::Driver`] with the library's status.
+    /// Fails on the simulator or without the library, and with the library's status.
     pub fn new(device: &Device, product: &LtProduct, count: usize) -> Result<CublasLt, Error> {
-        let lacks = |why| Error::Unsupported {
-            what: "run cuBLASLt",
-            device: device.name(),
-            why,
+        let lacks = |why| -> Error {
+            ErrorKind::Unsupported {
+                what: "run cuBLASLt",
+                device: device.name(),
+                why,
+            }
+            .into()
         };
         if device.cuda().is_none() {
             return Err(lacks("there is none on the host"));
@@ -232,7 +238,7 @@ impl CublasLt {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`]; [`Error::Length`] for memory that is shorter than its matrix; [`Error::Driver`] with the
+    /// Fails for memory or functions of another device, and for memory that is shorter than its matrix, and with the
     /// library's status.
     pub fn run(
         &self,
@@ -245,30 +251,33 @@ impl CublasLt {
             .cuda()
             .filter(|_| device.is_same_device(&self.device))
         else {
-            return Err(Error::OtherDevice {
+            return Err(ErrorKind::OtherDevice {
                 what: "the product",
                 device: device.name(),
                 holder: self.device.name(),
-            });
+            }
+            .into());
         };
         let memories = [factors[0], factors[1], sum];
         for (memory, bytes) in memories.into_iter().zip(self.bytes) {
             if memory.device_id() != device.id() {
-                return Err(Error::OtherDevice {
+                return Err(ErrorKind::OtherDevice {
                     what: "the matrix",
                     device: device.name(),
                     holder: memory.device_name(),
-                });
+                }
+                .into());
             }
             if memory.byte_count() < bytes {
-                return Err(Error::Length {
+                return Err(ErrorKind::Length {
                     what: "the bytes of the matrix",
                     expected: bytes as usize,
                     found: memory.byte_count() as usize,
-                });
+                }
+                .into());
             }
         }
-        let algorithm = self.choices.get(choice).ok_or(Error::Length {
+        let algorithm = self.choices.get(choice).ok_or(ErrorKind::Length {
             what: "the list of algorithms",
             expected: self.choices.len(),
             found: choice,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use cudarc::driver::sys;
 
 use super::api::{Api, StatusCode};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// The oldest version of CUDA whose driver has tensor maps and launches with clusters.
 const OLDEST: i32 = 12000;
@@ -34,7 +34,7 @@ const NO_DEVICE: StatusCode = 100;
 ///
 /// # Errors
 ///
-/// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], and [`Error::Driver`] if it does not start.
+/// Fails without a driver, for a driver that is too old, without a device, and if it does not start.
 pub(super) fn driver() -> Result<&'static Driver, Error> {
     static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Error::clone)
@@ -43,17 +43,18 @@ pub(super) fn driver() -> Result<&'static Driver, Error> {
 fn probe() -> Result<Driver, Error> {
     // SAFETY: loading the driver's library runs its initialisers; so does every program that uses CUDA.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Error::NoDriver);
+        return Err(ErrorKind::NoDriver.into());
     }
     let version = version()?;
     if version < OLDEST {
-        return Err(Error::DriverTooOld {
+        return Err(ErrorKind::DriverTooOld {
             version,
             needed: OLDEST,
             missing: None,
-        });
+        }
+        .into());
     }
-    let api = Api::load().map_err(|symbol| Error::DriverTooOld {
+    let api = Api::load().map_err(|symbol| ErrorKind::DriverTooOld {
         version,
         needed: OLDEST,
         missing: Some(symbol),
@@ -61,7 +62,7 @@ fn probe() -> Result<Driver, Error> {
     let driver = Driver { api, version };
     // SAFETY: the function takes flags, of which there are none.
     match unsafe { (driver.api.init)(0) } {
-        NO_DEVICE => Err(Error::NoDevice),
+        NO_DEVICE => Err(ErrorKind::NoDevice.into()),
         code => driver.check("cuInit", code).map(|()| driver),
     }
 }
@@ -77,11 +78,12 @@ fn version() -> Result<i32, Error> {
     };
     match found {
         Ok(0) => Ok(version),
-        _ => Err(Error::DriverTooOld {
+        _ => Err(ErrorKind::DriverTooOld {
             version: 0,
             needed: OLDEST,
             missing: Some("cuDriverGetVersion"),
-        }),
+        }
+        .into()),
     }
 }
 
@@ -90,12 +92,13 @@ impl Driver {
     pub(super) fn check(&self, call: &'static str, code: StatusCode) -> Result<(), Error> {
         match code {
             0 => Ok(()),
-            _ => Err(Error::Driver {
+            _ => Err(ErrorKind::Driver {
                 call,
                 code,
                 name: self.word(self.api.get_error_name, code),
                 text: self.word(self.api.get_error_string, code),
-            }),
+            }
+            .into()),
         }
     }
 

@@ -12,7 +12,7 @@ use super::api::{Api, StatusCode};
 use super::driver::{Driver, driver};
 use crate::cache::Cache;
 use crate::device::Held;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::Limits;
 
 /// A handle to a GPU and to one of its streams.
@@ -141,7 +141,7 @@ impl Shared {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let arch = arch_of(capability).ok_or_else(|| Error::DeviceTooOld {
+        let arch = arch_of(capability).ok_or_else(|| ErrorKind::DeviceTooOld {
             name: name.clone(),
             capability,
         })?;
@@ -167,7 +167,7 @@ impl Gpu {
         let driver = driver()?;
         let count = device_count(driver)?;
         if ordinal >= count {
-            return Err(Error::NoSuchDevice { ordinal, count });
+            return Err(ErrorKind::NoSuchDevice { ordinal, count }.into());
         }
         let mut open = locked(&OPEN);
         let held = open.iter().find(|opened| opened.ordinal == ordinal);
@@ -307,13 +307,14 @@ impl Gpu {
     /// The error of a code, remembered if the context does not survive it.
     pub(super) fn failed(&self, call: &'static str, code: StatusCode) -> Error {
         let error = refused(self.shared.driver, call, code);
-        match (Driver::is_sticky(code), &error) {
-            (true, Error::Driver { name, text, .. }) => {
+        match (Driver::is_sticky(code), error.kind()) {
+            (true, ErrorKind::Driver { name, text, .. }) => {
                 let cause = self.shared.lost.get_or_init(|| format!("{name}, {text}"));
-                Error::ContextLost {
+                ErrorKind::ContextLost {
                     device: self.shared.name.clone(),
                     cause: cause.clone(),
                 }
+                .into()
             }
             _ => error,
         }
@@ -323,10 +324,11 @@ impl Gpu {
     fn alive(&self) -> Result<(), Error> {
         match self.shared.lost.get() {
             None => Ok(()),
-            Some(cause) => Err(Error::ContextLost {
+            Some(cause) => Err(ErrorKind::ContextLost {
                 device: self.shared.name.clone(),
                 cause: cause.clone(),
-            }),
+            }
+            .into()),
         }
     }
 }
@@ -348,12 +350,14 @@ fn refused(driver: &Driver, call: &'static str, code: StatusCode) -> Error {
 fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: StatusCode) -> Error {
     let device = c_int::try_from(ordinal).map_err(|_| ());
     let device = device.and_then(|device| device_name(driver, device).map_err(|_| ()));
-    match refused(driver, call, code) {
-        Error::Driver { name, text, .. } if Driver::is_sticky(code) => Error::ContextLost {
+    let error = refused(driver, call, code);
+    match error.kind() {
+        ErrorKind::Driver { name, text, .. } if Driver::is_sticky(code) => ErrorKind::ContextLost {
             device: device.unwrap_or_else(|()| format!("device {ordinal}")),
             cause: format!("{name}, {text}"),
-        },
-        error => error,
+        }
+        .into(),
+        _ => error,
     }
 }
 

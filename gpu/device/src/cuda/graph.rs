@@ -2,7 +2,7 @@
 
 use super::api::Handle;
 use super::gpu::Gpu;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Work that was captured, ready to run.
 pub(crate) struct Graph {
@@ -18,7 +18,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Those of the function, and of the driver; [`Error::NothingCaptured`] if nothing was given to this stream.
+    /// Fails where the function or the driver does, and if nothing was given to this stream.
     pub(crate) fn capture<E: From<Error>>(
         &self,
         work: impl FnOnce() -> Result<(), E>,
@@ -54,7 +54,7 @@ impl Gpu {
             unsafe { (api.graph_get_nodes)(template, std::ptr::null_mut(), &mut nodes) }
         })?;
         if nodes == 0 {
-            return Err(Error::NothingCaptured);
+            return Err(ErrorKind::NothingCaptured.into());
         }
         let mut executable = std::ptr::null_mut();
         self.call("cuGraphInstantiate", |api| {

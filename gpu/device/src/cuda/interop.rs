@@ -9,7 +9,7 @@ use super::gpu::Gpu;
 use crate::buffer::Buffer;
 use crate::device::{Device, Kind};
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::Argument;
 
 /// A slice of `cudarc` lent to launches. Keep it until the launches that use it were given to the device: on its drop,
@@ -79,11 +79,11 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the stream is not the context's; [`Error::DriverTooOld`] and [`Error::DeviceTooOld`];
+    /// Fails if the stream is not the context's, and for a driver that is too old and for a device that is too old;
     /// what the driver says.
     pub fn from_cuda(context: Arc<CudaContext>, stream: Arc<CudaStream>) -> Result<Device, Error> {
         if stream.context() != &context {
-            return Err(Error::OtherContext { what: "stream" });
+            return Err(ErrorKind::OtherContext { what: "stream" }.into());
         }
         Ok(Device(Kind::Gpu(Gpu::of(stream)?)))
     }
@@ -100,7 +100,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if it is not in this device's context.
+    /// Fails if it is not in this device's context.
     pub fn borrow_slice<'a, T>(
         &'a self,
         slice: &'a impl DevicePtr<T>,
@@ -122,7 +122,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if it is not in this device's context.
+    /// Fails if it is not in this device's context.
     pub fn borrow_slice_mut<'a, T>(
         &'a self,
         slice: &'a mut impl DevicePtrMut<T>,
@@ -144,7 +144,7 @@ impl Device {
     fn stream_of(&self, other: &Arc<CudaStream>, what: &'static str) -> Result<&CudaStream, Error> {
         match self.cuda() {
             Some((context, stream)) if other.context() == context => Ok(stream),
-            _ => Err(Error::OtherContext { what }),
+            _ => Err(ErrorKind::OtherContext { what }.into()),
         }
     }
 }

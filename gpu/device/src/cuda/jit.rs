@@ -6,7 +6,7 @@ use cudarc::driver::sys::{CUjit_option_enum as JitOption, CUjitInputType_enum as
 
 use super::api::Handle;
 use super::gpu::Gpu;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::signature;
 
 /// Machine code, and the assembler's remarks on it.
@@ -81,7 +81,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// [`Error::Assembly`] with the log.
+    /// Fails with the log.
     pub(super) fn assemble(&self, ptx: &str) -> Result<Cubin, Error> {
         let source = CString::new(ptx).map_err(|nul| {
             self.refused_text(format!(
@@ -181,20 +181,21 @@ impl Gpu {
 
     /// An error with the assembler's words, if it had any.
     fn with_log(&self, error: Error, log: &[u8]) -> Error {
-        match (error, text(log)) {
-            (Error::Driver { name, text, .. }, log) if log.is_empty() => {
+        match (error.kind(), text(log)) {
+            (ErrorKind::Driver { name, text, .. }, log) if log.is_empty() => {
                 self.refused_text(format!("{name}, {text}"))
             }
-            (Error::Driver { .. }, log) => self.refused_text(log),
-            (error, _) => error,
+            (ErrorKind::Driver { .. }, log) => self.refused_text(log),
+            _ => error,
         }
     }
 
     fn refused_text(&self, log: String) -> Error {
-        Error::Assembly {
+        ErrorKind::Assembly {
             device: self.name().to_string(),
             log,
         }
+        .into()
     }
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::gpu::Gpu;
 use super::module::Loaded;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
 
@@ -17,11 +17,11 @@ struct AlignedTensorMap([u64; 16]);
 
 impl AlignedTensorMap {
     fn of(map: &TensorMapArgument) -> Result<AlignedTensorMap, Error> {
-        map.encoded.map(AlignedTensorMap).ok_or(Error::Unsupported {
+        map.encoded.map(AlignedTensorMap).ok_or_else(|| ErrorKind::Unsupported {
             what: "take this tensor map",
             device: "a GPU".to_string(),
             why: "it was made by the simulator; make it with `tensor_map` of the device that runs the kernel",
-        })
+        }.into())
     }
 }
 

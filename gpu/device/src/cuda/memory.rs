@@ -6,7 +6,7 @@ use super::api::StatusCode;
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Gpu;
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 impl Gpu {
     /// So many bytes, at least one, at a multiple of 256.
@@ -17,10 +17,17 @@ impl Gpu {
             unsafe { (api.mem_alloc)(&mut address, bytes.max(1)) }
         });
         match done {
-            Err(Error::Driver {
-                code: OUT_OF_MEMORY,
-                ..
-            }) => Err(self.out_of_memory(bytes)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Driver {
+                        code: OUT_OF_MEMORY,
+                        ..
+                    }
+                ) =>
+            {
+                Err(self.out_of_memory(bytes))
+            }
             done => done.map(|()| address),
         }
     }
@@ -32,7 +39,7 @@ impl Gpu {
             unsafe { (api.mem_get_info)(&mut free, &mut total) }
         });
         match asked {
-            Ok(()) => Error::OutOfMemory { bytes, free, total },
+            Ok(()) => ErrorKind::OutOfMemory { bytes, free, total }.into(),
             Err(error) => error,
         }
     }

@@ -15,7 +15,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// [`Error::Tma`] for what the hardware does not take, before the driver is asked.
+    /// Fails for what the hardware does not take, before the driver is asked.
     pub(crate) fn encode(&self, map: &TensorMap, address: u64) -> Result<[u64; 16], Error> {
         map.check()?;
         map.check_address(address)?;

@@ -7,7 +7,8 @@ mod error;
 mod memory;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
-pub use error::LaunchError;
+pub use error::Error;
+use error::ErrorKind;
 pub use memory::{ArgumentError, DeviceMemory};
 
 /// How many blocks of how many threads: extents along x, y and z.
@@ -100,65 +101,97 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// The first [`LaunchError`] found: extents, block, grid, cluster, shared memory.
-    pub fn check(&self, limits: &Limits, static_shared: u32) -> Result<(), LaunchError> {
+    /// The first [`Error`] found: extents, block, grid, cluster, shared memory.
+    pub fn check(&self, limits: &Limits, static_shared: u32) -> Result<(), Error> {
         self.check_extents()?;
         self.check_block(limits)?;
         over("grid", self.grid, limits.grid)?;
         self.check_cluster(limits)?;
         let total = u64::from(static_shared) + u64::from(self.dynamic_shared);
         if total > u64::from(limits.shared) {
-            return Err(LaunchError::Shared {
+            return Err(ErrorKind::Shared {
                 fixed: static_shared,
                 dynamic: self.dynamic_shared,
                 most: limits.shared,
-            });
+            }
+            .into());
         }
         Ok(())
     }
 
-    fn check_extents(&self) -> Result<(), LaunchError> {
+    /// Checks the block and the cluster against those that the kernel was built for, where it was built for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails for the first that differs.
+    pub fn check_required(
+        &self,
+        block: Option<[u32; 3]>,
+        cluster: Option<[u32; 3]>,
+    ) -> Result<(), Error> {
+        let shapes = [
+            ("block", block, self.block),
+            ("cluster", cluster, self.cluster),
+        ];
+        for (what, required, found) in shapes {
+            if let Some(expected) = required.filter(|&expected| expected != found) {
+                return Err(ErrorKind::Required {
+                    what,
+                    expected,
+                    found,
+                }
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_extents(&self) -> Result<(), Error> {
         for (what, extents) in [
             ("grid", self.grid),
             ("block", self.block),
             ("cluster", self.cluster),
         ] {
             if extents.contains(&0) {
-                return Err(LaunchError::Empty { what, extents });
+                return Err(ErrorKind::Empty { what, extents }.into());
             }
         }
         Ok(())
     }
 
-    fn check_block(&self, limits: &Limits) -> Result<(), LaunchError> {
+    fn check_block(&self, limits: &Limits) -> Result<(), Error> {
         over("block", self.block, limits.block)?;
         if self.threads() > u64::from(limits.threads) {
-            return Err(LaunchError::Threads {
+            return Err(ErrorKind::Threads {
                 block: self.block,
                 threads: self.threads(),
                 most: limits.threads,
-            });
+            }
+            .into());
         }
         Ok(())
     }
 
-    fn check_cluster(&self, limits: &Limits) -> Result<(), LaunchError> {
+    fn check_cluster(&self, limits: &Limits) -> Result<(), Error> {
         if self.cluster == [1; 3] {
             return Ok(());
         }
         if self.cluster_blocks() > u64::from(limits.cluster) {
-            return Err(LaunchError::Cluster {
+            return Err(ErrorKind::Cluster {
                 cluster: self.cluster,
+                blocks: self.cluster_blocks(),
                 most: limits.cluster,
-            });
+            }
+            .into());
         }
         let divides = |axis: usize| self.grid[axis].is_multiple_of(self.cluster[axis]);
         match (0..3).find(|&axis| !divides(axis)) {
-            Some(axis) => Err(LaunchError::ClusterDivides {
+            Some(axis) => Err(ErrorKind::ClusterDivides {
                 axis: AXES[axis],
                 cluster: self.cluster[axis],
                 grid: self.grid[axis],
-            }),
+            }
+            .into()),
             None => Ok(()),
         }
     }
@@ -168,14 +201,15 @@ impl Launch {
 const AXES: [char; 3] = ['x', 'y', 'z'];
 
 /// No extent exceeds its limit.
-fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), LaunchError> {
+fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), Error> {
     match (0..3).find(|&axis| extents[axis] > most[axis]) {
-        Some(axis) => Err(LaunchError::Extent {
+        Some(axis) => Err(ErrorKind::Extent {
             what,
             axis: AXES[axis],
             extent: extents[axis],
             most: most[axis],
-        }),
+        }
+        .into()),
         None => Ok(()),
     }
 }
@@ -184,27 +218,26 @@ fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), Lau
 ///
 /// # Errors
 ///
-/// [`LaunchError::ArgumentCount`] and [`LaunchError::ArgumentType`].
-pub fn check_arguments(
-    parameters: &[ParameterType],
-    arguments: &[Argument],
-) -> Result<(), LaunchError> {
+/// Fails for another number of arguments, and for the first of another type than its parameter.
+pub fn check_arguments(parameters: &[ParameterType], arguments: &[Argument]) -> Result<(), Error> {
     if parameters.len() != arguments.len() {
-        return Err(LaunchError::ArgumentCount {
+        return Err(ErrorKind::ArgumentCount {
             expected: parameters.len(),
             found: arguments.len(),
-        });
+        }
+        .into());
     }
     let pairs = parameters.iter().zip(arguments);
     match pairs
         .enumerate()
         .find(|(_, (ty, argument))| !argument.fits(**ty))
     {
-        Some((index, (&expected, argument))) => Err(LaunchError::ArgumentType {
+        Some((index, (&expected, argument))) => Err(ErrorKind::ArgumentType {
             index,
             expected,
             found: argument.what(),
-        }),
+        }
+        .into()),
         None => Ok(()),
     }
 }
@@ -214,18 +247,19 @@ pub fn check_arguments(
 ///
 /// # Errors
 ///
-/// [`LaunchError::ArgumentAlignment`].
-pub fn check_alignments(alignments: &[u64], arguments: &[Argument]) -> Result<(), LaunchError> {
+/// Fails for the first address that is not a multiple.
+pub fn check_alignments(alignments: &[u64], arguments: &[Argument]) -> Result<(), Error> {
     let pairs = alignments.iter().zip(arguments);
     for (index, (&align, argument)) in pairs.enumerate() {
         if let Argument::Pointer(address) | Argument::U64(address) = *argument
             && !address.is_multiple_of(align)
         {
-            return Err(LaunchError::ArgumentAlignment {
+            return Err(ErrorKind::ArgumentAlignment {
                 index,
                 address,
                 align,
-            });
+            }
+            .into());
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::problem::Problem;
 use crate::Kernel;
 
 /// A kernel that cannot be right, with everything that is wrong in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Refused {
     /// The kernel's name.
     pub kernel: String,
@@ -59,6 +59,8 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+colex_layout::debug_as_display!(Refused);
 
 /// One thing that is wrong with a kernel.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,8 +14,8 @@ use super::copies::{CopyCase, Failure};
 use super::gemm::GemmCase;
 use colex_device::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, KernelError, Major, MatrixName};
-use colex_gpu::{DeviceError, Error};
+use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, MatrixName};
+use colex_gpu::{Error, PlanRefusal};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 
 /// A generator of random numbers: `xorshift64*` of a mixed seed.
@@ -100,21 +100,24 @@ impl Ended {
         let Ended::Refused(error) = self else {
             return None;
         };
-        Some(match error {
-            Error::Kernel(KernelError::Plan { .. }) => "number",
-            Error::Kernel(KernelError::PlanOrder { .. }) => "order",
-            Error::Kernel(KernelError::PlanVector { .. }) => "vector",
-            Error::Kernel(KernelError::PlanLimit { .. }) => "limit",
-            Error::Kernel(KernelError::PlanShares { .. }) => "shares",
-            Error::Kernel(KernelError::PlanCall { .. }) => "another call",
-            Error::Kernel(KernelError::PlanWhole { .. }) => "not whole",
-            Error::Kernel(KernelError::Product { .. } | KernelError::Types { .. }) => "types",
-            Error::Kernel(_) => "operands",
-            Error::Build(_) => "build",
-            Error::Device(DeviceError::Refused(_)) => "verifier",
-            Error::Device(DeviceError::Launch(_)) => "launch",
-            Error::Device(DeviceError::Tma(_) | DeviceError::Mismatch(_)) => "tensor map",
-            _ => "device",
+        let device = error.device();
+        Some(match error.plan() {
+            Some(PlanRefusal::Number) => "number",
+            Some(PlanRefusal::Order) => "order",
+            Some(PlanRefusal::Vector) => "vector",
+            Some(PlanRefusal::Limit) => "limit",
+            Some(PlanRefusal::Shares) => "shares",
+            Some(PlanRefusal::Call) => "another call",
+            Some(PlanRefusal::Whole) => "not whole",
+            _ if error.is_unsupported_product() => "types",
+            _ if error.build().is_some() => "build",
+            _ => match device {
+                Some(error) if error.refused().is_some() => "verifier",
+                Some(error) if error.launch().is_some() => "launch",
+                Some(error) if error.is_tensor_refused() => "tensor map",
+                Some(_) => "device",
+                None => "operands",
+            },
         })
     }
 }

@@ -47,10 +47,10 @@ impl Verdict {
     /// Of what a device answered instead.
     pub fn of_error(error: &Error) -> Verdict {
         let by = match error {
-            Error::Refused(_) => "verifier",
-            Error::Assembly { .. } => "assembler",
-            Error::ContextLost { .. } => "hardware",
-            Error::Unsupported { .. } => "simulator",
+            _ if error.refused().is_some() => "verifier",
+            _ if error.assembler_log().is_some() => "assembler",
+            _ if error.is_context_lost() => "hardware",
+            _ if error.is_unsupported() => "simulator",
             _ => "driver",
         };
         Verdict::Refused {

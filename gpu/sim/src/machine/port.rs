@@ -10,7 +10,7 @@ use crate::report::event::{self, Event, EventKind, SharedBytes};
 use crate::report::fault::{Fault, FaultKind, Place};
 pub(crate) use crate::state::accessor::{Accessor, Site};
 use crate::state::block::Group;
-use crate::state::memory::MemoryFault;
+use crate::state::memory::ErrorKind;
 
 impl Machine<'_, '_> {
     pub(crate) fn place(&self, g: &Group, site: &Site) -> Place {
@@ -79,7 +79,7 @@ impl Machine<'_, '_> {
                 match self.memory.read(address, count as u64) {
                     Ok(_) => Ok(()),
                     Err(fault) => {
-                        let fault = self.memory_fault(g, &accessor.site, fault);
+                        let fault = self.memory_fault(g, &accessor.site, *fault.kind());
                         Err(self.catch(g, accessor, (target, count), Use::Read, fault))
                     }
                 }
@@ -296,9 +296,9 @@ impl Machine<'_, '_> {
     }
 
     /// The sentence for global memory that was not used as it should be.
-    fn memory_fault(&self, g: &Group, site: &Site, fault: MemoryFault) -> Fault {
+    fn memory_fault(&self, g: &Group, site: &Site, fault: ErrorKind) -> Fault {
         let (kind, what) = match fault {
-            MemoryFault::OutOfBounds {
+            ErrorKind::OutOfBounds {
                 address,
                 bytes,
                 nearest: Some((start, length)),
@@ -310,13 +310,13 @@ impl Machine<'_, '_> {
                     self.buffer_name(start)
                 ),
             ),
-            MemoryFault::OutOfBounds { address, bytes, .. } => (
+            ErrorKind::OutOfBounds { address, bytes, .. } => (
                 FaultKind::OutOfBounds,
                 format!(
                     "{bytes} bytes at {address:#x} are in no allocation, and the first begins above"
                 ),
             ),
-            MemoryFault::Unwritten {
+            ErrorKind::Unwritten {
                 address,
                 allocation,
             } => (
@@ -327,7 +327,7 @@ impl Machine<'_, '_> {
                     self.buffer_name(allocation)
                 ),
             ),
-            other @ (MemoryFault::OutOfMemory { .. } | MemoryFault::NotAllocated { .. }) => {
+            other @ (ErrorKind::OutOfMemory { .. } | ErrorKind::NotAllocated { .. }) => {
                 (FaultKind::OutOfBounds, other.to_string())
             }
         };

@@ -74,7 +74,7 @@ pub struct Place {
 /// assert_eq!(fault.kind(), FaultKind::OutOfBounds);
 /// assert_eq!(fault.what(), "4 bytes at 0x40 are in no allocation, and the first begins above");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Fault(Box<Found>);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -155,3 +155,5 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+colex_layout::debug_as_display!(Fault);

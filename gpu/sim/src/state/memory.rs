@@ -1,6 +1,5 @@
 //! Global memory as the simulator holds it: separate allocations at 64-bit addresses, each byte written or not.
 
-use core::fmt;
 use std::collections::BTreeMap;
 
 /// Where the first allocation lies: below it, and in the gaps between allocations, nothing can be read.
@@ -41,7 +40,7 @@ fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
 /// assert_eq!(memory.read(at, 4)?, [1, 2, 3, 4]);
 /// let fault = memory.read(at + 2, 4).unwrap_err();
 /// assert!(fault.to_string().ends_with("never written"));
-/// # Ok::<(), colex_sim::MemoryFault>(())
+/// # Ok::<(), colex_sim::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -56,35 +55,62 @@ struct Allocation {
     written: Vec<bool>,
 }
 
-/// A use of memory that no device has to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryFault {
-    /// An access that is not inside one allocation.
+colex_layout::opaque_error! {
+    /// Why simulated memory was not allocated, freed, read or written.
+    ///
+    /// Its sentence is its `Display` and `Debug` output.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct Error(ErrorKind);
+}
+
+impl Error {
+    /// Returns whether the bytes are not inside one allocation, or none begins at the address.
+    pub fn is_out_of_bounds(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::OutOfBounds { .. } | ErrorKind::NotAllocated { .. }
+        )
+    }
+
+    /// Returns whether a byte was read that was never written.
+    pub fn is_unwritten(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unwritten { .. })
+    }
+
+    /// Returns whether the host has no memory, or the simulator no addresses, for an allocation.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self.kind(), ErrorKind::OutOfMemory { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ErrorKind {
+    #[error("{bytes} bytes at {address:#x} are in no allocation: {}", below(*address, *nearest))]
     OutOfBounds {
-        /// Its first byte.
         address: u64,
-        /// Its bytes.
         bytes: u64,
-        /// The allocation that begins at or before it: its address and bytes.
+        /// The allocation that begins at or before the first byte: its address and bytes.
         nearest: Option<(u64, u64)>,
     },
-    /// A read of a byte that was never written.
-    Unwritten {
-        /// The first such byte.
-        address: u64,
-        /// The allocation's address.
-        allocation: u64,
-    },
-    /// More bytes were to be allocated than the host's memory, or the addresses of the simulator, have room for.
-    OutOfMemory {
-        /// How many.
-        bytes: u64,
-    },
-    /// The address of no allocation was to be freed.
-    NotAllocated {
-        /// The address.
-        address: u64,
-    },
+    #[error("byte {} of the allocation at {allocation:#x} is read but was never written", address - allocation)]
+    Unwritten { address: u64, allocation: u64 },
+    #[error(
+        "{bytes} bytes of simulated memory take twice as many of the host's, and it does not give them"
+    )]
+    OutOfMemory { bytes: u64 },
+    #[error("no allocation begins at {address:#x}, so none can be freed there")]
+    NotAllocated { address: u64 },
+}
+
+/// Where an address lies beside the allocation before it.
+fn below(address: u64, nearest: Option<(u64, u64)>) -> String {
+    match nearest {
+        Some((start, length)) => format!(
+            "the nearest below has {length} bytes, and the access begins {} bytes after its start",
+            address - start
+        ),
+        None => "the first begins above".into(),
+    }
 }
 
 impl Default for Memory {
@@ -102,9 +128,9 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryFault::OutOfMemory`] if the host does not give them.
-    pub fn allocate(&mut self, bytes: u64) -> Result<u64, MemoryFault> {
-        let full = || MemoryFault::OutOfMemory { bytes };
+    /// Fails if the host does not give them.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
+        let full = || ErrorKind::OutOfMemory { bytes };
         let address = self.next;
         let gap = if address < END / 2 { GAP } else { SMALL_GAP };
         let end = address
@@ -126,11 +152,11 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryFault::NotAllocated`] if none begins there.
-    pub fn free(&mut self, address: u64) -> Result<(), MemoryFault> {
+    /// Fails if none begins there.
+    pub fn free(&mut self, address: u64) -> Result<(), Error> {
         match self.allocations.remove(&address) {
             Some(_) => Ok(()),
-            None => Err(MemoryFault::NotAllocated { address }),
+            None => Err(ErrorKind::NotAllocated { address }.into()),
         }
     }
 
@@ -138,15 +164,16 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryFault::OutOfBounds`], and [`MemoryFault::Unwritten`] for the first byte that nobody wrote.
-    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, MemoryFault> {
+    /// Fails for bytes outside of one allocation, and for the first byte that was never written.
+    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Error> {
         let (allocation, at) = self.find(address, bytes)?;
         let held = &self.allocations[&allocation];
         match held.written[at.clone()].iter().position(|written| !written) {
-            Some(first) => Err(MemoryFault::Unwritten {
+            Some(first) => Err(ErrorKind::Unwritten {
                 address: address + first as u64,
                 allocation,
-            }),
+            }
+            .into()),
             None => Ok(held.bytes[at].to_vec()),
         }
     }
@@ -155,8 +182,8 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryFault::OutOfBounds`], and nothing is written.
-    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
+    /// Fails for bytes outside of one allocation, and then writes nothing.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let (allocation, at) = self.find(address, bytes.len() as u64)?;
         let held = self
             .allocations
@@ -183,7 +210,7 @@ impl Memory {
         &mut self,
         address: u64,
         bytes: u64,
-    ) -> Result<(&mut [u8], &mut [bool]), MemoryFault> {
+    ) -> Result<(&mut [u8], &mut [bool]), ErrorKind> {
         let (allocation, at) = self.find(address, bytes)?;
         let held = self
             .allocations
@@ -193,11 +220,7 @@ impl Memory {
     }
 
     /// The allocation that holds these bytes, and where in it they are.
-    fn find(
-        &self,
-        address: u64,
-        bytes: u64,
-    ) -> Result<(u64, core::ops::Range<usize>), MemoryFault> {
+    fn find(&self, address: u64, bytes: u64) -> Result<(u64, core::ops::Range<usize>), ErrorKind> {
         let nearest = self.allocations.range(..=address).next_back();
         let nearest = nearest.map(|(&start, held)| (start, held.bytes.len() as u64));
         match nearest {
@@ -205,7 +228,7 @@ impl Memory {
                 let offset = (address - start) as usize;
                 Ok((start, offset..offset + bytes as usize))
             }
-            _ => Err(MemoryFault::OutOfBounds {
+            _ => Err(ErrorKind::OutOfBounds {
                 address,
                 bytes,
                 nearest,
@@ -213,48 +236,6 @@ impl Memory {
         }
     }
 }
-
-impl fmt::Display for MemoryFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            MemoryFault::OutOfBounds {
-                address,
-                bytes,
-                nearest,
-            } => {
-                write!(f, "{bytes} bytes at {address:#x} are in no allocation")?;
-                match nearest {
-                    Some((start, length)) => write!(
-                        f,
-                        ": the nearest below has {length} bytes, and the access begins {} bytes after its start",
-                        address - start
-                    ),
-                    None => f.write_str(": the first begins above"),
-                }
-            }
-            MemoryFault::Unwritten {
-                address,
-                allocation,
-            } => write!(
-                f,
-                "byte {} of the allocation at {allocation:#x} is read but was never written",
-                address - allocation
-            ),
-            MemoryFault::OutOfMemory { bytes } => write!(
-                f,
-                "{bytes} bytes of simulated memory take twice as many of the host's, and it does not give them"
-            ),
-            MemoryFault::NotAllocated { address } => {
-                write!(
-                    f,
-                    "no allocation begins at {address:#x}, so none can be freed there"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for MemoryFault {}
 
 #[cfg(test)]
 mod tests {
@@ -289,7 +270,7 @@ mod tests {
     #[test]
     fn every_fault_verbatim() {
         let mut memory = Memory::default();
-        let said = |fault: MemoryFault| fault.to_string();
+        let said = |fault: Error| fault.to_string();
         assert_eq!(
             said(memory.write(16, &[0; 4]).unwrap_err()),
             "4 bytes at 0x10 are in no allocation: the first begins above"

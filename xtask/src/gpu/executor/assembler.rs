@@ -1,7 +1,7 @@
 //! What the driver's assembler says.
 
 use anyhow::{Result, bail, ensure};
-use colex_gpu::{Device, DeviceError, Launch};
+use colex_gpu::{Device, Launch};
 
 use super::{ADD, refused, same};
 
@@ -39,7 +39,7 @@ pub(super) fn resources(device: &Device) -> Result<String> {
 pub(super) fn errors(device: &Device) -> Result<String> {
     let text = include_str!("../ptx/broken.ptx");
     let error = refused("a broken text", device.load_ptx(text, "broken"))?;
-    let DeviceError::Assembly { log, .. } = &error else {
+    let Some(log) = error.assembler_log() else {
         bail!("the error is {error}");
     };
     ensure!(
@@ -51,7 +51,7 @@ pub(super) fn errors(device: &Device) -> Result<String> {
         "a version that does not exist",
         device.load_ptx(&newer, "add"),
     )?;
-    ensure!(matches!(newer, DeviceError::Assembly { .. }), "{newer}");
+    ensure!(newer.assembler_log().is_some(), "{newer}");
     refused(
         "a NUL character",
         device.load_ptx(&format!("{ADD}\0"), "add"),

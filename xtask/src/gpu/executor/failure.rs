@@ -1,7 +1,7 @@
 //! Kernels that fail, and what is left.
 
 use anyhow::{Result, ensure};
-use colex_gpu::{Argument, Device, DeviceError, Launch};
+use colex_gpu::{Argument, Device, Launch};
 
 use super::{refused, same};
 
@@ -23,7 +23,7 @@ fn broken_by(entry: &str, arguments: &[Argument]) -> Result<String> {
     let function = device.load_ptx(TEXT, entry)?;
     device.launch(&function, Launch::new(1, 1), arguments)?;
     let error = refused("waiting for it", device.synchronize())?;
-    ensure!(matches!(error, DeviceError::ContextLost { .. }), "{error}");
+    ensure!(error.is_context_lost(), "{error}");
     same(
         "a download",
         refused("a download", buffer.download())?,

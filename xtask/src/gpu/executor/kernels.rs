@@ -1,10 +1,11 @@
 //! Launches of correct kernels, and launches that are refused.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use colex_gpu::ir::{Access, Kernel, KernelBuilder, Space, Special, Type};
-use colex_gpu::{Argument, Device, DeviceError, Launch, LaunchError, Origin};
+use colex_gpu::{Argument, Device, DeviceError, Launch, Origin};
 use half::f16;
 
 use super::{ADD, same};
@@ -78,7 +79,7 @@ pub(super) fn arguments(device: &Device) -> Result<String> {
 }
 
 /// What a launch may not be, seen before the driver is asked.
-fn refused_launches(device: &Device) -> Result<Vec<LaunchError>> {
+fn refused_launches(device: &Device) -> Result<Vec<DeviceError>> {
     let function = device.load_ptx(ADD, "add")?;
     let buffer = device.zeros::<f32>(4)?;
     let right: Vec<Argument> = vec![
@@ -106,10 +107,9 @@ fn refused_launches(device: &Device) -> Result<Vec<LaunchError>> {
     ];
     let mut refusals = Vec::new();
     for (launch, arguments) in launches {
-        match super::refused("a launch", device.launch(&function, launch, arguments))? {
-            DeviceError::Launch(error) => refusals.push(error),
-            other => return Err(other.into()),
-        }
+        let error = super::refused("a launch", device.launch(&function, launch, arguments))?;
+        ensure!(error.launch().is_some(), "{error}");
+        refusals.push(error);
     }
     Ok(refusals)
 }
@@ -117,13 +117,13 @@ fn refused_launches(device: &Device) -> Result<Vec<LaunchError>> {
 /// Each is refused for its own reason, and the device works on.
 pub(super) fn refused(device: &Device) -> Result<String> {
     let refusals = refused_launches(device)?;
-    let kinds: std::collections::HashSet<_> = refusals.iter().map(std::mem::discriminant).collect();
-    ensure!(kinds.len() >= 7, "the reasons are too few: {refusals:?}");
+    let reasons: HashSet<_> = refusals.iter().map(DeviceError::to_string).collect();
+    ensure!(reasons.len() >= 7, "the reasons are too few: {refusals:?}");
     add_on(device, 1000)?;
     Ok(format!(
         "{} launches refused for {} reasons",
         refusals.len(),
-        kinds.len()
+        reasons.len()
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
-use colex_gpu::{Argument, Buffer, Device, DeviceError, Function, Launch};
+use colex_gpu::{Argument, Buffer, Device, Function, Launch};
 
 use super::same;
 
@@ -111,7 +111,7 @@ pub(super) fn every_swizzle(device: &Device) -> Result<String> {
     }
     let refused = device.tensor_map(&tensors[0].map(TmaSwizzle::B32, 64), &tensors[0].data);
     ensure!(
-        matches!(refused, Err(DeviceError::Tma(_))),
+        refused.is_err_and(|error| error.is_tensor_refused()),
         "a row of 128 bytes was taken with a swizzle of 32"
     );
     Ok(format!(
