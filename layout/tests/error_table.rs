@@ -107,8 +107,13 @@ fn invariants() -> Rows {
     let basis = |path: &[usize]| error(Basis::new(1.into(), path));
     vec![
         (
-            error(Layout::new(tuple("(4,(2,3))"), parsed("(1,4)"))),
+            error(Layout::new((4, (2, 3)), (1, 4))),
             "the shape (4,(2,3)) and the stride (1,4) nest differently",
+        ),
+        (
+            error(Layout::new(4, u64::MAX)),
+            "the integer 18446744073709551615 does not fit 64 bits: integers of tuples lie from -9223372036854775808 to \
+             9223372036854775807",
         ),
         (
             error("(4,0):(1,4)".parse::<Layout>()),
@@ -271,7 +276,7 @@ fn places() -> Rows {
             "coordinate -1 is not within 0..72 in the shape (4,(3,6))",
         ),
         (
-            error(a.slice(&parsed("(_,_,1)"))),
+            error(a.slice((.., .., 1))),
             "slice of (4,(3,6)):(1,(4,12)) and (_,_,1) needs a coordinate whose nesting the layout refines",
         ),
         (
@@ -469,6 +474,7 @@ fn every_variant_has_a_row() {
         "DivideByZero",
         "Extent",
         "Infer",
+        "Integer",
         "MixedStrides",
         "Mode",
         "NotCongruent",

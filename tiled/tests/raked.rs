@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use colex_layout::{IntTuple, Layout, Tuple};
+use colex_layout::Layout;
 use colex_tiled::TiledCopy;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -11,9 +11,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn matrices() -> Result<Vec<Layout>, Box<dyn Error>> {
     let mut all = Vec::new();
     for case in 0..9 * 49_i64 {
-        let shape = IntTuple::flat([1 + case % 3, 1 + case / 3 % 3].map(Into::into));
-        let stride = Tuple::flat([case / 9 % 7, case / 63].map(Into::into));
-        all.push(Layout::new(shape, stride)?);
+        let shape = (1 + case % 3, 1 + case / 3 % 3);
+        all.push(Layout::new(shape, (case / 9 % 7, case / 63))?);
     }
     Ok(all)
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
-use crate::{Error, Int, IntTuple, Layout, Stride};
+use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 /// One mode of a complement: `gap` copies of what is covered so far fit before the next mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl Layout {
     /// ```
     ///
     /// Source: `complement` in `cute/layout.hpp`.
-    pub fn complement(&self, target: impl Into<IntTuple>) -> Result<Self, Error> {
-        self.complement_in(&target.into(), &mut |_| ())
+    pub fn complement(&self, target: impl IntoIntTuple) -> Result<Self, Error> {
+        self.complement_in(&target.into_int_tuple()?, &mut |_| ())
     }
 
     /// The complement up to this layout's own reach, the cosize of its filtered form.

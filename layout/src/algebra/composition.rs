@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use crate::error::composition::{CompositionError, Refusal, Share};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of, walked};
-use crate::tuple::Builder;
+use crate::tuple::TupleBuilder;
 use crate::tuple::int::abs;
 use crate::{Error, Int, Layout, Search, Stride, Tiler};
 
@@ -258,7 +258,7 @@ pub(crate) fn walk(
         }))
     };
     // Written out: through `try_refine` a composition takes a third longer.
-    let mut out = Builder::new();
+    let mut out = TupleBuilder::new();
     let mut sums: DigitSums = SmallVec::from_elem(DigitSum::default(), flat.len());
     let mut leaves = rhs.leaves().iter().enumerate();
     for &node in rhs.view().nodes() {

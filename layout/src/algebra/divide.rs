@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
-use crate::tuple::{Builder, Tuple};
+use crate::tuple::{Tuple, TupleBuilder};
 use crate::{Error, Int, IntTuple, Layout, Tiler};
 
 impl Layout {
@@ -73,7 +73,7 @@ impl Layout {
         tilers: &[Tiler],
         op: impl Fn(&Self, &Tiler) -> Result<Self, Error>,
     ) -> Result<Self, Error> {
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let open = b.open();
         for (i, mode) in self.view().modes().enumerate() {
             match tilers.get(i) {
@@ -222,7 +222,7 @@ impl Layout {
     }
 
     pub(crate) fn unpack(&self, what: Unpack) -> Self {
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let open = b.open();
         let mut rank = 0;
         for (i, mode) in self.view().modes().enumerate() {

@@ -77,6 +77,11 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
+    /// A given integer does not fit 64 bits.
+    Integer {
+        /// The integer.
+        value: Box<str>,
+    },
     /// A result does not fit 64 bits.
     Overflow {
         /// The left operand.
@@ -249,6 +254,12 @@ impl fmt::Display for Error {
                 shift,
                 why,
             } => write!(f, "Sw<{bits},{base},{shift}>: {why}"),
+            Self::Integer { value } => write!(
+                f,
+                "the integer {value} does not fit 64 bits: integers of tuples lie from {} to {}",
+                i64::MIN,
+                i64::MAX
+            ),
             Self::Overflow {
                 left,
                 operator,

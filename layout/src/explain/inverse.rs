@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Explanation, Step};
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
-use crate::{IntTuple, Layout};
+use crate::{IntoIntTuple, Layout};
 
 impl Layout {
     /// How [`Layout::complement`] comes to its result, or where it is refused.
@@ -29,8 +29,11 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]
-    pub fn explain_complement(&self, target: impl Into<IntTuple>) -> Explanation {
-        let target = target.into();
+    pub fn explain_complement(&self, target: impl IntoIntTuple) -> Explanation {
+        let target = match target.into_int_tuple() {
+            Ok(target) => target,
+            Err(e) => return Explanation::refused(format!("complement of {self}"), e),
+        };
         let mut steps = Vec::new();
         let filtered = self.filter();
         if filtered != *self {

@@ -148,6 +148,11 @@ impl Explanation {
             result,
         }
     }
+
+    /// The explanation of an operation whose operand has no value.
+    fn refused(title: impl Into<Box<str>>, error: Error) -> Self {
+        Self::new(title, Vec::new(), Err(error))
+    }
 }
 
 impl Step {

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int::{add, mul};
-use crate::tuple::{Builder, Tuple, View};
-use crate::{Basis, Error, Int, IntTuple, Layout, Stride};
+use crate::tuple::{Tuple, TupleBuilder, View};
+use crate::{Basis, Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 /// A coordinate while it is summed: the value at each path, ordered by path.
 type Sums = Vec<(SmallVec<[usize; 6]>, i64)>;
@@ -36,8 +36,8 @@ impl Layout {
     ///
     /// Source: `make_identity_layout` in `cute/layout.hpp`.
     #[doc(alias = "make_identity_layout")]
-    pub fn identity(shape: impl Into<IntTuple>) -> Result<Self, Error> {
-        let shape = shape.into();
+    pub fn identity(shape: impl IntoIntTuple) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
         let stride = shape.basis_like()?;
         Self::new(shape, stride)
     }
@@ -77,8 +77,8 @@ impl Layout {
     /// assert_eq!(partition.value((3, 2))?.to_string(), "(17,4)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn value(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
-        let coord = coord.into();
+    pub fn value(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
+        let coord = coord.into_int_tuple()?;
         if !self.has_coordinate_values() {
             return Ok(self.offset(coord)?.into());
         }
@@ -91,7 +91,7 @@ impl Layout {
             }
         }
         let sums = added(sums)?;
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         nest(&sums, 0, &mut b).ok_or_else(|| self.prefix_clash())?;
         Ok(b.finish())
     }
@@ -278,7 +278,11 @@ fn added(mut parts: Sums) -> Result<Sums, Error> {
 }
 
 /// The tuple of `sums`, ordered by their paths, which agree before `depth`; `None` when a path ends where another goes on.
-fn nest(sums: &[(SmallVec<[usize; 6]>, i64)], depth: usize, out: &mut Builder<Int>) -> Option<()> {
+fn nest(
+    sums: &[(SmallVec<[usize; 6]>, i64)],
+    depth: usize,
+    out: &mut TupleBuilder<Int>,
+) -> Option<()> {
     if let [(path, sum)] = sums
         && path.len() == depth
     {

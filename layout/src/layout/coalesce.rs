@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
-use crate::tuple::{Builder, Tuple, View};
+use crate::tuple::{Tuple, TupleBuilder, View};
 use crate::{Error, Int, IntTuple, Layout, Stride};
 
 /// Flat leaf modes.
@@ -100,7 +100,7 @@ impl Layout {
                 "a profile of at most the same rank, mode by mode",
             )
         };
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         by_profile(self.view(), profile.view(), f, &mut b, &mismatch)?;
         Ok(Self(b.finish()))
     }
@@ -110,7 +110,7 @@ fn by_profile(
     layout: LayoutView<'_>,
     profile: View<'_, Int>,
     f: impl Fn(&Layout) -> Layout + Copy,
-    out: &mut Builder<LeafMode>,
+    out: &mut TupleBuilder<LeafMode>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<(), Error> {
     if profile.is_leaf() {

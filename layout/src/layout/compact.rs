@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::layout::LeafMode;
 use crate::tuple::int_tuple::{product, rank_error};
 use crate::tuple::{Tuple, View};
-use crate::{Error, Int, IntTuple, Layout, Stride};
+use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 impl Layout {
     /// The compact layout of `shape` whose first mode moves fastest: CuTe's `make_layout(shape)`, `LayoutLeft`.
@@ -21,7 +21,7 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// assert_eq!(Layout::column_major((4, (2, 3)))?.to_string(), "(4,(2,3)):(_1,(4,8))");
-    /// assert_eq!(Layout::column_major(&"(_2,4)".parse()?)?.to_string(), "(_2,4):(_1,_2)");
+    /// assert_eq!(Layout::column_major((C::<2>, 4))?.to_string(), "(_2,4):(_1,_2)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
@@ -29,8 +29,8 @@ impl Layout {
     #[doc(alias = "make_layout")]
     #[doc(alias = "LayoutLeft")]
     #[doc(alias = "compact_col_major")]
-    pub fn column_major(shape: impl Into<IntTuple>) -> Result<Self, Error> {
-        let shape = shape.into();
+    pub fn column_major(shape: impl IntoIntTuple) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
         let mut current = Int::Static(1);
         let strides = shape
             .leaves()
@@ -57,8 +57,8 @@ impl Layout {
     /// ```
     #[doc(alias = "LayoutRight")]
     #[doc(alias = "compact_row_major")]
-    pub fn row_major(shape: impl Into<IntTuple>) -> Result<Self, Error> {
-        let shape = shape.into();
+    pub fn row_major(shape: impl IntoIntTuple) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
         let mut current = Int::Static(1);
         let mut strides = shape
             .leaves()

@@ -8,7 +8,7 @@ use crate::layout::LeafMode;
 use crate::tuple::int::{add, mul};
 use crate::tuple::int_tuple::{product, rank_error};
 use crate::tuple::{Tuple, View};
-use crate::{Error, Int, IntTuple, Layout, Stride};
+use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 /// The most offsets that [`Layout::table`] holds: 2^26, half a gigabyte.
 pub const TABLE_BOUND: i64 = 1 << 26;
@@ -87,8 +87,11 @@ impl Layout {
     ///
     /// Source: `crd2idx` in `cute/stride.hpp`.
     #[doc(alias = "crd2idx")]
-    pub fn offset(&self, coord: impl Into<IntTuple>) -> Result<i64, Error> {
-        self.offset_of(&coord.into(), Bounds::Within)
+    pub fn offset(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
+        match coord.as_index() {
+            Some(index) => self.at(index),
+            None => self.offset_of(&coord.into_int_tuple()?, Bounds::Within),
+        }
     }
 
     /// As [`Layout::offset`], without the bounds check: CuTe's own behaviour.
@@ -96,12 +99,24 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Coordinate`], [`Error::StrideKind`], [`Error::Overflow`].
-    pub fn offset_unbounded(&self, coord: impl Into<IntTuple>) -> Result<i64, Error> {
-        self.offset_of(&coord.into(), Bounds::Open)
+    pub fn offset_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
+        match coord.as_index() {
+            Some(index) => self.at_unbounded(index),
+            None => self.offset_of(&coord.into_int_tuple()?, Bounds::Open),
+        }
     }
 
     fn offset_of(&self, coord: &IntTuple, bounds: Bounds) -> Result<i64, Error> {
         let digits = digits(&self.shape(), coord, bounds)?;
+        self.sum_of(digits)
+    }
+
+    /// The offset at a coordinate of the layout's own nesting, one digit per leaf.
+    pub(crate) fn offset_of_digits(&self, digits: &[Int]) -> Result<i64, Error> {
+        self.sum_of(digits.iter().map(|c| c.value()))
+    }
+
+    fn sum_of(&self, digits: impl IntoIterator<Item = i64>) -> Result<i64, Error> {
         self.leaves()
             .iter()
             .zip(digits)
@@ -219,8 +234,8 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Coordinate`] when the nesting does not fit, [`Error::Overflow`].
-    pub fn coord_unbounded(&self, coord: impl Into<Self>) -> Result<Self, Error> {
-        self.coord_of(&coord.into(), Bounds::Open)
+    pub fn coord_unbounded(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
+        self.coord_of(&coord.into_int_tuple()?, Bounds::Open)
     }
 
     fn coord_of(&self, coord: &Self, bounds: Bounds) -> Result<Self, Error> {
@@ -247,8 +262,8 @@ impl Tuple<Int> {
     ///
     /// [`Error::Coordinate`], [`Error::OutOfBounds`], [`Error::Overflow`].
     #[doc(alias = "crd2idx")]
-    pub fn index(&self, coord: impl Into<Self>) -> Result<i64, Error> {
-        self.index_of(&coord.into(), Bounds::Within)
+    pub fn index(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
+        self.index_of(&coord.into_int_tuple()?, Bounds::Within)
     }
 
     /// As [`Tuple::index`], without the bounds check.
@@ -256,8 +271,8 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Coordinate`], [`Error::Overflow`].
-    pub fn index_unbounded(&self, coord: impl Into<Self>) -> Result<i64, Error> {
-        self.index_of(&coord.into(), Bounds::Open)
+    pub fn index_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
+        self.index_of(&coord.into_int_tuple()?, Bounds::Open)
     }
 
     fn index_of(&self, coord: &Self, bounds: Bounds) -> Result<i64, Error> {
@@ -281,8 +296,8 @@ impl Tuple<Int> {
     ///
     /// [`Error::Coordinate`], [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
     #[doc(alias = "crd2crd")]
-    pub fn coord_in(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
-        self.coord_within(coord.into(), target, Bounds::Within)
+    pub fn coord_in(&self, coord: impl IntoIntTuple, target: &Self) -> Result<Self, Error> {
+        self.coord_within(coord.into_int_tuple()?, target, Bounds::Within)
     }
 
     /// As [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
@@ -290,8 +305,12 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Coordinate`], [`Error::Rank`], [`Error::Overflow`].
-    pub fn coord_in_unbounded(&self, coord: impl Into<Self>, target: &Self) -> Result<Self, Error> {
-        self.coord_within(coord.into(), target, Bounds::Open)
+    pub fn coord_in_unbounded(
+        &self,
+        coord: impl IntoIntTuple,
+        target: &Self,
+    ) -> Result<Self, Error> {
+        self.coord_within(coord.into_int_tuple()?, target, Bounds::Open)
     }
 
     fn coord_within(&self, coord: Self, target: &Self, bounds: Bounds) -> Result<Self, Error> {

@@ -293,3 +293,53 @@ impl Iterator for Coords {
         Some(coord)
     }
 }
+
+/// All coordinates of a layout with their offsets, the first mode fastest: what `for (coord, offset) in &layout` walks.
+///
+/// A coordinate nests as the shape does. Its offset is a `Result`, since a layout of coordinates has none and the last
+/// offsets of a layout may not fit 64 bits.
+#[derive(Clone)]
+pub struct Points<'a> {
+    layout: &'a Layout,
+    coords: Coords,
+}
+
+impl<'a> IntoIterator for &'a Layout {
+    type Item = (IntTuple, Result<i64, Error>);
+    type IntoIter = Points<'a>;
+
+    /// Walks all coordinates with their offsets in CuTe's (colexicographical) order.
+    ///
+    /// Law `points_are_offsets`: the coordinates are those of [`IntTuple::coords`] of the shape, and each offset is
+    /// [`Layout::offset`] at its coordinate.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let rows = Layout::new((2, 3), (3, 1))?;
+    /// let mut walked = Vec::new();
+    /// for (coord, offset) in &rows {
+    ///     walked.push(format!("{coord} at {}", offset?));
+    /// }
+    /// assert_eq!(walked, ["(0,0) at 0", "(1,0) at 3", "(0,1) at 1", "(1,1) at 4", "(0,2) at 2", "(1,2) at 5"]);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    fn into_iter(self) -> Points<'a> {
+        let coords = self.shape().coords();
+        Points {
+            layout: self,
+            coords: coords.expect("the extents of a layout are at least 1"),
+        }
+    }
+}
+
+impl Iterator for Points<'_> {
+    type Item = (IntTuple, Result<i64, Error>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let coord = self.coords.next()?;
+        let offset = self.layout.offset_of_digits(coord.leaves());
+        Some((coord, offset))
+    }
+}

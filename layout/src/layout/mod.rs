@@ -8,6 +8,7 @@ pub(crate) mod coord;
 mod dynamic;
 pub(crate) mod equation;
 mod injective;
+pub(crate) mod into;
 pub(crate) mod iter;
 mod lookup;
 mod modes;
@@ -19,7 +20,7 @@ use core::fmt;
 use crate::tuple::MAX_DEPTH;
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Leaf, Tuple, View};
-use crate::{Error, Int, IntTuple, Stride};
+use crate::{Error, Int, IntTuple, IntoIntTuple, IntoStride, Stride};
 
 /// A function from coordinates to offsets, written `shape:stride`.
 ///
@@ -76,25 +77,41 @@ impl LeafMode {
 }
 
 impl Layout {
-    /// The layout of `shape` and `stride`.
+    /// Returns the layout of `shape` and `stride`.
+    ///
+    /// Both are nested Rust tuples of integers ([`IntoIntTuple`], [`IntoStride`]): a plain number is dynamic, `C::<64>`
+    /// static. A stride may also hold basis vectors (`E::<0>`) or XOR bit-vectors ([`Stride::xor`]). Texts, [`IntTuple`]
+    /// and `Tuple<Stride>` are taken too.
+    ///
+    /// Law `layout_of_tuples`: the result is what the text of the same numbers parses to.
     ///
     /// # Errors
     ///
     /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], [`Error::Overflow`] when the size
-    /// does not fit 64 bits, or [`Error::Deep`] beyond 64 nested parentheses.
+    /// does not fit 64 bits, [`Error::Deep`] beyond 64 nested parentheses, [`Error::Integer`] for an integer that does
+    /// not fit 64 bits, and [`Error::Parse`] for a text that is no tuple.
     ///
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{IntTuple, Layout};
-    /// let shape: IntTuple = "(4,(2,3))".parse()?;
-    /// let layout = Layout::new(shape.clone(), "(2,(1,8))".parse()?)?;
-    /// assert_eq!(layout.to_string(), "(4,(2,3)):(2,(1,8))");
-    /// let error = Layout::new(shape, "(2,1)".parse()?).unwrap_err();
+    /// use colex_layout::{C, Layout};
+    /// let (rows, columns) = (128, 64);
+    /// let row_major = Layout::new((rows, columns), (columns, 1))?;
+    /// assert_eq!(row_major.to_string(), "(128,64):(64,1)");
+    /// let tile = Layout::new((4, (C::<2>, 3)), (2, (C::<1>, 8)))?;
+    /// assert_eq!(tile.to_string(), "(4,(_2,3)):(2,(_1,8))");
+    /// let error = Layout::new((4, (2, 3)), (2, 1)).unwrap_err();
     /// assert_eq!(error.to_string(), "the shape (4,(2,3)) and the stride (2,1) nest differently");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn new(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
+    ///
+    /// Source: `make_layout` in `cute/layout.hpp`.
+    #[doc(alias = "make_layout")]
+    pub fn new(shape: impl IntoIntTuple, stride: impl IntoStride) -> Result<Self, Error> {
+        Self::of_tuples(shape.into_int_tuple()?, stride.into_stride()?)
+    }
+
+    fn of_tuples(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
         if !shape.is_congruent(&stride) {
             return Err(Error::NotCongruent {
                 shape: shape.text(),

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use crate::layout::LeafMode;
 use crate::tuple::Leaf;
-use crate::{Error, Layout, Tuple};
+use crate::{Error, IntoIntTuple, Layout, Tuple};
 
 impl Layout {
     /// The sub-layout that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
@@ -85,7 +85,7 @@ impl Layout {
     /// assert_eq!(a.with_shape((4, (2, 4)))?.to_string(), "(4,(2,4)):(2,(8,16))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn with_shape(&self, shape: impl Into<crate::IntTuple>) -> Result<Self, Error> {
+    pub fn with_shape(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
         self.composition(&Self::column_major(shape)?)
     }
 

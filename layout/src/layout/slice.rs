@@ -1,12 +1,13 @@
 //! Slices and dices: coordinates with `_` for the modes that stay.
 
 use core::fmt;
+use core::ops::RangeFull;
 
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
-use crate::tuple::{Builder, Leaf, Tuple, View};
-use crate::{Error, Int, IntTuple, Layout};
+use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
+use crate::{Error, Int, IntTuple, IntoIntTuple, IntoTuple, Layout};
 
 /// A place in a [`Coord`]: an index, or the whole mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +61,55 @@ impl From<IntTuple> for Tuple<Slot> {
     }
 }
 
+impl From<Int> for Slot {
+    fn from(n: Int) -> Self {
+        Self::At(n.value())
+    }
+}
+
+impl IntoTuple<Self> for Slot {
+    fn append_to(self, out: &mut TupleBuilder<Self>) -> Result<(), Error> {
+        out.leaf(self);
+        Ok(())
+    }
+}
+
+/// `..` stands for CuTe's `_`.
+impl IntoTuple<Slot> for RangeFull {
+    fn append_to(self, out: &mut TupleBuilder<Slot>) -> Result<(), Error> {
+        out.leaf(Slot::All);
+        Ok(())
+    }
+}
+
+/// A coordinate in which `..` (or [`Slot::All`], or `_` in a text) stands for a whole mode.
+///
+/// Every [`IntoTuple<Slot>`](IntoTuple) is one; its documentation lists them.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{IntoCoord, Layout};
+/// assert_eq!((.., (3, ..)).into_coord()?.to_string(), "(_,(3,_))");
+/// let rows = Layout::new((4, 8), (8, 1))?;
+/// let (row, offset) = rows.slice_and_offset((2, ..))?;
+/// assert_eq!((row.to_string(), offset), ("(8):(1)".to_string(), 16));
+/// assert_eq!(rows.slice("(2,_)")?, row);
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+pub trait IntoCoord: IntoTuple<Slot> {
+    /// Returns the coordinate.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IntoTuple::into_tuple`].
+    fn into_coord(self) -> Result<Coord, Error> {
+        self.into_tuple()
+    }
+}
+
+impl<V: IntoTuple<Slot>> IntoCoord for V {}
+
 macro_rules! from_tuples {
     ($($($T:ident)+;)*) => {$(
         impl<$($T: Into<Tuple<Slot>>),+> From<($($T,)+)> for Tuple<Slot> {
@@ -112,11 +162,11 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let a: Layout = "((3,2),((2,3),2)):((4,1),((2,15),100))".parse()?;
-    /// assert_eq!(a.slice(&"((_,1),_)".parse()?)?.to_string(), "(3,((2,3),2)):(4,((2,15),100))");
+    /// assert_eq!(a.slice(((.., 1), ..))?.to_string(), "(3,((2,3),2)):(4,((2,15),100))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn slice(&self, coord: &Coord) -> Result<Self, Error> {
-        self.keep("slice", coord, Keep::All)
+    pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
+        self.keep("slice", &coord.into_coord()?, Keep::All)
     }
 
     /// The modes where `coord` has an index: the part that a slice fixes.
@@ -124,8 +174,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Rank`] when `coord` nests where the layout does not.
-    pub fn dice(&self, coord: &Coord) -> Result<Self, Error> {
-        self.keep("dice", coord, Keep::At)
+    pub fn dice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
+        self.keep("dice", &coord.into_coord()?, Keep::At)
     }
 
     /// The slice, and the offset at which it starts: `self(coord with c) == offset + slice(c)`.
@@ -145,16 +195,17 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let rows: Layout = "(4,8):(8,1)".parse()?;
-    /// let (row, offset) = rows.slice_and_offset(&"(2,_)".parse()?)?;
+    /// let (row, offset) = rows.slice_and_offset((2, ..))?;
     /// assert_eq!((row.to_string(), offset), ("(8):(1)".to_string(), 16));
     /// let swizzled: Layout = "(8,64):(^72,^1)".parse()?;
-    /// let (row, offset) = swizzled.slice_and_offset(&"(1,_)".parse()?)?;
+    /// let (row, offset) = swizzled.slice_and_offset((1, ..))?;
     /// assert_eq!((row.to_string(), offset), ("((8,2,4)):((1,-8,16))".to_string(), 72));
     /// assert_eq!(offset + row.at(8)?, swizzled.offset((1, 8))?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn slice_and_offset(&self, coord: &Coord) -> Result<(Self, i64), Error> {
-        let slice = self.slice(coord)?;
+    pub fn slice_and_offset(&self, coord: impl IntoCoord) -> Result<(Self, i64), Error> {
+        let coord = coord.into_coord()?;
+        let slice = self.slice(&coord)?;
         let start = self.offset(coord.start())?;
         if self.is_xor() {
             return Ok((slice.added_to("slice_and_offset", start)?, start));
@@ -188,8 +239,8 @@ impl Layout {
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn domain_offset(&self, coord: impl Into<IntTuple>) -> Result<(Self, i64), Error> {
-        let coord = coord.into();
+    pub fn domain_offset(&self, coord: impl IntoIntTuple) -> Result<(Self, i64), Error> {
+        let coord = coord.into_int_tuple()?;
         let start = self.offset_unbounded(coord.clone())?;
         if self.is_xor() {
             let digits = self.shape().coord_unbounded(coord.clone())?;
@@ -228,7 +279,7 @@ impl Layout {
                 Self(Tuple::flat([]))
             });
         }
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let open = b.open();
         let rank = kept(self.view(), coord.view(), keep, &mut b).ok_or_else(mismatch)?;
         b.close(open, rank);
@@ -241,7 +292,7 @@ fn kept<T: Copy>(
     layout: View<'_, T>,
     coord: View<'_, Slot>,
     keep: Keep,
-    out: &mut Builder<T>,
+    out: &mut TupleBuilder<T>,
 ) -> Option<usize> {
     if let Some(slot) = coord.as_leaf() {
         let stays = (slot == Slot::All) == (keep == Keep::All);

@@ -4,7 +4,7 @@ use core::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::tuple::{Builder, MAX_DEPTH, Tuple};
+use crate::tuple::{MAX_DEPTH, Tuple, TupleBuilder};
 use crate::{
     Basis, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Middle, Outer, Slot, Stride,
     Swizzle, Tiler,
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         &mut self,
         mut leaf: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<Tuple<T>, Error> {
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let mut open: SmallVec<[(usize, usize); 16]> = SmallVec::new();
         loop {
             if open.len() == MAX_DEPTH && self.peek() == Some(b'(') {
@@ -260,7 +260,7 @@ impl<'a> Cursor<'a> {
         if !(is_shape && self.eat(":")) {
             return Ok((Tiler::Modes(modes), is_shape));
         }
-        let mut shape = Builder::new();
+        let mut shape = TupleBuilder::new();
         push_shape(&modes, &mut shape);
         let layout = self.layout_of(shape.finish())?;
         Ok((Tiler::Layout(layout), false))
@@ -268,7 +268,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The shape with the text of a tiler of these modes.
-fn push_shape(modes: &[Tiler], out: &mut Builder<Int>) {
+fn push_shape(modes: &[Tiler], out: &mut TupleBuilder<Int>) {
     let open = out.open();
     for mode in modes {
         match mode {

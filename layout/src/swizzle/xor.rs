@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
-use crate::tuple::Builder;
+use crate::tuple::TupleBuilder;
 use crate::tuple::int::bit_length;
 use crate::{BinaryMatrix, ComposedLayout, Error, Int, Layout, Outer, Stride, Swizzle};
 
@@ -145,7 +145,7 @@ impl Layout {
             operator: '^',
             right: matrix.columns().len() as i64,
         })?;
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         push_runs(Int::Static(size), matrix.columns(), Stride::Xor, &mut b)?;
         Self::checked(b.finish())
     }
@@ -218,7 +218,7 @@ pub(crate) fn push_runs(
     extent: Int,
     columns: &[i64],
     stride: fn(Int) -> Stride,
-    out: &mut Builder<LeafMode>,
+    out: &mut TupleBuilder<LeafMode>,
 ) -> Result<(), Error> {
     let mut runs: SmallVec<[LeafMode; 8]> = SmallVec::new();
     let mut rest = extent.value();

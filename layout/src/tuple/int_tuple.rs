@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 
 use crate::tuple::int::{add, gcd, mul};
-use crate::tuple::{Builder, Leaf, Tuple, View};
+use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 use crate::{Error, Int};
 
 /// A hierarchical tuple of integers: a shape, an integer stride or a coordinate, by position.
@@ -75,8 +75,8 @@ impl Tuple<Int> {
                 "a guide whose nesting the left operand refines",
             )
         };
-        let mut b = Builder::new();
-        let whole = |part: IntView<'_>, _, out: &mut Builder<Int>| {
+        let mut b = TupleBuilder::new();
+        let whole = |part: IntView<'_>, _, out: &mut TupleBuilder<Int>| {
             out.leaf(product(part)?);
             Ok(())
         };
@@ -243,7 +243,7 @@ impl Tuple<Int> {
     ///
     /// [`Error::Rank`] when `guide` nests where `self` does not.
     pub fn filter_zeros(&self, guide: &Self) -> Result<Self, Error> {
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let mismatch = || {
             rank_error(
                 "filter_zeros",
@@ -252,7 +252,7 @@ impl Tuple<Int> {
                 "a guide whose nesting the left operand refines",
             )
         };
-        let one = |part: IntView<'_>, guide: Int, out: &mut Builder<Int>| {
+        let one = |part: IntView<'_>, guide: Int, out: &mut TupleBuilder<Int>| {
             if guide.is(0) {
                 out.push(part.to_tuple().map(|_| Int::Static(1)).view())
             } else {
@@ -272,7 +272,7 @@ impl Tuple<Int> {
         op: impl Fn(Int, Int) -> Result<Int, Error> + Copy,
     ) -> Result<Self, Error> {
         let mismatch = || rank_error(operation, self, divisor, pad.needs());
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         divide(self.view(), divisor.view(), pad, op, &mut b, &mismatch)?;
         Ok(b.finish())
     }
@@ -331,8 +331,8 @@ pub(crate) fn product(view: IntView<'_>) -> Result<Int, Error> {
 fn at_leaves<U: Copy>(
     tuple: IntView<'_>,
     guide: View<'_, U>,
-    at: &impl Fn(IntView<'_>, U, &mut Builder<Int>) -> Result<(), Error>,
-    out: &mut Builder<Int>,
+    at: &impl Fn(IntView<'_>, U, &mut TupleBuilder<Int>) -> Result<(), Error>,
+    out: &mut TupleBuilder<Int>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<(), Error> {
     if let Some(leaf) = guide.as_leaf() {
@@ -355,7 +355,7 @@ fn divide(
     b: IntView<'_>,
     pad: Pad,
     op: impl Fn(Int, Int) -> Result<Int, Error> + Copy,
-    out: &mut Builder<Int>,
+    out: &mut TupleBuilder<Int>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<(), Error> {
     if let Some(n) = a.as_leaf() {

@@ -2,10 +2,15 @@
 //!
 //! Shapes, strides, coordinates and layouts are all such tuples, so their surgery is written once, here.
 
+pub(crate) mod builder;
+pub(crate) mod constant;
 pub(crate) mod int;
 pub(crate) mod int_tuple;
+pub(crate) mod into;
 pub(crate) mod stride;
 mod surgery;
+
+pub(crate) use builder::TupleBuilder;
 
 use core::convert::Infallible;
 use core::fmt;
@@ -168,66 +173,6 @@ fn rank_node(rank: usize) -> u32 {
     u32::try_from(rank + 1).expect("a tuple has fewer modes than there are addresses for them")
 }
 
-/// Builds a tuple from left to right.
-pub(crate) struct Builder<T: Copy> {
-    nodes: SmallVec<[u32; INLINE_NODES]>,
-    leaves: SmallVec<[T; INLINE_LEAVES]>,
-}
-
-impl<T: Copy> Builder<T> {
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self {
-            nodes: SmallVec::new(),
-            leaves: SmallVec::new(),
-        }
-    }
-
-    /// Opens a tuple; [`Self::close`] writes its rank.
-    pub(crate) fn open(&mut self) -> usize {
-        self.nodes.push(1);
-        self.nodes.len() - 1
-    }
-
-    pub(crate) fn close(&mut self, opened: usize, rank: usize) {
-        self.nodes[opened] = rank_node(rank);
-    }
-
-    pub(crate) fn leaf(&mut self, value: T) {
-        self.nodes.push(0);
-        self.leaves.push(value);
-    }
-
-    pub(crate) fn push(&mut self, mode: View<'_, T>) {
-        self.nodes.extend_from_slice(mode.nodes);
-        self.leaves.extend_from_slice(mode.leaves);
-    }
-
-    /// The nesting alone: for rewriting leaf by leaf.
-    pub(crate) fn node(&mut self, node: u32) {
-        self.nodes.push(node);
-    }
-
-    /// One leaf as it is, several as a tuple.
-    pub(crate) fn pieces(&mut self, pieces: &[T]) {
-        if let [piece] = pieces {
-            self.leaf(*piece);
-            return;
-        }
-        let open = self.open();
-        pieces.iter().for_each(|p| self.leaf(*p));
-        self.close(open, pieces.len());
-    }
-
-    #[inline]
-    pub(crate) fn finish(self) -> Tuple<T> {
-        Tuple {
-            nodes: self.nodes,
-            leaves: self.leaves,
-        }
-    }
-}
-
 impl<T: Copy> Tuple<T> {
     /// A single value, without parentheses.
     pub fn leaf(value: T) -> Self {
@@ -260,7 +205,7 @@ impl<T: Copy> Tuple<T> {
     where
         T: 'a,
     {
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let open = b.open();
         let mut rank = 0;
         for mode in modes {
@@ -357,9 +302,9 @@ impl<T: Copy> Tuple<T> {
     /// The tuple in which `refine` puts a mode, a leaf or a tuple, in place of each leaf.
     pub(crate) fn try_refine<U: Copy, E>(
         &self,
-        mut refine: impl FnMut(usize, &T, &mut Builder<U>) -> Result<(), E>,
+        mut refine: impl FnMut(usize, &T, &mut TupleBuilder<U>) -> Result<(), E>,
     ) -> Result<Tuple<U>, E> {
-        let mut out = Builder::new();
+        let mut out = TupleBuilder::new();
         let mut leaves = self.leaves.iter().enumerate();
         for &node in &self.nodes {
             if node > 0 {
@@ -375,7 +320,7 @@ impl<T: Copy> Tuple<T> {
     /// [`Tuple::try_refine`] where nothing can fail.
     pub(crate) fn refine<U: Copy>(
         &self,
-        mut refine: impl FnMut(usize, &T, &mut Builder<U>),
+        mut refine: impl FnMut(usize, &T, &mut TupleBuilder<U>),
     ) -> Tuple<U> {
         let refined = self.try_refine(|at, leaf, out| {
             refine(at, leaf, out);

@@ -77,6 +77,24 @@ impl Basis {
         })
     }
 
+    /// The vector `value` along one mode of a flat coordinate.
+    pub(crate) const fn along(value: Int, mode: u8) -> Self {
+        let mut modes = [0; MAX_BASIS_DEPTH];
+        modes[0] = mode;
+        Self {
+            value,
+            path: BasisPath { len: 1, modes },
+        }
+    }
+
+    /// The same direction with another coefficient.
+    pub(crate) const fn with_value(self, value: Int) -> Self {
+        Self {
+            value,
+            path: self.path,
+        }
+    }
+
     /// The mode indices from the outermost to the innermost.
     pub fn path(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.path.modes[..usize::from(self.path.len)]
@@ -96,6 +114,22 @@ impl Stride {
     #[must_use]
     pub const fn constant(n: i64) -> Self {
         Self::Int(Int::Static(n))
+    }
+
+    /// Returns the XOR bit-vector `^bits`: bit `k` of the coordinate contributes `bits << k`, and contributions XOR.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{C, Layout, Stride};
+    /// let swizzled = Layout::new((8, 64), (Stride::xor(72), Stride::xor(C::<1>)))?;
+    /// assert_eq!(swizzled.to_string(), "(8,64):(^72,^_1)");
+    /// assert_eq!(swizzled.offset((3, 8))?, 208);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn xor(bits: impl Into<Int>) -> Self {
+        Self::Xor(bits.into())
     }
 
     /// The integer, if the stride is one.
@@ -127,10 +161,7 @@ impl Stride {
         match self {
             Self::Int(_) => Self::Int(value),
             Self::Xor(_) => Self::Xor(value),
-            Self::Basis(b) => Self::Basis(Basis {
-                value,
-                path: b.path,
-            }),
+            Self::Basis(b) => Self::Basis(b.with_value(value)),
         }
     }
 

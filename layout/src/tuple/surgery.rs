@@ -6,7 +6,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::tuple::{Builder, Leaf, Tuple, View};
+use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 
 impl<T: Leaf> Tuple<T> {
     pub(crate) fn text(&self) -> Box<str> {
@@ -70,7 +70,7 @@ impl<T: Leaf> Tuple<T> {
     /// [`Error::Range`] when the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("group", &range)?;
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let outer = b.open();
         let mut inner = 0;
         for (i, mode) in self.view().modes().enumerate() {
@@ -281,7 +281,7 @@ impl<T: Leaf> Tuple<T> {
                 needs: "modes that are tuples of one rank",
             });
         }
-        let mut b = Builder::new();
+        let mut b = TupleBuilder::new();
         let outer = b.open();
         let mut rows: SmallVec<[_; 4]> = self.view().modes().map(View::modes).collect();
         for _ in 0..first.rank() {

@@ -198,10 +198,7 @@ fn observe(bytes: &mut Bytes<'_>, layout: &Layout) {
         coord.coord_by_stride(n, &shape),
         shape.evenly_divides(&(&coord).into()),
     );
-    let _ = (
-        layout.slice_and_offset(&coord.clone().into()),
-        layout.dice(&coord.into()),
-    );
+    let _ = (layout.slice_and_offset(&coord), layout.dice(&coord));
     if let Ok(mut offsets) = layout.offsets() {
         let _ = (offsets.next(), offsets.next());
     }

@@ -31,4 +31,5 @@ mod small;
 mod surgery;
 mod swizzle;
 mod tuple;
+mod values;
 mod xor;

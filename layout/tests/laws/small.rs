@@ -1,14 +1,13 @@
 //! All small layouts, built from numbers.
 
-use colex_layout::{IntTuple, Layout, Tuple};
+use colex_layout::{IntTuple, Layout};
 
 /// The flat layout of `(extent, stride)` modes; a single mode stands without parentheses.
 pub(crate) fn layout(modes: &[(i64, i64)]) -> Layout {
     if let [(extent, stride)] = modes {
         return Layout::leaf(*extent, *stride).expect("a positive extent and an integer stride");
     }
-    let shape = IntTuple::flat(modes.iter().map(|(extent, _)| (*extent).into()));
-    let stride = Tuple::flat(modes.iter().map(|(_, stride)| (*stride).into()));
+    let (shape, stride): (Vec<i64>, Vec<i64>) = modes.iter().copied().unzip();
     Layout::new(shape, stride).expect("positive extents and integer strides")
 }
 

@@ -1,6 +1,6 @@
 //! `ThrMma`: one thread of a tiled MMA.
 
-use colex_layout::{Coord, IntTuple, Layout, Slot};
+use colex_layout::{Coord, IntTuple, IntoIntTuple, Layout, Slot};
 
 use crate::Error;
 use crate::mma::{Operand, TiledMma};
@@ -108,7 +108,7 @@ impl TiledMma {
     #[doc(alias = "partition_shape_C")]
     pub fn partition_shape(
         &self,
-        shape: impl Into<IntTuple>,
+        shape: impl IntoIntTuple,
         operand: Operand,
     ) -> Result<IntTuple, Error> {
         let tensor = Layout::column_major(shape)?;
@@ -121,7 +121,7 @@ impl TiledMma {
     ///
     /// As [`TiledMma::fragments`].
     #[doc(alias = "partition_fragment_C")]
-    pub fn accumulator(&self, shape: impl Into<IntTuple>) -> Result<Layout, Error> {
+    pub fn accumulator(&self, shape: impl IntoIntTuple) -> Result<Layout, Error> {
         Ok(Layout::column_major(
             self.partition_shape(shape, Operand::C)?,
         )?)

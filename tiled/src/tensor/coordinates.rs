@@ -1,6 +1,6 @@
 //! Tensors of coordinates: identity tensors, and their parts.
 
-use colex_layout::{Coord, IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, Layout, Tiler};
 
 use crate::Error;
 use crate::tensor::Partition;
@@ -38,7 +38,7 @@ impl Tensor<Coordinates> {
     ///
     /// Fails for an extent below 1.
     #[doc(alias = "make_identity_tensor")]
-    pub fn identity(shape: impl Into<IntTuple>) -> Result<Self, Error> {
+    pub fn identity(shape: impl IntoIntTuple) -> Result<Self, Error> {
         Self::coordinates(Layout::identity(shape)?)
     }
 
@@ -58,7 +58,7 @@ impl Tensor<Coordinates> {
     /// # Errors
     ///
     /// Fails for a coordinate outside of the shape.
-    pub fn get(&self, coord: impl Into<IntTuple>) -> Result<IntTuple, Error> {
+    pub fn get(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
         beyond(self.start(), self.layout(), self.layout().value(coord)?)
     }
 
@@ -98,10 +98,11 @@ impl Tensor<Coordinates> {
     /// # Errors
     ///
     /// As [`Tensor::slice`].
-    pub fn slice(&self, coord: &Coord) -> Result<Self, Error> {
+    pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
+        let coord = coord.into_coord()?;
         self.at_value(
             self.layout().value(coord.start())?,
-            self.layout().slice(coord)?,
+            self.layout().slice(&coord)?,
         )
     }
 

@@ -13,7 +13,7 @@ pub use partition::{Partition, Partitionable};
 
 use core::ops::{Deref, DerefMut};
 
-use colex_layout::{IntTuple, Layout};
+use colex_layout::{IntoIntTuple, Layout};
 
 use crate::Error;
 use crate::tensor::extents::{check_walk, reach};
@@ -72,7 +72,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// Fails for a coordinate outside of the shape.
-    pub fn get(&self, coord: impl Into<IntTuple>) -> Result<&T, Error> {
+    pub fn get(&self, coord: impl IntoIntTuple) -> Result<&T, Error> {
         Ok(&self.data[self.place(self.layout.offset(coord)?)])
     }
 
@@ -245,7 +245,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// As [`Tensor::get`].
-    pub fn set(&mut self, coord: impl Into<IntTuple>, value: T) -> Result<(), Error> {
+    pub fn set(&mut self, coord: impl IntoIntTuple, value: T) -> Result<(), Error> {
         let place = self.place(self.layout.offset(coord)?);
         self.data[place] = value;
         Ok(())

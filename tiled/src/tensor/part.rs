@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use colex_layout::{Coord, IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, IntoCoord, Layout, Tiler};
 
 use crate::Error;
 use crate::tensor::Partition;
@@ -87,7 +87,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// ```
     /// use colex_tiled::Tensor;
     /// let tensor = Tensor::new((0..12).collect::<Vec<i32>>(), "(3,4):(1,3)".parse()?)?;
-    /// let row = tensor.slice(&"(1,_)".parse()?)?;
+    /// let row = tensor.slice((1, ..))?;
     /// assert_eq!(row.elements()?, [&1, &4, &7, &10]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -95,14 +95,15 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// Fails for a coordinate that does not fit the layout.
-    pub fn slice(&self, coord: &Coord) -> Result<Tensor<&[T]>, Error> {
+    pub fn slice(&self, coord: impl IntoCoord) -> Result<Tensor<&[T]>, Error> {
         let (start, layout) = self.sliced(coord)?;
         Ok(self.reshaped(start, layout))
     }
 
-    fn sliced(&self, coord: &Coord) -> Result<(i64, Layout), Error> {
+    fn sliced(&self, coord: impl IntoCoord) -> Result<(i64, Layout), Error> {
+        let coord = coord.into_coord()?;
         let offset = self.layout().offset(coord.start())?;
-        Ok((self.beyond_start(offset), self.layout().slice(coord)?))
+        Ok((self.beyond_start(offset), self.layout().slice(&coord)?))
     }
 
     /// The tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
@@ -260,7 +261,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// As [`Tensor::slice`].
-    pub fn slice_mut(&mut self, coord: &Coord) -> Result<Tensor<&mut [T]>, Error> {
+    pub fn slice_mut(&mut self, coord: impl IntoCoord) -> Result<Tensor<&mut [T]>, Error> {
         let (start, layout) = self.sliced(coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }

@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::ops::Range;
 
 use crate::algebra::recast::{Units, check_factor, factors};
-use crate::{ComposedLayout, Error, IntTuple, Layout, Middle, Outer, Swizzle, Tiler};
+use crate::{ComposedLayout, Error, IntTuple, IntoIntTuple, Layout, Middle, Outer, Swizzle, Tiler};
 
 /// Methods that apply to the inner layout under the same outer function.
 macro_rules! forward {
@@ -107,7 +107,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of [`Layout::complement`].
-    pub fn complement(&self, target: impl Into<IntTuple>) -> Result<Layout, Error> {
+    pub fn complement(&self, target: impl IntoIntTuple) -> Result<Layout, Error> {
         self.inner().complement(target)
     }
 

@@ -9,7 +9,7 @@ use alloc::format;
 use core::fmt;
 
 use crate::tuple::int::add;
-use crate::{Error, IntTuple, Layout, Swizzle};
+use crate::{Error, IntTuple, IntoIntTuple, Layout, Swizzle};
 
 /// `outer o offset o inner`: the function `c -> outer(offset + inner(c))`.
 ///
@@ -283,7 +283,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of [`Layout::offset`].
-    pub fn offset(&self, coord: impl Into<IntTuple>) -> Result<i64, Error> {
+    pub fn offset(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.map(self.inner.offset(coord)?)
     }
 

@@ -6,7 +6,7 @@ use crate::layout::LeafMode;
 use crate::layout::coalesce::Flat;
 use crate::tuple::Tuple;
 use crate::tuple::int::add;
-use crate::{ComposedLayout, Coord, Error, Int, IntTuple, Layout, Outer, Stride, Swizzle};
+use crate::{ComposedLayout, Error, Int, IntoCoord, IntoIntTuple, Layout, Outer, Stride, Swizzle};
 
 /// How many offsets of a slice are compared one by one; above, the general form is used.
 const POINTWISE_LIMIT: i64 = 1 << 16;
@@ -27,14 +27,15 @@ impl ComposedLayout {
     /// ```
     /// use colex_layout::ComposedLayout;
     /// let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
-    /// let (row, offset) = tile.slice_and_offset(&"(1,_)".parse()?)?;
+    /// let (row, offset) = tile.slice_and_offset((1, ..))?;
     /// assert_eq!((format!("{row:#}").as_str(), offset), ("((8,2,4)):((1,-8,16))", 72));
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
     /// Source: `slice_and_offset` in `cute/swizzle_layout.hpp`.
-    pub fn slice_and_offset(&self, coord: &Coord) -> Result<(Self, i64), Error> {
-        let (slice, start) = self.inner().slice_and_offset(coord)?;
+    pub fn slice_and_offset(&self, coord: impl IntoCoord) -> Result<(Self, i64), Error> {
+        let coord = coord.into_coord()?;
+        let (slice, start) = self.inner().slice_and_offset(&coord)?;
         let general = |offset| ComposedLayout::new(self.outer().clone(), offset, slice.clone());
         let Outer::Swizzle(swizzle) = *self.outer() else {
             return Ok((general(add(self.base_offset(), start)?), 0));
@@ -60,7 +61,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of [`Layout::slice_and_offset`].
-    pub fn slice(&self, coord: &Coord) -> Result<Self, Error> {
+    pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         let (slice, start) = self.inner().slice_and_offset(coord)?;
         let independent = self.position_independent()?;
         Ok(Self::new(
@@ -75,7 +76,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of [`Layout::domain_offset`].
-    pub fn domain_offset(&self, coord: impl Into<IntTuple>) -> Result<Self, Error> {
+    pub fn domain_offset(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
         let (_, start) = self.inner().domain_offset(coord)?;
         let independent = self.position_independent()?;
         Ok(Self::new(
