@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::signature;
 use crate::signature::Signature;
 use colex_ir::launch::{Argument, ParameterType};
-use colex_ir::launch::{Launch, Limits, check_alignments, check_arguments};
+use colex_ir::launch::{Launch, LaunchClaims, Limits, check_alignments, check_arguments};
 use colex_ir::{Kernel, SharedVar};
 use colex_sim::{Report, simulate};
 
@@ -27,6 +27,8 @@ pub struct Function {
 pub struct LoadedKernel {
     entry: String,
     signature: Signature,
+    /// What its accesses take for granted of a launch; nothing is known of a text's.
+    claims: LaunchClaims,
     code: Code,
 }
 
@@ -160,7 +162,8 @@ impl LoadedKernel {
             }
             Code::Simulated(_, fixed) => *fixed,
         };
-        launch.check(&limits, fixed)
+        launch.check(&limits, fixed)?;
+        self.claims.check(launch, arguments)
     }
 }
 
@@ -239,6 +242,7 @@ impl Device {
         let loaded = LoadedKernel {
             entry: kernel.name.clone(),
             signature,
+            claims: LaunchClaims::of(&kernel),
             code,
         };
         Ok(self.held().loads.keep_kernel(kernel, loaded))
@@ -281,6 +285,7 @@ impl Device {
         let loaded = LoadedKernel {
             entry: entry.to_string(),
             signature,
+            claims: LaunchClaims::default(),
             code: Code::Gpu(gpu.entry_of(module, entry)?),
         };
         Ok(self.function(loads.keep_text(text, loaded)))

@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
+use super::claims::Claim;
 use super::stmt::Stmt;
 use super::ty::{RegType, Type};
 
@@ -132,6 +133,9 @@ pub struct Kernel {
     pub max_registers: Option<u32>,
     /// How many registers of each class there are, in the order of [`RegType::ALL`].
     pub registers: [u32; 6],
+    /// What accesses take for granted of the coordinates that they reach, by [`crate::claims::ClaimId`]. PTX does not show
+    /// them: a launch is compared with them, and the simulator compares every access.
+    pub claims: Vec<Claim>,
     /// The instructions.
     pub body: Vec<Stmt>,
     /// The call that began it.

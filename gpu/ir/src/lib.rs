@@ -7,6 +7,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod build;
+pub mod claims;
 mod kernel;
 pub mod launch;
 mod modifiers;

@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::claims::ClaimId;
 use super::op::Op;
 use super::operand::Reg;
 
@@ -37,6 +38,8 @@ pub struct Stmt {
     pub op: Op,
     /// Who executes it; everybody, if nothing is said.
     pub guard: Option<Guard>,
+    /// What it takes for granted of the coordinates that it reaches, among [`crate::Kernel::claims`].
+    pub claim: Option<ClaimId>,
     /// The call of the builder that made it.
     pub at: &'static Location<'static>,
 }

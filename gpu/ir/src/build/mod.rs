@@ -7,6 +7,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
+use crate::claims::{Claim, ClaimId};
 use crate::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
 use crate::modifiers::{BinaryOp, Compare, TernaryOp, UnaryOp};
 use crate::op::{Alu, Control, Op};
@@ -40,6 +41,8 @@ pub struct KernelBuilder {
     kernel: Kernel,
     open: Vec<Vec<Stmt>>,
     guard: Option<Guard>,
+    /// What the next instruction claims.
+    claim: Option<ClaimId>,
     /// The source location of new instructions, if it is not that of the call that adds them.
     site: Option<&'static Location<'static>>,
 }
@@ -60,6 +63,7 @@ impl KernelBuilder {
             min_blocks: None,
             max_registers: None,
             registers: [0; 6],
+            claims: Vec::new(),
             body: Vec::new(),
             at: Location::caller(),
         };
@@ -67,6 +71,7 @@ impl KernelBuilder {
             kernel,
             open: vec![Vec::new()],
             guard: None,
+            claim: None,
             site: None,
         }
     }
@@ -192,6 +197,7 @@ impl KernelBuilder {
         let stmt = Stmt {
             op: op.into(),
             guard: self.guard,
+            claim: self.claim.take(),
             at: self.site.unwrap_or(Location::caller()),
         };
         self.open
@@ -239,9 +245,25 @@ impl KernelBuilder {
     pub fn hoisted<T>(&mut self, scope: usize, body: impl FnOnce(&mut Self) -> T) -> T {
         let inner = self.open.split_off(scope + 1);
         let guard = self.guard.take();
+        let claim = self.claim.take();
         let result = body(self);
         self.guard = guard;
+        self.claim = claim;
         self.open.extend(inner);
+        result
+    }
+
+    /// Adds a claim that instructions can make.
+    pub fn claim(&mut self, claim: Claim) -> ClaimId {
+        self.kernel.claims.push(claim);
+        ClaimId(self.kernel.claims.len() as u32 - 1)
+    }
+
+    /// The first instruction that `body` adds makes this claim.
+    pub fn claiming<T>(&mut self, claim: Option<ClaimId>, body: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.claim, claim);
+        let result = body(self);
+        self.claim = outer;
         result
     }
 
@@ -346,6 +368,7 @@ impl KernelBuilder {
             .push(Stmt {
                 op: op.into(),
                 guard,
+                claim: None,
                 at,
             });
     }

@@ -1,5 +1,8 @@
 //! What is wrong with a launch before the device sees it.
 
+use core::fmt;
+use std::panic::Location;
+
 use crate::launch::ParameterType;
 
 colex_layout::opaque_error! {
@@ -30,6 +33,14 @@ impl Error {
                 | ErrorKind::ArgumentType { .. }
                 | ErrorKind::ArgumentAlignment { .. }
         )
+    }
+
+    /// Returns the access that lies outside of its tensor, if that is the reason.
+    pub fn outside(&self) -> Option<&Outside> {
+        match self.kind() {
+            ErrorKind::Outside(outside) => Some(outside),
+            _ => None,
+        }
     }
 }
 
@@ -97,6 +108,49 @@ pub(crate) enum ErrorKind {
         address: u64,
         align: u64,
     },
+    #[error("{0}")]
+    Outside(Outside),
+}
+
+/// What a block of a launch would read or write beyond a tensor: [`Error::outside`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The tensor's name.
+    pub tensor: String,
+    /// The mode along which the access lies outside.
+    pub mode: usize,
+    /// The coordinate that it reaches.
+    pub coordinate: i64,
+    /// The extent of the mode.
+    pub extent: i64,
+    /// The block's place in the grid.
+    pub block: [u32; 3],
+    /// The axis of the grid that moves the coordinate, if there is one, and the most blocks along it that stay inside.
+    pub most: Option<(char, u32)>,
+    /// The call of the builder that made the access.
+    pub at: &'static Location<'static>,
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "block {} reaches coordinate {} along mode {} of tensor {}, whose extent is {} ({}:{}): ",
+            tuple(&self.block),
+            self.coordinate,
+            self.mode,
+            self.tensor,
+            self.extent,
+            self.at.file(),
+            self.at.line()
+        )?;
+        match self.most {
+            Some((axis, 1)) => write!(f, "launch at most 1 block along {axis}, or ")?,
+            Some((axis, most)) => write!(f, "launch at most {most} blocks along {axis}, or ")?,
+            None => {}
+        }
+        f.write_str("leave out what lies beyond with `copy_in_bounds`")
+    }
 }
 
 /// `(2,1,1)`.

@@ -3,12 +3,14 @@
 use colex_atom::Arch;
 
 mod argument;
+mod claims;
 mod error;
 mod memory;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
-pub use error::Error;
+pub use claims::LaunchClaims;
 use error::ErrorKind;
+pub use error::{Error, Outside};
 pub use memory::{ArgumentError, DeviceMemory};
 
 /// How many blocks of how many threads: extents along x, y and z.

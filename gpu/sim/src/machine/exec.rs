@@ -81,6 +81,9 @@ impl<'k> Exec<'_, '_, 'k> {
             );
             return Err(self.fault_warp(FaultKind::Limit, what));
         }
+        if let Some(claim) = stmt.claim {
+            self.check_claim(claim, mask)?;
+        }
         if serves_others(&stmt.op) {
             self.w.idle = None;
             self.g.served += 1;
@@ -232,7 +235,7 @@ impl<'k> Exec<'_, '_, 'k> {
         }
     }
 
-    fn special(&self, special: Special) -> Lanes {
+    pub(crate) fn special(&self, special: Special) -> Lanes {
         let launch = &self.m.launch;
         let block = &self.g.blocks[self.w.block];
         let all = |x: u64| [x; 32];

@@ -1,5 +1,6 @@
 //! The device while it runs a kernel: blocks and clusters come, warps take turns.
 
+pub(crate) mod claims;
 pub(crate) mod exec;
 pub(crate) mod names;
 pub(crate) mod pending;
@@ -30,7 +31,7 @@ use crate::state::memory::Memory;
 use crate::state::program::Program;
 use colex_ir::Kernel;
 use colex_ir::launch::Argument;
-use colex_ir::launch::Launch;
+use colex_ir::launch::{Launch, LaunchClaims};
 
 /// What all clusters share.
 pub(crate) struct Machine<'a, 'k> {
@@ -220,16 +221,18 @@ fn check_launch(
             ),
         ));
     }
-    if kernel.params.len() == arguments.len() {
-        Ok(())
-    } else {
-        wrong(format!(
+    if kernel.params.len() != arguments.len() {
+        return wrong(format!(
             "`{}` takes arguments for {} parameter{}, and {} were given",
             kernel.name,
             kernel.params.len(),
             if kernel.params.len() == 1 { "" } else { "s" },
             arguments.len()
-        ))
+        ));
+    }
+    match LaunchClaims::of(kernel).check(launch, arguments) {
+        Ok(()) => Ok(()),
+        Err(error) => wrong(error.to_string()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 use super::Builder;
+use super::claims::Says;
 use super::flow::Cond;
 use super::variable::Var;
 use crate::error::{At, Error, ErrorKind};
@@ -404,6 +405,8 @@ impl Builder {
     /// One lane of the warp: the same in all calls of one kernel where the same lanes are active.
     #[track_caller]
     pub fn elected(&mut self) -> Cond {
-        Cond::Where(self.ir.elect().into())
+        let elected = self.ir.elect();
+        self.claims.says(elected, Says::Elected);
+        Cond::Where(elected.into())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::claims::{Opened, Says};
 use super::lower::narrow_type;
 use super::{Builder, Scope};
 use crate::error::{At, Error, ErrorKind};
@@ -56,8 +57,14 @@ impl Builder {
             Cond::Known(false) => return other(self),
             Cond::Where(guard) => guard,
         };
-        let ((), then) = self.body(false, then)?;
-        let ((), other) = self.body(false, other)?;
+        let ((), then) = self.body(false, |k| {
+            k.opened(Opened::Branch(p));
+            then(k)
+        })?;
+        let ((), other) = self.body(false, |k| {
+            k.opened(Opened::Branch(p));
+            other(k)
+        })?;
         self.site(at, |k| k.ir.push(Control::If { p, then, other }));
         Ok(())
     }
@@ -119,9 +126,10 @@ impl Builder {
                     ask(k);
                 }
                 let now = k.get(&i);
+                k.opened_loop(&now, [&first, &end, &step]);
                 body(k, &now.within(range))?;
                 let now = k.get(&i);
-                k.site(at, |k| k.set(&i, now + step));
+                k.site(at, |k| k.set(&i, now + &step));
                 if certain {
                     ask(k);
                 }
@@ -161,7 +169,9 @@ impl Builder {
             (Cond::Known(false), _) | (_, Cond::Known(false)) => Cond::Known(false),
             (Cond::Where(a), Cond::Where(b)) if a == b => Cond::Where(a),
             (Cond::Where(a), Cond::Where(b)) => {
-                Cond::Where(self.ir.pred(BinaryOp::And, a, b).into())
+                let both = self.ir.pred(BinaryOp::And, a, b);
+                self.claims.says(both, Says::Both(a, b));
+                Cond::Where(both.into())
             }
         }
     }

@@ -1,8 +1,10 @@
 //! From an [`Index`] to instructions.
 
+use std::cmp::Ordering;
 use std::panic::Location;
 
 use super::Builder;
+use super::claims::Says;
 use super::flow::Cond;
 use crate::error::ErrorKind;
 use crate::index::{Index, Node};
@@ -115,6 +117,12 @@ impl Builder {
         let value = self.lower(&rest, wide);
         let home = self.home(rest.0.depth);
         let p = self.ir.hoisted(home, |k| k.setp(cmp, ty, value, bound));
+        let order = match cmp {
+            Compare::Gt => Ordering::Greater,
+            Compare::Lt => Ordering::Less,
+            _ => Ordering::Equal,
+        };
+        self.claims.says(p, Says::Compare(rest, order, bound));
         self.scopes[home].tests.insert(key, p);
         Cond::Where(p.into())
     }

@@ -1,6 +1,7 @@
 //! `Builder`: a kernel builder that computes with [`Index`] and keeps what it has computed.
 
 pub(crate) mod barrier;
+pub(crate) mod claims;
 pub(crate) mod flow;
 pub(crate) mod held;
 pub(crate) mod launch;
@@ -17,8 +18,10 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
+use crate::build::claims::Opened;
 use crate::error::{Error, ErrorKind};
 use crate::index::{Index, Leaf};
+use colex_ir::claims::ClaimId;
 use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors; every instruction of [`KernelBuilder`] is there too.
@@ -43,7 +46,7 @@ pub struct Builder {
     pub(crate) ir: KernelBuilder,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) threads: u32,
-    specials: HashMap<Special, Reg>,
+    pub(crate) specials: HashMap<Special, Reg>,
     pub(crate) stamp: u32,
     pub(crate) written: HashMap<Reg, u32>,
     failed: Option<Error>,
@@ -54,6 +57,7 @@ pub struct Builder {
     pub(crate) launch: crate::build::launch::Signature,
     pub(crate) reports: crate::build::report::Report,
     pub(crate) held: crate::build::held::HeldByRegisters,
+    pub(crate) claims: crate::build::claims::Claims,
 }
 
 /// One open body.
@@ -70,6 +74,10 @@ pub(crate) struct Scope {
     pub(crate) sizes: HashMap<(Index, [i64; 2]), Reg>,
     /// Variables whose value from before the body was used in it.
     pub(crate) used: HashSet<Reg>,
+    /// The same of claims.
+    pub(crate) claimed: Vec<(Reg, ClaimId)>,
+    /// What opened it.
+    pub(crate) opened: Opened,
 }
 
 impl Scope {
@@ -82,6 +90,8 @@ impl Scope {
             sizes: HashMap::new(),
 
             used: HashSet::new(),
+            claimed: Vec::new(),
+            opened: Opened::Other,
         }
     }
 }
@@ -118,6 +128,7 @@ impl Builder {
             launch: crate::build::launch::Signature::default(),
             reports: crate::build::report::Report::default(),
             held: crate::build::held::HeldByRegisters::default(),
+            claims: crate::build::claims::Claims::default(),
         }
     }
 
@@ -127,12 +138,14 @@ impl Builder {
     ///
     /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`];
     /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
-    pub fn finish(self) -> Result<crate::build::launch::TensorKernel, Error> {
+    pub fn finish(mut self) -> Result<crate::build::launch::TensorKernel, Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
         self.check_transactions()?;
-        let kernel = self.ir.finish();
+        let target = self.ir.target();
+        let kernel = std::mem::replace(&mut self.ir, KernelBuilder::new("", target)).finish();
+        let kernel = self.claimed(kernel);
         let refuse = |why: String| Error {
             kind: ErrorKind::operands("finish", why),
             at: kernel.at,

@@ -121,6 +121,7 @@ impl Builder {
         multiple: i64,
     ) -> Index {
         let reg = self.ir.hoisted(0, |k| k.param(id));
+        self.claims.parameter(reg, id);
         let leaf = Leaf { reg, stamp: 0 };
         Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
     }
@@ -140,7 +141,9 @@ impl Builder {
         }));
         let id = self.ir.parameter(name, ParamType::Scalar(ty));
         let at = Location::caller();
-        self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)))
+        let reg = self.site(at, |k| k.ir.hoisted(0, |k| k.param(id)));
+        self.claims.parameter(reg, id);
+        reg
     }
 
     /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`crate::TensorKernel::arguments`]

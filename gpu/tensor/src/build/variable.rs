@@ -69,6 +69,7 @@ impl Builder {
         if self.scopes.iter().any(used) {
             self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
         }
+        self.void_claims(var.reg);
         self.stamp += 1;
         self.written.insert(var.reg, self.stamp);
     }

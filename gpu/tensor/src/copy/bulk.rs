@@ -8,6 +8,7 @@ use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
 use crate::tensor::{Tensor, View};
+use colex_ir::claims::ClaimId;
 use colex_ir::{CopyArgs, End};
 
 /// What a bulk copy is a multiple of, and its addresses are multiples of, in bytes.
@@ -36,7 +37,8 @@ impl Builder {
                 barrier: Some(k.address(barrier, false)),
                 ..k.bulk_ends(from, to)?
             };
-            k.ir.copy_atom(&atom, args);
+            let claim = k.bulk_claim(from)?;
+            k.ir.claiming(Some(claim), |k| k.copy_atom(&atom, args));
             Ok::<_, ErrorKind>(())
         })
         .at(at)
@@ -55,10 +57,20 @@ impl Builder {
             let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
             k.check_target(&to.into())?;
             let args = k.bulk_ends(from, to)?;
-            k.ir.copy_atom(&atom, args);
+            let claim = k.bulk_claim(to)?;
+            k.ir.claiming(Some(claim), |k| k.copy_atom(&atom, args));
             Ok::<_, ErrorKind>(())
         })
         .at(at)
+    }
+
+    /// What the run in global memory takes for granted.
+    fn bulk_claim(&mut self, global: &Tensor) -> Result<ClaimId, ErrorKind> {
+        let claim = self.open_claim();
+        for i in [0, global.layout().size() - 1] {
+            self.claim_vector(claim, global, i, 1)?;
+        }
+        Ok(claim)
     }
 
     fn bulk_ends(&mut self, from: &Tensor, to: &Tensor) -> Result<CopyArgs, ErrorKind> {

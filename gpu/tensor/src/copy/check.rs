@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use super::Piece;
 use super::run::Run;
 use crate::build::Builder;
+use crate::build::claims::Reach;
 use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::{Dense, Share, Tensor, View};
 use colex_atom::Space;
 use colex_ir::End;
+use colex_ir::claims::ClaimId;
 
 /// The coordinates of the elements of a vector along one mode.
 struct Span {
@@ -210,9 +212,36 @@ impl Builder {
         Ok(())
     }
 
+    /// Adds what a vector of a tensor in global memory reaches to a claim.
+    pub(crate) fn claim_vector(
+        &mut self,
+        claim: ClaimId,
+        tensor: &Tensor,
+        at: i64,
+        vector: i64,
+    ) -> Result<(), ErrorKind> {
+        let View::Coords { of, .. } = &tensor.view else {
+            return Ok(());
+        };
+        for span in Span::all(vector, |i| tensor.coordinates_at(at + i))? {
+            let extent = of.extents[span.mode].clone();
+            self.claim_reach(
+                claim,
+                Reach {
+                    tensor: of.name.clone(),
+                    mode: span.mode,
+                    low: span.low,
+                    high: span.high,
+                    extent,
+                },
+            );
+        }
+        Ok(())
+    }
+
     /// Whether an integer takes the ends of its range whatever the launch is: of constants, the thread's number and counters
     /// of loops with constant ends.
-    fn is_bounded(&self, index: &Index) -> bool {
+    pub(crate) fn is_bounded(&self, index: &Index) -> bool {
         let known = |reg| self.reports.values.is_bounded(reg).then_some(1);
         index.eval(&known).is_some()
     }

@@ -21,6 +21,7 @@ use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::places::Cutter;
 use colex_ir::End;
+use colex_ir::claims::ClaimId;
 use colex_ir::{Cache, Reg};
 
 /// One end of a copy: a partition in memory, or registers.
@@ -299,10 +300,14 @@ impl Builder {
             counts,
             hints,
             halves: HashMap::new(),
+            claim: None,
             addresses: [Vec::new(), Vec::new()],
         };
+        // All instructions of a copy without a question are executed together: one claim speaks for them.
+        let whole = matches!(mask, Mask::All).then(|| self.open_claim());
+        run.claim = whole;
         for i in 0..n {
-            self.instruction(&mut run, i, &mut mask)?;
+            self.instruction(&mut run, i, (&mut mask, whole))?;
         }
         let ends = run.ends(copy);
         self.note(run.atom.name(), n, String::new(), ends);
@@ -352,7 +357,7 @@ impl Builder {
         &mut self,
         run: &mut Run<'_>,
         i: i64,
-        mask: &mut Mask<'_>,
+        (mask, whole): (&mut Mask<'_>, Option<ClaimId>),
     ) -> Result<(), ErrorKind> {
         let [s, d] = [run.counts[0] * i, run.counts[1] * i];
         let fills = run.takes(Argument::SourceBytes);
@@ -370,6 +375,9 @@ impl Builder {
                     .filter_map(|(end, n)| Some((end?, n)))
                 {
                     self.check_whole(tensor, at, count)?;
+                    if let Some(claim) = whole {
+                        self.claim_vector(claim, tensor, at, count)?;
+                    }
                 }
             }
             Mask::Inside => {
@@ -398,6 +406,16 @@ impl Builder {
                     stored = self.in_tile(tensor, at, run.counts[1])?;
                 }
             }
+        }
+        // What a fill leaves out is no predicate of the instruction.
+        if matches!(mask, Mask::If(_)) && (!fills || cond == Cond::Known(true)) {
+            let claim = self.open_claim();
+            for (end, count) in [source, target].into_iter().zip(run.counts) {
+                if let Some((tensor, at)) = end {
+                    self.claim_vector(claim, tensor, at, count)?;
+                }
+            }
+            run.claim = Some(claim);
         }
         // Zeros are stored too, where the destination has a place for them.
         if !fills {

@@ -11,6 +11,7 @@ use crate::build::flow::{Cond, zero_of};
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::Index;
+use colex_ir::claims::ClaimId;
 use colex_ir::{Access, Address, Alu, CopyArgs, End, Operand, Reg, RegType, Space as Memory, Type};
 
 /// What the instructions of one copy share.
@@ -23,6 +24,8 @@ pub(crate) struct Run<'a> {
     pub(crate) hints: Hints,
     /// Parts of registers, each in 16 bits: loaded one by one, or taken apart to be stored.
     pub(crate) halves: HashMap<Reg, Vec<Option<Reg>>>,
+    /// What the copy takes for granted: its first instruction says it.
+    pub(crate) claim: Option<ClaimId>,
     /// Where the instructions so far begin, in the source and in the destination.
     pub(crate) addresses: [Vec<Index>; 2],
 }
@@ -127,7 +130,10 @@ impl Builder {
             ..CopyArgs::default()
         };
         if !run.takes(Argument::SourceBytes) {
-            self.where_(cond, |k| k.copy_atom(&run.atom, args));
+            let claim = run.claim.take();
+            self.where_(cond, |k| {
+                k.claiming(claim, |k| k.copy_atom(&run.atom, args));
+            });
             return;
         }
         // What is not read is filled with zeros: the copy itself is executed by everybody.
@@ -141,7 +147,10 @@ impl Builder {
             Cond::Where(g) if g.when => self.ir.selp(Type::B32, whole, 0, g.pred).into(),
             Cond::Where(g) => self.ir.selp(Type::B32, 0, whole, g.pred).into(),
         });
-        self.where_(stored, |k| k.copy_atom(&run.atom, args));
+        let claim = run.claim.take();
+        self.where_(stored, |k| {
+            k.claiming(claim, |k| k.copy_atom(&run.atom, args));
+        });
     }
 
     pub(crate) fn load_run(
@@ -162,7 +171,10 @@ impl Builder {
             if cond != Cond::Known(true) {
                 self.ir.mov_to(half, 0);
             }
-            self.where_(cond, |k| k.load_to(access, &[half], a));
+            let claim = run.claim.take();
+            self.where_(cond, |k| {
+                k.claiming(claim, |k| k.load_to(access, &[half], a))
+            });
             let none = || vec![None; to.packed() as usize];
             run.halves.entry(reg).or_insert_with(none)[part as usize] = Some(half);
             return Ok(());
@@ -173,7 +185,8 @@ impl Builder {
                 self.ir.mov_to(*reg, zero_of(reg.ty));
             }
         }
-        self.where_(cond, |k| k.load_to(access, &regs, a));
+        let claim = run.claim.take();
+        self.where_(cond, |k| k.claiming(claim, |k| k.load_to(access, &regs, a)));
         Ok(())
     }
 
@@ -199,12 +212,16 @@ impl Builder {
             let parts: Vec<Option<Reg>> = known.unwrap_or_else(|| taken_apart(self));
             run.halves.insert(reg, parts.clone());
             if let Some(value) = parts[part as usize] {
-                self.where_(cond, |k| k.store(access, a, value));
+                let claim = run.claim.take();
+                self.where_(cond, |k| k.claiming(claim, |k| k.store(access, a, value)));
             }
             return Ok(());
         }
         let regs = from.run(s, run.counts[0])?;
-        self.where_(cond, |k| k.store_vector(access, a, &regs));
+        let claim = run.claim.take();
+        self.where_(cond, |k| {
+            k.claiming(claim, |k| k.store_vector(access, a, &regs))
+        });
         Ok(())
     }
 

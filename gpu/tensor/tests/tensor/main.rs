@@ -6,6 +6,7 @@ mod copies;
 mod defects;
 mod gemm_sm80;
 mod gemm_sm90;
+mod grids;
 mod held;
 mod index_laws;
 mod no_integer;

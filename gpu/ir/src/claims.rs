@@ -1,0 +1,293 @@
+//! Claims: what an access without a predicate takes for granted of its coordinates.
+//!
+//! An instruction sees an address, and an address beyond the end of a row is one of the next row. So the builder of tensors
+//! writes down, for each access that asks nothing, the coordinates that it reaches and the extents of the tensor, both as
+//! [`Expression`]s. A launch is compared with those that certainly run ([`crate::launch::LaunchClaims`]), and the simulator
+//! compares every access as it executes it. PTX shows nothing of them.
+
+use std::cmp::Ordering;
+use std::panic::Location;
+
+use crate::operand::{ParamId, Reg, Special};
+
+/// What an [`Expression`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A special register.
+    Special(Special),
+    /// A parameter of 32 or 64 bits.
+    Parameter {
+        /// Which.
+        id: ParamId,
+        /// Whether it may be below 0.
+        signed: bool,
+    },
+    /// A register, when the access is executed.
+    Register {
+        /// Which.
+        reg: Reg,
+        /// Whether it may be below 0.
+        signed: bool,
+    },
+}
+
+/// A step of an [`Expression`]: it takes its operands from a stack, and leaves its result there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// Puts a number on the stack.
+    Number(i64),
+    /// Puts a value there.
+    Value(Value),
+    /// `a + b`
+    Add,
+    /// `a * b`
+    Multiply,
+    /// `a / b`, rounded down.
+    Quotient,
+    /// `a % b`, never negative.
+    Remainder,
+    /// `a ^ b`
+    Xor,
+    /// The smaller of the two.
+    Minimum,
+    /// `(a & mask) << shift`, or `>> -shift`.
+    Bits {
+        /// The bits that stay.
+        mask: u64,
+        /// By how much they move to the left.
+        shift: i32,
+    },
+    /// `c` where `a < b`, else `d`.
+    Select,
+}
+
+/// An integer expression over what a launch and a thread know, as steps on a stack.
+///
+/// ```
+/// use colex_ir::Special;
+/// use colex_ir::claims::{Expression, Term, Value};
+///
+/// let block = Expression::value(Value::Special(Special::Ctaid(0)));
+/// let last = block.binary(Term::Multiply, &Expression::number(128)).binary(Term::Add, &Expression::number(127));
+/// assert_eq!(last.evaluate(&|_| Some(3)), Some(511));
+/// assert_eq!(last.evaluate(&|_| None), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Expression {
+    terms: Vec<Term>,
+}
+
+impl Expression {
+    /// Returns a constant.
+    pub fn number(number: i64) -> Expression {
+        Expression {
+            terms: vec![Term::Number(number)],
+        }
+    }
+
+    /// Returns what the launch or the thread knows.
+    pub fn value(value: Value) -> Expression {
+        Expression {
+            terms: vec![Term::Value(value)],
+        }
+    }
+
+    /// Returns this and another one under an operation of two operands.
+    #[must_use]
+    pub fn binary(mut self, operation: Term, other: &Expression) -> Expression {
+        self.terms.extend_from_slice(&other.terms);
+        self.terms.push(operation);
+        self
+    }
+
+    /// Returns some bits of this, moved to the left by `shift`.
+    #[must_use]
+    pub fn bits(mut self, mask: u64, shift: i32) -> Expression {
+        self.terms.push(Term::Bits { mask, shift });
+        self
+    }
+
+    /// Returns `then` where `a < b`, else `other`.
+    pub fn select([a, b, then, other]: [Expression; 4]) -> Expression {
+        let mut terms = a.terms;
+        terms.extend(b.terms);
+        terms.extend(then.terms);
+        terms.extend(other.terms);
+        terms.push(Term::Select);
+        Expression { terms }
+    }
+
+    /// Returns what it reads, in the order of the steps.
+    pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
+        self.terms.iter().filter_map(|term| match term {
+            Term::Value(value) => Some(*value),
+            Term::Number(_)
+            | Term::Add
+            | Term::Multiply
+            | Term::Quotient
+            | Term::Remainder
+            | Term::Xor
+            | Term::Minimum
+            | Term::Bits { .. }
+            | Term::Select => None,
+        })
+    }
+
+    /// Returns its value, given the value of everything that it reads; `None` for an unknown one, a division by 0 and a number
+    /// beyond 64 bits.
+    pub fn evaluate(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
+        let mut stack: Vec<i64> = Vec::with_capacity(8);
+        for term in &self.terms {
+            let mut pop = || stack.pop();
+            let result = match *term {
+                Term::Number(number) => number,
+                Term::Value(read) => value(read)?,
+                Term::Bits { mask, shift } => moved(pop()? as u64 & mask, shift),
+                Term::Add => pop()?.checked_add(pop()?)?,
+                Term::Multiply => pop()?.checked_mul(pop()?)?,
+                Term::Xor => pop()? ^ pop()?,
+                Term::Minimum => pop()?.min(pop()?),
+                Term::Quotient => {
+                    let (b, a) = (pop()?, pop()?);
+                    a.checked_div_euclid(b)?
+                }
+                Term::Remainder => {
+                    let (b, a) = (pop()?, pop()?);
+                    a.checked_rem_euclid(b)?
+                }
+                Term::Select => {
+                    let (other, then, b, a) = (pop()?, pop()?, pop()?, pop()?);
+                    if a < b { then } else { other }
+                }
+            };
+            stack.push(result);
+        }
+        stack.pop()
+    }
+}
+
+/// Bits moved to the left, or to the right.
+fn moved(bits: u64, shift: i32) -> i64 {
+    let by = shift.unsigned_abs();
+    let moved = if shift >= 0 {
+        bits.checked_shl(by)
+    } else {
+        bits.checked_shr(by)
+    };
+    moved.unwrap_or(0) as i64
+}
+
+/// The coordinates that an access reaches along a mode of a tensor: all from `low` to `high` are claimed to be 0 or above and
+/// below the extent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// The tensor's name.
+    pub tensor: String,
+    /// The mode.
+    pub mode: usize,
+    /// The first coordinate; none where it cannot be below 0.
+    pub low: Option<Expression>,
+    /// The last coordinate.
+    pub high: Expression,
+    /// The extent.
+    pub extent: Expression,
+}
+
+impl Bound {
+    /// Returns the coordinate that lies outside, and the extent, if one certainly does.
+    pub fn outside(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<(i64, i64)> {
+        let extent = self.extent.evaluate(value)?;
+        let low = self.low.as_ref().and_then(|low| low.evaluate(value));
+        if let Some(low) = low.filter(|low| *low < 0) {
+            return Some((low, extent));
+        }
+        let high = self.high.evaluate(value)?;
+        (high >= extent).then_some((high, extent))
+    }
+}
+
+/// Whether something holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Test {
+    /// An integer and a constant are in this order.
+    Compare(Expression, Ordering, i64),
+    /// All of them are as they are said to be.
+    All(Vec<(Test, bool)>),
+}
+
+impl Test {
+    /// Returns whether it holds, if that can be told.
+    pub fn holds(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<bool> {
+        match self {
+            Test::Compare(a, order, b) => {
+                let a = a.evaluate(value)?;
+                Some(a.cmp(b) == *order)
+            }
+            Test::All(tests) => tests.iter().try_fold(true, |all, (test, wanted)| {
+                Some(all && test.holds(value)? == *wanted)
+            }),
+        }
+    }
+
+    /// Visits every expression in it.
+    pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
+        match self {
+            Test::Compare(expression, ..) => visit(expression),
+            Test::All(tests) => tests.iter().for_each(|(test, _)| test.visit(visit)),
+        }
+    }
+}
+
+/// What lies around an access, the outermost first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Around {
+    /// A branch that is taken where the test is as it is said to be.
+    Branch(Test, bool),
+    /// A loop whose counter goes from `start` to `end` (excluded) by `step`, and which nothing else leaves.
+    Loop {
+        /// The counter.
+        counter: Reg,
+        /// Its first value.
+        start: Expression,
+        /// What it stays below.
+        end: Expression,
+        /// What it grows by.
+        step: Expression,
+    },
+}
+
+impl Around {
+    /// Visits every expression in it.
+    pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
+        match self {
+            Around::Branch(test, _) => test.visit(visit),
+            Around::Loop {
+                start, end, step, ..
+            } => [start, end, step].into_iter().for_each(visit),
+        }
+    }
+}
+
+/// When an access certainly runs: where all around it lets it, in these threads of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Certain {
+    /// What lies around it.
+    pub around: Vec<Around>,
+    /// Threads that reach farthest.
+    pub threads: Vec<u32>,
+}
+
+/// What an access claims.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The coordinates that it reaches; empty for a claim that was given up.
+    pub bounds: Vec<Bound>,
+    /// When it certainly runs, if a launch can tell.
+    pub certain: Option<Certain>,
+    /// The call of the builder that made the access.
+    pub at: &'static Location<'static>,
+}
+
+/// A claim of a kernel, by its place among [`crate::Kernel::claims`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimId(pub u32);

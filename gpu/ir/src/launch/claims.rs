@@ -1,0 +1,311 @@
+//! A launch beside what the accesses of a kernel claim.
+
+use std::sync::Mutex;
+
+use super::{AXES, Argument, Error, ErrorKind, Launch, Outside};
+use crate::Kernel;
+use crate::claims::{Around, Certain, Claim, Expression, Value};
+use crate::operand::{ParamId, Reg, Special};
+
+/// How many launches that passed are remembered.
+const REMEMBERED: usize = 8;
+
+/// The claims of a kernel that a launch can be compared with: what certainly runs, in the first and in the last block.
+///
+/// Nothing here walks a grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, in the first
+/// and in the last turn of each loop; what it says of them is true of a thread that runs, so no correct launch is refused. Where
+/// a coordinate grows with the number of the block, the corner is also where it is largest. What is left (branches on what a
+/// kernel reads, orders of tiles that turn back) the simulator sees.
+#[derive(Debug, Default)]
+pub struct LaunchClaims {
+    claims: Vec<(Claim, Certain)>,
+    /// The parameters that they read.
+    parameters: Vec<usize>,
+    /// The shapes and arguments of launches that passed.
+    passed: Mutex<Vec<Vec<i64>>>,
+}
+
+impl LaunchClaims {
+    /// Returns the claims of a kernel that a launch can decide.
+    pub fn of(kernel: &Kernel) -> LaunchClaims {
+        let mut claims: Vec<(Claim, Certain)> = Vec::new();
+        for claim in &kernel.claims {
+            let Some(certain) = &claim.certain else {
+                continue;
+            };
+            let is_known =
+                |(known, when): &(Claim, Certain)| known.bounds == claim.bounds && when == certain;
+            if !claim.bounds.is_empty() && !claims.iter().any(is_known) {
+                claims.push((claim.clone(), certain.clone()));
+            }
+        }
+        let mut parameters = Vec::new();
+        for (claim, certain) in &claims {
+            visit(claim, certain, &mut |expression| {
+                parameters.extend(expression.values().filter_map(|value| match value {
+                    Value::Parameter { id, .. } => Some(id.0 as usize),
+                    Value::Special(_) | Value::Register { .. } => None,
+                }));
+            });
+        }
+        parameters.sort_unstable();
+        parameters.dedup();
+        LaunchClaims {
+            claims,
+            parameters,
+            passed: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether no access of the launch certainly lies outside of its tensor. A launch like one of the last that passed is only
+    /// compared with those.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`], whose [`Error::outside`] names the access.
+    pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), Error> {
+        if self.claims.is_empty() {
+            return Ok(());
+        }
+        let shape = [launch.grid, launch.block, launch.cluster];
+        let shape = shape.iter().flatten().map(|extent| i64::from(*extent));
+        let given = self.parameters.iter();
+        let given = given.map(|at| {
+            arguments
+                .get(*at)
+                .and_then(|a| number(a, true))
+                .unwrap_or(0)
+        });
+        let key = || shape.clone().chain(given.clone());
+        let passed = self.passed.lock();
+        let mut passed = passed.unwrap_or_else(std::sync::PoisonError::into_inner);
+        if passed.iter().any(|known| known.iter().copied().eq(key())) {
+            return Ok(());
+        }
+        for (claim, certain) in &self.claims {
+            check(claim, certain, launch, arguments)?;
+        }
+        if passed.len() == REMEMBERED {
+            passed.remove(0);
+        }
+        passed.push(key().collect());
+        Ok(())
+    }
+}
+
+/// Visits every expression of a claim.
+fn visit<'a>(claim: &'a Claim, certain: &'a Certain, visit: &mut dyn FnMut(&'a Expression)) {
+    for around in &certain.around {
+        around.visit(visit);
+    }
+    for bound in &claim.bounds {
+        bound.low.iter().for_each(&mut *visit);
+        visit(&bound.high);
+        visit(&bound.extent);
+    }
+}
+
+/// An argument as an integer.
+fn number(argument: &Argument, signed: bool) -> Option<i64> {
+    match *argument {
+        Argument::U16(x) => Some(if signed {
+            i64::from(x as i16)
+        } else {
+            i64::from(x)
+        }),
+        Argument::U32(x) => Some(if signed {
+            i64::from(x as i32)
+        } else {
+            i64::from(x)
+        }),
+        Argument::U64(x) | Argument::Pointer(x) => Some(x as i64),
+        Argument::F32(_) | Argument::F64(_) | Argument::TensorMap(_) => None,
+    }
+}
+
+/// What one thread of a launch knows.
+struct Place<'a> {
+    launch: &'a Launch,
+    arguments: &'a [Argument],
+    block: [u32; 3],
+    thread: u32,
+    counters: Vec<(Reg, i64)>,
+}
+
+impl Place<'_> {
+    fn value(&self, value: Value) -> Option<i64> {
+        match value {
+            Value::Special(special) => self.special(special),
+            Value::Parameter {
+                id: ParamId(at),
+                signed,
+            } => number(self.arguments.get(at as usize)?, signed),
+            Value::Register { reg, .. } => {
+                let mut counters = self.counters.iter().rev();
+                counters
+                    .find(|(counter, _)| *counter == reg)
+                    .map(|(_, now)| *now)
+            }
+        }
+    }
+
+    fn special(&self, special: Special) -> Option<i64> {
+        let Launch {
+            grid,
+            block,
+            cluster,
+            dynamic_shared,
+        } = *self.launch;
+        let at = |of: [u32; 3], axis: u8| of.get(usize::from(axis)).map(|x| i64::from(*x));
+        let per = |a: [u32; 3]| [0, 1, 2].map(|axis| a[axis] / cluster[axis].max(1));
+        let within = [0, 1, 2].map(|axis| self.block[axis] % cluster[axis].max(1));
+        match special {
+            Special::Tid(axis) => {
+                let [x, y] = [block[0].max(1), block[1].max(1)];
+                at(
+                    [self.thread % x, self.thread / x % y, self.thread / x / y],
+                    axis,
+                )
+            }
+            Special::NTid(axis) => at(block, axis),
+            Special::Ctaid(axis) => at(self.block, axis),
+            Special::NCtaid(axis) => at(grid, axis),
+            Special::LaneId => Some(i64::from(self.thread % 32)),
+            Special::ClusterCtaRank => {
+                let [x, y, z] = within.map(i64::from);
+                let [i, j, _] = cluster.map(i64::from);
+                Some(x + i * (y + j * z))
+            }
+            Special::ClusterNCtaRank => Some(self.launch.cluster_blocks() as i64),
+            Special::ClusterCtaid(axis) => at(within, axis),
+            Special::ClusterNCtaid(axis) => at(cluster, axis),
+            Special::ClusterId(axis) => at(per(self.block), axis),
+            Special::NClusterId(axis) => at(per(grid), axis),
+            Special::DynamicSharedSize => Some(i64::from(dynamic_shared)),
+            Special::Clock64 | Special::GlobalTimer | Special::SmId => None,
+        }
+    }
+
+    /// What of the claim lies outside, in the first and the last turn of each loop.
+    fn outside(&mut self, claim: &Claim, around: &[Around]) -> Option<(usize, i64, i64)> {
+        let Some((first, rest)) = around.split_first() else {
+            let mut bounds = claim.bounds.iter().enumerate();
+            return bounds.find_map(|(i, bound)| {
+                let (coordinate, extent) = bound.outside(&|value| self.value(value))?;
+                Some((i, coordinate, extent))
+            });
+        };
+        match first {
+            Around::Branch(test, wanted) => {
+                let holds = test.holds(&|value| self.value(value));
+                (holds == Some(*wanted)).then(|| self.outside(claim, rest))?
+            }
+            Around::Loop {
+                counter,
+                start,
+                end,
+                step,
+            } => {
+                let [start, end, step] =
+                    [start, end, step].map(|e| e.evaluate(&|value| self.value(value)));
+                let (start, end, step) = (start?, end?, step?);
+                if start >= end || step < 1 {
+                    return None;
+                }
+                let last = start + (end - 1 - start) / step * step;
+                [last, start].into_iter().find_map(|now| {
+                    self.counters.push((*counter, now));
+                    let found = self.outside(claim, rest);
+                    self.counters.pop();
+                    found
+                })
+            }
+        }
+    }
+}
+
+/// Whether a claim holds in the corners of the grid.
+fn check(
+    claim: &Claim,
+    certain: &Certain,
+    launch: &Launch,
+    arguments: &[Argument],
+) -> Result<(), Error> {
+    let mut moves = [false; 3];
+    visit(claim, certain, &mut |expression| {
+        for value in expression.values() {
+            match value {
+                Value::Special(Special::Ctaid(axis)) => moves[usize::from(axis.min(2))] = true,
+                Value::Special(
+                    Special::ClusterCtaRank | Special::ClusterCtaid(_) | Special::ClusterId(_),
+                ) => moves = [true; 3],
+                Value::Special(_) | Value::Parameter { .. } | Value::Register { .. } => {}
+            }
+        }
+    });
+    let outside = |block: [u32; 3], thread: u32| {
+        let mut place = Place {
+            launch,
+            arguments,
+            block,
+            thread,
+            counters: Vec::new(),
+        };
+        place.outside(claim, &certain.around)
+    };
+    let last = [0, 1, 2].map(|axis| launch.grid[axis].saturating_sub(1));
+    // Bit by bit whether the block is the first along an axis.
+    for corner in 0..8u32 {
+        let is_first = |axis: usize| corner >> axis & 1 == 1;
+        if (0..3).any(|axis| is_first(axis) && (!moves[axis] || last[axis] == 0)) {
+            continue;
+        }
+        let block = [0, 1, 2].map(|axis| {
+            let stays = is_first(axis) || !moves[axis];
+            if stays { 0 } else { last[axis] }
+        });
+        let threads = certain.threads.iter();
+        let found = threads.filter_map(|thread| Some((outside(block, *thread)?, *thread)));
+        // The one that is farthest from the tensor.
+        let worst = found.max_by_key(|((_, at, extent), _)| (*at - extent + 1).max(-at));
+        if let Some(((bound, coordinate, extent), thread)) = worst {
+            let bound = &claim.bounds[bound];
+            let fewer = |axis| most(axis, block, |block| outside(block, thread).is_some());
+            let mut axes = (0..3).filter(|axis| moves[*axis] && block[*axis] > 0);
+            let most = (coordinate >= 0).then(|| axes.find_map(fewer)).flatten();
+            return Err(ErrorKind::Outside(Outside {
+                tensor: bound.tensor.clone(),
+                mode: bound.mode,
+                coordinate,
+                extent,
+                block,
+                most,
+                at: claim.at,
+            })
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// The most blocks along an axis that stay inside, where the first does and the last does not.
+fn most(axis: usize, block: [u32; 3], outside: impl Fn([u32; 3]) -> bool) -> Option<(char, u32)> {
+    let at = |x: u32| {
+        let mut block = block;
+        block[axis] = x;
+        block
+    };
+    if outside(at(0)) {
+        return None;
+    }
+    let (mut inside, mut beyond) = (0, block[axis]);
+    while beyond - inside > 1 {
+        let middle = inside + (beyond - inside) / 2;
+        if outside(at(middle)) {
+            beyond = middle;
+        } else {
+            inside = middle;
+        }
+    }
+    Some((AXES[axis], beyond))
+}

@@ -1,0 +1,552 @@
+//! What accesses without a predicate take for granted, in the expressions of [`colex_ir::claims`].
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::panic::Location;
+
+use super::Builder;
+use crate::index::{Index, Leaf, Node};
+use colex_ir::claims::{Around, Bound, Certain, Claim, ClaimId, Expression, Term, Test, Value};
+use colex_ir::{Control, Guard, Kernel, Op, ParamId, Reg, Special, Stmt};
+
+/// Loops around a claim that a launch looks into.
+const MOST_LOOPS: usize = 3;
+
+/// What opened a body.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    /// The kernel, or a loop of which nothing is known.
+    Other,
+    /// A branch, taken where the guard holds.
+    Branch(Guard),
+    /// A counted loop.
+    Loop {
+        counter: Leaf,
+        start: Index,
+        end: Index,
+        step: Index,
+    },
+}
+
+/// What a predicate says.
+#[derive(Clone, Debug)]
+pub(crate) enum Says {
+    /// The integer and the constant are in this order.
+    Compare(Index, Ordering, i64),
+    /// Both hold.
+    Both(Guard, Guard),
+    /// The lane is the one that its warp has elected.
+    Elected,
+}
+
+/// The coordinates that an access reaches along a mode of a parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub(crate) tensor: String,
+    pub(crate) mode: usize,
+    pub(crate) low: Index,
+    pub(crate) high: Index,
+    pub(crate) extent: Index,
+}
+
+/// A claim until the kernel is finished.
+#[derive(Debug)]
+struct Open {
+    reaches: Vec<Reach>,
+    around: Vec<Opened>,
+    /// The claim has read a variable in a loop that writes it after all.
+    is_void: bool,
+}
+
+/// The claims of a kernel, and what tells their expressions.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    open: Vec<Open>,
+    says: HashMap<Reg, Says>,
+    parameters: HashMap<Reg, ParamId>,
+}
+
+impl Claims {
+    /// Notes what a predicate says.
+    pub(crate) fn says(&mut self, pred: Reg, says: Says) {
+        self.says.insert(pred, says);
+    }
+
+    /// Notes that a register holds a parameter.
+    pub(crate) fn parameter(&mut self, reg: Reg, id: ParamId) {
+        self.parameters.insert(reg, id);
+    }
+}
+
+impl Reach {
+    /// Grows by another one of the same mode, if their coordinates differ by constants.
+    fn join(&mut self, other: &Reach) -> bool {
+        if self.mode != other.mode || self.tensor != other.tensor {
+            return false;
+        }
+        let differences = [&other.low - &self.low, &other.high - &self.high];
+        let [Some(low), Some(high)] = differences.map(|d| d.as_constant()) else {
+            return false;
+        };
+        if low < 0 {
+            self.low = other.low.clone();
+        }
+        if high > 0 {
+            self.high = other.high.clone();
+        }
+        true
+    }
+}
+
+impl Builder {
+    /// Begins the claim of an access, whose reaches follow.
+    pub(crate) fn open_claim(&mut self) -> ClaimId {
+        let here = Location::caller();
+        let site = self.ir.set_location(None);
+        self.ir.set_location(site);
+        let around = self.scopes.iter().skip(1).map(|s| s.opened.clone());
+        self.claims.open.push(Open {
+            reaches: Vec::new(),
+            around: around.collect(),
+            is_void: false,
+        });
+        // Filled in when the kernel is finished.
+        self.ir.claim(Claim {
+            bounds: Vec::new(),
+            certain: None,
+            at: site.unwrap_or(here),
+        })
+    }
+
+    /// Adds coordinates that an access reaches to its claim, unless the tensor has them whatever the launch is.
+    pub(crate) fn claim_reach(&mut self, claim: ClaimId, reach: Reach) {
+        let is_inside = reach.low.range().0 >= 0 && reach.high.range().1 < reach.extent.range().0;
+        if is_inside && self.is_bounded(&reach.low) && self.is_bounded(&reach.high)
+            || !self.reads_now(claim, &reach)
+        {
+            return;
+        }
+        let reaches = &mut self.claims.open[claim.0 as usize].reaches;
+        if !reaches.iter_mut().any(|known| known.join(&reach)) {
+            reaches.push(reach);
+        }
+    }
+
+    /// Notes what opened the innermost body.
+    pub(crate) fn opened(&mut self, opened: Opened) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.opened = opened;
+        }
+    }
+
+    /// The same of a counted loop, by its counter, its first value, its end and its step.
+    pub(crate) fn opened_loop(&mut self, now: &Index, [start, end, step]: [&Index; 3]) {
+        if let Node::Leaf(counter) = &now.0.node {
+            self.opened(Opened::Loop {
+                counter: *counter,
+                start: start.clone(),
+                end: end.clone(),
+                step: step.clone(),
+            });
+        }
+    }
+
+    /// Whether the variables of a reach hold what they did when it was made. Loops that would have to leave them alone are
+    /// noted.
+    fn reads_now(&mut self, claim: ClaimId, reach: &Reach) -> bool {
+        let mut leaves = Vec::new();
+        for index in [&reach.low, &reach.high, &reach.extent] {
+            index.leaves(&mut leaves);
+        }
+        for leaf in leaves {
+            let Some(written) = self.written.get(&leaf.reg) else {
+                continue;
+            };
+            if *written > leaf.stamp {
+                return false;
+            }
+            let around = self.scopes.iter_mut();
+            for scope in around.filter(|s| s.repeats && s.began > leaf.stamp) {
+                scope.claimed.push((leaf.reg, claim));
+            }
+        }
+        true
+    }
+
+    /// Gives up the claims that read a variable before a loop that writes it.
+    pub(crate) fn void_claims(&mut self, written: Reg) {
+        for scope in &self.scopes {
+            for (reg, claim) in &scope.claimed {
+                if *reg == written {
+                    self.claims.open[claim.0 as usize].is_void = true;
+                }
+            }
+        }
+    }
+
+    /// The kernel with its claims.
+    pub(crate) fn claimed(&self, mut kernel: Kernel) -> Kernel {
+        let lowered = Lowered::of(self);
+        let mut runs = HashMap::new();
+        Walk::default().block(&kernel.body, &mut Vec::new(), &mut runs);
+        for (i, open) in self.claims.open.iter().enumerate() {
+            if open.is_void {
+                continue;
+            }
+            let claim = &mut kernel.claims[i];
+            let bounds = open.reaches.iter();
+            claim.bounds = bounds.filter_map(|reach| lowered.bound(reach)).collect();
+            let run = runs.get(&ClaimId(i as u32));
+            claim.certain = run.and_then(|run| lowered.certain(open, run, &claim.bounds));
+        }
+        kernel
+    }
+}
+
+impl Index {
+    /// The registers that it reads.
+    fn leaves(&self, found: &mut Vec<Leaf>) {
+        match &self.0.node {
+            Node::Leaf(leaf) => found.push(*leaf),
+            Node::Sum(terms, _) => terms.iter().for_each(|(x, _)| x.leaves(found)),
+            Node::BitField(x, ..) | Node::Opaque(x) => x.leaves(found),
+            Node::Product(a, b)
+            | Node::Quotient(a, b)
+            | Node::Remainder(a, b)
+            | Node::Xor(a, b)
+            | Node::Min(a, b) => [a, b].into_iter().for_each(|x| x.leaves(found)),
+            Node::Select(parts) => parts.iter().for_each(|x| x.leaves(found)),
+            Node::Poison(_) => {}
+        }
+    }
+}
+
+/// What the tests around a claim read.
+#[derive(Default)]
+struct Told {
+    leaves: Vec<Leaf>,
+    /// One lane of each warp is asked for, whichever it is.
+    elected: bool,
+}
+
+/// What tells the expressions of a kernel.
+struct Lowered<'a> {
+    builder: &'a Builder,
+    specials: HashMap<Reg, Special>,
+}
+
+impl<'a> Lowered<'a> {
+    fn of(builder: &'a Builder) -> Self {
+        let specials = builder.specials.iter();
+        Lowered {
+            builder,
+            specials: specials.map(|(special, reg)| (*reg, *special)).collect(),
+        }
+    }
+
+    fn leaf(&self, leaf: Leaf, signed: bool) -> Expression {
+        let reg = leaf.reg;
+        let thread = || Expression::value(Value::Special(Special::Tid(0)));
+        if let Some(special) = self.specials.get(&reg) {
+            return Expression::value(Value::Special(*special));
+        }
+        if let Some(id) = self.builder.claims.parameters.get(&reg) {
+            return Expression::value(Value::Parameter { id: *id, signed });
+        }
+        match self.builder.reports.values.groups.get(&reg) {
+            Some(threads) => thread().binary(Term::Quotient, &Expression::number(*threads)),
+            None => Expression::value(Value::Register { reg, signed }),
+        }
+    }
+
+    fn expression(&self, index: &Index) -> Option<Expression> {
+        let two = |operation, a: &Index, b: &Index| {
+            Some(self.expression(a)?.binary(operation, &self.expression(b)?))
+        };
+        Some(match &index.0.node {
+            Node::Leaf(leaf) => self.leaf(*leaf, index.range().0 < 0),
+            Node::Sum(terms, constant) => {
+                let mut sum: Option<Expression> = None;
+                for (x, c) in terms {
+                    let mut x = self.expression(x)?;
+                    if *c != 1 {
+                        x = x.binary(Term::Multiply, &Expression::number(*c));
+                    }
+                    sum = Some(match sum {
+                        None => x,
+                        Some(sum) => sum.binary(Term::Add, &x),
+                    });
+                }
+                match sum {
+                    None => Expression::number(*constant),
+                    Some(sum) if *constant == 0 => sum,
+                    Some(sum) => sum.binary(Term::Add, &Expression::number(*constant)),
+                }
+            }
+            Node::BitField(x, mask, shift) => self.expression(x)?.bits(*mask, *shift),
+            Node::Product(a, b) => two(Term::Multiply, a, b)?,
+            Node::Quotient(a, b) => two(Term::Quotient, a, b)?,
+            Node::Remainder(a, b) => two(Term::Remainder, a, b)?,
+            Node::Xor(a, b) => two(Term::Xor, a, b)?,
+            Node::Min(a, b) => two(Term::Minimum, a, b)?,
+            Node::Select(parts) => {
+                let [a, b, then, other] = parts.as_ref();
+                let [a, b] = [self.expression(a)?, self.expression(b)?];
+                Expression::select([a, b, self.expression(then)?, self.expression(other)?])
+            }
+            Node::Opaque(x) => self.expression(x)?,
+            Node::Poison(_) => return None,
+        })
+    }
+
+    fn bound(&self, reach: &Reach) -> Option<Bound> {
+        let low = (reach.low.range().0 < 0).then(|| self.expression(&reach.low));
+        Some(Bound {
+            tensor: reach.tensor.clone(),
+            mode: reach.mode,
+            low: low.flatten(),
+            high: self.expression(&reach.high)?,
+            extent: self.expression(&reach.extent)?,
+        })
+    }
+
+    /// What a predicate says, if anything is known of it.
+    fn test(&self, guard: Guard, told: &mut Told) -> Option<(Test, bool)> {
+        let test = match self.builder.claims.says.get(&guard.pred)? {
+            // True of one lane of each warp.
+            Says::Elected if guard.when => {
+                told.elected = true;
+                Test::All(Vec::new())
+            }
+            Says::Elected => return None,
+            Says::Compare(index, order, constant) => {
+                index.leaves(&mut told.leaves);
+                Test::Compare(self.expression(index)?, *order, *constant)
+            }
+            Says::Both(a, b) => Test::All(vec![self.test(*a, told)?, self.test(*b, told)?]),
+        };
+        Some((test, guard.when))
+    }
+
+    /// When the access certainly runs; none where a launch cannot tell.
+    fn certain(&self, open: &Open, run: &Run, bounds: &[Bound]) -> Option<Certain> {
+        let mut around = Vec::new();
+        let mut told = Told::default();
+        let mut counters: Vec<Leaf> = Vec::new();
+        if open.around.len() != run.inside.len() {
+            return None;
+        }
+        for (opened, inside) in open.around.iter().zip(&run.inside) {
+            match (opened, inside) {
+                (Opened::Branch(guard), Inside::Branch(p, taken)) if guard.pred == p.pred => {
+                    let (test, when) = self.test(*p, &mut told)?;
+                    around.push(Around::Branch(test, when == *taken));
+                }
+                (
+                    Opened::Loop {
+                        counter,
+                        start,
+                        end,
+                        step,
+                    },
+                    Inside::Loop { is_counted: true },
+                ) => {
+                    [start, end, step]
+                        .into_iter()
+                        .for_each(|x| x.leaves(&mut told.leaves));
+                    counters.push(*counter);
+                    around.push(Around::Loop {
+                        counter: counter.reg,
+                        start: self.expression(start)?,
+                        end: self.expression(end)?,
+                        step: self.expression(step)?,
+                    });
+                }
+                _ => return None,
+            }
+        }
+        if counters.len() > MOST_LOOPS {
+            return None;
+        }
+        if let Some(guard) = run.guard {
+            let (test, when) = self.test(guard, &mut told)?;
+            around.push(Around::Branch(test, when));
+        }
+        for reach in &open.reaches {
+            for index in [&reach.low, &reach.high, &reach.extent] {
+                index.leaves(&mut told.leaves);
+            }
+        }
+        // Of a register that is no counter around the access the launch knows nothing, nor of an earlier value of one.
+        let is_known = |leaf: &Leaf| {
+            self.specials.contains_key(&leaf.reg)
+                || self.builder.claims.parameters.contains_key(&leaf.reg)
+                || self.builder.reports.values.groups.contains_key(&leaf.reg)
+                || counters.contains(leaf)
+        };
+        if !told.leaves.iter().all(is_known) {
+            return None;
+        }
+        let threads = self.threads(&around, bounds, told.elected)?;
+        Some(Certain { around, threads })
+    }
+
+    /// The threads that reach farthest among those that the branches on the thread's number let through.
+    fn threads(&self, around: &[Around], bounds: &[Bound], elected: bool) -> Option<Vec<u32>> {
+        let is_thread =
+            |value: Value| matches!(value, Value::Special(Special::Tid(0) | Special::LaneId));
+        let alone = |test: &Test| {
+            let mut alone = true;
+            test.visit(&mut |e| alone &= e.values().all(is_thread));
+            alone
+        };
+        let of = |thread: u32, others: i64| {
+            move |value: Value| {
+                Some(match value {
+                    Value::Special(Special::Tid(0)) => i64::from(thread),
+                    Value::Special(Special::LaneId) => i64::from(thread % 32),
+                    _ => others,
+                })
+            }
+        };
+        let is_through = |thread: &u32| {
+            around.iter().all(|around| match around {
+                Around::Branch(test, wanted) if alone(test) => {
+                    test.holds(&of(*thread, 1)) == Some(*wanted)
+                }
+                Around::Branch(..) | Around::Loop { .. } => true,
+            })
+        };
+        let through: Vec<u32> = (0..self.builder.threads).filter(is_through).collect();
+        if elected {
+            // Which lane it is nobody knows, so all of a warp have to be alike.
+            let mut all: Vec<&Expression> = Vec::new();
+            around
+                .iter()
+                .for_each(|around| around.visit(&mut |e| all.push(e)));
+            for bound in bounds {
+                all.extend(bound.low.iter().chain([&bound.high, &bound.extent]));
+            }
+            let is_alike = |e: &&Expression| {
+                (0..self.builder.threads)
+                    .all(|t| e.evaluate(&of(t, 1)) == e.evaluate(&of(t / 32 * 32, 1)))
+            };
+            if !all
+                .iter()
+                .filter(|e| e.values().any(is_thread))
+                .all(is_alike)
+            {
+                return None;
+            }
+        }
+        let mut chosen = Vec::new();
+        for bound in bounds {
+            let ends = [(Some(&bound.high), 1), (bound.low.as_ref(), -1)];
+            for (end, sign) in ends {
+                let Some(end) = end.filter(|end| end.values().any(is_thread)) else {
+                    continue;
+                };
+                let far = |thread: &u32| end.evaluate(&of(*thread, 1)).map(|x| x * sign);
+                let farthest = through.iter().copied();
+                chosen.extend(farthest.max_by_key(|t| (far(t), u32::MAX - t)));
+            }
+        }
+        chosen.push(*through.first()?);
+        let mut seen = HashSet::new();
+        chosen.retain(|thread| seen.insert(*thread));
+        Some(chosen)
+    }
+}
+
+/// A block of a kernel that an access lies in.
+#[derive(Clone, Copy, Debug)]
+enum Inside {
+    /// A side of a branch: the one for those where the guard holds, or the other.
+    Branch(Guard, bool),
+    /// A loop, and whether nothing but its own question leaves it.
+    Loop { is_counted: bool },
+}
+
+/// How control reaches an access: through blocks that it lies in, after no instruction that may end a thread.
+#[derive(Debug)]
+struct Run {
+    inside: Vec<Inside>,
+    guard: Option<Guard>,
+}
+
+/// A walk through a kernel in program order.
+#[derive(Default)]
+struct Walk {
+    /// A thread may have ended before.
+    ends: bool,
+}
+
+impl Walk {
+    fn block(&mut self, body: &[Stmt], inside: &mut Vec<Inside>, runs: &mut HashMap<ClaimId, Run>) {
+        for stmt in body {
+            if let Some(claim) = stmt.claim.filter(|_| !self.ends) {
+                runs.insert(
+                    claim,
+                    Run {
+                        inside: inside.clone(),
+                        guard: stmt.guard,
+                    },
+                );
+            }
+            match &stmt.op {
+                Op::Control(Control::If { p, then, other }) => {
+                    // A branch that is predicated itself is in a branch that nobody has opened.
+                    for (taken, side) in [(true, then), (false, other)] {
+                        inside.push(Inside::Branch(*p, taken));
+                        self.block(side, inside, runs);
+                        inside.pop();
+                    }
+                }
+                Op::Control(Control::Loop { body }) => {
+                    let mut leaves = 0;
+                    let mut ends = false;
+                    leaves_of(body, &mut leaves, &mut ends);
+                    self.ends |= ends;
+                    inside.push(Inside::Loop {
+                        is_counted: leaves == 1 && stmt.guard.is_none(),
+                    });
+                    self.block(body, inside, runs);
+                    inside.pop();
+                }
+                Op::Control(Control::Exit | Control::Trap) => self.ends = true,
+                Op::Control(Control::Break | Control::Continue | Control::Comment(_))
+                | Op::Alu(_)
+                | Op::Memory(_)
+                | Op::Exchange(_)
+                | Op::Sync(_)
+                | Op::Async(_)
+                | Op::Atom(_) => {}
+            }
+        }
+    }
+}
+
+/// How often a loop's body leaves it or begins it again, and whether a thread may end in it.
+fn leaves_of(body: &[Stmt], leaves: &mut u32, ends: &mut bool) {
+    for stmt in body {
+        match &stmt.op {
+            Op::Control(Control::Break | Control::Continue) => *leaves += 1,
+            Op::Control(Control::Exit | Control::Trap) => *ends = true,
+            Op::Control(Control::If { then, other, .. }) => {
+                leaves_of(then, leaves, ends);
+                leaves_of(other, leaves, ends);
+            }
+            Op::Control(Control::Loop { body }) => {
+                let mut inner = 0;
+                leaves_of(body, &mut inner, ends);
+            }
+            Op::Control(Control::Comment(_))
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Atom(_) => {}
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Tile numbers that come from the grid, and extents that only the launch knows: what lies beyond a tensor is refused before
+//! the launch where it certainly happens, and named by the simulator where a branch decides.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
+use colex_ir::launch::Launch;
+use colex_layout::Layout;
+use colex_tensor::{Arg, AtThread, Builder, Error, Index, Tensor, TensorKernel};
+use colex_tiled::TiledCopy;
+
+/// A tile: 4 rows of 8 elements, one for each thread of a warp.
+const TILE: [i64; 2] = [4, 8];
+
+fn parsed(text: &str) -> Layout {
+    text.parse().expect("a layout")
+}
+
+fn copy() -> TiledCopy {
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, &parsed("(4,8):(8,1)"), &parsed("(1,1):(0,1)"));
+    copy.expect("a tiled copy")
+}
+
+/// Copies the tile at these numbers of `from` to that of `to`, without a question.
+fn copy_tile(k: &mut Builder, [from, to]: [&Tensor; 2], at: &[Index]) -> Result<(), Error> {
+    let (copy, thread) = (copy(), k.thread());
+    let from = copy
+        .at(&thread)
+        .partition_src(&from.local_tile(&TILE, at)?)?;
+    let to = copy.at(&thread).partition_dst(&to.local_tile(&TILE, at)?)?;
+    let held = k.fragment_like(&from)?;
+    k.copy(&copy, &from, &held)?;
+    k.copy(&copy, &held, &to)
+}
+
+/// A kernel of two matrices of f32 with these layouts.
+fn kernel(
+    layout: &str,
+    body: impl FnOnce(&mut Builder, [&Tensor; 2]) -> Result<(), Error>,
+) -> TensorKernel {
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    let built = k.tensor("from", Ty::F32, &parsed(layout)).and_then(|from| {
+        let to = k.tensor("to", Ty::F32, &parsed(layout))?;
+        body(&mut k, [&from, &to])?;
+        k.finish()
+    });
+    built.unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Launches a kernel over matrices of (8,16) in rows of 16.
+fn launched(kernel: &TensorKernel, grid: [u32; 3]) -> Result<(), String> {
+    launched_with(kernel, grid, &[])
+}
+
+fn launched_with(kernel: &TensorKernel, grid: [u32; 3], more: &[Arg<'_>]) -> Result<(), String> {
+    let device = Device::simulator(Arch::Sm90a);
+    let matrices = [0, 1].map(|_| device.upload(&[1f32; 128]).expect("memory"));
+    let layout = parsed("(8,16):(16,_1)");
+    let mut given = matrices
+        .each_ref()
+        .map(|m| Arg::tensor(m, &layout))
+        .to_vec();
+    given.extend_from_slice(more);
+    let arguments = kernel.arguments(&given).map_err(|e| e.to_string())?;
+    let function = device.load(&kernel.kernel).map_err(|e| e.to_string())?;
+    let launch = Launch::new(grid, 32).dynamic_shared(kernel.dynamic_shared());
+    let result = device.launch(&function, launch, &arguments);
+    result.map_err(|e| e.to_string())
+}
+
+/// Without the place in this file.
+fn without_place(text: String) -> String {
+    let start = text.find(" (gpu/").unwrap_or(text.len());
+    let end = text.find("): ").map_or(start, |end| end + 1);
+    format!("{}{}", &text[..start], &text[end..])
+}
+
+const DYNAMIC: &str = "(64,64):(64,_1)";
+
+#[test]
+fn a_grid_that_is_too_large_is_refused_before_the_launch() {
+    let kernel = kernel(DYNAMIC, |k, tensors| {
+        let at = [k.block_index(0), k.block_index(1)];
+        copy_tile(k, tensors, &at)
+    });
+    assert_eq!(launched(&kernel, [2, 2, 1]), Ok(()));
+    // The next row of the same buffer.
+    assert_eq!(
+        launched(&kernel, [2, 3, 1]).map_err(without_place),
+        Err(
+            "block (1,2,0) reaches coordinate 23 along mode 1 of tensor from, whose extent is 16: launch at most 2 blocks along \
+             y, or leave out what lies beyond with `copy_in_bounds`"
+                .to_string()
+        )
+    );
+    assert_eq!(
+        launched(&kernel, [5, 2, 1]).map_err(without_place),
+        Err(
+            "block (4,1,0) reaches coordinate 19 along mode 0 of tensor from, whose extent is 8: launch at most 2 blocks along \
+             x, or leave out what lies beyond with `copy_in_bounds`"
+                .to_string()
+        )
+    );
+    let far = launched(&kernel, [1 << 30, 2, 1]).expect_err("it is refused without a walk");
+    assert!(far.contains("launch at most 2 blocks along x"), "{far}");
+}
+
+#[test]
+fn a_static_extent_is_compared_with_the_grid_too() {
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    let built = k
+        .tensor("a", Ty::F32, &parsed("(_8,_16):(_16,_1)"))
+        .and_then(|a| {
+            let (copy, thread) = (copy(), k.thread());
+            let n = k.block_index(0);
+            let part = copy
+                .at(&thread)
+                .partition_src(&a.local_tile(&TILE, &[1.into(), n])?)?;
+            let held = k.fragment_like(&part)?;
+            k.copy(&copy, &part, &held)?;
+            k.finish()
+        });
+    let built = built.unwrap_or_else(|e| panic!("{e}"));
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&[1f32; 128]).expect("memory");
+    let layout = parsed("(_8,_16):(_16,_1)");
+    let arguments = built
+        .arguments(&[Arg::tensor(&a, &layout)])
+        .expect("it fits");
+    let function = device.load(&built.kernel).expect("a kernel");
+    assert!(
+        device
+            .launch(&function, Launch::new(2, 32), &arguments)
+            .is_ok()
+    );
+    let refused = device.launch(&function, Launch::new(3, 32), &arguments);
+    let refused = refused.map_err(|e| without_place(e.to_string()));
+    assert_eq!(
+        refused,
+        Err(
+            "block (2,0,0) reaches coordinate 23 along mode 1 of tensor a, whose extent is 16: launch at most 2 blocks along x, \
+             or leave out what lies beyond with `copy_in_bounds`"
+                .to_string()
+        )
+    );
+}
+
+#[test]
+fn a_branch_on_the_block_lets_only_those_inside_through() {
+    let guarded = |stated: i64| {
+        kernel(DYNAMIC, |k, [from, to]| {
+            let n = k.block_index(0);
+            let inside = k.less(&(n.clone() * 8 + 7), &(from.extent(1) + stated));
+            k.if_(inside, |k| copy_tile(k, [from, to], &[0.into(), n]))
+        })
+    };
+    assert_eq!(launched(&guarded(0), [2, 1, 1]), Ok(()));
+    assert_eq!(launched(&guarded(0), [100, 1, 1]), Ok(()));
+    assert_eq!(launched(&guarded(-9), [100, 1, 1]), Ok(()));
+    // The branch lets one too many through, and the last block is not among them: the simulator sees it.
+    let fault = launched(&guarded(8), [100, 1, 1]).expect_err("block 2 lies beyond");
+    assert!(
+        fault.ends_with(
+            "the access reaches coordinate 16 along mode 1 of tensor from, whose extent is 16: a branch or a smaller grid keeps \
+             it inside, and `copy_in_bounds` leaves out what lies beyond"
+        ),
+        "{fault}"
+    );
+    assert!(
+        fault.starts_with("thread (0,0,0) of block (2,0,0), at `%f0 = ld.global"),
+        "{fault}"
+    );
+    // Of a grid whose last block is let through, the launch says it.
+    let refused = launched(&guarded(8), [3, 1, 1]).map_err(without_place);
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|e| e.contains("launch at most 2 blocks along x")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn loops_over_tiles_are_followed_to_their_last_turn() {
+    let looped = |more: i64| {
+        kernel(DYNAMIC, |k, [from, to]| {
+            let m = k.block_index(0);
+            let tiles = from.extent(1) / 8 + more;
+            k.for_(0, tiles, 1, |k, n| {
+                copy_tile(k, [from, to], &[m, n.clone()])
+            })
+        })
+    };
+    assert_eq!(launched(&looped(0), [2, 1, 1]), Ok(()));
+    // No turn at all.
+    assert_eq!(launched(&looped(-2), [2, 1, 1]), Ok(()));
+    assert_eq!(launched(&looped(-2), [9, 1, 1]), Ok(()));
+    assert!(launched(&looped(0), [3, 1, 1]).is_err_and(|e| e.starts_with("block (2,0,0) reaches")));
+    let far = launched(&looped(1), [2, 1, 1]).expect_err("a turn too many");
+    assert_eq!(
+        without_place(far),
+        "block (1,0,0) reaches coordinate 23 along mode 1 of tensor from, whose extent is 16: leave out what lies beyond with \
+         `copy_in_bounds`"
+    );
+}
+
+#[test]
+fn a_loop_that_is_left_early_is_not_refused() {
+    let left = kernel(DYNAMIC, |k, [from, to]| {
+        let end = k.index_argument("end", 0..1 << 20);
+        k.for_(0, end, 1, |k, n| {
+            let more = k.less(n, &(from.extent(1) / 8));
+            k.break_unless(more);
+            copy_tile(k, [from, to], &[0.into(), n.clone()])
+        })
+    });
+    let with = |n: u32| launched_with(&left, [1, 1, 1], &[Arg::Value(n.into())]);
+    assert_eq!(with(100), Ok(()));
+}
+
+#[test]
+fn tiles_that_blocks_share_by_turns_are_not_refused() {
+    // As many turns as are left: the block's number is the first tile, the grid's extent the step.
+    let persistent = kernel(DYNAMIC, |k, [from, to]| {
+        let (first, step) = (k.block_index(0), k.grid_extent(0));
+        let columns = from.extent(1) / 8;
+        let tiles = (from.extent(0) / 4 * columns.clone()).within(0..1 << 20);
+        k.for_(first, tiles, step, |k, tile| {
+            let at = [
+                tile.clone() / columns.clone(),
+                tile.clone() % columns.clone(),
+            ];
+            copy_tile(k, [from, to], &at)
+        })
+    });
+    for blocks in 1..9 {
+        assert_eq!(
+            launched(&persistent, [blocks, 1, 1]),
+            Ok(()),
+            "{blocks} blocks"
+        );
+    }
+}
+
+#[test]
+fn a_tile_that_is_cut_to_the_last_is_not_refused() {
+    let bounded = kernel(DYNAMIC, |k, [from, _]| {
+        let n = k
+            .block_index(0)
+            .min(&(from.extent(1) / 8 - 1).within(0..1 << 28));
+        let (copy, thread) = (copy(), k.thread());
+        let tile = from.local_tile(&TILE, &[0.into(), n])?;
+        let part = copy.at(&thread).partition_src(&tile)?;
+        let held = k.fragment_like(&part)?;
+        k.copy(&copy, &part, &held)
+    });
+    assert_eq!(launched(&bounded, [7, 1, 1]), Ok(()));
+}
+
+#[test]
+fn what_an_argument_says_is_known_at_the_launch() {
+    let numbered = kernel(DYNAMIC, |k, tensors| {
+        let n = k.index_argument("n", 0..1000);
+        copy_tile(k, tensors, &[0.into(), n])
+    });
+    let with = |n: u32| launched_with(&numbered, [1, 1, 1], &[Arg::Value(n.into())]);
+    assert_eq!(with(1), Ok(()));
+    assert_eq!(
+        with(2).map_err(without_place),
+        Err(
+            "block (0,0,0) reaches coordinate 23 along mode 1 of tensor from, whose extent is 16: leave out what lies beyond \
+             with `copy_in_bounds`"
+                .to_string()
+        )
+    );
+    // A launch that passed does not speak for another argument.
+    assert_eq!(with(0), Ok(()));
+    assert!(with(3).is_err());
+}
+
+#[test]
+fn what_the_author_states_is_looked_at_too() {
+    let stated = kernel(DYNAMIC, |k, [from, _]| {
+        let n = k.block_index(0);
+        let (copy, thread) = (copy(), k.thread());
+        let tile = from.local_tile(&TILE, &[0.into(), n])?.stated_inside();
+        let part = copy.at(&thread).partition_src(&tile)?;
+        let held = k.fragment_like(&part)?;
+        k.copy(&copy, &part, &held)
+    });
+    assert_eq!(launched(&stated, [2, 1, 1]), Ok(()));
+    assert!(launched(&stated, [3, 1, 1]).is_err_and(|e| e.starts_with("block (2,0,0) reaches")));
+}
+
+/// What a condition of the author's lets through that it should not.
+#[test]
+fn a_condition_that_lets_too_much_through_is_a_fault() {
+    let chosen = |columns: i64| {
+        kernel(DYNAMIC, |k, [from, _]| {
+            let n = k.block_index(0);
+            let (copy, thread) = (copy(), k.thread());
+            let tile = from.local_tile(&TILE, &[0.into(), n])?;
+            let part = copy.at(&thread).partition_src(&tile)?;
+            let held = k.fragment_like(&part)?;
+            k.copy_if(&copy, &part, &held, |k, at| k.less(&at[1], &columns.into()))
+        })
+    };
+    assert_eq!(launched(&chosen(16), [5, 1, 1]), Ok(()));
+    let fault = launched(&chosen(17), [5, 1, 1]).expect_err("column 16");
+    assert!(
+        fault.contains("reaches coordinate 16 along mode 1 of tensor from"),
+        "{fault}"
+    );
+}
