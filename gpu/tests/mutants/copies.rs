@@ -100,7 +100,12 @@ pub(crate) fn shared(
 }
 
 /// Registers like a part, or of another type or layout.
-fn registers(h: &mut Hook, k: &mut Builder, ty: Ty, part: &Tensor) -> Result<Fragment, Error> {
+pub(crate) fn registers(
+    h: &mut Hook,
+    k: &mut Builder,
+    ty: Ty,
+    part: &Tensor,
+) -> Result<Fragment, Error> {
     let own = k.fragment_like(part)?;
     let other = h.ty("fragment", ty);
     let form = h.layout("fragment", Kind::Layout, own.layout());
@@ -110,7 +115,7 @@ fn registers(h: &mut Hook, k: &mut Builder, ty: Ty, part: &Tensor) -> Result<Fra
     k.fragment(other, &form.to_static())
 }
 
-fn grid_of(given: &Given, tile: [i64; 2]) -> [u32; 3] {
+pub(crate) fn grid_of(given: &Given, tile: [i64; 2]) -> [u32; 3] {
     let memory = memory(given);
     let blocks = |mode: usize| ((memory.extent(mode) + tile[mode] - 1) / tile[mode]) as u32;
     [blocks(0), blocks(1), 1]
@@ -142,7 +147,7 @@ fn copied(
 }
 
 /// Types of which a vector is in the table.
-fn form(r: &mut Random) -> (Ty, i64) {
+pub(crate) fn form(r: &mut Random) -> (Ty, i64) {
     let ty = r.one(&[Ty::F16, Ty::Bf16, Ty::F32, Ty::F64, Ty::S32]);
     let most = 128 / i64::from(ty.bits());
     let vector = r.one(&[1, 2, most]);
@@ -223,7 +228,7 @@ fn flat(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     })
 }
 
-fn h_tile(vector: i64) -> [i64; 2] {
+pub(crate) fn h_tile(vector: i64) -> [i64; 2] {
     [8, 8 * vector]
 }
 

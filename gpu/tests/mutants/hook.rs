@@ -17,6 +17,7 @@ pub(crate) enum Kind {
     Space,
     Coordinate,
     Argument,
+    Grid,
 }
 
 impl fmt::Display for Kind {
@@ -29,6 +30,7 @@ impl fmt::Display for Kind {
             Kind::Space => "space",
             Kind::Coordinate => "coordinate",
             Kind::Argument => "argument",
+            Kind::Grid => "grid",
         })
     }
 }

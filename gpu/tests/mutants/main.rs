@@ -13,6 +13,7 @@
 )]
 
 mod copies;
+mod grids;
 mod hook;
 mod hopper;
 mod products;
@@ -48,10 +49,15 @@ pub(crate) struct Family {
 }
 
 fn families() -> Vec<Family> {
-    [copies::families(), products::families(), hopper::families()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        copies::families(),
+        products::families(),
+        hopper::families(),
+        grids::families(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// How a mutant ended.
@@ -82,18 +88,29 @@ fn held<T: Element>(device: &Device, bytes: &[u8]) -> Held {
     }
 }
 
+/// Bytes behind what a launch is told of: whoever reaches them finds an allocation.
+const ROOM: usize = 1 << 14;
+
+/// What they hold before and after.
+const FILLER: u8 = 0x5b;
+
 fn held_as(device: &Device, memory: &Memory) -> Held {
+    let mut bytes = memory.bytes.clone();
+    let width = (memory.ty.bits() / 8) as usize;
+    // A launch may be told of less than whole elements.
+    bytes.truncate(bytes.len() / width * width);
+    bytes.resize(bytes.len() + ROOM, FILLER);
     match memory.ty {
-        Ty::F64 => held::<f64>(device, &memory.bytes),
-        Ty::F32 => held::<f32>(device, &memory.bytes),
-        Ty::F16 => held::<half::f16>(device, &memory.bytes),
-        Ty::Bf16 => held::<half::bf16>(device, &memory.bytes),
-        _ => held::<i32>(device, &memory.bytes),
+        Ty::F64 => held::<f64>(device, &bytes),
+        Ty::F32 => held::<f32>(device, &bytes),
+        Ty::F16 => held::<half::f16>(device, &bytes),
+        Ty::Bf16 => held::<half::bf16>(device, &bytes),
+        _ => held::<i32>(device, &bytes),
     }
 }
 
 /// Runs a program: what it says, or how it ended.
-fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
+fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) {
     let device = Device::simulator(program.arch);
     let buffers: Vec<Option<Held>> = given
         .iter()
@@ -137,8 +154,7 @@ fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
         Err(e) => return (Outcome::Refused, e.to_string()),
     };
     let threads = program.built.kernel.block.map_or(1, |block| block[0]);
-    let mut launch =
-        Launch::new((program.grid)(given), threads).dynamic_shared(program.built.dynamic_shared());
+    let mut launch = Launch::new(grid, threads).dynamic_shared(program.built.dynamic_shared());
     if program.cluster > 1 {
         launch = launch.cluster(program.cluster);
     }
@@ -155,8 +171,13 @@ fn run(program: &Program, given: &[Given]) -> (Outcome, String) {
         };
         let found = (buffer.download)();
         let width = (expected.ty.bits() / 8) as usize;
+        let mut expected = expected.clone();
+        expected.bytes.resize(found.len(), FILLER);
         if let Some(at) = (0..found.len()).find(|b| found[*b] != expected.bytes[*b]) {
-            let of = |bytes: &[u8]| bytes[at / width * width..][..width].to_vec();
+            let of = |bytes: &[u8]| {
+                let element = bytes.iter().skip(at / width * width);
+                element.take(width).copied().collect::<Vec<u8>>()
+            };
             let why = format!(
                 "argument {i}: element {} is {:?}, not {:?}",
                 at / width,
@@ -226,14 +247,34 @@ fn change_argument(r: &mut Random, given: &mut [Given]) -> String {
     }
 }
 
+/// A grid with more blocks than the kernel is for; the words for it.
+fn enlarged(r: &mut Random, own: [u32; 3]) -> ([u32; 3], String) {
+    let mut grid = own;
+    for axis in [0, 1, 2] {
+        if r.below(2) == 0 {
+            grid[axis] = match r.below(3) {
+                0 => own[axis] + 1,
+                1 => own[axis] * r.one(&[2, 3]),
+                _ => own[axis] + r.range(1, 5) as u32,
+            };
+        }
+    }
+    (grid, format!("grid {own:?} -> {grid:?}"))
+}
+
 /// The call whose arguments are changed.
 const LAUNCH: Site = ("arguments", Kind::Argument);
+
+/// The call whose grid is enlarged.
+const GRID: Site = ("launch", Kind::Grid);
 
 /// A change of one kernel of a family.
 struct Draw<'a> {
     family: &'a Family,
     /// What the kernel is drawn with.
     form: u64,
+    /// What of the kernel is changed.
+    site: Site,
     /// The number of the operand; none for the launch.
     target: Option<usize>,
     /// Which of its values, where they are few.
@@ -267,11 +308,23 @@ fn mutant(draw: &Draw<'_>) -> Option<Ended> {
     let own = identity(&original).unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
     let mut r = draw.random.clone();
     let Some(target) = draw.target else {
+        if draw.site == GRID {
+            let grid = (original.grid)(&original.given);
+            let (more, words) = enlarged(&mut r, grid);
+            return (more != grid).then(|| {
+                let (outcome, why) = run(&original, &original.given, more);
+                Ended {
+                    outcome,
+                    key: hash(&(&own, &words)),
+                    words: format!("{words}: {why}"),
+                }
+            });
+        }
         let mut given = original.given.clone();
         let words = change_argument(&mut r, &mut given);
         let same = format!("{given:?}") == format!("{:?}", original.given);
         return (!same).then(|| {
-            let (outcome, why) = run(&original, &given);
+            let (outcome, why) = run(&original, &given, (original.grid)(&given));
             Ended {
                 outcome,
                 key: hash(&(&own, &words)),
@@ -297,7 +350,8 @@ fn mutant(draw: &Draw<'_>) -> Option<Ended> {
         Ok(text) => text,
         Err(e) => return Some(refused(e)),
     };
-    let (outcome, why) = run(&program, &program.given);
+    let grid = (program.grid)(&program.given);
+    let (outcome, why) = run(&program, &program.given, grid);
     Some(Ended {
         outcome,
         key: hash(&text),
@@ -382,6 +436,7 @@ fn calls(family: &Family) -> BTreeMap<Site, Vec<usize>> {
         calls.entry(*site).or_default().push(i);
     }
     calls.insert(LAUNCH, Vec::new());
+    calls.insert(GRID, Vec::new());
     calls
 }
 
@@ -395,10 +450,12 @@ fn the_kernels_are_right() {
             let mut hook = Hook::new(None, 0);
             match (family.build)(&mut hook, &mut Random(form)) {
                 Err(e) => wrong.push(format!("{}, form {form}: {e}", family.name)),
-                Ok(program) => match run(&program, &program.given) {
-                    (Outcome::Right, _) => {}
-                    (_, why) => wrong.push(format!("{}, form {form}: {why}", family.name)),
-                },
+                Ok(program) => {
+                    match run(&program, &program.given, (program.grid)(&program.given)) {
+                        (Outcome::Right, _) => {}
+                        (_, why) => wrong.push(format!("{}, form {form}: {why}", family.name)),
+                    }
+                }
             }
         }
     }
@@ -522,6 +579,7 @@ fn draws<'a>(
         return Box::new((0..20 * each).map(move |_| Draw {
             family: group.family,
             form: r.next(),
+            site: group.site,
             target: (!group.at.is_empty()).then(|| r.one(&group.at)),
             choice: None,
             random: Random(r.next()),
@@ -534,6 +592,7 @@ fn draws<'a>(
     Box::new(few.into_iter().map(move |(form, target, value)| Draw {
         family: group.family,
         form,
+        site: group.site,
         target: Some(target),
         choice: Some(value),
         random: Random(r.next()),
