@@ -37,9 +37,10 @@ impl Error {
 
     /// Returns the access that lies outside of its tensor, if that is the reason.
     pub fn outside(&self) -> Option<&Outside> {
-        match self.kind() {
-            ErrorKind::Outside(outside) => Some(outside),
-            _ => None,
+        if let ErrorKind::Outside(outside) = self.kind() {
+            Some(outside)
+        } else {
+            None
         }
     }
 }
