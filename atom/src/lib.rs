@@ -21,16 +21,16 @@ mod tv;
 
 pub use arith::{Exactness, Operand};
 pub use copy::{
-    Argument, CopyAtom, CopyError, CopyForm, CopyOp, CopyOperand, CopyOperands, CopyRow,
-    CopySearch, CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route, Scalar,
-    Side, Sizes, ValLayouts, copy_atoms, copy_rows,
+    Argument, CopyAtom, CopyForm, CopyOp, CopyOperand, CopyOperands, CopyRow, CopySearch,
+    CopyTraits, Defect, MAX_TRANSACTION_BYTES, OperandKind, Reduction, Route, Scalar, Side, Sizes,
+    ValLayouts, copy_atoms, copy_rows,
 };
 pub use error::Error;
-pub use gmma::{GmmaDescriptor, GmmaError, SmemSwizzle, gmma_smem_atom};
+pub use gmma::{GmmaDescriptor, SmemSwizzle, gmma_smem_atom};
 pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
 pub use memory::{
-    Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES,
-    SwizzleError, Touched, choose_swizzle, choose_swizzle_for,
+    Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES, Touched,
+    choose_swizzle, choose_swizzle_for,
 };
 pub use mma::{
     Form, GmmaOptions, Major, MmaAtom, MmaOp, MmaOperands, MmaRow, MmaSearch, MmaTraits, Rule,
@@ -38,9 +38,8 @@ pub use mma::{
 };
 pub use number::{Class, FloatFormat, Fragment, Rounding, Ty, Value};
 pub use tma::{
-    BoxElement, Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Interleave,
-    L2Promotion, OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaError, TmaInstruction, TmaPlan,
-    TmaSwizzle, TmaTile,
+    BoxElement, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Interleave, L2Promotion,
+    OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile,
 };
 
 /// The atom of that name, in any of CuTe's spellings.
@@ -54,8 +53,8 @@ pub use tma::{
 ///
 /// # Errors
 ///
-/// [`Error::UnknownMma`] with the nearest names; [`Error::IllegalN`] if only N does not exist;
-/// [`Error::UnknownOption`] and [`Error::OptionRefused`] for template arguments.
+/// Fails for a name that no operation has, with the nearest names; for an N that the instruction does not have; and for
+/// template arguments that it does not have.
 pub fn mma(name: &str) -> Result<MmaAtom, Error> {
     name.parse()
 }
@@ -75,8 +74,7 @@ pub fn mma(name: &str) -> Result<MmaAtom, Error> {
 ///
 /// # Errors
 ///
-/// [`CopyError::Unknown`] with the nearest names; [`CopyError::RankOpen`] for a TMA operation without a rank;
-/// [`CopyError::Width`] for a type that is too wide or too narrow.
+/// Fails for a name that no operation has, with the nearest names; for a TMA operation without a rank; and for a type that is too wide or too narrow.
 pub fn copy(name: &str) -> Result<CopyAtom, Error> {
     name.parse()
 }

@@ -3,6 +3,7 @@
 use core::str::FromStr;
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::machine::Arch;
 
 impl FromStr for Arch {
@@ -10,8 +11,11 @@ impl FromStr for Arch {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let found = Arch::ALL.into_iter().find(|arch| arch.target() == text);
-        found.ok_or_else(|| Error::UnknownArch {
-            text: text.to_string(),
+        found.ok_or_else(|| {
+            ErrorKind::UnknownArch {
+                text: text.to_string(),
+            }
+            .into()
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_atom::{Arch, TmaError, Ty};
+use colex_atom::{Arch, Ty};
 use colex_device::Error as DeviceError;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
@@ -116,7 +116,7 @@ of_device!(
     colex_ir::Error,
     ArgumentError,
     Refused,
-    TmaError,
+    colex_atom::Error,
     Fault,
     colex_sim::Error
 );

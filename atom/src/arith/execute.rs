@@ -1,6 +1,7 @@
 //! One instruction on the host, from registers to registers.
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::MmaAtom;
 use crate::number::Fragment;
 use crate::number::Ty;
@@ -38,8 +39,8 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::NotExecutable`]; [`Error::Operand`] for operands in the wrong place or of the wrong size;
-    /// [`Error::Metadata`].
+    /// Fails for an atom that is a layout only, and for operands in the wrong place or of the wrong size,
+    /// and for metadata that selects no element.
     pub fn execute(
         &self,
         a: Operand<'_>,
@@ -89,7 +90,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] if there is not one fragment per thread, of the operand's type and size.
+    /// Fails if there is not one fragment per thread, of the operand's type and size.
     pub fn gather(&self, operand: char, fragments: &[Fragment]) -> Result<Vec<Value>, Error> {
         let (layout, ty) = self.operand(operand);
         let packing = if operand == 'A' {
@@ -129,7 +130,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] if the tile is not of the operand's size.
+    /// Fails if the tile is not of the operand's size.
     pub fn scatter_operand(&self, operand: char, tile: &[Value]) -> Result<Vec<Fragment>, Error> {
         let packing = if operand == 'A' {
             self.rule().packing()
@@ -199,12 +200,13 @@ impl MmaAtom {
         } else {
             [places[1].clone(), places[0].clone()]
         };
-        Error::Operand {
+        ErrorKind::Operand {
             name: self.name(),
             operand,
             expected,
             found,
         }
+        .into()
     }
 
     fn wrong_fragments(
@@ -229,12 +231,13 @@ impl MmaAtom {
             None => "none".to_string(),
         };
         let expected = format!("{threads} fragments of {values} {ty}");
-        Error::Operand {
+        ErrorKind::Operand {
             name: self.name(),
             operand,
             expected,
             found,
         }
+        .into()
     }
 
     fn check_absent(&self, metadata: &[u32]) -> Result<(), Error> {
@@ -242,11 +245,12 @@ impl MmaAtom {
             return Ok(());
         }
         let found = format!("{} registers of metadata", metadata.len());
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             name: self.name(),
             operand: 'E',
             expected: "absent".to_string(),
             found,
-        })
+        }
+        .into())
     }
 }

@@ -6,6 +6,7 @@
 //! ties between subnormal numbers (`wgmma` and `mma.sync`, dense and sparse). `tests/h200.txt` holds some of them.
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::{Form, MmaAtom};
 use crate::number::Ty;
 use crate::number::{FloatFormat, Rounding, Value, exponent_of, sum_to_odd, times_power_of_two};
@@ -85,7 +86,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`multiply`](Self::multiply); [`Error::Operand`] too for an operation that sums no floats.
+    /// As [`multiply`](Self::multiply), and for operands of the wrong size too for an operation that sums no floats.
     pub fn multiply_reals_on_hopper(
         &self,
         a: &[f64],
@@ -100,12 +101,13 @@ impl MmaAtom {
         if self.sums_floats() {
             Ok(self.sums_on_hopper(a, b, c))
         } else {
-            Err(Error::Operand {
+            Err(ErrorKind::Operand {
                 name: self.name(),
                 operand: 'C',
                 expected: self.traits().ty_c.to_string(),
                 found: "a sum of floats".to_string(),
-            })
+            }
+            .into())
         }
     }
 

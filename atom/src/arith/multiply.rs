@@ -1,6 +1,7 @@
 //! The product of two tiles, by an instruction's rule.
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::{MmaAtom, Rule};
 use crate::number::{Class, Ty};
 use crate::number::{ExactSum, FloatFormat, Rounding, Value};
@@ -32,7 +33,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::NotExecutable`]; [`Error::Operand`] if a tile is not of the atom's size.
+    /// Fails for an atom that is a layout only, and if a tile is not of the atom's size.
     pub fn multiply(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<Value>, Error> {
         self.check_tiles(a, b, c)?;
         Ok(match (self.rule(), self.traits().ty_c.class()) {
@@ -61,12 +62,13 @@ impl MmaAtom {
             return Ok(());
         }
         let [expected, found] = [expected, found].map(|size| format!("a tile of {size} elements"));
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             name: self.name(),
             operand,
             expected,
             found,
-        })
+        }
+        .into())
     }
 
     fn multiply_reals(&self, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {

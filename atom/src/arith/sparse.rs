@@ -4,6 +4,7 @@
 //! `tf32` one is kept, its position written as `0b0100` (the first) or `0b1110` (the second).
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::{MmaAtom, Rule};
 use crate::number::Value;
 
@@ -16,7 +17,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] for tiles of the wrong size or a dense operation, [`Error::Metadata`] for metadata that
+    /// Fails for tiles of the wrong size or a dense operation, for metadata that
     /// names no positions.
     pub fn unpack(&self, stored: &[Value], metadata: &[u32]) -> Result<Vec<Value>, Error> {
         let rows = self.metadata_rows(metadata)?;
@@ -50,7 +51,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::TooDense`] if a group has more elements than can be kept; [`Error::Operand`] for a tile of the wrong
+    /// Fails if a group has more elements than can be kept, and for a tile of the wrong
     /// size or a dense operation.
     pub fn pack(&self, a: &[Value]) -> Result<(Vec<Value>, Vec<u32>), Error> {
         let layout = self.metadata_layout()?;
@@ -89,12 +90,13 @@ impl MmaAtom {
         if metadata.len() != threads {
             let [expected, found] =
                 [threads, metadata.len()].map(|n| format!("{n} registers of metadata"));
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 name: self.name(),
                 operand: 'E',
                 expected,
                 found,
-            });
+            }
+            .into());
         }
         let m = self.mnk()[0] as usize;
         let width = 32 / crate::tv::values(layout);
@@ -111,11 +113,14 @@ impl MmaAtom {
 
     fn metadata_layout(&self) -> Result<&colex_layout::Layout, Error> {
         self.op()?;
-        self.traits().e.as_ref().ok_or_else(|| Error::Operand {
-            name: self.name(),
-            operand: 'E',
-            expected: "absent".to_string(),
-            found: "metadata of a sparse A".to_string(),
+        self.traits().e.as_ref().ok_or_else(|| {
+            ErrorKind::Operand {
+                name: self.name(),
+                operand: 'E',
+                expected: "absent".to_string(),
+                found: "metadata of a sparse A".to_string(),
+            }
+            .into()
         })
     }
 
@@ -144,14 +149,16 @@ impl MmaAtom {
             _ if bits & 3 >= bits >> 2 => None,
             _ => Some((bits >> (kept % keep * 2) & 3) as usize),
         };
-        let bad = || Error::Metadata {
+        let bad = || ErrorKind::Metadata {
             name: self.name(),
             m: row,
             k: first,
             bits,
             positions: keep,
         };
-        position.map(|position| first + position).ok_or_else(bad)
+        position
+            .map(|position| first + position)
+            .ok_or_else(|| bad().into())
     }
 
     /// The positions to keep: those of the non-zero elements, filled up with the first free ones, in order.
@@ -169,13 +176,14 @@ impl MmaAtom {
 
     fn too_dense(&self, m: usize, k: usize) -> Error {
         let (group, keep) = self.group();
-        Error::TooDense {
+        ErrorKind::TooDense {
             name: self.name(),
             m,
             k,
             group,
             keep,
         }
+        .into()
     }
 }
 

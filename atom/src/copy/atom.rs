@@ -9,7 +9,7 @@ use super::reduction::{Reduction, Scalar};
 use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes};
 use super::traits::{CopyTraits, ValLayouts};
 use crate::Error;
-use crate::error::CopyError;
+use crate::error::{CopyError, ErrorKind};
 use crate::machine::{Arch, Space};
 use crate::tv;
 
@@ -66,11 +66,11 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::NotExecutable`] for a layout-only row.
+    /// Fails for a layout-only row.
     pub fn op(&self) -> Result<&CopyOp, Error> {
         self.op
             .as_ref()
-            .ok_or_else(|| Error::NotExecutable { name: self.name() })
+            .ok_or_else(|| ErrorKind::NotExecutable { name: self.name() }.into())
     }
 
     /// What it means.
@@ -114,7 +114,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// [`CopyError::Values`] if what a thread gives or gets is not a number of whole values, if the bits of a value are
+    /// Fails if what a thread gives or gets is not a number of whole values, if the bits of a value are
     /// not next to each other, or if they lie in several threads.
     pub fn val_layouts(&self, bits: i64) -> Result<ValLayouts, Error> {
         let src = self.recast(&self.traits.src, bits)?;
@@ -274,7 +274,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// [`CopyError::Spaces`] if the operation does not go there.
+    /// Fails if the operation does not go there.
     pub fn between(&self, from: Space, to: Space) -> Result<Self, Error> {
         if [from, to] == self.spaces {
             return Ok(self.clone());
@@ -314,7 +314,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// [`CopyError::Width`].
+    /// Fails for a width that it does not have.
     pub fn with_bits(&self, bits: i64) -> Result<Self, Error> {
         let legal = match self.member.row.sizes {
             Sizes::Multiple(step)

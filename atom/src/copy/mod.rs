@@ -15,7 +15,6 @@ mod search;
 mod table;
 mod traits;
 
-pub use crate::error::CopyError;
 pub use atom::{CopyAtom, MAX_TRANSACTION_BYTES};
 pub use execute::Route;
 pub use instruction::CopyOperands;

@@ -111,17 +111,19 @@ fn type_bits(name: &str) -> Option<i64> {
 }
 
 /// The error for a name that is not in the table.
-fn unknown(text: &str, name: &str) -> CopyError {
+fn unknown(text: &str, name: &str) -> Error {
     let ranked = |m: &CopyMember| m.n != 0 && m.stem().replace(&format!("_{}D", m.n), "") == name;
     let members_of: Vec<String> = members().filter(ranked).map(|m| m.name()).collect();
     if !members_of.is_empty() {
         return CopyError::RankOpen {
             name: text.to_string(),
             members: members_of,
-        };
+        }
+        .into();
     }
     CopyError::Unknown {
         name: text.to_string(),
         nearest: nearest(name, members().map(|m| m.name())),
     }
+    .into()
 }

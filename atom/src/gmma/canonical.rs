@@ -2,7 +2,8 @@
 
 use colex_layout::{ComposedLayout, Int, Layout, Tiler};
 
-use super::{GmmaDescriptor, GmmaError, SmemSwizzle};
+use super::{GmmaDescriptor, SmemSwizzle};
+use crate::error::{Error, ErrorKind, GmmaError};
 use crate::mma::{Major, MmaAtom};
 
 impl GmmaDescriptor {
@@ -24,11 +25,12 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// [`GmmaError::NotCanonical`] with what would have to be otherwise; [`GmmaError::Element`]; [`GmmaError::Field`].
+    /// Fails with what would have to be otherwise, for elements that do not divide 128 bits, and for an offset that
+    /// does not fit its field.
     #[doc(alias = "make_gmma_desc")]
-    pub fn of(tile: &ComposedLayout, bits: u32, major: Major) -> Result<Self, GmmaError> {
+    pub fn of(tile: &ComposedLayout, bits: u32, major: Major) -> Result<Self, Error> {
         if bits == 0 || 128 % bits != 0 {
-            return Err(GmmaError::Element { bits });
+            return Err(GmmaError::Element { bits }.into());
         }
         let reader = Reader {
             text: tile.to_string(),
@@ -60,16 +62,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn refuse<T>(&self, why: String) -> Result<T, GmmaError> {
+    fn refuse<T>(&self, why: String) -> Result<T, Error> {
         Err(GmmaError::NotCanonical {
             layout: self.text.clone(),
             major: self.major,
             why,
-        })
+        }
+        .into())
     }
 
     /// The swizzle, the start address, and the inner layout in units of 16 bytes.
-    fn in_units(&self, tile: &ComposedLayout) -> Result<(SmemSwizzle, i64, Layout), GmmaError> {
+    fn in_units(&self, tile: &ComposedLayout) -> Result<(SmemSwizzle, i64, Layout), Error> {
         if tile.rank() != 2 {
             return self.refuse(format!("it has {} modes, not two: MN and K", tile.rank()));
         }
@@ -96,7 +99,7 @@ impl Reader {
     }
 
     /// `((8,m),(2,k)):((W,stride),(1,2))`, without a swizzle `((8,m),(2,k)):((1,stride),(leading,2 leading))`.
-    fn k_major(&self, swizzle: SmemSwizzle, units: &Layout) -> Result<(i64, i64), GmmaError> {
+    fn k_major(&self, swizzle: SmemSwizzle, units: &Layout) -> Result<(i64, i64), Error> {
         let [mn, k] = extents(units);
         if mn % 8 != 0 {
             return self.refuse(format!("{mn} rows are not a multiple of 8"));
@@ -126,7 +129,7 @@ impl Reader {
     }
 
     /// `((W,m),(8,k)):((1,leading),(W,stride))`, without a swizzle `((1,m),(8,k)):((_,stride),(1,leading))`.
-    fn mn_major(&self, swizzle: SmemSwizzle, units: &Layout) -> Result<(i64, i64), GmmaError> {
+    fn mn_major(&self, swizzle: SmemSwizzle, units: &Layout) -> Result<(i64, i64), Error> {
         let [mn, k] = extents(units);
         let width = swizzle.span() / 16;
         if mn % width != 0 {
@@ -157,7 +160,7 @@ impl Reader {
         })
     }
 
-    fn check_rows(&self, swizzle: SmemSwizzle, row: i64) -> Result<(), GmmaError> {
+    fn check_rows(&self, swizzle: SmemSwizzle, row: i64) -> Result<(), Error> {
         let span = swizzle.span();
         if row * 16 == span {
             return Ok(());
@@ -173,7 +176,7 @@ impl Reader {
     }
 
     /// The strides of `((a,m),(b,n))`.
-    fn divided(&self, units: &Layout, a: i64, b: i64) -> Result<[[i64; 2]; 2], GmmaError> {
+    fn divided(&self, units: &Layout, a: i64, b: i64) -> Result<[[i64; 2]; 2], Error> {
         let tiler: Tiler = format!("({a},{b})").parse()?;
         let divided = units.logical_divide(&tiler)?;
         let mut strides = [[0; 2]; 2];
@@ -204,12 +207,12 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`GmmaDescriptor::of`]; [`crate::Error::Operand`] for another shape, or an operand in registers.
+    /// Fails as [`GmmaDescriptor::of`] does, for another shape, and for an operand in registers.
     pub fn descriptor(
         &self,
         operand: char,
         tile: &ComposedLayout,
-    ) -> Result<GmmaDescriptor, crate::Error> {
+    ) -> Result<GmmaDescriptor, Error> {
         let ([m, n, k], t, options) = (self.mnk(), self.traits(), self.options());
         let (shared, shape, ty, major) = match operand {
             'A' => (
@@ -227,13 +230,14 @@ impl MmaAtom {
         };
         if !shared || tile.rank() != 2 || extents(tile.inner()) != shape {
             let found = format!("a tile {}", tile.shape());
-            return Err(crate::Error::Operand {
+            return Err(ErrorKind::Operand {
                 name: self.name(),
                 operand,
                 expected,
                 found,
-            });
+            }
+            .into());
         }
-        Ok(GmmaDescriptor::of(tile, ty.bits(), major)?)
+        GmmaDescriptor::of(tile, ty.bits(), major)
     }
 }

@@ -2,7 +2,8 @@
 
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 
-use super::{GmmaError, SmemSwizzle};
+use super::SmemSwizzle;
+use crate::error::{Error, GmmaError};
 use crate::mma::Major;
 
 /// One past the largest byte address or offset of a field: 14 bits of 16 bytes.
@@ -51,12 +52,13 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// [`GmmaError::Field`] and [`GmmaError::BaseOffset`] for what does not fit.
-    pub fn encode(&self) -> Result<u64, GmmaError> {
+    /// Fails for an offset that does not fit its field.
+    pub fn encode(&self) -> Result<u64, Error> {
         if self.base_offset > 7 {
             return Err(GmmaError::BaseOffset {
                 value: self.base_offset,
-            });
+            }
+            .into());
         }
         let start = field("start address", self.start)?;
         let leading = field("leading byte offset", self.leading)?;
@@ -114,16 +116,10 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// [`GmmaError::Element`], and [`GmmaError::Layout`] for extents that are not multiples of the pattern.
-    pub fn tile(
-        &self,
-        major: Major,
-        mn: i64,
-        k: i64,
-        bits: u32,
-    ) -> Result<ComposedLayout, GmmaError> {
+    /// Fails for elements that do not divide 128 bits, and for extents that are not multiples of the pattern.
+    pub fn tile(&self, major: Major, mn: i64, k: i64, bits: u32) -> Result<ComposedLayout, Error> {
         if bits == 0 || 128 % bits != 0 {
-            return Err(GmmaError::Element { bits });
+            return Err(GmmaError::Element { bits }.into());
         }
         let elements = |bytes: i64| bytes * 8 / i64::from(bits);
         let (t, row) = (elements(16), elements(self.swizzle.span()));
@@ -163,7 +159,7 @@ impl GmmaDescriptor {
 }
 
 /// A multiple of 16 bytes that fits in 14 bits.
-fn field(field: &'static str, bytes: i64) -> Result<u64, GmmaError> {
+fn field(field: &'static str, bytes: i64) -> Result<u64, Error> {
     if bytes % 16 == 0 && (0..LIMIT).contains(&bytes) {
         Ok(bytes as u64 >> 4)
     } else {
@@ -171,6 +167,7 @@ fn field(field: &'static str, bytes: i64) -> Result<u64, GmmaError> {
             field,
             bytes,
             limit: LIMIT,
-        })
+        }
+        .into())
     }
 }

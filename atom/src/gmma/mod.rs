@@ -4,6 +4,5 @@ mod canonical;
 mod descriptor;
 mod smem;
 
-pub use crate::error::GmmaError;
 pub use descriptor::GmmaDescriptor;
 pub use smem::{SmemSwizzle, gmma_smem_atom};

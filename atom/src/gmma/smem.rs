@@ -2,7 +2,7 @@
 
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 
-use super::GmmaError;
+use crate::error::{Error, GmmaError};
 use crate::mma::Major;
 
 /// How the 16-byte units of eight rows are permuted in shared memory, so that a column of them meets every bank once.
@@ -79,16 +79,16 @@ impl SmemSwizzle {
 ///
 /// # Errors
 ///
-/// [`GmmaError::Element`] if elements do not divide 128 bits.
+/// Fails if elements do not divide 128 bits.
 #[doc(alias = "Layout_K_SW128_Atom")]
 #[doc(alias = "Layout_MN_SW128_Atom")]
 pub fn gmma_smem_atom(
     major: Major,
     swizzle: SmemSwizzle,
     bits: u32,
-) -> Result<ComposedLayout, GmmaError> {
+) -> Result<ComposedLayout, Error> {
     if bits == 0 || 128 % bits != 0 {
-        return Err(GmmaError::Element { bits });
+        return Err(GmmaError::Element { bits }.into());
     }
     let row = swizzle.span() * 8 / i64::from(bits);
     let text = match major {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use colex_layout::{Error, Int, Layout};
+use crate::error::{Error, ErrorKind};
+
+use colex_layout::{Int, Layout};
 
 /// The banks of a memory: word `w` lies in bank `w mod count`, and one pass moves one word of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +22,19 @@ impl Banks {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when one of the two is not a power of two, or both together pass 2^31.
+    /// Fails when one of the two is not a power of two, or both together pass 2^31.
     pub fn new(count: i64, word: i64) -> Result<Self, Error> {
         let is_power = |n: i64| n > 0 && n & (n - 1) == 0;
         let is_right = is_power(count) && is_power(word);
         if is_right && count.checked_mul(word).is_some_and(|row| row <= 1 << 31) {
             Ok(Self { count, word })
         } else {
-            Err(Error::Operand {
+            Err(ErrorKind::Access {
                 operation: "Banks",
-                operand: format!("{count} banks of {word} bytes").into(),
+                of: format!("{count} banks of {word} bytes"),
                 why: "both are powers of two, and their product is at most 2^31".into(),
-            })
+            }
+            .into())
         }
     }
 
@@ -67,12 +70,8 @@ fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
     if lanes <= MAX_LANES {
         return Ok(());
     }
-    Err(Error::TooMany {
-        operation: "Access",
-        of: name.into(),
-        count: lanes,
-        bound: MAX_LANES,
-    })
+    let (of, count) = (name.into(), lanes);
+    Err(ErrorKind::TooManyLanes { of, count }.into())
 }
 
 /// One access that many lanes make together: a byte offset for each, and the bytes that each moves.
@@ -85,7 +84,7 @@ fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
 /// // 8 lanes read 16 bytes each, down a column of a tile with rows of 128 bytes.
 /// let column = Access::new("column", &"8:64".parse::<Layout>()?, 2, 16)?;
 /// assert_eq!(column.conflicts(Banks::SHARED).degree(), 8);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -99,13 +98,13 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// Those of [`Access::from_bytes`]; [`Error::Overflow`], [`Error::StrideKind`].
+    /// Fails as [`Access::from_bytes`] does, for offsets beyond 64 bits, and for strides that are not integers.
     pub fn new(name: &str, lanes: &Layout, element: i64, width: i64) -> Result<Self, Error> {
         check_lanes(name, lanes.size())?;
         let bytes = lanes
             .table()?
             .into_iter()
-            .map(|x| Ok(Int::from(x).times(element.into())?.value()));
+            .map(|x| Int::from(x).times(element.into()).map(Int::value));
         Self::from_bytes(name, bytes.collect::<Result<_, _>>()?, width)
     }
 
@@ -113,27 +112,26 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `width` is not a power of two up to 16, or a lane's offset is negative or not a
-    /// multiple of it: the hardware refuses such accesses. [`Error::TooMany`] for more than [`MAX_LANES`] lanes.
+    /// Fails when `width` is not a power of two up to 16, or a lane's offset is negative or not a
+    /// multiple of it: the hardware refuses such accesses. Fails for more than [`MAX_LANES`] lanes.
     pub fn from_bytes(name: &str, offsets: Vec<i64>, width: i64) -> Result<Self, Error> {
         check_lanes(name, i64::try_from(offsets.len()).unwrap_or(i64::MAX))?;
-        let refuse = |why| Error::Operand {
+        let refuse = |why| ErrorKind::Access {
             operation: "Access",
-            operand: name.into(),
+            of: name.into(),
             why,
         };
         if !matches!(width, 1 | 2 | 4 | 8 | 16) {
-            return Err(refuse(
-                format!("a lane moves 1, 2, 4, 8 or 16 bytes, not {width}").into(),
-            ));
+            return Err(refuse(format!("a lane moves 1, 2, 4, 8 or 16 bytes, not {width}")).into());
         }
         let bad = offsets.iter().position(|x| *x < 0 || x % width != 0);
         match bad {
             Some(lane) => {
                 let at = offsets[lane];
-                Err(refuse(
-                    format!("lane {lane} starts at byte {at}, not at a multiple of {width}").into(),
+                Err(refuse(format!(
+                    "lane {lane} starts at byte {at}, not at a multiple of {width}"
                 ))
+                .into())
             }
             None => Ok(Self {
                 name: name.into(),

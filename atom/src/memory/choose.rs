@@ -5,6 +5,7 @@ use std::fmt;
 
 use colex_layout::Swizzle;
 
+use crate::error::{Error, ErrorKind};
 use crate::{Access, Banks};
 
 /// A swizzle of byte offsets that makes accesses free of bank conflicts.
@@ -30,7 +31,7 @@ pub struct Effect {
 }
 
 /// Why no swizzle of the form `Sw<B,M,S>` makes all accesses free of conflicts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NoSwizzle {
     /// How many swizzles were tried: all within the bits of the accesses that keep every lane's bytes together.
     pub tried: usize,
@@ -42,22 +43,12 @@ pub struct NoSwizzle {
     pub too_wide: Option<String>,
 }
 
-/// Why no swizzle is chosen.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SwizzleError {
-    /// None makes the accesses free of bank conflicts.
-    NoSwizzle(Box<NoSwizzle>),
-    /// There is no access to choose for.
-    NoAccess,
-}
-
 impl Choice {
     /// The swizzle for a layout of elements of `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// [`colex_layout::Error::Operand`] when `bytes` is not a power of two.
+    /// Fails when `bytes` is not a power of two.
     pub fn in_elements(&self, bytes: i64) -> Result<Swizzle, colex_layout::Error> {
         self.swizzle.upcast(bytes)
     }
@@ -71,7 +62,7 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// [`SwizzleError::NoSwizzle`] with the best there is; [`SwizzleError::NoAccess`].
+/// Fails where there is none, with [the best there is](Error::no_swizzle), and for no access.
 ///
 /// # Example
 ///
@@ -88,7 +79,7 @@ impl Choice {
 /// println!("{choice}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, SwizzleError> {
+pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
     choose_swizzle_for(accesses, Banks::SHARED)
 }
 
@@ -97,9 +88,9 @@ pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, SwizzleError> {
 /// # Errors
 ///
 /// As [`choose_swizzle`].
-pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, SwizzleError> {
+pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, Error> {
     let Some(widest) = accesses.iter().map(Access::width).max() else {
-        return Err(SwizzleError::NoAccess);
+        return Err(ErrorKind::NoAccess.into());
     };
     let used = accesses
         .iter()
@@ -129,12 +120,13 @@ pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, S
     }
     let row = usize::try_from(banks.count()).unwrap_or(usize::MAX);
     let wide = |a: &&Access| a.conflicts(banks).phases.iter().any(|p| p.words > row);
-    Err(SwizzleError::NoSwizzle(Box::new(NoSwizzle {
+    Err(NoSwizzle {
         tried,
         best: best.1,
         effects: effects(accesses, best.1, banks),
         too_wide: accesses.iter().find(wide).map(|a| a.name().into()),
-    })))
+    }
+    .into())
 }
 
 fn swizzled(access: &Access, swizzle: Swizzle) -> Access {
@@ -272,15 +264,6 @@ impl fmt::Display for NoSwizzle {
     }
 }
 
-impl fmt::Display for SwizzleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSwizzle(why) => why.fmt(f),
-            Self::NoAccess => {
-                f.write_str("choose_swizzle of no access: there is nothing to choose for")
-            }
-        }
-    }
-}
+impl std::error::Error for NoSwizzle {}
 
-impl std::error::Error for SwizzleError {}
+colex_layout::debug_as_display!(NoSwizzle);

@@ -6,5 +6,5 @@ mod choose;
 mod sectors;
 
 pub use banks::{Access, Banks, Conflicts, MAX_LANES, Phase};
-pub use choose::{Choice, Effect, NoSwizzle, SwizzleError, choose_swizzle, choose_swizzle_for};
+pub use choose::{Choice, Effect, NoSwizzle, choose_swizzle, choose_swizzle_for};
 pub use sectors::{SECTOR_BYTES, Touched};

@@ -10,6 +10,7 @@ use super::options::GmmaOptions;
 use super::row::{Form, MmaRow, Rule};
 use super::traits::MmaTraits;
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::machine::Arch;
 use crate::number::Ty;
 
@@ -63,11 +64,11 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::NotExecutable`] for a layout-only row.
+    /// Fails for a layout-only row.
     pub fn op(&self) -> Result<&MmaOp, Error> {
         self.op
             .as_ref()
-            .ok_or_else(|| Error::NotExecutable { name: self.name() })
+            .ok_or_else(|| ErrorKind::NotExecutable { name: self.name() }.into())
     }
 
     /// What it means.
@@ -140,7 +141,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::OptionRefused`] if the instruction does not have them.
+    /// Fails if the instruction does not have them.
     pub fn with_options(mut self, options: GmmaOptions) -> Result<Self, Error> {
         options.check(&self.member)?;
         self.options = options;

@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::mma::{Form, Major, MmaAtom, MmaOp, Rule};
 
 /// The names of the registers that an instruction works on.
@@ -44,7 +45,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::NotExecutable`]; [`Error::Operand`] if the number of registers is not the operation's.
+    /// Fails for an atom that is a layout only, and if the number of registers is not the operation's.
     pub fn instruction(&self, operands: &MmaOperands<'_>) -> Result<String, Error> {
         let op = self.op()?;
         self.check_counts(op, operands)?;
@@ -83,12 +84,13 @@ impl MmaAtom {
             None => Ok(()),
             Some((operand, found, expected)) => {
                 let [expected, found] = [expected, found].map(|count| format!("{count} registers"));
-                Err(Error::Operand {
+                Err(ErrorKind::Operand {
                     name: self.name(),
                     operand,
                     expected,
                     found,
-                })
+                }
+                .into())
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::member::{MmaMember, member, members};
 use super::options::GmmaOptions;
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::names::{nearest, without_namespaces};
 
 /// What other spellings begin with, and the name this crate uses; the first that fits is taken.
@@ -60,15 +61,17 @@ fn unknown(text: &str, name: &str) -> Error {
     if let Some(legal) = members()
         .find(|m| !m.row.n.is_empty() && [name, stem].iter().any(|name| same_but_for_n(name, m)))
     {
-        return Error::IllegalN {
+        return ErrorKind::IllegalN {
             name: text.to_string(),
             legal: legal.row.n,
-        };
+        }
+        .into();
     }
-    Error::UnknownMma {
+    ErrorKind::UnknownMma {
         name: text.to_string(),
         nearest: nearest(name, members().map(|m| m.name())),
     }
+    .into()
 }
 
 /// Whether the two names differ in the extent of N only.

@@ -3,6 +3,7 @@
 use super::member::MmaMember;
 use super::row::{Form, Rule};
 use crate::Error;
+use crate::error::ErrorKind;
 pub use crate::machine::Major;
 
 /// The template arguments of a `wgmma` operation in CuTe.
@@ -45,7 +46,7 @@ impl GmmaOptions {
         else {
             return Err(options.refused(member, "it takes no options"));
         };
-        let bad = |word: &str| Error::UnknownOption {
+        let bad = |word: &str| ErrorKind::UnknownOption {
             name: member.name(),
             word: word.to_string(),
         };
@@ -55,7 +56,7 @@ impl GmmaOptions {
                 *major = match words.next() {
                     Some("K") => Major::K,
                     Some("MN") => Major::Mn,
-                    Some(word) => return Err(bad(word)),
+                    Some(word) => return Err(bad(word).into()),
                     None => break,
                 };
             }
@@ -65,7 +66,7 @@ impl GmmaOptions {
                 *negate = match words.next() {
                     Some("One") => false,
                     Some("Neg") => true,
-                    Some(word) => return Err(bad(word)),
+                    Some(word) => return Err(bad(word).into()),
                     None => break,
                 };
             }
@@ -73,10 +74,10 @@ impl GmmaOptions {
         options.metadata_threads = match words.next() {
             None | Some("Zero") => 0,
             Some("One") => 1,
-            Some(word) => return Err(bad(word)),
+            Some(word) => return Err(bad(word).into()),
         };
         if let Some(word) = words.next() {
-            return Err(bad(word));
+            return Err(bad(word).into());
         }
         options.check(member)?;
         Ok(options)
@@ -129,10 +130,11 @@ impl GmmaOptions {
     }
 
     fn refused(&self, member: &MmaMember, why: &'static str) -> Error {
-        Error::OptionRefused {
+        ErrorKind::OptionRefused {
             name: member.name(),
             why,
         }
+        .into()
     }
 
     /// CuTe's template arguments, `<..>`, as few as say it; nothing for the defaults.

@@ -10,7 +10,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] for an operation whose layouts do not stay within its shape.
+    /// Fails for an operation whose layouts do not stay within its shape.
     ///
     /// # Example
     ///

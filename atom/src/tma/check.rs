@@ -2,15 +2,15 @@
 
 use super::map::{Interleave, OobFill, TensorMap};
 use super::swizzle::TmaSwizzle;
-use crate::error::TmaError;
+use crate::error::{Error, TmaError};
 
 impl TensorMap {
     /// Whether the hardware takes it.
     ///
     /// # Errors
     ///
-    /// The first [`TmaError`] found, from the innermost dimension outwards.
-    pub fn check(&self) -> Result<(), TmaError> {
+    /// The first [`Error`] found, from the innermost dimension outwards.
+    pub fn check(&self) -> Result<(), Error> {
         self.check_counts()?;
         self.check_tensor()?;
         self.check_box()?;
@@ -22,12 +22,13 @@ impl TensorMap {
     }
 
     /// As many numbers in each list as there are dimensions.
-    fn check_counts(&self) -> Result<(), TmaError> {
+    fn check_counts(&self) -> Result<(), Error> {
         let rank = self.rank();
         if !(1..=5).contains(&rank) {
             return Err(TmaError::Rank {
                 box_layout: format!("{:?}", self.extents),
-            });
+            }
+            .into());
         }
         let extents = if self.im2col.is_some() { 2 } else { rank };
         for (expected, found) in [
@@ -36,37 +37,40 @@ impl TensorMap {
             (rank, self.element_strides.len()),
         ] {
             if found != expected {
-                return Err(TmaError::Coordinates { expected, found });
+                return Err(TmaError::Coordinates { expected, found }.into());
             }
         }
         Ok(())
     }
 
     /// Extents and strides of the tensor.
-    fn check_tensor(&self) -> Result<(), TmaError> {
+    fn check_tensor(&self) -> Result<(), Error> {
         if let Some(dimension) = outside(&self.dims, 1 << 32) {
             return Err(TmaError::Extent {
                 dimension,
                 extent: self.dims[dimension],
-            });
+            }
+            .into());
         }
         let bad = |bytes: &i64| !(0..1 << 40).contains(bytes) || bytes % 16 != 0;
         if let Some(at) = self.strides.iter().position(bad) {
             return Err(TmaError::Stride {
                 dimension: at + 1,
                 bytes: self.strides[at],
-            });
+            }
+            .into());
         }
         match i64::try_from(self.end()) {
             Ok(_) => Ok(()),
             Err(_) => Err(TmaError::Long {
                 dims: self.dims.clone(),
-            }),
+            }
+            .into()),
         }
     }
 
     /// Extents and strides of the box; the pixels of a column have limits of their own.
-    fn check_box(&self) -> Result<(), TmaError> {
+    fn check_box(&self) -> Result<(), Error> {
         let of_256 = match self.im2col {
             Some(_) => &self.extents[..1],
             None => &self.extents[..],
@@ -75,26 +79,29 @@ impl TensorMap {
             return Err(TmaError::Box {
                 dimension,
                 extent: self.extents[dimension],
-            });
+            }
+            .into());
         }
         if let Some(dimension) = outside(&self.element_strides, 8) {
             return Err(TmaError::ElementStride {
                 dimension,
                 stride: self.element_strides[dimension],
-            });
+            }
+            .into());
         }
         match (self.interleave, self.element_strides[0]) {
             (Interleave::None, 1) | (Interleave::B16 | Interleave::B32, _) => Ok(()),
-            (Interleave::None, stride) => Err(TmaError::Skips { stride }),
+            (Interleave::None, stride) => Err(TmaError::Skips { stride }.into()),
         }
     }
 
     /// What stands outside, and how channels are interleaved.
-    fn check_form(&self) -> Result<(), TmaError> {
+    fn check_form(&self) -> Result<(), Error> {
         if self.fill != OobFill::Zero && !self.element.is_float() {
             return Err(TmaError::Fill {
                 element: self.element,
-            });
+            }
+            .into());
         }
         let slice = self.interleave.bytes();
         let (swizzle, aligned) = match self.interleave {
@@ -118,11 +125,11 @@ impl TensorMap {
             Some(d) if self.element_strides[d] != 1 => "the slices have an element stride of 1",
             Some(_) => return Ok(()),
         };
-        Err(TmaError::Interleaved { slice, why })
+        Err(TmaError::Interleaved { slice, why }.into())
     }
 
     /// The innermost extent of the box, in bytes.
-    fn check_row(&self) -> Result<(), TmaError> {
+    fn check_row(&self) -> Result<(), Error> {
         let bytes = self.extents[0] * self.element.bytes();
         // Pixels of interleaved channels are whole units of 16 bytes, but the driver asks the same of the box's extent.
         let span = match self.interleave {
@@ -130,9 +137,9 @@ impl TensorMap {
             Interleave::B16 | Interleave::B32 => None,
         };
         match span {
-            _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }),
-            Some(span) if bytes > span => Err(TmaError::Span { bytes, span }),
-            Some(span) if bytes < span => Err(TmaError::Short { bytes, span }),
+            _ if bytes % 16 != 0 => Err(TmaError::Row { bytes }.into()),
+            Some(span) if bytes > span => Err(TmaError::Span { bytes, span }.into()),
+            Some(span) if bytes < span => Err(TmaError::Short { bytes, span }.into()),
             _ => Ok(()),
         }
     }
@@ -141,13 +148,13 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Address`] if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
-    pub fn check_address(&self, address: u64) -> Result<(), TmaError> {
+    /// Fails if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
+    pub fn check_address(&self, address: u64) -> Result<(), Error> {
         let align = self.interleave.bytes().max(16);
         if address.is_multiple_of(align as u64) {
             Ok(())
         } else {
-            Err(TmaError::Address { address, align })
+            Err(TmaError::Address { address, align }.into())
         }
     }
 }

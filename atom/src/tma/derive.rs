@@ -1,10 +1,10 @@
 //! The steps from two layouts to the dimensions of a tensor map.
 
+use crate::error::{Error, TmaError};
 use colex_layout::{Basis, ComposedLayout, Int, Layout, Outer, Stride, Tiler, Tuple};
 
 use super::map::TmaElement;
 use super::swizzle::TmaSwizzle;
-use crate::error::TmaError;
 
 /// A dimension of the tensor map: one mode of the tensor, or several joined.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Dimension {
     }
 
     /// Whether the box takes all of each mode.
-    pub(super) fn is_whole(&self, global: &Layout) -> Result<bool, TmaError> {
+    pub(super) fn is_whole(&self, global: &Layout) -> Result<bool, Error> {
         for piece in &self.modes {
             if piece.extent != extent_at(global, &piece.mode)? {
                 return Ok(false);
@@ -57,17 +57,19 @@ impl Dimension {
 pub(super) fn plain(
     shared: &ComposedLayout,
     element: TmaElement,
-) -> Result<(TmaSwizzle, Layout), TmaError> {
+) -> Result<(TmaSwizzle, Layout), Error> {
     let swizzled = shared.position_independent()?;
     let Outer::Swizzle(swizzle) = swizzled.outer() else {
         return Err(TmaError::Swizzle {
             swizzle: swizzled.to_string(),
-        });
+        }
+        .into());
     };
     if swizzled.base_offset() != 0 {
         return Err(TmaError::Gaps {
             shared: swizzled.to_string(),
-        });
+        }
+        .into());
     }
     Ok((
         TmaSwizzle::of(*swizzle, 8 * element.bytes())?,
@@ -76,7 +78,7 @@ pub(super) fn plain(
 }
 
 /// A tensor of a single mode that is no tuple has a tuple of one, so that there is a basis vector to name it.
-pub(super) fn of_rank_one(global: &Layout, tile: &Tiler) -> Result<(Layout, Tiler), TmaError> {
+pub(super) fn of_rank_one(global: &Layout, tile: &Tiler) -> Result<(Layout, Tiler), Error> {
     if !global.is_leaf() {
         return Ok((global.clone(), tile.clone()));
     }
@@ -88,32 +90,35 @@ pub(super) fn of_rank_one(global: &Layout, tile: &Tiler) -> Result<(Layout, Tile
 }
 
 /// `shared-memory offset -> tensor coordinate`: the inverse of the shared-memory layout, then the tile.
-pub(super) fn order(global: &Layout, tile: &Tiler, shared: &Layout) -> Result<Layout, TmaError> {
+pub(super) fn order(global: &Layout, tile: &Tiler, shared: &Layout) -> Result<Layout, Error> {
     let tile = Layout::identity(global.shape())?.composition_tiler(tile)?;
     if tile.size() != shared.size() {
         return Err(TmaError::Size {
             tile: tile.size(),
             shared: shared.size(),
-        });
+        }
+        .into());
     }
     let inverse = shared.right_inverse()?;
     if inverse.size() != shared.size() {
         return Err(TmaError::Gaps {
             shared: shared.to_string(),
-        });
+        }
+        .into());
     }
     Ok(tile.composition(&inverse)?.coalesce())
 }
 
 /// `tensor coordinate -> coordinate of the map`: each mode's basis vector is that of its dimension.
-pub(super) fn tensor(global: &Layout, dimensions: &[Dimension]) -> Result<Layout, TmaError> {
+pub(super) fn tensor(global: &Layout, dimensions: &[Dimension]) -> Result<Layout, Error> {
     let identity = Layout::identity(global.shape())?;
     let mut strides = Vec::new();
     for leaf in identity.leaves() {
         let Stride::Basis(mode) = leaf.stride else {
             return Err(TmaError::NoVector {
                 order: format!("{identity:#}"),
-            });
+            }
+            .into());
         };
         let of = |(at, dimension): (usize, &Dimension)| {
             let piece = dimension
@@ -133,7 +138,7 @@ pub(super) fn tensor(global: &Layout, dimensions: &[Dimension]) -> Result<Layout
 
 /// The modes of the order that step by one, or by no more than an element stride can, save the innermost: what a box can
 /// be made of. CuTe takes those that step by one.
-pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, TmaError> {
+pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, Error> {
     let mut pieces = Vec::new();
     for leaf in order.leaves() {
         match leaf.stride {
@@ -151,7 +156,8 @@ pub(super) fn contiguous(order: &Layout, global: &Layout) -> Result<Vec<Piece>, 
     if pieces.is_empty() {
         Err(TmaError::NoVector {
             order: format!("{order:#}"),
-        })
+        }
+        .into())
     } else {
         Ok(pieces)
     }
@@ -171,7 +177,7 @@ fn takes(pieces: &[Piece], mode: &Basis) -> bool {
 ///
 /// CuTe joins them by their strides alone; here the inner one must also be the whole of its mode, so that no padding
 /// between the modes is taken for elements.
-pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dimension>, TmaError> {
+pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dimension>, Error> {
     let mut dimensions: Vec<Dimension> = Vec::new();
     for piece in pieces {
         if let Some(last) = dimensions.last_mut()
@@ -192,7 +198,7 @@ pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dim
 }
 
 /// The modes of the tensor that the box does not extend along.
-pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>, TmaError> {
+pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>, Error> {
     let mut rest = Vec::new();
     let identity = Layout::identity(global.shape())?;
     for (leaf, coordinate) in global.leaves().iter().zip(identity.leaves()) {
@@ -213,7 +219,7 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
 }
 
 /// The pieces of a dimension that are longer than one step must follow each other at its stride.
-pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), TmaError> {
+pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), Error> {
     let mut next = dimension.stride();
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
         if piece.stride != next || piece.step() != 1 && dimension.modes.len() > 1 {
@@ -225,7 +231,8 @@ pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), Tma
             return Err(TmaError::Joined {
                 dimension: index,
                 modes: modes.join(", "),
-            });
+            }
+            .into());
         }
         next = piece.stride * piece.extent;
     }
@@ -233,7 +240,7 @@ pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), Tma
 }
 
 /// One block's slice of the box: cut from the last dimension inwards.
-pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), TmaError> {
+pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), Error> {
     let whole = extents.to_vec();
     let refused = || TmaError::Multicast {
         blocks,
@@ -242,13 +249,17 @@ pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), TmaError> {
     let mut rest = blocks;
     for extent in extents.iter_mut().rev() {
         if rest > 1 && *extent % rest != 0 && rest % *extent != 0 || rest < 1 {
-            return Err(refused());
+            return Err(refused().into());
         }
         let next = (rest + *extent - 1) / *extent;
         *extent = (*extent + rest - 1) / rest;
         rest = next;
     }
-    if rest == 1 { Ok(()) } else { Err(refused()) }
+    if rest == 1 {
+        Ok(())
+    } else {
+        Err(refused().into())
+    }
 }
 
 /// How many steps of the dimension one step of the mode is.
@@ -261,13 +272,13 @@ pub(super) fn scale(piece: &Piece, dimension: &Dimension) -> i64 {
 }
 
 /// The extent of the mode that a basis vector names.
-pub(super) fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+pub(super) fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     let path: Vec<usize> = mode.path().collect();
     Ok(global.get(&path)?.size())
 }
 
 /// The stride of the mode that a basis vector names.
-fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
+fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     let path: Vec<usize> = mode.path().collect();
     let mode = global.get(&path)?;
     match mode.leaves() {
@@ -275,11 +286,13 @@ fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, TmaError> {
             Stride::Int(stride) => Ok(stride.value()),
             _ => Err(TmaError::Element {
                 text: format!("a layout without integer strides, {global}"),
-            }),
+            }
+            .into()),
         },
         _ => Err(TmaError::NoVector {
             order: format!("{mode:#}"),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::im2col::PixelBox;
 use super::swizzle::TmaSwizzle;
 use crate::copy::{Reduction, Scalar};
-use crate::error::TmaError;
+use crate::error::{Error, TmaError};
 pub use crate::number::TmaElement;
 use crate::number::Ty;
 
@@ -45,10 +45,10 @@ impl TmaElement {
 }
 
 impl TryFrom<Ty> for TmaElement {
-    type Error = TmaError;
+    type Error = Error;
 
     /// The element type that carries a matrix element.
-    fn try_from(ty: Ty) -> Result<Self, TmaError> {
+    fn try_from(ty: Ty) -> Result<Self, Error> {
         Ok(match ty {
             Ty::F64 => TmaElement::F64,
             Ty::F32 => TmaElement::F32,
@@ -61,7 +61,8 @@ impl TryFrom<Ty> for TmaElement {
             other => {
                 return Err(TmaError::Element {
                     text: format!("{other}"),
-                });
+                }
+                .into());
             }
         })
     }

@@ -8,10 +8,7 @@ mod moves;
 mod plan;
 mod swizzle;
 
-pub use crate::error::TmaError;
-pub use im2col::{
-    Im2colError, Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, PixelBox, Taps,
-};
+pub use im2col::{Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, PixelBox, Taps};
 pub use map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
 pub use moves::BoxElement;
 pub use plan::{TmaInstruction, TmaPlan, TmaTile};

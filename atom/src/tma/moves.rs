@@ -7,7 +7,7 @@
 
 use super::im2col::PixelBox;
 use super::map::TensorMap;
-use crate::error::TmaError;
+use crate::error::{Error, TmaError};
 
 /// What a bound, an address or a coordinate of TMA is a multiple of, in bytes.
 const UNIT: i64 = 16;
@@ -23,6 +23,18 @@ pub struct BoxElement {
 }
 
 impl TensorMap {
+    /// Checks that the map is one for copies in `im2col` mode, or one for tiled copies.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is of the other mode.
+    pub fn check_mode(&self, im2col: bool) -> Result<(), Error> {
+        if self.im2col.is_some() == im2col {
+            return Ok(());
+        }
+        Err(TmaError::Mode { im2col: !im2col }.into())
+    }
+
     /// The elements that a tiled load brings from these coordinates, in the order of shared memory.
     ///
     /// The swizzle permutes *addresses*: element `e` of a box at shared address `a` lies at
@@ -30,12 +42,10 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check); [`TmaError::Coordinates`] if there are not as many as dimensions; [`TmaError::Offset`] if the innermost is
-    /// not a multiple of 16 bytes; [`TmaError::Mode`] if the map is one for `im2col`.
-    pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, TmaError> {
-        if self.im2col.is_some() {
-            return Err(TmaError::Mode { im2col: true });
-        }
+    /// Those of [`check`](Self::check), and if there are not as many as dimensions, and if the innermost is
+    /// not a multiple of 16 bytes, and if the map is one for `im2col`.
+    pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, Error> {
+        self.check_mode(false)?;
         self.check_coordinates(coordinates)?;
         Ok(self.elements(coordinates, &[], self.dims[0]))
     }
@@ -45,15 +55,15 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`loaded`](Self::loaded); [`TmaError::Mode`] if the map is tiled; [`TmaError::Im2col`] for a column
+    /// Those of [`loaded`](Self::loaded), and if the map is tiled, and for a column
     /// that begins outside of the pixel box, and for wrong offsets.
     pub fn loaded_at(
         &self,
         coordinates: &[i64],
         offsets: &[i64],
-    ) -> Result<Vec<BoxElement>, TmaError> {
+    ) -> Result<Vec<BoxElement>, Error> {
         let Some(pixels) = &self.im2col else {
-            return Err(TmaError::Mode { im2col: false });
+            return Err(TmaError::Mode { im2col: false }.into());
         };
         self.check_coordinates(coordinates)?;
         pixels.check_start(self, coordinates, offsets)?;
@@ -67,15 +77,16 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`loaded`](Self::loaded); [`TmaError::Before`] if a coordinate is negative; [`TmaError::Im2col`] for a
+    /// Those of [`loaded`](Self::loaded), and if a coordinate is negative, and for a
     /// column that begins outside of the pixel box.
-    pub fn stored(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, TmaError> {
+    pub fn stored(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, Error> {
         self.check_coordinates(coordinates)?;
         if let Some(dimension) = coordinates.iter().position(|x| *x < 0) {
             return Err(TmaError::Before {
                 dimension,
                 coordinate: coordinates[dimension],
-            });
+            }
+            .into());
         }
         let offsets = vec![0; self.im2col.as_ref().map_or(0, |pixels| pixels.lower.len())];
         if let Some(pixels) = &self.im2col {
@@ -100,26 +111,28 @@ impl TensorMap {
         (-self.dims[0] * self.innermost_bytes()).rem_euclid(UNIT)
     }
 
-    fn check_coordinates(&self, coordinates: &[i64]) -> Result<(), TmaError> {
+    fn check_coordinates(&self, coordinates: &[i64]) -> Result<(), Error> {
         self.check()?;
         if coordinates.len() != self.rank() {
             return Err(TmaError::Coordinates {
                 expected: self.rank(),
                 found: coordinates.len(),
-            });
+            }
+            .into());
         }
         let wide = |x: &i64| i32::try_from(*x).is_err();
         if let Some(dimension) = coordinates.iter().position(wide) {
             return Err(TmaError::Wide {
                 dimension,
                 coordinate: coordinates[dimension],
-            });
+            }
+            .into());
         }
         let bytes = coordinates[0] * self.innermost_bytes();
         if bytes % UNIT == 0 {
             Ok(())
         } else {
-            Err(TmaError::Offset { bytes })
+            Err(TmaError::Offset { bytes }.into())
         }
     }
 

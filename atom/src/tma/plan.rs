@@ -67,8 +67,8 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// A [`TmaError`] that says what TMA cannot do.
-    pub fn new(request: &TmaTile<'_>) -> Result<Self, TmaError> {
+    /// A [`Error`] that says what TMA cannot do.
+    pub fn new(request: &TmaTile<'_>) -> Result<Self, Error> {
         let (swizzle, shared) = plain(request.shared, request.element)?;
         let (global, tile) = of_rank_one(request.global, request.tile)?;
         let order = order(&global, &tile, &shared)?;
@@ -150,10 +150,10 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Layout`] if the coordinate is not one of the tensor's.
-    pub fn coordinates(&self, coord: &IntTuple) -> Result<Vec<i64>, TmaError> {
+    /// Fails if the coordinate is not one of the tensor's.
+    pub fn coordinates(&self, coord: &IntTuple) -> Result<Vec<i64>, Error> {
         let coord = coord.wrap();
-        let along = |piece: &Piece, dimension: &Dimension| -> Result<i64, TmaError> {
+        let along = |piece: &Piece, dimension: &Dimension| -> Result<i64, Error> {
             let path: Vec<usize> = piece.mode.path().collect();
             let x = coord.get(&path)?;
             let leaf = x.as_leaf().ok_or_else(|| TmaError::Coordinate {
@@ -202,7 +202,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// [`crate::CopyError::Width`] if a box is larger than a barrier can count.
+    /// Fails if a box is larger than a barrier can count.
     pub fn load(&self) -> Result<CopyAtom, Error> {
         self.copy(if self.blocks > 1 {
             "LOAD_MULTICAST"
@@ -242,8 +242,8 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Layout`] if a coordinate overflows.
-    pub fn instructions(&self) -> Result<Vec<TmaInstruction>, TmaError> {
+    /// Fails if a coordinate overflows.
+    pub fn instructions(&self) -> Result<Vec<TmaInstruction>, Error> {
         (0..self.order.size() / self.box_elements)
             .map(|i| self.instruction(i * self.box_elements))
             .collect()
@@ -254,13 +254,14 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Multicast`] if there is no such block; [`TmaError::Layout`].
-    pub fn slice(&self, block: i64) -> Result<Vec<TmaInstruction>, TmaError> {
+    /// Fails if there is no such block, and where the layout algebra has no result.
+    pub fn slice(&self, block: i64) -> Result<Vec<TmaInstruction>, Error> {
         if !(0..self.blocks).contains(&block) {
             return Err(TmaError::Multicast {
                 blocks: block,
                 extents: self.map.extents.clone(),
-            });
+            }
+            .into());
         }
         let slice = self.box_elements / self.blocks;
         let boxes = 0..self.order.size() / self.box_elements;
@@ -270,7 +271,7 @@ impl TmaPlan {
     }
 
     /// The instruction that fills shared memory from this element on.
-    fn instruction(&self, shared: i64) -> Result<TmaInstruction, TmaError> {
+    fn instruction(&self, shared: i64) -> Result<TmaInstruction, Error> {
         let digits = self.order.shape().coord(shared)?;
         let mut coordinates = vec![0; self.dimensions.len()];
         for (leaf, digit) in self.order.leaves().iter().zip(digits.leaves()) {
@@ -294,7 +295,7 @@ impl TmaPlan {
     }
 
     /// Extents and strides of the tensor along each dimension, and the box.
-    fn fill(&mut self, global: &Layout) -> Result<(), TmaError> {
+    fn fill(&mut self, global: &Layout) -> Result<(), Error> {
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let (mut extent, mut stride) = (1, 0);
             for piece in &dimension.modes {
@@ -316,7 +317,8 @@ impl TmaPlan {
                     return Err(TmaError::Major {
                         mode: format!("{mode:#}"),
                         stride,
-                    });
+                    }
+                    .into());
                 }
                 0 => {}
                 _ => {

@@ -1,8 +1,7 @@
 //! How the tensor memory accelerator permutes shared memory.
 
+use crate::error::{Error, TmaError};
 use colex_layout::Swizzle;
-
-use crate::error::TmaError;
 
 /// The swizzle mode of a tensor map (`CUtensorMapSwizzle`).
 ///
@@ -54,12 +53,12 @@ impl TmaSwizzle {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Swizzle`] if there is none.
-    pub fn of(swizzle: Swizzle, element_bits: i64) -> Result<Self, TmaError> {
+    /// Fails if there is none.
+    pub fn of(swizzle: Swizzle, element_bits: i64) -> Result<Self, Error> {
         if swizzle.is_identity() {
             return Ok(TmaSwizzle::None);
         }
-        let none = |text: String| TmaError::Swizzle { swizzle: text };
+        let none = |text: String| TmaError::Swizzle { swizzle: text }.into();
         let bytes = swizzle
             .recast(element_bits, 8)
             .map_err(|_| none(swizzle.to_string()))?;

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use colex_atom::{
-    Im2colPlan, Im2colTile, PixelBox, Reduction, Taps, TensorMap, TmaElement, TmaError,
-};
+use colex_atom::{Im2colPlan, Im2colTile, PixelBox, Reduction, Taps, TensorMap, TmaElement};
 use colex_layout::{ComposedLayout, Layout};
 
 fn plan(
@@ -13,7 +11,7 @@ fn plan(
     shared: &str,
     element: TmaElement,
     multicast: i64,
-) -> Result<Im2colPlan, TmaError> {
+) -> Result<Im2colPlan, colex_atom::Error> {
     Im2colPlan::new(&Im2colTile {
         activations: &activations.parse().unwrap(),
         taps,

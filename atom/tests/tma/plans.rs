@@ -1,6 +1,6 @@
 //! A plan from texts, for the tests.
 
-use colex_atom::{TmaElement, TmaError, TmaPlan, TmaTile};
+use colex_atom::{TmaElement, TmaPlan, TmaTile};
 use colex_layout::{ComposedLayout, Layout, Tiler};
 
 pub(crate) fn plan(
@@ -9,7 +9,7 @@ pub(crate) fn plan(
     shared: &str,
     element: TmaElement,
     multicast: i64,
-) -> Result<TmaPlan, TmaError> {
+) -> Result<TmaPlan, colex_atom::Error> {
     let global: Layout = global.parse().unwrap();
     let tile: Tiler = tile.parse().unwrap();
     let shared: ComposedLayout = shared.parse().unwrap();

@@ -1,8 +1,6 @@
 //! Counts, swizzles, and what the hardware or the derivation refuses.
 
-use colex_atom::{
-    Interleave, OobFill, PixelBox, TensorMap, TmaElement, TmaError, TmaPlan, TmaSwizzle,
-};
+use colex_atom::{Interleave, OobFill, PixelBox, TensorMap, TmaElement, TmaPlan, TmaSwizzle};
 use colex_layout::{IntTuple, Swizzle};
 
 use crate::plans::plan;
@@ -86,7 +84,7 @@ fn swizzles_of_tma_are_those_of_the_layouts() {
 #[test]
 fn what_tma_cannot_do_is_said_in_a_sentence() {
     use TmaElement::{F16, F32};
-    let says = |result: Result<TmaPlan, TmaError>| result.unwrap_err().to_string();
+    let says = |result: Result<TmaPlan, colex_atom::Error>| result.unwrap_err().to_string();
     let rows = "(1024,256):(256,1)";
     assert_eq!(
         says(plan(rows, "(64,32)", "(64,64):(64,1)", F32, 1)),

@@ -1,6 +1,6 @@
 //! What can go wrong between a kernel and its result.
 
-use colex_atom::{Arch, TmaError};
+use colex_atom::Arch;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::Fault;
@@ -15,7 +15,8 @@ colex_layout::opaque_error! {
     /// use colex_device::Device;
     ///
     /// let device = Device::simulator(Arch::Sm80);
-    /// let error = device.load_ptx(".version 7.0", "add").unwrap_err();
+    /// let text = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }";
+    /// let error = device.load_ptx(text, "nothing").unwrap_err();
     /// assert!(error.is_unsupported());
     /// let error = device.zeros::<f32>(4)?.slice(2..9).unwrap_err();
     /// assert_eq!(
@@ -26,7 +27,7 @@ colex_layout::opaque_error! {
     /// ```
     #[derive(Clone, PartialEq)]
     pub struct Error(ErrorKind);
-    from colex_ir::Error, Refused, TmaError, ArgumentError, colex_sim::Error, Fault;
+    from colex_ir::Error, Refused, colex_atom::Error, ArgumentError, colex_sim::Error, Fault;
 }
 
 impl Error {
@@ -226,7 +227,7 @@ pub(crate) enum ErrorKind {
     #[error(transparent)]
     Launch(#[from] colex_ir::Error),
     #[error(transparent)]
-    Tma(#[from] TmaError),
+    Tma(#[from] colex_atom::Error),
     #[error(transparent)]
     Argument(#[from] ArgumentError),
     #[error(transparent)]

@@ -198,7 +198,7 @@ impl Device {
     /// k.store(Access::new(Space::Global, Type::F32), address, y);
     ///
     /// let twice = device.load(&k.finish())?;
-    /// let error = twice.check(&Launch::new(1, 32), &[2f32.into()]).unwrap_err();
+    /// let error = twice.check_launch(&Launch::new(1, 32), &[2f32.into()]).unwrap_err();
     /// assert_eq!(error.to_string(), "argument 0 is an f32, and the parameter is .u64");
     /// # Ok::<(), colex_device::Error>(())
     /// ```

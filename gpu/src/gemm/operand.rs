@@ -69,7 +69,7 @@ fn swizzled(major: Major, bits: u32, shape: &[i64], step: i64) -> Result<Compose
         .rev()
         .find(|s| row % s.span() == 0 && meets(s.span()))
         .unwrap_or(SmemSwizzle::None);
-    let atom = gmma_smem_atom(major, swizzle, bits).map_err(colex_atom::Error::from)?;
+    let atom = gmma_smem_atom(major, swizzle, bits)?;
     Ok(atom.position_independent()?)
 }
 

@@ -1,6 +1,6 @@
 //! MMA atoms: every field of CuTe's traits against our rows.
 
-use colex_atom::{Error, Form, MmaAtom, Ty};
+use colex_atom::{Form, MmaAtom, Ty};
 use colex_layout::Layout;
 use serde_json::Value as Json;
 
@@ -137,11 +137,13 @@ fn differing(atom: &MmaAtom, field: &str, theirs: &Json, ours: &Json) -> Verdict
 /// The atom of the case, or the verdict that there is none.
 fn named(case: &Case) -> Result<MmaAtom, Verdict> {
     let name = case.text(0).map_err(Verdict::Failed)?;
-    colex_atom::mma(&name).map_err(|error| match error {
-        Error::IllegalN { .. } if name.starts_with("SM100_MMA_F16BF16_2x1SM") => Verdict::Refuted(format!(
-            "CuTe's traits are written for it, but the operation itself asserts N % 16 == 0; {error}"
-        )),
-        error => Verdict::Failed(error.to_string()),
+    colex_atom::mma(&name).map_err(|error| {
+        if error.is_illegal_n() && name.starts_with("SM100_MMA_F16BF16_2x1SM") {
+            return Verdict::Refuted(format!(
+                "CuTe's traits are written for it, but the operation itself asserts N % 16 == 0; {error}"
+            ));
+        }
+        Verdict::Failed(error.to_string())
     })
 }
 

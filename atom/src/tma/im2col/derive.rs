@@ -3,18 +3,18 @@
 use colex_layout::{Basis, Int, Layout, LeafMode, Stride, Tiler, Tuple};
 
 use super::plan::Taps;
-use crate::error::Im2colError;
-use crate::error::TmaError;
+use crate::error::{Error, Im2colError, TmaError};
 use crate::tma::derive::order;
 
 /// Extents and strides of the activations.
-pub(super) fn modes(activations: &Layout) -> Result<(Vec<i64>, Vec<i64>), TmaError> {
+pub(super) fn modes(activations: &Layout) -> Result<(Vec<i64>, Vec<i64>), Error> {
     let (mut dims, mut strides) = (Vec::new(), Vec::new());
     for leaf in activations.leaves() {
         let Stride::Int(stride) = leaf.stride else {
             return Err(TmaError::Element {
                 text: format!("a layout without integer strides, {activations}"),
-            });
+            }
+            .into());
         };
         dims.push(leaf.extent.value());
         strides.push(stride.value());
@@ -28,12 +28,13 @@ pub(super) fn modes(activations: &Layout) -> Result<(Vec<i64>, Vec<i64>), TmaErr
         stride => Err(TmaError::Major {
             mode: "the channels".into(),
             stride,
-        }),
+        }
+        .into()),
     }
 }
 
 /// `shared-memory offset -> (pixel, channel)`.
-pub(super) fn tile_order(shared: &Layout) -> Result<Layout, TmaError> {
+pub(super) fn tile_order(shared: &Layout) -> Result<Layout, Error> {
     let (Some(pixels), Some(channels), 2) = (shared.mode(0), shared.mode(1), shared.rank()) else {
         return Err(Im2colError::Order.into());
     };
@@ -44,7 +45,7 @@ pub(super) fn tile_order(shared: &Layout) -> Result<Layout, TmaError> {
 }
 
 /// The channels and the pixels that follow each other in shared memory.
-pub(super) fn column(order: &Layout) -> Result<[i64; 2], TmaError> {
+pub(super) fn column(order: &Layout) -> Result<[i64; 2], Error> {
     let leaves = order.leaves();
     let along = |leaf: Option<&LeafMode>, mode: usize| {
         let leaf = leaf?;
@@ -65,7 +66,7 @@ pub(super) fn matrix(
     outputs: &[i64],
     dims: &[i64],
     strides: &[i64],
-) -> Result<(Layout, Layout), TmaError> {
+) -> Result<(Layout, Layout), Error> {
     let last = dims.len() - 1;
     let rows: Vec<i64> = [outputs, &dims[last..]].concat();
     let columns: Vec<i64> = dims[..1]
@@ -74,7 +75,7 @@ pub(super) fn matrix(
         .chain(taps.iter().map(|t| t.count))
         .collect();
     let times = |a: i64, b: i64| {
-        a.checked_mul(b).ok_or(TmaError::Long {
+        a.checked_mul(b).ok_or_else(|| TmaError::Long {
             dims: dims.to_vec(),
         })
     };

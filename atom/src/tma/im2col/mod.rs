@@ -4,6 +4,5 @@ mod derive;
 mod pixels;
 mod plan;
 
-pub use crate::error::Im2colError;
 pub use pixels::PixelBox;
 pub use plan::{Im2colInstruction, Im2colPlan, Im2colStart, Im2colTile, Taps};

@@ -1,7 +1,6 @@
 //! `PixelBox`: which pixels a column walks over.
 
-use crate::error::Im2colError;
-use crate::error::TmaError;
+use crate::error::{Error, Im2colError};
 use crate::tma::map::TensorMap;
 
 /// The positions of a filter in each image: what makes a tensor map one for `im2col`.
@@ -23,7 +22,7 @@ use crate::tma::map::TensorMap;
 /// assert_eq!(walked[..5], [Some(6), None, Some(8), Some(9), Some(10)]); // (2,1), then W = -1 of the next row
 /// assert_eq!(walked[5..10], [None; 5]); // H = -1 of the next image, and W = -1 of its first row
 /// assert_eq!(walked[10..], [Some(16), Some(17), Some(18), None, Some(20), Some(21)]);
-/// # Ok::<(), colex_atom::TmaError>(())
+/// # Ok::<(), colex_atom::Error>(())
 /// ```
 ///
 /// Source: `cuTensorMapEncodeIm2col`; PTX ISA 5.5.4, im2col mode; `make_im2col_tma_copy_desc` in
@@ -52,10 +51,10 @@ impl PixelBox {
     }
 
     /// Whether the hardware takes it for a tensor of these extents.
-    pub(in crate::tma) fn check(&self, map: &TensorMap) -> Result<(), Im2colError> {
+    pub(in crate::tma) fn check(&self, map: &TensorMap) -> Result<(), Error> {
         let rank = map.rank();
         if !(3..=5).contains(&rank) {
-            return Err(Im2colError::Rank { rank });
+            return Err(Im2colError::Rank { rank }.into());
         }
         for (what, corner) in [
             ("lower corners", &self.lower),
@@ -71,7 +70,8 @@ impl PixelBox {
                     dimension,
                     corner,
                     least,
-                });
+                }
+                .into());
             }
             let [first, last] = [self.lower[d], extent - 1 + self.upper[d]];
             if last < first {
@@ -79,17 +79,18 @@ impl PixelBox {
                     dimension,
                     first,
                     last,
-                });
+                }
+                .into());
             }
         }
         let pixels = map.extents[1];
         if !(1..=1024).contains(&pixels) {
-            return Err(Im2colError::Column { pixels });
+            return Err(Im2colError::Column { pixels }.into());
         }
         for dimension in [0, rank - 1] {
             let stride = map.element_strides[dimension];
             if stride != 1 {
-                return Err(Im2colError::Step { dimension, stride });
+                return Err(Im2colError::Step { dimension, stride }.into());
             }
         }
         Ok(())
@@ -108,7 +109,7 @@ impl PixelBox {
         map: &TensorMap,
         coordinates: &[i64],
         offsets: &[i64],
-    ) -> Result<(), TmaError> {
+    ) -> Result<(), Error> {
         spatial("offsets of the filter", self.lower.len(), offsets.len())?;
         for (d, &offset) in offsets.iter().enumerate() {
             let (dimension, most) = (d + 1, self.most_offset());
@@ -170,11 +171,7 @@ impl PixelBox {
 }
 
 /// As many as there are spatial dimensions.
-pub(super) fn spatial(
-    what: &'static str,
-    expected: usize,
-    found: usize,
-) -> Result<(), Im2colError> {
+pub(super) fn spatial(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
     if expected == found {
         Ok(())
     } else {
@@ -182,6 +179,7 @@ pub(super) fn spatial(
             what,
             expected,
             found,
-        })
+        }
+        .into())
     }
 }

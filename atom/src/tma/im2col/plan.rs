@@ -7,8 +7,7 @@ use super::pixels::{PixelBox, spatial};
 use crate::Error;
 use crate::copy::CopyAtom;
 use crate::copy::{Reduction, Scalar};
-use crate::error::Im2colError;
-use crate::error::TmaError;
+use crate::error::{Im2colError, TmaError};
 use crate::tma::derive::{cut, plain};
 use crate::tma::map::{TensorMap, TmaElement};
 
@@ -37,11 +36,11 @@ impl Taps {
     }
 
     /// The first and the last position of the filter, relative to the first and the last of so many pixels.
-    fn corners(&self, dimension: usize, extent: i64) -> Result<[i64; 2], Im2colError> {
+    fn corners(&self, dimension: usize, extent: i64) -> Result<[i64; 2], Error> {
         let refused = Im2colError::Taps { dimension, extent };
         let [before, after] = self.padding;
         if self.count < 1 || self.stride < 1 || self.dilation < 1 {
-            return Err(refused);
+            return Err(refused.into());
         }
         let reach = (self.count - 1).checked_mul(self.dilation).ok_or(refused)?;
         let upper = after.checked_sub(reach).ok_or(refused)?;
@@ -52,7 +51,7 @@ impl Taps {
         {
             Ok([lower, upper])
         } else {
-            Err(refused)
+            Err(refused.into())
         }
     }
 }
@@ -138,8 +137,8 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// A [`TmaError`] that says what TMA cannot do.
-    pub fn new(request: &Im2colTile<'_>) -> Result<Self, TmaError> {
+    /// A [`Error`] that says what TMA cannot do.
+    pub fn new(request: &Im2colTile<'_>) -> Result<Self, Error> {
         let (swizzle, shared) = plain(request.shared, request.element)?;
         let (dims, strides) = modes(request.activations)?;
         let spatial_modes = dims.len() - 2;
@@ -210,14 +209,14 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// [`Im2colError::Start`] for a negative number and for a tap that the filter does not have.
-    pub fn start(&self, pixel: i64, channel: i64, taps: &[i64]) -> Result<Im2colStart, TmaError> {
+    /// Fails for a negative number and for a tap that the filter does not have.
+    pub fn start(&self, pixel: i64, channel: i64, taps: &[i64]) -> Result<Im2colStart, Error> {
         spatial("taps", self.taps.len(), taps.len())?;
         for (what, number, of) in [("pixel", pixel, i64::MAX), ("channel", channel, i64::MAX)] {
             within(what, number, of)?;
         }
         let Some(pixels) = &self.map.im2col else {
-            return Err(TmaError::Mode { im2col: false });
+            return Err(TmaError::Mode { im2col: false }.into());
         };
         let (mut rest, mut coordinates, mut offsets) = (pixel, vec![channel], Vec::new());
         for (d, filter) in self.taps.iter().enumerate() {
@@ -237,8 +236,8 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Layout`] if a coordinate overflows.
-    pub fn instructions(&self) -> Result<Vec<Im2colInstruction>, TmaError> {
+    /// Fails if a coordinate overflows.
+    pub fn instructions(&self) -> Result<Vec<Im2colInstruction>, Error> {
         self.slice(0)
     }
 
@@ -247,17 +246,18 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// [`TmaError::Multicast`] if there is no such block; [`TmaError::Layout`].
-    pub fn slice(&self, block: i64) -> Result<Vec<Im2colInstruction>, TmaError> {
+    /// Fails if there is no such block, and where the layout algebra has no result.
+    pub fn slice(&self, block: i64) -> Result<Vec<Im2colInstruction>, Error> {
         if !(0..self.blocks).contains(&block) {
             return Err(TmaError::Multicast {
                 blocks: block,
                 extents: self.map.extents.clone(),
-            });
+            }
+            .into());
         }
         let slice = block * self.column / self.blocks;
         let columns = 0..self.order.size() / self.column;
-        let instruction = |i: i64| -> Result<Im2colInstruction, TmaError> {
+        let instruction = |i: i64| -> Result<Im2colInstruction, Error> {
             let shared = i * self.column + slice;
             let place = self.order.value(shared)?;
             let at = |mode: usize| place.leaves().get(mode).map_or(0, |x| x.value());
@@ -274,7 +274,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// [`crate::CopyError::Width`] if a column is larger than a barrier can count.
+    /// Fails if a column is larger than a barrier can count.
     pub fn load(&self) -> Result<CopyAtom, Error> {
         self.copy(match self.blocks {
             1 => "LOAD_IM2COL",
@@ -308,10 +308,10 @@ impl Im2colPlan {
 }
 
 /// From 0 to below this.
-fn within(what: &'static str, number: i64, of: i64) -> Result<(), Im2colError> {
+fn within(what: &'static str, number: i64, of: i64) -> Result<(), Error> {
     if (0..of).contains(&number) {
         Ok(())
     } else {
-        Err(Im2colError::Start { what, number, of })
+        Err(Im2colError::Start { what, number, of }.into())
     }
 }

@@ -2,7 +2,6 @@
 
 use colex_atom::{
     Argument as Row, CopyAtom, OperandKind, Reduction, Scalar, Space as At, TensorMap, TmaElement,
-    TmaError,
 };
 
 use crate::machine::exec::{Exec, Flow};
@@ -214,12 +213,11 @@ impl Exec<'_, '_, '_> {
             offsets.push(i64::from(self.reg(*offset, 1 << lane)?[lane] as u16));
         }
         let im2col = name.contains(".im2col");
-        let elements = match (loads, im2col) {
-            _ if map.im2col.is_some() != im2col => Err(TmaError::Mode { im2col: !im2col }),
+        let elements = map.check_mode(im2col).and_then(|()| match (loads, im2col) {
             (true, true) => map.loaded_at(&at, &offsets),
             (true, false) => map.loaded(&at),
             (false, _) => map.stored(&at),
-        };
+        });
         let elements =
             elements.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
         let each = map.element.bytes() as usize;

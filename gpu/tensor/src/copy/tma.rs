@@ -400,9 +400,8 @@ impl Builder {
         };
         let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
         let origin = layout_at_coordinates(layout, &origin);
-        let plan_error = |e: colex_atom::TmaError| {
-            ErrorKind::operands(operation, format!("{}: {e}", tensor.name))
-        };
+        let plan_error =
+            |e: colex_atom::Error| ErrorKind::operands(operation, format!("{}: {e}", tensor.name));
         let first = tensor.plan.slice(0).map_err(plan_error)?;
         let second = if tensor.blocks > 1 {
             tensor.plan.slice(1).map_err(plan_error)?

@@ -6,7 +6,7 @@ mod im2col;
 
 use colex_atom::{
     Arch, Argument, BoxElement, CopyAtom, Error, Interleave, L2Promotion, OobFill, Reduction,
-    Space, TensorMap, TmaElement, TmaError, TmaSwizzle,
+    Space, TensorMap, TmaElement, TmaSwizzle,
 };
 
 use super::bulk::combine;
@@ -60,7 +60,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn loaded(&self) -> Result<Vec<BoxElement>, TmaError> {
+    fn loaded(&self) -> Result<Vec<BoxElement>, colex_atom::Error> {
         match self.map.im2col {
             None => self.map.loaded(&self.coordinates),
             Some(_) => self.map.loaded_at(&self.coordinates, &self.offsets),
