@@ -22,11 +22,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (on_a, on_b) = (device.upload(&a)?, device.upload(&b)?);
     let on_c = device.poisoned::<bf16>((problem.m * problem.n) as usize)?;
 
-    let call = GemmCall::new(&problem, &on_a, &on_b, &on_c, None)?;
-    println!("\nThe plan: {}", call.plan());
+    let mut written = on_c.clone();
+    let call = problem.on(&on_a, &on_b, &mut written)?.prepare()?;
+    println!("\nThe plan: {call}");
     println!(
         "\nWhat its copies and instructions do, of matrices of 4096 by 4096:\n{}",
-        call.built().report()
+        call.built().ok_or("a product without elements")?.report()
     );
 
     call.run(&device)?;

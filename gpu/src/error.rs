@@ -153,23 +153,26 @@ pub(crate) enum ErrorKind {
         operand: &'static str,
         read: (u64, u64),
     },
-    #[error(
-        "{output} was lent to be read, and the kernel writes it: lend it by `borrow_slice_mut`"
-    )]
-    ReadOnly { output: &'static str },
-    #[error("{what} begins at {address:#x}, which is not a multiple of {need} bytes")]
-    Misaligned {
-        what: &'static str,
-        address: u64,
-        need: u64,
-    },
     #[error("the {method} kernel does not copy {nest}: {why}")]
     Method {
         method: String,
         nest: String,
         why: String,
     },
-    #[error("{what} is {extent}: it must be 1 to {most}")]
+    #[error("{what} has the shape {shape}: a matrix has two modes, A (M,K), B (N,K) and C (M,N)")]
+    NotAMatrix { what: &'static str, shape: String },
+    #[error(
+        "{extent} is {} in {} and {} in {}: A is (M,K), B (N,K) and C (M,N)",
+        found[0], matrices[0], found[1], matrices[1]
+    )]
+    Extents {
+        extent: &'static str,
+        matrices: [&'static str; 2],
+        found: [i64; 2],
+    },
+    #[error("{what} is 0: the extents of a layout are at least 1")]
+    Empty { what: &'static str },
+    #[error("{what} is {extent}: it must be 0 to {most}")]
     Extent {
         what: &'static str,
         extent: i64,

@@ -8,6 +8,7 @@ pub use crate::copy::call::{CopyCall, copy, transpose};
 pub use crate::copy::loop_nest::{Loop, LoopNest};
 pub use crate::copy::plan::{CopyMethod, CopyPlan};
 pub use crate::gemm;
+pub use crate::gemm::Gemm;
 pub use crate::gemm::problem::{GemmElement, GemmProblem, Major};
 pub use crate::method::Compute;
 pub use crate::reference;

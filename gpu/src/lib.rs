@@ -19,6 +19,7 @@ pub mod gemm;
 pub mod kernels;
 mod method;
 pub mod reference;
+mod scratch;
 
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,
@@ -33,4 +34,4 @@ pub use colex_sim as sim;
 pub use colex_tensor as tensor;
 pub use copy::call::{copy, transpose};
 pub use error::{Error, PlanRefusal};
-pub use gemm::gemm;
+pub use gemm::{Gemm, gemm};

@@ -17,23 +17,15 @@ fn library_kernels_take_what_was_lent() {
         BorrowedSlice::of_buffer(&a, false),
         BorrowedSlice::of_buffer(&b, false),
     ];
-    colex_gpu::gemm(
-        &problem,
-        &read[0],
-        &read[1],
-        &BorrowedSlice::of_buffer(&c, true),
-    )
-    .unwrap();
+    let mut written = BorrowedSlice::of_buffer(&c, true);
+    let gemm = problem.on(&read[0], &read[1], &mut written).unwrap();
+    gemm.run().unwrap();
     assert_eq!(c.download().unwrap(), [1.0, 3.0]);
-    let refused = colex_gpu::gemm(
-        &problem,
-        &read[0],
-        &read[1],
-        &BorrowedSlice::of_buffer(&c, false),
-    );
+    let mut kept = BorrowedSlice::of_buffer(&c, false);
+    let refused = problem.on(&read[0], &read[1], &mut kept);
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "C was lent to be read, and the kernel writes it: lend it by `borrow_slice_mut`"
+        "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`"
     );
 }
 

@@ -104,6 +104,30 @@ impl<'a, T: Element> View<'a, T> {
         View::checked(elements, shape, layout)
     }
 
+    /// Returns the first elements in a shape, the last mode contiguous: what [`Buffer::view`] is for a buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new), and for a shape that has no compact layout.
+    pub fn row_major(
+        elements: &'a impl DeviceSlice<T>,
+        shape: impl Into<IntTuple>,
+    ) -> Result<Self, Error> {
+        View::compact(elements, shape.into(), Contiguous::Last)
+    }
+
+    /// Returns the first elements in a shape, the first mode contiguous: what [`Buffer::view_t`] is for a buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`row_major`](Self::row_major).
+    pub fn column_major(
+        elements: &'a impl DeviceSlice<T>,
+        shape: impl Into<IntTuple>,
+    ) -> Result<Self, Error> {
+        View::compact(elements, shape.into(), Contiguous::First)
+    }
+
     /// Returns the device that holds the memory.
     pub fn device(&self) -> &Device {
         &self.device
@@ -165,13 +189,44 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// Those of [`View::new`], and for a slice that was lent to be read.
     pub fn new(elements: &'a mut impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
-        if !elements.is_writable() {
-            return Err(ErrorKind::ReadOnly.into());
+        let view = View::checked(elements, layout.shape(), Some(layout))?;
+        ViewMut::writable(elements, view)
+    }
+
+    /// As [`View::row_major`], to be written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`View::row_major`] and of [`new`](Self::new).
+    pub fn row_major(
+        elements: &'a mut impl DeviceSlice<T>,
+        shape: impl Into<IntTuple>,
+    ) -> Result<Self, Error> {
+        let view = View::compact(elements, shape.into(), Contiguous::Last)?;
+        ViewMut::writable(elements, view)
+    }
+
+    /// As [`View::column_major`], to be written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`View::row_major`] and of [`new`](Self::new).
+    pub fn column_major(
+        elements: &'a mut impl DeviceSlice<T>,
+        shape: impl Into<IntTuple>,
+    ) -> Result<Self, Error> {
+        let view = View::compact(elements, shape.into(), Contiguous::First)?;
+        ViewMut::writable(elements, view)
+    }
+
+    /// Returns a view of elements that may be written.
+    fn writable(elements: &impl DeviceSlice<T>, view: View<'a, T>) -> Result<Self, Error> {
+        if elements.is_writable() {
+            let elements = PhantomData;
+            Ok(ViewMut { view, elements })
+        } else {
+            Err(ErrorKind::ReadOnly.into())
         }
-        Ok(ViewMut {
-            view: View::checked(elements, layout.shape(), Some(layout))?,
-            elements: PhantomData,
-        })
     }
 
     /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
@@ -236,7 +291,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// Fails for a shape of more elements than the buffer has, for one that is none.
     pub fn view(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
-        View::compact(self, shape.into(), Contiguous::Last)
+        View::row_major(self, shape)
     }
 
     /// Returns the buffer's first elements in a shape, the first mode contiguous, as BLAS and CuTe order them: `(m, n)` is
@@ -252,7 +307,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// Those of [`view`](Self::view).
     pub fn view_t(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
-        View::compact(self, shape.into(), Contiguous::First)
+        View::column_major(self, shape)
     }
 
     /// As [`view`](Self::view), to be written.
@@ -267,10 +322,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// Those of [`view`](Self::view).
     pub fn view_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
-        Ok(ViewMut {
-            view: View::compact(self, shape.into(), Contiguous::Last)?,
-            elements: PhantomData,
-        })
+        ViewMut::row_major(self, shape)
     }
 
     /// As [`view_t`](Self::view_t), to be written.
@@ -285,10 +337,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// Those of [`view`](Self::view).
     pub fn view_t_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
-        Ok(ViewMut {
-            view: View::compact(self, shape.into(), Contiguous::First)?,
-            elements: PhantomData,
-        })
+        ViewMut::column_major(self, shape)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
 use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
 use half::{bf16, f16};
@@ -128,15 +128,17 @@ fn check<C: GemmElement>(arch: Arch, method: GemmMethod, problem: GemmProblem) {
         0.0 => device.poisoned::<C>(old.len()).unwrap(),
         _ => device.upload(&old).unwrap(),
     };
-    let call = GemmCall::new(&problem, &da, &db, &dc, Some(method))
-        .unwrap_or_else(|e| panic!("{problem}: {e}"));
-    assert_eq!(call.plan().method, method);
+    let mut written = dc.clone();
+    let gemm = problem.on(&da, &db, &mut written);
+    let call = gemm.and_then(|gemm| gemm.method(method).prepare());
+    let call = call.unwrap_or_else(|e| panic!("{problem}: {e}"));
+    assert_eq!(call.plan().map(|plan| plan.method), Some(method));
     call.run(&device)
-        .unwrap_or_else(|e| panic!("{problem} by {}: {e}", call.plan()));
+        .unwrap_or_else(|e| panic!("{problem} by {call}: {e}"));
     let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
     let error = reference::relative_error(&found, &expected);
-    assert!(error < 4e-3, "{problem} by {}: {error}", call.plan());
+    assert!(error < 4e-3, "{problem} by {call}: {error}");
 }
 
 /// Products of these extents in all eight orders, into bf16 and, with alpha and beta, into f32: how many.
@@ -205,7 +207,9 @@ fn hopper_reads_c_of_one_tile_after_the_other() {
         device.upload(&a[..(n * k) as usize]).unwrap(),
     );
     let dc = device.upload(&c).unwrap();
-    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+    let mut written = dc.clone();
+    let gemm = problem.on(&da, &db, &mut written).unwrap();
+    let call = gemm.prepare_with(|operands, _| {
         let usual = GemmPlan::new(GemmMethod::Hopper, operands);
         Ok(GemmPlan {
             tile: [128, 128, 64],
@@ -319,39 +323,39 @@ fn every_type_has_a_kernel() {
 fn the_sentences_of_types() {
     let device = Device::simulator(Arch::Sm80);
     let problem = GemmProblem::new(4, 4, 4);
-    let (a, c) = (
+    let (a, mut c) = (
         device.zeros::<f64>(16).unwrap(),
         device.zeros::<f32>(16).unwrap(),
     );
-    let said = |e: colex_gpu::Error| e.to_string();
-    let refused = colex_gpu::gemm(&problem, &a, &a, &c).expect_err("it is refused");
+    fn said<T: GemmElement, C: GemmElement>(
+        gemm: Result<colex_gpu::Gemm<'_, T, C>, colex_gpu::Error>,
+    ) -> String {
+        let refused = gemm.unwrap().run().expect_err("it is refused");
+        refused.to_string()
+    }
     assert_eq!(
-        said(refused),
+        said(problem.on(&a, &a, &mut c)),
         "no kernel multiplies f64 into f32: C must be f64"
     );
     let halves = device.zeros::<f16>(16).unwrap();
-    let refused = colex_gpu::gemm(&problem, &halves, &halves, &a).expect_err("it is refused");
+    let mut other = device.zeros::<f64>(16).unwrap();
     assert_eq!(
-        said(refused),
+        said(problem.on(&halves, &halves, &mut other)),
         "no kernel multiplies f16 into f64: C must be f32, f16 or bf16"
     );
-    let other = device.zeros::<f64>(16).unwrap();
     let tf32 = problem.compute(Compute::Tf32);
-    let refused = colex_gpu::gemm(&tf32, &a, &a, &other).expect_err("it is refused");
     assert_eq!(
-        said(refused),
+        said(tf32.on(&a, &a, &mut other)),
         "products of f64 are not computed in tf32: they are in f64"
     );
     let single = device.zeros::<f32>(16).unwrap();
-    let refused = colex_gpu::gemm(&problem.alpha(1e300), &single, &single, &c);
     assert_eq!(
-        said(refused.expect_err("it is refused")),
+        said(problem.alpha(1e300).on(&single, &single, &mut c)),
         "alpha is 1e300, and f32 ends at 3.4028235e38: products of f32 are scaled in f32"
     );
     let elsewhere = Device::simulator(Arch::Sm80).zeros::<f32>(16).unwrap();
-    let refused = colex_gpu::gemm(&problem, &single, &elsewhere, &c);
     assert_eq!(
-        said(refused.expect_err("it is refused")),
+        said(problem.on(&single, &elsewhere, &mut c)),
         "B is on another device of that name than the simulator of sm_80 it is used with"
     );
 }
@@ -402,8 +406,10 @@ fn tf32_is_rounded_to_the_nearest() {
         device.upload(&[1.0f32 + 0.5f32.powi(11)]),
         device.upload(&[1.0f32]),
     );
-    let c = device.poisoned::<f32>(1).unwrap();
-    colex_gpu::gemm(&problem, &a.unwrap(), &b.unwrap(), &c).unwrap_or_else(|e| panic!("{e}"));
+    let (a, b, mut c) = (a.unwrap(), b.unwrap(), device.poisoned::<f32>(1).unwrap());
+    let gemm = problem.on(&a, &b, &mut c);
+    gemm.and_then(|gemm| gemm.run())
+        .unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(c.download().unwrap(), [1.0f32 + 0.5f32.powi(10)]);
 }
 
@@ -417,8 +423,9 @@ fn the_library_takes_the_newest_kernel() {
             device.zeros::<f16>(8192).unwrap(),
             device.zeros::<f16>(8192).unwrap(),
         );
-        let c = device.zeros::<f16>(8192).unwrap();
-        *GemmCall::new(&problem, &a, &b, &c, None).unwrap().plan()
+        let mut c = device.zeros::<f16>(8192).unwrap();
+        let call = problem.on(&a, &b, &mut c).unwrap().prepare().unwrap();
+        *call.plan().unwrap()
     };
     let odd = aligned.leading(MatrixName::A, 65);
     let methods = [
@@ -441,12 +448,12 @@ fn the_library_takes_the_newest_kernel() {
 fn the_sentences_of_methods() {
     let device = Device::simulator(Arch::Sm80);
     let said = |method| {
-        let (a, c) = (
+        let (a, mut c) = (
             device.zeros::<f32>(16).unwrap(),
             device.zeros::<f32>(16).unwrap(),
         );
-        let problem = GemmProblem::new(4, 4, 4);
-        let refused = GemmCall::new(&problem, &a, &a, &c, Some(method)).map(|call| *call.plan());
+        let gemm = GemmProblem::new(4, 4, 4).on(&a, &a, &mut c).unwrap();
+        let refused = gemm.method(method).prepare();
         refused.expect_err("it is refused").to_string()
     };
     assert_eq!(

@@ -1,7 +1,9 @@
 //! What the kernel library accepts, what a copy comes to, and the sentences of what it refuses.
 
 use colex_gpu::Device;
-use colex_gpu::kernels::{GemmProblem, LoopNest, Major, MatrixName, View, ViewMut, reference};
+use colex_gpu::kernels::{
+    GemmProblem, LoopNest, Major, MatrixName, View, ViewMut, reference,
+};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
 fn layout(text: &str) -> Layout {
@@ -39,6 +41,14 @@ impl Random {
         let shape = IntTuple::flat(extents.iter().map(|&extent| extent.into()));
         Layout::new(shape, Tuple::flat(strides.into_iter().map(Stride::from))).expect("a layout")
     }
+
+    /// The layout with a small stride in one of its modes: rows that overlap or repeat.
+    fn overlapping(&mut self, layout: &Layout) -> Layout {
+        let mut strides: Vec<Stride> = layout.leaves().iter().map(|leaf| leaf.stride).collect();
+        let mode = self.below(strides.len() as u64) as usize;
+        strides[mode] = Stride::from(self.below(4) as i64);
+        Layout::new(layout.shape(), Tuple::flat(strides)).expect("a layout")
+    }
 }
 
 /// The law of the walk: copying along it is copying coordinate by coordinate.
@@ -72,7 +82,10 @@ fn an_aligned_vector_divides_both_sides() {
     for _ in 0..2000 {
         let rank = 1 + random.below(3) as usize;
         let extents: Vec<i64> = (0..rank).map(|_| 1 << random.below(5)).collect();
-        let (from, to) = (random.layout(&extents), random.layout(&extents));
+        let (mut from, to) = (random.layout(&extents), random.layout(&extents));
+        if random.below(3) == 0 {
+            from = random.overlapping(&from);
+        }
         let nest = LoopNest::new(&from, &to).expect("one shape");
         let vector = nest
             .aligned_vector(2, 16, [256, 256])
@@ -337,31 +350,42 @@ fn the_sentences_of_gemm_problems() {
     let device = Device::open();
     let said = |problem: GemmProblem| problem.check().expect_err("it is refused").to_string();
     assert_eq!(
-        said(GemmProblem::new(0, 8, 8)),
-        "M is 0: it must be 1 to 2147483647"
+        said(GemmProblem::new(-1, 8, 8)),
+        "M is -1: it must be 0 to 2147483647"
     );
     let short = GemmProblem::new(8, 8, 8)
         .major(MatrixName::B, Major::First)
         .leading(MatrixName::B, 7);
     assert_eq!(said(short), "ldb is 7: it must be at least N, which is 8");
 
+    assert_eq!(
+        GemmProblem::new(0, 8, 8)
+            .layout(MatrixName::A)
+            .expect_err("no layout")
+            .to_string(),
+        "M is 0: the extents of a layout are at least 1"
+    );
     let all = device.zeros::<f32>(8 * 8 * 3).expect("memory");
     let part = |i: usize| all.slice(64 * i..64 * (i + 1)).expect("a part");
     let problem = GemmProblem::new(8, 8, 8);
-    let check = |a, b, c| problem.check_buffers(&part(a), &part(b), &part(c));
-    assert_eq!(check(0, 1, 2), Ok(()));
-    assert_eq!(check(0, 0, 2), Ok(()));
-    let overlap = check(0, 1, 1).expect_err("they overlap");
-    assert!(overlap.is_overlap());
-    let said = overlap.to_string();
+    let run = |a, b, c| {
+        problem
+            .on(&part(a), &part(b), &mut part(c))
+            .and_then(|gemm| gemm.run())
+    };
+    assert_eq!(run(0, 1, 2), Ok(()));
+    assert_eq!(run(0, 0, 2), Ok(()));
+    let overlap = run(0, 1, 1).expect_err("they overlap").to_string();
+    assert!(overlap.starts_with("C lies at 0x"), "{overlap}");
     assert!(
-        said.starts_with("C lies at ") && said.contains(" and B at "),
-        "{said}"
+        overlap.ends_with(": a kernel's output must not overlap what it reads")
+            && overlap.contains(" and B at 0x"),
+        "{overlap}"
     );
     let larger = problem.leading(MatrixName::A, 9);
     assert_eq!(
         larger
-            .check_buffers(&part(0), &part(1), &part(2))
+            .on(&part(0), &part(1), &mut part(2))
             .expect_err("too short")
             .to_string(),
         "A needs 71 elements, and its buffer has 64"

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
 };
@@ -169,13 +169,16 @@ fn product<T: GemmElement, C: GemmElement>(
         .upload(&zeros(length(MatrixName::B)))
         .expect("a simulator");
     let c = C::from_bytes(&vec![0; length(MatrixName::C) * C::BYTES]);
-    let c = device.upload(&c).expect("a simulator");
-    let call = GemmCall::with_plan(&problem, &a, &b, &c, |_, _| Ok(plan));
+    let mut c = device.upload(&c).expect("a simulator");
+    let call = problem
+        .on(&a, &b, &mut c)
+        .and_then(|gemm| gemm.prepare_with(|_, _| Ok(plan)));
     let call = call.unwrap_or_else(|error| panic!("{plan}: {error}"));
-    let report = call
+    let mut reports = call
         .profile(&device)
         .unwrap_or_else(|fault| panic!("{plan}: {fault}"));
-    (call.built().kernel.clone(), report.events)
+    let built = call.built().expect("the problem has elements");
+    (built.kernel.clone(), reports.remove(0).events)
 }
 
 /// The same of types that a plan names.

@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, MatrixName, reference};
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
@@ -32,7 +32,10 @@ fn product(
         0.0 => device.poisoned::<f32>(old.len()).unwrap(),
         _ => device.upload(&old).unwrap(),
     };
-    let call = GemmCall::with_plan(&problem, &da, &db, &dc, |operands, _| {
+    let mut written = dc.clone();
+    let gemm = problem.on(&da, &db, &mut written);
+    let gemm = gemm.map_err(|refused| refused.to_string())?;
+    let call = gemm.prepare_with(|operands, _| {
         let mut plan = GemmPlan::new(method, operands);
         change(&mut plan);
         Ok(plan)
@@ -302,21 +305,24 @@ fn a_plan_that_is_not_whole_is_refused() {
 #[test]
 fn more_tiles_than_the_kernel_counts_are_refused() {
     let device = Device::simulator(Arch::Sm90a);
-    let (a, b, c) = (
+    let (a, b, mut c) = (
         device.zeros::<i8>(1 << 26).unwrap(),
         device.zeros::<i8>(1).unwrap(),
         device.zeros::<i32>(1 << 26).unwrap(),
     );
     let problem = GemmProblem::new(1 << 26, 1, 1);
-    let call = GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| {
-        let usual = GemmPlan::new(GemmMethod::Simt, operands);
-        Ok(GemmPlan {
-            tile: [4, 4, 1],
-            warps: [1, 1],
-            order: along_m(65536),
-            ..usual
-        })
-    });
+    let call = problem
+        .on(&a, &b, &mut c)
+        .unwrap()
+        .prepare_with(|operands, _| {
+            let usual = GemmPlan::new(GemmMethod::Simt, operands);
+            Ok(GemmPlan {
+                tile: [4, 4, 1],
+                warps: [1, 1],
+                order: along_m(65536),
+                ..usual
+            })
+        });
     assert_eq!(
         call.expect_err("it is refused").to_string(),
         "the plan asks for 1099511627776 tiles in a strip of its order: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"

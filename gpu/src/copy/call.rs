@@ -9,6 +9,7 @@ use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, Shape, same_device};
 use crate::error::{Error, ErrorKind, disjoint};
 use colex_device::{Device, Element, Function, View, ViewMut};
+use colex_layout::Layout;
 use colex_sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
@@ -103,9 +104,33 @@ impl<'a> CopyCall<'a> {
             source.bytes(),
         )?;
         let addresses = [source.bytes().0, destination.bytes().0];
+        CopyCall::planned(device, [from, to], addresses, T::BYTES, how)
+    }
+
+    /// The copy between two layouts at these addresses, which do not overlap, of elements of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`copy`].
+    pub(crate) fn between(
+        device: &Device,
+        layouts: [&Layout; 2],
+        addresses: [u64; 2],
+        bytes: usize,
+    ) -> Result<CopyCall<'a>, Error> {
+        CopyCall::planned(device, layouts, addresses, bytes, CopyHow::Fastest)
+    }
+
+    fn planned(
+        device: &Device,
+        layouts: [&Layout; 2],
+        addresses: [u64; 2],
+        bytes: usize,
+        how: CopyHow,
+    ) -> Result<CopyCall<'a>, Error> {
         let shape = CopyShape {
-            layouts: [from.clone(), to.clone()],
-            bytes: T::BYTES as i64,
+            layouts: layouts.map(Clone::clone),
+            bytes: bytes as i64,
             how,
         };
         let copies = &device.extension::<PreparedCopies>().0;

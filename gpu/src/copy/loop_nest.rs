@@ -138,11 +138,12 @@ impl LoopNest {
         addresses: [u64; 2],
     ) -> Result<i64, colex_layout::Error> {
         let run = self.vector()?;
-        let strides = self
-            .loops
-            .iter()
-            .flat_map(|level| [level.source, level.destination]);
-        let strides: Vec<i64> = strides.filter(|stride| *stride > 1).collect();
+        // The first loop is the run, if there is one: a vector moves along it. A stride of 1 in any other loop moves the
+        // vector by one element, so that it does not stay aligned.
+        let others = self.loops.iter().skip(1);
+        let strides: Vec<i64> = others
+            .flat_map(|level| [level.source, level.destination])
+            .collect();
         let fits = |vector: i64| {
             run % vector == 0
                 && strides.iter().all(|stride| stride % vector == 0)

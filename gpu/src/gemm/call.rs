@@ -1,5 +1,6 @@
 //! Matrix products as calls: checked, planned, built once for each plan, launched.
 
+use core::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock};
 
@@ -8,156 +9,475 @@ use colex_layout::Layout;
 use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, scale_type};
+use super::matrix::{self, Matrix, Packed};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmShape, PreparedGemms};
-use crate::calls::{Call, KernelOf, PreparedLaunch, Shape};
-use crate::error::{Error, ErrorKind};
-use crate::kernels::{Compute, DeviceSlice, GemmElement, GemmProblem};
+use super::problem::{Major, check_extent};
+use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
+use crate::copy::call::CopyCall;
+use crate::error::{Error, ErrorKind, disjoint};
+use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
-use colex_device::Device;
-use colex_device::Function;
-use colex_device::Memo;
+use crate::scratch;
+use colex_device::{Buffer, Device, Function, Memo, View, ViewMut};
 use colex_ir::Type;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
-/// `C = alpha A B^T + beta C` by the fastest kernel that types, orders, addresses and device allow.
+/// Computes `C = A B^T` for A (M,K), B (N,K) and C (M,N), the shapes of CuTe's GEMM, by the fastest kernel that types,
+/// layouts, addresses and device allow. [`Gemm`] has factors, the type of the sums and the choice of a kernel.
 ///
-/// The device keeps what it prepares for a call: a second call of the same numbers and addresses looks it up and makes
+/// Any layouts of integer strides will do. A matrix whose strides no kernel takes is packed into compact memory first
+/// ([`GemmCall`] says so). The product of a row-major A (M,K) and a row-major B (K,N), as torch writes it, sees B as
+/// `b.view_t((n, k))`. Extents may be 0: without M or N there is nothing to do, and without K the product is 0.
+///
+/// The device keeps what it prepares for a call: a second call of the same layouts and addresses looks it up and makes
 /// one launch; one with other addresses encodes its tensor maps anew; one of another shape that takes the same kernel
 /// makes new arguments. Nothing is verified, printed or built twice.
 ///
 /// ```
-/// use colex_gpu::{Device, gemm, kernels::GemmProblem};
+/// use colex_gpu::{Device, gemm};
 /// use half::f16;
 ///
 /// let device = Device::open();
-/// let problem = GemmProblem::new(16, 8, 24);
 /// let (a, b) = (device.upload(&[f16::ONE; 16 * 24])?, device.upload(&[f16::ONE; 8 * 24])?);
-/// let c = device.poisoned::<f32>(16 * 8)?;
-/// gemm(&problem, &a, &b, &c)?;
+/// let mut c = device.poisoned::<f32>(16 * 8)?;
+/// gemm(&a.view((16, 24))?, &b.view((8, 24))?, &c.view_mut((16, 8))?)?;
 /// assert_eq!(c.download()?, [24.0; 16 * 8]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), colex_gpu::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// Fails for a problem that cannot be, buffers that are too short, misaligned or overlap, a C that was lent to
-/// be read, and types that no kernel takes; for memory of another device, and with what the device says of the launch.
+/// Fails for views that are not matrices of one problem or lie on several devices, for a C that overlaps A or B or has one
+/// element at several coordinates, and for types that no kernel takes; and with what the device says of an allocation or a
+/// launch.
 pub fn gemm<T: GemmElement, C: GemmElement>(
-    problem: &GemmProblem,
-    a: &impl DeviceSlice<T>,
-    b: &impl DeviceSlice<T>,
-    c: &impl DeviceSlice<C>,
+    a: &View<'_, T>,
+    b: &View<'_, T>,
+    c: &ViewMut<'_, C>,
 ) -> Result<(), Error> {
-    GemmCall::new(problem, a, b, c, None)?.run(a.device())
+    Gemm::new(a, b, c).run()
 }
 
-/// A product ready to be launched, as often as one likes, while its matrices are there.
+/// A product of views that is being described: `C = alpha A B^T + beta C`.
+///
+/// ```
+/// use colex_gpu::{Device, Gemm};
+///
+/// let device = Device::open();
+/// let (a, b) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[1f32, 0.0, 0.0, 1.0])?);
+/// let mut c = device.upload(&[10f32; 4])?;
+/// let (rows, columns) = (a.view((2, 2))?, b.view((2, 2))?);
+/// Gemm::new(&rows, &columns, &c.view_mut((2, 2))?).alpha(2.0).beta(0.5).run()?;
+/// assert_eq!(c.download()?, [7.0, 9.0, 11.0, 13.0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct GemmCall<'a> {
-    call: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
-    function: Function,
-    matrices: PhantomData<&'a ()>,
+#[must_use]
+pub struct Gemm<'a, T, C> {
+    a: View<'a, T>,
+    b: View<'a, T>,
+    c: View<'a, C>,
+    alpha: f64,
+    beta: f64,
+    compute: Option<Compute>,
+    method: Option<GemmMethod>,
+    /// The contiguous modes of a BLAS-shaped problem, which says them even where an extent is 1.
+    majors: [Option<Major>; 3],
 }
 
-impl<'a> GemmCall<'a> {
-    /// The product by the fastest kernel, or by that of a method, or by a plan.
+impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
+    /// Builds the product of A (M,K) and B (N,K) into C (M,N), alpha 1 and beta 0.
+    pub fn new(a: &View<'a, T>, b: &View<'a, T>, c: &ViewMut<'a, C>) -> Gemm<'a, T, C> {
+        Gemm {
+            a: a.clone(),
+            b: b.clone(),
+            c: (**c).clone(),
+            alpha: 1.0,
+            beta: 0.0,
+            compute: None,
+            method: None,
+            majors: [None; 3],
+        }
+    }
+
+    /// Sets the factor of the product. If it is 0, A and B are not read, as in BLAS.
+    pub fn alpha(self, alpha: f64) -> Self {
+        Gemm { alpha, ..self }
+    }
+
+    /// Sets the factor of what C held. If it is 0, C is not read, as in BLAS.
+    pub fn beta(self, beta: f64) -> Self {
+        Gemm { beta, ..self }
+    }
+
+    /// Sets the type of the sums, which is else [`GemmElement::COMPUTE`]: [`Compute::Tf32`] for operands of f32.
+    pub fn compute(self, compute: Compute) -> Self {
+        let compute = Some(compute);
+        Gemm { compute, ..self }
+    }
+
+    /// Sets the generation of the kernel, which is else the fastest that fits.
+    pub fn method(self, method: GemmMethod) -> Self {
+        let method = Some(method);
+        Gemm { method, ..self }
+    }
+
+    /// Sets the contiguous mode of each matrix where an extent of 1 leaves it open.
+    pub(crate) fn majors(self, majors: [Major; 3]) -> Self {
+        let majors = majors.map(Some);
+        Gemm { majors, ..self }
+    }
+
+    /// Sets the type of the sums, if there is one.
+    pub(crate) fn compute_if(self, compute: Option<Compute>) -> Self {
+        Gemm { compute, ..self }
+    }
+
+    /// Gives the product to the stream of the device that holds A.
     ///
     /// # Errors
     ///
     /// Those of [`gemm`].
-    pub fn new<T: GemmElement, C: GemmElement>(
-        problem: &GemmProblem,
-        a: &'a impl DeviceSlice<T>,
-        b: &'a impl DeviceSlice<T>,
-        c: &'a impl DeviceSlice<C>,
-        method: Option<GemmMethod>,
-    ) -> Result<GemmCall<'a>, Error> {
-        GemmCall::with_plan(problem, a, b, c, |operands, arch| match method {
-            Some(method) => Ok(GemmPlan::new(method, operands)),
-            None => Ok(choose(operands, arch)),
-        })
+    pub fn run(&self) -> Result<(), Error> {
+        let device = self.a.device();
+        let call = self.call(scratch::take, |operands, arch| {
+            Ok(self.usual(operands, arch))
+        })?;
+        call.run(device)?;
+        call.give_back(device);
+        Ok(())
     }
 
-    /// The product by the plan that a function makes of what is known of the matrices.
+    /// Prepares the product, to be launched as often as one likes. It owns the memory of what it packs.
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`], and for a plan that was made for
-    /// other types, orders or a wider access than the addresses allow, for one whose tiles should
-    /// divide the problem and do not, and for a grid that the device does not take.
-    pub fn with_plan<T: GemmElement, C: GemmElement>(
-        problem: &GemmProblem,
-        a: &'a impl DeviceSlice<T>,
-        b: &'a impl DeviceSlice<T>,
-        c: &'a impl DeviceSlice<C>,
+    /// Those of [`gemm`].
+    pub fn prepare(&self) -> Result<GemmCall<'a>, Error> {
+        self.prepare_with(|operands, arch| Ok(self.usual(operands, arch)))
+    }
+
+    /// Prepares the product by the plan that a function makes of what is known of the matrices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; for a plan that was made for other types,
+    /// orders or a wider access than the addresses allow, for one whose tiles should divide the problem and do not, and for a
+    /// grid that the device does not take.
+    pub fn prepare_with(
+        &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
-        let device = a.device();
-        one_device(device, [("B", b.device()), ("C", c.device())])?;
-        problem.check_buffers(a, b, c)?;
-        check_types::<T, C>(problem)?;
-        check_factors::<T>(problem)?;
-        let addresses = [a.address(), b.address(), c.address()];
-        let operands = operands::<T, C>(problem, addresses);
-        let plan = plan(operands, device.arch())?;
+        self.call(scratch::allocate, plan)
+    }
+
+    /// Returns the plan of the method that was asked for, or of the fastest that fits.
+    fn usual(&self, operands: Operands, arch: Arch) -> GemmPlan {
+        match self.method {
+            Some(method) => GemmPlan::new(method, operands),
+            None => choose(operands, arch),
+        }
+    }
+
+    /// Returns the extents M, N and K, which the views must agree on.
+    fn extents(&self) -> Result<[i64; 3], Error> {
+        let [m, k] = matrix::extents(Operand::A, self.a.shape())?;
+        let [n, of_b] = matrix::extents(Operand::B, self.b.shape())?;
+        let of_c = matrix::extents(Operand::C, self.c.shape())?;
+        let pairs = [
+            ("K", "A", k, "B", of_b),
+            ("M", "A", m, "C", of_c[0]),
+            ("N", "B", n, "C", of_c[1]),
+        ];
+        for (extent, first, in_first, second, in_second) in pairs {
+            check_extent(extent, in_first)?;
+            if in_first != in_second {
+                return Err(ErrorKind::Extents {
+                    extent,
+                    matrices: [first, second],
+                    found: [in_first, in_second],
+                }
+                .into());
+            }
+        }
+        Ok([m, n, k])
+    }
+
+    fn call(
+        &self,
+        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+        plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
+    ) -> Result<GemmCall<'a>, Error> {
+        let device = self.a.device();
+        one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
+        let [m, n, k] = self.extents()?;
+        disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
+        disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
+        let mut problem = GemmProblem {
+            alpha: self.alpha,
+            beta: self.beta,
+            compute: self.compute,
+            ..GemmProblem::new(m, n, k)
+        };
+        check_types::<T, C>(&problem)?;
+        check_factors::<T>(&problem)?;
+        let is_zero = k == 0 || self.alpha == 0.0;
+        if m == 0 || n == 0 || is_zero && self.beta == 1.0 {
+            return Ok(GemmCall::of_nothing(device));
+        }
+        let mut steps = Steps::default();
+        let [a, b] = if is_zero {
+            // The product of one column of zeros with another: C is scaled by the same epilogue as always.
+            problem = GemmProblem {
+                k: 1,
+                alpha: 1.0,
+                ..problem
+            };
+            steps.zeros::<T>(m.max(n), take(device, m.max(n) as usize * T::BYTES)?)?
+        } else {
+            [
+                steps.operand(Operand::A, &self.a, self.majors[0], &take)?,
+                steps.operand(Operand::B, &self.b, self.majors[1], &take)?,
+            ]
+        };
+        let c = match Matrix::of(&self.c, self.majors[2]) {
+            Some(matrix) => matrix,
+            None => steps.output(&self.c, self.beta != 0.0, &take)?,
+        };
+        let matrices = [a, b, c];
+        problem.majors = matrices.map(|matrix| matrix.major);
+        problem.leading = matrices.map(|matrix| Some(matrix.leading));
+        let addresses = matrices.map(|matrix| matrix.address);
+        let operands = operands::<T, C>(&problem, addresses);
         let shape = GemmShape {
-            plan,
+            plan: plan(operands, device.arch())?,
             operands,
             sizes: [problem.m, problem.n, problem.k],
-            leading: Operand::ALL.map(|operand| problem.leading_of(operand)),
+            leading: matrices.map(|matrix| matrix.leading),
             factors: [problem.alpha, problem.beta].map(f64::to_bits),
         };
         let gemms = device.extension::<PreparedGemms>();
-        let call = gemms.0.call(shape, addresses, device, |shape| {
-            prepare(problem, shape, device, addresses)
+        let product = gemms.0.call(shape, addresses, device, |shape| {
+            prepare(&problem, shape, device, addresses)
         })?;
-        let mut kernels = call.kernels();
-        let kernel = kernels.next().expect("a product is one launch").clone();
-        drop(kernels);
+        let kernel = product.kernels().next().expect("a product is one launch");
+        let function = device.function(kernel.clone());
         Ok(GemmCall {
-            call,
-            function: device.function(kernel),
+            device: device.clone(),
+            work: Some(Arc::new(Work {
+                steps,
+                product,
+                function,
+            })),
             matrices: PhantomData,
         })
     }
+}
 
-    /// The plan.
-    pub fn plan(&self) -> &GemmPlan {
-        &self.call.about().0
+/// A product ready to be launched, as often as one likes, while its matrices are there. Runs on several streams at once
+/// race: each writes C.
+///
+/// Its `Display` output is what it does, in order:
+///
+/// ```
+/// use colex_gpu::{Device, Gemm, View};
+///
+/// let device = Device::simulator(colex_atom::Arch::Sm80);
+/// let (a, b) = (device.upload(&[1f32; 64])?, device.upload(&[1f32; 16])?);
+/// let mut c = device.poisoned::<f32>(16)?;
+/// // Every second element of every second row: no stride is 1.
+/// let scattered = View::new(&a, "(4,4):(16,2)".parse()?)?;
+/// let call = Gemm::new(&scattered, &b.view((4, 4))?, &c.view_mut((4, 4))?).prepare()?;
+/// assert_eq!(
+///     call.to_string(),
+///     "pack A: (4,4):(2,16) -> (4,4):(1,4) of 4 bytes: strided, 4 bytes an access; \
+///      SIMT f32 to f32, tile 128x128x16, 2 stages, grouped 8 along m"
+/// );
+/// call.run(&device)?;
+/// assert_eq!(c.download()?, [4.0; 16]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GemmCall<'a> {
+    device: Device,
+    /// None if there is nothing to do.
+    work: Option<Arc<Work>>,
+    matrices: PhantomData<&'a ()>,
+}
+
+/// What a call gives to the device.
+#[derive(Debug)]
+struct Work {
+    steps: Steps,
+    product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
+    function: Function,
+}
+
+/// What stands before and after a product, and the memory for it.
+#[derive(Debug, Default)]
+struct Steps {
+    before: Vec<(Operand, CopyCall<'static>)>,
+    after: Option<CopyCall<'static>>,
+    memory: Vec<Buffer<u8>>,
+}
+
+impl Steps {
+    /// Returns a factor as a kernel takes it, packed if it must be.
+    fn operand<T: GemmElement>(
+        &mut self,
+        operand: Operand,
+        view: &View<'_, T>,
+        wanted: Option<Major>,
+        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+    ) -> Result<Matrix, Error> {
+        if let Some(matrix) = Matrix::of(view, wanted) {
+            return Ok(matrix);
+        }
+        let packed = Packed::new(view, |bytes| take(view.device(), bytes))?;
+        self.before.push((operand, packed.fill(view)?));
+        let matrix = packed.matrix();
+        self.memory.push(packed.into_memory());
+        Ok(matrix)
     }
 
-    /// The kernel with its report.
-    pub fn built(&self) -> &TensorKernel {
-        &self.call.about().1
+    /// Returns compact memory for C, which is copied to C after the product, and from C before if it `is_read`.
+    fn output<C: GemmElement>(
+        &mut self,
+        view: &View<'_, C>,
+        is_read: bool,
+        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+    ) -> Result<Matrix, Error> {
+        let packed = Packed::new(view, |bytes| take(view.device(), bytes))?;
+        if is_read {
+            self.before.push((Operand::C, packed.fill(view)?));
+        }
+        self.after = Some(packed.empty(view)?);
+        let matrix = packed.matrix();
+        self.memory.push(packed.into_memory());
+        Ok(matrix)
     }
 
-    /// The kernel on its device.
-    pub fn function(&self) -> &Function {
-        &self.function
+    /// Returns two columns of `count` zeros.
+    fn zeros<T: GemmElement>(
+        &mut self,
+        count: i64,
+        memory: Buffer<u8>,
+    ) -> Result<[Matrix; 2], Error> {
+        memory.fill_bytes(0)?;
+        let column = Matrix {
+            address: memory.address(),
+            major: Major::First,
+            leading: count,
+        };
+        self.memory.push(memory);
+        Ok([column; 2])
+    }
+}
+
+impl<'a> GemmCall<'a> {
+    /// The call that does nothing.
+    fn of_nothing(device: &Device) -> GemmCall<'a> {
+        GemmCall {
+            device: device.clone(),
+            work: None,
+            matrices: PhantomData,
+        }
     }
 
-    /// Runs the product on the simulator, and says what it counted.
+    /// Returns the plan of the product; `None` if there is nothing to do.
+    pub fn plan(&self) -> Option<&GemmPlan> {
+        self.work.as_ref().map(|work| &work.product.about().0)
+    }
+
+    /// Returns the kernel of the product with its report; `None` if there is nothing to do.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.work.as_ref().map(|work| &*work.product.about().1)
+    }
+
+    /// Returns the kernel of the product on its device; `None` if there is nothing to do.
+    pub fn function(&self) -> Option<&Function> {
+        self.work.as_ref().map(|work| &work.function)
+    }
+
+    /// Returns the matrices that are packed before the product, each with its copy.
+    pub fn packed(&self) -> impl Iterator<Item = (Operand, &CopyCall<'static>)> {
+        let steps = self.work.iter().flat_map(|work| &work.steps.before);
+        steps.map(|(operand, copy)| (*operand, copy))
+    }
+
+    /// Returns the copy to C that follows the product, if C has strides that no kernel takes.
+    pub fn unpacked(&self) -> Option<&CopyCall<'static>> {
+        self.work.as_ref()?.steps.after.as_ref()
+    }
+
+    /// Runs the call on the simulator, and returns what each of its launches counted, in order.
     ///
     /// # Errors
     ///
     /// Those of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Report, Error> {
-        device.owns(&self.function)?;
-        Ok(self.call.profile(device)?.remove(0))
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        let mut reports = Vec::new();
+        let Some(work) = &self.work else {
+            return Ok(reports);
+        };
+        device.owns(&work.function)?;
+        for (_, copy) in &work.steps.before {
+            reports.extend(copy.profile(device)?);
+        }
+        reports.extend(work.product.profile(device)?);
+        if let Some(copy) = &work.steps.after {
+            reports.extend(copy.profile(device)?);
+        }
+        Ok(reports)
     }
 
-    /// Gives the product to a stream of its device.
+    /// Gives the call to a stream of its device.
     ///
     /// # Errors
     ///
-    /// What the device says of the launch.
+    /// What the device says of a launch.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
-        device.owns(&self.function)?;
-        self.call.run(device)
+        let Some(work) = &self.work else {
+            return same_device(device, &self.device);
+        };
+        device.owns(&work.function)?;
+        for (_, copy) in &work.steps.before {
+            copy.run(device)?;
+        }
+        work.product.run(device)?;
+        work.steps
+            .after
+            .as_ref()
+            .map_or(Ok(()), |copy| copy.run(device))
+    }
+
+    /// Gives the memory back to a device whose stream was given the call last.
+    fn give_back(self, device: &Device) {
+        if let Some(work) = self.work.and_then(Arc::into_inner) {
+            for piece in work.steps.memory {
+                scratch::give_back(device, piece);
+            }
+        }
+    }
+}
+
+impl fmt::Display for GemmCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(plan) = self.plan() else {
+            return f.write_str("nothing to do");
+        };
+        for (operand, copy) in self.packed() {
+            write!(f, "pack {}: {}; ", operand.name(), matrix::plan(copy))?;
+        }
+        write!(f, "{plan}")?;
+        match self.unpacked() {
+            Some(copy) => write!(f, "; unpack C: {}", matrix::plan(copy)),
+            None => Ok(()),
+        }
     }
 }
 

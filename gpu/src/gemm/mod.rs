@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod epilogue;
 mod family;
+mod matrix;
 pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;
@@ -15,5 +16,5 @@ mod sm80;
 mod sm90;
 
 pub use crate::method::GemmMethod;
-pub use call::{GemmCall, gemm};
+pub use call::{Gemm, GemmCall, gemm};
 pub use plan::{GemmPlan, Operands};

@@ -7,10 +7,11 @@ use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use colex_tiled::Operand;
 use half::{bf16, f16};
 
-use crate::error::{Error, ErrorKind, disjoint};
+use super::call::Gemm;
+use crate::error::{Error, ErrorKind};
 use crate::method::Compute;
 use colex_device::DeviceSlice;
-use colex_device::Element;
+use colex_device::{Element, View, ViewMut};
 
 /// Which of a matrix's two indices runs fastest in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +95,7 @@ pub struct GemmProblem {
 }
 
 /// The largest extent: what a kernel counts with 32 bits.
-const MOST: i64 = i32::MAX as i64;
+pub(crate) const MOST: i64 = i32::MAX as i64;
 
 impl GemmProblem {
     /// Compact matrices, K fastest in A and B, N fastest in C, alpha 1 and beta 0.
@@ -170,11 +171,14 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1 or of more than 31 bits.
+    /// Fails for an extent below 0 or of more than 31 bits, and for one of 0, which no layout has.
     pub fn layout(&self, matrix: Operand) -> Result<Layout, Error> {
         let extents = self.extents(matrix);
         for (extent, what) in extents {
             check_extent(what, extent)?;
+            if extent == 0 {
+                return Err(ErrorKind::Empty { what }.into());
+            }
         }
         let strides = match self.majors[matrix as usize] {
             Major::First => [1, self.leading_of(matrix)],
@@ -189,7 +193,7 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Fails for an extent out of range, and for a leading dimension that is too short.
+    /// Fails for an extent below 0 or of more than 31 bits, and for a leading dimension that is too short.
     pub fn check(&self) -> Result<(), Error> {
         for (matrix, what) in NAMED {
             let [first, second] = self.extents(matrix);
@@ -214,61 +218,73 @@ impl GemmProblem {
         Ok(())
     }
 
-    /// Whether these buffers hold the matrices, at addresses of whole elements, and C overlaps neither A nor B.
+    /// Returns the product of these matrices, seen as the problem says.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, kernels::GemmProblem};
+    ///
+    /// let device = Device::open();
+    /// let (a, b) = (device.upload(&[2f32; 3])?, device.upload(&[3f32; 3])?);
+    /// let mut c = device.poisoned::<f32>(1)?;
+    /// GemmProblem::new(1, 1, 3).on(&a, &b, &mut c)?.run()?;
+    /// assert_eq!(c.download()?, [18.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// Fails as [`check`](Self::check) does, for a buffer that is too short or misaligned, for an output that overlaps an
-    /// operand,
-    /// and for a C that was lent to be read.
-    pub fn check_buffers<A: Element, B: Element, C: Element>(
+    /// Those of [`check`](Self::check), for a matrix that its buffer does not hold, and those of a view.
+    pub fn on<'a, T: GemmElement, C: GemmElement>(
         &self,
-        a: &impl DeviceSlice<A>,
-        b: &impl DeviceSlice<B>,
-        c: &impl DeviceSlice<C>,
-    ) -> Result<(), Error> {
+        a: &'a impl DeviceSlice<T>,
+        b: &'a impl DeviceSlice<T>,
+        c: &'a mut impl DeviceSlice<C>,
+    ) -> Result<Gemm<'a, T, C>, Error> {
         self.check()?;
-        let a = self.occupied(Operand::A, a)?;
-        let b = self.occupied(Operand::B, b)?;
-        if !c.is_writable() {
-            return Err(ErrorKind::ReadOnly { output: "C" }.into());
+        for (operand, length) in [
+            (Operand::A, a.count()),
+            (Operand::B, b.count()),
+            (Operand::C, c.count()),
+        ] {
+            self.check_length(operand, length)?;
         }
-        let c = self.occupied(Operand::C, c)?;
-        disjoint("C", c, "A", a)?;
-        disjoint("C", c, "B", b)
+        let shape =
+            |operand| IntTuple::flat(self.extents(operand).map(|(extent, _)| extent.into()));
+        let is_empty = |operand| self.extents(operand).iter().any(|(extent, _)| *extent == 0);
+        let a = match is_empty(Operand::A) {
+            true => View::row_major(a, shape(Operand::A))?,
+            false => View::new(a, self.layout(Operand::A)?)?,
+        };
+        let b = match is_empty(Operand::B) {
+            true => View::row_major(b, shape(Operand::B))?,
+            false => View::new(b, self.layout(Operand::B)?)?,
+        };
+        let c = match is_empty(Operand::C) {
+            true => ViewMut::row_major(c, shape(Operand::C))?,
+            false => ViewMut::new(c, self.layout(Operand::C)?)?,
+        };
+        let gemm = Gemm::new(&a, &b, &c).alpha(self.alpha).beta(self.beta);
+        Ok(gemm.compute_if(self.compute).majors(self.majors))
     }
 
-    fn occupied<T: Element>(
-        &self,
-        matrix: Operand,
-        buffer: &impl DeviceSlice<T>,
-    ) -> Result<(u64, u64), Error> {
+    /// Checks that memory of `length` elements holds a matrix.
+    fn check_length(&self, matrix: Operand, length: usize) -> Result<(), Error> {
         let [first, second] = self.extents(matrix).map(|(extent, _)| extent - 1);
         let (slow, fast) = match self.majors[matrix as usize] {
             Major::First => (second, first),
             Major::Second => (first, second),
         };
-        // The offset behind the last element, of 62 bits: `check` has seen that each number has 31.
+        // One more than the last offset, of 62 bits: `check` has seen that each number has 31.
         let need = slow * self.leading_of(matrix) + fast + 1;
-        if need > buffer.count() as i64 {
+        if first >= 0 && second >= 0 && need > length as i64 {
             return Err(ErrorKind::Short {
                 what: matrix.name(),
                 need,
-                length: buffer.count(),
+                length,
             }
             .into());
         }
-        let (address, need_bytes) = (buffer.address(), T::BYTES as u64);
-        if address.is_multiple_of(need_bytes) {
-            Ok((address, address + need as u64 * need_bytes))
-        } else {
-            Err(ErrorKind::Misaligned {
-                what: matrix.name(),
-                address,
-                need: need_bytes,
-            }
-            .into())
-        }
+        Ok(())
     }
 }
 
@@ -278,8 +294,8 @@ const NAMED: [(Operand, &str); 3] = [
     (Operand::C, "ldc"),
 ];
 
-fn check_extent(what: &'static str, extent: i64) -> Result<(), Error> {
-    if (1..=MOST).contains(&extent) {
+pub(crate) fn check_extent(what: &'static str, extent: i64) -> Result<(), Error> {
+    if (0..=MOST).contains(&extent) {
         Ok(())
     } else {
         Err(ErrorKind::Extent {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use colex_atom::Arch;
 use colex_gpu::cuda::cudarc::driver::CudaContext;
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{
-    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
+    CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
 };
-use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
+use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
@@ -40,6 +40,15 @@ fn kernel() -> Kernel {
     k.finish()
 }
 
+/// A product of a problem, into a handle of C that is never dropped.
+fn on<'a, T: GemmElement, C: GemmElement>(
+    problem: GemmProblem,
+    [a, b]: [&'a Buffer<T>; 2],
+    c: &Buffer<C>,
+) -> Result<Gemm<'a, T, C>, Error> {
+    problem.on(a, b, Box::leak(Box::new(c.clone())))
+}
+
 type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
 
 /// A product of operands of a type, by the kernel that the library takes, once prepared and once not.
@@ -51,14 +60,14 @@ fn product<'a, T: GemmElement, C: GemmElement>(
     let (a, b) = (buffer::<T>(device), buffer::<T>(device));
     let c = buffer::<C>(device);
     let again = (a.clone(), b.clone(), c.clone());
-    let whole: Work<'a> = Box::new(move || gemm(&problem, &a, &b, &c));
+    let whole: Work<'a> = Box::new(move || on(problem, [&a, &b], &c)?.run());
     let parts: Work<'a> = Box::new(move || {
         let (a, b, c) = &again;
-        GemmCall::new(&problem, a, b, c, None)?.run(a.device())
+        on(problem, [a, b], c)?.prepare()?.run(a.device())
     });
     [
         (format!("gemm {name}"), whole, 1),
-        (format!("GemmCall {name}"), parts, 1),
+        (format!("prepared gemm {name}"), parts, 1),
     ]
 }
 
@@ -87,7 +96,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         buffer::<f32>(device),
     );
     all.push((
-        "GemmCall::with_plan".to_string(),
+        "Gemm::prepare_with".to_string(),
         Box::new(move || {
             let plan = |operands, _| {
                 let usual = GemmPlan::new(GemmMethod::Ampere, operands);
@@ -97,7 +106,8 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
                 };
                 Ok(GemmPlan { order, ..usual })
             };
-            GemmCall::with_plan(&small, &a, &b, &c, plan)?.run(a.device())
+            let call = on(small, [&a, &b], &c)?.prepare_with(plan)?;
+            call.run(a.device())
         }),
         1,
     ));
@@ -213,7 +223,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
             let beside = Device::from_cuda(context.clone(), stream.clone())?;
             let function = beside.load(&kernel())?;
             beside.launch(&function, Launch::new(1, 32), &[7u32.into()])?;
-            gemm(&problem, &a, &a, &c)
+            on(problem, [&a, &a], &c)?.run()
         }),
         2,
     ));
@@ -265,7 +275,8 @@ fn other_addresses_and_sizes_make_no_kernel() {
         let fresh = || buffer::<bf16>(&device);
         let (a, b, c) = (fresh(), fresh(), fresh());
         let product = |n: i64, [a, b, c]: [&Buffer<bf16>; 3]| {
-            counted(&device, || gemm(&GemmProblem::new(256, n, 512), a, b, c)).unwrap()
+            let problem = GemmProblem::new(256, n, 512);
+            counted(&device, || on(problem, [a, b], c)?.run()).unwrap()
         };
         let made = product(512, [&a, &b, &c]);
         assert!(made.contains_key("cuLinkCreate_v2"), "{made:?}");
@@ -320,7 +331,7 @@ fn a_call_that_was_prepared_for_other_addresses_is_right() {
             let whole = device.upload(&a).unwrap();
             let (da, db) = (whole.slice(shift..).unwrap(), device.upload(&b).unwrap());
             let dc = device.poisoned::<f32>(64 * 32).unwrap();
-            gemm(&problem, &da, &db, &dc).unwrap();
+            on(problem, [&da, &db], &dc).unwrap().run().unwrap();
             let found = dc.download().unwrap();
             for (at, value) in found.iter().enumerate() {
                 let (i, j) = (at / 32, at % 32);
@@ -457,7 +468,7 @@ fn threads_share_what_was_made() {
         let work = |thread: usize, round: usize| {
             let at = |i: usize| &buffers[(thread + round + i) % 6];
             let n = [512, 384, 256][(thread + round) % 3];
-            gemm(&GemmProblem::new(256, n, 512), at(0), at(1), at(2))?;
+            on(GemmProblem::new(256, n, 512), [at(0), at(1)], at(2))?.run()?;
             let from = view(at(3), "(256,512):(512,1)");
             copy(&from, &view_mut(at(4), "(256,512):(1,256)"))
         };
@@ -514,7 +525,7 @@ fn repeated_calls_take_microseconds() {
         let turned = view_mut(&c, "(512,256):(256,1)");
         let flat = (view(&a, "65536:1"), view_mut(&c, "65536:1"));
         let works: [(&str, u64, Work<'_>); 4] = [
-            ("gemm", 200, Box::new(|| gemm(&problem, &a, &b, &c))),
+            ("gemm", 200, Box::new(|| on(problem, [&a, &b], &c)?.run())),
             ("copy", 100, Box::new(|| copy(&flat.0, &flat.1))),
             ("copy, transposed", 100, Box::new(|| copy(&rows, &columns))),
             (

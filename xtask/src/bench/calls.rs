@@ -13,9 +13,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use colex_gpu::ir::KernelBuilder;
-use colex_gpu::kernels::gemm::GemmCall;
 use colex_gpu::kernels::{CopyCall, GemmProblem, View, ViewMut};
-use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, gemm, transpose};
+use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
 use half::bf16;
 
 use library::{counted, shown};
@@ -128,6 +127,8 @@ struct Buffers {
     words: [Buffer<f32>; 3],
     /// The second of `words`, for each view that writes it.
     written: [Buffer<f32>; 4],
+    /// The third of `halves`, for the product that is prepared.
+    product: Buffer<bf16>,
 }
 
 const PROBLEM: [i64; 3] = [256, 512, 512];
@@ -145,8 +146,10 @@ impl Buffers {
         let halves = || device.zeros::<bf16>((1 << 20) / 2);
         let words = || device.zeros::<f32>((1 << 20) / 4);
         let words = [words()?, words()?, words()?];
+        let halves = [halves()?, halves()?, halves()?];
         Ok(Buffers {
-            halves: [halves()?, halves()?, halves()?],
+            product: halves[2].clone(),
+            halves,
             written: [(); 4].map(|()| words[1].clone()),
             words,
         })
@@ -162,7 +165,7 @@ impl Buffers {
         let cube = GemmProblem::new(128, 128, 128);
         let empty = KernelBuilder::new("empty", device.arch()).finish();
         let function = device.load(&empty)?;
-        let call = GemmCall::new(&problem, a, b, c, None)?;
+        let call = problem.on(a, b, &mut self.product)?.prepare()?;
         let flat = (view(x, "262144:1")?, view_mut(flat_y, "262144:1")?);
         let strided = (
             view(x, "(16,5,4):(1,32,160)")?,
@@ -202,41 +205,39 @@ impl Buffers {
             ),
             (
                 "gemm 256x512x512 bf16",
-                Box::new(move || gemm(&problem, a, b, c)),
+                Box::new(move || problem.on(a, b, &mut c.clone())?.run()),
             ),
             (
                 "gemm, a device by from_cuda for each call",
                 Box::new(move || {
                     let beside = Device::from_cuda(context.clone(), stream.clone())?;
-                    GemmCall::new(&problem, a, b, c, None)?.run(&beside)
+                    let mut c = c.clone();
+                    let call = problem.on(a, b, &mut c)?.prepare()?;
+                    call.run(&beside)
                 }),
             ),
             (
                 "gemm, f32 128x128x128, beta 0.5",
-                Box::new(move || gemm(&cube.beta(0.5), x, y, z)),
+                Box::new(move || cube.beta(0.5).on(x, y, &mut z.clone())?.run()),
             ),
             (
-                "GemmCall::new",
-                Box::new(move || GemmCall::new(&problem, a, b, c, None).map(drop)),
+                "Gemm::prepare",
+                Box::new(move || problem.on(a, b, &mut c.clone())?.prepare().map(drop)),
             ),
             ("GemmCall::run", Box::new(move || call.run(device))),
             (
                 "gemm, an address that is not among the last 1024",
                 Box::new(move || {
                     let a = a.slice(128 * next(2000)..)?;
-                    gemm(&problem, &a, b, c)
+                    problem.on(&a, b, &mut c.clone())?.run()
                 }),
             ),
             (
                 "gemm, a shape that is not among the last 512",
                 Box::new(move || {
                     let at = next_shape(1600) as i64;
-                    gemm(
-                        &GemmProblem::new(1 + at % 200, 512, 512 - at / 200 * 64),
-                        a,
-                        b,
-                        c,
-                    )
+                    let problem = GemmProblem::new(1 + at % 200, 512, 512 - at / 200 * 64);
+                    problem.on(a, b, &mut c.clone())?.run()
                 }),
             ),
             (

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use anyhow::{Context, Result};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Timing};
 use colex_proof::cublaslt::Opponent;
@@ -164,9 +164,11 @@ fn group<T: GemmElement, C: GemmElement>(
     let c = device.poisoned::<C>((m * n) as usize)?;
     c.copy_from(&old)?;
     let library = Opponent::new::<T, C>(device, &problem, CHOICES)?;
+    let mut written = c.clone();
+    let gemm = problem.on(&a, &b, &mut written)?;
     let calls = variants
         .iter()
-        .map(|v| GemmCall::with_plan(&problem, &a, &b, &c, |operands, _| Ok(v.plan(operands))))
+        .map(|v| gemm.prepare_with(|operands, _| Ok(v.plan(operands))))
         .collect::<Result<Vec<_>, _>>()?;
     let mut contenders: Vec<Contender<'_>> = (0..library.choices())
         .map(|choice| {
@@ -182,7 +184,8 @@ fn group<T: GemmElement, C: GemmElement>(
         c.copy_from(&old)?;
         call.run(device)?;
         let error = difference(&c.download()?, &expected);
-        let resources = call.function().resources();
+        let function = call.function().context("the product has elements")?;
+        let resources = function.resources();
         println!(
             "  {}: {error:.1e} off the library, {resources:?}",
             variant.name()

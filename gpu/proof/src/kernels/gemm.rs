@@ -7,7 +7,7 @@ use colex_atom::{Arch, Ty};
 use super::copies::{Failure, compare};
 use colex_device::Device;
 use colex_gpu::Error;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::reference;
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 
@@ -93,16 +93,19 @@ impl GemmCase {
         let [da, db] = [device.upload(&a)?, device.upload(&b)?];
         let dc = device.upload(&before)?;
         let (sa, sb) = (da.slice(self.shift[0]..)?, db.slice(self.shift[1]..)?);
-        let sc = dc.slice(self.shift[2]..)?;
-        let call = match plan {
-            None => GemmCall::new(problem, &sa, &sb, &sc, self.method),
-            Some(plan) => GemmCall::with_plan(problem, &sa, &sb, &sc, |_, _| Ok(*plan)),
-        };
+        let mut sc = dc.slice(self.shift[2]..)?;
+        let call = problem
+            .on(&sa, &sb, &mut sc)
+            .and_then(|gemm| match (plan, self.method) {
+                (None, None) => gemm.prepare(),
+                (None, Some(method)) => gemm.method(method).prepare(),
+                (Some(plan), _) => gemm.prepare_with(|_, _| Ok(*plan)),
+            });
         let call = match call {
             Ok(call) => call,
             Err(refused) => return Ok(Err(refused)),
         };
-        let method = call.plan().method;
+        let method = call.plan().expect("a case has elements").method;
         if launch {
             call.run(device)?;
             let expected = self.expected(&a, &b, &before);

@@ -1,8 +1,8 @@
 //! Matrix products.
 
 use anyhow::{Result, ensure};
+use colex_gpu::Device;
 use colex_gpu::kernels::{GemmElement, GemmProblem, MatrixName, reference};
-use colex_gpu::{Device, gemm};
 use colex_proof::kernels::gemm::{GemmCase, every_case, large_cases, sampled_cases};
 
 use super::{is_fast, tally};
@@ -29,12 +29,12 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
     let mut c = stream.alloc_zeros::<f32>(65 * 65)?;
     let problem = GemmProblem::new(65, 65, 33);
     {
-        let (a, b, c) = (
+        let (a, b, mut c) = (
             beside.borrow_slice(&a)?,
             beside.borrow_slice(&b)?,
             beside.borrow_slice_mut(&mut c)?,
         );
-        gemm(&problem, &a, &b, &c)?;
+        problem.on(&a, &b, &mut c)?.run()?;
     }
     let found = reference::matrix(&problem, MatrixName::C, &stream.clone_dtoh(&c)?);
     let expected = reference::gemm(&problem, &elements, &elements, &[0f32; 65 * 65]);
