@@ -1,9 +1,7 @@
 //! What the kernel library accepts, what a copy comes to, and the sentences of what it refuses.
 
 use colex_gpu::Device;
-use colex_gpu::kernels::{
-    GemmProblem, LoopNest, Major, MatrixName, View, ViewMut, reference,
-};
+use colex_gpu::kernels::{GemmProblem, LoopNest, Major, MatrixName, View, ViewMut, reference};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
 fn layout(text: &str) -> Layout {
