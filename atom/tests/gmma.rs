@@ -77,9 +77,8 @@ fn a_descriptor_stands_for_its_layout() {
                     .position_independent()
                     .unwrap();
                 for step in [256 / bits, 512 / bits] {
-                    let slices: ComposedLayout = tile
-                        .zipped_divide(&format!("({mn},{step})").parse().unwrap())
-                        .unwrap();
+                    let slices: ComposedLayout =
+                        tile.zipped_divide(format!("({mn},{step})")).unwrap();
                     for at in 0..k / step {
                         let slice = slice_at(&slices, at);
                         let descriptor = GmmaDescriptor::of(&slice, ty.bits(), major);
@@ -120,11 +119,11 @@ fn slice_at(slices: &ComposedLayout, at: i64) -> ComposedLayout {
 fn steps_along_k_are_the_layouts() {
     let tile = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).unwrap();
     let tile = tile
-        .tile_to_shape(&"(64,128)".parse().unwrap())
+        .tile_to_shape((64, 128))
         .unwrap()
         .position_independent()
         .unwrap();
-    let slices = tile.zipped_divide(&"(64,16)".parse().unwrap()).unwrap();
+    let slices = tile.zipped_divide((64, 16)).unwrap();
     let starts: Vec<i64> = (0..8)
         .map(|at| {
             GmmaDescriptor::of(&slice_at(&slices, at), 16, Major::K)
@@ -156,13 +155,11 @@ fn every_wgmma_has_descriptors() {
                 for swizzle in SmemSwizzle::ALL {
                     let block = gmma_smem_atom(major, swizzle, ty.bits()).unwrap();
                     let extent = block.inner().mode(1).unwrap().size().max(k);
-                    let tile = block
-                        .tile_to_shape(&format!("({mn},{extent})").parse().unwrap())
-                        .unwrap();
+                    let tile = block.tile_to_shape(format!("({mn},{extent})")).unwrap();
                     let slices = tile
                         .position_independent()
                         .unwrap()
-                        .zipped_divide(&format!("({mn},{k})").parse().unwrap())
+                        .zipped_divide(format!("({mn},{k})"))
                         .unwrap();
                     let slice = slice_at(&slices, 0);
                     let descriptor = atom.descriptor(operand, &slice);

@@ -23,7 +23,7 @@ pub use error::composition::{CompositionError, Refusal, Search, Share};
 pub use error::infer::{Contradiction, InferError, Seen};
 pub use explain::Explanation;
 pub use layout::coord::TABLE_BOUND;
-pub use layout::into::{IntoComposedLayout, IntoLayout, IntoTiler, TilerRef};
+pub use layout::into::{Compose, IntoComposedLayout, IntoLayout, IntoTiler, TilerRef};
 pub use layout::iter::{Coords, Offsets, Points};
 pub use layout::slice::{Coord, IntoCoord, Slot};
 pub use layout::tiler::Tiler;

@@ -311,7 +311,7 @@ fn s66_from_reference_to_target() -> Outcome {
 
 #[test]
 fn s67_threads_and_values_by_atom() -> Outcome {
-    let by_atom = walk()?.tv().zipped_divide(&[1, 1].into())?;
+    let by_atom = walk()?.tv().zipped_divide([1, 1])?;
     assert_eq!(
         plain(&by_atom),
         "((1,1),((8,16),(2,4))):((0,0),((2,64),(1,16)))"
@@ -321,7 +321,7 @@ fn s67_threads_and_values_by_atom() -> Outcome {
 
 #[test]
 fn s68_zipped() -> Outcome {
-    let by_atom = walk()?.tv().zipped_divide(&[1, 1].into())?;
+    let by_atom = walk()?.tv().zipped_divide([1, 1])?;
     assert_eq!(plain(by_atom.zip()?.shape()), "((1,(8,16)),(1,(2,4)))");
     Ok(())
 }
@@ -329,8 +329,8 @@ fn s68_zipped() -> Outcome {
 /// Erratum: the source has `((8,16),(1,2,4))`; coalescing by the profile `(1,(1,1))` keeps the nesting.
 #[test]
 fn s69_coalesced_by_profile() -> Outcome {
-    let zipped = walk()?.tv().zipped_divide(&[1, 1].into())?.zip()?;
-    let coalesced = zipped.coalesce_modes(&(1, (1, 1)).into())?;
+    let zipped = walk()?.tv().zipped_divide([1, 1])?.zip()?;
+    let coalesced = zipped.coalesce_modes((1, (1, 1)))?;
     assert_eq!(plain(coalesced), "((8,16),(1,(2,4))):((2,64),(0,(1,16)))");
     Ok(())
 }
@@ -342,7 +342,7 @@ fn s70_the_tile_by_threads_and_values() -> Outcome {
     let tv = layout("((8,16),(1,(2,4))):((2,64),(0,(1,16)))")?;
     let divided = tensor.zipped_divide(walk()?.tiler())?;
     assert_eq!(
-        plain(divided.composition_modes([Some(&tv), None])?),
+        plain(divided.composition((&tv, ..))?),
         "(((8,16),(1,(2,4))),(2,1)):(((2@0,4@1),(0,(1@0,1@1))),(16@0,0))"
     );
     Ok(())

@@ -91,7 +91,7 @@ pub(super) fn of_rank_one(global: &Layout, tile: &Tiler) -> Result<(Layout, Tile
 
 /// `shared-memory offset -> tensor coordinate`: the inverse of the shared-memory layout, then the tile.
 pub(super) fn order(global: &Layout, tile: &Tiler, shared: &Layout) -> Result<Layout, Error> {
-    let tile = Layout::identity(global.shape())?.composition_tiler(tile)?;
+    let tile = Layout::identity(global.shape())?.composition(tile)?;
     if tile.size() != shared.size() {
         return Err(TmaError::Size {
             tile: tile.size(),

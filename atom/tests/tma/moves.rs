@@ -115,7 +115,7 @@ fn check_tile(
     let origin: IntTuple = origin.parse().unwrap();
     let coordinates = Layout::identity(global.shape())
         .unwrap()
-        .composition_tiler(&tile)
+        .composition(&tile)
         .unwrap();
     let memory = moved(&plan, &origin);
     let (bytes, size) = (element.bytes(), coordinates.size());

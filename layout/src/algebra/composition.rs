@@ -22,15 +22,28 @@ use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of, walked};
 use crate::tuple::TupleBuilder;
 use crate::tuple::int::abs;
-use crate::{Error, Int, Layout, Search, Stride, Tiler};
+use crate::{Compose, Error, Int, IntoLayout, Layout, Search, Stride, Tiler, TilerRef};
 
 impl Layout {
-    /// `self o inner`: visits `self` in the order that `inner` says. `(A o B)(c) = A(B(c))`.
+    /// Returns `self o inner`, which visits `self` in the order that `inner` says: `(A o B)(c) = A(B(c))`.
     ///
-    /// The result has the modes of `inner`, each refined where it crosses modes of `self`.
+    /// `inner` is a layout, a tiler, a [`Swizzle`](crate::Swizzle) or a [`ComposedLayout`](crate::ComposedLayout);
+    /// [`Compose`] lists what the composition then is.
+    ///
+    /// **A layout.** The result has the modes of `inner`, each refined where it crosses modes of `self`.
     /// What the rule refuses is searched for: the result is then read off the values `A(B(c))`, mode by mode. Only the
     /// modes of `inner` that clash are read; the others may be as large as they like.
     /// Indices beyond the size of `self` continue its last mode, as in CuTe.
+    ///
+    /// **A tiler of several modes** composes mode by mode: `(2:4,8:8)` composes mode 0 with `2:4` and mode 1 with `8:8`;
+    /// `..` keeps a mode. Modes of `self` beyond the tiler are dropped, as in CuTe.
+    ///
+    /// **A swizzle** moves to the offsets: `self o swizzle` is `swizzle' o self`. CuTe reads the new swizzle off two
+    /// masks, which works in simple cases; here the result is compared with `self(swizzle(i))` for every index of the
+    /// layout (by bits where both are linear over F2).
+    ///
+    /// **A composed layout** becomes `(self o Sw) o inner'`, or `self o (outer o inner')` where its outer function is a
+    /// layout. Law `composition_composed_at`: the result at every coordinate is `self.at_unbounded(inner.at(c))`.
     ///
     /// Laws `composition_at` (`r.at(i) == a.at(b.at(i))` at every index) and `composition_modes` (`inner`'s shape is
     /// compatible with the result's).
@@ -40,28 +53,64 @@ impl Layout {
     /// [`Error::Composition`] when coordinates carry between modes, so that no such layout exists (where CuTe gives a
     /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes
     /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
+    /// [`Error::Rank`] when a tiler has more modes than `self`; [`Error::Operand`] when no swizzle on the left does the
+    /// same, and for a composed layout with an offset or with negative offsets.
     ///
     /// # Example
     ///
     /// ```
-    /// use colex_layout::Layout;
-    /// let a: Layout = "(6,2):(8,2)".parse()?;
-    /// let b: Layout = "(4,3):(3,1)".parse()?;
+    /// use colex_layout::{ComposedLayout, Layout, Swizzle};
+    /// let a = Layout::new((6, 2), (8, 2))?;
+    /// let b = Layout::new((4, 3), (3, 1))?;
     /// assert_eq!(a.composition(&b)?.to_string(), "((2,2),3):((24,2),8)");
-    /// let carries: Layout = "(6,3):(1,10)".parse()?;
+    /// let carries = Layout::new((6, 3), (1, 10))?;
     /// assert_eq!(
-    ///     carries.composition(&"(3,2):(2,3)".parse()?).unwrap_err().to_string(),
+    ///     carries.composition("(3,2):(2,3)").unwrap_err().to_string(),
     ///     "(6,3):(1,10) o (3,2):(2,3) is not a layout over the modes of (3,2):(2,3): modes <0> and <1> fit one by one, \
     ///      but together they reach 4 + 3 = 7 in extent 6 of (6,3):(1,10) and carry (at most 5 would fit); A(B(c)) is 4 \
     ///      at (2,0) and 3 at (0,1), which makes 7 at (2,1), but it is 11",
     /// );
-    /// let found = "(4,4):(4,1)".parse::<Layout>()?.composition(&"(2,2):(1,5)".parse()?)?;
+    /// let found = Layout::new((4, 4), (4, 1))?.composition("(2,2):(1,5)")?;
     /// assert_eq!(found.to_string(), "(2,2):(4,5)");
+    ///
+    /// let a = Layout::new((12, (4, 8)), (59, (13, 1)))?;
+    /// assert_eq!(a.composition(("3:4", "8:2"))?.to_string(), "(3,(2,4)):(236,(26,1))");
+    /// assert_eq!(a.composition((.., 8))?.to_string(), "(12,(4,2)):(59,(13,1))");
+    ///
+    /// let a = Layout::new((8, 8), (1, 16))?;
+    /// assert_eq!(a.composition(Swizzle::new(3, 0, 3)?)?.to_string(), "Sw<3,0,4> o 0 o (8,8):(1,16)");
+    ///
+    /// let a = Layout::new((4, 8, 2), (32, 2, 128))?;
+    /// let b: ComposedLayout = "2:2 o 0 o 4:2".parse()?;
+    /// assert_eq!(a.composition(b)?.to_string(), "4:2"); // every fourth element
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
     /// Source: `composition` in `cute/layout.hpp`; `Cecka 2026`.
-    pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
+    #[doc(alias = "compose")]
+    pub fn composition<I: Compose<Self>>(&self, inner: I) -> Result<I::Output, Error> {
+        inner.compose(self)
+    }
+
+    /// [`Layout::composition`] with a layout, or mode by mode.
+    #[inline]
+    pub(crate) fn composition_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        match tiler {
+            TilerRef::All => Ok(self.clone()),
+            TilerRef::Layout(inner) => self.composition_layout(inner),
+            TilerRef::Int(n) => self.composition_layout(&Self::leaf(n, Stride::constant(1))?),
+            TilerRef::Modes(modes) => self.composition_modes(modes),
+        }
+    }
+
+    fn composition_modes(&self, modes: &[Tiler]) -> Result<Self, Error> {
+        self.check_tiler_rank("composition", TilerRef::Modes(modes), modes.len())?;
+        let parts = self.modes().zip(modes);
+        let parts = parts.map(|(mode, tiler)| mode.composition_by(tiler.by_ref()));
+        Self::concat(&parts.collect::<Result<SmallVec<[_; 4]>, _>>()?)
+    }
+
+    fn composition_layout(&self, inner: &Self) -> Result<Self, Error> {
         if inner.has_coordinate_values() {
             return self.composition_coordinates(inner);
         }
@@ -94,60 +143,10 @@ impl Layout {
         })
     }
 
-    /// Composition mode by mode: `(2:4,8:8)` composes mode 0 with `2:4` and mode 1 with `8:8`; `_` keeps a mode.
-    ///
-    /// Modes of `self` beyond the tiler are dropped, as in CuTe.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Rank`] when the tiler has more modes than `self`; those of [`Layout::composition`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::Layout;
-    /// let a: Layout = "(12,(4,8)):(59,(13,1))".parse()?;
-    /// assert_eq!(a.composition_tiler(&"(3:4,8:2)".parse()?)?.to_string(), "(3,(2,4)):(236,(26,1))");
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    pub fn composition_tiler(&self, tiler: &Tiler) -> Result<Self, Error> {
-        match tiler {
-            Tiler::All => Ok(self.clone()),
-            Tiler::Layout(inner) => self.composition(inner),
-            Tiler::Int(n) => self.composition(&Self::leaf(*n, Stride::constant(1))?),
-            Tiler::Modes(modes) => {
-                self.check_tiler_rank("composition", tiler, modes.len())?;
-                let parts = self.modes().zip(modes).map(|(l, t)| l.composition_tiler(t));
-                Self::concat(&parts.collect::<Result<SmallVec<[_; 4]>, _>>()?)
-            }
-        }
-    }
-
-    /// Composition mode by mode with layouts, `None` keeping a mode: CuTe's `tensor.compose(a, _)`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Mode`] when there are more parts than modes; those of [`Layout::composition`].
-    #[doc(alias = "compose")]
-    pub fn composition_modes<const N: usize>(
-        &self,
-        parts: [Option<&Self>; N],
-    ) -> Result<Self, Error> {
-        let mut modes: SmallVec<[Self; 4]> = SmallVec::new();
-        for (i, part) in parts.into_iter().enumerate() {
-            let mode = self.get(&[i])?;
-            modes.push(match part {
-                Some(inner) => mode.composition(inner)?,
-                None => mode,
-            });
-        }
-        Self::concat(&modes)
-    }
-
     pub(crate) fn check_tiler_rank(
         &self,
         operation: &'static str,
-        tiler: &Tiler,
+        tiler: TilerRef<'_>,
         rank: usize,
     ) -> Result<(), Error> {
         if rank <= self.rank() {
@@ -156,7 +155,7 @@ impl Layout {
         Err(crate::tuple::int_tuple::rank_error(
             operation,
             self,
-            tiler,
+            &tiler,
             "a tiler of at most the layout's rank",
         ))
     }
@@ -171,7 +170,7 @@ impl Layout {
     ///
     /// ```
     /// use colex_layout::Layout;
-    /// let (a, b): (Layout, Layout) = ("(4,3):(1,10)".parse()?, "4:3".parse()?);
+    /// let (a, b) = (Layout::new((4, 3), (1, 10))?, Layout::new(4, 3)?);
     /// let cute = a.cute_composition(&b)?;
     /// assert_eq!(cute.to_string(), "(2,2):(3,10)");
     /// assert_eq!(cute.table()?, [0, 3, 10, 13]);
@@ -180,7 +179,8 @@ impl Layout {
     /// assert!(a.composition(&b).is_err());
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn cute_composition(&self, inner: &Self) -> Result<Self, Error> {
+    pub fn cute_composition(&self, inner: impl IntoLayout) -> Result<Self, Error> {
+        let inner = &inner.into_layout()?;
         let flat = coalesced(self.leaves(), Tail::Continue);
         walk(self, &flat, inner, Check::AsCute, &mut |_| ())
     }

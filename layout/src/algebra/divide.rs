@@ -6,7 +6,7 @@ use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
 use crate::tuple::{Tuple, TupleBuilder};
-use crate::{Error, Int, IntTuple, Layout, Tiler};
+use crate::{Error, Int, IntTuple, IntoTiler, Layout, Tiler, TilerRef};
 
 impl Layout {
     /// Cuts `self` by `tiler`, rounding up: mode 0 walks one tile, mode 1 goes from tile to tile. Where tiles do not
@@ -28,27 +28,31 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let a: Layout = "(4,2,3):(2,1,8)".parse()?;
-    /// assert_eq!(a.logical_divide(&"4:2".parse()?)?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+    /// assert_eq!(a.logical_divide("4:2")?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
     /// let ten: Layout = "10:1".parse()?;
-    /// assert_eq!(ten.logical_divide(&3.into())?.size(), 12);
-    /// assert!(ten.logical_divide_exact(&3.into()).is_err());
+    /// assert_eq!(ten.logical_divide(3)?.size(), 12);
+    /// assert!(ten.logical_divide_exact(3).is_err());
     /// let b: Layout = "(9,(4,8)):(59,(13,1))".parse()?;
     /// assert_eq!(
-    ///     b.logical_divide(&"(3:3,(2,4):(1,8))".parse()?)?.to_string(),
+    ///     b.logical_divide("(3:3,(2,4):(1,8))")?.to_string(),
     ///     "((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
     /// Source: `logical_divide` in `cute/layout.hpp`; `Cecka 2026`.
-    pub fn logical_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn logical_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.logical_divide_by(tiler))
+    }
+
+    fn logical_divide_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         match tiler {
-            Tiler::All => Ok(self.clone()),
-            Tiler::Int(n) => self.divide_by(&unit_layout(*n)?),
-            Tiler::Layout(t) => self.divide_by(t),
-            Tiler::Modes(modes) => {
+            TilerRef::All => Ok(self.clone()),
+            TilerRef::Int(n) => self.divide_by(&unit_layout(n)?),
+            TilerRef::Layout(t) => self.divide_by(t),
+            TilerRef::Modes(modes) => {
                 self.check_tiler_rank("logical_divide", tiler, modes.len())?;
-                self.mode_by_mode(modes, Self::logical_divide)
+                self.mode_by_mode(modes, Self::logical_divide_by)
             }
         }
     }
@@ -71,13 +75,13 @@ impl Layout {
     pub(crate) fn mode_by_mode(
         &self,
         tilers: &[Tiler],
-        op: impl Fn(&Self, &Tiler) -> Result<Self, Error>,
+        op: impl Fn(&Self, TilerRef<'_>) -> Result<Self, Error>,
     ) -> Result<Self, Error> {
         let mut b = TupleBuilder::new();
         let open = b.open();
         for (i, mode) in self.view().modes().enumerate() {
             match tilers.get(i) {
-                Some(t) => b.push(op(&Self(mode.to_tuple()), t)?.view()),
+                Some(t) => b.push(op(&Self(mode.to_tuple()), t.by_ref())?.view()),
                 None => b.push(mode),
             }
         }
@@ -97,12 +101,16 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let b: Layout = "(9,(4,8)):(59,(13,1))".parse()?;
-    /// assert_eq!(b.zipped_divide(&"(3,8)".parse()?)?.to_string(), "((3,(4,2)),(3,4)):((59,(13,1)),(177,2))");
+    /// assert_eq!(b.zipped_divide((3, 8))?.to_string(), "((3,(4,2)),(3,4)):((59,(13,1)),(177,2))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn zipped_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn zipped_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.zipped_divide_by(tiler))
+    }
+
+    fn zipped_divide_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         self.check_no_all("zipped_divide", tiler)?;
-        self.logical_divide(tiler)?.tile_unzip(tiler)
+        self.logical_divide_by(tiler)?.tile_unzip_by(tiler)
     }
 
     /// [`Layout::zipped_divide`], which rounds up, with the rests unpacked: `((T0,T1,..),r0,r1,..)`.
@@ -110,8 +118,12 @@ impl Layout {
     /// # Errors
     ///
     /// As [`Layout::zipped_divide`].
-    pub fn tiled_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
-        Ok(self.zipped_divide(tiler)?.unpack(Unpack::Rest))
+    pub fn tiled_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.tiled_divide_by(tiler))
+    }
+
+    fn tiled_divide_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        Ok(self.zipped_divide_by(tiler)?.unpack(Unpack::Rest))
     }
 
     /// [`Layout::zipped_divide`], which rounds up, with tiles and rests unpacked: `(T0,T1,..,r0,r1,..)`.
@@ -119,8 +131,12 @@ impl Layout {
     /// # Errors
     ///
     /// As [`Layout::zipped_divide`].
-    pub fn flat_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
-        Ok(self.zipped_divide(tiler)?.unpack(Unpack::Both))
+    pub fn flat_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.flat_divide_by(tiler))
+    }
+
+    fn flat_divide_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        Ok(self.zipped_divide_by(tiler)?.unpack(Unpack::Both))
     }
 
     /// [`Layout::logical_divide`] by tiles that divide: an error where they would cover more than `self`.
@@ -134,15 +150,19 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let ten: Layout = "10:1".parse()?;
-    /// assert_eq!(ten.logical_divide(&3.into())?.size(), 12);
+    /// assert_eq!(ten.logical_divide(3)?.size(), 12);
     /// assert_eq!(
-    ///     ten.logical_divide_exact(&3.into()).unwrap_err().to_string(),
+    ///     ten.logical_divide_exact(3).unwrap_err().to_string(),
     ///     "logical_divide_exact of 10:1: the tiler 3 covers 12 of its 10 coordinates",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn logical_divide_exact(&self, tiler: &Tiler) -> Result<Self, Error> {
-        let result = self.logical_divide(tiler)?;
+    pub fn logical_divide_exact(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.logical_divide_exact_by(tiler))
+    }
+
+    fn logical_divide_exact_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        let result = self.logical_divide_by(tiler)?;
         if self.is_cut_once(tiler)? {
             return Ok(result);
         }
@@ -169,16 +189,18 @@ impl Layout {
     ///
     /// As [`Layout::logical_divide`].
     #[doc(alias = "is_exact")]
-    pub fn is_divided_by(&self, tiler: &Tiler) -> Result<bool, Error> {
-        self.logical_divide(tiler)?;
-        self.is_cut_once(tiler)
+    pub fn is_divided_by(&self, tiler: impl IntoTiler) -> Result<bool, Error> {
+        tiler.with_tiler(|tiler| {
+            self.logical_divide_by(tiler)?;
+            self.is_cut_once(tiler)
+        })
     }
 
-    fn is_cut_once(&self, tiler: &Tiler) -> Result<bool, Error> {
-        let Tiler::Modes(tilers) = tiler else {
-            return self.coalesced_shape().evenly_divides(tiler);
+    fn is_cut_once(&self, tiler: TilerRef<'_>) -> Result<bool, Error> {
+        let TilerRef::Modes(tilers) = tiler else {
+            return self.coalesced_shape().evenly_divides_by(tiler);
         };
-        let mut all = self.modes().zip(tilers).map(|(l, t)| l.is_cut_once(t));
+        let mut all = (self.modes().zip(tilers)).map(|(l, t)| l.is_cut_once(t.by_ref()));
         all.try_fold(true, |so_far, one| Ok(so_far && one?))
     }
 
@@ -187,12 +209,16 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Rank`] when a mode at a leaf of the tiler does not have rank 2.
-    pub fn tile_unzip(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn tile_unzip(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.tile_unzip_by(tiler))
+    }
+
+    pub(crate) fn tile_unzip_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         let mismatch = || {
             rank_error(
                 "tile_unzip",
                 self,
-                tiler,
+                &tiler,
                 "modes of rank 2 at the leaves of the tiler",
             )
         };
@@ -201,19 +227,23 @@ impl Layout {
     }
 
     /// `_` leaves no second half to gather.
-    pub(crate) fn check_no_all(&self, operation: &'static str, tiler: &Tiler) -> Result<(), Error> {
-        fn has_all(tiler: &Tiler) -> bool {
+    pub(crate) fn check_no_all(
+        &self,
+        operation: &'static str,
+        tiler: TilerRef<'_>,
+    ) -> Result<(), Error> {
+        fn has_all(tiler: TilerRef<'_>) -> bool {
             match tiler {
-                Tiler::All => true,
-                Tiler::Modes(modes) => modes.iter().any(has_all),
-                Tiler::Int(_) | Tiler::Layout(_) => false,
+                TilerRef::All => true,
+                TilerRef::Modes(modes) => modes.iter().any(|mode| has_all(mode.by_ref())),
+                TilerRef::Int(_) | TilerRef::Layout(_) => false,
             }
         }
         if has_all(tiler) {
             Err(rank_error(
                 operation,
                 self,
-                tiler,
+                &tiler,
                 "a tiler without _, which leaves no rest to gather",
             ))
         } else {
@@ -254,10 +284,10 @@ pub(crate) fn unit_layout(n: Int) -> Result<Layout, Error> {
 
 fn unzip(
     layout: LayoutView<'_>,
-    tiler: &Tiler,
+    tiler: TilerRef<'_>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<[Tuple<LeafMode>; 2], Error> {
-    let Tiler::Modes(tilers) = tiler else {
+    let TilerRef::Modes(tilers) = tiler else {
         let mut modes = layout.modes();
         return match (modes.next(), modes.next(), modes.next()) {
             (Some(tile), Some(rest), None) => Ok([tile.to_tuple(), rest.to_tuple()]),
@@ -269,7 +299,7 @@ fn unzip(
     for (i, mode) in layout.modes().enumerate() {
         match tilers.get(i) {
             Some(t) => {
-                let [tile, rest] = unzip(mode, t, mismatch)?;
+                let [tile, rest] = unzip(mode, t.by_ref(), mismatch)?;
                 tiles.push(tile);
                 rests.push(rest);
             }
@@ -291,31 +321,35 @@ impl IntTuple {
     /// ```
     /// use colex_layout::IntTuple;
     /// let problem: IntTuple = "(1000,512,64)".parse()?;
-    /// assert_eq!(format!("{:#}", problem.tiles(&"(128,256)".parse()?)?), "(8,2,64)");
+    /// assert_eq!(format!("{:#}", problem.tiles((128, 256))?), "(8,2,64)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[doc(alias = "ceil_div")]
-    pub fn tiles(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn tiles(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.tiles_by(tiler))
+    }
+
+    fn tiles_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         match tiler {
-            Tiler::All => Ok(Self::leaf(Int::Static(1))),
-            Tiler::Int(n) => self.ceil_div(&Self::leaf(*n)),
-            Tiler::Layout(t) => Ok(t.complement(self)?.shape()),
-            Tiler::Modes(tilers) if tilers.len() <= self.rank() => {
+            TilerRef::All => Ok(Self::leaf(Int::Static(1))),
+            TilerRef::Int(n) => self.ceil_div(&Self::leaf(n)),
+            TilerRef::Layout(t) => Ok(t.complement(self)?.shape()),
+            TilerRef::Modes(tilers) if tilers.len() <= self.rank() => {
                 let each = self
                     .modes()
                     .enumerate()
                     .map(|(i, mode)| match tilers.get(i) {
-                        Some(t) => mode.tiles(t),
+                        Some(t) => mode.tiles_by(t.by_ref()),
                         None => Ok(mode),
                     });
                 Ok(Self::concat(
                     &each.collect::<Result<SmallVec<[_; 4]>, _>>()?,
                 ))
             }
-            Tiler::Modes(_) => Err(rank_error(
+            TilerRef::Modes(_) => Err(rank_error(
                 "tiles",
                 self,
-                tiler,
+                &tiler,
                 "a tiler of at most the shape's rank",
             )),
         }
@@ -326,16 +360,21 @@ impl IntTuple {
     /// # Errors
     ///
     /// Those of [`Layout::complement`] for layouts in the tiler.
-    pub fn evenly_divides(&self, tiler: &Tiler) -> Result<bool, Error> {
+    pub fn evenly_divides(&self, tiler: impl IntoTiler) -> Result<bool, Error> {
+        tiler.with_tiler(|tiler| self.evenly_divides_by(tiler))
+    }
+
+    fn evenly_divides_by(&self, tiler: TilerRef<'_>) -> Result<bool, Error> {
         match tiler {
-            Tiler::All => Ok(true),
-            Tiler::Modes(modes) if modes.len() > self.rank() => Ok(false),
-            Tiler::Modes(modes) => {
-                let mut all = self.modes().zip(modes).map(|(s, t)| s.evenly_divides(t));
+            TilerRef::All => Ok(true),
+            TilerRef::Modes(modes) if modes.len() > self.rank() => Ok(false),
+            TilerRef::Modes(modes) => {
+                let all = self.modes().zip(modes);
+                let mut all = all.map(|(s, t)| s.evenly_divides_by(t.by_ref()));
                 all.try_fold(true, |so_far, one| Ok(so_far && one?))
             }
-            Tiler::Int(n) => self.tiles_exactly(&unit_layout(*n)?),
-            Tiler::Layout(t) => self.tiles_exactly(t),
+            TilerRef::Int(n) => self.tiles_exactly(&unit_layout(n)?),
+            TilerRef::Layout(t) => self.tiles_exactly(t),
         }
     }
 

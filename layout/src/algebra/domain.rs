@@ -9,7 +9,7 @@ use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
 use crate::tuple::int::{add, gcd};
 use crate::tuple::int_tuple::rank_error;
-use crate::{Error, Int, IntTuple, Layout, Stride};
+use crate::{Error, Int, IntTuple, IntoLayout, Layout, Stride};
 
 impl Tuple<Int> {
     /// A layout of up to `n` indices of this shape, spread over its modes so that it divides each.
@@ -68,7 +68,8 @@ impl Layout {
     /// assert_eq!(a.greatest_common_domain(&b)?.to_string(), "(4,2,3)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn greatest_common_domain(&self, other: &Self) -> Result<IntTuple, Error> {
+    pub fn greatest_common_domain(&self, other: impl IntoLayout) -> Result<IntTuple, Error> {
+        let other = &other.into_layout()?;
         let straddles = || {
             rank_error(
                 "greatest_common_domain",
@@ -130,7 +131,11 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[doc(alias = "layout_add")]
-    pub fn sum(&self, other: &Self) -> Result<Self, Error> {
+    pub fn sum(&self, other: impl IntoLayout) -> Result<Self, Error> {
+        other.with_layout(|other| self.sum_with(other))
+    }
+
+    fn sum_with(&self, other: &Self) -> Result<Self, Error> {
         if self.shape() == other.shape() {
             return self.sum_of_congruent(other);
         }

@@ -10,7 +10,7 @@ use core::convert::Infallible;
 use smallvec::{SmallVec, smallvec};
 
 use crate::layout::LeafMode;
-use crate::{Contradiction, Error, InferError, Int, IntTuple, Layout, Seen};
+use crate::{Contradiction, Error, InferError, Int, IntTuple, IntoIntTuple, Layout, Seen};
 
 /// The most values that [`Layout::infer`] looks at: 2^30.
 pub const INFER_BOUND: i64 = 1 << 30;
@@ -61,7 +61,7 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn infer_with(size: i64, f: impl FnMut(i64) -> i64) -> Result<Self, Error> {
-        Self::infer_modes(&IntTuple::leaf(Int::Dynamic(size)), f)
+        Self::infer_modes(size, f)
     }
 
     /// The layout whose modes are those of `shape`, each leaf refined where its values need it, with
@@ -85,11 +85,15 @@ impl Layout {
     ///     let n = (v & 1) + (t & 2) + (v & 4);
     ///     m + 8 * n
     /// };
-    /// let accumulator = Layout::infer_modes(&(8, 8).into(), |i| figure(i % 8, i / 8))?;
+    /// let accumulator = Layout::infer_modes((8, 8), |i| figure(i % 8, i / 8))?;
     /// assert_eq!(accumulator.to_string(), "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn infer_modes(shape: &IntTuple, mut f: impl FnMut(i64) -> i64) -> Result<Self, Error> {
+    pub fn infer_modes(
+        shape: impl IntoIntTuple,
+        mut f: impl FnMut(i64) -> i64,
+    ) -> Result<Self, Error> {
+        let shape = &shape.into_int_tuple()?;
         crate::layout::check_shape(shape)?;
         let size = shape.product()?.value();
         if size > INFER_BOUND {

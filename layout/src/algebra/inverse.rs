@@ -8,7 +8,7 @@ use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
 use crate::tuple::int::{add, mul};
-use crate::{Error, Int, Layout, Stride};
+use crate::{Error, Int, IntoLayout, Layout, Stride};
 
 impl Layout {
     /// The longest layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
@@ -204,8 +204,8 @@ impl Layout {
     /// assert_eq!(a.max_common_layout(&b)?, "8:1".parse()?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
-        self.common_layout(other, i64::MAX)
+    pub fn max_common_layout(&self, other: impl IntoLayout) -> Result<Self, Error> {
+        other.with_layout(|other| self.common_layout(other, i64::MAX))
     }
 
     /// [`Layout::max_common_layout`] of at most `most` indices.
@@ -238,11 +238,12 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let (a, b): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(8,4):(1,16)".parse()?);
     /// assert_eq!(a.max_common_vector(&b)?, 8);
-    /// assert_eq!("4:1".parse::<Layout>()?.max_common_vector(&"6:1".parse()?)?, 4);
+    /// assert_eq!("4:1".parse::<Layout>()?.max_common_vector("6:1")?, 4);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn max_common_vector(&self, other: &Self) -> Result<i64, Error> {
-        Ok(self.common_run(&other.right_inverse()?)?.value())
+    pub fn max_common_vector(&self, other: impl IntoLayout) -> Result<i64, Error> {
+        let inverse = other.with_layout(Layout::right_inverse)?;
+        Ok(self.common_run(&inverse)?.value())
     }
 
     /// The largest `n` with `self.at(inverse.at(k)) == k` for all `k < n`, within both.

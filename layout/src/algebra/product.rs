@@ -3,7 +3,7 @@
 use crate::algebra::divide::{Unpack, unit_layout};
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
-use crate::{Error, Int, IntTuple, Layout, Tiler};
+use crate::{Error, Int, IntTuple, IntoIntTuple, IntoLayout, IntoTiler, Layout, TilerRef};
 
 impl Layout {
     /// `self`, repeated as `tiler` says: mode 0 is the block, mode 1 goes from copy to copy.
@@ -25,19 +25,23 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let block: Layout = "(2,2):(4,1)".parse()?;
-    /// assert_eq!(block.logical_product(&"6:1".parse()?)?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+    /// assert_eq!(block.logical_product("6:1")?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
     /// Source: `logical_product` in `cute/layout.hpp`; `Cecka 2026`.
-    pub fn logical_product(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn logical_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.logical_product_by(tiler))
+    }
+
+    fn logical_product_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         match tiler {
-            Tiler::All => Ok(self.clone()),
-            Tiler::Int(n) => self.multiply(&unit_layout(*n)?),
-            Tiler::Layout(t) => self.multiply(t),
-            Tiler::Modes(modes) => {
+            TilerRef::All => Ok(self.clone()),
+            TilerRef::Int(n) => self.multiply(&unit_layout(n)?),
+            TilerRef::Layout(t) => self.multiply(t),
+            TilerRef::Modes(modes) => {
                 self.check_tiler_rank("logical_product", tiler, modes.len())?;
-                self.mode_by_mode(modes, Self::logical_product)
+                self.mode_by_mode(modes, Self::logical_product_by)
             }
         }
     }
@@ -72,12 +76,16 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let block: Layout = "(2,5):(5,1)".parse()?;
-    /// assert_eq!(block.zipped_product(&"(3:5,4:6)".parse()?)?.to_string(), "((2,5),(3,4)):((5,1),(10,30))");
+    /// assert_eq!(block.zipped_product("(3:5,4:6)")?.to_string(), "((2,5),(3,4)):((5,1),(10,30))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn zipped_product(&self, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn zipped_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.zipped_product_by(tiler))
+    }
+
+    fn zipped_product_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         self.check_no_all("zipped_product", tiler)?;
-        self.logical_product(tiler)?.tile_unzip(tiler)
+        self.logical_product_by(tiler)?.tile_unzip_by(tiler)
     }
 
     /// [`Layout::zipped_product`] with the copies unpacked.
@@ -85,8 +93,12 @@ impl Layout {
     /// # Errors
     ///
     /// As [`Layout::zipped_product`].
-    pub fn tiled_product(&self, tiler: &Tiler) -> Result<Self, Error> {
-        Ok(self.zipped_product(tiler)?.unpack(Unpack::Rest))
+    pub fn tiled_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.tiled_product_by(tiler))
+    }
+
+    fn tiled_product_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        Ok(self.zipped_product_by(tiler)?.unpack(Unpack::Rest))
     }
 
     /// [`Layout::zipped_product`] with blocks and copies unpacked.
@@ -94,8 +106,12 @@ impl Layout {
     /// # Errors
     ///
     /// As [`Layout::zipped_product`].
-    pub fn flat_product(&self, tiler: &Tiler) -> Result<Self, Error> {
-        Ok(self.zipped_product(tiler)?.unpack(Unpack::Both))
+    pub fn flat_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
+        tiler.with_tiler(|tiler| self.flat_product_by(tiler))
+    }
+
+    fn flat_product_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
+        Ok(self.zipped_product_by(tiler)?.unpack(Unpack::Both))
     }
 
     /// The block repeated over `tiler` mode by mode, block inside: `((b0,t0),(b1,t1),..)`.
@@ -113,8 +129,8 @@ impl Layout {
     /// assert_eq!(block.raked_product(&tiler)?.to_string(), "((3,2),(4,5)):((10,5),(30,1))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn blocked_product(&self, tiler: &Self) -> Result<Self, Error> {
-        let [block, copies] = self.ranked_product(tiler)?;
+    pub fn blocked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
+        let [block, copies] = tiler.with_layout(|tiler| self.ranked_product(tiler))?;
         Ok(Self(block.0.zip_with(&copies.0)?))
     }
 
@@ -123,8 +139,8 @@ impl Layout {
     /// # Errors
     ///
     /// Those of [`Layout::logical_product`].
-    pub fn raked_product(&self, tiler: &Self) -> Result<Self, Error> {
-        let [block, copies] = self.ranked_product(tiler)?;
+    pub fn raked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
+        let [block, copies] = tiler.with_layout(|tiler| self.ranked_product(tiler))?;
         Ok(Self(copies.0.zip_with(&block.0)?))
     }
 
@@ -159,11 +175,12 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let block: Layout = "(2,4):(4,1)".parse()?;
-    /// assert_eq!(block.tile_to_shape(&(4, 8).into())?.to_string(), "((2,2),(4,2)):((4,8),(1,16))");
+    /// assert_eq!(block.tile_to_shape((4, 8))?.to_string(), "((2,2),(4,2)):((4,8),(1,16))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn tile_to_shape(&self, shape: &IntTuple) -> Result<Self, Error> {
-        let copies = Self::column_major(self.copies_in(shape)?)?;
+    pub fn tile_to_shape(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
+        let copies = Self::column_major(self.copies_in(&shape)?)?;
         self.padded(shape.rank())?.blocked_product(&copies)
     }
 
@@ -179,16 +196,21 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let block: Layout = "(2,4):(4,1)".parse()?;
-    /// let across = block.tile_to_shape_ordered(&(4, 8).into(), &(2, 1).into())?;
+    /// let across = block.tile_to_shape_ordered((4, 8), (2, 1))?;
     /// assert_eq!(across.to_string(), "((2,2),(4,2)):((4,16),(1,8))");
     /// assert_eq!(
-    ///     block.tile_to_shape(&(4, 6).into()).unwrap_err().to_string(),
+    ///     block.tile_to_shape((4, 6)).unwrap_err().to_string(),
     ///     "tile_to_shape of (2,4):(4,1): extent 4 of the block does not divide extent 6 of mode 1 of the shape (4,6)",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn tile_to_shape_ordered(&self, shape: &IntTuple, order: &IntTuple) -> Result<Self, Error> {
-        let copies = Self::ordered(&self.copies_in(shape)?, order)?;
+    pub fn tile_to_shape_ordered(
+        &self,
+        shape: impl IntoIntTuple,
+        order: impl IntoIntTuple,
+    ) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
+        let copies = Self::ordered(self.copies_in(&shape)?, order)?;
         self.padded(shape.rank())?.blocked_product(&copies)
     }
 
@@ -197,8 +219,9 @@ impl Layout {
     /// # Errors
     ///
     /// As [`Layout::tile_to_shape_ordered`].
-    pub fn tile_to_shape_row_major(&self, shape: &IntTuple) -> Result<Self, Error> {
-        let copies = Self::row_major(self.copies_in(shape)?)?;
+    pub fn tile_to_shape_row_major(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
+        let shape = shape.into_int_tuple()?;
+        let copies = Self::row_major(self.copies_in(&shape)?)?;
         self.padded(shape.rank())?.blocked_product(&copies)
     }
 

@@ -10,7 +10,7 @@ use crate::algebra::composition::{Check, walk};
 use crate::error::composition::LeafPath;
 use crate::layout::LayoutView;
 use crate::layout::coalesce::{self, Flat, Tail, coalesced, layout_of};
-use crate::{CompositionError, Error, Layout, Refusal};
+use crate::{CompositionError, Error, IntoLayout, Layout, Refusal};
 
 /// How many values of a leaf are shown.
 const SHOWN: i64 = 16;
@@ -42,7 +42,14 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]
-    pub fn explain_composition(&self, inner: &Self) -> Explanation {
+    pub fn explain_composition(&self, inner: impl IntoLayout) -> Explanation {
+        match inner.into_layout() {
+            Ok(inner) => self.composition_steps(&inner),
+            Err(e) => Explanation::refused(alloc::format!("A o B with A = {self}"), e),
+        }
+    }
+
+    fn composition_steps(&self, inner: &Self) -> Explanation {
         let flat = coalesced(self.leaves(), Tail::Continue);
         let mut steps = Vec::new();
         let shown = coalesce::walked(self);

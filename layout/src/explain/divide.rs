@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Explanation, Step};
 use crate::algebra::divide::unit_layout;
-use crate::{Error, Layout, Tiler};
+use crate::{Error, IntoTiler, Layout, Tiler};
 
 /// An operation by a tiler that works mode by mode.
 type Explain = fn(&Layout, &Tiler) -> Explanation;
@@ -20,7 +20,7 @@ impl Layout {
     /// use colex_layout::Layout;
     /// let a: Layout = "24:2".parse()?;
     /// assert_eq!(
-    ///     a.explain_logical_divide(&4.into()).to_string(),
+    ///     a.explain_logical_divide(4).to_string(),
     ///     "\
     /// A / T with A = 24:2 and T = 4
     ///   A / T = A o (T, complement of T in 24), the shape of A coalesced
@@ -40,12 +40,19 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]
-    pub fn explain_logical_divide(&self, tiler: &Tiler) -> Explanation {
+    pub fn explain_logical_divide(&self, tiler: impl IntoTiler) -> Explanation {
+        match tiler.into_tiler() {
+            Ok(tiler) => self.explain_divide(&tiler),
+            Err(e) => Explanation::refused(format!("A / T with A = {self}"), e),
+        }
+    }
+
+    fn explain_divide(&self, tiler: &Tiler) -> Explanation {
         let title = format!("A / T with A = {self} and T = {tiler}");
         let result = self.logical_divide(tiler);
         let steps = match tiler {
             Tiler::All => Vec::from([formula("_ keeps the mode")]),
-            Tiler::Modes(modes) => self.explain_modes(modes, Self::explain_logical_divide),
+            Tiler::Modes(modes) => self.explain_modes(modes, Self::explain_divide),
             Tiler::Int(n) => by_layout(unit_layout(*n), |t| self.divide_steps(t)),
             Tiler::Layout(t) => self.divide_steps(t),
         };
@@ -59,19 +66,26 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let block: Layout = "(2,2):(4,1)".parse()?;
-    /// let explanation = block.explain_logical_product(&6.into());
-    /// assert_eq!(explanation.result, block.logical_product(&6.into()));
+    /// let explanation = block.explain_logical_product(6);
+    /// assert_eq!(explanation.result, block.logical_product(6));
     /// let formula = "A x T = (A, P o T), P the complement of A in 4*6, the size of A times the cosize of T";
     /// assert_eq!(explanation.to_string().lines().nth(1), Some(format!("  {formula}").as_str()));
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]
-    pub fn explain_logical_product(&self, tiler: &Tiler) -> Explanation {
+    pub fn explain_logical_product(&self, tiler: impl IntoTiler) -> Explanation {
+        match tiler.into_tiler() {
+            Ok(tiler) => self.explain_product(&tiler),
+            Err(e) => Explanation::refused(format!("A x T with A = {self}"), e),
+        }
+    }
+
+    fn explain_product(&self, tiler: &Tiler) -> Explanation {
         let title = format!("A x T with A = {self} and T = {tiler}");
         let result = self.logical_product(tiler);
         let steps = match tiler {
             Tiler::All => Vec::from([formula("_ keeps the mode")]),
-            Tiler::Modes(modes) => self.explain_modes(modes, Self::explain_logical_product),
+            Tiler::Modes(modes) => self.explain_modes(modes, Self::explain_product),
             Tiler::Int(n) => by_layout(unit_layout(*n), |t| self.product_steps(t)),
             Tiler::Layout(t) => self.product_steps(t),
         };

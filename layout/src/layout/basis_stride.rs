@@ -159,13 +159,14 @@ impl Layout {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{IntTuple, Layout};
+    /// use colex_layout::{C, Layout};
     /// let partition: Layout = "((_2,_2),_3):((_1@0,_4@1),_8@0)".parse()?;
-    /// let row_major: IntTuple = "(513,_1)".parse()?;
-    /// assert_eq!(partition.inner_product(&row_major)?.to_string(), "((_2,_2),_3):((513,_4),4104)");
+    /// let row_major = (513, C::<1>);
+    /// assert_eq!(partition.inner_product(row_major)?.to_string(), "((_2,_2),_3):((513,_4),4104)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn inner_product(&self, strides: &IntTuple) -> Result<Self, Error> {
+    pub fn inner_product(&self, strides: impl IntoIntTuple) -> Result<Self, Error> {
+        let strides = strides.into_int_tuple()?;
         let needs = |needs| Error::StrideKind {
             operation: "inner_product",
             layout: self.text(),

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
 use crate::tuple::{Tuple, TupleBuilder, View};
-use crate::{Error, Int, IntTuple, Layout, Stride};
+use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 /// Flat leaf modes.
 pub(crate) type Flat = SmallVec<[LeafMode; 12]>;
@@ -43,11 +43,11 @@ impl Layout {
     /// ```
     /// use colex_layout::Layout;
     /// let l: Layout = "(2,(1,6)):(1,(6,2))".parse()?;
-    /// assert_eq!(l.coalesce_modes(&(1, 1).into())?.to_string(), "(2,6):(1,2)");
+    /// assert_eq!(l.coalesce_modes((1, 1))?.to_string(), "(2,6):(1,2)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn coalesce_modes(&self, profile: &IntTuple) -> Result<Self, Error> {
-        self.by_profile("coalesce_modes", profile, Self::coalesce)
+    pub fn coalesce_modes(&self, profile: impl IntoIntTuple) -> Result<Self, Error> {
+        self.by_profile("coalesce_modes", &profile.into_int_tuple()?, Self::coalesce)
     }
 
     /// The layout with every stride-0 mode reduced to extent 1.
@@ -82,8 +82,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Rank`] when `profile` has more modes than the layout, at any level.
-    pub fn filter_modes(&self, profile: &IntTuple) -> Result<Self, Error> {
-        self.by_profile("filter_modes", profile, Self::filter)
+    pub fn filter_modes(&self, profile: impl IntoIntTuple) -> Result<Self, Error> {
+        self.by_profile("filter_modes", &profile.into_int_tuple()?, Self::filter)
     }
 
     fn by_profile(

@@ -19,7 +19,7 @@ impl Layout {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::Layout;
+    /// use colex_layout::{C, Layout};
     /// assert_eq!(Layout::column_major((4, (2, 3)))?.to_string(), "(4,(2,3)):(_1,(4,8))");
     /// assert_eq!(Layout::column_major((C::<2>, 4))?.to_string(), "(_2,4):(_1,_2)");
     /// # Ok::<(), colex_layout::Error>(())
@@ -82,14 +82,14 @@ impl Layout {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{IntTuple, Layout};
-    /// let order: IntTuple = "(0,2,3,1)".parse()?;
-    /// assert_eq!(Layout::ordered(&"(_2,_2,_2,_2)".parse()?, &order)?.to_string(), "(_2,_2,_2,_2):(_1,_4,_8,_2)");
+    /// use colex_layout::Layout;
+    /// assert_eq!(Layout::ordered("(_2,_2,_2,_2)", (0, 2, 3, 1))?.to_string(), "(_2,_2,_2,_2):(_1,_4,_8,_2)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[doc(alias = "make_ordered_layout")]
     #[doc(alias = "compact_order")]
-    pub fn ordered(shape: &IntTuple, order: &IntTuple) -> Result<Self, Error> {
+    pub fn ordered(shape: impl IntoIntTuple, order: impl IntoIntTuple) -> Result<Self, Error> {
+        let (shape, order) = (&shape.into_int_tuple()?, &order.into_int_tuple()?);
         let extents = shape.product_like(order).map_err(|_| {
             rank_error(
                 "ordered",
@@ -162,7 +162,7 @@ impl Layout {
             )
         }));
         let order = Self::ordered(&shape.take(rest.clone())?, &stride.take(rest)?)?;
-        values.tiled_product(&order.into())
+        values.tiled_product(order)
     }
 
     /// The stride as a tuple of integers.

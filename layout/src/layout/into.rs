@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::RangeFull;
 
 use crate::{
-    C, ComposedLayout, Error, Int, IntTuple, IntoIntTuple, IntoStride, Layout, Slot, Tiler,
+    C, ComposedLayout, Error, Int, IntTuple, IntoIntTuple, IntoStride, Layout, Slot, Swizzle, Tiler,
 };
 
 /// A value that reads as a layout.
@@ -104,8 +104,10 @@ pub trait IntoComposedLayout: Sized {
 /// use colex_layout::{IntoTiler, Layout};
 /// let every_third = Layout::new(3, 3)?;
 /// assert_eq!((&every_third, "(2,4):(1,8)", 8, ..).into_tiler()?.to_string(), "(3:3,(2,4):(1,8),8,_)");
+/// let a = Layout::new((16, 24), (24, 1))?;
+/// assert_eq!(a.zipped_divide((4, 8))?, a.zipped_divide("(4,8)")?);
 /// assert_eq!(
-///     "(4,8".into_tiler().unwrap_err().to_string(),
+///     a.zipped_divide("(4,8").unwrap_err().to_string(),
 ///     "expected ',' or the closing parenthesis at byte 4 of \"(4,8\"",
 /// );
 /// # Ok::<(), colex_layout::Error>(())
@@ -162,6 +164,99 @@ impl Tiler {
             Self::Layout(l) => TilerRef::Layout(l),
             Self::Modes(modes) => TilerRef::Modes(modes),
         }
+    }
+}
+
+/// What can stand on the right of `outer.composition(..)`, and what the composition is.
+///
+/// | outer | on the right | the composition |
+/// |---|---|---|
+/// | [`Layout`] | an [`IntoTiler`]: a layout, or one tiler per mode | a [`Layout`] |
+/// | [`Layout`] | [`Swizzle`], [`ComposedLayout`] | a [`ComposedLayout`] |
+/// | [`ComposedLayout`] | an [`IntoTiler`] | a [`ComposedLayout`] |
+/// | [`Swizzle`] | an [`IntoLayout`] | a [`ComposedLayout`] |
+/// | [`Swizzle`] | [`Swizzle`] | a [`Swizzle`] |
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{Layout, Swizzle};
+/// let a = Layout::new((8, 8), (1, 16))?;
+/// assert_eq!(a.composition((4, ..))?.to_string(), "(4,8):(1,16)");
+/// assert_eq!(a.composition(Swizzle::new(3, 0, 3)?)?.to_string(), "Sw<3,0,4> o 0 o (8,8):(1,16)");
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not stand on the right of a composition with `{Outer}`",
+    note = "a layout composes with a layout, a tiler (one per mode), a swizzle or a composed layout; a text is read as a \
+            layout or tiler"
+)]
+pub trait Compose<Outer>: Sized {
+    /// What the composition is.
+    type Output;
+
+    /// Returns `outer o self`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the `composition` method of `outer`.
+    fn compose(self, outer: &Outer) -> Result<Self::Output, Error>;
+}
+
+impl<V: IntoTiler> Compose<Layout> for V {
+    type Output = Layout;
+
+    #[inline]
+    fn compose(self, outer: &Layout) -> Result<Layout, Error> {
+        self.with_tiler(|tiler| outer.composition_by(tiler))
+    }
+}
+
+impl Compose<Layout> for Swizzle {
+    type Output = ComposedLayout;
+
+    fn compose(self, outer: &Layout) -> Result<ComposedLayout, Error> {
+        outer.composition_swizzle(self)
+    }
+}
+
+impl Compose<Layout> for ComposedLayout {
+    type Output = Self;
+
+    fn compose(self, outer: &Layout) -> Result<Self, Error> {
+        outer.composition_composed(&self)
+    }
+}
+
+impl Compose<Layout> for &ComposedLayout {
+    type Output = ComposedLayout;
+
+    fn compose(self, outer: &Layout) -> Result<ComposedLayout, Error> {
+        outer.composition_composed(self)
+    }
+}
+
+impl<V: IntoTiler> Compose<ComposedLayout> for V {
+    type Output = ComposedLayout;
+
+    fn compose(self, outer: &ComposedLayout) -> Result<ComposedLayout, Error> {
+        Ok(outer.over(outer.inner().composition(self)?))
+    }
+}
+
+impl Compose<Swizzle> for Swizzle {
+    type Output = Self;
+
+    fn compose(self, outer: &Self) -> Result<Self, Error> {
+        outer.composition_swizzle(self)
+    }
+}
+
+impl<V: IntoLayout> Compose<Swizzle> for V {
+    type Output = ComposedLayout;
+
+    fn compose(self, outer: &Swizzle) -> Result<ComposedLayout, Error> {
+        Ok(ComposedLayout::new(*outer, 0, self.into_layout()?))
     }
 }
 

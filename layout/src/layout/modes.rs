@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use crate::layout::LeafMode;
 use crate::tuple::Leaf;
-use crate::{Error, IntoIntTuple, Layout, Tuple};
+use crate::{Error, IntoIntTuple, IntoLayout, Layout, Tuple};
 
 impl Layout {
     /// The sub-layout that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
@@ -94,8 +94,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn append(&self, mode: &Self) -> Result<Self, Error> {
-        Self::checked(self.0.append(&mode.0))
+    pub fn append(&self, mode: impl IntoLayout) -> Result<Self, Error> {
+        mode.with_layout(|mode| Self::checked(self.0.append(&mode.0)))
     }
 
     /// One more mode at the front; a single mode first becomes a tuple of one mode.
@@ -103,8 +103,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn prepend(&self, mode: &Self) -> Result<Self, Error> {
-        Self::checked(self.0.prepend(&mode.0))
+    pub fn prepend(&self, mode: impl IntoLayout) -> Result<Self, Error> {
+        mode.with_layout(|mode| Self::checked(self.0.prepend(&mode.0)))
     }
 
     /// Copies of `mode` (CuTe's default is `1:0`) at the end, up to `rank` modes.
@@ -112,7 +112,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+    pub fn append_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
+        let mode = mode.into_layout()?;
         self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
     }
 
@@ -121,7 +122,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
+    pub fn prepend_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
+        let mode = mode.into_layout()?;
         self.0
             .prepend_to_rank(rank, &mode.0)
             .and_then(Self::checked)
@@ -132,7 +134,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Mode`] when `i` is beyond the rank; [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
+    pub fn replace(&self, i: usize, mode: impl IntoLayout) -> Result<Self, Error> {
+        let mode = mode.into_layout()?;
         self.0.replace(i, &mode.0).and_then(Self::checked)
     }
 
@@ -156,7 +159,8 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Rank`] when the ranks differ; [`Error::MixedStrides`], [`Error::Overflow`].
-    pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
+    pub fn zip_with(&self, other: impl IntoLayout) -> Result<Self, Error> {
+        let other = other.into_layout()?;
         self.0.zip_with(&other.0).and_then(Self::checked)
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Int, Layout};
+use crate::{Int, Layout, TilerRef};
 
 /// A layout, an integer, `_`, or a tuple of those: the right-hand operand of composition, divide and product.
 ///
@@ -81,6 +81,12 @@ impl From<&crate::IntTuple> for Tiler {
 }
 
 impl fmt::Display for Tiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.by_ref().fmt(f)
+    }
+}
+
+impl fmt::Display for TilerRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("_"),

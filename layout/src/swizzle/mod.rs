@@ -8,7 +8,7 @@ pub(crate) mod xor;
 use alloc::format;
 use core::fmt;
 
-use crate::{Error, Layout};
+use crate::{Compose, Error, Layout};
 
 /// The permutation `x ^ ((x & Y) >> S)` of the integers: `B` bits from bit `M + max(S,0)` on (the mask Y) are XORed
 /// into the `B` bits from bit `M - min(S,0)` on (the mask Z).
@@ -196,11 +196,11 @@ impl Swizzle {
         }
     }
 
-    /// `self o other` as one swizzle.
+    /// Returns `self o inner`: of a swizzle the one swizzle that equals both in a row, of a layout the composed layout.
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no single swizzle equals both in a row.
+    /// [`Error::Operand`] when no single swizzle equals both in a row; those of [`IntoLayout`](crate::IntoLayout).
     ///
     /// # Example
     ///
@@ -208,9 +208,14 @@ impl Swizzle {
     /// use colex_layout::Swizzle;
     /// let (a, b) = (Swizzle::new(1, 0, -5)?, Swizzle::new(3, 0, -5)?);
     /// assert_eq!(a.composition(b)?.to_string(), "Sw<2,1,-5>");
+    /// assert_eq!(a.composition("(8,64):(64,1)")?.to_string(), "Sw<1,0,-5> o 0 o (8,64):(64,1)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn composition(self, other: Self) -> Result<Self, Error> {
+    pub fn composition<I: Compose<Self>>(self, inner: I) -> Result<I::Output, Error> {
+        inner.compose(&self)
+    }
+
+    pub(crate) fn composition_swizzle(self, other: Self) -> Result<Self, Error> {
         let from = self.from_mask() ^ other.from_mask();
         let into = self.into_mask() ^ other.into_mask();
         let joined = match (self.is_identity(), other.is_identity()) {

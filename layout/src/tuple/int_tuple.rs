@@ -4,7 +4,7 @@ use alloc::string::ToString;
 
 use crate::tuple::int::{add, gcd, mul};
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
-use crate::{Error, Int};
+use crate::{Error, Int, IntoIntTuple};
 
 /// A hierarchical tuple of integers: a shape, an integer stride or a coordinate, by position.
 ///
@@ -117,7 +117,8 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Rank`] when the operands nest differently, [`Error::Overflow`].
-    pub fn inner_product(&self, other: &Self) -> Result<Int, Error> {
+    pub fn inner_product(&self, other: impl IntoIntTuple) -> Result<Int, Error> {
+        let other = &other.into_int_tuple()?;
         if !self.is_congruent(other) {
             return Err(rank_error(
                 "inner_product",
@@ -148,12 +149,13 @@ impl Tuple<Int> {
     ///
     /// ```
     /// use colex_layout::IntTuple;
-    /// let ceil_div = |a: &str, b: &str| Ok::<_, colex_layout::Error>(a.parse::<IntTuple>()?.ceil_div(&b.parse()?)?.to_string());
+    /// let ceil_div = |a: &str, b: &str| Ok::<_, colex_layout::Error>(a.parse::<IntTuple>()?.ceil_div(b)?.to_string());
     /// assert_eq!(ceil_div("(10,7)", "(3,2)")?, "(4,4)");
     /// assert_eq!(ceil_div("(4,5,6)", "40")?, "(1,1,3)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn ceil_div(&self, divisor: &Self) -> Result<Self, Error> {
+    pub fn ceil_div(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
+        let divisor = &divisor.into_int_tuple()?;
         self.divide("ceil_div", divisor, Pad::Ones, Int::ceil_div)
     }
 
@@ -163,7 +165,7 @@ impl Tuple<Int> {
     ///
     /// ```
     /// use colex_layout::IntTuple;
-    /// let round_up = |a: &str, b: &str| a.parse::<IntTuple>()?.round_up(&b.parse()?);
+    /// let round_up = |a: &str, b: &str| a.parse::<IntTuple>()?.round_up(b);
     /// assert_eq!(round_up("(4,(7,5))", "(3,(2))")?.to_string(), "(6,(8,5))");
     /// assert_eq!(
     ///     round_up("(4,2,8,6)", "(4,2,(1,8),6)").unwrap_err().to_string(),
@@ -175,7 +177,8 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
-    pub fn round_up(&self, divisor: &Self) -> Result<Self, Error> {
+    pub fn round_up(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
+        let divisor = &divisor.into_int_tuple()?;
         if !is_alike(self.view(), divisor.view()) {
             return Err(rank_error(
                 "round_up",
@@ -200,12 +203,13 @@ impl Tuple<Int> {
     /// ```
     /// use colex_layout::IntTuple;
     /// let shape: IntTuple = "(4,5,6)".parse()?;
-    /// assert_eq!(shape.shape_div(&40.into())?.to_string(), "(1,1,3)");
-    /// let error = IntTuple::from(7).shape_div(&3.into()).unwrap_err();
+    /// assert_eq!(shape.shape_div(40)?.to_string(), "(1,1,3)");
+    /// let error = IntTuple::from(7).shape_div(3).unwrap_err();
     /// assert_eq!(error.to_string(), "shape_div: neither does 3 divide 7, nor 7 divide 3");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn shape_div(&self, divisor: &Self) -> Result<Self, Error> {
+    pub fn shape_div(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
+        let divisor = &divisor.into_int_tuple()?;
         self.divide("shape_div", divisor, Pad::None, |a, b| {
             let (x, y) = (a.value(), b.value());
             let divides = |x: i64, y: i64| y != 0 && x.checked_rem(y) == Some(0);
@@ -225,7 +229,8 @@ impl Tuple<Int> {
     /// # Errors
     ///
     /// [`Error::Rank`], [`Error::Overflow`].
-    pub fn elem_scale(&self, factors: &Self) -> Result<Self, Error> {
+    pub fn elem_scale(&self, factors: impl IntoIntTuple) -> Result<Self, Error> {
+        let factors = &factors.into_int_tuple()?;
         let factors = factors.product_like(self)?;
         let mut each = factors.leaves().iter();
         self.try_map(|n| {

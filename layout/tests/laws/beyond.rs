@@ -152,7 +152,7 @@ fn composed(bytes: &mut Bytes<'_>, inner: Layout) -> Option<ComposedLayout> {
     match bytes.byte() % 4 {
         0 => ComposedLayout::for_pointer(swizzle, number, inner).ok(),
         1 => Some(ComposedLayout::new(bytes.layout()?, number, inner)),
-        2 => Some(swizzle.composition_layout(&inner)),
+        2 => swizzle.composition(&inner).ok(),
         _ => Some(ComposedLayout::new(swizzle, number, inner)),
     }
 }
@@ -178,7 +178,7 @@ fn swizzled(bytes: &mut Bytes<'_>, a: &ComposedLayout) -> u64 {
         a.to_xor(),
         a.to_layout(),
     );
-    let _ = (a.domain_offset(&tuple), other.composition_composed(a));
+    let _ = (a.domain_offset(&tuple), other.composition(a));
     let coord: Coord = match bytes.byte() % 2 {
         0 => tuple.into(),
         _ => Coord::flat((0..a.rank()).map(|_| Slot::All)),
@@ -192,7 +192,7 @@ fn swizzled(bytes: &mut Bytes<'_>, a: &ComposedLayout) -> u64 {
         a.left_inverse(),
         a.slice(&coord),
         a.slice_and_offset(&coord).map(|(slice, _)| slice),
-        other.composition_swizzle(a.swizzle()),
+        other.composition(a.swizzle()),
         Ok(a.coalesce()),
         Ok(a.flatten()),
     ];

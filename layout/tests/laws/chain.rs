@@ -142,7 +142,7 @@ fn binary(bytes: &mut Bytes<'_>, a: &Layout, b: &Layout) -> Made {
     match bytes.below(20) {
         0..=2 => a.composition(b),
         3 => a.cute_composition(b),
-        4 => a.composition_tiler(&tiler),
+        4 => a.composition(&tiler),
         5 => a.logical_divide(&tiler),
         6 => a.zipped_divide(&tiler),
         7 => a.tiled_divide(&tiler),
@@ -196,7 +196,7 @@ fn observe(bytes: &mut Bytes<'_>, layout: &Layout) {
     let _ = (
         shape.coord_in(&coord, &coord),
         coord.coord_by_stride(n, &shape),
-        shape.evenly_divides(&(&coord).into()),
+        shape.evenly_divides(&coord),
     );
     let _ = (layout.slice_and_offset(&coord), layout.dice(&coord));
     if let Ok(mut offsets) = layout.offsets() {

@@ -91,8 +91,8 @@ fn coalesce_modes_by_mode() {
             for (i, (mode, simple)) in layout.modes().zip(by_mode.modes()).enumerate() {
                 assert_eq!(mode.coalesce(), simple, "mode {i} of {layout}");
             }
-            assert_eq!(layout.coalesce_modes(&1.into()), Ok(layout.coalesce()));
-            let short = layout.coalesce_modes(&[1].into()).expect("rank 1");
+            assert_eq!(layout.coalesce_modes(1), Ok(layout.coalesce()));
+            let short = layout.coalesce_modes([1]).expect("rank 1");
             for (i, (mode, kept)) in layout.modes().zip(short.modes()).enumerate() {
                 let expected = if i == 0 { mode.coalesce() } else { mode };
                 assert_eq!(kept, expected, "mode {i} of {layout}");
@@ -143,7 +143,7 @@ fn filter_zeros_keeps_the_nesting() {
             assert_eq!(leaves(&ones), expected, "{layout}");
             assert!(ones.shape().is_congruent(&layout.shape()));
             let all: IntTuple = layout.shape().repeat_like(1);
-            assert_eq!(layout.filter_modes(&1.into()), Ok(layout.filter()));
+            assert_eq!(layout.filter_modes(1), Ok(layout.filter()));
             let leafwise = layout.filter_modes(&all).expect("congruent");
             assert_eq!(leafwise.shape(), ones.shape(), "{layout}");
             *count += 1;

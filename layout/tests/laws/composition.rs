@@ -225,15 +225,15 @@ fn composition_tiler_by_mode() {
                 let both: Tiler = [&t, &u].into();
                 let (first, second) = (modes[0].composition(&t), modes[1].composition(&u));
                 let (Ok(first), Ok(second)) = (first, second) else {
-                    assert!(a.composition_tiler(&both).is_err(), "{a} o {both}");
+                    assert!(a.composition(&both).is_err(), "{a} o {both}");
                     continue;
                 };
                 let joined = Layout::concat([&first, &second]);
-                assert_eq!(a.composition_tiler(&both), joined, "{a} o {both}");
+                assert_eq!(a.composition(&both), joined, "{a} o {both}");
                 *count += 1;
             }
-            assert_eq!(a.composition_tiler(&Tiler::All).as_ref(), Ok(a));
-            let four = a.composition_tiler(&4.into());
+            assert_eq!(a.composition(&Tiler::All).as_ref(), Ok(a));
+            let four = a.composition(4);
             assert_eq!(
                 four.ok(),
                 a.composition(&small::layout(&[(4, 1)])).ok(),

@@ -122,15 +122,12 @@ fn inner_product_at() {
             .filter(|s| s.rank() == 2 && s.depth() == 1)
         {
             let identity = Layout::identity(shape.clone()).expect("a shape");
-            for tiler in tilers
-                .iter()
-                .map(|t| t.parse().expect("the text is a tiler"))
-            {
-                let Ok(tiled) = identity.logical_divide(&tiler) else {
+            for tiler in tilers {
+                let Ok(tiled) = identity.logical_divide(tiler) else {
                     continue;
                 };
                 for (d0, d1) in (1..=20).flat_map(|a| (0..=4).map(move |b| (a, b * 7))) {
-                    let r = tiled.inner_product(&(d0, d1).into()).expect("two modes");
+                    let r = tiled.inner_product((d0, d1)).expect("two modes");
                     for i in 0..tiled.size() {
                         let c = tiled.coord_at(i).expect("within");
                         let c: Vec<i64> = c

@@ -40,7 +40,7 @@ fn each_pair(mut check: impl FnMut(&Layout, &Layout, &[i64], Option<Layout>)) {
     for a in divided() {
         for tile in &tiles {
             if let Some(indices) = visited(&a, tile) {
-                check(&a, tile, &indices, a.logical_divide(&tile.into()).ok());
+                check(&a, tile, &indices, a.logical_divide(tile).ok());
             }
         }
     }
@@ -143,10 +143,7 @@ fn divide_by_mode() {
             for (t, u) in tiles.iter().flat_map(|t| tiles.iter().map(move |u| (t, u))) {
                 let tiler = Tiler::from([t, u]);
                 let modes: Vec<_> = a.modes().collect();
-                let parts = [
-                    modes[0].logical_divide(&t.into()),
-                    modes[1].logical_divide(&u.into()),
-                ];
+                let parts = [modes[0].logical_divide(t), modes[1].logical_divide(u)];
                 let [Ok(first), Ok(second)] = parts else {
                     assert!(a.logical_divide(&tiler).is_err(), "{a} / {tiler}");
                     continue;

@@ -190,13 +190,12 @@ fn explain_texts() {
     );
     let refused = layout("(8,4,2):(13,2,1)").explain_left_inverse();
     insta::assert_snapshot!("left_inverse_refused", refused);
-    let tiler = "<3:3,(2,4):(1,8)>".parse().expect("a tiler");
-    let divide = layout("(9,(4,8)):(59,(13,1))").explain_logical_divide(&tiler);
+    let divide = layout("(9,(4,8)):(59,(13,1))").explain_logical_divide(("3:3", "(2,4):(1,8)"));
     insta::assert_snapshot!("logical_divide", divide);
-    let refused = layout("(4,3):(1,10)").explain_logical_divide(&layout("4:3").into());
+    let refused = layout("(4,3):(1,10)").explain_logical_divide("4:3");
     insta::assert_snapshot!("logical_divide_refused", refused);
-    let product = layout("(2,2):(4,1)").explain_logical_product(&layout("6:1").into());
+    let product = layout("(2,2):(4,1)").explain_logical_product("6:1");
     insta::assert_snapshot!("logical_product", product);
-    let wider = layout("(2,2):(1,3)").explain_logical_product(&3.into());
+    let wider = layout("(2,2):(1,3)").explain_logical_product(3);
     insta::assert_snapshot!("logical_product_wider", wider);
 }

@@ -132,7 +132,7 @@ fn infer_sentences() {
         sentence(&[]),
         "extent 0 in the shape 0: extents are at least 1"
     );
-    let table = Layout::infer_modes(&"(2,(2,2))".parse().unwrap(), |i| i + i / 5);
+    let table = Layout::infer_modes((2, (2, 2)), |i| i + i / 5);
     assert_eq!(
         table.unwrap_err().to_string(),
         "no layout of shape (2,(2,2)) has these values: it is 1 at (1,(0,0)) and 4 at (0,(0,1)), which makes 5 at \

@@ -24,7 +24,7 @@ fn each_product(mut check: impl FnMut(&Layout, &Layout, &Layout)) {
     let tilers = tilers();
     for block in blocks() {
         for tiler in &tilers {
-            if let Ok(product) = block.logical_product(&tiler.into()) {
+            if let Ok(product) = block.logical_product(tiler) {
                 check(&block, tiler, &product);
             }
         }
@@ -123,9 +123,7 @@ fn check_sides(block: &Layout, tiler: &Layout, blocked: &Layout, raked: &Layout)
         l.append_to_rank(rank, &Layout::unit())
             .expect("at most this rank")
     };
-    let product = pad(block)
-        .logical_product(&pad(tiler).into())
-        .expect("as blocked");
+    let product = pad(block).logical_product(pad(tiler)).expect("as blocked");
     let [blocks, copies] = [0, 1].map(|i| product.mode(i).expect("rank 2"));
     let sides = blocks.modes().zip(copies.modes());
     if blocks.is_leaf() {
@@ -156,10 +154,7 @@ fn product_by_mode() {
             for (t, u) in tiles.iter().flat_map(|t| tiles.iter().map(move |u| (t, u))) {
                 let tiler = Tiler::from([t, u]);
                 let modes: Vec<_> = a.modes().collect();
-                let parts = [
-                    modes[0].logical_product(&t.into()),
-                    modes[1].logical_product(&u.into()),
-                ];
+                let parts = [modes[0].logical_product(t), modes[1].logical_product(u)];
                 let [Ok(first), Ok(second)] = parts else {
                     assert!(a.logical_product(&tiler).is_err(), "{a} x {tiler}");
                     continue;
@@ -211,7 +206,7 @@ fn tile_to_shape_fills() {
                         for tiled in [
                             b.tile_to_shape(&target),
                             b.tile_to_shape_row_major(&target),
-                            b.tile_to_shape_ordered(&target, &(2, 1).into()),
+                            b.tile_to_shape_ordered(&target, (2, 1)),
                         ] {
                             assert_eq!(tiled.is_ok(), divides, "{b} to {target}");
                             let Ok(tiled) = tiled else { continue };

@@ -178,9 +178,9 @@ const OPERATIONS: [Operation; 8] = [
     |a, _| a.complement(Int::Static(24)),
     |a, b| a.composition(b),
     |a, b| b.composition(a),
-    |a, b| a.logical_divide(&b.into()),
-    |a, b| b.logical_divide(&a.into()),
-    |a, b| a.logical_product(&b.into()),
+    |a, b| a.logical_divide(b),
+    |a, b| b.logical_divide(a),
+    |a, b| a.logical_product(b),
 ];
 
 /// Number `k` (extents, then strides) dynamic, and changed.

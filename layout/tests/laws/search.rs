@@ -142,7 +142,7 @@ fn search_proves_a_carry_beyond_its_bound() {
 
 #[test]
 fn what_was_not_searched_is_not_said_to_be_no_layout() {
-    let unchecked = layout("(4,3):(1,10)").cute_composition(&layout("7:6"));
+    let unchecked = layout("(4,3):(1,10)").cute_composition("7:6");
     assert_eq!(
         unchecked.unwrap_err().to_string(),
         "(4,3):(1,10) o 7:6 is refused by CuTe's rule of composition: mode <0>, 7:6, takes 7 steps of 6 in extent 4 of \

@@ -114,7 +114,7 @@ fn layout_swizzle_at() {
     law("layout_swizzle_at", "pairs", 400, |count| {
         for layout in inner_layouts() {
             for sw in swizzles() {
-                let Ok(moved) = layout.composition_swizzle(sw) else {
+                let Ok(moved) = layout.composition(sw) else {
                     continue;
                 };
                 for i in 0..layout.size() {
@@ -205,14 +205,8 @@ fn swizzled_forward_at() {
                     (tile.flatten(), layout.flatten()),
                 ];
                 let tried = [
-                    (
-                        tile.zipped_divide(&2.into()),
-                        layout.zipped_divide(&2.into()),
-                    ),
-                    (
-                        tile.logical_product(&3.into()),
-                        layout.logical_product(&3.into()),
-                    ),
+                    (tile.zipped_divide(2), layout.zipped_divide(2)),
+                    (tile.logical_product(3), layout.logical_product(3)),
                 ];
                 let tried = tried
                     .into_iter()

@@ -80,11 +80,7 @@ fn quotients() {
                 folded.push(ceil(*n, rest));
                 rest = ceil(rest, *n);
             }
-            assert_eq!(
-                x.ceil_div(&total.into()),
-                Ok(flat(&folded)),
-                "{x} by {total}"
-            );
+            assert_eq!(x.ceil_div(total), Ok(flat(&folded)), "{x} by {total}");
             *count += 1;
         }
     });

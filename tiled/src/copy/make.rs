@@ -113,7 +113,7 @@ fn covered(tile: &IntTuple, tv: &Layout) -> Result<(Tiler, Layout), Error> {
         modes.push(Tiler::Layout(along.filter()));
     }
     let tiler = Tiler::Modes(modes);
-    let part = Layout::column_major(tile.clone())?.composition_tiler(&tiler)?;
+    let part = Layout::column_major(tile.clone())?.composition(&tiler)?;
     let tv = part.left_inverse()?.composition(tv)?;
     Ok((tiler, tv))
 }

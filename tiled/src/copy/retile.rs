@@ -35,12 +35,12 @@ impl TiledCopy {
         let order = self.tv().right_inverse()?.with_shape(self.tile_shape()?)?;
         let order = order.upcast(self.threads() * values)?;
         let first = Layout::column_major(values)?;
-        let by_value = first.logical_product(&order.right_inverse()?.into())?;
-        let by_value = by_value.zipped_divide(&self.atom_values().into())?;
+        let by_value = first.logical_product(order.right_inverse()?)?;
+        let by_value = by_value.zipped_divide(self.atom_values())?;
         let mut tiler = vec![Tiler::from(values)];
         tiler.extend(order.modes().map(|m| Tiler::from(m.size())));
         let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
-        let cut = tiled.composition_modes([Some(&by_value), None])?;
+        let cut = tiled.composition((&by_value, ..))?;
         let retiled = cut.slice(&retile_coord(fragment.rank()))?;
         if sorted(&retiled)? == sorted(fragment)? {
             return Ok(retiled);

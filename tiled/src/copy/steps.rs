@@ -65,7 +65,7 @@ impl TiledCopy {
         self.check_rank(tensor.rank(), tensor)?;
         let tiled = tensor.zipped_divide(self.tiler())?;
         let tv = self.thread_value(side)?;
-        let by_thread = tiled.composition_modes([Some(&tv.coalesced), None])?;
+        let by_thread = tiled.composition((&tv.coalesced, ..))?;
         let modes = [&[0, 0][..], &[0, 1], &[1]].map(|path| by_thread.get(path));
         let [thread, values, rest] = modes;
         Ok(CopySteps {
@@ -89,10 +89,10 @@ impl TiledCopy {
         let to_reference = self.values.reference.right_inverse()?.composition(target)?;
         let atom = IntTuple::flat([self.atom_threads(), self.atom_values()].map(fixed));
         let by_atom = self.tv().zipped_divide(&Tiler::from(&atom))?;
-        let of_side = by_atom.composition_modes([Some(&to_reference), None])?;
+        let of_side = by_atom.composition((&to_reference, ..))?;
         let zipped = of_side.zip()?;
         Ok(ThreadValue {
-            coalesced: zipped.coalesce_modes(&(1, (1, 1)).into())?,
+            coalesced: zipped.coalesce_modes((1, (1, 1)))?,
             to_reference,
             by_atom,
             of_side,

@@ -109,7 +109,7 @@ impl TiledMma {
             return Err(too_many(permutation, modes.len()));
         }
         modes.resize(3, Tiler::All);
-        let threads = atom.traits().thread.tiled_product(&atoms.into())?;
+        let threads = atom.traits().thread.tiled_product(atoms)?;
         let permutation = modes.try_into().expect("resized to three modes");
         let mma = Self {
             atom,
@@ -273,8 +273,8 @@ impl TiledMma {
             Operand::C => all(),
         };
         let shared = Tiler::Modes(vec![Tiler::Modes(vec![all(), atoms]), all()]);
-        let fragments = fragments.composition_tiler(&shared)?;
-        let tv = fragments.composition_modes([Some(&self.index_to_thread()?), None])?;
+        let fragments = fragments.composition(&shared)?;
+        let tv = fragments.composition((&self.index_to_thread()?, ..))?;
         check_reach(&tv, extents)?;
         Ok(tv)
     }

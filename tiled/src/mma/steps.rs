@@ -52,7 +52,7 @@ impl TiledMma {
         let order = modes.map(|i| self.permutation(i));
         let permuted = tensor.logical_divide(&Tiler::Modes(order.to_vec()))?;
         let by_atom = permuted.zipped_divide(&both(modes.map(|i| self.atom().mnk()[i]))?)?;
-        let by_value = by_atom.composition_modes([Some(tv), None])?;
+        let by_value = by_atom.composition((tv, ..))?;
         let atoms = both(modes.map(|i| size(self.thread_layout(), i + 1)))?;
         let grid = Tiler::Modes(vec![Tiler::All, atoms]);
         let by_thread = by_value.logical_divide(&grid)?.tile_unzip(&grid)?;

@@ -119,7 +119,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// ```
     /// use colex_tiled::Tensor;
     /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(8,4):(1,8)".parse()?)?;
-    /// let tiles = tensor.map_layout(|layout| layout.zipped_divide(&"(2,2)".parse()?))?;
+    /// let tiles = tensor.map_layout(|layout| layout.zipped_divide((2, 2)))?;
     /// assert_eq!(tiles.layout().to_string(), "((2,2),(4,2)):((1,8),(2,16))");
     /// assert_eq!(tiles.get(((1, 1), (3, 1)))?, &31);
     /// let error = tensor.map_layout(|_| "33:1".parse()).unwrap_err();

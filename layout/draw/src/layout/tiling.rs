@@ -194,8 +194,7 @@ mod tests {
         ] {
             let tiling = tiling(layout, tiler);
             let layout: Layout = layout.parse().expect("the text is a layout");
-            let tiler = tiler.parse().expect("the text is a tiler");
-            let divided = layout.zipped_divide(&tiler).expect("the tiler fits");
+            let divided = layout.zipped_divide(tiler).expect("the tiler fits");
             let (tile, rest) = (divided.mode(0), divided.mode(1));
             let (tile, rest) = (tile.expect("rank 2").size(), rest.expect("rank 2").size());
             let down = (0..tiling.table.rows())

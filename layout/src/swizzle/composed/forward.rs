@@ -5,7 +5,10 @@ use alloc::string::String;
 use core::ops::Range;
 
 use crate::algebra::recast::{Units, check_factor, factors};
-use crate::{ComposedLayout, Error, IntTuple, IntoIntTuple, Layout, Middle, Outer, Swizzle, Tiler};
+use crate::{
+    Compose, ComposedLayout, Error, IntoComposedLayout, IntoIntTuple, IntoLayout, IntoTiler,
+    Layout, Middle, Outer,
+};
 
 /// Methods that apply to the inner layout under the same outer function.
 macro_rules! forward {
@@ -35,52 +38,66 @@ forward! {
     /// Groups the modes in `range` into one.
     group(range: Range<usize>);
     /// One more mode at the end.
-    append(mode: &Layout);
+    append(mode: impl IntoLayout);
     /// Exchanges the two outer levels.
     zip();
-    /// `self o inner`, the composition on the right: `A o offset o (B o inner)`.
-    composition(inner: &Layout);
-    /// The composition mode by mode.
-    composition_tiler(tiler: &Tiler);
     /// Coalesces each part that a leaf of `profile` names.
-    coalesce_modes(profile: &IntTuple);
+    coalesce_modes(profile: impl IntoIntTuple);
     /// Filters each part that a leaf of `profile` names.
-    filter_modes(profile: &IntTuple);
+    filter_modes(profile: impl IntoIntTuple);
     /// The tiles and the rest.
-    logical_divide(tiler: &Tiler);
+    logical_divide(tiler: impl IntoTiler);
     /// The tiles and the rest, gathered.
-    zipped_divide(tiler: &Tiler);
+    zipped_divide(tiler: impl IntoTiler);
     /// The tiles gathered, the rest unpacked.
-    tiled_divide(tiler: &Tiler);
+    tiled_divide(tiler: impl IntoTiler);
     /// Tiles and rest unpacked.
-    flat_divide(tiler: &Tiler);
+    flat_divide(tiler: impl IntoTiler);
     /// Regroups rank-2 modes at the leaves of the tiler.
-    tile_unzip(tiler: &Tiler);
+    tile_unzip(tiler: impl IntoTiler);
     /// The block, repeated.
-    logical_product(tiler: &Tiler);
+    logical_product(tiler: impl IntoTiler);
     /// The block and its copies, gathered.
-    zipped_product(tiler: &Tiler);
+    zipped_product(tiler: impl IntoTiler);
     /// The blocks gathered, the copies unpacked.
-    tiled_product(tiler: &Tiler);
+    tiled_product(tiler: impl IntoTiler);
     /// Blocks and copies unpacked.
-    flat_product(tiler: &Tiler);
+    flat_product(tiler: impl IntoTiler);
     /// The block over the tiler mode by mode, block inside.
-    blocked_product(tiler: &Layout);
+    blocked_product(tiler: impl IntoLayout);
     /// The block over the tiler mode by mode, interleaved.
-    raked_product(tiler: &Layout);
+    raked_product(tiler: impl IntoLayout);
     /// The block repeated until it has `shape`.
-    tile_to_shape(shape: &IntTuple);
+    tile_to_shape(shape: impl IntoIntTuple);
     /// The block repeated until it has `shape`, in an order of modes.
-    tile_to_shape_ordered(shape: &IntTuple, order: &IntTuple);
+    tile_to_shape_ordered(shape: impl IntoIntTuple, order: impl IntoIntTuple);
     /// The block repeated until it has `shape`, along the last mode first.
-    tile_to_shape_row_major(shape: &IntTuple);
+    tile_to_shape_row_major(shape: impl IntoIntTuple);
     /// The layout over the same elements in another shape.
-    with_shape(shape: IntTuple);
+    with_shape(shape: impl IntoIntTuple);
     /// The compact layout in the order of the inner strides.
     layout_like();
 }
 
 impl ComposedLayout {
+    /// Returns `self o inner`, the composition on the right: `A o offset o (B o inner)`, also mode by mode.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::composition`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::ComposedLayout;
+    /// let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
+    /// assert_eq!(tile.composition((.., "8:8"))?.to_string(), "Sw<3,3,3> o 0 o (8,8):(64,8)");
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    pub fn composition<I: Compose<Self>>(&self, inner: I) -> Result<I::Output, Error> {
+        inner.compose(self)
+    }
+
     /// All leaf modes in one flat layout.
     #[must_use]
     pub fn flatten(&self) -> Self {
@@ -322,8 +339,8 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of [`Layout::max_common_layout`].
-    pub fn max_common_layout(&self, other: &Layout) -> Result<Layout, Error> {
-        self.inner().common_layout(other, self.vector_limit()?)
+    pub fn max_common_layout(&self, other: impl IntoLayout) -> Result<Layout, Error> {
+        other.with_layout(|other| self.inner().common_layout(other, self.vector_limit()?))
     }
 
     /// How many elements from the first on are contiguous in both.
@@ -338,14 +355,14 @@ impl ComposedLayout {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{ComposedLayout, Layout};
+    /// use colex_layout::ComposedLayout;
     /// let tile: ComposedLayout = "Sw<3,3,3> o 99 o 16:1".parse()?;
-    /// let plain: Layout = "16:1".parse()?;
     /// // 99 is element 3 of a block of 8.
-    /// assert_eq!(tile.max_common_vector(&plain.into())?, 5);
+    /// assert_eq!(tile.max_common_vector("16:1")?, 5);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn max_common_vector(&self, other: &Self) -> Result<i64, Error> {
+    pub fn max_common_vector(&self, other: impl IntoComposedLayout) -> Result<i64, Error> {
+        let other = other.into_composed_layout()?;
         let n = self.inner().max_common_vector(other.inner())?;
         Ok(n.min(self.vector_limit()?).min(other.vector_limit()?))
     }
@@ -360,13 +377,5 @@ impl ComposedLayout {
             }
             Outer::Layout(_) => 1,
         })
-    }
-}
-
-impl Swizzle {
-    /// `self o layout`: CuTe's `composition(Swizzle, Layout)`.
-    #[must_use]
-    pub fn composition_layout(self, layout: &Layout) -> ComposedLayout {
-        ComposedLayout::new(self, 0, layout.clone())
     }
 }

@@ -9,25 +9,8 @@ use crate::{BinaryMatrix, ComposedLayout, Error, Layout, Outer, Swizzle};
 const POINTWISE_LIMIT: i64 = 1 << 16;
 
 impl Layout {
-    /// `self o swizzle` as `swizzle' o self`: the layout visited in swizzled order, the swizzle moved to the offsets.
-    ///
-    /// CuTe reads the new swizzle off two masks, which works in simple cases; here the result is compared with
-    /// `self(swizzle(i))` for every index of the layout (by bits where both are linear over F2).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operand`] when no swizzle on the left does the same.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::{Layout, Swizzle};
-    /// let l: Layout = "(8,8):(1,16)".parse()?;
-    /// let moved = l.composition_swizzle(Swizzle::new(3, 0, 3)?)?;
-    /// assert_eq!(moved.to_string(), "Sw<3,0,4> o 0 o (8,8):(1,16)");
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    pub fn composition_swizzle(&self, swizzle: Swizzle) -> Result<ComposedLayout, Error> {
+    /// `self o swizzle` as `swizzle' o self`, the same at every index of the layout.
+    pub(crate) fn composition_swizzle(&self, swizzle: Swizzle) -> Result<ComposedLayout, Error> {
         self.composition_swizzle_below(self.size(), swizzle)
     }
 
@@ -67,24 +50,10 @@ impl Layout {
 
     /// `self o inner` for a composed layout on the right: `(self o Sw) o inner'`, or `self o (outer o inner')` where the
     /// outer function is a layout.
-    ///
-    /// Law `composition_composed_at`: the result at every coordinate is `self.at_unbounded(inner.at(c))`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operand`] when the inner offset is not 0, when offsets are negative, or when the swizzle cannot change
-    /// places; those of [`Layout::composition`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::{ComposedLayout, Layout};
-    /// let a: Layout = "(4,8,2):(32,2,128)".parse()?;
-    /// let b: ComposedLayout = "2:2 o 0 o 4:2".parse()?;
-    /// assert_eq!(a.composition_composed(&b)?.to_string(), "4:2"); // every fourth element
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    pub fn composition_composed(&self, inner: &ComposedLayout) -> Result<ComposedLayout, Error> {
+    pub(crate) fn composition_composed(
+        &self,
+        inner: &ComposedLayout,
+    ) -> Result<ComposedLayout, Error> {
         let refuse = |why: alloc::string::String| Error::Operand {
             operation: "composition",
             operand: inner.text(),

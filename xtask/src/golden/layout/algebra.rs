@@ -18,13 +18,13 @@ pub(super) const OPS: &[Op] = &[
     }),
     Op::judged("composition", |case| {
         if is_swizzled(case, 1) {
-            tried(layout(case, 0)?.composition_composed(&composed(case, 1)?))
+            tried(layout(case, 0)?.composition(&composed(case, 1)?))
         } else {
-            tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+            tried(layout(case, 0)?.composition(&tiler(case, 1)?))
         }
     }),
     Op::judged("composition_tiler", |case| {
-        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+        tried(layout(case, 0)?.composition(&tiler(case, 1)?))
     }),
     Op::judged("complement", |case| {
         tried(layout(case, 0)?.complement(tuple(case, 1)?))

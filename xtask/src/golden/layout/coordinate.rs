@@ -15,10 +15,10 @@ pub(super) const OPS: &[Op] = &[
     }),
     Op::judged("identity_table", table),
     Op::judged("composition_identity", |case| {
-        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+        tried(layout(case, 0)?.composition(&tiler(case, 1)?))
     }),
     Op::judged("composition_basis", |case| {
-        tried(layout(case, 0)?.composition_tiler(&tiler(case, 1)?))
+        tried(layout(case, 0)?.composition(&tiler(case, 1)?))
     }),
     Op::judged("logical_divide_identity", |case| {
         tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))

@@ -18,10 +18,10 @@ pub(super) const OPS: &[Op] = &[
         tried(swizzle(case, 0)?.composition(swizzle(case, 1)?))
     }),
     Op::judged("composition_swizzle_layout", |case| {
-        printed(swizzle(case, 0)?.composition_layout(&layout(case, 1)?))
+        tried(swizzle(case, 0)?.composition(layout(case, 1)?))
     }),
     Op::judged("composition_layout_swizzle", |case| {
-        tried(layout(case, 0)?.composition_swizzle(swizzle(case, 1)?))
+        tried(layout(case, 0)?.composition(swizzle(case, 1)?))
     }),
     Op::judged("swizzled_table", |case| {
         composed(case, 0)?
@@ -45,7 +45,7 @@ pub(super) const OPS: &[Op] = &[
         printed(composed(case, 0)?.flatten())
     }),
     Op::judged("composition_swizzled", |case| {
-        tried(composed(case, 0)?.composition_tiler(&tiler(case, 1)?))
+        tried(composed(case, 0)?.composition(&tiler(case, 1)?))
     }),
     Op::judged("right_inverse_swizzled", |case| {
         tried(composed(case, 0)?.right_inverse())
