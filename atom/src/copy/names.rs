@@ -110,6 +110,40 @@ fn type_bits(name: &str) -> Option<i64> {
     }
 }
 
+/// The name with the types of CUDA and C++ in it as the unsigned integers of CuTe that are as wide.
+fn with_widths(name: &str) -> String {
+    let Some((stem, arguments)) = name.split_once('<') else {
+        return name.to_string();
+    };
+    let ty = arguments.strip_suffix('>').unwrap_or(arguments);
+    match type_bits(ty).or_else(|| vector_bits(ty)) {
+        Some(bits) => format!("{stem}<uint{bits}_t>"),
+        None => name.to_string(),
+    }
+}
+
+/// The width of a vector or half-precision type of CUDA, or of a complex number.
+fn vector_bits(name: &str) -> Option<i64> {
+    if let Some(part) = name.strip_prefix("complex<") {
+        return type_bits(part.strip_suffix('>')?).map(|bits| 2 * bits);
+    }
+    let name = name.trim_start_matches("__").trim_start_matches("nv_");
+    let count = name.chars().next_back()?.to_digit(10);
+    let (element, count) = match count {
+        // `bfloat16` ends in a digit and is one number.
+        Some(count @ 2..=4) if name != "bfloat16" => (&name[..name.len() - 1], i64::from(count)),
+        _ => (name, 1),
+    };
+    let bits = match element.strip_prefix('u').unwrap_or(element) {
+        "char" => 8,
+        "short" | "half" | "bfloat16" => 16,
+        "int" | "float" => 32,
+        "long" | "longlong" | "double" => 64,
+        _ => return None,
+    };
+    Some(bits * count)
+}
+
 /// The error for a name that is not in the table.
 fn unknown(text: &str, name: &str) -> Error {
     let ranked = |m: &CopyMember| m.n != 0 && m.stem().replace(&format!("_{}D", m.n), "") == name;
@@ -123,7 +157,10 @@ fn unknown(text: &str, name: &str) -> Error {
     }
     CopyError::Unknown {
         name: text.to_string(),
-        nearest: nearest(name, members().map(|m| m.name())),
+        nearest: nearest(
+            &with_widths(name),
+            members().map(|m| (m.name(), m.fill(m.row.ptx))),
+        ),
     }
     .into()
 }

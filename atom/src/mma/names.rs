@@ -69,7 +69,7 @@ fn unknown(text: &str, name: &str) -> Error {
     }
     ErrorKind::UnknownMma {
         name: text.to_string(),
-        nearest: nearest(name, members().map(|m| m.name())),
+        nearest: nearest(name, members().map(|m| (m.name(), m.fill(m.row.ptx)))),
     }
     .into()
 }
