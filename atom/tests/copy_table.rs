@@ -68,7 +68,7 @@ fn every_end_covers_its_bits_exactly_as_often_as_stated() {
             let stated = stated_copies(&atom, side);
             let all = layout.size() as usize;
             assert_eq!(all % stated, 0, "{}: {layout}", atom.name());
-            // A tile of four rows has them 32 apart: bits between them belong to nobody.
+            // A tile of four rows has them 32 apart: bits between them belong to no thread.
             let held = copies(layout, layout.cosize().unwrap() as usize);
             let named = held.iter().filter(|held| **held > 0).count();
             assert_eq!(named * stated, all, "{}: {layout}", atom.name());

@@ -21,7 +21,7 @@ fn numbers(text: &str, ty: Ty) -> Vec<Value> {
         .collect()
 }
 
-/// The numbers along K in row 0 of a tile of so many rows, zeros elsewhere.
+/// The numbers along K in row 0 of a tile of `rows` rows, zeros elsewhere.
 fn first_row(numbers: &[Value], rows: i64, ty: Ty) -> Vec<Value> {
     let mut tile = vec![Value::zero(ty); rows as usize * numbers.len()];
     for (k, &x) in numbers.iter().enumerate() {

@@ -134,7 +134,7 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     k.finish()
 }
 
-/// What was fetched is there, for everybody.
+/// All copies have landed, visible to all threads.
 fn landed(k: &mut Builder) {
     k.cp_async_commit();
     k.cp_async_wait(0);

@@ -208,7 +208,7 @@ impl Grouped {
 }
 
 impl Pipeline {
-    /// A picture of one walk with a clock: a row an actor, a column a unit of time, coloured by item.
+    /// A picture of one walk with a clock: one row per actor, one column per unit of time, coloured by item.
     ///
     /// A producer's loads are drawn in rows of their own, one for each item in flight at once: loads of one item that
     /// begin together are one.
@@ -242,7 +242,7 @@ impl Pipeline {
             .caption(self.name.clone())
             .headers(Headers::Named(names), Headers::Numbers);
         Ok(Picture::of(grid).title(format!(
-            "{}: who is busy with which item, over time",
+            "{}: which actor works on which item, over time",
             self.name
         )))
     }

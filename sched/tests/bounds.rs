@@ -1,4 +1,4 @@
-//! Work and memory are bounded, whatever the extents: every public function answers soon, or refuses with the bound.
+//! Work and memory are bounded for all extents: every public function answers soon, or refuses with the bound.
 
 use colex_sched::pipeline::{Durations, Multistage, WarpSpecialized, check, timeline};
 use colex_sched::{

@@ -57,7 +57,7 @@ fn persistent_every_tile_exactly_once() {
     println!("law persistent.every_tile_exactly_once: {cases} cases");
 }
 
-/// Workers that step by the whole grid visit every tile exactly once, whatever the device.
+/// Workers that step by the whole grid visit every tile exactly once, on every device.
 #[test]
 fn persistent_workers_share_the_tiles() {
     let mut cases = 0;

@@ -180,7 +180,7 @@ const KINDS: [(Decomposition, i64); 5] = [
     (Decomposition::Heuristic, 2),
 ];
 
-/// Every k-tile of the padded grid once, whichever units the workers take; `short` if a unit has fewer than 8 k-tiles of a tile.
+/// Every k-tile of the padded grid once, for every choice of units; `short` if a unit has fewer than 8 k-tiles of a tile.
 fn check_sm90(s: &StreamKSm90) -> bool {
     let [bm, bn] = s.raster().blocks();
     let mut cover = Cover::new([bm, bn, s.raster().tiles().k], s.k_tiles());

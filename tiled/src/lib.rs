@@ -1,4 +1,4 @@
-//! Tensors, TiledCopy and TiledMma: who touches what, executed and checked on the host.
+//! Tensors, TiledCopy and TiledMma: which thread accesses which elements, executed and checked on the host.
 //!
 //! Which elements a thread holds, what the whole tile computes, and what is wrong with a copy before any kernel exists.
 //!
@@ -28,7 +28,7 @@
 //! ```
 //!
 //! [`TiledCopy::copy`] and [`TiledMma::gemm`] execute, with the arithmetic of the atoms; [`TiledCopy::report`] and
-//! [`TiledMma::report`] say who holds what and what that does to registers, banks and sectors; [`Vectorization`] says how
+//! [`TiledMma::report`] say which thread holds which element and what that does to registers, banks and sectors; [`Vectorization`] says how
 //! wide a plain copy may be, and why not wider. A [`Tensor`] is data, or the coordinates of another one.
 #![forbid(unsafe_code)]
 

@@ -218,7 +218,7 @@ fn a_bulk_copy_takes_one_stretch() -> Outcome {
     Ok(())
 }
 
-/// Blackwell's loads of 32 bytes a thread: a sector each.
+/// Blackwell's loads of 32 bytes per thread: a sector each.
 #[test]
 fn vectors_of_32_bytes() -> Outcome {
     let load = TiledCopy::new(

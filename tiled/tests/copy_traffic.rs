@@ -45,7 +45,7 @@ fn requests(copy: &TiledCopy, src: &Layout) -> Result<Option<Vec<Request>>, Box<
     Ok(Some(requests.into_values().collect()))
 }
 
-/// The different units of so many bytes that a request touches.
+/// The different units of `unit` bytes that a request touches.
 fn touched(request: &[(i64, i64)], bytes: i64, unit: i64) -> BTreeSet<i64> {
     let each = request.iter().flat_map(|(_, byte)| *byte..byte + bytes);
     each.map(|byte| byte.div_euclid(unit)).collect()

@@ -134,7 +134,7 @@ fn s54_a_permutation_of_m() -> Outcome {
     Ok(())
 }
 
-/// The sentence on `PermutationMNK` is cut off in the source: it is one tiler a mode, applied before the atom's; `_`
+/// The sentence on `PermutationMNK` is cut off in the source: it is one tiler per mode, applied before the atom's; `_`
 /// stands for the extent of one atom times the atoms along the mode.
 #[test]
 fn s55_what_a_permutation_is() -> Outcome {

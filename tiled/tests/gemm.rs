@@ -97,7 +97,7 @@ fn gemm_of_wider_wgmma() -> Outcome {
     Ok(())
 }
 
-/// A permutation changes who computes what, and not what is computed.
+/// A permutation changes which thread computes what, and not what is computed.
 #[test]
 fn gemm_of_a_permuted_tile() -> Outcome {
     let mut cases = 0;

@@ -303,7 +303,7 @@ fn a_tile_that_does_not_divide_names_the_outside() -> Outcome {
     Ok(())
 }
 
-/// Registers are compact, whatever swizzle their tensor is under, and in the order of the tensor without one.
+/// Registers are compact under every swizzle of their tensor, and in the order of the tensor without one.
 #[test]
 fn a_swizzle_leaves_the_registers_as_they_were() -> Outcome {
     let mut cases = 0;

@@ -154,7 +154,7 @@ enum Way {
     Chained,
     /// In two halves, then C.
     Pairs,
-    /// At once, cut off so many bits below the largest.
+    /// All terms at once, truncated this number of bits below the largest.
     Aligned(i32),
 }
 
@@ -194,7 +194,7 @@ fn exponent(value: f64, format: FloatFormat) -> i32 {
 }
 
 impl Terms {
-    /// The rows of a tile with so many of them, each along K.
+    /// The `rows` rows of a tile, each along K.
     fn rows(tile: &[f64], rows: usize, sign: f64, format: FloatFormat) -> Vec<Terms> {
         let row = |row: usize| {
             let values: Vec<f64> = tile[row..].iter().step_by(rows).map(|x| sign * x).collect();
@@ -322,7 +322,7 @@ mod tests {
         assert!(cut_to_f32(-0.0).is_sign_positive());
     }
 
-    /// Terms beside the tie between 0 and 2^-149, the smallest `f32`: what lies below 2^-158 is not seen, whatever its sign.
+    /// Terms beside the tie between 0 and 2^-149, the smallest `f32`: bits below 2^-158 are not seen, for both signs.
     #[test]
     fn sums_below_the_least_exponent_of_f32_are_cut_at_one_place() {
         let sum = |powers: &[i32]| {

@@ -78,7 +78,7 @@ impl CopyAtom {
         &self.traits
     }
 
-    /// The thread-value layouts in values of so many bits instead of bits.
+    /// Returns the thread-value layouts in values of `bits` bits instead of bits.
     ///
     /// ```
     /// let atom = colex_atom::copy("SM75_U32x2_LDSM_N")?;
@@ -303,7 +303,7 @@ impl CopyAtom {
         Ok(CopyAtom::between_spaces(self.member, [from, to]))
     }
 
-    /// The same operation on so many bits per thread, where the row leaves that open: TMA and bulk copies.
+    /// Returns the same operation on `bits` bits per thread, where the row leaves that open: TMA and bulk copies.
     ///
     /// ```
     /// let box_64x64 = colex_atom::copy("SM90_TMA_LOAD_2D")?.with_bits(64 * 64 * 16)?;

@@ -18,7 +18,7 @@ pub struct Route {
 }
 
 impl CopyAtom {
-    /// For each thread of the destination where each of its values comes from, in values of so many bits;
+    /// For each thread of the destination where each of its values comes from, in values of `bits` bits;
     /// `None` for a thread whose address the instruction does not look at.
     ///
     /// ```
@@ -61,7 +61,7 @@ impl CopyAtom {
     }
 
     /// What the instruction does: from the values of each logical thread (in its registers, or at the address it
-    /// passes) to those of each thread of the destination, in values of so many bits.
+    /// passes) to those of each thread of the destination, in values of `bits` bits.
     ///
     /// `None` stands for a thread whose address is not looked at: nothing is written there.
     ///

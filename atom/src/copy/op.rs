@@ -49,7 +49,7 @@ pub enum OperandKind {
         /// What divides it, in bytes.
         align: u32,
     },
-    /// A 64-bit generic address of a tensor map (128 bytes, aligned to 64), and so many 32-bit coordinates.
+    /// A 64-bit generic address of a tensor map (128 bytes, aligned to 64), and this number of 32-bit coordinates.
     Tensor {
         /// The rank of the tensor.
         coordinates: usize,
@@ -59,7 +59,7 @@ pub enum OperandKind {
 }
 
 impl CopyOp {
-    /// The operation of a member between two ends, each thread moving so many bits there.
+    /// The operation of a member between two ends, at which each thread moves `bits` bits.
     pub(super) fn new(member: &CopyMember, spaces: [Space; 2], bits: [i64; 2]) -> Option<Self> {
         let row = member.row;
         let operand = |argument| CopyOperand {
@@ -104,7 +104,7 @@ impl CopyOp {
     }
 }
 
-/// `ld`, `st` or `mov` of so many bits.
+/// `ld`, `st` or `mov` of `bits` bits.
 fn universal(bits: i64, [from, to]: [Space; 2]) -> String {
     let register = universal_registers(bits);
     let vector = if register.count > 1 {
@@ -120,7 +120,7 @@ fn universal(bits: i64, [from, to]: [Space; 2]) -> String {
     }
 }
 
-/// The registers that so many bits of one thread travel in.
+/// The registers that hold `bits` bits of one thread.
 fn universal_registers(bits: i64) -> Registers {
     match bits {
         8 | 16 => Registers {

@@ -48,7 +48,7 @@ pub struct CopyRow {
     pub src: &'static str,
     /// `(thread, value) -> bit` of the destination.
     pub dst: &'static str,
-    /// Which of the two says who a thread is (`RefLayout`).
+    /// Which of the two layouts numbers the threads (`RefLayout`).
     pub reference: Side,
     /// Tensor memory only: `value -> address` (`ValID`), and the same of the member called `.._16b`.
     pub value: [&'static str; 2],

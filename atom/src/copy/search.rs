@@ -57,13 +57,13 @@ impl CopySearch {
         self
     }
 
-    /// Moves so many bits per thread.
+    /// Keeps the atoms that move `bits` bits per thread.
     pub fn bits(mut self, bits: i64) -> Self {
         self.bits = Some(bits);
         self
     }
 
-    /// Takes so many threads.
+    /// Keeps the atoms of `threads` threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self

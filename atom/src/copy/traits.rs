@@ -5,7 +5,7 @@ use colex_layout::Layout;
 use super::member::CopyMember;
 use super::row::Side;
 
-/// What an operation means: who gives and who gets which bit (CuTe's `Copy_Traits`).
+/// What an operation means: which thread gives and which receives each bit (CuTe's `Copy_Traits`).
 ///
 /// A thread-value layout maps `(thread, value)` to a bit of the tile that is copied; the source and the destination
 /// number the bits alike, so that equal bits are the same data.

@@ -87,7 +87,7 @@ impl GmmaDescriptor {
         GmmaDescriptor { start, ..self }
     }
 
-    /// The descriptor so many bytes further: how a tile is walked along K.
+    /// Returns the descriptor of the tile `bytes` bytes further: the next step along K.
     ///
     /// ```
     /// use colex_atom::{GmmaDescriptor, Major};

@@ -51,7 +51,7 @@ impl SmemSwizzle {
         Swizzle::new(self.bits(), 4, 3).expect("at most 3 bits, shifted by 3, do not overlap")
     }
 
-    /// The kind whose swizzle of 16-byte units changes so many bits.
+    /// The kind whose swizzle of 16-byte units changes `bits` bits.
     pub(super) fn of_bits(bits: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.bits() == bits)
     }

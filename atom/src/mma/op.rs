@@ -15,7 +15,7 @@ fn class_of(ty: Ty, form: Form) -> RegClass {
     }
 }
 
-/// The registers that so many elements of a type travel in.
+/// The registers that hold `values` elements of a type.
 fn holding(values: usize, ty: Ty, form: Form) -> Registers {
     let class = class_of(ty, form);
     let bits = values * ty.bits() as usize;
@@ -59,7 +59,7 @@ pub struct MmaOp {
 }
 
 impl MmaOp {
-    /// The operation of a member whose traits hold so many values of A, B and C in each thread.
+    /// The operation of a member whose threads hold `values` elements of A, B and C.
     pub(super) fn new(member: &MmaMember, values: [usize; 3]) -> Option<Self> {
         let row = member.row;
         let in_async = match row.form {

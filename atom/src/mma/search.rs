@@ -48,7 +48,7 @@ impl MmaSearch {
         self
     }
 
-    /// Has this extent of N, whatever the others are.
+    /// Keeps the atoms with this extent of N.
     pub fn n(mut self, n: i64) -> Self {
         self.mnk[1] = Some(n);
         self
@@ -60,7 +60,7 @@ impl MmaSearch {
         self
     }
 
-    /// Takes so many threads.
+    /// Keeps the atoms of `threads` threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self

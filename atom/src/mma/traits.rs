@@ -6,7 +6,7 @@ use super::member::MmaMember;
 use super::row::MmaRow;
 use crate::number::Ty;
 
-/// What an operation means: its shape, its types, and who holds which element (CuTe's `MMA_Traits`).
+/// What an operation means: its shape, its types, and which thread holds which element (CuTe's `MMA_Traits`).
 ///
 /// A thread-value layout maps `(thread, value)` to a coordinate of the operand's tile, column-major:
 /// `m + M*k` for A, `n + N*k` for B, `m + M*n` for C and D. Mode 0 is the logical thread, mode 1 its values.

@@ -22,7 +22,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// So many zeros.
+    /// Returns a fragment of `values` zeros.
     pub fn zeros(ty: Ty, values: usize) -> Self {
         Fragment {
             ty,

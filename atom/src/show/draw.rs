@@ -1,4 +1,4 @@
-//! Pictures of matrix instructions: who holds which element.
+//! Pictures of matrix instructions: which thread holds which element.
 
 use colex_draw::{Picture, ThreadValues, print_latex_mma};
 use colex_layout::{Error, Layout};
@@ -6,7 +6,7 @@ use colex_layout::{Error, Layout};
 use crate::MmaAtom;
 
 impl MmaAtom {
-    /// Who holds what of C (M by N), A (M by K) and B (N by K), by lane.
+    /// Draws which lane holds which element of C (M by N), A (M by K) and B (N by K).
     ///
     /// # Errors
     ///
@@ -56,7 +56,10 @@ impl MmaAtom {
         let a = a.titled(format!("{:#}", traits.a));
         let b = b.titled(format!("{:#}", traits.b));
         let [m, n, k] = traits.mnk;
-        let title = format!("{}: who holds what of {m} by {n} by {k}", self.name());
+        let title = format!(
+            "{}: which thread holds which element of {m} by {n} by {k}",
+            self.name()
+        );
         Ok(ThreadValues::mma(&c, &a, &b)?.title(title))
     }
 

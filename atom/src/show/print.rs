@@ -30,7 +30,7 @@ impl MmaAtom {
 }
 
 impl CopyAtom {
-    /// What CuTe's `print` says of a `Copy_Atom` of values of so many bits.
+    /// What CuTe's `print` says of a `Copy_Atom` of values of `bits` bits.
     ///
     /// ```
     /// let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;

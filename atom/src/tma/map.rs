@@ -127,7 +127,7 @@ pub enum OobFill {
 impl OobFill {
     /// What stands in each two bytes outside.
     ///
-    /// The special NaN is written as the same two bytes whatever the width of the format; in each it is a NaN. That is in no
+    /// The special NaN is written as the same two bytes for every width of the format; in each it is a NaN. That is in no
     /// manual: it is reported of an H100.
     ///
     /// ```

@@ -49,7 +49,7 @@ impl TmaSwizzle {
         TmaSwizzle::B128Atom64,
     ];
 
-    /// The mode that is this swizzle of elements of so many bits.
+    /// Returns the mode that is this swizzle of elements of `element_bits` bits.
     ///
     /// # Errors
     ///

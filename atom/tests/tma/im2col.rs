@@ -441,7 +441,7 @@ fn a_column_is_refused_with_a_sentence() {
     );
 }
 
-/// What the hardware asks of a map and a column, whoever wrote them.
+/// What the hardware asks of a map and a column.
 #[test]
 fn a_pixel_box_is_checked_by_itself() {
     let good = plan(

@@ -487,7 +487,7 @@ fn a_tile_with_steps_is_one_box() {
     assert_eq!(of("(32:9,32)", 1).instructions().unwrap().len(), 32);
 }
 
-/// Interleaved channels, as an H200 moved them: pixels along W first, 16 or 32 bytes apart whatever the element, then H and
+/// Interleaved channels, as an H200 moved them: pixels along W first, 16 or 32 bytes apart for every element, then H and
 /// D, then the slices of channels by a stride of their own, then the images.
 #[test]
 fn interleaved_channels_lie_in_slices() {

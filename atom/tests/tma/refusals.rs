@@ -190,7 +190,7 @@ fn what_tma_cannot_do_is_said_in_a_sentence() {
     );
 }
 
-/// What the hardware asks of a map, whoever wrote it.
+/// What the hardware asks of a map.
 #[test]
 fn a_map_is_checked_by_itself() {
     let good = plan(

@@ -55,7 +55,7 @@ impl Drop for Allocation {
 }
 
 impl<T: Element> Buffer<T> {
-    /// Memory for so many elements.
+    /// Allocates memory for `length` elements.
     pub(crate) fn allocate(device: &Device, length: usize) -> Result<Buffer<T>, Error> {
         let most = isize::MAX as usize / T::BYTES;
         if length > most {
@@ -288,7 +288,7 @@ fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
 }
 
 impl Device {
-    /// A buffer with the elements of an array, the last index running fastest, whatever the array's own strides.
+    /// A buffer with the elements of an array, the last index running fastest, for all strides of the array.
     ///
     /// # Errors
     ///

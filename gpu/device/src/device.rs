@@ -358,7 +358,7 @@ impl Device {
         Ok(buffer)
     }
 
-    /// A buffer of so many zeros.
+    /// Allocates a buffer of `length` zeros.
     ///
     /// # Errors
     ///
@@ -369,7 +369,7 @@ impl Device {
         Ok(buffer)
     }
 
-    /// A buffer of so many elements whose bits are all set: NaN in every float format, so that what a kernel should have
+    /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that what a kernel should have
     /// written and did not is seen.
     ///
     /// # Errors
@@ -381,7 +381,7 @@ impl Device {
         Ok(buffer)
     }
 
-    /// A buffer of so many elements that nobody has written. The simulator reports the first that is read; a GPU gives
+    /// Allocates a buffer of `length` elements that are not written. The simulator reports the first that is read; a GPU gives
     /// what the memory held before.
     ///
     /// # Errors

@@ -97,7 +97,7 @@ impl Function {
         Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 
-    /// What it takes of a multiprocessor; on the simulator nobody counts.
+    /// Returns what the function takes of a multiprocessor; `None` on the simulator.
     pub fn resources(&self) -> Option<&Resources> {
         self.loaded.on_gpu().map(|loaded| &loaded.resources)
     }
@@ -292,7 +292,7 @@ impl Device {
     }
 
     /// Runs a kernel over a grid, after all work given before. On a GPU it returns at once, and what goes wrong while
-    /// the kernel runs is an error of whatever waits for it: [`synchronize`](Device::synchronize), a download.
+    /// the kernel runs is an error of the call that waits for it: [`synchronize`](Device::synchronize), a download.
     ///
     /// A kernel reads and writes where its addresses lead, and nothing here follows them on a GPU; where a system lets
     /// devices use the host's memory, a stray one may lead there. Run a kernel on the simulator first.

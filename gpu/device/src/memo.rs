@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(kept.get_or_make(&1, || Ok::<_, &str>(7)), Ok(Arc::new(7)));
     }
 
-    /// Threads that want the same value get one; a value that takes long holds nobody up who wants another.
+    /// Threads that want the same value get one; a value that takes long does not block callers that want another.
     #[test]
     fn threads_share_what_is_made_and_do_not_wait_for_other_values() {
         let kept = Memo::new(64);

@@ -24,7 +24,7 @@ pub struct Param {
 pub enum ParamType {
     /// A number.
     Scalar(Type),
-    /// An address in device memory, aligned to so many bytes.
+    /// An address in device memory, aligned to this number of bytes.
     Pointer {
         /// Bytes.
         align: u32,

@@ -214,7 +214,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// Who sees an ordered access.
+    /// The threads that observe an ordered access.
     Scope {
         /// the block
         Cta = "cta",

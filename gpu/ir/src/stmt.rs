@@ -1,4 +1,4 @@
-//! An instruction, who executes it and who wrote it.
+//! A statement: an instruction, its guard, and its source location.
 
 use std::panic::Location;
 
@@ -36,7 +36,7 @@ impl From<Reg> for Guard {
 pub struct Stmt {
     /// What it does.
     pub op: Op,
-    /// Who executes it; everybody, if nothing is said.
+    /// The predicate under which a thread executes it; `None`: all threads do.
     pub guard: Option<Guard>,
     /// What it takes for granted of the coordinates that it reaches, among [`crate::Kernel::claims`].
     pub claim: Option<ClaimId>,

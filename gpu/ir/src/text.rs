@@ -115,8 +115,8 @@ fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usiz
     Ok(())
 }
 
-fn guarded(who: Option<Guard>) -> String {
-    who.map_or(String::new(), |who| format!("@{} ", guard(who)))
+fn guarded(guarded_by: Option<Guard>) -> String {
+    guarded_by.map_or(String::new(), |predicate| format!("@{} ", guard(predicate)))
 }
 
 fn guard(guard: Guard) -> String {

@@ -23,7 +23,7 @@ impl Sample {
         }
     }
 
-    /// The same, spilling so many bytes.
+    /// Returns the same sample, which spills `spilled` bytes.
     pub fn spilling(self, spilled: u32) -> Sample {
         Sample { spilled, ..self }
     }

@@ -305,7 +305,7 @@ fn volta_multiplies_f16() {
     all::<f16, f32>(Arch::Sm80, cases());
 }
 
-/// Whatever the device, there is a kernel for what has no other.
+/// On every device there is a kernel for what has no other.
 #[test]
 fn every_type_has_a_kernel() {
     let odd = || vec![GemmCase::new(GemmProblem::new(33, 17, 9)).shifted([1, 1, 1])];

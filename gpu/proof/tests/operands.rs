@@ -72,7 +72,7 @@ fn a_walk_copies_what_the_layouts_copy() {
     println!("law a_walk_copies_what_the_layouts_copy: {cases} cases");
 }
 
-/// The law of the vector: every access of so many elements is aligned and contiguous on both sides.
+/// The law of the vector: every access of that vector is aligned and contiguous on both sides.
 #[test]
 fn an_aligned_vector_divides_both_sides() {
     let mut random = Random(11);

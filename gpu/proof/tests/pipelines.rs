@@ -88,7 +88,7 @@ impl Seen {
                 Step::Arrive { barrier: b } | Step::Expect { barrier: b, .. } => *b == barrier,
                 _ => false,
             };
-            // Where nobody waits for the first phase, its arrivals make no difference.
+            // Where no thread waits for the first phase, its arrivals make no difference.
             let first = Step::Wait { barrier, parity: 0 };
             let is_full = count(&tells) > 0;
             let Barrier {
@@ -101,7 +101,7 @@ impl Seen {
             }
             if is_full {
                 let broken = without(&run.pipeline, waits);
-                refuse(&format!("nobody waits for {called}"), &broken);
+                refuse(&format!("no thread waits for {called}"), &broken);
             }
             let mut broken = run.pipeline.clone();
             for step in broken.actors.iter_mut().flat_map(|actor| &mut actor.steps) {
@@ -119,13 +119,13 @@ impl Seen {
                 let at = actor.steps.iter().position(arrives)?;
                 Some(actor.steps.remove(at))
             });
-            assert!(arrival.is_some(), "{name}: nobody arrives at {called}");
+            assert!(arrival.is_some(), "{name}: no thread arrives at {called}");
             refuse(&format!("an arrival at {called} is missing"), &broken);
         }
         let waits = |step: &Step| matches!(step, Step::WaitGroups { .. });
         if count(&waits) > 0 {
             refuse(
-                "nobody waits for groups of copies",
+                "no thread waits for groups of copies",
                 &without(&run.pipeline, waits),
             );
             let commits = |step: &Step| matches!(step, Step::Commit);
@@ -195,7 +195,7 @@ fn product_of(arch: Arch, problem: GemmProblem, plan: GemmPlan) -> (Kernel, Vec<
     }
 }
 
-/// A problem of so many tiles of a plan.
+/// A problem of `m` by `n` by `k` tiles of a plan.
 fn problem(plan: &GemmPlan, [m, n, k]: [i64; 3]) -> GemmProblem {
     let [bm, bn, bk] = plan.tile;
     let mut problem = GemmProblem::new(m * bm, n * bn, k * bk);

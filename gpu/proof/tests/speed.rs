@@ -12,7 +12,7 @@ use half::{bf16, f16};
 /// The most that a product of 256 by 256 by 128 may take, of one processor.
 const MOST: Duration = Duration::from_secs(2);
 
-/// The time that this thread has computed; where nobody counts it, the time that has passed.
+/// The time that this thread has computed; where it is not counted, the time that has passed.
 fn computed(since: Instant) -> Duration {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat");
     let first = counted

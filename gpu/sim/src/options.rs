@@ -15,7 +15,7 @@ pub struct SimOptions {
     pub schedule: Schedule,
     /// Whether races in shared memory and missing proxy fences are faults.
     pub races: bool,
-    /// Whether reads of what nobody wrote are faults; where not, memory that nobody wrote holds zeros.
+    /// Whether reads of memory that was never written are faults; if not, such memory holds zeros.
     pub uninitialised: bool,
     /// Whether bank conflicts and sectors are counted.
     pub counts: bool,

@@ -56,7 +56,7 @@ pub(crate) const CHUNK: i64 = 16 << 10;
 /// Threads of a block: a warp, of which one thread works.
 pub(crate) const THREADS: i64 = 32;
 
-/// The kernel for elements of `bytes` bytes: a chunk a block, whole chunks only.
+/// The kernel for elements of `bytes` bytes: one chunk per block, whole chunks only.
 pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
     let (ty, chunk) = (raw(bytes), CHUNK / bytes);

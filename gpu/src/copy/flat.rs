@@ -1,4 +1,4 @@
-//! The copy of one run of elements: a vector a thread.
+//! The copy of one run of elements: one vector per thread.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -65,7 +65,7 @@ pub(crate) fn run(elements: i64) -> Layout {
     layout.expect("a run has elements")
 }
 
-/// The kernel for elements of `bytes` bytes, `vector` of them an access: one tile a block, the last one by element.
+/// The kernel for elements of `bytes` bytes, `vector` of them per access: one tile per block, the last one by element.
 pub(crate) fn build(
     arch: Arch,
     bytes: i64,
@@ -140,13 +140,13 @@ impl Run<'_> {
         Ok(run.launches)
     }
 
-    /// So many elements more, so many an access.
+    /// Copies the next `elements` elements, `vector` of them per access.
     fn by_vectors(&mut self, vector: i64, elements: i64) -> Result<(), Error> {
         let key = self.key(CopyMethod::Flat, vector);
         self.pieces(&key, elements, THREADS, |piece| blocks(piece, vector))
     }
 
-    /// So many elements more, which are whole chunks.
+    /// Copies the next `elements` elements, which are whole chunks.
     fn by_chunks(&mut self, elements: i64) -> Result<(), Error> {
         let key = self.key(CopyMethod::Bulk, 1);
         let chunk = bulk::CHUNK / self.bytes;

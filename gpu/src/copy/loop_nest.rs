@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::{Error, ErrorKind};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
-/// One loop of a copy: so many elements, and what one step adds to the offsets on both sides.
+/// One loop of a copy: its number of elements, and what one step adds to the offsets on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// How many elements.
@@ -25,7 +25,7 @@ pub struct Loop {
 /// // Four row-major matrices into column-major ones: the batch stays a loop of its own.
 /// let nest = LoopNest::new(&"(8,6,4):(6,1,48)".parse()?, &"(8,6,4):(1,8,48)".parse()?)?;
 /// assert_eq!(nest.to_string(), "(8,6,4):(6,1,48) -> (8,6,4):(1,8,48)");
-/// // Both row-major: one loop, whatever the shape was.
+/// // Both row-major: one loop for every shape.
 /// let nest = LoopNest::new(&"(8,(3,2)):(6,(1,3))".parse()?, &"(8,6):(6,1)".parse()?)?;
 /// assert_eq!(nest.to_string(), "48:1 -> 48:1");
 /// assert_eq!(nest.vector()?, 48);

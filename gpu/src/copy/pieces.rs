@@ -11,7 +11,7 @@ use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
 /// What the address and the strides of a tensor map are multiples of, in bytes.
 pub(crate) const MAP: i64 = 16;
 
-/// The type by which elements of so many bytes are moved, whatever they mean.
+/// The type by which elements of `bytes` bytes are moved as bits.
 pub(crate) fn raw(bytes: i64) -> Ty {
     match bytes {
         1 => Ty::U8,
@@ -21,13 +21,13 @@ pub(crate) fn raw(bytes: i64) -> Ty {
     }
 }
 
-/// The plain copy of so many bits.
+/// The plain copy of `bits` bits.
 pub(crate) fn universal(bits: i64) -> CopyAtom {
     let name = format!("UniversalCopy<uint{bits}_t>");
     colex_atom::copy(&name).expect("8 to 128 bits are in the table")
 }
 
-/// Threads of a block, each with a vector of so many elements, one after the other.
+/// Threads of a block, each with a vector of `vector` elements, one after the other.
 pub(crate) fn row_of_vectors(threads: i64, bytes: i64, vector: i64) -> Result<TiledCopy, Error> {
     let line = |n: i64| Layout::column_major(n);
     let atom = universal(8 * bytes * vector);

@@ -12,11 +12,11 @@ use colex_tensor::MAX_EXTENT;
 /// How a copy is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyMethod {
-    /// One run of elements: a vector a thread, the last tile by element.
+    /// One run of elements: one vector per thread, the last tile by element.
     Flat,
     /// One run of elements through shared memory, by the copy engine's bulk copies (sm_90).
     Bulk,
-    /// Any layouts: a thread a vector, its coordinates by division.
+    /// Any layouts: one thread per vector, its coordinates by division.
     Strided,
     /// A tile of the two contiguous modes through registers: one side of it is not coalesced.
     Naive,
@@ -166,7 +166,7 @@ impl CopyPlan {
         Some(format!("the extent {extent} is above {MAX_EXTENT}"))
     }
 
-    /// The same plan with a block's tile of so many squares of 128 bytes along the source's fastest mode and along the
+    /// The same plan with a block's tile of `squares` squares of 128 bytes along the source's fastest mode and along the
     /// destination's, for the kernel by tensor maps.
     ///
     /// ```
@@ -292,7 +292,7 @@ impl fmt::Display for CopyPlan {
         write!(f, "{} of {} bytes: {}", self.nest, self.bytes, self.method)?;
         match self.method {
             CopyMethod::Flat | CopyMethod::Strided => {
-                write!(f, ", {} bytes an access", self.vector * self.bytes)
+                write!(f, ", {} bytes per access", self.vector * self.bytes)
             }
             CopyMethod::Bulk
             | CopyMethod::Naive

@@ -1,4 +1,4 @@
-//! The copy between any two layouts: a thread a vector, its coordinates by division.
+//! The copy between any two layouts: one thread per vector, its coordinates by division.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -61,7 +61,7 @@ pub(crate) const THREADS: i64 = 256;
 /// Vectors that one launch copies at most.
 pub(crate) const MOST: i64 = (1 << 31) - 1;
 
-/// The kernel for so many loops, `vector` elements of `bytes` bytes an access along the innermost one.
+/// The kernel for `rank` loops, `vector` elements of `bytes` bytes per access along the innermost one.
 pub(crate) fn build(
     arch: Arch,
     loops: &[Loop],

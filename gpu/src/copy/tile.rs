@@ -54,7 +54,7 @@ pub(crate) const TILE: i64 = 32;
 /// Threads along the mode that runs fastest, and along the other.
 pub(crate) const THREADS: [i64; 2] = [32, 8];
 
-/// Where a tile of elements of so many bytes lies in shared memory: `None` for the kernel that has none.
+/// The shared memory layout of a tile of elements of `bytes` bytes: `None` for the kernel that has none.
 ///
 /// A warp writes along the first mode and reads along the second, so that elements 32 apart must lie in different
 /// banks: rows are longer by one bank, or the bank's number is mixed with the row's.

@@ -139,7 +139,7 @@ pub(crate) struct Squares(pub(crate) [i64; 2]);
 pub(crate) const SQUARES: Squares = Squares([2, 2]);
 
 impl Squares {
-    /// The extents of the block's tile in elements of so many bytes.
+    /// The extents of the block's tile in elements of `bytes` bytes.
     pub(crate) fn tile(self, bytes: i64) -> [i64; 2] {
         self.0.map(|n| n * ROW / bytes)
     }
@@ -185,7 +185,7 @@ impl Squares {
         }
     }
 
-    /// The threads of a block: for 16 bits 4 warps a square along mode 1, for 32 bits a thread a micro-tile of it.
+    /// The threads of a block: for 16 bits 4 warps per square along mode 1, for 32 bits one thread per micro-tile of it.
     pub(crate) fn threads(self, bytes: i64) -> i64 {
         match bytes {
             2 => 128 * self.0[1],

@@ -130,7 +130,7 @@ pub(crate) trait GemmFamily {
         Ok(pairs.map(|(at, layout)| Arg::checked(at, layout)).collect())
     }
 
-    /// Returns the grid of a launch for that many tiles along M and N.
+    /// Returns the grid of a launch for `tiles` tiles along M and N.
     fn launch(&self, tiles: [i64; 2], threads: u32, _: &Device) -> Launch {
         let blocks = u32::try_from(tiles[0] * tiles[1]).unwrap_or(u32::MAX);
         Launch::new(blocks, threads)

@@ -119,7 +119,7 @@ impl GemmProblem {
         self
     }
 
-    /// The same with so many elements from one row (or column) of a matrix to the next.
+    /// Returns the same problem with `elements` elements from one row (or column) of a matrix to the next.
     #[must_use]
     pub fn leading(mut self, matrix: Operand, elements: i64) -> GemmProblem {
         self.leading[matrix as usize] = Some(elements);

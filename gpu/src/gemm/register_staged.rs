@@ -197,7 +197,7 @@ fn main_loop(
     })
 }
 
-/// `C = alpha acc + beta C`, each thread its own elements, so many neighbours at once.
+/// `C = alpha acc + beta C`, each thread its own elements, `vector` neighbours at once.
 fn store(
     k: &mut Builder,
     plan: &GemmPlan,

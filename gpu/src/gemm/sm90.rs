@@ -233,7 +233,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     k.finish()
 }
 
-/// An operand's tensor map and stages; its tile is brought by so many blocks of the cluster together.
+/// An operand's tensor map and stages; its tile is loaded by `blocks` blocks of the cluster together.
 fn operand(
     k: &mut Builder,
     plan: &GemmPlan,

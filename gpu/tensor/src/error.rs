@@ -45,7 +45,7 @@ pub enum ErrorKind {
         /// Its register.
         reg: Reg,
     },
-    /// An expression that has no value, whatever the registers hold.
+    /// An expression that has no value for any values of the registers.
     NoInteger {
         /// What is wrong in it, and what would be right.
         why: String,

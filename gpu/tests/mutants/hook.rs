@@ -99,7 +99,7 @@ impl Hook {
         self.target == Some(self.sites.len() - 1)
     }
 
-    /// The number of one of so many values.
+    /// The number of one of `values` values.
     fn one_of(&mut self, values: usize) -> usize {
         match self.choice {
             Some(choice) => choice % values,
@@ -228,7 +228,7 @@ impl Hook {
         own + by
     }
 
-    /// A place or a thread number: whatever it becomes, the numbers are to stay right.
+    /// A place or a thread number: for every change of it, the numbers are to stay right.
     pub(crate) fn place(&mut self, call: &'static str, own: &Index) -> Index {
         if !self.is_here(call, Kind::Coordinate) {
             return own.clone();

@@ -416,7 +416,7 @@ fn groups(family: &Family) -> Vec<Group<'_>> {
         .collect()
 }
 
-/// How many changes of each group make that many in all, where some groups have fewer.
+/// How many changes of each group make that number in all, where some groups have fewer.
 fn share(groups: &[Group<'_>], cases: u64) -> u64 {
     let total = |each: u64| groups.iter().map(|g| g.size().min(each)).sum::<u64>();
     let mut each = cases.div_ceil(groups.len() as u64);

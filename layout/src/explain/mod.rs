@@ -1,6 +1,6 @@
 //! Derivations: how an operation comes to its result, step by step, with the numbers.
 //!
-//! An [`Explanation`] is a value; its text has one line a step, and its last line is the result or why there is none.
+//! An [`Explanation`] is a value; its text has one line per step, and its last line is the result or why there is none.
 //! The steps are recorded by the very code that computes the result, so no number is told twice.
 //!
 //! | operation | explained by |

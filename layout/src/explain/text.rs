@@ -1,4 +1,4 @@
-//! The text of a derivation: one line a step, numbers in columns.
+//! The text of a derivation: one line per step, numbers in columns.
 
 use alloc::format;
 use alloc::string::{String, ToString};

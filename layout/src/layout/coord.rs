@@ -1,4 +1,4 @@
-//! Coordinates: one index, one number a mode, or one number a leaf, and the maps between them and to offsets.
+//! Coordinates: one index, one number per mode, or one number per leaf, and the maps between them and to offsets.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 /// The most offsets that [`Layout::table`] holds: 2^26, half a gigabyte.
 pub const TABLE_BOUND: i64 = 1 << 26;
 
-/// One number a leaf of a shape.
+/// One number per leaf of a shape.
 type Digits = SmallVec<[i64; 12]>;
 
 /// Whether a coordinate must lie within its shape, or its last digit may go on.
@@ -241,10 +241,10 @@ impl Tuple<Int> {
     fn coord_of(&self, coord: &Self, bounds: Bounds) -> Result<Self, Error> {
         let digits = digits(self, coord, bounds)?;
         let mut digits = digits.into_iter();
-        Ok(self.map(|_| Int::Dynamic(digits.next().expect("one digit a leaf"))))
+        Ok(self.map(|_| Int::Dynamic(digits.next().expect("one digit per leaf"))))
     }
 
-    /// The coordinate with one number a mode at a linear index.
+    /// The coordinate with one number per mode at a linear index.
     ///
     /// # Errors
     ///

@@ -54,7 +54,7 @@ impl Layout {
         Ok(self.0.with_leaves(&digits))
     }
 
-    /// The coordinate with one number a mode whose offset is `offset`.
+    /// The coordinate with one number per mode whose offset is `offset`.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub enum Tiler {
     Int(Int),
     /// A layout.
     Layout(Layout),
-    /// One tiler a mode.
+    /// One tiler per mode.
     Modes(Vec<Tiler>),
 }
 

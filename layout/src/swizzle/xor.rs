@@ -184,7 +184,7 @@ impl Layout {
         };
         let mut strides = strides.into_iter();
         let inner = self.0.map(|leaf| {
-            let d = strides.next().expect("one stride a leaf");
+            let d = strides.next().expect("one stride per leaf");
             LeafMode::new(
                 leaf.extent,
                 Stride::Int(leaf.stride.coefficient().with_value(d)),

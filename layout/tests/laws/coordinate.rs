@@ -78,7 +78,7 @@ fn identity_composition_at() {
     });
 }
 
-/// The value of `layout` at `i` as one number a leaf of `shape`; leaves that no stride names are 0.
+/// The value of `layout` at `i` as one number per leaf of `shape`; leaves that no stride names are 0.
 fn coordinate_leaves(layout: &Layout, i: i64, shape: &IntTuple) -> Vec<i64> {
     // Each leaf of the shape is a direction; its share of the value is the inner product with a unit vector.
     (0..shape.leaves().len())
@@ -106,7 +106,7 @@ fn coordinate_leaves(layout: &Layout, i: i64, shape: &IntTuple) -> Vec<i64> {
 /// The tuple nested as `shape` with these leaves.
 fn shape_with(shape: &IntTuple, leaves: &mut impl Iterator<Item = i64>) -> IntTuple {
     if shape.is_leaf() {
-        return leaves.next().expect("one number a leaf").into();
+        return leaves.next().expect("one number per leaf").into();
     }
     let modes: Vec<IntTuple> = shape.modes().map(|m| shape_with(&m, leaves)).collect();
     IntTuple::concat(&modes)

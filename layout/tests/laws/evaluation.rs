@@ -69,7 +69,7 @@ fn unbounded_goes_on() {
     });
 }
 
-/// An index, its coordinate with one number a mode, and its coordinate with one number a leaf are one place.
+/// An index, its coordinate with one number per mode, and its coordinate with one number per leaf are one place.
 #[test]
 fn coordinate_round_trips() {
     law("coordinate_round_trips", "indices", 300_000, |count| {

@@ -321,7 +321,7 @@ fn upcast_refuses_what_is_no_layout() {
     }
 }
 
-/// W4: a mode of one step takes no step, whatever its stride.
+/// W4: a mode of one step takes no step, for every stride.
 #[test]
 fn upcast_takes_any_stride_of_one_step() {
     let up = layout("(1,4):(10,1)").upcast(4);

@@ -182,7 +182,7 @@ fn cost(order: Order, gemm: &TiledGemm, device: &DeviceModel) -> Result<Candidat
     })
 }
 
-/// Steps along k for the simulation: at least 8, and so many that one step of a wave is an eighth of the cache.
+/// Steps along k for the simulation: at least 8, and enough that one step of a wave is an eighth of the cache.
 fn slices(wave: i64, cache: i64) -> i64 {
     (wave / (cache / 8).max(1) + 1).clamp(8, 1 << 12)
 }

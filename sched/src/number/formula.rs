@@ -39,7 +39,7 @@ pub fn sm90_cluster_id<T: Arith>(major: T, minor: T, blocks_major: T, width: T) 
 }
 
 /// The `[major, minor]` tile of place `i` when the raster runs along major in strips of `width` minor tiles,
-/// the last strip narrower: no place is wasted, whatever the extents.
+/// the last strip narrower: no place is wasted, for all extents.
 ///
 /// This is the grouped raster of Triton's matmul tutorial and DeepGEMM.
 pub fn grouped<T: Arith>(i: T, major: T, minor: T, width: i64) -> [T; 2] {

@@ -22,7 +22,7 @@ use std::str::FromStr;
 /// CUTLASS take, and curves: [`crate::choose`] and the book compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// A grid with one block a tile (no clusters).
+    /// A grid with one block per tile (no clusters).
     Swizzle(ThreadblockSwizzle),
     /// Hopper's persistent scheduler.
     Persistent {

@@ -321,7 +321,7 @@ impl Persistent {
         })
     }
 
-    /// Blocks that can be resident at once, whatever the size of the problem.
+    /// Returns the number of blocks that can be resident at once; it does not depend on the problem.
     pub(crate) fn resident_blocks(&self, sms: i64, clusters: Option<i64>) -> Result<i64, Error> {
         at_least("the number of multiprocessors", sms, 1)?;
         let size = self.cluster_size();
@@ -400,7 +400,7 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
     product("the blocks of a cluster", &cluster).map(drop)
 }
 
-/// The clusters along m and n of a grid of blocks, for kernels that launch one block a tile.
+/// The clusters along m and n of a grid of blocks, for kernels that launch one block per tile.
 ///
 /// # Errors
 /// Fails where the cluster does not divide the grid, and for an extent below 1.

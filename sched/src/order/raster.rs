@@ -276,7 +276,7 @@ fn tile_at(extent: GemmCoord, at: usize) -> Tile {
 }
 
 impl fmt::Display for Raster {
-    /// One line a row of tiles, one column a column: the place of each tile. Batches follow one another.
+    /// One line per row of tiles, one column per column: the place of each tile. Batches follow one another.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wide = self.slots.len().saturating_sub(1).to_string().len();
         for l in 0..self.extent.k {

@@ -1,7 +1,7 @@
 //! What the others may do while one is held back: which step may be taken first without losing a fault.
 //!
 //! A walk through all interleavings takes every step that is enabled in every state. Most of them commute, and then one
-//! order stands for all. If the step `t` commutes with everything that can happen before `t` itself, then whatever can
+//! order stands for all. If the step `t` commutes with everything that can happen before `t` itself, then everything that can
 //! happen without `t` can also happen after it, so the walk takes `t` alone (a persistent set of one transition: Godefroid
 //! 1996, "Partial-Order Methods for the Verification of Concurrent Systems", chapter 4). No state occurs twice on a path,
 //! since steps and landings only become more, so no fault is put off for ever: the reduced walk finds a fault or a deadlock
@@ -54,9 +54,9 @@ impl Visits {
     }
 }
 
-/// Who waits at a barrier among the steps that may happen.
+/// The actors that wait at a barrier among the steps that may happen.
 enum Waits {
-    Nobody,
+    None,
     /// Every actor that waits there arrives there afterwards.
     BeforeArrivals,
     /// Some actor may wait there last.
@@ -73,7 +73,7 @@ pub(super) struct Ahead<'p, 'a> {
     /// The barriers that each actor has passed, and the phases that must have completed by then, latest last.
     passed: Vec<Vec<(usize, u32)>>,
     visits: Vec<Visits>,
-    /// Who may arrive at each barrier, and how often, as a first look found; empty for a first look.
+    /// The actors that may arrive at each barrier, and how often, as the first pass found; empty in the first pass.
     arrivers: Vec<Vec<(usize, u32)>>,
     /// Steps that may still be looked at, over the whole walk. Without them no step is known to commute.
     pub(super) budget: usize,
@@ -103,7 +103,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
                 let step = self.plan.step(s, actor);
                 let step = step.expect("invariant: an enabled actor has a step");
                 let is_last = self.plan.at(s, actor) + 1 == self.steps(actor).len();
-                // Nobody else can see these; the last one may end the block.
+                // No other actor observes these; the last one may end the block.
                 let is_private = matches!(
                     step,
                     Step::Commit | Step::WaitGroups { .. } | Step::Epilogue { .. }
@@ -126,7 +126,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
 
     /// Whether `is_fine` holds of what may happen while `held` is held back, after a first look or after a second one.
     ///
-    /// The second look knows from the first who can arrive at each barrier. Where a phase cannot end without an arrival,
+    /// The second pass knows from the first which actors can arrive at each barrier. Where a phase cannot end without an arrival,
     /// an actor that has waited for the phase stands behind all waits that came before the arrival.
     fn looks_fine(
         &mut self,
@@ -161,7 +161,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         &self.plan.pipeline.actors[actor].steps
     }
 
-    /// How far everybody but `held` may go; `false` where the budget ends first.
+    /// Computes how far all actors but `held` may go; `false` where the budget ends first.
     fn look(&mut self, s: &State, held: Held, flying: &[u16]) -> bool {
         let actors = self.plan.pipeline.actors.len();
         let barriers = self.plan.pipeline.barriers.len();
@@ -248,7 +248,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         true
     }
 
-    /// Adds to what the actor has behind it what those have without whom these phases cannot have ended.
+    /// Adds to the actor's past the past of the actors without which these phases cannot have ended.
     fn learn(&mut self, s: &State, actor: usize, barrier: usize, phases: u32) {
         let Some(arrivers) = self.arrivers.get(barrier) else {
             return;
@@ -448,15 +448,15 @@ impl<'p, 'a> Ahead<'p, 'a> {
         // With a load out after all landings, this arrival does not end the phase.
         (counts_loads && out > 0)
             || match self.waits(s, barrier) {
-                Waits::Nobody => true,
+                Waits::None => true,
                 Waits::BeforeArrivals => pending > others,
                 Waits::Open => false,
             }
     }
 
-    /// Who may pass a wait at the barrier.
+    /// The actors that may pass a wait at the barrier.
     fn waits(&self, s: &State, barrier: usize) -> Waits {
-        let mut found = Waits::Nobody;
+        let mut found = Waits::None;
         for b in 0..self.reach.len() {
             let (from, to) = (self.plan.at(s, b), self.reach[b]);
             let mut last_waits = None;
@@ -491,7 +491,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         found
     }
 
-    /// Whether the end of the actor's last step is nobody's business: the block stays, or nothing comes to it any more.
+    /// Whether the end of the actor's last step affects no other actor: the block stays, or nothing comes to it any more.
     fn ends_unseen(&self, s: &State, actor: usize, flying: &[u16]) -> bool {
         let pipeline = self.plan.pipeline;
         let block = pipeline.actors[actor].block;
@@ -539,11 +539,11 @@ impl<'p, 'a> Ahead<'p, 'a> {
         if v.arrivals > 0 && (pending < v.arrivals || out + i64::from(v.fewest) < 1) {
             return false;
         }
-        // This landing does not end the phase, or nobody waits for the phase before.
+        // This landing does not end the phase, or no actor waits for the phase before.
         pending > v.arrivals
             || out > 1
             || match self.waits(s, barrier) {
-                Waits::Nobody => true,
+                Waits::None => true,
                 Waits::BeforeArrivals => pending >= v.arrivals,
                 Waits::Open => false,
             }

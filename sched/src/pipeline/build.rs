@@ -294,7 +294,7 @@ impl WarpSpecialized {
         }
     }
 
-    /// Waits for the stage, arms its barrier, and loads the block's parts of A and B for everyone who needs them.
+    /// Waits for the stage, arms its barrier, and loads the block's parts of A and B for all blocks that need them.
     fn fill(&self, steps: &mut Vec<Step>, block: usize, item: u16, phase: Phase) {
         let (m, n, stage) = (
             block % self.cluster[0],

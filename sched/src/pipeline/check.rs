@@ -18,7 +18,7 @@ pub struct Report {
     pub transitions: usize,
 }
 
-/// A hash for states: they are many, small, and nobody's enemy.
+/// A fast, non-cryptographic hash for the visited-state set.
 #[derive(Clone, Copy, Default)]
 struct Mix(u64);
 

@@ -3,7 +3,7 @@
 /// An actor that cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Who.
+    /// The actor.
     pub actor: String,
     /// At which of its steps.
     pub step: usize,
@@ -15,10 +15,10 @@ pub struct Blocked {
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A load into a slot that someone still reads, will read, or that another load is filling.
+    /// A load into a slot that is still read, will be read, or that another load is filling.
     #[error("{actor}, step {step}: the load of {item} overwrites {slot}, where {held} {why}")]
     Overwrite {
-        /// Who loads.
+        /// The actor that loads.
         actor: String,
         /// At which step.
         step: usize,
@@ -34,7 +34,7 @@ pub enum Fault {
     /// A multiply from a slot that does not hold its item.
     #[error("{actor}, step {step}: the multiply of {item} reads {slot}, which {found}")]
     Unfilled {
-        /// Who reads.
+        /// The actor that reads.
         actor: String,
         /// At which step.
         step: usize,
@@ -45,16 +45,16 @@ pub enum Fault {
         /// What is there.
         found: String,
     },
-    /// Nobody can go on, and not all are done.
+    /// Deadlock: no actor can continue, and not all are done.
     #[error("deadlock: {}", joined(blocked))]
     Deadlock {
-        /// Who waits for what.
+        /// The actors, each with what it waits for.
         blocked: Vec<Blocked>,
     },
     /// More arrivals than the barrier's count.
     #[error("{actor}, step {step}: an arrival at {barrier} beyond its count")]
     TooManyArrivals {
-        /// Who.
+        /// The actor.
         actor: String,
         /// At which step.
         step: usize,
@@ -64,13 +64,13 @@ pub enum Fault {
     /// Two actors in a section for one.
     #[error("{actor}, step {step}: enters {section} while {inside} is in it")]
     Overlap {
-        /// Who comes in.
+        /// The actor that enters.
         actor: String,
         /// At which step.
         step: usize,
         /// The section.
         section: &'static str,
-        /// Who is there.
+        /// The actor that is inside.
         inside: String,
     },
     /// A load or an arrival reaches a block that has exited.

@@ -1,4 +1,4 @@
-//! Software pipelines as data: who waits for what, in which order, and a checker of every interleaving.
+//! Software pipelines as data: what each actor does and waits for, in order, and a checker of every interleaving.
 //!
 //! A kernel that overlaps loads with multiplies is a few *actors* (a producer warp, consumer warpgroups), each a list of
 //! [`Step`]s, and the barriers between them. Whether that list ever overwrites a stage that is still read, reads one that

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A pipeline: memory slots, barriers, and actors that run their steps in order, each at its own pace.
 ///
-/// All fields are open: a plan may be changed by hand, and [`super::check`] judges whatever it is given.
+/// All fields are open: a plan may be changed by hand, and [`super::check`] checks any plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// What it is.
@@ -13,7 +13,7 @@ pub struct Pipeline {
     pub slots: Vec<Slot>,
     /// Barriers of both kinds.
     pub barriers: Vec<Barrier>,
-    /// Those who run.
+    /// The actors.
     pub actors: Vec<Actor>,
 }
 
@@ -156,7 +156,7 @@ impl Pipeline {
 }
 
 impl fmt::Display for Pipeline {
-    /// The actors one after the other, a line a step.
+    /// The actors one after the other, one line per step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.name)?;
         for actor in &self.actors {

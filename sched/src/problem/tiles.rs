@@ -47,7 +47,7 @@ pub fn k_tiles(problem: GemmCoord, tile: GemmCoord) -> Result<i64, Error> {
     Ok(ceil_div(problem.k, tile.k))
 }
 
-/// The tiles along m and n, with `depth` as the third extent, whatever it counts.
+/// The tiles along m and n, with `depth` as the third extent.
 pub(crate) fn tiled_mn(
     problem: GemmCoord,
     tile: GemmCoord,

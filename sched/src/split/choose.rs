@@ -27,7 +27,7 @@ pub struct SplitCandidate {
 pub struct SplitChoice {
     /// All candidates, shortest first.
     pub candidates: Vec<SplitCandidate>,
-    /// Hundredths of a k-tile a block would have if all could be divided without loss: no schedule is shorter.
+    /// Hundredths of k-tiles that each block would have if all could be divided without loss: no schedule is shorter.
     pub bound: i64,
 }
 
@@ -43,7 +43,7 @@ const MOST_SPLITS: i64 = 32;
 
 /// Compares whole tiles, every split up to 32, and stream-K for `tiles` of `k_tiles` k-tiles on `sms` multiprocessors.
 ///
-/// Of each schedule the busiest block is found, in time that grows with the multiprocessors and not with the tiles. The fix-up is CUTLASS 2's estimate: 2 k-tiles a wave and a peer,
+/// Of each schedule the busiest block is found, in time that grows with the multiprocessors and not with the tiles. The fix-up is CUTLASS 2's estimate: 2 k-tiles per wave and a peer,
 /// and 2 % of the iterations a peer where shares do not align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors

@@ -178,7 +178,7 @@ impl StreamKSm90 {
         &self.base
     }
 
-    /// The grid to launch: one wave, whatever the size of the problem.
+    /// The grid to launch: one wave, for problems of every size.
     pub fn grid(&self) -> Dim3 {
         self.grid
     }
@@ -305,7 +305,7 @@ impl StreamKSm90 {
             (end - w).max(0) / workers + i64::from((end - w).max(0) % workers != 0)
         };
         if self.splits > 1 {
-            // The first splits of all tiles have a k-tile more, so nobody has more than worker 0.
+            // The first splits of all tiles have a k-tile more, so no worker has more than worker 0.
             let (each, extra) = (self.k_tiles / self.splits, self.k_tiles % self.splits);
             return each * below(self.units(), 0) + below(extra * self.base.slots(), 0);
         }

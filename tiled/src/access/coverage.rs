@@ -1,4 +1,4 @@
-//! Who names what of a tensor, and how often.
+//! Which threads access which elements of a tensor, and how often.
 
 use colex_layout::{IntTuple, Layout};
 
@@ -12,7 +12,7 @@ pub type Place = (i64, IntTuple);
 /// How many there are, and the first.
 pub(crate) type Found<T> = (usize, Option<T>);
 
-/// Who names what of a tensor.
+/// Which threads access which elements of a tensor.
 pub(crate) struct Coverage {
     /// How often each coordinate is named, in colexicographic order.
     counts: Vec<u32>,
@@ -55,12 +55,12 @@ impl Coverage {
         coverage
     }
 
-    /// The coordinates of the tensor that nobody names.
+    /// The coordinates of the tensor that no thread accesses.
     pub(crate) fn missing(&self, extents: &IntTuple) -> Result<Found<IntTuple>, Error> {
         self.missing_of(extents, |_| true)
     }
 
-    /// The coordinates that are wanted, and that nobody names.
+    /// The coordinates that are wanted, and that no thread accesses.
     pub(crate) fn missing_of(
         &self,
         extents: &IntTuple,

@@ -1,6 +1,6 @@
 //! The coordinates that threads name, digit by digit, and where tensors have them.
 //!
-//! A tensor of a few million elements is walked in a second: a coordinate is one integer a mode here, and a tuple only
+//! A tensor of a few million elements is walked in a second: a coordinate is one integer per mode here, and a tuple only
 //! in sentences and for predicates.
 
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};

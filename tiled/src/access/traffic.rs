@@ -16,7 +16,7 @@ pub enum Traffic {
     Shared {
         /// Passes that the phases take.
         passes: usize,
-        /// One pass a phase.
+        /// One pass per phase.
         least: usize,
         /// The most words that meet in a bank.
         degree: usize,

@@ -90,7 +90,7 @@ fn bulk(f: &mut fmt::Formatter<'_>, whose: &str, traffic: &Traffic) -> fmt::Resu
     wasteful(f, first)
 }
 
-/// Who is the first to touch more than its bytes fill.
+/// The first request that touches more sectors than its bytes fill.
 fn wasteful(f: &mut fmt::Formatter<'_>, first: &Option<Box<Place>>) -> fmt::Result {
     match first {
         Some(place) => writeln!(

@@ -70,7 +70,7 @@ pub enum VectorLimit {
         /// The stride in values.
         stride: i64,
     },
-    /// The run does not have a multiple of so many values.
+    /// The length of the run is not a multiple of the vector's.
     Run,
     /// The alignment that was assumed, in bits.
     Alignment(i64),
@@ -244,7 +244,7 @@ impl fmt::Display for Vectorization {
     }
 }
 
-/// Why a vector of so many values is too wide for what the threads name.
+/// Why a vector of `values` values is too wide for the coordinates of the threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooWide {
     /// How many values were too many.

@@ -1,6 +1,6 @@
 //! Counts, and the words that go with them.
 
-/// So many of something.
+/// A count with its noun.
 pub(crate) fn number(n: usize, what: &str) -> String {
     match n {
         1 => format!("1 {what}"),
@@ -8,7 +8,7 @@ pub(crate) fn number(n: usize, what: &str) -> String {
     }
 }
 
-/// The verb for so many: of one thread `issues`, of two `issue`.
+/// The verb for a count: one thread `issues`, two `issue`.
 pub(crate) fn verb(n: usize, plural: &str) -> String {
     match n {
         1 => format!("{plural}s"),

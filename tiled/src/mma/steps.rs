@@ -65,7 +65,7 @@ impl TiledMma {
     }
 }
 
-/// A tiler of so many consecutive coordinates along two modes.
+/// A tiler of `extents` consecutive coordinates along two modes.
 fn both(extents: [i64; 2]) -> Result<Tiler, Error> {
     let mode = |n: i64| Ok::<_, Error>(Tiler::Layout(Layout::column_major(n)?.to_static()));
     let modes: Result<Vec<Tiler>, Error> = extents.into_iter().map(mode).collect();

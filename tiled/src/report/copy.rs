@@ -26,7 +26,7 @@ pub struct CopyReport {
     pub bits: [i64; 2],
     /// Registers of 32 bits that hold what a thread moves in all; none between two memories.
     pub registers: usize,
-    /// Elements of the destination that nobody writes, and the first.
+    /// Elements of the destination that no thread writes, and the first.
     pub missing: (usize, Option<IntTuple>),
     /// Elements of the destination that are written again, and the first with the second thread to write it.
     pub repeated: (usize, Option<Place>),

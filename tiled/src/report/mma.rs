@@ -144,7 +144,7 @@ impl TiledMma {
         })
     }
 
-    /// Who owns what of C: of atoms along K the first.
+    /// The owners of C's elements: of atoms along K the first.
     fn owners(&self, c: &Layout, held: &OperandAccess) -> Coverage {
         let first = |thread: i64| {
             let thread = self.slice(thread).expect("a thread of the MMA");

@@ -29,7 +29,7 @@ impl fmt::Display for MmaReport {
 }
 
 impl MmaReport {
-    /// Who owns C, and what is done in vain.
+    /// The sentence on the owners of C, and on redundant work.
     fn coverage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.missing, &self.repeated) {
             ((0, _), (0, _)) => writeln!(f, "Every element of C has one owner.")?,
@@ -57,7 +57,7 @@ impl MmaReport {
         }
     }
 
-    /// Who has a C of its own, nothing of C, or what another one has.
+    /// Which threads own elements of C, hold none, or hold those of another thread.
     fn threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.sums > 1 {
             writeln!(
@@ -88,7 +88,7 @@ impl OperandReport {
     /// Copies, registers, and what lies outside.
     fn held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.operand.name();
-        let (is_held, who) = if self.by_descriptor {
+        let (is_held, holder) = if self.by_descriptor {
             ("read", "atom")
         } else {
             ("held", "thread")
@@ -96,13 +96,13 @@ impl OperandReport {
         match (self.held, &self.uneven) {
             ([least, most], Some(first)) => write!(
                 f,
-                "{name}: an element is {is_held} by {least} to {most} {who}s, {first} the first by another number of them"
+                "{name}: an element is {is_held} by {least} to {most} {holder}s, {first} the first by another number of them"
             )?,
             ([_, most], None) => {
                 write!(
                     f,
                     "{name}: each element is {is_held} by {}",
-                    number(most, who)
+                    number(most, holder)
                 )?;
             }
         }

@@ -14,7 +14,7 @@ use crate::tensor::Partition;
 use crate::tensor::extents::{fixed, size};
 
 impl TiledCopy {
-    /// Who reads and who writes the elements of a tile: the maps of source and destination.
+    /// Draws which threads read and which write the elements of a tile: the maps of source and destination.
     ///
     /// They are headed as in CuTe's `print_latex`. A tile of one mode is a column; modes beyond the second go right.
     ///
@@ -131,7 +131,7 @@ impl TiledCopy {
 }
 
 impl TiledMma {
-    /// Who holds what of the operands' tiles: the maps of C, A and B, headed as in CuTe's `print_latex`.
+    /// Draws which thread holds which element of the operands' tiles: the maps of C, A and B, headed as in CuTe's `print_latex`.
     ///
     /// # Errors
     ///

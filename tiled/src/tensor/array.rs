@@ -63,7 +63,7 @@ impl<T> Tensor<Vec<T>> {
 }
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// An array of the tensor's elements, one axis a mode.
+    /// An array of the tensor's elements, one axis per mode.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -85,7 +85,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         Ok(array.expect("a tensor has as many elements as its extents say"))
     }
 
-    /// The tensor as a view, one axis a mode. No element is copied.
+    /// The tensor as a view, one axis per mode. No element is copied.
     ///
     /// # Errors
     ///

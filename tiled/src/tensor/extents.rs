@@ -78,7 +78,7 @@ pub(crate) fn bare(coord: IntTuple) -> IntTuple {
     }
 }
 
-/// Whether a coordinate, one number a mode or one for all, lies inside of a tensor.
+/// Whether a coordinate, one number per mode or one for all, lies inside of a tensor.
 pub(crate) fn is_inside(coord: &IntTuple, tensor: &Layout) -> bool {
     let below = |digit: i64, extent: i64| (0..extent).contains(&digit);
     match coord.leaves() {

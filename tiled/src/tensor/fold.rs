@@ -241,7 +241,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.update_if("axpby", x, predicate, |y, x| alpha * *x + beta * *y)
     }
 
-    /// Every element whose coordinate, one number a mode, is kept becomes `f` of itself and that of `x`.
+    /// Every element whose coordinate, one number per mode, is kept becomes `f` of itself and that of `x`.
     fn update_if<U, S: Deref<Target = [U]>>(
         &mut self,
         operation: &'static str,

@@ -76,7 +76,7 @@ fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
         });
         let sum: Vec<i64> = sum.collect::<Result<_, ErrorKind>>()?;
         let mut sum = sum.into_iter();
-        return Ok(a.with_leaves_from(|| sum.next().expect("one sum a leaf")));
+        return Ok(a.with_leaves_from(|| sum.next().expect("one sum per leaf")));
     }
     let rank = a.rank().max(b.rank());
     let mode = |t: &IntTuple, i| t.mode(i).unwrap_or_else(|| 0.into());

@@ -78,10 +78,10 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// `16 bytes a thread`
+/// `16 bytes per thread`
 fn vector<T: Element>(call: &CopyCall<'_>) -> String {
     format!(
-        "{} bytes an access",
+        "{} bytes per access",
         call.plan().map_or(0, CopyPlan::vector) * T::BYTES as i64
     )
 }

@@ -231,7 +231,7 @@ fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
     (off / norm).sqrt()
 }
 
-/// The library's own choice and its best; then whatever else took part.
+/// The library's own choice and its best; then all other contenders.
 fn with_best(contenders: &[Contender<'_>], times: Vec<Timing>) -> (Vec<String>, Vec<Timing>) {
     let is_library = |name: &str| name.starts_with("cuBLASLt");
     let library = contenders.iter().filter(|c| is_library(&c.name)).count();

@@ -75,7 +75,7 @@ impl Chapters {
             lacking(
                 chapter,
                 &self.listed,
-                "is in `chapters!`, but not in SUMMARY.md: nobody can read it",
+                "is in `chapters!`, but not in SUMMARY.md: no reader can find it",
             );
         }
         for chapter in &files {
@@ -170,7 +170,7 @@ chapters! {
         assert_eq!(
             chapters.complaints(),
             [
-                "book/chapters/part/c.md is in `chapters!`, but not in SUMMARY.md: nobody can read it",
+                "book/chapters/part/c.md is in `chapters!`, but not in SUMMARY.md: no reader can find it",
                 "book/chapters/part/c.md is not listed in SUMMARY.md",
             ]
         );

@@ -53,7 +53,7 @@ impl Drawings {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().expect("nobody panics while it is locked")
+        self.0.lock().expect("no thread panics while it is locked")
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) fn forever(folder: &Path, port: u16) -> Result<()> {
     println!("serving it at http://localhost:{port}/ until interrupted (Ctrl-C)");
     for request in server.incoming_requests() {
         let file = file(folder, request.url());
-        // A reader who left the page before it arrived is no reason to stop serving.
+        // A reader that left the page before it arrived is no reason to stop serving.
         let _ = match file.and_then(|file| Some((fs::read(&file).ok()?, file))) {
             Some((bytes, file)) => {
                 request.respond(Response::from_data(bytes).with_header(content_type(&file)))

@@ -1,4 +1,4 @@
-//! `figure mma`: who holds what of a matrix instruction, A at the left, B at the top, C in the centre.
+//! `figure mma`: the thread and value of each element of a matrix instruction, A at the left, B at the top, C in the centre.
 //!
 //! The subject is its name, in any of CuTe's spellings. Keys:
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone.

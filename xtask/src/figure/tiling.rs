@@ -1,4 +1,4 @@
-//! `figure tiling`: a layout cut into tiles, one colour a tile.
+//! `figure tiling`: a layout cut into tiles, one colour per tile.
 //!
 //! The subject is a layout. Keys:
 //! - `tiler`: what cuts it; needed;

@@ -3,7 +3,7 @@
 //! A case that is not equal to the letter passes by a rule, and a rule that is too wide would let a wrong answer of ours
 //! pass with it; so would a file that lost its cases, or a record that was changed until CuTe's result breaks a law.
 //! Therefore `golden/verdicts.tsv` keeps each file with its number of cases and check sum, and each case that is not
-//! equal with its verdict and our words. Whatever ends otherwise is a failure, until somebody has looked at it and
+//! equal with its verdict and our words. A case that ends otherwise is a failure, until its difference has been reviewed and
 //! `cargo xtask golden --keep` has written the list anew.
 
 use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
 //! `cargo xtask golden [FILE..]`: our operations against the results of CuTe itself.
 //!
-//! A file holds one case a line: an operation, its arguments, and what CuTe gave. Each case ends in a [`Verdict`]:
+//! A file holds one case per line: an operation, its arguments, and what CuTe gave. Each case ends in a [`Verdict`]:
 //! the law first, then the text.
 //!
 //! # Adding a family of operations
 //!
-//! 1. Write `golden/FAMILY.rs` (or a folder, as `golden/layout` is) with `const OPS: &[Op]`, one row an operation: its
+//! 1. Write `golden/FAMILY.rs` (or a folder, as `golden/layout` is) with `const OPS: &[Op]`, one row per operation: its
 //!    name in the files, and a function of the [`Case`]. Where the result is one value, [`Op::judged`] takes our answer
 //!    or the sentence of our error, and the rules of `golden/judge.rs` do the rest; the law, if there is one, is found
 //!    by name in `golden/law`. Where it is a record of fields, [`Op::own`] compares them itself and fails with the
@@ -120,7 +120,7 @@ pub(crate) fn complaints(root: &Path, report: &GoldenReport) -> Result<Vec<Strin
     Ok(complaints)
 }
 
-/// Prints the report; a reader who has seen enough and closed the pipe is no error.
+/// Prints the report; a reader that has closed the pipe is no error.
 fn show(report: &GoldenReport) -> Result<()> {
     match writeln!(io::stdout(), "{report}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -106,7 +106,7 @@ fn compared(case: &Case, ours: &[(&'static str, Json)], theirs_broken: Option<St
     }
 }
 
-/// What is wrong with a result, whoever gave it: its fields by name.
+/// What is wrong with a result, ours or CuTe's: its fields by name.
 fn broken<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     threads_that_coincide(&field)
         .or_else(|| threads_out_of_place(&field))
@@ -134,7 +134,7 @@ fn beyond_the_tile<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<Strin
 }
 
 /// A thread that does not find its place in a thread layout by dividing its index by the strides, as CuTe does: it is
-/// given what another thread has, and nobody has what is its own.
+/// given what another thread has, and no thread has what is its own.
 fn threads_out_of_place<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let names = ["ThrLayoutVMNK", "thr_layout_vmnk"];
     let text = names.iter().find_map(|name| field(name))?;

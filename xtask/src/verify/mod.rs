@@ -12,6 +12,7 @@ mod snapshots;
 mod steps;
 mod times;
 mod wasm;
+mod words;
 
 use std::fs;
 use std::process::ExitCode;

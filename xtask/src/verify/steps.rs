@@ -7,7 +7,7 @@ use super::cargo::{self, Finished};
 use super::counts::{self, Counts};
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, layers, new_op, packages, ptxas, snapshots, times, wasm};
+use super::{Run, Step, layers, new_op, packages, ptxas, snapshots, times, wasm, words};
 use crate::{book, golden, gpu, workspace};
 
 const fn step(name: &'static str, check: fn(&mut Run, &Progress) -> Result<Outcome>) -> Step {
@@ -22,6 +22,7 @@ pub(super) const ALL: &[Step] = &[
     step("new op", new_op::check),
     step("rustdoc", rustdoc),
     step("layers", layers::check),
+    step("words", words::check),
     step("wasm32", wasm::check),
     step("packages", packages::check),
     step("unit and law tests", unit_and_law_tests),

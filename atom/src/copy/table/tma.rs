@@ -6,7 +6,7 @@
 //! like its own.
 //!
 //! The copies between blocks (`S2S`) want a kernel that is launched in clusters: in one without, an H200 ends them in an
-//! illegal instruction, whatever the address.
+//! illegal instruction, at every address.
 
 use crate::copy::row::*;
 use crate::copy::{Reduction::*, Scalar::*};

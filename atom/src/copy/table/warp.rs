@@ -49,13 +49,13 @@ const SHUFFLE: CopyRow = CopyRow {
     ..WARP
 };
 
-// Who gives the address of which row of 128 bits: threads 0-7 those of the first matrix, 8-15 those of the second, ...
+// The thread that gives the address of each row of 128 bits: threads 0-7 those of the first matrix, 8-15 those of the second, ...
 /// One matrix: the addresses of threads 8-31 are not looked at.
 const ROWS_X1: &str = "((8,4),128):((128,0),1)";
 /// Two matrices: the addresses of threads 16-31 are not looked at.
 const ROWS_X2: &str = "((16,2),128):((128,0),1)";
 const ROWS_X4: &str = "(32,128):(128,1)";
-// Who holds what: 32 bits of row t/4 of each matrix; transposed, 16 bits of two rows.
+// What each thread holds: 32 bits of row t/4 of each matrix; transposed, 16 bits of two rows.
 const HELD_X1: &str = "(32,32):(32,1)";
 const HELD_X2: &str = "(32,(32,2)):(32,(1,1024))";
 const HELD_X4: &str = "(32,(32,4)):(32,(1,1024))";

@@ -25,7 +25,7 @@ pub struct Taps {
 }
 
 impl Taps {
-    /// So many taps, side by side, at every pixel, no padding.
+    /// Returns a filter of `count` taps side by side, at every pixel, without padding.
     pub fn new(count: i64) -> Self {
         Taps {
             count,

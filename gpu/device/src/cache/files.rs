@@ -68,12 +68,12 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     system::private_folder().recursive(true).create(path)
 }
 
-/// Whether a file is one that this user or root made and nobody else can write.
+/// Whether a file is one that this user or root made and no other user can write.
 pub(super) fn is_ours(found: &Metadata) -> bool {
     found.is_file() && system::is_ours(found)
 }
 
-/// Returns 32 hexadecimal digits that nobody can guess.
+/// Returns 32 hexadecimal digits that cannot be guessed.
 ///
 /// The standard library takes the keys of a `RandomState` from the operating system's random source, and SipHash does
 /// not show them.

@@ -4,7 +4,7 @@
 //! the whole of an old one or the whole of a new one. An entry that is damaged, or that another text of the same hash
 //! made, is as good as none.
 //!
-//! Others may write the folder too. A draft has a name that nobody can guess and is made only if nothing has that name;
+//! Others may write the folder too. A draft has a name that cannot be guessed and is made only if nothing has that name;
 //! no link is followed; what is no regular file of this user or of root is as good as none, and is not waited for. The
 //! entries together take no more than a limit: beyond it, those that were used least recently go.
 
@@ -59,7 +59,7 @@ const LIMIT: u64 = 1 << 30;
 /// The bytes of the largest entry that is read or written.
 const LARGEST: u64 = 256 << 20;
 
-/// How old a draft is that nobody will finish.
+/// The age at which a draft counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Cache {
@@ -205,7 +205,7 @@ fn parse_limit(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Removes the entries used least recently until the rest take no more than the limit, and drafts that nobody will
+/// Removes the entries used least recently until the rest take no more than the limit, and drafts that no process will
 /// finish. The entry to be kept stays. What another user owns is neither counted nor removed.
 ///
 /// # Errors

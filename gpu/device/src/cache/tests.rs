@@ -308,7 +308,7 @@ fn several_processes_write_one_entry_and_every_read_is_whole() {
     assert!(cache.0.find(&KEY).is_some());
 }
 
-/// Writes entries that are all of one byte, and reads those of everybody.
+/// Writes entries that are all of one byte, and reads those of all processes.
 fn hammer(cache: &Cache) {
     for round in 0..200u32 {
         let fill = std::process::id().wrapping_mul(31).wrapping_add(round) as u8;

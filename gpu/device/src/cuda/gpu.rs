@@ -25,7 +25,7 @@ pub(crate) struct Gpu {
     opened: Option<Arc<OpenedContext>>,
 }
 
-/// What all handles to a context share, whichever program made them: one of these lives as long as its context is in use in this
+/// What all handles to a context share, including those made from `cudarc`: one of these lives as long as its context is in use in this
 /// process. It does not keep the context alive.
 pub(super) struct Shared {
     pub(super) driver: &'static Driver,
@@ -104,7 +104,7 @@ static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// What is shared of every context in use, so that a device made of it a second time finds what the first has kept.
 static CONTEXTS: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// A lock's content, whatever another thread did while it held the lock.
+/// A lock's content, also after a panic of the thread that held the lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
@@ -374,10 +374,10 @@ pub(crate) fn device_count(driver: &Driver) -> Result<usize, Error> {
 /// The device's name.
 fn device_name(driver: &Driver, device: c_int) -> Result<String, Error> {
     let mut name = [0 as c_char; 256];
-    // SAFETY: stores at most so many characters, the last of them NUL.
+    // SAFETY: stores at most 255 characters, the last of them NUL.
     let code = unsafe { (driver.api.device_get_name)(name.as_mut_ptr(), 255, device) };
     driver.check("cuDeviceGetName", code)?;
-    // SAFETY: the last character is NUL, whatever the driver stored before it.
+    // SAFETY: the last character is NUL, after anything that the driver stored.
     Ok(unsafe { CStr::from_ptr(name.as_ptr()) }
         .to_string_lossy()
         .into_owned())

@@ -141,7 +141,7 @@ impl Gpu {
             // SAFETY: stores the address and length of memory that the link owns.
             unsafe { (api.link_complete)(link, &mut code, &mut length) }
         })?;
-        // SAFETY: the link still lives, and with it so many bytes.
+        // SAFETY: the link still lives, and with it the `length` bytes.
         Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec())
     }
 

@@ -9,7 +9,7 @@ use crate::element::Element;
 use crate::error::{Error, ErrorKind};
 
 impl Gpu {
-    /// So many bytes, at least one, at a multiple of 256.
+    /// Allocates `bytes` bytes, at least one, at a multiple of 256.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         let mut address = 0;
         let done = self.call("cuMemAlloc", |api| {
@@ -90,7 +90,7 @@ impl Gpu {
             return Ok(());
         }
         self.call("cuMemcpyDtoDAsync", |api| {
-            // SAFETY: both buffers have so many bytes, and their memory is freed in the stream's order or later.
+            // SAFETY: both buffers have `bytes` bytes, and their memory is freed in the stream's order or later.
             unsafe { (api.memcpy_dtod_async)(to, from, bytes, self.stream.cu_stream()) }
         })
     }
@@ -101,7 +101,7 @@ impl Gpu {
             return Ok(());
         }
         self.call("cuMemsetD8Async", |api| {
-            // SAFETY: the buffer has so many bytes.
+            // SAFETY: the buffer has `bytes` bytes.
             unsafe { (api.memset_d8_async)(address, byte, bytes, self.stream.cu_stream()) }
         })
     }

@@ -76,7 +76,7 @@ impl Loaded {
         &self.module.origin
     }
 
-    /// Makes room for so many bytes of dynamic shared memory: beyond 48 KiB it must be asked for.
+    /// Makes room for `bytes` bytes of dynamic shared memory: beyond 48 KiB it must be asked for.
     pub(super) fn expect_dynamic(&self, gpu: &Gpu, bytes: u32) -> Result<(), Error> {
         if bytes <= 48 << 10 || bytes <= self.dynamic.load(Ordering::Relaxed) {
             return Ok(());

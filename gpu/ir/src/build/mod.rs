@@ -145,7 +145,7 @@ impl KernelBuilder {
         self.kernel.params.get(id.index()).map(|param| param.ty)
     }
 
-    /// A variable of so many bytes in shared memory.
+    /// Declares a variable of `bytes` bytes in shared memory.
     #[track_caller]
     pub fn shared(&mut self, name: &str, bytes: u32, align: u32) -> SharedId {
         self.kernel.shared.push(SharedVar {
@@ -157,7 +157,7 @@ impl KernelBuilder {
         SharedId(self.kernel.shared.len() as u32 - 1)
     }
 
-    /// The kernel uses dynamic shared memory, aligned to so many bytes.
+    /// Declares that the kernel uses dynamic shared memory, aligned to `align` bytes.
     pub fn dynamic_shared(&mut self, align: u32) -> &mut Self {
         let align = self
             .kernel
@@ -229,7 +229,9 @@ impl KernelBuilder {
 
     /// Closes the innermost body.
     pub fn close_scope(&mut self) -> Vec<Stmt> {
-        self.open.pop().expect("a scope is closed by who opened it")
+        self.open
+            .pop()
+            .expect("a scope is closed by the call that opened it")
     }
 
     /// Sets the source location of the instructions that follow, and returns the previous one. With `None` each

@@ -100,7 +100,7 @@ impl KernelBuilder {
         p
     }
 
-    /// `mbarrier.init` with so many arrivals a phase.
+    /// Adds `mbarrier.init`: each phase takes `count` arrivals.
     #[track_caller]
     pub fn mbarrier_init(&mut self, a: impl Into<Address>, count: impl Into<Operand>) {
         self.push(Sync::MbarrierInit {
@@ -121,7 +121,7 @@ impl KernelBuilder {
         self.arrive(Space::Cluster, a.into(), None);
     }
 
-    /// `mbarrier.arrive.expect_tx`: arrives, and the phase waits for so many bytes more.
+    /// Adds `mbarrier.arrive.expect_tx`: arrives, and the phase also waits for `bytes` bytes.
     #[track_caller]
     pub fn mbarrier_arrive_expect(&mut self, a: impl Into<Address>, bytes: impl Into<Operand>) {
         self.arrive(Space::Shared, a.into(), Some(bytes.into()));

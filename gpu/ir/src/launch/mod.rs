@@ -65,7 +65,7 @@ impl Launch {
         }
     }
 
-    /// The same, in clusters of so many blocks.
+    /// Returns the same launch in clusters of this shape, in blocks.
     pub fn cluster(self, cluster: impl Into<Extents>) -> Launch {
         Launch {
             cluster: cluster.into().0,
@@ -73,7 +73,7 @@ impl Launch {
         }
     }
 
-    /// The same, with so many bytes of dynamic shared memory a block.
+    /// Returns the same launch with `bytes` bytes of dynamic shared memory per block.
     pub fn dynamic_shared(self, bytes: u32) -> Launch {
         Launch {
             dynamic_shared: bytes,

@@ -39,7 +39,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The row of the instruction: its word, its operands, what it needs, who executes it together.
+    /// Returns the row of the instruction: its mnemonic, operands, needs, and the threads that must execute it together.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
             Op::Alu(op) => op.row(),

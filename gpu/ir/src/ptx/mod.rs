@@ -1,6 +1,6 @@
 //! A kernel as PTX text.
 //!
-//! The text is a function of the kernel alone, one instruction a line, for [`Kernel::target`], in the lowest
+//! The text is a function of the kernel alone, one instruction per line, for [`Kernel::target`], in the lowest
 //! `.version` of PTX that has its instructions.
 
 mod atoms;
@@ -59,7 +59,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with everything that the assembler or the hardware would not take, and who wrote it.
+    /// [`Refused`] with everything that the assembler or the hardware would not take, and the source location of each.
     pub fn ptx(&self) -> Result<String, Refused> {
         self.verify()?;
         entry::module(self)

@@ -18,7 +18,7 @@ pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
         found: Vec::new(),
         silent: 0,
     };
-    walk.block(&kernel.body, Active::everybody());
+    walk.block(&kernel.body, Active::all_threads());
     walk.found
 }
 
@@ -32,7 +32,7 @@ fn whole(kernel: &Kernel) -> u32 {
     })
 }
 
-/// Who executes a statement: groups of `2^group` threads, all or none of each.
+/// The threads that execute a statement: of each group of `2^group` threads, all or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Active {
     group: u32,
@@ -41,7 +41,7 @@ struct Active {
 }
 
 impl Active {
-    fn everybody() -> Self {
+    fn all_threads() -> Self {
         Active {
             group: WHOLE,
             parted: None,
@@ -70,7 +70,7 @@ impl Active {
 
 /// What is known about an open loop.
 struct CollectiveLoop {
-    /// Who takes part in it, after all that left it early.
+    /// The threads that take part in it, without those that left it early.
     inside: Active,
     /// The registers that are written in it.
     written: Vec<Reg>,
@@ -91,7 +91,7 @@ struct CollectiveWalk<'a> {
 }
 
 impl CollectiveWalk<'_> {
-    /// Walks a block; the answer is who goes on after it, if anybody does.
+    /// Walks a block; returns the threads that continue after it, or `None` if none does.
     fn block(&mut self, body: &[Stmt], active: Active) -> Option<Active> {
         let mut active = active;
         for stmt in body {
@@ -179,7 +179,7 @@ impl CollectiveWalk<'_> {
         }
     }
 
-    /// Notes who leaves the loop, or this turn of it, and with which values.
+    /// Records the threads that leave the loop, or this iteration of it, and their values.
     fn leave(
         &mut self,
         own: Active,

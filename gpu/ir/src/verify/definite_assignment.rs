@@ -1,4 +1,4 @@
-//! Every register is written before it is read, whichever way the control flow takes.
+//! Definite assignment: on every path of the control flow, each register is written before it is read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -54,7 +54,7 @@ impl AssignmentState {
         self.written.contains(reg) || self.where_.get(&reg).is_some_and(known)
     }
 
-    /// What is written whichever of the two ways was taken.
+    /// Returns what is written on both of two paths.
     fn meet(mut self, other: &AssignmentState) -> AssignmentState {
         self.written.intersect(&other.written);
         let written = std::mem::take(&mut self.written);
@@ -209,7 +209,7 @@ pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
     }
 }
 
-/// What is read for certain: `wgmma` under a predicate decides by itself whether it looks at D.
+/// The registers that are certainly read: `wgmma` under a predicate decides by itself whether it looks at D.
 fn read(stmt: &Stmt) -> Vec<Reg> {
     let all = stmt.reads();
     match &stmt.op {

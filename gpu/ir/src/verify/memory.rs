@@ -170,7 +170,7 @@ pub(super) fn reach(
     }
 }
 
-/// What is known about an address at build time: it must suit an access of so many bytes.
+/// Checks what is known about an address at build time: it must fit an access of `bytes` bytes.
 pub(super) fn within(kernel: &Kernel, address: Address, bytes: u32, found: &mut Findings<'_>) {
     let Some((align, size)) = extent(kernel, address.base, found) else {
         return;

@@ -201,7 +201,7 @@ pub enum Problem {
     Divergent {
         /// The instruction.
         mnemonic: String,
-        /// Who must execute it together.
+        /// The threads that must execute it together.
         needs: Cohort,
         /// The branch, loop exit or end that parts them.
         parted: &'static Location<'static>,
@@ -212,7 +212,7 @@ pub enum Problem {
         mnemonic: String,
         /// The register.
         reg: Reg,
-        /// Among whom it must be the same.
+        /// The threads among which it must be the same.
         needs: Cohort,
     },
     /// A block that does not consist of whole groups of threads.

@@ -200,7 +200,7 @@ fn directions(asked: &[Vec<Ask>], entry: u32, threads: u32) -> Vec<Diagnostic> {
     all
 }
 
-/// The finding of a block whose warpgroups wait for registers for ever, in whichever order they come: the registers that
+/// The finding of a block whose warpgroups wait for registers for ever, in any order of arrival: the registers that
 /// they ask for are more than the block has.
 fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
     let start = vec![0; asked.len()];
@@ -255,10 +255,10 @@ fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
     })
 }
 
-/// Orders of the warpgroups beyond which nobody looks: those of eight with three `setmaxnreg` each.
+/// The most states that the search visits: those of eight with three `setmaxnreg` each.
 const MOST_STATES: usize = 1 << 16;
 
-/// The `setmaxnreg`s that a warpgroup executes for certain, in order.
+/// The `setmaxnreg`s that a warpgroup certainly executes, in order.
 fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
     let mut walk = RegisterWalk {
         values: IntervalValues::of_threads(kernel, group * GROUP..(group + 1) * GROUP),
@@ -275,7 +275,7 @@ struct RegisterWalk<'a> {
 }
 
 impl<'a> RegisterWalk<'a> {
-    /// Walks a block that is executed for certain or perhaps; whether the warpgroup may go on after it.
+    /// Walks a block that is certainly or possibly executed; returns whether the warpgroup may continue after it.
     fn block(&mut self, body: &'a [Stmt], certain: bool) -> bool {
         let mut certain = certain;
         for stmt in body {

@@ -23,7 +23,7 @@ pub(super) const WHOLE: u32 = 32;
 pub(super) enum Value {
     /// The same in every aligned group of `2^n` threads that follow each other.
     Same(u32),
-    /// The thread's index in its block, shifted right by so many bits.
+    /// The thread's index in its block, shifted right by this number of bits.
     Thread(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Findings point to the call of whoever built the kernel.
+//! Findings point to the caller of the builder.
 
 use colex_atom::Arch;
 use colex_ir::{Kernel, KernelBuilder, RegType, Stmt, Type};

@@ -53,7 +53,7 @@ fn random(seed: u64) -> Kernel {
         descriptor: k.mov(Type::U64, 0),
         product: mma("SM90_64x8x16_F32F16F16_RS").expect("it is in the table"),
     };
-    // Most kernels begin with values; the others show who reads too early.
+    // Most kernels begin with values; the others show which reads come too early.
     if maker.dice.below(8) > 0 {
         maker.values(&mut k);
     }

@@ -114,7 +114,7 @@ fn a_device_refuses_it() {
     assert!(refused.refused().is_some(), "{refused}");
 }
 
-/// What the verifier passes ends on the simulator, whichever warpgroup comes first; what it refuses does not.
+/// What the verifier passes ends on the simulator in every order of the warpgroups; what it refuses does not.
 #[test]
 fn the_verifier_and_the_simulator_agree() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -94,7 +94,7 @@ impl CopyCase {
         }
     }
 
-    /// The same with buffers that begin so many elements later.
+    /// Returns the same case with buffers that begin this number of elements later.
     #[must_use]
     pub fn shifted(self, source: usize, destination: usize) -> CopyCase {
         CopyCase {

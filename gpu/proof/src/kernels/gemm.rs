@@ -44,7 +44,7 @@ impl GemmCase {
         }
     }
 
-    /// The same in buffers that begin so many elements later.
+    /// Returns the same case in buffers that begin this number of elements later.
     #[must_use]
     pub fn shifted(self, shift: [usize; 3]) -> GemmCase {
         GemmCase { shift, ..self }

@@ -10,7 +10,7 @@ use colex_ir::{Access, Address, BinaryOp, Compare, End, Guard, KernelBuilder, Re
 /// One warp.
 pub(super) const THREADS: u32 = 32;
 
-/// Shared memory, the barrier that counts bytes, and who asks.
+/// Shared memory, the barrier that counts bytes, and the thread that issues the copy.
 pub(super) struct Engine {
     /// Where a load arrives, or what is combined into.
     pub(super) target: Area,

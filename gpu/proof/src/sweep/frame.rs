@@ -17,7 +17,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Declares the two parameters and finds the block's part of each: so many bytes a block.
+    /// Declares the two parameters and finds the block's part of each: `bytes` bytes per block.
     pub(super) fn open(
         k: &mut KernelBuilder,
         threads: u32,

@@ -18,7 +18,7 @@ pub enum Subject {
     Mma(Box<MmaAtom>),
     /// A copy whose threads each move a few bytes; perhaps with a cache policy.
     Copy(Box<CopyAtom>, bool),
-    /// A bulk copy of so many bytes.
+    /// A bulk copy of this number of bytes, and whether it has a cache hint.
     Bulk(Box<CopyAtom>, u32, bool),
     /// A tensor copy.
     Tma(Box<CopyAtom>, TmaForm),

@@ -38,7 +38,7 @@ impl Random {
         self.bits() % end
     }
 
-    /// So many random bytes.
+    /// Returns `count` random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let words = (0..count.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes());
         words.take(count).collect()

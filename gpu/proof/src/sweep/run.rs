@@ -13,7 +13,7 @@ use colex_ir::launch::Argument;
 /// Bytes that a launch's input and output begin at a multiple of: what a tensor map and every load want.
 const ALIGN: usize = 256;
 
-/// How an instruction came off.
+/// The outcome of checking one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every element is bit for bit what the row's arithmetic gives, as it must be.
@@ -22,7 +22,7 @@ pub enum Verdict {
     Modelled,
     /// Every element of a float sum is within the rounding, not all as the model gives.
     Within,
-    /// Somebody did not take it.
+    /// The assembler, the driver or the device refused it.
     Refused {
         /// `verifier`, `assembler`, `driver`, `hardware` or `simulator`.
         by: &'static str,
@@ -85,7 +85,7 @@ pub struct Record {
     pub name: String,
     /// Its row in the table of counts.
     pub family: String,
-    /// How it came off.
+    /// The outcome.
     pub verdict: Verdict,
     /// What was compared; nothing if it was refused.
     pub agreement: Agreement,

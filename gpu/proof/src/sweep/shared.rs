@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use colex_ir::{Access, Address, FenceKind, KernelBuilder, Reg, Space, Type};
 
-/// A part of shared memory that a kernel of the sweep works on: so many bytes, a multiple of 16, from a register's address.
+/// A part of shared memory that a kernel of the sweep works on: a number of bytes, a multiple of 16, from a register's address.
 #[derive(Clone, Copy)]
 pub(super) struct Area {
     pub(super) at: Reg,

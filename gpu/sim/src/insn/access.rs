@@ -91,7 +91,7 @@ impl Exec<'_, '_, '_> {
         Ok(())
     }
 
-    /// The bytes of a vector of values of so many bytes.
+    /// The bytes of a vector of `count` values of `each` bytes.
     fn vector(&self, each: usize, count: usize) -> Result<usize, Fault> {
         match (each, count) {
             (1..=8, 1 | 2 | 4) if each * count <= WIDEST => Ok(each * count),

@@ -122,7 +122,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The last warp of a block has ended: nobody may use its shared memory any more.
+    /// Ends a block after its last warp: its shared memory must not be accessed any more.
     fn end_block(&self, g: &Group, warp: &Warp, index: usize) -> Result<(), Fault> {
         let site = Site {
             whole: true,

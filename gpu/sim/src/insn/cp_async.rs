@@ -14,7 +14,7 @@ use crate::state::warp::lanes;
 use colex_ir::{Address, Async, CopyArgs, End, Operand, Space, Type};
 
 impl Exec<'_, '_, '_> {
-    /// Issues copies of so many bytes.
+    /// Issues copies of `bytes` bytes.
     pub(crate) fn cp_async(
         &mut self,
         args: &CopyArgs,

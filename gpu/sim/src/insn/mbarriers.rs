@@ -23,7 +23,7 @@ const BYTES: usize = 8;
 const LIMIT: u64 = (1 << 20) - 1;
 
 impl Machine<'_, '_> {
-    /// The barrier at a place, for someone who uses it.
+    /// Returns the barrier at a place, for an access to it.
     pub(crate) fn barrier<'g>(
         &mut self,
         g: &'g mut Group,
@@ -63,7 +63,7 @@ impl Machine<'_, '_> {
         Ok(barrier.expect("looked up above"))
     }
 
-    /// Someone arrives.
+    /// Counts arrivals at a barrier.
     pub(crate) fn arrive(
         &mut self,
         g: &mut Group,

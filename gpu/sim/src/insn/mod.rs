@@ -1,4 +1,4 @@
-//! The instructions, one family a file.
+//! The instructions, one family per file.
 
 pub(crate) mod access;
 pub(crate) mod atomics;

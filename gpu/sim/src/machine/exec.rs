@@ -30,7 +30,7 @@ pub(crate) struct Exec<'s, 'a, 'k> {
 }
 
 impl<'k> Exec<'_, '_, 'k> {
-    /// Executes until the warp waits or ends, at most so many steps. Whether it could go on.
+    /// Runs at most `steps` instructions; returns whether the warp can continue.
     pub(crate) fn run(&mut self, steps: usize) -> Result<bool, Fault> {
         for _ in 0..steps {
             match self.m.program.steps[self.w.pc] {

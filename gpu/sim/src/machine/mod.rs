@@ -38,7 +38,7 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) program: &'a Program<'k>,
     pub(crate) launch: Launch,
     pub(crate) memory: &'a mut Memory,
-    /// Who touched global memory, and what ordered accesses have left there.
+    /// The accesses of global memory, and the clocks that releases have published there.
     pub(crate) global: Global,
     pub(crate) ordered: HashMap<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
@@ -157,7 +157,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             if self.suspects.in_vain(self.executed) {
                 return Err(self.give_up(running));
             }
-            // Whoever still runs may wait for a block that has not started.
+            // A block that still runs may wait for one that has not started.
             if !running.is_empty()
                 && let Some((number, at)) = waiting.next()
             {

@@ -181,7 +181,7 @@ impl Machine<'_, '_> {
         match target {
             Target::Shared { block, .. } if g.blocks[block].live_warps == 0 => {
                 let what = format!(
-                    "block {block} of the cluster has ended, and its shared memory with it: it must wait for those who \
+                    "block {block} of the cluster has ended, and its shared memory with it: it must wait for the threads that \
                      still use it"
                 );
                 Err(self.fault(g, &accessor.site, FaultKind::EarlyExit, what))

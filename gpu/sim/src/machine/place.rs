@@ -46,7 +46,7 @@ impl Exec<'_, '_, '_> {
         Ok([base.wrapping_add(offset); 32])
     }
 
-    /// What an address of a space names, for an access of so many bytes aligned to `align`.
+    /// Resolves an address of a space, for an access of `bytes` bytes aligned to `align`.
     pub(crate) fn target(
         &self,
         space: Space,

@@ -75,7 +75,7 @@ impl Machine<'_, '_> {
                     }
                     Err(fault) => return Err(self.memory_fault(g, &accessor.site, fault)),
                 }
-                // The first byte that nobody wrote, in words.
+                // The error that names the first byte that was never written.
                 match self.memory.read(address, count as u64) {
                     Ok(_) => Ok(()),
                     Err(fault) => {
@@ -334,7 +334,7 @@ impl Machine<'_, '_> {
         self.fault(g, site, kind, what)
     }
 
-    /// The sentence for a byte of shared memory that nobody wrote.
+    /// The sentence for a byte of shared memory that was never written.
     fn unwritten_shared(&self, g: &Group, site: &Site, at: usize) -> Fault {
         let what = format!("{} is read but was never written", self.shared_name(at));
         self.fault(g, site, FaultKind::Uninitialised, what)

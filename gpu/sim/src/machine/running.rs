@@ -1,4 +1,4 @@
-//! A cluster that runs: whose turn it is, and what completes meanwhile.
+//! Runs a cluster: chooses the warp that takes the next turn, and the asynchronous operations that complete between turns.
 
 use super::Machine;
 use super::exec::Exec;
@@ -18,7 +18,7 @@ const TURN: usize = 256;
 /// How many turns a cluster takes before another one starts beside it.
 const TURNS_BEFORE_NEXT_CLUSTER: usize = 4096;
 
-/// How many turns in which nobody does anything for others are enough for that.
+/// How many turns without progress for other warps are enough for that.
 const IDLE_TURNS_BEFORE_NEXT_CLUSTER: usize = 64;
 
 /// How often in a row warps may look at barriers in vain while nothing else happens.
@@ -102,7 +102,7 @@ impl Machine<'_, '_> {
     pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         let mut served = cluster.group.served;
         for turn in 1..=TURNS_BEFORE_NEXT_CLUSTER {
-            // Nobody does anything for anybody: they may wait for a cluster that has not started.
+            // No warp made progress for another: they may wait for a cluster that has not started.
             if turn % IDLE_TURNS_BEFORE_NEXT_CLUSTER == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {
@@ -136,7 +136,7 @@ impl Machine<'_, '_> {
         Ok(Progress::More)
     }
 
-    /// Which of so many operations completes next.
+    /// Returns which of `count` eligible operations completes next.
     fn pick(&mut self, count: usize) -> usize {
         match self.options.schedule {
             Schedule::Latest | Schedule::Earliest => 0,
@@ -291,7 +291,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Who waits for what.
+    /// Returns the fault of a deadlock: for each warp, what it waits for.
     pub(crate) fn deadlock(&self, cluster: &Cluster) -> Fault {
         let waiting: Vec<&Warp> = cluster
             .warps
@@ -317,7 +317,7 @@ impl Machine<'_, '_> {
             .into_iter()
             .map(|(reason, names)| format!("{} for {reason}", names.join(", ")))
             .collect();
-        let what = format!("nobody can go on: {}", sentences.join("; "));
+        let what = format!("no warp can continue: {}", sentences.join("; "));
         let fault = Fault::new(FaultKind::Deadlock, what);
         match first {
             Some(warp) => {
@@ -333,7 +333,7 @@ impl Machine<'_, '_> {
 }
 
 impl Cluster {
-    /// Lets everybody go on who waits for bytes that nobody has written.
+    /// Resumes all warps that wait for bytes that are never written.
     pub(crate) fn thaw(&mut self) {
         self.warps.iter_mut().for_each(|warp| warp.frozen = false);
         let pending = self.group.pending.iter_mut();

@@ -2,8 +2,8 @@
 //!
 //! A reader of such bytes is stopped there, and all others go on. No thread can learn of what comes after a read that
 //! is not complete, so a write of the bytes now is not ordered after it; and it was not before it. That is a data
-//! race, whichever of the two the order of events puts first. When nobody else can go on, the bytes are never written
-//! before the read. Then the readers get zeros and go on for a while, only to find who writes the bytes too late.
+//! race, in either order of the two. When no other warp can continue, the bytes are never written
+//! before the read. Then the readers get zeros and go on for a while, only to find the access that writes the bytes too late.
 
 use std::collections::HashMap;
 
@@ -44,10 +44,10 @@ impl Use {
     }
 }
 
-/// A read of bytes that nobody has written yet.
+/// A read of bytes that are not written yet.
 #[derive(Debug)]
 pub(crate) struct Suspect {
-    /// What is to be said if nobody writes them.
+    /// The fault to report if they are never written.
     fault: Fault,
     used: Use,
     /// The bytes, in the cluster of that number.
@@ -62,7 +62,7 @@ pub(crate) struct Suspect {
     view: View,
     warp: usize,
     lockstep: Lockstep,
-    /// Who writes them after the read, in words.
+    /// The access that writes them after the read, in words.
     later: Option<String>,
 }
 
@@ -118,9 +118,9 @@ pub(crate) struct Suspects {
     all: Vec<Suspect>,
     /// The read that has just failed, until its warp or engine has been stopped.
     caught: Option<Suspect>,
-    /// The cluster of the first one, which nobody there can go on.
+    /// The cluster of the first one, in which no warp can continue.
     parked: Option<Cluster>,
-    /// Whether a fault says who writes the bytes of one.
+    /// Whether a fault names the writer of the bytes of one.
     named: bool,
     /// How many instructions had been executed when a thread or an engine last did something that others may wait for.
     active: u64,
@@ -136,7 +136,7 @@ impl Suspects {
         self.active = executed;
     }
 
-    /// Whether nobody has done anything for others for long, though a read waits for that.
+    /// Whether no warp has made progress for others for long, though a read waits for that.
     pub(crate) fn in_vain(&self, executed: u64) -> bool {
         !self.is_empty() && executed.saturating_sub(self.active) > QUIET
     }
@@ -157,7 +157,7 @@ impl Machine<'_, '_> {
         used: Use,
         fault: Fault,
     ) -> Fault {
-        // Without the histories nobody knows what is ordered.
+        // Without the histories it is not known what is ordered.
         if self.options.races {
             self.suspects.caught = Some(Suspect {
                 fault: fault.clone(),
@@ -287,7 +287,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// A cluster in which nobody can go on, because of reads that wait for their bytes. Others may still write those in
+    /// A cluster in which no warp can continue, because of reads that wait for their bytes. Others may still write those in
     /// global memory.
     pub(crate) fn park(&mut self, cluster: Cluster) -> Result<(), Fault> {
         let first = self.suspects.all.first();
@@ -299,7 +299,7 @@ impl Machine<'_, '_> {
         if local { Err(self.verdict()) } else { Ok(()) }
     }
 
-    /// Nobody has done anything for the readers for long.
+    /// No warp has made progress for the readers for long.
     pub(crate) fn give_up(&mut self, running: Vec<Cluster>) -> Fault {
         self.headline(Fault::new(FaultKind::Limit, ""), running)
     }

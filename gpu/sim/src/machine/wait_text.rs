@@ -7,7 +7,7 @@ use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 
 impl Machine<'_, '_> {
-    /// Of warps that wait, one that keeps the others waiting: the first, or whom it waits for if that one waits for
+    /// Of warps that wait, one that keeps the others waiting: the first, or the warp that it waits for if that one waits for
     /// something else, and so on.
     pub(crate) fn cause<'w>(&self, g: &Group, waiting: &[&'w Warp]) -> Option<&'w Warp> {
         let mut seen: Vec<&Warp> = Vec::new();

@@ -75,7 +75,7 @@ impl View {
         self.foreign.as_ref()?.get(&cluster)
     }
 
-    /// Knows what somebody knows, who is in cluster `other`; itself is in cluster `own`.
+    /// Joins the clocks of an agent in cluster `other` into those of one in cluster `own`.
     pub(crate) fn learn(&mut self, own: u32, other: u32, view: &View) {
         if own == other {
             return self.join(view);
@@ -145,7 +145,7 @@ pub(crate) enum Proxy {
     Atomic = 3,
 }
 
-/// One access in one word: by whom and in which lane, when, where in the program, through which proxy. Zero is none.
+/// An access packed into 64 bits: agent, lane, clock, program counter and proxy. Zero is no access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Epoch(pub(crate) u64);
 
@@ -186,7 +186,7 @@ impl Epoch {
         }
     }
 
-    /// Whether someone with this clock knows of it.
+    /// Whether this clock covers it: it happens before.
     pub(crate) fn before(self, clock: &Clock) -> bool {
         self.clock() <= clock.get(self.agent())
     }

@@ -1,4 +1,4 @@
-//! Who last touched each byte of global memory.
+//! The shadow memory of global memory: the last accesses of each byte.
 //!
 //! As in `shadow.rs`, but for all clusters of a launch: an access is told by its cluster's number and its epoch there. No
 //! cluster knows anything of another but what ordered accesses have passed on. Of reads that nothing orders the first
@@ -26,7 +26,7 @@ struct GlobalCell {
     reads: u32,
 }
 
-/// An access, and the cluster of whoever did it.
+/// An access, and the number of its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Mark {
     pub(crate) cluster: u32,

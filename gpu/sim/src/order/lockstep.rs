@@ -84,7 +84,7 @@ impl Lockstep {
         let beyond = match &self.pairs {
             None => 0,
             Some(pairs) if of < 32 => pairs[lane][of],
-            // Who the several are is not written down: no lane is accused that may know.
+            // The several lanes are not recorded one by one: no lane is blamed that may be ordered.
             Some(pairs) => (0..32)
                 .filter(|other| *other != lane)
                 .map(|other| pairs[lane][other])

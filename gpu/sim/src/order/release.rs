@@ -1,4 +1,4 @@
-//! What ordered accesses pass on: who releases leaves what he knows at an address, who acquires learns it.
+//! A release publishes the releaser's clock at an address; an acquire joins it.
 
 use super::clock::View;
 use colex_ir::{FenceKind, Order};
@@ -78,7 +78,7 @@ impl Ordering {
 /// Where a warp is: its cluster's number, and its block's in the cluster.
 pub(crate) type Home = (u32, usize);
 
-/// Some knowledge, and who may have it.
+/// A published clock, and the scope within which it can be acquired.
 #[derive(Clone, Debug)]
 struct Segment {
     scope: Scope,
@@ -96,7 +96,7 @@ impl Segment {
     }
 }
 
-/// What lies at an address, or is on its way to a warp that has read it and not acquired it.
+/// The clocks published at an address, or read by a warp that has not acquired them yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Release(Vec<Segment>);
 
@@ -105,7 +105,7 @@ impl Release {
         self.0.is_empty()
     }
 
-    /// Adds what somebody knows.
+    /// Adds the clock of a releaser.
     pub(crate) fn add(&mut self, scope: Scope, home: Home, view: &View) {
         match self
             .0
@@ -121,14 +121,14 @@ impl Release {
         }
     }
 
-    /// Adds what another message says, no further than this.
+    /// Adds another release, limited to `scope`.
     pub(crate) fn merge(&mut self, other: &Release, scope: Scope) {
         for part in &other.0 {
             self.add(part.scope.min(scope), part.home, &part.view);
         }
     }
 
-    /// How much of a warp's own doing somebody of that warp learns.
+    /// Returns the latest of warp `warp`'s own steps that an acquire in that warp learns of.
     pub(crate) fn own(&self, scope: Scope, home: Home, warp: usize) -> u32 {
         let parts = self
             .0
@@ -140,7 +140,7 @@ impl Release {
             .unwrap_or(0)
     }
 
-    /// What somebody of the same cluster has left for so many.
+    /// Returns the joined clocks that releases in the same cluster have published for at least this scope.
     pub(crate) fn view_for(&self, scope: Scope, home: Home) -> Option<View> {
         let parts = self
             .0
@@ -152,7 +152,7 @@ impl Release {
         })
     }
 
-    /// Somebody learns what he may.
+    /// Joins into `view` the published clocks whose scope reaches it.
     pub(crate) fn acquire(&self, scope: Scope, home: Home, view: &mut View) {
         for part in self.0.iter().filter(|part| part.reaches(scope, home)) {
             view.learn(home.0, part.home.0, &part.view);

@@ -1,4 +1,4 @@
-//! Who last touched each byte of shared memory, and what two accesses that nothing orders look like.
+//! The shadow memory of shared memory: the last accesses of each byte, and the check of a new access against them.
 
 use std::collections::HashMap;
 
@@ -86,7 +86,7 @@ impl Access<'_> {
         self.epoch.proxy() == Some(Proxy::Async) && other.proxy() != Some(Proxy::Async)
     }
 
-    /// Whether several lanes write the same into one place at once: whoever is last, it is there.
+    /// Whether lanes of one instruction write the same value to one place: the result does not depend on their order.
     pub(crate) fn repeats(&self, other: Epoch) -> bool {
         let when = |epoch: Epoch| (epoch.agent(), epoch.clock(), epoch.pc());
         self.kind == AccessKind::Rewrite && when(other) == when(self.epoch)

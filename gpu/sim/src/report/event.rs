@@ -149,7 +149,7 @@ pub enum EventKind {
     },
     /// The operations since the last one form a group.
     Commit(Grouped),
-    /// A wait until at most so many groups are under way.
+    /// A wait until at most this number of groups is in flight.
     WaitGroups(Grouped, u32),
     /// A barrier of the block: `barrier.sync`, or with `waits` false `barrier.arrive`.
     Named {

@@ -13,7 +13,7 @@ pub enum FaultKind {
     OutOfBounds,
     /// An address that its width does not divide.
     Misaligned,
-    /// A read of memory or of a register that nobody wrote.
+    /// A read of memory or of a register that was never written.
     Uninitialised,
     /// Two accesses to one byte of shared memory, one of them a write, that nothing orders.
     Race,
@@ -21,7 +21,7 @@ pub enum FaultKind {
     MissingFence,
     /// Registers of a `wgmma` touched before the wait, or given to it without `wgmma.fence`.
     InFlight,
-    /// Everybody waits, and nothing is under way that could wake anyone.
+    /// Deadlock: every warp waits, and no operation in flight can wake one.
     Deadlock,
     /// A block that ends while others still use its shared memory, or the copy engine does.
     EarlyExit,

@@ -28,7 +28,7 @@ impl Site {
     }
 }
 
-/// Who goes to memory: a warp, or an engine on its behalf.
+/// What accesses memory: a warp, or an asynchronous engine on its behalf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor<'v> {
     pub(crate) site: Site,

@@ -4,7 +4,7 @@ use colex_atom::{Banks, SECTOR_BYTES, Touched};
 
 use super::warp::lanes;
 
-/// How many passes the banks of shared memory need for an access of so many bytes a lane, and how many would do without
+/// How many passes the banks of shared memory need for an access of `bytes` bytes per lane, and how many would do without
 /// conflicts.
 pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u64) {
     let (banks, width) = (Banks::SHARED, bytes as i64);

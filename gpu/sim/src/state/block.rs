@@ -29,7 +29,7 @@ pub(crate) struct Block {
     /// Its shared memory, and which bytes of it were written.
     pub(crate) shared: Vec<u8>,
     pub(crate) written: Vec<bool>,
-    /// The history of each byte; empty where nobody looks for races.
+    /// The history of each byte; empty where races are not checked.
     pub(crate) cells: Vec<SharedCell>,
     /// Its named barriers.
     pub(crate) named: [Named; 16],
@@ -196,7 +196,7 @@ impl Group {
             .map(|engine| (engine.warp, engine.asked))
     }
 
-    /// Someone was in the shared memory of a block that is not his.
+    /// Notes that an agent accessed the shared memory of another block.
     pub(crate) fn remember_visit(&mut self, block: usize, accessor: &Accessor<'_>) {
         let epoch = Epoch::new(
             accessor.agent,

@@ -13,7 +13,7 @@ pub(crate) struct Mbarrier {
     pub(crate) bytes: i64,
     /// Phases that are complete.
     pub(crate) phase: u64,
-    /// What those knew who arrived in this phase, and in those before.
+    /// The joined clocks of the arrivals in this phase and in those before.
     arriving: View,
     complete: View,
     /// Whether a fence has followed its initialisation.
@@ -36,7 +36,7 @@ impl Mbarrier {
         }
     }
 
-    /// Someone who knows this much arrives; false if nobody is expected any more.
+    /// Counts an arrival with this clock; `false` if the phase expects no more arrivals.
     pub(crate) fn arrive(&mut self, count: i64, view: &View) -> bool {
         if count > self.pending {
             return false;

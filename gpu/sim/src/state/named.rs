@@ -9,17 +9,17 @@ pub(crate) struct Named {
     pub(crate) arrived: u32,
     /// Threads it waits for, as the first to arrive said; `None` for all of the block.
     pub(crate) expected: Option<u32>,
-    /// Whether someone has arrived.
+    /// Whether a warp has arrived.
     pub(crate) open: bool,
     /// Rounds that are complete.
     pub(crate) rounds: u64,
-    /// What those know who have arrived in this round, and in those before.
+    /// The joined clocks of the warps that arrived in this round and in those before.
     pub(crate) arriving: Option<View>,
     pub(crate) complete: Option<View>,
 }
 
 impl Named {
-    /// Someone who knows this much arrives.
+    /// A warp with this clock arrives.
     pub(crate) fn arrive(&mut self, threads: u32, expected: Option<u32>, view: &View) {
         self.open = true;
         self.expected = expected;
@@ -30,7 +30,7 @@ impl Named {
         }
     }
 
-    /// Begins the next round if all have arrived, of a block with so many live threads.
+    /// Begins the next round if all have arrived, of a block with `live` live threads.
     pub(crate) fn turn(&mut self, live: u32) {
         if self.open && self.arrived >= self.expected.unwrap_or(live) {
             *self = Named {

@@ -26,7 +26,7 @@ pub(crate) struct Pending {
     pub(crate) view: Rc<View>,
     pub(crate) warp: usize,
     pub(crate) lockstep: Lockstep,
-    /// Whether it has met bytes that it should read and that nobody has written yet.
+    /// Whether it has reached bytes that it has to read and that are not written yet.
     pub(crate) stalled: bool,
     /// What it does.
     pub(crate) work: Work,
@@ -61,7 +61,7 @@ pub(crate) struct Piece {
     pub(crate) bytes: usize,
 }
 
-/// Bytes that move, and who is told.
+/// Bytes that move, and the barrier that is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) pieces: Vec<Piece>,

@@ -158,7 +158,7 @@ impl<'k> Program<'k> {
     }
 }
 
-/// Lays out pieces of so many bytes, so aligned, one after the other: where each begins, and the end of the last.
+/// Lays out pieces of the given sizes and alignments one after the other; returns where each begins, and the end of the last.
 fn places(pieces: impl Iterator<Item = (u32, u32)>) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let starts = pieces

@@ -11,14 +11,14 @@ pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000;
 pub(crate) enum Target {
     /// Device memory, at its address.
     Global(u64),
-    /// The shared memory of a block of the cluster, so many bytes from its beginning.
+    /// The shared memory of a block of the cluster, at a byte offset from its beginning.
     Shared { block: usize, at: usize },
-    /// The parameters, so many bytes from their beginning.
+    /// The parameters, at a byte offset from their beginning.
     Param(usize),
 }
 
 impl Target {
-    /// The place so many bytes further on.
+    /// The target `bytes` bytes further on.
     pub(crate) fn after(self, bytes: usize) -> Self {
         match self {
             Target::Global(address) => Target::Global(address.wrapping_add(bytes as u64)),

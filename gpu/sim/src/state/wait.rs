@@ -11,6 +11,6 @@ pub(crate) enum Wait {
     Mbarriers(Vec<(usize, usize, u64)>, u32),
     /// Asynchronous operations, by number. The sources only of those that have read them, if `read`.
     Operations { numbers: Vec<u64>, read: bool },
-    /// So many registers more for its warp.
+    /// Until this number of registers is free for its warp.
     Registers(i64),
 }

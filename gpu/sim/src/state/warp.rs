@@ -114,12 +114,12 @@ pub(crate) struct Warp {
     pub(crate) steps: u64,
     /// What it waits for.
     pub(crate) wait: Option<Wait>,
-    /// Whether it has met bytes that it should read and that nobody has written yet.
+    /// Whether it has reached bytes that it has to read and that are not written yet.
     pub(crate) frozen: bool,
     /// Registers that are no predicates, and the lanes in which each was written.
     pub(crate) regs: Vec<Lanes>,
     pub(crate) written: Vec<u32>,
-    /// Predicates, a bit a lane, and the lanes in which each was written.
+    /// Predicates, one bit per lane, and the lanes in which each was written.
     pub(crate) preds: Vec<u32>,
     pub(crate) preds_written: Vec<u32>,
     /// What it knows to have happened, and what its lanes know of each other.

@@ -35,7 +35,7 @@ fn one_thread(
     k.if_(first, |k| issue(k, barrier.into()));
 }
 
-/// Copies dynamic shared memory to (or from) the thread's words of a buffer: 32 threads, so many bytes.
+/// Copies dynamic shared memory to (or from) the thread's words of a buffer: 32 threads, `bytes` bytes.
 fn words(k: &mut KernelBuilder, buffer: Reg, bytes: i64, out: bool) {
     let base = k.address_of(Base::DynamicShared);
     let thread = k.mov(Type::U32, Special::Tid(0));
@@ -54,7 +54,7 @@ fn words(k: &mut KernelBuilder, buffer: Reg, bytes: i64, out: bool) {
     });
 }
 
-/// A tensor of so many dimensions, of 32-bit elements, and a box that leaves it.
+/// A tensor of `rank` dimensions, of 32-bit elements, and a box that leaves it.
 fn tensor(rank: usize, swizzle: TmaSwizzle, element: TmaElement) -> TensorMap {
     let dims = [20, 5, 3, 2, 3][..rank].to_vec();
     let each = element.bytes();

@@ -73,7 +73,7 @@ fn fill(k: &mut KernelBuilder, from: Reg, to: Reg, bytes: i64, out: bool) {
     }
 }
 
-/// One instruction in each thread (or in a warp): what 32 threads hold after it, so many bytes each.
+/// One instruction in each thread (or in a warp): what 32 threads hold after it, `taken` bytes each.
 fn run(atom: &CopyAtom, input: &[u8], given: i64, taken: i64) -> Vec<u8> {
     let mut k = kernel("copy");
     let [input_, output] = ["input", "output"].map(|name| k.pointer(name));

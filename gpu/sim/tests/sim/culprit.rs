@@ -327,7 +327,7 @@ fn a_block_that_starts_later_is_named() {
     );
 }
 
-/// Flags that nobody has initialised: relaxed and ordered accesses do not race, and yet the read may come first.
+/// Flags that were never initialised: relaxed and ordered accesses do not race, and yet the read may come first.
 #[test]
 fn a_flag_that_begins_with_anything_is_a_fault_in_every_order() {
     let all = fault_in_every_order(

@@ -203,7 +203,7 @@ fn a_barrier_never_completes() {
     says(
         &bytes,
         FaultKind::Deadlock,
-        "the warp of thread (0,0,0) of block (0,0,0), at `mbarrier.wait [bar], 0` (here): nobody can go on: warp 0, warp 1 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0 1 of 1 arrivals have come and 128 bytes are missing",
+        "the warp of thread (0,0,0) of block (0,0,0), at `mbarrier.wait [bar], 0` (here): no warp can continue: warp 0, warp 1 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0 1 of 1 arrivals have come and 128 bytes are missing",
     );
     let warps = fault(
         |k, _| {
@@ -217,7 +217,7 @@ fn a_barrier_never_completes() {
     says(
         &warps,
         FaultKind::Deadlock,
-        "the warp of thread (0,0,0) of block (0,0,0), at `barrier.sync 1, 128` (here): nobody can go on: warp 0, warp 1 for barrier 1, at which 64 of 128 threads have arrived; warp 2 for barrier 0, at which 32 of 96 threads have arrived",
+        "the warp of thread (0,0,0) of block (0,0,0), at `barrier.sync 1, 128` (here): no warp can continue: warp 0, warp 1 for barrier 1, at which 64 of 128 threads have arrived; warp 2 for barrier 0, at which 32 of 96 threads have arrived",
     );
     let spinning = fault(
         |k, _| {
@@ -233,7 +233,7 @@ fn a_barrier_never_completes() {
     says(
         &spinning,
         FaultKind::Deadlock,
-        "the warp of thread (0,0,0) of block (0,0,0), at `break` (here): nobody can go on: warp 0 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0 0 of 1 arrivals have come",
+        "the warp of thread (0,0,0) of block (0,0,0), at `break` (here): no warp can continue: warp 0 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0 0 of 1 arrivals have come",
     );
 }
 
@@ -248,7 +248,7 @@ fn a_block_ends_too_early() {
                 k.fence(FenceKind::MbarrierInit);
             });
             k.cluster_sync();
-            // Both blocks arrive at the barrier of block 0, and nobody waits for that.
+            // Both blocks arrive at the barrier of block 0, and no thread waits for that.
             k.if_(first, |k| {
                 let own = k.address_of(bar);
                 let far = k.mapa(own, 0);
@@ -279,6 +279,6 @@ fn a_block_ends_too_early() {
     says(
         &peers,
         FaultKind::EarlyExit,
-        "thread (0,0,0) of block (1,0,0), at `mbarrier.arrive.cluster [%r2]` (here): block 0 of the cluster has ended, and its shared memory with it: it must wait for those who still use it",
+        "thread (0,0,0) of block (1,0,0), at `mbarrier.arrive.cluster [%r2]` (here): block 0 of the cluster has ended, and its shared memory with it: it must wait for the threads that still use it",
     );
 }

@@ -62,7 +62,7 @@ fn copies_that_are_asked_for_too_much() {
     );
     assert_eq!(beyond.kind(), FaultKind::Operand);
     assert_eq!(beyond.what(), "it writes 16 bytes and cannot read 17");
-    let nobody = fault(
+    let no_block = fault(
         |k, data| {
             let tile = k.shared("tile", 16, 16);
             let bar = k.shared("bar", 8, 8);
@@ -79,8 +79,8 @@ fn copies_that_are_asked_for_too_much() {
         },
         Launch::new(2, 1).cluster(2),
     );
-    assert_eq!(nobody.kind(), FaultKind::OutOfBounds);
-    assert_eq!(nobody.what(), "the mask of blocks 0x4 for a cluster of 2");
+    assert_eq!(no_block.kind(), FaultKind::OutOfBounds);
+    assert_eq!(no_block.what(), "the mask of blocks 0x4 for a cluster of 2");
 }
 
 /// Sixteen copies of a thread, then an arrival that waits for them, in 40 orders.

@@ -43,7 +43,7 @@ fn warp(k: &mut KernelBuilder, number: i64, body: impl FnOnce(&mut KernelBuilder
     k.if_(it, body);
 }
 
-/// Waits until a word is at least so much.
+/// Waits until a word is at least a value.
 fn until(k: &mut KernelBuilder, at: Address, order: Order, least: i64) {
     k.loop_(|k| {
         let x = k.load(global(Type::U32).order(order), at);
@@ -220,7 +220,7 @@ fn two_blocks_write_one_word_and_one_writes_what_many_have_read() {
     let same = |k: &mut KernelBuilder, data: Reg| k.store(global(Type::U32), data, 5);
     assert_eq!(kind(Launch::new(1, 32), same), None);
     assert_eq!(kind(Launch::new(1, 64), same), RACE);
-    // Not the same: whoever is last is a matter of chance.
+    // Not the same: the order of the writes is a matter of chance.
     let own = |k: &mut KernelBuilder, data: Reg| {
         let lane = k.mov(Type::U32, Special::LaneId);
         k.store(global(Type::U32), data, lane);

@@ -10,7 +10,7 @@ pub(crate) fn kernel(name: &str) -> KernelBuilder {
     KernelBuilder::new(name, Arch::Sm90a)
 }
 
-/// The address of element `index` (a 32-bit register) of so many bytes in a buffer.
+/// The address of element `index` (a 32-bit register) of `bytes` bytes in a buffer.
 #[track_caller]
 pub(crate) fn element(k: &mut KernelBuilder, buffer: ParamId, index: Reg, bytes: i64) -> Reg {
     let base = k.param(buffer);
@@ -65,7 +65,7 @@ impl Host {
         at
     }
 
-    /// A buffer that nobody has written.
+    /// A buffer that was never written.
     pub(crate) fn empty(&mut self, bytes: u64) -> u64 {
         let at = self.memory.allocate(bytes).unwrap();
         self.arguments.push(Argument::Pointer(at));
@@ -106,7 +106,7 @@ impl Dice {
         x ^ x >> 31
     }
 
-    /// One of so many.
+    /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

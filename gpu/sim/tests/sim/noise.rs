@@ -1,4 +1,4 @@
-//! Kernels made of noise: whatever they do, the simulator answers with a report or a fault.
+//! Kernels made of noise: for every one of them the simulator returns a report or a fault.
 
 use colex_ir::launch::Launch;
 use colex_ir::{

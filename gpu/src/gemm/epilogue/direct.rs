@@ -43,7 +43,7 @@ pub(crate) fn store(
     let width = if pair { 2 * bits } else { bits };
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
     let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
-    // In the order of the accumulators, whatever runs fastest in C.
+    // In the order of the accumulators, for both orders of C.
     let to = mma.at(thread).partition(c, Operand::C)?;
     // A few at a time: what C held, and what it will, are alive for no longer than that.
     let size = acc.layout().size();

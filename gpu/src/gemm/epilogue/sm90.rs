@@ -21,7 +21,7 @@ const BUFFERS: i64 = 2;
 
 /// How C is read and written.
 pub(crate) enum Epilogue {
-    /// In parts of 128 bytes a row.
+    /// In parts of 128 bytes per row.
     Staged(Box<Staged>),
     /// By each thread its own elements.
     Direct(Box<Tensor>),
@@ -114,7 +114,7 @@ struct FragmentCopies {
 impl FragmentCopies {
     fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<FragmentCopies, Error> {
         let bits = i64::from(plan.operands.c.bits());
-        // Matrices are of 16 bits; of 32 bits a thread has pairs along N.
+        // `ldmatrix` and `stmatrix` move 16-bit elements; of 32-bit elements, a thread has pairs along N.
         let [read, write] = match bits {
             16 => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
             _ => ["UniversalCopy<uint64_t>"; 2],

@@ -33,14 +33,14 @@ pub(crate) struct Transaction {
     at: &'static Location<'static>,
 }
 
-/// A ring of stages: two barriers a stage, one says that it is full and one that it is empty.
+/// A ring of stages: two barriers per stage, one says that it is full and one that it is empty.
 ///
 /// ```
 /// use colex_atom::Arch;
 /// use colex_tensor::{Builder, Pipeline};
 ///
 /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-/// // What the schedule says: how many stages there are, and who arrives how often.
+/// // What the schedule says: how many stages there are, and how many arrivals each phase takes.
 /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
 /// let ring = k.pipeline_of(&schedule)?;
 /// assert_eq!(ring.arrivals(), [1, 2]);
@@ -113,7 +113,7 @@ impl Builder {
         Barriers { base, count }
     }
 
-    /// Initialises barriers: for one thread of the block, before a fence and a barrier of all who use them.
+    /// Initialises barriers: call it from one thread of the block, before a fence and a barrier of all threads that use them.
     #[track_caller]
     pub fn init_barriers(&mut self, barriers: &Barriers, arrivals: u32) {
         self.site(Location::caller(), |k| {
@@ -124,7 +124,7 @@ impl Builder {
         });
     }
 
-    /// A ring of stages whose full barriers take so many arrivals of producers, and the empty ones of consumers.
+    /// Builds a ring of `stages` stages whose full barriers take `producers` arrivals and whose empty barriers take `consumers` arrivals.
     #[track_caller]
     pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
         Pipeline {
@@ -151,7 +151,7 @@ impl Builder {
         Ok(self.pipeline(schedule.stages as i64, full, empty))
     }
 
-    /// Thread 0 initialises the rings, and everybody waits for it: the block, or the cluster if `cluster`.
+    /// Thread 0 initialises the rings, and all threads wait for it: the block, or the cluster if `cluster`.
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl Builder {
         });
     }
 
-    /// So many stages further on, as many as only the kernel knows: what a consumer does to skip the tiles of another.
+    /// Advances by `items` stages, a number known only in the kernel: what a consumer does to skip the tiles of another.
     #[track_caller]
     pub fn advance_by(&mut self, state: &PipelineState, items: &Index) {
         self.site(Location::caller(), |k| {
@@ -272,7 +272,7 @@ impl Builder {
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         self.site(Location::caller(), |k| {
             let (address, rank) = (k.value(barrier), k.operand(rank));
-            // A rank that does not exist has no address: only those who arrive ask for it.
+            // A rank that does not exist has no address: only threads that arrive ask for it.
             k.where_(cond, |ir| {
                 let remote = ir.mapa(address, rank);
                 ir.mbarrier_arrive_cluster(remote);

@@ -110,7 +110,7 @@ impl DerefMut for Builder {
 }
 
 impl Builder {
-    /// A kernel of that name for that architecture, in blocks of so many threads.
+    /// Starts a kernel named `name` for the architecture `target`, in blocks of `threads` threads.
     #[track_caller]
     pub fn new(name: &str, target: Arch, threads: u32) -> Self {
         let mut ir = KernelBuilder::new(name, target);

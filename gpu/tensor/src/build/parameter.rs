@@ -157,7 +157,7 @@ impl Builder {
         index
     }
 
-    /// A tensor in the block's shared memory. Its layout, swizzled or not, is static whatever it says: nothing of it is
+    /// A tensor in the block's shared memory. Its layout, swizzled or not, is always static: nothing of it is
     /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::TensorKernel`] knows.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl Builder {
         });
     }
 
-    /// So many bytes of the block's shared memory, aligned to a power of two: their address.
+    /// Reserves `bytes` bytes of the block's shared memory, aligned to `align` (a power of two), and returns their address.
     ///
     /// More than a block has, and an alignment that is no power of two, are errors, [`ErrorKind::Operands`], that
     /// [`Builder::finish`] answers with.

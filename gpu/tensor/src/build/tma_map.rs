@@ -1,4 +1,4 @@
-//! Tensor maps for the layouts of the day.
+//! Builds the tensor map for the layout given at launch.
 
 use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
 use colex_layout::{ComposedLayout, Layout, Tiler};

@@ -274,7 +274,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Refuses a part of a partition some of whose threads no thread of the block is: nobody would copy theirs.
+    /// Refuses a part of a partition some of whose threads no thread of the block is: their elements would not be copied.
     pub(crate) fn check_share(&self, share: &Share) -> Result<(), ErrorKind> {
         let mut missing: BTreeSet<i64> = share.threads.iter().copied().collect();
         for thread in 0..i64::from(self.threads) {

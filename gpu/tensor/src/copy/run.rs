@@ -136,7 +136,7 @@ impl Builder {
             });
             return;
         }
-        // What is not read is filled with zeros: the copy itself is executed by everybody.
+        // What is not read is filled with zeros: the copy itself is executed by all threads.
         let whole: Operand = match partial {
             None => bytes.into(),
             Some(left) => run.size(self, &left, bytes).into(),

@@ -21,7 +21,7 @@ pub struct TmaTensor {
     param: ParamId,
     /// Its place among the kernel's parameters.
     slot: usize,
-    /// Kept in the kernel's signature too, for the map of the day.
+    /// Kept in the kernel's signature too, for the tensor map of a launch.
     plan: TmaPlan,
     tile: Vec<i64>,
     ty: Ty,
@@ -71,7 +71,7 @@ impl<'a> Move<'a> {
 
 impl Builder {
     /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
-    /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of the day is
+    /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of a launch is
     /// [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
     ///
     /// # Errors

@@ -130,7 +130,7 @@ impl Fragment {
         })
     }
 
-    /// So many values from an index of the layout on, in one mode: what a copy of a few values at a time takes of large
+    /// Returns `count` values from index `first` of the layout on, in one mode: what a copy of a few values at a time takes of large
     /// accumulators, in their own order (that of `TiledCopy::for_accumulator_atom`).
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Fragment {
         })
     }
 
-    /// So many values from an index of the layout on, as a fragment of its own: the same registers, and only those.
+    /// Returns `count` values from index `first` of the layout on, as a fragment of its own: the same registers, and only those.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ impl Poison {
 }
 
 impl Index {
-    /// An expression without a value: whoever wants it in a register is told why.
+    /// An expression without a value: lowering it reports why.
     pub(crate) fn no_integer(why: String) -> Index {
         let poison = Poison { why: why.into() };
         Data::build(Node::Poison(poison), (-LIMIT, LIMIT), u64::MAX, 0)

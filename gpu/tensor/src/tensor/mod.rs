@@ -171,8 +171,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, and for a tile that lies outside whatever
-    /// the coordinates are.
+    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, and for a tile that lies outside for
+    /// all values of the coordinates.
     #[track_caller]
     pub fn local_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, Error> {
         let here = Location::caller();
@@ -270,7 +270,7 @@ impl Tensor {
         stated
     }
 
-    /// The same tile of a tensor in global memory, so many elements further along each mode of the parameter (or back):
+    /// The same tile of a tensor in global memory, moved by a number of elements along each mode of the parameter (or back):
     /// its coordinates are those of the parameter still, and [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and
     /// `copy_if` see where it leaves it.
     ///
@@ -357,7 +357,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`ErrorKind::Layout`] when there is no such mode; [`ErrorKind::Operands`] for a place that it does not have,
-    /// whatever the registers hold.
+    /// for any values of the registers.
     #[track_caller]
     pub fn at(&self, mode: usize, place: impl Into<Index>) -> Result<Tensor, Error> {
         let here = Location::caller();

@@ -39,7 +39,7 @@ fn attention_is_right_at_many_sizes() {
     }
 }
 
-/// Everything that a row needs, once: 32 scores a thread take 32 powers, two rows two shuffles each, twice.
+/// Everything that a row needs, once: 32 scores per thread take 32 powers, two rows two shuffles each, twice.
 #[test]
 fn attention_computes_nothing_twice() {
     let built = example::attention(false).unwrap_or_else(|e| panic!("{e}"));

@@ -13,7 +13,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a literal")
 }
 
-/// A copy by tiles of 8 by 16: one block a tile, the modes after the second along z.
+/// A copy by tiles of 8 by 16: one block per tile, the modes after the second along z.
 fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy", Arch::Sm80, 64);
     let (src, dst) = (k.tensor("src", ty, from)?, k.tensor("dst", ty, to)?);

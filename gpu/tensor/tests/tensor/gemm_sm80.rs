@@ -127,7 +127,7 @@ fn a_built_kernel_is_shared_by_threads() {
     shared(&gemm().unwrap_or_else(|e| panic!("{e}")));
 }
 
-/// Whatever the library adds between, every instruction is the author's.
+/// Every instruction is located in the author's code, also those that the library adds.
 #[test]
 fn every_instruction_names_a_line_of_its_author() {
     let kernel = gemm().unwrap_or_else(|e| panic!("{e}")).kernel;

@@ -181,7 +181,7 @@ fn its_text() {
     insta::assert_snapshot!(text);
 }
 
-/// Whatever the library adds between, every instruction is the author's.
+/// Every instruction is located in the author's code, also those that the library adds.
 #[test]
 fn every_instruction_names_a_line_of_its_author() {
     let kernel = gemm().unwrap_or_else(|e| panic!("{e}")).kernel;

@@ -241,7 +241,7 @@ fn the_verifier_knows_the_operands_of_registers() {
     }
 }
 
-/// One element at a time, whatever the order of the registers; the other half of a register stays what it was.
+/// One element at a time, in every order of the registers; the other half of a register stays what it was.
 #[test]
 fn halves_of_registers_are_loaded_in_any_order() {
     let whole: Layout = parsed("(_4,_32):(_32,_1)");

@@ -40,7 +40,7 @@ fn download(memory: &Memory, at: u64, count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// So many steps at once lead where so many single steps do, and both where the plan's own phase goes.
+/// `n` steps at once lead where `n` single steps do, and both where the plan's own phase goes.
 #[test]
 fn law_places_in_a_ring() {
     let mut cases = 0;

@@ -207,7 +207,7 @@ fn vectors_of_rows_at_odd_strides() {
     );
 }
 
-/// A vector that is inside whole is loaded, whatever the extent is beyond it.
+/// A vector that is inside whole is loaded, for every extent beyond it.
 #[test]
 fn a_vector_before_the_last_is_inside() {
     let mut k = Builder::new("k", Arch::Sm80, 32);

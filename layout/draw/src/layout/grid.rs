@@ -23,7 +23,7 @@ pub enum ColorBy {
     Offset,
     /// The index, that is the place of the cell when the first mode runs fastest, on a scale.
     Index,
-    /// The bank of shared memory in which the element begins, for elements of so many bits.
+    /// The bank of shared memory in which the element begins, for elements of this number of bits.
     Bank(i64),
 }
 
@@ -39,7 +39,7 @@ pub enum LabelBy {
     Index,
     /// The coordinate (row,column).
     Coord,
-    /// The bank of shared memory in which the element begins, for elements of so many bits.
+    /// The bank of shared memory in which the element begins, for elements of this number of bits.
     Bank(i64),
 }
 
@@ -151,7 +151,7 @@ fn bank_name(n: i64) -> String {
 ///
 /// ```
 /// use colex_draw::{LabelBy, Table, banks};
-/// // Eight rows of 64 half-precision numbers: 128 bytes a row, so each column is one bank.
+/// // Eight rows of 64 half-precision numbers: 128 bytes per row, so each column is one bank.
 /// let plain = Table::of(&"(8,64):(64,1)".parse()?)?;
 /// // The row number flips the place of each group of 8 elements.
 /// let swizzled = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;

@@ -113,7 +113,7 @@ impl Tiling {
     /// ```
     #[must_use]
     pub fn picture(&self, label: LabelBy) -> Picture {
-        Picture::of(self.grid(label)).title(format!("{}, one colour a tile", self.heading))
+        Picture::of(self.grid(label)).title(format!("{}, one colour per tile", self.heading))
     }
 
     /// The picture with one tile before the others.
@@ -254,8 +254,8 @@ mod tests {
     #[test]
     fn a_tiler_far_beyond_the_layout_is_refused_unwalked() {
         let layout: Layout = "8:1".parse().expect("the text is a layout");
-        let error =
-            Tiling::of(&layout, &Tiler::from(1 << 40)).expect_err("nobody walks 2^40 cells");
+        let error = Tiling::of(&layout, &Tiler::from(1 << 40))
+            .expect_err("2^40 cells are too many to walk");
         assert_eq!(
             alloc::string::ToString::to_string(&error),
             "draw of 8:1 / 1099511627776: it has 1099511627776 cells, and a drawing holds at most 65536"

@@ -92,7 +92,7 @@ impl Picture {
         }
     }
 
-    /// What a reader who cannot see the picture is told.
+    /// The description for readers that cannot see the picture.
     #[must_use]
     pub fn title(mut self, text: impl Into<String>) -> Self {
         self.title = text.into();

@@ -9,7 +9,7 @@ use crate::{Cell, Fill, Grid, Picture, ThreadValues};
 impl ThreadValues {
     /// The tile with the thread `T` and the value `V` of each cell, coloured by thread.
     ///
-    /// A cell that several threads hold shows the first; one that nobody holds is void.
+    /// A cell that several threads hold shows the first; one that no thread holds is void.
     /// With more than one warp, strong lines run between the warps. Where every thread holds everything, as of an
     /// operand in shared memory, cells show the value alone.
     ///

@@ -18,7 +18,7 @@ use colex_layout::{Error, Layout};
 /// The most (thread, value) pairs that one map holds.
 const MAX_PAIRS: i64 = 1 << 20;
 
-/// A thread-value layout over a tile: where the value `v` of the thread `t` lies, and who holds a given cell.
+/// A thread-value layout over a tile: where the value `v` of the thread `t` lies, and which threads hold a given cell.
 ///
 /// # Example
 ///
@@ -240,7 +240,7 @@ impl ThreadValues {
         self.places[(thread + self.threads * value) as usize]
     }
 
-    /// Who holds a cell: (thread, value) pairs by thread, then by value. Several when the map broadcasts, and none
+    /// Returns the holders of a cell: (thread, value) pairs by thread, then by value. Several when the map broadcasts, and none
     /// where the map leaves the tile uncovered.
     ///
     /// # Panics

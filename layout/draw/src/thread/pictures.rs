@@ -83,7 +83,7 @@ impl ThreadValues {
         Ok(noted(picture.title(title), notes.concat()))
     }
 
-    /// The two maps of a copy: who reads a tile and who writes it. One grid where they are the same, else the source
+    /// The two maps of a copy: which threads read a tile and which write it. One grid where they are the same, else the source
     /// at the left of the destination, or above it where the tile is wide.
     ///
     /// # Errors

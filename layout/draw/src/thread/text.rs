@@ -9,7 +9,7 @@ use crate::table::text::put;
 impl ThreadValues {
     /// The tile as a table of characters under its heading: `T5V2` in the cell that thread 5 holds as its value 2.
     ///
-    /// A cell that several threads hold shows the first; one that nobody holds is a dash.
+    /// A cell that several threads hold shows the first; one that no thread holds is a dash.
     ///
     /// # Example
     ///

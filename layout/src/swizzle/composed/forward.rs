@@ -287,7 +287,7 @@ impl ComposedLayout {
         })
     }
 
-    /// Refuses a pointer that is not known: its swizzle counts bytes, and keeps them whatever the element is.
+    /// Refuses a pointer that is not known: its swizzle counts bytes, and keeps them for every element type.
     fn check_known(&self, refuse: &impl Fn(String) -> Error) -> Result<(), Error> {
         match self.middle() {
             Middle::Offset(_) => Ok(()),

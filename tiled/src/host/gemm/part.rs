@@ -15,7 +15,7 @@ use crate::tensor::extents::size;
 /// A row and a column.
 pub(crate) type At = [i64; 2];
 
-/// The coordinates that one thread names of an operand: so many values an instruction, and the rest of each mode.
+/// The coordinates that one thread names of an operand: `values` values per instruction, and the rest of each mode.
 /// What lies outside has no coordinate.
 pub(crate) struct Part {
     named: Vec<Option<At>>,
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// One thread's values of a matrix, inside or not: so many an instruction, and the rest of each mode.
+/// One thread's values of a matrix, inside or not: `values` per instruction, and the rest of each mode.
 pub(crate) struct LaneCoords {
     pub(crate) coords: Vec<At>,
     pub(crate) values: usize,

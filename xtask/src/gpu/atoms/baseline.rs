@@ -38,12 +38,12 @@ pub(crate) fn read(path: &Path) -> Result<(Head, Vec<Record>)> {
 /// Where the verdicts of the hardware lie.
 const FILE: &str = "xtask/sweep/h200.jsonl.gz";
 
-/// Of those that are not the first of their row, one in so many is in the sample.
+/// Of those that are not the first of their row, one in this number is in the sample.
 const SPARSE: usize = 16;
 
 /// What the simulator made of a sample, and where it says something else than the hardware did.
 pub(crate) struct Comparison {
-    /// How many of how many, and who said what.
+    /// How many cases of how many, and their source.
     pub(crate) covered: String,
     /// How many cases were compared.
     #[cfg_attr(

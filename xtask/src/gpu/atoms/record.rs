@@ -132,7 +132,7 @@ pub(crate) fn parse(line: &str) -> Result<Record> {
     })
 }
 
-/// Who refuses.
+/// What refuses: the assembler, the driver or the device.
 const REFUSERS: [&str; 5] = ["verifier", "assembler", "driver", "hardware", "simulator"];
 
 fn by(text: &str) -> &'static str {

@@ -9,7 +9,7 @@ use super::{ADD, refused, same};
 pub(super) fn resources(device: &Device) -> Result<String> {
     let add = device.load_ptx(ADD, "add")?;
     let Some(counted) = add.resources().copied() else {
-        bail!("nobody counted");
+        bail!("the assembler reported no counts");
     };
     ensure!((4..=32).contains(&counted.registers), "{counted:?}");
     same("local memory of `add`", counted.local_bytes, 0)?;
@@ -30,7 +30,7 @@ pub(super) fn resources(device: &Device) -> Result<String> {
     device.launch(&local, Launch::new(1, 32), &arguments)?;
     device.synchronize()?;
     Ok(format!(
-        "add: {} registers, no spills; local: {bytes} bytes a thread; {error}",
+        "add: {} registers, no spills; local: {bytes} bytes per thread; {error}",
         counted.registers
     ))
 }

@@ -26,7 +26,7 @@ pub(super) fn add(device: &Device) -> Result<String> {
     ))
 }
 
-/// So many sums on a device.
+/// Computes `count` sums on a device.
 pub(super) fn add_on(device: &Device, count: usize) -> Result<()> {
     let a: Vec<f32> = (0..count).map(|i| i as f32).collect();
     let b: Vec<f32> = (0..count).map(|i| (i % 1000) as f32).collect();

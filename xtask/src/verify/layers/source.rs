@@ -155,7 +155,7 @@ impl Source {
             return self.add_module(place(self.modules[parent].file.clone()), items);
         }
         if let Some(path) = module.attrs.iter().find_map(path_of) {
-            // Beside the file that declares it, whatever its module is called.
+            // Beside the file that declares it, under any name of its module.
             let file = self.modules[parent].file.with_file_name(path);
             let children = file.parent().unwrap_or(Path::new("")).to_path_buf();
             return self.add_file(Place {

@@ -122,7 +122,7 @@ impl Fetch {
         let first = s.k.mul(Type::U32, s.block, i64::from(s.world.threads()));
         let from = s.far(s.input, first);
         let from = s.moved(from, 1 << 20);
-        // An engine that nobody waits for races with the reads, or is not done when the block ends or arrives again.
+        // An engine that no thread waits for races with the reads, or is not done when the block ends or arrives again.
         let unawaited = [FaultKind::Race, FaultKind::EarlyExit, FaultKind::Barrier];
         let announces = s.keeps(Site::new("the announcement", &unawaited));
         let exact = s.keeps(Site::new("the number of bytes", &[FaultKind::Deadlock]));

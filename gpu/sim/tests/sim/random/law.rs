@@ -32,7 +32,7 @@ fn differs(play: &Play, kernel: &colex_ir::Kernel, cast: &Cast, seed: u64) -> Op
     })
 }
 
-/// A kernel that is right has no fault, and gives what it must, whatever the order of events.
+/// A kernel that is right has no fault, and gives what it must, in every order of events.
 #[test]
 fn random_kernels_that_are_right_run_in_every_order() {
     let mut cases = 0;

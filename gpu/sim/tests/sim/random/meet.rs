@@ -1,4 +1,4 @@
-//! Who reads what whom wrote, and where they meet in between.
+//! Which threads read what which threads wrote, and where they synchronise in between.
 
 use colex_ir::{Reg, Type};
 use colex_sim::FaultKind;
@@ -20,7 +20,7 @@ pub(super) enum Mix {
 }
 
 impl Mix {
-    /// One that mixes groups of so many threads.
+    /// One that mixes groups of `group` threads.
     pub(super) fn random(dice: &mut Dice, world: World, group: u32) -> Self {
         let below = |dice: &mut Dice, bound: u32| dice.below(bound as usize) as u32;
         match dice.below(4) {

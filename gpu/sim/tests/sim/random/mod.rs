@@ -1,7 +1,7 @@
 //! Random kernels that are right, and the same with one mistake.
 //!
 //! A kernel is a sequence of scenes. Each scene is written twice: as instructions, and as what it does to the values of all
-//! threads. So a kernel must run without a fault, whatever the order of events, and give the values; and with any one of
+//! threads. So a kernel must run without a fault in every order of events, and give the values; and with any one of
 //! its barriers, fences, waits and announcements left out, one of its addresses moved, or one of its threads gone, the
 //! fault must be of the right kind, in the right line and by a thread that took part.
 
@@ -123,7 +123,7 @@ impl Play {
         }
     }
 
-    /// The same on memory that nobody has written.
+    /// The same on memory that was never written.
     fn fresh(mut self) -> Self {
         self.world.fresh = true;
         self

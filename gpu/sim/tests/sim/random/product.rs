@@ -43,7 +43,7 @@ impl Product {
         let stays = s.keeps(Site::new("the place of A", &[FaultKind::OutOfBounds]));
         let descriptor = describes(s, if stays { 0 } else { 0x1000 });
         let d = s.k.regs(RegType::F32, 4);
-        // Registers that nobody has touched want no fence, but the first product of all does.
+        // Registers that were never accessed need no fence, but the first product of all does.
         let first = s.products == 0;
         let kinds: &[FaultKind] = if first { &[FaultKind::InFlight] } else { &[] };
         s.products += 1;
@@ -144,7 +144,7 @@ fn writes(s: &mut Stage, x: Reg) -> u32 {
     line
 }
 
-/// The descriptor of the tile, so many times 16 bytes further on.
+/// The descriptor of the tile, `further` times 16 bytes further on.
 fn describes(s: &mut Stage, further: i64) -> Reg {
     let rows = GmmaDescriptor {
         start: 0,

@@ -43,7 +43,7 @@ impl Site {
         let named = |thread: &u32| {
             *thread == place.thread[0] || place.warp && *thread / 32 == place.thread[0] / 32
         };
-        // The end of a block may be in any line; whom it did not wait for is in one of these.
+        // The end of a block may be in any line; the access that it did not wait for is in one of these.
         let ended = place.instruction == "exit";
         let told = |line: &u32| fault.what().contains(&format!(".rs:{line})"));
         let here = place.at.file().contains("/random/") && self.lines.contains(&line);

@@ -111,7 +111,7 @@ impl Stage {
         self.planted != Some(self.sites.len() - 1)
     }
 
-    /// The lines at which the last so many sites may show.
+    /// The lines at which the last `count` sites may show.
     pub(super) fn show(&mut self, count: usize, lines: &[u32]) {
         let from = self.sites.len() - count;
         self.sites[from..]
@@ -178,7 +178,7 @@ impl Stage {
         self.k.mov_to(self.held[i], x);
     }
 
-    /// The end of every scene: nobody goes on before all have come.
+    /// The end of every scene: no thread continues before all have arrived.
     pub(super) fn curtain(&mut self) {
         self.k.fence(FenceKind::ProxyAsync);
         if self.world.clustered {

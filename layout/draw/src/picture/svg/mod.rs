@@ -22,7 +22,7 @@ impl Picture {
     /// The picture as one `<svg>` element, valid XML, for a file of its own or for a page of HTML.
     ///
     /// It follows the light or dark scheme of the page around it, or of the system when it stands alone; the title is
-    /// its text for readers who cannot see it. The same picture gives the same bytes.
+    /// its text for readers that cannot see it. The same picture gives the same bytes.
     ///
     /// # Example
     ///

@@ -1,0 +1,364 @@
+//! The step `words`: the house words that no comment, error sentence, chapter or README may contain.
+//!
+//! The check reads the words of every `.rs` and `.md` file, code included, so that names and texts agree. Comment markers
+//! are skipped, so a phrase is also found across the lines of one comment. A blank line ends a phrase.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Run;
+use super::outcome::Outcome;
+use super::progress::Progress;
+use crate::workspace;
+
+/// Phrases, each with what to write instead. The change log quotes old texts and is not checked.
+const PHRASES: &[(&[&str], &str)] = &[
+    (&["so", "many"], "name the parameter: `count` bytes"),
+    (&["shall"], "write `is to`, `must` or `will`"),
+    (
+        &["who"],
+        "name the actor: the thread that .., the caller that ..",
+    ),
+    (&["whom"], "name the actor: the thread that .."),
+    (&["whoever"], "name the actor: the thread that .."),
+    (&["somebody"], "name the actor: a thread, another process"),
+    (&["someone"], "name the actor: a thread, another process"),
+    (&["anybody"], "name the actor: any thread"),
+    (&["anyone"], "name the actor: any thread"),
+    (&["everybody"], "name the actors: all threads, all callers"),
+    (&["everyone"], "name the actors: all threads, all callers"),
+    (&["nobody"], "name the actor: no thread; or use the passive"),
+    (&["whatever"], "write `for every ..` or `regardless of ..`"),
+    (&["whichever"], "write `in either order`, `for every ..`"),
+    (&["he"], "name the actor"),
+    (&["him"], "name the actor"),
+    (&["his"], "name the actor"),
+    (&["of", "the", "day"], "write `given at launch`"),
+    (&["for", "certain"], "write `certainly`"),
+    (&["came", "off"], "write `the outcome of ..`"),
+];
+
+/// What a rate counts, in the singular: "one ELEMENT per thread".
+const COUNTED: &[&str] = &[
+    "access",
+    "argument",
+    "arrival",
+    "axis",
+    "barrier",
+    "bit",
+    "block",
+    "box",
+    "byte",
+    "case",
+    "cell",
+    "chunk",
+    "colour",
+    "column",
+    "copy",
+    "coordinate",
+    "digit",
+    "dimension",
+    "element",
+    "family",
+    "fetch",
+    "float",
+    "half",
+    "index",
+    "instruction",
+    "integer",
+    "k-tile",
+    "kernel",
+    "line",
+    "load",
+    "loop",
+    "map",
+    "method",
+    "mode",
+    "multiply",
+    "number",
+    "operand",
+    "operation",
+    "pair",
+    "part",
+    "pass",
+    "piece",
+    "place",
+    "point",
+    "product",
+    "register",
+    "request",
+    "row",
+    "score",
+    "sector",
+    "segment",
+    "sentence",
+    "shuffle",
+    "slot",
+    "square",
+    "stage",
+    "step",
+    "stride",
+    "sum",
+    "thread",
+    "tile",
+    "tiler",
+    "tuple",
+    "unit",
+    "value",
+    "vector",
+    "warp",
+    "wave",
+    "wavefront",
+    "word",
+];
+
+/// What a rate is taken over: "one element per THREAD".
+const OVER: &[&str] = &[
+    "access",
+    "argument",
+    "batch",
+    "block",
+    "box",
+    "call",
+    "case",
+    "cell",
+    "chunk",
+    "cluster",
+    "column",
+    "coordinate",
+    "copy",
+    "core",
+    "cycle",
+    "digit",
+    "dimension",
+    "element",
+    "file",
+    "function",
+    "group",
+    "instruction",
+    "iteration",
+    "kernel",
+    "lane",
+    "leaf",
+    "line",
+    "loop",
+    "mode",
+    "multiprocessor",
+    "operand",
+    "operation",
+    "part",
+    "pass",
+    "phase",
+    "place",
+    "process",
+    "product",
+    "quad-pair",
+    "register",
+    "request",
+    "row",
+    "second",
+    "segment",
+    "slot",
+    "square",
+    "stage",
+    "step",
+    "stride",
+    "thread",
+    "tile",
+    "unit",
+    "value",
+    "vector",
+    "warp",
+    "warpgroup",
+    "wave",
+    "wavefront",
+    "word",
+];
+
+/// Looks for the phrases and for rates without `per` in all files of the repository.
+pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    let mut files = workspace::files(&run.root, ".rs")?;
+    files.extend(workspace::files(&run.root, ".md")?);
+    let (mut words, mut complaints) = (0, Vec::new());
+    for path in files.iter().filter(|path| !is_exempt(path)) {
+        let text = workspace::read(path)?;
+        let found = tokens(&text);
+        words += found.len();
+        let shown = workspace::shown(&run.root, path);
+        let found = complaints_about(&found).into_iter();
+        complaints.extend(found.map(|(line, what)| format!("{shown}:{line}: {what}")));
+    }
+    let covered = format!(
+        "{words} words of {} files, against {} phrases and the rates without `per`",
+        files.len(),
+        PHRASES.len()
+    );
+    Ok(Outcome::of(files.len(), covered, &complaints))
+}
+
+/// The change log, and the list itself.
+fn is_exempt(path: &Path) -> bool {
+    path.ends_with("CHANGELOG.md") || path.ends_with("verify/words.rs")
+}
+
+/// A word or another character, with its line. An empty one is a blank line.
+struct Token<'t> {
+    line: usize,
+    word: &'t str,
+}
+
+/// Splits a text into words and other characters; comment markers are left out.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut all = Vec::new();
+    for (line, content) in text.lines().enumerate() {
+        let content = content.trim();
+        let content = ["///", "//!", "//"]
+            .into_iter()
+            .find_map(|marker| content.strip_prefix(marker))
+            .unwrap_or(content);
+        let line = line + 1;
+        if content.trim().is_empty() {
+            all.push(Token { line, word: "" });
+        }
+        let mut rest = content;
+        while let Some(first) = rest.chars().next() {
+            let end = match first {
+                _ if is_of_word(first) => rest
+                    .find(|c: char| !is_of_word(c) && c != '-' && c != '\'')
+                    .unwrap_or(rest.len()),
+                _ => first.len_utf8(),
+            };
+            if !first.is_whitespace() {
+                let word = rest[..end].trim_end_matches(['-', '\'']);
+                all.push(Token { line, word });
+            }
+            rest = &rest[end..];
+        }
+    }
+    all
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The lines with a phrase of the list or a rate, each with what to write.
+fn complaints_about(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for at in 0..tokens.len() {
+        let line = tokens[at].line;
+        for (phrase, instead) in PHRASES {
+            if starts_with(&tokens[at..], phrase) {
+                found.push((line, format!("\"{}\": {instead}", phrase.join(" "))));
+            }
+        }
+        if let [number, counted, article, over, ..] = &tokens[at..]
+            && ["a", "an"].contains(&article.word)
+            && is_number(number.word)
+            && is_counted(counted.word)
+            && OVER.contains(&over.word)
+        {
+            let (n, what, over) = (number.word, counted.word, over.word);
+            let rate = format!("{n} {what} {} {over}", article.word);
+            let is_article = n.eq_ignore_ascii_case("a") || n.eq_ignore_ascii_case("an");
+            let n = if is_article { "one" } else { n };
+            found.push((line, format!("\"{rate}\": write `{n} {what} per {over}`")));
+        }
+    }
+    found
+}
+
+fn starts_with(tokens: &[Token<'_>], phrase: &[&str]) -> bool {
+    tokens.len() >= phrase.len()
+        && tokens
+            .iter()
+            .zip(phrase)
+            .all(|(token, word)| token.word.eq_ignore_ascii_case(word))
+}
+
+fn is_number(word: &str) -> bool {
+    let words = [
+        "a", "an", "one", "two", "three", "four", "five", "six", "eight", "sixteen",
+    ];
+    words.contains(&word)
+        || word.starts_with(|c: char| c.is_ascii_digit())
+            && word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether a word is one that rates count, in the singular or the plural.
+fn is_counted(word: &str) -> bool {
+    let singular = match word {
+        "halves" => "half",
+        "families" => "family",
+        "axes" => "axis",
+        _ => word,
+    };
+    let stems = [
+        Some(singular),
+        singular.strip_suffix('s'),
+        singular.strip_suffix("es"),
+    ];
+    stems
+        .into_iter()
+        .flatten()
+        .any(|stem| COUNTED.contains(&stem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn found(text: &str) -> Vec<(usize, String)> {
+        complaints_about(&tokens(text))
+    }
+
+    #[test]
+    fn every_phrase_is_found_also_across_the_lines_of_a_comment() {
+        for (phrase, instead) in PHRASES {
+            let text = format!("fn f() {{}}\n    /// The {}\n", phrase.join("\n    /// "));
+            let said = format!("\"{}\": {instead}", phrase.join(" "));
+            assert_eq!(found(&text), [(2, said)], "{phrase:?}");
+        }
+        assert_eq!(found("Copies SO Many bytes.").len(), 1);
+        assert_eq!(found("format!(\"nobody can go on\")").len(), 1);
+    }
+
+    #[test]
+    fn rates_want_per() {
+        let said = |text: &str| {
+            found(text)
+                .into_iter()
+                .map(|(_, what)| what)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            said("copies an element a thread"),
+            ["\"an element a thread\": write `one element per thread`"]
+        );
+        assert_eq!(
+            said("16 bytes an access, two halves\n/// a row"),
+            [
+                "\"16 bytes an access\": write `16 bytes per access`",
+                "\"two halves a row\": write `two halves per row`"
+            ]
+        );
+    }
+
+    #[test]
+    fn other_sentences_are_not_found() {
+        for text in [
+            "which element a thread holds",
+            "is element 3 of a block of 8",
+            "lane 3 writes a word",
+            "so that many plans are accepted",
+            "so\n\nmany",
+            "### A row\n\nA row of the table",
+            "the whole of the daytime, forcertain, whose",
+            "one number per mode",
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
+    }
+}
