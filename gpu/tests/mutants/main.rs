@@ -88,7 +88,7 @@ fn held<T: Element>(device: &Device, bytes: &[u8]) -> Held {
     }
 }
 
-/// Bytes behind what a launch is told of: whoever reaches them finds an allocation.
+/// Bytes behind what a launch is told of: an access that reaches them finds an allocation.
 const ROOM: usize = 1 << 14;
 
 /// What they hold before and after.

@@ -35,7 +35,7 @@ impl Taps {
         }
     }
 
-    /// The first and the last position of the filter, relative to the first and the last of so many pixels.
+    /// The first and the last position of the filter, relative to the first and the last of `extent` pixels.
     fn corners(&self, dimension: usize, extent: i64) -> Result<[i64; 2], Error> {
         let refused = Im2colError::Taps { dimension, extent };
         let [before, after] = self.padding;

@@ -239,7 +239,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Whether an integer takes the ends of its range whatever the launch is: of constants, the thread's number and counters
+    /// Whether an integer takes the ends of its range in every launch: of constants, the thread's number and counters
     /// of loops with constant ends.
     pub(crate) fn is_bounded(&self, index: &Index) -> bool {
         let known = |reg| self.reports.values.is_bounded(reg).then_some(1);
