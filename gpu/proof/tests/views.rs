@@ -105,7 +105,7 @@ fn same_bits(found: &[f32], expected: &[f32]) -> bool {
     bits(found) == bits(expected)
 }
 
-/// The law: a product of views is the sum over K at every coordinate, whatever the strides, and it writes nothing else.
+/// The law: a product of views is the sum over K at every coordinate, for all strides, and it writes nothing else.
 #[test]
 fn a_product_of_views_is_the_sum_at_every_coordinate() {
     let (mut random, mut packed, mut cases) = (Random(5), [0; 4], 0);

@@ -294,7 +294,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 /// let call = Gemm::new(&scattered, &b.view((4, 4))?, &c.view_mut((4, 4))?).prepare()?;
 /// assert_eq!(
 ///     call.to_string(),
-///     "pack A: (4,4):(2,16) -> (4,4):(1,4) of 4 bytes: strided, 4 bytes an access; \
+///     "pack A: (4,4):(2,16) -> (4,4):(1,4) of 4 bytes: strided, 4 bytes per access; \
 ///      SIMT f32 to f32, tile 128x128x16, 2 stages, grouped 8 along m"
 /// );
 /// call.run(&device)?;

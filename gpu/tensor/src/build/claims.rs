@@ -118,7 +118,7 @@ impl Builder {
         })
     }
 
-    /// Adds coordinates that an access reaches to its claim, unless the tensor has them whatever the launch is.
+    /// Adds coordinates that an access reaches to its claim, unless the tensor has them in every launch.
     pub(crate) fn claim_reach(&mut self, claim: ClaimId, reach: Reach) {
         let is_inside = reach.low.range().0 >= 0 && reach.high.range().1 < reach.extent.range().0;
         if is_inside && self.is_bounded(&reach.low) && self.is_bounded(&reach.high)
@@ -225,7 +225,7 @@ impl Index {
 #[derive(Default)]
 struct Told {
     leaves: Vec<Leaf>,
-    /// One lane of each warp is asked for, whichever it is.
+    /// One lane of each warp, not known which.
     elected: bool,
 }
 
@@ -419,7 +419,7 @@ impl<'a> Lowered<'a> {
         };
         let through: Vec<u32> = (0..self.builder.threads).filter(is_through).collect();
         if elected {
-            // Which lane it is nobody knows, so all of a warp have to be alike.
+            // The lane is not known at build time, so all lanes of a warp have to be alike.
             let mut all: Vec<&Expression> = Vec::new();
             around
                 .iter()
@@ -495,7 +495,7 @@ impl Walk {
             }
             match &stmt.op {
                 Op::Control(Control::If { p, then, other }) => {
-                    // A branch that is predicated itself is in a branch that nobody has opened.
+                    // A branch that is predicated itself is in a branch that was not opened.
                     for (taken, side) in [(true, then), (false, other)] {
                         inside.push(Inside::Branch(*p, taken));
                         self.block(side, inside, runs);
