@@ -91,34 +91,37 @@ fn held<T: Element>(device: &Device, bytes: &[u8]) -> Held {
 /// Bytes behind what a launch is told of: an access that reaches them finds an allocation.
 const ROOM: usize = 1 << 14;
 
-/// What they hold before and after.
-const FILLER: u8 = 0x5b;
+/// What they hold before and after: other bytes behind each argument.
+fn filler(argument: usize) -> u8 {
+    0x5b + argument as u8
+}
 
-fn held_as(device: &Device, memory: &Memory) -> Held {
+fn held_as(device: &Device, argument: usize, given: &Given) -> Option<Held> {
+    let (memory, room) = match given {
+        Given::Tensor(memory) => (memory, ROOM),
+        // A map is compared with all of the buffer.
+        Given::Map(_, memory) => (memory, 0),
+        Given::Number(_) => return None,
+    };
     let mut bytes = memory.bytes.clone();
     let width = (memory.ty.bits() / 8) as usize;
     // A launch may be told of less than whole elements.
     bytes.truncate(bytes.len() / width * width);
-    bytes.resize(bytes.len() + ROOM, FILLER);
-    match memory.ty {
+    bytes.resize(bytes.len() + room, filler(argument));
+    Some(match memory.ty {
         Ty::F64 => held::<f64>(device, &bytes),
         Ty::F32 => held::<f32>(device, &bytes),
         Ty::F16 => held::<half::f16>(device, &bytes),
         Ty::Bf16 => held::<half::bf16>(device, &bytes),
         _ => held::<i32>(device, &bytes),
-    }
+    })
 }
 
 /// Runs a program: what it says, or how it ended.
 fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) {
     let device = Device::simulator(program.arch);
-    let buffers: Vec<Option<Held>> = given
-        .iter()
-        .map(|given| match given {
-            Given::Tensor(memory) | Given::Map(_, memory) => Some(held_as(&device, memory)),
-            Given::Number(_) => None,
-        })
-        .collect();
+    let all = given.iter().enumerate();
+    let buffers: Vec<Option<Held>> = all.map(|(i, given)| held_as(&device, i, given)).collect();
     let mut arguments = Vec::new();
     for (given, buffer) in given.iter().zip(&buffers) {
         let address = buffer.as_ref().map_or(0, |held| held.address);
@@ -172,7 +175,7 @@ fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) 
         let found = (buffer.download)();
         let width = (expected.ty.bits() / 8) as usize;
         let mut expected = expected.clone();
-        expected.bytes.resize(found.len(), FILLER);
+        expected.bytes.resize(found.len(), filler(i));
         if let Some(at) = (0..found.len()).find(|b| found[*b] != expected.bytes[*b]) {
             let of = |bytes: &[u8]| {
                 let element = bytes.iter().skip(at / width * width);
