@@ -15,7 +15,11 @@ impl Exec<'_, '_, '_> {
             return Ok(());
         };
         for bound in &claim.bounds {
-            for lane in lanes(mask) {
+            // Where no lane differs from the others, the first speaks for all.
+            let mut values = bound.low.iter().chain([&bound.high, &bound.extent]);
+            let varies = values.any(|e| e.values().any(differs));
+            let most = if varies { 32 } else { 1 };
+            for lane in lanes(mask).take(most) {
                 let Some((coordinate, extent)) = bound.outside(&|value| self.claimed(value, lane))
                 else {
                     continue;
@@ -37,6 +41,10 @@ impl Exec<'_, '_, '_> {
             Value::Special(Special::Tid(0)) => {
                 Some(i64::from(self.m.thread(self.w.first + lane as u32)[0]))
             }
+            Value::Special(Special::Ctaid(axis)) => {
+                let block = &self.g.blocks[self.w.block];
+                Some(i64::from(block.ctaid[usize::from(axis.min(2))]))
+            }
             Value::Special(special) => Some(self.special(special)[lane] as i64),
             Value::Parameter { id, signed } => match *self.m.arguments.get(id.0 as usize)? {
                 Argument::U16(x) => Some(extended(u64::from(x), 16, signed)),
@@ -52,6 +60,15 @@ impl Exec<'_, '_, '_> {
         let slot = self.m.program.slot(reg)?;
         let is_written = self.w.busy[slot] == 0 && self.w.written[slot] >> lane & 1 == 1;
         is_written.then(|| extended(self.w.regs[slot][lane], reg.ty.bits(), signed))
+    }
+}
+
+/// Whether the lanes of a warp may read other values.
+fn differs(value: Value) -> bool {
+    match value {
+        Value::Special(special) => matches!(special, Special::Tid(_) | Special::LaneId),
+        Value::Register { .. } => true,
+        Value::Parameter { .. } => false,
     }
 }
 

@@ -327,9 +327,9 @@ impl Machine<'_, '_> {
                     self.buffer_name(allocation)
                 ),
             ),
-            other @ (ErrorKind::OutOfMemory { .. } | ErrorKind::NotAllocated { .. }) => {
-                (FaultKind::OutOfBounds, other.to_string())
-            }
+            other @ (ErrorKind::OutOfMemory { .. }
+            | ErrorKind::OutOfAddresses { .. }
+            | ErrorKind::NotAllocated { .. }) => (FaultKind::OutOfBounds, other.to_string()),
         };
         self.fault(g, site, kind, what)
     }

@@ -8,12 +8,10 @@ const FIRST: u64 = 0x7_0000_0000;
 /// Allocations begin at multiples of this many bytes, as CUDA's do.
 const ALIGNMENT: u64 = 256;
 
-/// The distance between the end of an allocation and the next one's beginning in the lower half of the addresses, in bytes:
-/// 2^31 elements of 16 bytes beyond the end of one lie in no other, so that an access there is a fault.
+/// The distance between the end of an allocation and the next one's beginning, in bytes: 2^31 elements of 16 bytes beyond the
+/// end of one lie in no other, so that an access there is a fault. No address is given twice, so a program has room for
+/// [`END`] / `GAP`, about 134 million, allocations.
 const GAP: u64 = 1 << 36;
-
-/// The distance in the upper half, where programs that allocate very often find room still.
-const SMALL_GAP: u64 = 4096;
 
 /// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
 const END: u64 = super::target::GENERIC_SHARED;
@@ -79,7 +77,10 @@ impl Error {
 
     /// Returns whether the host has no memory, or the simulator no addresses, for an allocation.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self.kind(), ErrorKind::OutOfMemory { .. })
+        matches!(
+            self.kind(),
+            ErrorKind::OutOfMemory { .. } | ErrorKind::OutOfAddresses { .. }
+        )
     }
 }
 
@@ -98,6 +99,11 @@ pub(crate) enum ErrorKind {
         "{bytes} bytes of simulated memory take twice as many of the host's, and it does not give them"
     )]
     OutOfMemory { bytes: u64 },
+    #[error(
+        "no addresses are left for {bytes} bytes: allocations of the simulator lie 64 GiB apart below {END:#x}, and none of \
+         their addresses is given twice"
+    )]
+    OutOfAddresses { bytes: u64 },
     #[error("no allocation begins at {address:#x}, so none can be freed there")]
     NotAllocated { address: u64 },
 }
@@ -128,21 +134,21 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// Fails if the host does not give them.
+    /// Fails if the host does not give them, and where the addresses end.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
         let full = || ErrorKind::OutOfMemory { bytes };
-        let address = self.next;
-        let gap = if address < END / 2 { GAP } else { SMALL_GAP };
-        let end = address
-            .checked_add(bytes)
-            .and_then(|end| end.checked_add(gap));
-        let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
-        let next = next.filter(|next| *next <= END).ok_or_else(full)?;
         let length = usize::try_from(bytes).map_err(|_| full())?;
         let fresh = Allocation {
             bytes: zeroed(length).ok_or_else(full)?,
             written: zeroed(length).ok_or_else(full)?,
         };
+        let address = self.next;
+        let end = address
+            .checked_add(bytes)
+            .and_then(|end| end.checked_add(GAP));
+        let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        let next = next.filter(|next| *next <= END);
+        let next = next.ok_or(ErrorKind::OutOfAddresses { bytes })?;
         self.allocations.insert(address, fresh);
         self.next = next;
         Ok(address)
@@ -258,13 +264,26 @@ mod tests {
         let first = memory.allocate(1000).unwrap();
         let second = memory.allocate(1000).unwrap();
         assert!(second - first > (1 << 31) * 16);
-        // Many allocations have room still.
+        // However many there are, and whether or not earlier ones are freed.
         let mut last = second;
-        for _ in 0..3000 {
+        for i in 0..20_000 {
             let next = memory.allocate(16).unwrap();
-            assert!(next >= last + 4096, "{next:#x} after {last:#x}");
+            assert!(next - last > (1 << 31) * 16, "{next:#x} after {last:#x}");
+            if i % 2 == 0 {
+                memory.free(next).unwrap();
+            }
             last = next;
         }
+        // Where addresses end, it says so.
+        memory.next = END - GAP - 256;
+        memory.allocate(256).unwrap();
+        let error = memory.allocate(8).unwrap_err();
+        assert!(error.is_out_of_memory());
+        assert_eq!(
+            error.to_string(),
+            "no addresses are left for 8 bytes: allocations of the simulator lie 64 GiB apart below 0x7fe0000000000000, and none \
+             of their addresses is given twice"
+        );
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What an address names.
 
 /// Where the parameters lie among generic addresses.
-pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000;
+pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000_0000;
 
-/// Where shared memory lies among generic addresses.
-pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000;
+/// Where shared memory lies among generic addresses. A device has it within 2^57 bytes; here it leaves room for allocations
+/// that are far apart.
+pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000_0000;
 
 /// What an address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

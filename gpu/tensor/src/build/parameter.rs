@@ -39,7 +39,7 @@ impl Builder {
         }
         let align = ty.bits() / 8;
         let pointer = self.ir.parameter(name, ParamType::Pointer { align });
-        let base = self.parameter_value(pointer, 0..1 << 48, i64::from(ty.bits() / 8));
+        let base = self.parameter_value(pointer, 0..1 << 62, i64::from(ty.bits() / 8));
         let mut extents = Vec::new();
         for (i, leaf) in layout.leaves().iter().enumerate() {
             extents.push(if leaf.extent.is_static() {
