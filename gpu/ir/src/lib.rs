@@ -39,7 +39,7 @@ pub use row::{Cohort, Uses};
 pub use stmt::{Guard, Stmt};
 #[doc(hidden)]
 pub use text::instruction;
-pub use ty::{RegType, Type};
+pub use ty::{Float, FloatPair, RegType, Type};
 
 /// The examples of the README run.
 #[cfg(doctest)]

@@ -36,7 +36,90 @@ pub enum Type {
     B128,
 }
 
+/// A type of one floating-point number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are PTX's own")]
+pub enum Float {
+    F16,
+    Bf16,
+    F32,
+    Tf32,
+    F64,
+}
+
+/// A type of two floating-point numbers, the first in the low half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are PTX's own")]
+pub enum FloatPair {
+    F16x2,
+    Bf16x2,
+    E4m3x2,
+    E5m2x2,
+}
+
+impl Float {
+    /// Returns the format of the number.
+    pub fn format(self) -> FloatFormat {
+        match self {
+            Float::F16 => FloatFormat::F16,
+            Float::Bf16 => FloatFormat::BF16,
+            Float::F32 => FloatFormat::F32,
+            Float::Tf32 => FloatFormat::TF32,
+            Float::F64 => FloatFormat::F64,
+        }
+    }
+}
+
+impl FloatPair {
+    /// Returns the format of each of the two numbers.
+    pub fn format(self) -> FloatFormat {
+        match self {
+            FloatPair::F16x2 => FloatFormat::F16,
+            FloatPair::Bf16x2 => FloatFormat::BF16,
+            FloatPair::E4m3x2 => FloatFormat::E4M3,
+            FloatPair::E5m2x2 => FloatFormat::E5M2,
+        }
+    }
+
+    /// Returns the bits of each of the two numbers.
+    pub fn half_bits(self) -> u32 {
+        match self {
+            FloatPair::F16x2 | FloatPair::Bf16x2 => 16,
+            FloatPair::E4m3x2 | FloatPair::E5m2x2 => 8,
+        }
+    }
+}
+
 impl Type {
+    /// Returns the type as one floating-point number, if it is one.
+    pub fn float(self) -> Option<Float> {
+        match self {
+            Type::F16 => Some(Float::F16),
+            Type::Bf16 => Some(Float::Bf16),
+            Type::F32 => Some(Float::F32),
+            Type::Tf32 => Some(Float::Tf32),
+            Type::F64 => Some(Float::F64),
+            Type::F16x2 | Type::Bf16x2 | Type::E4m3x2 | Type::E5m2x2 => None,
+            Type::Pred | Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::B128 => None,
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 => None,
+            Type::S8 | Type::S16 | Type::S32 | Type::S64 => None,
+        }
+    }
+
+    /// Returns the type as two floating-point numbers, if it is two.
+    pub fn float_pair(self) -> Option<FloatPair> {
+        match self {
+            Type::F16x2 => Some(FloatPair::F16x2),
+            Type::Bf16x2 => Some(FloatPair::Bf16x2),
+            Type::E4m3x2 => Some(FloatPair::E4m3x2),
+            Type::E5m2x2 => Some(FloatPair::E5m2x2),
+            Type::F16 | Type::Bf16 | Type::F32 | Type::Tf32 | Type::F64 => None,
+            Type::Pred | Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::B128 => None,
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 => None,
+            Type::S8 | Type::S16 | Type::S32 | Type::S64 => None,
+        }
+    }
+
     /// The type that reads the bits of a register as they are.
     pub fn untyped(register: RegType) -> Type {
         match register {
@@ -74,30 +157,13 @@ impl Type {
     /// ```
     pub fn constant(self, value: f64) -> Operand {
         let bits = |format: FloatFormat| format.encode(value, Rounding::Nearest) as i64;
-        match self {
-            Type::F16 => Operand::Int(bits(FloatFormat::F16)),
-            Type::Bf16 => Operand::Int(bits(FloatFormat::BF16)),
-            Type::F16x2 => Operand::Int(bits(FloatFormat::F16) * 0x1_0001),
-            Type::Bf16x2 => Operand::Int(bits(FloatFormat::BF16) * 0x1_0001),
-            Type::E4m3x2 => Operand::Int(bits(FloatFormat::E4M3) * 0x101),
-            Type::E5m2x2 => Operand::Int(bits(FloatFormat::E5M2) * 0x101),
-            Type::Pred
-            | Type::B8
-            | Type::U8
-            | Type::S8
-            | Type::B16
-            | Type::U16
-            | Type::S16
-            | Type::B32
-            | Type::U32
-            | Type::S32
-            | Type::F32
-            | Type::Tf32
-            | Type::B64
-            | Type::U64
-            | Type::S64
-            | Type::F64
-            | Type::B128 => Operand::Float(value),
+        match (self.float(), self.float_pair()) {
+            (Some(float @ (Float::F16 | Float::Bf16)), _) => Operand::Int(bits(float.format())),
+            (_, Some(pair)) => {
+                let half = bits(pair.format());
+                Operand::Int(half << pair.half_bits() | half)
+            }
+            (Some(Float::F32 | Float::Tf32 | Float::F64) | None, None) => Operand::Float(value),
         }
     }
 
@@ -132,11 +198,7 @@ impl Type {
 
     /// Whether it is a number with a fraction.
     pub fn is_float(self) -> bool {
-        use Type::{Bf16, Bf16x2, E4m3x2, E5m2x2, F16, F16x2, F32, F64, Tf32};
-        matches!(
-            self,
-            F16 | Bf16 | F32 | Tf32 | F16x2 | Bf16x2 | E4m3x2 | E5m2x2 | F64
-        )
+        self.float().is_some() || self.float_pair().is_some()
     }
 
     /// Whether it is an integer whose top bit is the sign.
@@ -185,30 +247,11 @@ impl Type {
 
     /// The class of register that a new value of this type gets. 8-bit values live in 16-bit registers.
     pub fn register(self) -> RegType {
-        match self {
-            Type::Pred => RegType::Pred,
-            Type::F32 => RegType::F32,
-            Type::F64 => RegType::F64,
-            Type::B8
-            | Type::U8
-            | Type::S8
-            | Type::B16
-            | Type::U16
-            | Type::S16
-            | Type::F16
-            | Type::Bf16
-            | Type::B32
-            | Type::U32
-            | Type::S32
-            | Type::Tf32
-            | Type::F16x2
-            | Type::Bf16x2
-            | Type::E4m3x2
-            | Type::E5m2x2
-            | Type::B64
-            | Type::U64
-            | Type::S64
-            | Type::B128 => match self.bits() {
+        match (self, self.float()) {
+            (Type::Pred, _) => RegType::Pred,
+            (_, Some(Float::F32)) => RegType::F32,
+            (_, Some(Float::F64)) => RegType::F64,
+            (_, Some(Float::F16 | Float::Bf16 | Float::Tf32) | None) => match self.bits() {
                 8 | 16 => RegType::B16,
                 32 => RegType::B32,
                 _ => RegType::B64,

@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::problem::Problem;
-use crate::{Guard, Kernel, Operand, Reg, RegType, Row, Type};
+use crate::{Float, FloatPair, Guard, Kernel, Operand, Reg, RegType, Row, Type};
 
 /// Checks every operand that has a type of its own; addresses and atoms are checked elsewhere.
 pub(super) fn check(row: &Row<'_>, found: &mut Findings<'_>) {
@@ -167,27 +167,14 @@ fn range(ty: Type) -> (i128, i128) {
 }
 
 fn largest(ty: Type) -> f64 {
-    match ty {
-        Type::F64 => f64::MAX,
-        Type::F16 | Type::F16x2 => 65504.0,
-        Type::E4m3x2 => 448.0,
-        Type::E5m2x2 => 57344.0,
-        Type::Bf16 | Type::Bf16x2 => f64::from(f32::from_bits(0x7f7f_0000)),
-        Type::F32
-        | Type::Tf32
-        | Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => f64::from(f32::MAX),
+    match (ty.float(), ty.float_pair()) {
+        (Some(Float::F64), _) => f64::MAX,
+        (Some(Float::F16), _) | (_, Some(FloatPair::F16x2)) => 65504.0,
+        (Some(Float::Bf16), _) | (_, Some(FloatPair::Bf16x2)) => {
+            f64::from(f32::from_bits(0x7f7f_0000))
+        }
+        (_, Some(FloatPair::E4m3x2)) => 448.0,
+        (_, Some(FloatPair::E5m2x2)) => 57344.0,
+        (Some(Float::F32 | Float::Tf32) | None, None) => f64::from(f32::MAX),
     }
 }

@@ -2,35 +2,11 @@
 
 use colex_atom::{FloatFormat, Rounding as To};
 
-use colex_ir::{Rounding, Type};
+use colex_ir::{Float, FloatPair, Rounding, Type};
 
 /// The format of a scalar float.
 fn format(ty: Type) -> Option<FloatFormat> {
-    Some(match ty {
-        Type::F16 => FloatFormat::F16,
-        Type::Bf16 => FloatFormat::BF16,
-        Type::F32 => FloatFormat::F32,
-        Type::Tf32 => FloatFormat::TF32,
-        Type::F64 => FloatFormat::F64,
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => return None,
-    })
+    ty.float().map(Float::format)
 }
 
 /// The integer that bits of a type spell.
@@ -162,31 +138,8 @@ fn round(x: f64, to: FloatFormat, rounding: Option<Rounding>) -> u64 {
 
 /// `cvt` of two binary32 into a pair, `lo` in the low half; `None` if there is none of that type.
 pub(crate) fn pack(to: Type, relu: bool, hi: u64, lo: u64) -> Option<u64> {
-    let (format, bits) = match to {
-        Type::F16x2 => (FloatFormat::F16, 16),
-        Type::Bf16x2 => (FloatFormat::BF16, 16),
-        Type::E4m3x2 => (FloatFormat::E4M3, 8),
-        Type::E5m2x2 => (FloatFormat::E5M2, 8),
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::F16
-        | Type::Bf16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::F32
-        | Type::Tf32
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::F64
-        | Type::B128 => return None,
-    };
+    let pair = to.float_pair()?;
+    let (format, bits) = (pair.format(), pair.half_bits());
     let one = |x: u64| {
         let x = f64::from(f32::from_bits(x as u32));
         let x = if relu && x < 0.0 { 0.0 } else { x };
@@ -201,30 +154,9 @@ pub(crate) fn pack(to: Type, relu: bool, hi: u64, lo: u64) -> Option<u64> {
 
 /// `cvt` of a pair of 8-bit floats into a pair of halves.
 pub(crate) fn widen_pair(from: Type, bits: u64) -> Option<u64> {
-    let from = match from {
-        Type::E4m3x2 => FloatFormat::E4M3,
-        Type::E5m2x2 => FloatFormat::E5M2,
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::F16
-        | Type::Bf16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::F32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::F64
-        | Type::B128 => return None,
+    let from = match from.float_pair()? {
+        pair @ (FloatPair::E4m3x2 | FloatPair::E5m2x2) => pair.format(),
+        FloatPair::F16x2 | FloatPair::Bf16x2 => return None,
     };
     let one = |x: u64| FloatFormat::F16.encode(from.decode(x & 0xff), To::Nearest);
     Some(one(bits >> 8) << 16 | one(bits))

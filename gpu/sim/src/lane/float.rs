@@ -5,7 +5,7 @@
 
 use colex_atom::{FloatFormat, Rounding};
 
-use colex_ir::{BinaryOp, Compare, TernaryOp, Type, UnaryOp};
+use colex_ir::{BinaryOp, Compare, Float, FloatPair, TernaryOp, Type, UnaryOp};
 
 /// A float's format: bits to a number and back.
 trait Format {
@@ -134,91 +134,35 @@ fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
 
 /// The type of each half of a pair.
 pub(crate) fn half_of(ty: Type) -> Option<Type> {
-    match ty {
-        Type::F16x2 => Some(Type::F16),
-        Type::Bf16x2 => Some(Type::Bf16),
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::F16
-        | Type::Bf16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::F32
-        | Type::Tf32
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::F64
-        | Type::B128 => None,
+    match ty.float_pair()? {
+        FloatPair::F16x2 => Some(Type::F16),
+        FloatPair::Bf16x2 => Some(Type::Bf16),
+        FloatPair::E4m3x2 | FloatPair::E5m2x2 => None,
     }
 }
 
 /// An instruction with one source; `None` if there is none of that type.
 pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
-    match ty {
+    match ty.float()? {
         // Of a NaN too, only the sign changes.
-        Type::F32 if op == UnaryOp::Neg => Some(|a| a ^ 0x8000_0000),
-        Type::F32 if op == UnaryOp::Abs => Some(|a| a & 0x7fff_ffff),
-        Type::F16 => unary_of::<F16>(op),
-        Type::Bf16 => unary_of::<Bf16>(op),
-        Type::F32 => unary_of::<F32>(op),
-        Type::F64 => unary_of::<F64>(op),
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => None,
+        Float::F32 if op == UnaryOp::Neg => Some(|a| a ^ 0x8000_0000),
+        Float::F32 if op == UnaryOp::Abs => Some(|a| a & 0x7fff_ffff),
+        Float::F16 => unary_of::<F16>(op),
+        Float::Bf16 => unary_of::<Bf16>(op),
+        Float::F32 => unary_of::<F32>(op),
+        Float::F64 => unary_of::<F64>(op),
+        Float::Tf32 => None,
     }
 }
 
 /// An instruction with two sources.
 pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<fn(u64, u64) -> u64> {
-    match ty {
-        Type::F16 => binary_of::<F16>(op),
-        Type::Bf16 => binary_of::<Bf16>(op),
-        Type::F32 => binary_of::<F32>(op),
-        Type::F64 => binary_of::<F64>(op),
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => None,
+    match ty.float()? {
+        Float::F16 => binary_of::<F16>(op),
+        Float::Bf16 => binary_of::<Bf16>(op),
+        Float::F32 => binary_of::<F32>(op),
+        Float::F64 => binary_of::<F64>(op),
+        Float::Tf32 => None,
     }
 }
 
@@ -228,37 +172,19 @@ fn fma_of<T: Format>(a: u64, b: u64, c: u64) -> u64 {
 
 /// `a * b + c`, rounded once.
 pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
-    Some(match ty {
-        Type::F16 => fma_of::<F16>,
-        Type::Bf16 => fma_of::<Bf16>,
-        Type::F32 => |a, b, c| {
+    Some(match ty.float()? {
+        Float::F16 => fma_of::<F16>,
+        Float::Bf16 => fma_of::<Bf16>,
+        Float::F32 => |a, b, c| {
             let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
             let d = a.mul_add(b, c);
             u64::from(if d.is_nan() { 0x7fff_ffff } else { d.to_bits() })
         },
-        Type::F64 => |a, b, c| {
+        Float::F64 => |a, b, c| {
             let [a, b, c] = [a, b, c].map(f64::from_bits);
             F64::bits(a.mul_add(b, c))
         },
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => return None,
+        Float::Tf32 => return None,
     })
 }
 
@@ -299,58 +225,25 @@ fn compare_of<T: Format>(cmp: Compare) -> fn(u64, u64) -> bool {
 
 /// A comparison.
 pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<fn(u64, u64) -> bool> {
-    Some(match ty {
-        Type::F16 => compare_of::<F16>(cmp),
-        Type::Bf16 => compare_of::<Bf16>(cmp),
-        Type::F32 => compare_of::<F32>(cmp),
-        Type::F64 => compare_of::<F64>(cmp),
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => return None,
+    Some(match ty.float()? {
+        Float::F16 => compare_of::<F16>(cmp),
+        Float::Bf16 => compare_of::<Bf16>(cmp),
+        Float::F32 => compare_of::<F32>(cmp),
+        Float::F64 => compare_of::<F64>(cmp),
+        Float::Tf32 => return None,
     })
 }
 
 /// The bits of a constant in an instruction's type.
 pub(crate) fn constant(ty: Type, x: f64) -> u64 {
-    match ty {
-        Type::F64 => x.to_bits(),
-        Type::F16 => F16::bits(x),
-        Type::Bf16 => Bf16::bits(x),
-        Type::F16x2 => F16::bits(x) * 0x1_0001,
-        Type::Bf16x2 => Bf16::bits(x) * 0x1_0001,
-        Type::Pred
-        | Type::B8
-        | Type::U8
-        | Type::S8
-        | Type::B16
-        | Type::U16
-        | Type::S16
-        | Type::B32
-        | Type::U32
-        | Type::S32
-        | Type::F32
-        | Type::Tf32
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::B64
-        | Type::U64
-        | Type::S64
-        | Type::B128 => u64::from((x as f32).to_bits()),
+    match (ty.float(), ty.float_pair()) {
+        (Some(Float::F64), _) => x.to_bits(),
+        (Some(Float::F16), _) => F16::bits(x),
+        (Some(Float::Bf16), _) => Bf16::bits(x),
+        (_, Some(FloatPair::F16x2)) => F16::bits(x) * 0x1_0001,
+        (_, Some(FloatPair::Bf16x2)) => Bf16::bits(x) * 0x1_0001,
+        (Some(Float::F32 | Float::Tf32), _)
+        | (_, Some(FloatPair::E4m3x2 | FloatPair::E5m2x2))
+        | (None, None) => u64::from((x as f32).to_bits()),
     }
 }
