@@ -3,8 +3,9 @@
 //! What the tensor memory accelerator is told, a [`TensorMap`], and the boxes that make up a tile, are derived from
 //! two layouts by a [`TmaPlan`]; for a convolution, whose tiles are columns of pixels, by an [`Im2colPlan`].
 //!
-//! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both (and so [`CopyOp`], [`CopyTraits`], [`CopyAtom`]), with the
-//! arithmetic ([`MmaAtom::execute`]) that host execution, the simulator and the hardware check share.
+//! The ladder of CuTe is kept: [`MmaOp`] is what to write, [`MmaTraits`] what it means, [`MmaAtom`] both (and so
+//! [`CopyOp`], [`CopyTraits`], [`CopyAtom`]), with the arithmetic ([`MmaAtom::execute`]) that host execution, the
+//! simulator and the hardware check share.
 
 mod arith;
 mod copy;
@@ -42,7 +43,7 @@ pub use tma::{
     OobFill, PixelBox, Taps, TensorMap, TmaElement, TmaInstruction, TmaPlan, TmaSwizzle, TmaTile,
 };
 
-/// The atom of that name, in any of CuTe's spellings.
+/// Returns the atom of that name, in any of CuTe's spellings.
 ///
 /// ```
 /// assert_eq!(colex_atom::mma("SM90::GMMA::MMA_64x128x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>")?.mnk(), [64, 128, 16]);
@@ -59,7 +60,7 @@ pub fn mma(name: &str) -> Result<MmaAtom, Error> {
     name.parse()
 }
 
-/// The copy of that name, in any of CuTe's spellings.
+/// Returns the copy of that name, in any of CuTe's spellings.
 ///
 /// ```
 /// assert_eq!(colex_atom::copy("UniversalCopy<float>")?.name(), "UniversalCopy<uint32_t>");
@@ -74,7 +75,8 @@ pub fn mma(name: &str) -> Result<MmaAtom, Error> {
 ///
 /// # Errors
 ///
-/// Fails for a name that no operation has, with the nearest names; for a TMA operation without a rank; and for a type that is too wide or too narrow.
+/// Fails for a name that no operation has, with the nearest names; for a TMA operation without a rank; and for a type
+/// that is too wide or too narrow.
 pub fn copy(name: &str) -> Result<CopyAtom, Error> {
     name.parse()
 }

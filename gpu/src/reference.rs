@@ -32,7 +32,7 @@ pub fn copy<T: Copy>(
     Ok(())
 }
 
-/// One matrix of a problem as an array of doubles.
+/// Returns one matrix of a problem as an array of doubles.
 ///
 /// # Panics
 ///
@@ -47,7 +47,7 @@ pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[
     Array2::from_shape_fn((rows.0 as usize, columns.0 as usize), at)
 }
 
-/// `alpha A B^T + beta C` in doubles.
+/// Returns `alpha A B^T + beta C` in doubles.
 ///
 /// # Panics
 ///
@@ -65,7 +65,7 @@ pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
     }
 }
 
-/// The norm of the difference over the norm of what is expected (Frobenius); NaN if any element is.
+/// Returns the norm of the difference over the norm of what is expected (Frobenius); NaN if any element is.
 pub fn relative_error(found: &Array2<f64>, expected: &Array2<f64>) -> f64 {
     let norm = |x: &Array2<f64>| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     norm(&(found - expected)) / norm(expected)

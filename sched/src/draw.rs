@@ -11,8 +11,8 @@ use colex_draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
 use std::collections::{BTreeMap, HashSet};
 
 impl Raster {
-    /// A picture of the raster: the tiles of each batch, labelled with their place in the launch order, coloured by the
-    /// wave of `workers` places that they fall in (the colours repeat after 8).
+    /// Returns a picture of the raster: the tiles of each batch, labelled with their place in the launch order,
+    /// coloured by the wave of `workers` places that they fall in (the colours repeat after 8).
     ///
     /// # Errors
     /// Fails for no workers, and for more tiles than a picture holds.
@@ -114,7 +114,8 @@ fn shares(
 }
 
 impl StreamK {
-    /// A picture of batch 0: in each tile the blocks of the grid that compute it, in the order of their k-tiles.
+    /// Returns a picture of batch 0: in each tile the blocks of the grid that compute it, in the order of their
+    /// k-tiles.
     ///
     /// # Errors
     /// Fails for more tiles than a picture holds.
@@ -142,7 +143,7 @@ impl StreamK {
 }
 
 impl StreamKSm90 {
-    /// A picture: in each tile the units that compute it, in the order of their k-tiles.
+    /// Returns a picture: in each tile the units that compute it, in the order of their k-tiles.
     ///
     /// # Errors
     /// Fails for more tiles than a picture holds.
@@ -173,7 +174,8 @@ impl StreamKSm90 {
 }
 
 impl Grouped {
-    /// A picture: the tiles of each group side by side, labelled with their place, coloured by the wave of `workers` places.
+    /// Returns a picture: the tiles of each group side by side, labelled with their place, coloured by the wave of
+    /// `workers` places.
     ///
     /// # Errors
     /// Fails for no workers, and where every group is empty or a picture holds too few tiles.
@@ -208,7 +210,7 @@ impl Grouped {
 }
 
 impl Pipeline {
-    /// A picture of one walk with a clock: one row per actor, one column per unit of time, coloured by item.
+    /// Returns a picture of one walk with a clock: one row per actor, one column per unit of time, coloured by item.
     ///
     /// A producer's loads are drawn in rows of their own, one for each item in flight at once: loads of one item that
     /// begin together are one.
@@ -255,7 +257,8 @@ struct Row {
     spans: Vec<usize>,
 }
 
-/// The spans in as few rows as they need, actor by actor, loads before multiplies. Spans come in the order of their starts.
+/// The spans in as few rows as they need, actor by actor, loads before multiplies. Spans come in the order of their
+/// starts.
 fn rows_of(spans: &[Span]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut seen = HashSet::new();

@@ -19,7 +19,8 @@ pub enum Exactness {
 }
 
 impl Exactness {
-    /// Whether `found` may stand where the host has `expected`, the magnitudes of whose terms add up to `magnitude`.
+    /// Returns whether `found` may stand where the host has `expected`, the magnitudes of whose terms add up to
+    /// `magnitude`.
     ///
     /// NaN stands for any NaN. Where the host overflows the hardware may stop at the largest number, and the reverse.
     pub fn allows(self, expected: Value, found: Value, magnitude: f64, ty: Ty) -> bool {
@@ -41,7 +42,7 @@ impl Exactness {
 }
 
 impl MmaAtom {
-    /// How closely hardware must agree with [`multiply`](Self::multiply).
+    /// Returns how closely hardware must agree with [`multiply`](Self::multiply).
     ///
     /// Integers, bits, `f64` and single multiply-adds agree bit for bit. Otherwise each of the K + 1 terms loses less
     /// than one unit of the narrowest datapath known (23 bits below the largest term, 13 for 8-bit floats on Hopper),
@@ -62,7 +63,7 @@ impl MmaAtom {
         Exactness::Within { relative }
     }
 
-    /// `|c| + Σ |a b|` of each element of D, the scale of [`Exactness::Within`].
+    /// Returns `|c| + Σ |a b|` of each element of D, the scale of [`Exactness::Within`].
     ///
     /// # Errors
     ///

@@ -51,7 +51,8 @@ impl MmaAtom {
         self.run(a, b, c, metadata, Self::multiply)
     }
 
-    /// As [`execute`](Self::execute), with the sums of Hopper: [`multiply_on_hopper`](Self::multiply_on_hopper).
+    /// Returns the same as [`execute`](Self::execute), with the sums of Hopper:
+    /// [`multiply_on_hopper`](Self::multiply_on_hopper).
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl MmaAtom {
         Ok(self.scatter(&multiply(self, &a, &b, &c)?))
     }
 
-    /// The tile of an operand (`'A'`, `'B'` or `'C'`) that fragments hold; of a sparse A the kept elements.
+    /// Returns the tile of an operand (`'A'`, `'B'` or `'C'`) that fragments hold; of a sparse A the kept elements.
     ///
     /// # Errors
     ///
@@ -121,12 +122,12 @@ impl MmaAtom {
         Ok(tile)
     }
 
-    /// The fragments of C (and D) that hold a tile.
+    /// Returns the fragments of C (and D) that hold a tile.
     pub fn scatter(&self, tile: &[Value]) -> Vec<Fragment> {
         self.fragments('C', 1, tile)
     }
 
-    /// The fragments of A or B that hold a tile; of a sparse A the tile of kept elements.
+    /// Returns the fragments of A or B that hold a tile; of a sparse A the tile of kept elements.
     ///
     /// # Errors
     ///

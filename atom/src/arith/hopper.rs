@@ -19,8 +19,9 @@ const FRACTION_FP8: i32 = 13;
 /// The least exponent that the terms of a sum in `f16` are aligned to. It shows where C is zero and all products are
 /// below 2^-20: what lies below 2^-46 is cut off then.
 const LEAST_OF_F16: i32 = -21;
-/// The same for sums in `f32`. It shows where the largest product is below 2^-132: what lies below 2^-158 is cut off then. An
-/// H200 showed it with `wgmma` and `mma.sync` of bf16 and tf32; both limits are 7 below the format's least normal exponent.
+/// The same for sums in `f32`. It shows where the largest product is below 2^-132: what lies below 2^-158 is cut off
+/// then. An H200 showed it with `wgmma` and `mma.sync` of bf16 and tf32; both limits are 7 below the format's least
+/// normal exponent.
 const LEAST_OF_F32: i32 = -133;
 
 /// Numbers and the exponents they are aligned by; that of zero is below all others.
@@ -34,19 +35,19 @@ struct Terms {
 const OF_ZERO: i32 = -1_000_000;
 
 impl MmaAtom {
-    /// `D = A B + C` on whole tiles, as the tensor cores of Hopper add floats: bit for bit, NaNs apart.
+    /// Returns `D = A B + C` on whole tiles, as the tensor cores of Hopper add floats: bit for bit, NaNs apart.
     ///
-    /// All products along K and C are aligned to the largest of their exponents, cut off 25 bits below it (13 for
-    /// 8-bit floats in `wgmma`), added exactly, and rounded: towards zero to `f32` (to 13 bits of fraction for 8-bit
-    /// floats), to nearest to `f16`. The exponent of a product is the sum of its factors' exponents; subnormal numbers
-    /// count as the smallest normal one of their format. In `f16` the terms are aligned to 2^-21 at least, so where C is
-    /// zero and all products are small, what lies below 2^-46 is cut off: a sum just beyond the tie between two subnormal
+    /// All products along K and C are aligned to the largest of their exponents, cut off 25 bits below it (13 for 8-bit
+    /// floats in `wgmma`), added exactly, and rounded: towards zero to `f32` (to 13 bits of fraction for 8-bit floats),
+    /// to nearest to `f16`. The exponent of a product is the sum of its factors' exponents; subnormal numbers count as
+    /// the smallest normal one of their format. In `f16` the terms are aligned to 2^-21 at least, so where C is zero
+    /// and all products are small, what lies below 2^-46 is cut off: a sum just beyond the tie between two subnormal
     /// numbers may round like the tie.
     ///
     /// Instructions that Hopper does not have but runs: `m8n8k4` of `f16` is fused multiply-adds in `f32` in ascending
     /// K, then C is added (the sign of a zero may differ); `mma.sync` of 8-bit floats is two products of halves,
-    /// elements 0 and 1 of each four along K and then 2 and 3, and then C is added, to nearest; each of the two sums may
-    /// overflow, and an infinity of the other sign then makes a NaN.
+    /// elements 0 and 1 of each four along K and then 2 and 3, and then C is added, to nearest; each of the two sums
+    /// may overflow, and an infinity of the other sign then makes a NaN.
     ///
     /// A zero in a sparse A counts as not kept: it meets no infinity. Everything that is not a float sum is
     /// [`multiply`](Self::multiply).
@@ -82,7 +83,8 @@ impl MmaAtom {
         Ok(d.into_iter().map(Value::Real).collect())
     }
 
-    /// [`multiply_on_hopper`](Self::multiply_on_hopper) for an operation that sums floats, on the numbers themselves.
+    /// Returns [`multiply_on_hopper`](Self::multiply_on_hopper) for an operation that sums floats, on the numbers
+    /// themselves.
     ///
     /// # Errors
     ///
@@ -111,7 +113,7 @@ impl MmaAtom {
         }
     }
 
-    /// Whether it sums several products of floats into `f16` or `f32`.
+    /// Returns whether it sums several products of floats into `f16` or `f32`.
     pub fn sums_floats(&self) -> bool {
         matches!(self.traits().ty_c, Ty::F16 | Ty::F32) && self.mnk()[2] > 1
     }

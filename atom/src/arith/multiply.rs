@@ -7,7 +7,7 @@ use crate::number::{Class, Ty};
 use crate::number::{ExactSum, FloatFormat, Rounding, Value};
 
 impl MmaAtom {
-    /// `D = A B + C` on whole tiles, by the instruction's own arithmetic.
+    /// Returns `D = A B + C` on whole tiles, by the instruction's own arithmetic.
     ///
     /// `a[m + M*k]`, `b[n + N*k]`, `c[m + M*n]`, as the thread-value layouts number them; a sparse A is given with
     /// its zeros. The result is `d[m + M*n]`.

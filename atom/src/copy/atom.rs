@@ -52,17 +52,17 @@ impl CopyAtom {
         }
     }
 
-    /// The name: CuTe's where it has one, and `<bits>` where any multiple would do and it is not the smallest.
+    /// Returns the name: CuTe's where it has one, and `<bits>` where any multiple would do and it is not the smallest.
     pub fn name(&self) -> String {
         self.member.name()
     }
 
-    /// The row of the table that the atom belongs to.
+    /// Returns the row of the table that the atom belongs to.
     pub fn row(&self) -> &'static CopyRow {
         self.member.row
     }
 
-    /// What to write.
+    /// Returns the operation: its PTX text and registers (CuTe's `Copy_Op`).
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl CopyAtom {
             .ok_or_else(|| ErrorKind::NotExecutable { name: self.name() }.into())
     }
 
-    /// What it means.
+    /// Returns the traits: thread-value layouts of source and destination (CuTe's `Copy_Traits`).
     pub fn traits(&self) -> &CopyTraits {
         &self.traits
     }
@@ -95,9 +95,9 @@ impl CopyAtom {
     /// ```
     ///
     /// What a thread gives and what it gets must be whole values: a copy moves no part of one, and no bit twice. The
-    /// width of a TMA or bulk copy counts as [`with_bits`](Self::with_bits) set it, so a wider value takes a wider copy.
-    /// `AutoVectorizingCopyWithAssumedAlignment` and `SM90_BULK_COPY_AUTO` choose their width when the tensors are
-    /// known ([`Sizes::Nominal`]); they hold one value of any width.
+    /// width of a TMA or bulk copy counts as [`with_bits`](Self::with_bits) set it, so a wider value takes a wider
+    /// copy. `AutoVectorizingCopyWithAssumedAlignment` and `SM90_BULK_COPY_AUTO` choose their width when the tensors
+    /// are known ([`Sizes::Nominal`]); they hold one value of any width.
     ///
     /// ```
     /// let error = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>")?.val_layouts(64).unwrap_err();
@@ -167,12 +167,13 @@ impl CopyAtom {
         Ok(values)
     }
 
-    /// How many threads take part.
+    /// Returns how many threads take part.
     pub fn threads(&self) -> usize {
         tv::threads(&self.traits.src)
     }
 
-    /// How many bits each thread gets by one instruction: in its registers where it has them, else from its address.
+    /// Returns how many bits each thread gets by one instruction: in its registers where it has them, else from its
+    /// address.
     pub fn bits_per_thread(&self) -> usize {
         tv::values(if self.from() == Space::Register {
             &self.traits.src
@@ -181,39 +182,39 @@ impl CopyAtom {
         })
     }
 
-    /// How many bits the whole instruction moves, each counted once however many threads name it.
+    /// Returns how many bits the whole instruction moves, each counted once however many threads name it.
     pub fn bits(&self) -> i64 {
         self.traits.reference().filter().size()
     }
 
-    /// The first architecture that has it; of a universal copy, between its ends.
+    /// Returns the first architecture that has it; of a universal copy, between its ends.
     pub fn since(&self) -> Arch {
         self.op
             .as_ref()
             .map_or(self.member.row.since, |op| op.since)
     }
 
-    /// Where the data comes from.
+    /// Returns where the data comes from.
     pub fn from(&self) -> Space {
         self.spaces[0]
     }
 
-    /// Where the data goes.
+    /// Returns where the data goes.
     pub fn to(&self) -> Space {
         self.spaces[1]
     }
 
-    /// Whether the row has an opcode, a text and a result.
+    /// Returns whether the row has an opcode, a text and a result.
     pub fn is_executable(&self) -> bool {
         self.op.is_some()
     }
 
-    /// Where CuTe's traits say something else than the hardware does.
+    /// Returns where CuTe's traits say something else than the hardware does.
     pub fn defect(&self) -> Option<Defect> {
         self.member.row.defect
     }
 
-    /// What a reducing copy does with the value that is there, and in which type.
+    /// Returns what a reducing copy does with the value that is there, and in which type.
     ///
     /// ```
     /// use colex_atom::{Reduction, Scalar, copy};
@@ -226,7 +227,7 @@ impl CopyAtom {
         self.member.reduction
     }
 
-    /// The rank of the tensor that a TMA operation works on.
+    /// Returns the rank of the tensor that a TMA operation works on.
     pub fn tensor_rank(&self) -> Option<usize> {
         let CopyForm::Instruction(arguments) = self.member.row.form else {
             return None;
@@ -236,7 +237,7 @@ impl CopyAtom {
             .then_some(self.member.n as usize)
     }
 
-    /// The same copy between every two ends that it connects: one, unless it is universal.
+    /// Returns the same copy between every two ends that it connects: one, unless it is universal.
     ///
     /// ```
     /// assert_eq!(colex_atom::copy("SM75_U32x4_LDSM_N")?.all_ends().len(), 1);
@@ -261,7 +262,7 @@ impl CopyAtom {
         }
     }
 
-    /// The same universal copy between other ends.
+    /// Returns the same universal copy between other ends.
     ///
     /// ```
     /// use colex_atom::{Space, copy};

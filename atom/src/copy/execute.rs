@@ -18,7 +18,7 @@ pub struct Route {
 }
 
 impl CopyAtom {
-    /// For each thread of the destination where each of its values comes from, in values of `bits` bits;
+    /// Returns, for each thread of the destination, where each of its values comes from, in values of `bits` bits;
     /// `None` for a thread whose address the instruction does not look at.
     ///
     /// ```
@@ -60,8 +60,8 @@ impl CopyAtom {
         Ok(routes)
     }
 
-    /// What the instruction does: from the values of each logical thread (in its registers, or at the address it
-    /// passes) to those of each thread of the destination, in values of `bits` bits.
+    /// Returns what the instruction does: from the values of each logical thread (in its registers, or at the address
+    /// it passes) to those of each thread of the destination, in values of `bits` bits.
     ///
     /// `None` stands for a thread whose address is not looked at: nothing is written there.
     ///
@@ -99,8 +99,8 @@ impl CopyAtom {
             .collect())
     }
 
-    /// What a zero-filling `cp.async` writes: the first `source_bytes` of what it reads, then zeros (PTX ISA 9.7.9,
-    /// `cp.async`, `src-size`).
+    /// Returns what a zero-filling `cp.async` writes: the first `source_bytes` of what it reads, then zeros (PTX ISA
+    /// 9.7.9, `cp.async`, `src-size`).
     ///
     /// ```
     /// let copy = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>")?;

@@ -34,7 +34,7 @@ pub struct CopyOperands<'a> {
 }
 
 impl CopyAtom {
-    /// The instruction as PTX text, in lines that end in `;`.
+    /// Returns the instruction as PTX text, in lines that end in `;`.
     ///
     /// A shuffle is several instructions and a few registers of its own, in braces.
     ///

@@ -98,7 +98,7 @@ impl CopyOp {
         })
     }
 
-    /// Whether the data arrives after the instruction is done, at a barrier, a group's wait, or not at all.
+    /// Returns whether the data arrives after the instruction is done, at a barrier, a group's wait, or not at all.
     pub fn is_async(&self) -> bool {
         self.ptx.starts_with("cp.")
     }

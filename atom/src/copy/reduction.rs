@@ -51,7 +51,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The width in bits; 0 where the tensor map says it.
+    /// Returns the width in bits; 0 where the tensor map says it.
     pub fn bits(self) -> u32 {
         match self {
             Scalar::Mapped => 0,
@@ -61,7 +61,7 @@ impl Scalar {
         }
     }
 
-    /// The type's word in a PTX opcode; nothing where the tensor map says it.
+    /// Returns the type's word in a PTX opcode; nothing where the tensor map says it.
     pub fn ptx(self) -> &'static str {
         match self {
             Scalar::Mapped => "",
@@ -99,7 +99,7 @@ impl Scalar {
 }
 
 impl Reduction {
-    /// The operation's word in a PTX opcode; the sum of 16-bit floats says that it keeps subnormals.
+    /// Returns the operation's word in a PTX opcode; the sum of 16-bit floats says that it keeps subnormals.
     pub fn ptx(self, ty: Scalar) -> &'static str {
         match self {
             Reduction::Add if ty.bits() == 16 => "add.noftz",
@@ -114,11 +114,12 @@ impl Reduction {
         }
     }
 
-    /// The value in memory after `new` arrives where `old` was; both are the bits of a value of the type.
+    /// Returns the value in memory after `new` arrives where `old` was; both are the bits of a value of the type.
     ///
-    /// Float sums round to nearest even and keep subnormals; minimum and maximum prefer a number to a NaN; a sum that is
-    /// no number is the format's NaN, but binary64 keeps the NaN that arrives, or else the one that was there,
-    /// bit for bit and signalling. (An H200 did so for random bits of every type.) With [`Scalar::Mapped`] both are 64-bit unsigned integers.
+    /// Float sums round to nearest even and keep subnormals; minimum and maximum prefer a number to a NaN; a sum that
+    /// is no number is the format's NaN, but binary64 keeps the NaN that arrives, or else the one that was there, bit
+    /// for bit and signalling. (An H200 did so for random bits of every type.) With [`Scalar::Mapped`] both are 64-bit
+    /// unsigned integers.
     ///
     /// ```
     /// use colex_atom::{Reduction, Scalar};

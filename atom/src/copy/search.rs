@@ -5,7 +5,7 @@ use super::member::members;
 use super::row::CopyForm;
 use crate::machine::{Arch, Space};
 
-/// Every copy of the table, in its order; where any multiple of a size would do, the smallest.
+/// Returns every copy of the table, in its order; where any multiple of a size would do, the smallest.
 ///
 /// ```
 /// let matrices = colex_atom::copy_atoms().filter(|atom| atom.name().contains("LDSM") && atom.is_executable());
@@ -69,7 +69,7 @@ impl CopySearch {
         self
     }
 
-    /// All atoms that fit, in the table's order; universal copies with the ends that were asked for, and
+    /// Returns all atoms that fit, in the table's order; universal copies with the ends that were asked for, and
     /// copies of free size with the size that was.
     pub fn find(&self) -> Vec<CopyAtom> {
         copy_atoms().filter_map(|atom| self.fitted(atom)).collect()

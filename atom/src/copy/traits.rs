@@ -56,7 +56,7 @@ impl CopyTraits {
         }
     }
 
-    /// The layout that a tiled copy is described by: the source's or the destination's.
+    /// Returns the layout that a tiled copy is described by: the source's or the destination's.
     pub fn reference(&self) -> &Layout {
         match self.reference {
             Side::Source => &self.src,

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, GmmaError};
 use crate::mma::{Major, MmaAtom};
 
 impl GmmaDescriptor {
-    /// The descriptor of one operand tile, `(MN, K)` to elements of `bits` bits in shared memory.
+    /// Returns the descriptor of one operand tile, `(MN, K)` to elements of `bits` bits in shared memory.
     ///
     /// The layout is read in units of 16 bytes and divided by the pattern of its swizzle; what is left are the two
     /// strides. An offset in the middle becomes the start address.
@@ -201,7 +201,7 @@ fn extents(layout: &Layout) -> [i64; 2] {
 }
 
 impl MmaAtom {
-    /// The descriptor of A (`'A'`) or B (`'B'`) of a `wgmma`, whose tile lies in shared memory by this layout.
+    /// Returns the descriptor of A (`'A'`) or B (`'B'`) of a `wgmma`, whose tile lies in shared memory by this layout.
     ///
     /// A is `(M, K)`, of a sparse operation `(M, K/2)`; B is `(N, K)`; the major is the operation's own.
     ///

@@ -48,7 +48,7 @@ pub struct GmmaDescriptor {
 }
 
 impl GmmaDescriptor {
-    /// The 64 bits.
+    /// Returns the 64 bits.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl GmmaDescriptor {
         }
     }
 
-    /// The same matrix at another place.
+    /// Returns the same matrix at another place.
     pub fn at(self, start: i64) -> Self {
         GmmaDescriptor { start, ..self }
     }
@@ -101,7 +101,7 @@ impl GmmaDescriptor {
         self.at(self.start + bytes)
     }
 
-    /// The layout that the descriptor makes `wgmma` read: `(MN, K)` to elements of `bits` bits, from address 0.
+    /// Returns the layout that the descriptor makes `wgmma` read: `(MN, K)` to elements of `bits` bits, from address 0.
     ///
     /// With `T` elements in 16 bytes and rows of `W` such units, in elements:
     ///

@@ -31,7 +31,7 @@ impl SmemSwizzle {
         SmemSwizzle::B128,
     ];
 
-    /// The bytes of a row: 16, 32, 64 or 128.
+    /// Returns the bytes of a row: 16, 32, 64 or 128.
     pub fn span(self) -> i64 {
         16 << self.bits()
     }
@@ -46,7 +46,7 @@ impl SmemSwizzle {
         (4 - self.bits() as u64) % 4
     }
 
-    /// The swizzle of byte addresses.
+    /// Returns the swizzle of byte addresses.
     pub fn swizzle(self) -> Swizzle {
         Swizzle::new(self.bits(), 4, 3).expect("at most 3 bits, shifted by 3, do not overlap")
     }
@@ -56,13 +56,13 @@ impl SmemSwizzle {
         Self::ALL.into_iter().find(|kind| kind.bits() == bits)
     }
 
-    /// CuTe's word: `INTER`, `SW32`, `SW64`, `SW128`.
+    /// Returns CuTe's word: `INTER`, `SW32`, `SW64`, `SW128`.
     pub fn cute(self) -> &'static str {
         ["INTER", "SW32", "SW64", "SW128"][self as usize]
     }
 }
 
-/// The smallest block of a canonical layout: 8 by a row, over elements of `bits` bits.
+/// Returns the smallest block of a canonical layout: 8 by a row, over elements of `bits` bits.
 ///
 /// `(MN, K)` is `(8, row)` K-major and `(row, 8)` MN-major; larger tiles are made of it by `tile_to_shape`.
 ///

@@ -55,7 +55,7 @@ impl Arch {
         Arch::Sm120a,
     ];
 
-    /// The word after `.target` in PTX.
+    /// Returns the word after `.target` in PTX.
     pub fn target(self) -> &'static str {
         match self {
             Arch::Sm50 => "sm_50",
@@ -71,12 +71,12 @@ impl Arch {
         }
     }
 
-    /// Whether instructions that need it run on no later architecture (`sm_90a`, `sm_100a`, `sm_120a`).
+    /// Returns whether instructions that need it run on no later architecture (`sm_90a`, `sm_100a`, `sm_120a`).
     pub fn is_specific(self) -> bool {
         matches!(self, Arch::Sm90a | Arch::Sm100a | Arch::Sm120a)
     }
 
-    /// Whether an instruction that came with this architecture runs on `arch`.
+    /// Returns whether an instruction that came with this architecture runs on `arch`.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -92,7 +92,7 @@ impl Arch {
         }
     }
 
-    /// The `.version` of PTX that first knew the target (PTX ISA, table of `.target`).
+    /// Returns the `.version` of PTX that first knew the target (PTX ISA, table of `.target`).
     pub fn ptx_version(self) -> PtxVersion {
         match self {
             Arch::Sm50 => PtxVersion(4, 0),

@@ -30,7 +30,7 @@ impl RegClass {
         RegClass::F64,
     ];
 
-    /// The width in bits; 1 for a predicate.
+    /// Returns the width in bits; 1 for a predicate.
     pub fn bits(self) -> u32 {
         match self {
             RegClass::Pred => 1,
@@ -40,7 +40,7 @@ impl RegClass {
         }
     }
 
-    /// The word of its declaration in PTX, and of an untyped move.
+    /// Returns the word of its declaration in PTX, and of an untyped move.
     pub fn ptx(self) -> &'static str {
         match self {
             RegClass::Pred => "pred",
@@ -52,7 +52,7 @@ impl RegClass {
         }
     }
 
-    /// The letters that its registers' names begin with.
+    /// Returns the letters that its registers' names begin with.
     pub fn prefix(self) -> &'static str {
         match self {
             RegClass::Pred => "p",

@@ -20,7 +20,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// The state space as PTX writes it after an opcode's dot; nothing for registers.
+    /// Returns the state space as PTX writes it after an opcode's dot; nothing for registers.
     pub fn ptx(self) -> &'static str {
         match self {
             Space::Register => "",

@@ -18,7 +18,7 @@ impl Banks {
     /// (CUDA C++ Programming Guide, "Shared Memory").
     pub const SHARED: Self = Self { count: 32, word: 4 };
 
-    /// `count` banks, whose words have `word` bytes.
+    /// Returns `count` banks, whose words have `word` bytes.
     ///
     /// # Errors
     ///
@@ -38,25 +38,25 @@ impl Banks {
         }
     }
 
-    /// How many banks there are; a power of two.
+    /// Returns how many banks there are; a power of two.
     #[must_use]
     pub const fn count(self) -> i64 {
         self.count
     }
 
-    /// The bytes of a word; a power of two.
+    /// Returns the bytes of a word; a power of two.
     #[must_use]
     pub const fn word(self) -> i64 {
         self.word
     }
 
-    /// The bytes that one pass can move.
+    /// Returns the bytes that one pass can move.
     #[must_use]
     pub const fn row(self) -> i64 {
         self.count * self.word
     }
 
-    /// The bank of a byte address.
+    /// Returns the bank of a byte address.
     #[must_use]
     pub const fn bank(self, byte: i64) -> i64 {
         byte.div_euclid(self.word).rem_euclid(self.count)
@@ -94,7 +94,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// The access in which lane `i` starts at element `lanes.at(i)` of `element` bytes, and moves `width` bytes.
+    /// Returns the access in which lane `i` starts at element `lanes.at(i)` of `element` bytes, and moves `width`
+    /// bytes.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Access {
         Self::from_bytes(name, bytes.collect::<Result<_, _>>()?, width)
     }
 
-    /// The access with these byte offsets, one a lane.
+    /// Returns the access with these byte offsets, one a lane.
     ///
     /// # Errors
     ///
@@ -141,25 +142,25 @@ impl Access {
         }
     }
 
-    /// What the access is called in explanations.
+    /// Returns what the access is called in explanations.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The byte offset of each lane.
+    /// Returns the byte offset of each lane.
     #[must_use]
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
 
-    /// The bytes that each lane moves.
+    /// Returns the bytes that each lane moves.
     #[must_use]
     pub const fn width(&self) -> i64 {
         self.width
     }
 
-    /// The same access with every offset replaced, as by a swizzle.
+    /// Returns the same access with every offset replaced, as by a swizzle.
     #[must_use]
     pub fn map(&self, f: impl Fn(i64) -> i64) -> Self {
         Self {
@@ -169,7 +170,7 @@ impl Access {
         }
     }
 
-    /// The lanes that are served together: as many as fill one row of the banks.
+    /// Returns the lanes that are served together: as many as fill one row of the banks.
     ///
     /// 4 bytes or fewer a lane: 32 lanes; 8 bytes: 16 lanes; 16 bytes: 8 lanes.
     pub fn phases(&self, banks: Banks) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -180,7 +181,7 @@ impl Access {
             .map(move |from| from..end.min(from + lanes))
     }
 
-    /// How the words of each phase fall on the banks.
+    /// Returns how the words of each phase fall on the banks.
     #[must_use]
     pub fn conflicts(&self, banks: Banks) -> Conflicts {
         let phases = self.phases(banks).map(|lanes| {
@@ -194,7 +195,7 @@ impl Access {
 }
 
 impl Banks {
-    /// How many lanes that move `width` bytes each are served together: as many as fill one row of the banks.
+    /// Returns how many lanes that move `width` bytes each are served together: as many as fill one row of the banks.
     #[must_use]
     pub fn lanes(self, width: i64) -> usize {
         usize::try_from(self.row() / width.max(self.word))
@@ -202,8 +203,8 @@ impl Banks {
             .max(1)
     }
 
-    /// How the words of lanes that are served together fall on the banks. Each of them begins at one of `starts` and
-    /// moves `width` bytes; lanes that name the same word share it.
+    /// Returns how the words of lanes that are served together fall on the banks. Each of them begins at one of
+    /// `starts` and moves `width` bytes; lanes that name the same word share it.
     #[must_use]
     pub fn phase(
         self,
@@ -254,7 +255,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The passes that as many words take which fall on the banks evenly.
+    /// Returns the passes that as many words take which fall on the banks evenly.
     #[must_use]
     pub fn least(&self, banks: Banks) -> usize {
         self.words
@@ -263,19 +264,19 @@ impl Phase {
 }
 
 impl Conflicts {
-    /// The worst phase's degree; 1 is free of conflicts.
+    /// Returns the worst phase's degree; 1 is free of conflicts.
     #[must_use]
     pub fn degree(&self) -> usize {
         self.phases.iter().map(|p| p.degree).max().unwrap_or(0)
     }
 
-    /// The passes that the whole access takes.
+    /// Returns the passes that the whole access takes.
     #[must_use]
     pub fn passes(&self) -> usize {
         self.phases.iter().map(|p| p.degree).sum()
     }
 
-    /// Whether every phase takes one pass.
+    /// Returns whether every phase takes one pass.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.phases.iter().all(|p| p.degree <= 1)

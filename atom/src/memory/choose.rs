@@ -44,7 +44,7 @@ pub struct NoSwizzle {
 }
 
 impl Choice {
-    /// The swizzle for a layout of elements of `bytes` bytes.
+    /// Returns the swizzle for a layout of elements of `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Choice {
     }
 }
 
-/// The smallest swizzle that makes all `accesses` to one tile free of bank conflicts.
+/// Returns the smallest swizzle that makes all `accesses` to one tile free of bank conflicts.
 ///
 /// "Smallest" is the fewest bits B, then the least base M, then the least shift, upwards before downwards. Every
 /// swizzle within the bits that the accesses use is considered whose base keeps each lane's bytes together; so an
@@ -83,7 +83,7 @@ pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
     choose_swizzle_for(accesses, Banks::SHARED)
 }
 
-/// [`choose_swizzle`] for other banks than [`Banks::SHARED`].
+/// Returns [`choose_swizzle`] for other banks than [`Banks::SHARED`].
 ///
 /// # Errors
 ///

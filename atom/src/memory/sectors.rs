@@ -13,8 +13,8 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// What a request touches whose parts begin at `starts` and have `width` each, in blocks of `block`, all in one
-    /// unit: bytes, or bits.
+    /// Returns what a request touches whose parts begin at `starts` and have `width` each, in blocks of `block`, all in
+    /// one unit: bytes, or bits.
     ///
     /// # Panics
     ///

@@ -50,17 +50,18 @@ impl MmaAtom {
         }
     }
 
-    /// The name: CuTe's, with the namespace `SM90::GMMA` folded into `SM90_`, and its options if they are not the defaults.
+    /// Returns the name: CuTe's, with the namespace `SM90::GMMA` folded into `SM90_`, and its options if they are not
+    /// the defaults.
     pub fn name(&self) -> String {
         self.member.name() + &self.options.suffix(&self.member)
     }
 
-    /// The row of the table that the atom belongs to.
+    /// Returns the row of the table that the atom belongs to.
     pub fn row(&self) -> &'static MmaRow {
         self.member.row
     }
 
-    /// What to write.
+    /// Returns the operation: its PTX text and registers (CuTe's `MMA_Op`).
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl MmaAtom {
             .ok_or_else(|| ErrorKind::NotExecutable { name: self.name() }.into())
     }
 
-    /// What it means.
+    /// Returns the traits: shape, types and thread-value layouts (CuTe's `MMA_Traits`).
     pub fn traits(&self) -> &MmaTraits {
         &self.traits
     }
@@ -86,58 +87,58 @@ impl MmaAtom {
         self.tables[at].get_or_init(|| crate::tv::table(layout))
     }
 
-    /// The extents of M, N and K.
+    /// Returns the extents of M, N and K.
     pub fn mnk(&self) -> [i64; 3] {
         self.traits.mnk
     }
 
-    /// The types that the elements of A and B mean; [`MmaTraits`] has the types they are stored in, which are wider
-    /// in some rows of Blackwell.
+    /// Returns the types that the elements of A and B mean; [`MmaTraits`] has the types they are stored in, which are
+    /// wider in some rows of Blackwell.
     pub fn elements(&self) -> (Ty, Ty) {
         self.member.ab
     }
 
-    /// How many threads take part: 1, 8 (a quad-pair), 32 (a warp) or 128 (a warpgroup).
+    /// Returns how many threads take part: 1, 8 (a quad-pair), 32 (a warp) or 128 (a warpgroup).
     pub fn threads(&self) -> usize {
         crate::tv::threads(&self.traits.c)
     }
 
-    /// The first architecture that has it.
+    /// Returns the first architecture that has it.
     pub fn since(&self) -> Arch {
         self.member.row.since
     }
 
-    /// What is computed.
+    /// Returns what is computed.
     pub fn rule(&self) -> Rule {
         self.member.row.rule
     }
 
-    /// Whether the accumulators saturate instead of wrapping (`.satfinite`).
+    /// Returns whether the accumulators saturate instead of wrapping (`.satfinite`).
     pub fn saturates(&self) -> bool {
         self.member.saturate
     }
 
-    /// Whether the row has an opcode, a text and a result.
+    /// Returns whether the row has an opcode, a text and a result.
     pub fn is_executable(&self) -> bool {
         self.op.is_some()
     }
 
-    /// Whether A is read from shared memory through a descriptor (`SS`).
+    /// Returns whether A is read from shared memory through a descriptor (`SS`).
     pub fn a_in_shared(&self) -> bool {
         matches!(self.member.row.form, Form::Async { .. }) && !self.member.a_in_registers
     }
 
-    /// Whether B is read from shared memory through a descriptor (`SS` and `RS`).
+    /// Returns whether B is read from shared memory through a descriptor (`SS` and `RS`).
     pub fn b_in_shared(&self) -> bool {
         matches!(self.member.row.form, Form::Async { .. })
     }
 
-    /// The majors, signs and metadata threads of a `wgmma`; the defaults for everything else.
+    /// Returns the majors, signs and metadata threads of a `wgmma`; the defaults for everything else.
     pub fn options(&self) -> GmmaOptions {
         self.options
     }
 
-    /// The same operation with other options.
+    /// Returns the same operation with other options.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ pub struct MmaOperands<'a> {
 }
 
 impl MmaAtom {
-    /// The instruction as PTX text, in lines that end in `;`.
+    /// Returns the instruction as PTX text, in lines that end in `;`.
     ///
     /// A complex operation is several instructions and a few registers of its own, in braces.
     ///

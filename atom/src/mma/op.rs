@@ -100,19 +100,19 @@ impl MmaOp {
         })
     }
 
-    /// Whether A and B are read from shared memory through descriptors, asynchronously.
+    /// Returns whether A and B are read from shared memory through descriptors, asynchronously.
     pub fn is_async(&self) -> bool {
         matches!(self.form, Form::Async { .. })
     }
 }
 
 impl Rule {
-    /// How many elements of the unpacked A one stored element stands for.
+    /// Returns how many elements of the unpacked A one stored element stands for.
     pub fn packing(self) -> usize {
         if self.is_sparse() { 2 } else { 1 }
     }
 
-    /// Whether A is stored without its zeros.
+    /// Returns whether A is stored without its zeros.
     pub fn is_sparse(self) -> bool {
         matches!(self, Rule::Sparse2Of4 | Rule::Sparse1Of2)
     }

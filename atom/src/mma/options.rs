@@ -83,7 +83,7 @@ impl GmmaOptions {
         Ok(options)
     }
 
-    /// Every combination, whether an instruction has it or not.
+    /// Returns every combination, whether an instruction has it or not.
     pub fn all() -> impl Iterator<Item = GmmaOptions> {
         (0..32u8).map(|bits| {
             let bit = |i: u8| bits >> i & 1 == 1;

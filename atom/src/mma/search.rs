@@ -7,7 +7,7 @@ use super::row::{Form, Rule};
 use crate::machine::Arch;
 use crate::number::Ty;
 
-/// Every atom of the table, in its order, with default options.
+/// Returns every atom of the table, in its order, with default options.
 ///
 /// ```
 /// let wgmma = colex_atom::mma_atoms().filter(|atom| atom.b_in_shared()).count();
@@ -72,7 +72,7 @@ impl MmaSearch {
         self
     }
 
-    /// The atoms that fit, in the table's order.
+    /// Returns the atoms that fit, in the table's order.
     pub fn find(&self) -> Vec<MmaAtom> {
         let found = members().filter(|member| self.fits(member));
         let atoms = found.map(|member| MmaAtom::new(member, GmmaOptions::default()));

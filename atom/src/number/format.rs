@@ -88,7 +88,7 @@ impl FloatFormat {
         }
     }
 
-    /// The exponent of the smallest normal number.
+    /// Returns the exponent of the smallest normal number.
     pub const fn min_exponent(self) -> i32 {
         2 - (1 << (self.exponent_bits - 1))
     }
@@ -105,7 +105,7 @@ impl FloatFormat {
         1 << (self.exponent_bits + self.fraction_bits)
     }
 
-    /// The pattern of a quiet NaN: the canonical one of the tensor cores, all fraction bits set.
+    /// Returns the pattern of a quiet NaN: the canonical one of the tensor cores, all fraction bits set.
     pub const fn nan(self) -> Option<u64> {
         match self.specials {
             Specials::None => None,
@@ -113,7 +113,7 @@ impl FloatFormat {
         }
     }
 
-    /// The largest finite number.
+    /// Returns the largest finite number.
     pub fn max(self) -> f64 {
         let all = self.sign_bit() - 1;
         let bits = match self.specials {
@@ -124,7 +124,7 @@ impl FloatFormat {
         self.decode(bits << self.unused_bits)
     }
 
-    /// The number a pattern stands for; exact, since every format here fits in an `f64`.
+    /// Returns the number a pattern stands for; exact, since every format here fits in an `f64`.
     pub fn decode(self, bits: u64) -> f64 {
         let bits = bits >> self.unused_bits;
         let sign = if bits & self.sign_bit() != 0 {
@@ -151,7 +151,7 @@ impl FloatFormat {
         sign * times_power_of_two(significand as f64, exponent - self.fraction_bits as i32)
     }
 
-    /// The pattern nearest to `x`, rounded once.
+    /// Returns the pattern nearest to `x`, rounded once.
     ///
     /// Beyond the largest number [`Rounding::Nearest`] gives infinity, or NaN where there is none, or the
     /// largest number where there is neither; [`Rounding::Zero`] gives the largest number.
@@ -172,7 +172,7 @@ impl FloatFormat {
         sign | magnitude << self.unused_bits
     }
 
-    /// As [`encode`](Self::encode), but numbers beyond the largest become the largest (`.satfinite`).
+    /// Returns the same as [`encode`](Self::encode), but numbers beyond the largest become the largest (`.satfinite`).
     pub fn encode_saturating(self, x: f64, rounding: Rounding) -> u64 {
         self.encode(
             if x.is_nan() {
@@ -184,12 +184,12 @@ impl FloatFormat {
         )
     }
 
-    /// The number nearest to `x` that the format has: `decode(encode(x))`.
+    /// Returns the number nearest to `x` that the format has: `decode(encode(x))`.
     pub fn round(self, x: f64, rounding: Rounding) -> f64 {
         self.decode(self.encode(x, rounding))
     }
 
-    /// The distance between neighbouring numbers at the size of `x`.
+    /// Returns the distance between neighbouring numbers at the size of `x`.
     pub fn ulp(self, x: f64) -> f64 {
         let exponent = exponent_of(x.abs()).max(self.min_exponent());
         times_power_of_two(1.0, exponent - self.fraction_bits as i32)

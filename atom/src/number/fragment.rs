@@ -31,7 +31,7 @@ impl Fragment {
         }
     }
 
-    /// The contents of registers. Words beyond the values are kept apart from them; missing words are zero.
+    /// Returns the contents of registers. Words beyond the values are kept apart from them; missing words are zero.
     pub fn from_words(ty: Ty, values: usize, words: &[u32]) -> Self {
         let mut fragment = Fragment::zeros(ty, values);
         for (to, from) in fragment.words.iter_mut().zip(words) {
@@ -40,27 +40,27 @@ impl Fragment {
         fragment
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn ty(&self) -> Ty {
         self.ty
     }
 
-    /// How many elements there are.
+    /// Returns how many elements there are.
     pub fn len(&self) -> usize {
         self.values
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.values == 0
     }
 
-    /// The registers.
+    /// Returns the registers.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Element `v`.
+    /// Returns element `v`.
     ///
     /// # Panics
     ///

@@ -28,7 +28,7 @@ pub enum TmaElement {
 }
 
 impl TmaElement {
-    /// The bytes of one element.
+    /// Returns the bytes of one element.
     pub fn bytes(self) -> i64 {
         match self {
             TmaElement::U8 => 1,
@@ -38,7 +38,7 @@ impl TmaElement {
         }
     }
 
-    /// The name of the constant in `cuda.h`.
+    /// Returns the name of the constant in `cuda.h`.
     pub fn cuda(self) -> &'static str {
         match self {
             TmaElement::U8 => "CU_TENSOR_MAP_DATA_TYPE_UINT8",
@@ -59,9 +59,10 @@ impl TmaElement {
 impl TmaElement {
     /// Returns the bits that a load leaves in shared memory for an element with these bits in global memory.
     ///
-    /// Only [`Tf32`](TmaElement::Tf32) changes them. A finite binary32 is rounded to the nearest `tf32`, to even between two,
-    /// subnormal numbers included; an infinity stays; every NaN becomes `0x7fffe000`. A store changes nothing. No manual says
-    /// so: an H200 (driver 580.159.04) did this to 2,048 words with all ties, subnormals, infinities and NaNs among them.
+    /// Only [`Tf32`](TmaElement::Tf32) changes them. A finite binary32 is rounded to the nearest `tf32`, to even
+    /// between two, subnormal numbers included; an infinity stays; every NaN becomes `0x7fffe000`. A store changes
+    /// nothing. No manual says so: an H200 (driver 580.159.04) did this to 2,048 words with all ties, subnormals,
+    /// infinities and NaNs among them.
     ///
     /// ```
     /// use colex_atom::TmaElement;
@@ -84,7 +85,7 @@ impl TmaElement {
         }
     }
 
-    /// Whether it is a float, and so has a NaN.
+    /// Returns whether it is a float, and so has a NaN.
     pub fn is_float(self) -> bool {
         use TmaElement::{Bf16, F16, F32, F64, Tf32};
         matches!(self, F16 | F32 | F64 | Bf16 | Tf32)

@@ -101,7 +101,7 @@ impl Ty {
         Ty::Gc64,
     ];
 
-    /// The bits one element takes in memory and in registers.
+    /// Returns the bits one element takes in memory and in registers.
     pub const fn bits(self) -> u32 {
         match self {
             Ty::Gc64 => 192,
@@ -116,7 +116,7 @@ impl Ty {
         }
     }
 
-    /// How the bits are read.
+    /// Returns how the bits are read.
     pub const fn class(self) -> Class {
         match self {
             Ty::F64 => Class::Float(FloatFormat::F64),
@@ -136,12 +136,12 @@ impl Ty {
         }
     }
 
-    /// Whether elements are integers (or bits).
+    /// Returns whether elements are integers (or bits).
     pub const fn is_integer(self) -> bool {
         matches!(self.class(), Class::Integer { .. })
     }
 
-    /// The type's word in a PTX opcode; the complex types are made of `f64`.
+    /// Returns the type's word in a PTX opcode; the complex types are made of `f64`.
     pub const fn ptx(self) -> &'static str {
         match self {
             Ty::F64 | Ty::C64 | Ty::Gc64 => "f64",
@@ -165,7 +165,7 @@ impl Ty {
         }
     }
 
-    /// The type's letters in the name of a CuTe operation.
+    /// Returns the type's letters in the name of a CuTe operation.
     pub const fn cute(self) -> &'static str {
         match self {
             Ty::F64 => "F64",
@@ -191,7 +191,7 @@ impl Ty {
         }
     }
 
-    /// The C++ type that CuTe's traits and `UniversalFMA` call it by.
+    /// Returns the C++ type that CuTe's traits and `UniversalFMA` call it by.
     pub const fn cpp(self) -> &'static str {
         match self {
             Ty::F64 => "double",

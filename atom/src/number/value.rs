@@ -25,7 +25,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The zero of a type.
+    /// Returns the zero of a type.
     pub const fn zero(ty: Ty) -> Self {
         match ty.class() {
             Class::Float(_) => Value::Real(0.0),
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// The complex number `re + im i`.
+    /// Returns the complex number `re + im i`.
     pub const fn complex(re: f64, im: f64) -> Self {
         Value::Complex([re, im, 0.0])
     }
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// The element's bits, lowest 64 first: floats rounded to nearest, integers wrapped to their width.
+    /// Returns the element's bits, lowest 64 first: floats rounded to nearest, integers wrapped to their width.
     ///
     /// A number of another class is converted first: a real is rounded to an integer, an integer becomes real,
     /// a complex loses its imaginary part.
@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// The number as a real: the real part of a complex one.
+    /// Returns the number as a real: the real part of a complex one.
     pub fn real(self) -> f64 {
         match self {
             Value::Real(x) => x,
@@ -87,7 +87,7 @@ impl Value {
         }
     }
 
-    /// The number as an integer: a real is rounded to the nearest.
+    /// Returns the number as an integer: a real is rounded to the nearest.
     pub fn int(self) -> i64 {
         match self {
             Value::Real(x) => x.round_ties_even() as i64,
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// The parts of the number as a complex one.
+    /// Returns the parts of the number as a complex one.
     pub fn parts(self) -> [f64; 3] {
         match self {
             Value::Complex(parts) => parts,
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// The complex number that a `GC64` accumulator means: `(t0 - t1) + (t2 - t0 - t1) i`.
+    /// Returns the complex number that a `GC64` accumulator means: `(t0 - t1) + (t2 - t0 - t1) i`.
     pub fn from_gauss(self) -> Self {
         let [t0, t1, t2] = self.parts();
         Value::complex(t0 - t1, t2 - t0 - t1)
@@ -132,7 +132,7 @@ pub(crate) const fn low_mask(bits: u32) -> u64 {
 }
 
 impl FloatFormat {
-    /// The format of a type, if it is a real one.
+    /// Returns the format of a type, if it is a real one.
     pub const fn of(ty: Ty) -> Option<Self> {
         match ty.class() {
             Class::Float(format) => Some(format),

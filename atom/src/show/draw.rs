@@ -33,7 +33,8 @@ impl MmaAtom {
         ])
     }
 
-    /// The operands around the result: A at the left, B at the top, C in the centre, each cell with its lane and value.
+    /// Returns the operands around the result: A at the left, B at the top, C in the centre, each cell with its lane
+    /// and value.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl MmaAtom {
         Ok(ThreadValues::mma(&c, &a, &b)?.title(title))
     }
 
-    /// The tables of A, B and C as text, each cell with its lane and value.
+    /// Returns the tables of A, B and C as text, each cell with its lane and value.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl MmaAtom {
         Ok(format!("A {}\nB {}\nC {}", a.text(), b.text(), c.text()))
     }
 
-    /// The same as a page of LaTeX, in the form of CuTe's `print_latex`.
+    /// Returns the same as a page of LaTeX, in the form of CuTe's `print_latex`.
     ///
     /// The comments name the layouts of the atom; CuTe names those of a tiled operation that it builds first.
     ///

@@ -3,7 +3,7 @@
 use crate::{CopyAtom, Error, MmaAtom};
 
 impl MmaAtom {
-    /// What CuTe's `print` says of an `MMA_Atom`: threads, shape and thread-value layouts, a line each.
+    /// Returns what CuTe's `print` says of an `MMA_Atom`: threads, shape and thread-value layouts, a line each.
     ///
     /// ```
     /// let atom = colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?;
@@ -30,7 +30,7 @@ impl MmaAtom {
 }
 
 impl CopyAtom {
-    /// What CuTe's `print` says of a `Copy_Atom` of values of `bits` bits.
+    /// Returns what CuTe's `print` says of a `Copy_Atom` of values of `bits` bits.
     ///
     /// ```
     /// let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;

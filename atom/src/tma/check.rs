@@ -5,7 +5,7 @@ use super::swizzle::TmaSwizzle;
 use crate::error::{Error, TmaError};
 
 impl TensorMap {
-    /// Whether the hardware takes it.
+    /// Checks that the hardware takes the map.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl TensorMap {
         }
     }
 
-    /// Whether a tensor may begin there.
+    /// Checks that a tensor may begin there.
     ///
     /// # Errors
     ///

@@ -8,10 +8,12 @@ pub use crate::number::TmaElement;
 use crate::number::Ty;
 
 impl TmaElement {
-    /// The type that a reduction of a tensor of such elements computes in; none if the hardware does not take it.
+    /// Returns the type that a reduction of a tensor of such elements computes in; none if the hardware does not take
+    /// it.
     ///
-    /// The manual says for which types there is a reduction of bytes in a row, and nothing of tensors. An H200 ended bitwise
-    /// reductions of [`S64`](TmaElement::S64) in an illegal instruction; it took those of [`S32`](TmaElement::S32).
+    /// The manual says for which types there is a reduction of bytes in a row, and nothing of tensors. An H200 ended
+    /// bitwise reductions of [`S64`](TmaElement::S64) in an illegal instruction; it took those of
+    /// [`S32`](TmaElement::S32).
     ///
     /// ```
     /// use colex_atom::{Reduction, Scalar, TmaElement};
@@ -68,13 +70,13 @@ impl TryFrom<Ty> for TmaElement {
     }
 }
 
-/// How the channels of an image are interleaved (`CUtensorMapInterleave`). Memory holds, outermost first, images, slices of
-/// channels, pixels, and the channels of one slice: NC/8HWC8 for 8 channels of 2 bytes.
+/// How the channels of an image are interleaved (`CUtensorMapInterleave`). Memory holds, outermost first, images,
+/// slices of channels, pixels, and the channels of one slice: NC/8HWC8 for 8 channels of 2 bytes.
 ///
-/// The dimensions of such a map are, innermost first, the pixels along W (and H, and D), the slices of channels, and the
-/// images. One step along W is one slice, 16 or 32 bytes for every element type; coordinates and extents of dimension 0
-/// count pixels, those of the slices' dimension count slices, and `strides` holds the distance between slices like any
-/// other stride. One instruction moves one slice of each pixel of its box.
+/// The dimensions of such a map are, innermost first, the pixels along W (and H, and D), the slices of channels, and
+/// the images. One step along W is one slice, 16 or 32 bytes for every element type; coordinates and extents of
+/// dimension 0 count pixels, those of the slices' dimension count slices, and `strides` holds the distance between
+/// slices like any other stride. One instruction moves one slice of each pixel of its box.
 ///
 /// The manuals name the layout and not this order. It was read off an H200 (driver 580.159.04): boxes of every rank,
 /// element type and edge, whose bytes were compared with the tensor's.
@@ -90,7 +92,7 @@ pub enum Interleave {
 }
 
 impl Interleave {
-    /// The bytes of a slice; 0 for none.
+    /// Returns the bytes of a slice; 0 for none.
     pub fn bytes(self) -> i64 {
         match self {
             Interleave::None => 0,
@@ -125,10 +127,10 @@ pub enum OobFill {
 }
 
 impl OobFill {
-    /// What stands in each two bytes outside.
+    /// Returns what stands in each two bytes outside.
     ///
-    /// The special NaN is written as the same two bytes for every width of the format; in each it is a NaN. That is in no
-    /// manual: it is reported of an H100.
+    /// The special NaN is written as the same two bytes for every width of the format; in each it is a NaN. That is in
+    /// no manual: it is reported of an H100.
     ///
     /// ```
     /// use colex_atom::{FloatFormat, OobFill};
@@ -158,9 +160,9 @@ pub struct TensorMap {
     pub dims: Vec<i64>,
     /// The strides of dimensions 1, 2, ... in bytes (`globalStrides`); that of dimension 0 is one element.
     pub strides: Vec<i64>,
-    /// The extents of the box (`boxDim`), in elements of the tensor before element strides; in pixels along dimension 0 if
-    /// channels are interleaved, and then 1 along the slices. With a pixel box there are
-    /// two: the channels of a pixel and the pixels of a column (`channelsPerPixel`, `pixelsPerColumn`).
+    /// The extents of the box (`boxDim`), in elements of the tensor before element strides; in pixels along dimension 0
+    /// if channels are interleaved, and then 1 along the slices. With a pixel box there are two: the channels of a
+    /// pixel and the pixels of a column (`channelsPerPixel`, `pixelsPerColumn`).
     pub extents: Vec<i64>,
     /// Which elements of the box are taken: every so-many-th (`elementStrides`). With a pixel box, how far apart the
     /// positions of the filter are.
@@ -178,8 +180,8 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// An `im2col` map without swizzle, whose columns take every position: extents and byte strides of the tensor,
-    /// channels of a pixel and pixels of a column.
+    /// Returns an `im2col` map without swizzle, whose columns take every position: extents and byte strides of the
+    /// tensor, channels of a pixel and pixels of a column.
     pub fn im2col(
         element: TmaElement,
         [dims, strides]: [Vec<i64>; 2],
@@ -216,7 +218,7 @@ impl TensorMap {
         }
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
@@ -230,17 +232,17 @@ impl TensorMap {
         })
     }
 
-    /// The elements that one instruction moves.
+    /// Returns the elements that one instruction moves.
     pub fn box_elements(&self) -> i64 {
         self.steps().product::<i64>() * self.innermost_bytes() / self.element.bytes()
     }
 
-    /// The bytes that one instruction moves and reports to its barrier, also where the box leaves the tensor.
+    /// Returns the bytes that one instruction moves and reports to its barrier, also where the box leaves the tensor.
     pub fn box_bytes(&self) -> i64 {
         self.box_elements() * self.element.bytes()
     }
 
-    /// The bytes from the first to the last element of the tensor.
+    /// Returns the bytes from the first to the last element of the tensor.
     ///
     /// # Panics
     ///
@@ -256,8 +258,8 @@ impl TensorMap {
         outer + i128::from(self.dims[0]) * i128::from(self.innermost_bytes())
     }
 
-    /// Whether a driver of this version encodes the map with a bit that must be cleared: bit 21 of the second 64-bit
-    /// word, for tensors of less than 128 KiB, up to version 13010 (`copy_traits_sm90_tma.hpp`).
+    /// Returns whether a driver of this version encodes the map with a bit that must be cleared: bit 21 of the second
+    /// 64-bit word, for tensors of less than 128 KiB, up to version 13010 (`copy_traits_sm90_tma.hpp`).
     pub fn needs_small_tensor_fix(&self, driver_version: i32) -> bool {
         driver_version <= 13010 && self.tensor_bytes() < 131_072
     }

@@ -1,9 +1,9 @@
 //! What one instruction moves, element by element.
 //!
-//! Three of its rules are in no manual; they were seen on an H200 (driver API 13.0), for every shape tried: the innermost
-//! coordinate is a multiple of 16 bytes, or the kernel ends in an illegal instruction; so it does when a store
-//! begins before the tensor, though a load may; a load fills beyond the end of a row to the element, a store writes
-//! whole units of 16 bytes.
+//! Three of its rules are in no manual; they were seen on an H200 (driver API 13.0), for every shape tried: the
+//! innermost coordinate is a multiple of 16 bytes, or the kernel ends in an illegal instruction; so it does when a
+//! store begins before the tensor, though a load may; a load fills beyond the end of a row to the element, a store
+//! writes whole units of 16 bytes.
 
 use super::im2col::PixelBox;
 use super::map::TensorMap;
@@ -35,7 +35,7 @@ impl TensorMap {
         Err(TmaError::Mode { im2col: !im2col }.into())
     }
 
-    /// The elements that a tiled load brings from these coordinates, in the order of shared memory.
+    /// Returns the elements that a tiled load brings from these coordinates, in the order of shared memory.
     ///
     /// The swizzle permutes *addresses*: element `e` of a box at shared address `a` lies at
     /// `swizzle.on_bytes().apply(a + e.shared)`.
@@ -50,8 +50,8 @@ impl TensorMap {
         Ok(self.elements(coordinates, &[], self.dims[0]))
     }
 
-    /// The elements that an `im2col` load brings: of the column that begins at these coordinates, each pixel moved by
-    /// these offsets of the filter along W, H, D. Channels come first, then pixels.
+    /// Returns the elements that an `im2col` load brings: of the column that begins at these coordinates, each pixel
+    /// moved by these offsets of the filter along W, H, D. Channels come first, then pixels.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl TensorMap {
         Ok(self.elements(coordinates, offsets, self.dims[0]))
     }
 
-    /// The elements that a store takes to these coordinates, in the order of shared memory: to a box, or to the
+    /// Returns the elements that a store takes to these coordinates, in the order of shared memory: to a box, or to the
     /// pixels of a column.
     ///
     /// A row that is no multiple of 16 bytes has [`store_tail`](Self::store_tail): what follows it is overwritten.
@@ -96,7 +96,7 @@ impl TensorMap {
         Ok(self.elements(coordinates, &offsets, row))
     }
 
-    /// The bytes after the end of each row that a store writes too, if its box reaches there.
+    /// Returns the bytes after the end of each row that a store writes too, if its box reaches there.
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};

@@ -96,12 +96,12 @@ impl TmaPlan {
         Ok(plan)
     }
 
-    /// The tensor map, whose box is one block's slice if the tile is multicast.
+    /// Returns the tensor map, whose box is one block's slice if the tile is multicast.
     pub fn map(&self) -> &TensorMap {
         &self.map
     }
 
-    /// The box before it is cut for a multicast, as CuTe prints it: extents over coordinates of the tensor.
+    /// Returns the box before it is cut for a multicast, as CuTe prints it: extents over coordinates of the tensor.
     pub fn box_layout(&self) -> String {
         let all = |text: &dyn Fn(&Piece) -> String| {
             let modes: Vec<String> = self
@@ -125,8 +125,8 @@ impl TmaPlan {
         )
     }
 
-    /// The modes of the tensor that share a dimension with a mode further out: the hardware does not see where they
-    /// end, so a tile must not leave the tensor along them.
+    /// Returns the modes of the tensor that share a dimension with a mode further out: the hardware does not see where
+    /// they end, so a tile must not leave the tensor along them.
     pub fn unbounded_modes(&self) -> Vec<Basis> {
         let inner = |dimension: &Dimension| {
             let outermost = dimension.modes.iter().map(|piece| piece.stride).max();
@@ -140,13 +140,13 @@ impl TmaPlan {
         self.dimensions.iter().flat_map(inner).collect()
     }
 
-    /// The bytes of the whole tile: what a barrier of each block waits for, multicast or not.
+    /// Returns the bytes of the whole tile: what a barrier of each block waits for, multicast or not.
     pub fn tile_bytes(&self) -> i64 {
         self.order.size() * self.map.element.bytes()
     }
 
-    /// The coordinates of the box, innermost first, at a coordinate of the tensor: what the tensor map's coordinates
-    /// are for the tile that begins there.
+    /// Returns the coordinates of the box, innermost first, at a coordinate of the tensor: what the tensor map's
+    /// coordinates are for the tile that begins there.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl TmaPlan {
         self.dimensions.iter().map(coordinate).collect()
     }
 
-    /// `tensor coordinate -> coordinate of the map`, as a layout with the tensor's shape: partition it as the tensor
-    /// is partitioned, and its values are what an instruction takes (CuTe's `get_tma_tensor`).
+    /// Returns `tensor coordinate -> coordinate of the map`, as a layout with the tensor's shape: partition it as the
+    /// tensor is partitioned, and its values are what an instruction takes (CuTe's `get_tma_tensor`).
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
@@ -186,7 +186,7 @@ impl TmaPlan {
         &self.tensor
     }
 
-    /// The load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
+    /// Returns the load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
@@ -211,7 +211,7 @@ impl TmaPlan {
         })
     }
 
-    /// The store that empties the tile.
+    /// Returns the store that empties the tile.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl TmaPlan {
         self.copy("STORE")
     }
 
-    /// The store that combines the tile with what the tensor holds.
+    /// Returns the store that combines the tile with what the tensor holds.
     ///
     /// # Errors
     ///
@@ -237,8 +237,8 @@ impl TmaPlan {
         atom.with_bits(8 * self.map.box_bytes())
     }
 
-    /// The instructions of a tile that begins at coordinate 0; add [`coordinates`](Self::coordinates) of the tile's
-    /// origin. With a multicast, those of block 0: see [`slice`](Self::slice).
+    /// Returns the instructions of a tile that begins at coordinate 0; add [`coordinates`](Self::coordinates) of the
+    /// tile's origin. With a multicast, those of block 0: see [`slice`](Self::slice).
     ///
     /// # Errors
     ///
@@ -249,8 +249,8 @@ impl TmaPlan {
             .collect()
     }
 
-    /// The instructions of block `block` of those that share the tile: each moves its slice to the same place of every
-    /// block's shared memory.
+    /// Returns the instructions of block `block` of those that share the tile: each moves its slice to the same place
+    /// of every block's shared memory.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ impl TmaSwizzle {
         found.ok_or_else(|| none(bytes.to_string()))
     }
 
-    /// The permutation of byte addresses.
+    /// Returns the permutation of byte addresses.
     pub fn on_bytes(self) -> Swizzle {
         let (bits, base, shift) = match self {
             TmaSwizzle::None => return Swizzle::IDENTITY,
@@ -81,7 +81,7 @@ impl TmaSwizzle {
         Swizzle::new(bits, base, shift).expect("the six swizzles of TMA are legal")
     }
 
-    /// The bytes that the first dimension of a box must not exceed; no limit without a swizzle.
+    /// Returns the bytes that the first dimension of a box must not exceed; no limit without a swizzle.
     pub fn span(self) -> Option<i64> {
         match self {
             TmaSwizzle::None => None,
@@ -91,7 +91,7 @@ impl TmaSwizzle {
         }
     }
 
-    /// What must divide the address of a tile in shared memory so that its pattern starts at the tile:
+    /// Returns what must divide the address of a tile in shared memory so that its pattern starts at the tile:
     /// 128 bytes without a swizzle, else as long as the pattern is.
     pub fn alignment(self) -> i64 {
         let swizzle = self.on_bytes();
@@ -101,7 +101,7 @@ impl TmaSwizzle {
         }
     }
 
-    /// The name of the constant in `cuda.h`.
+    /// Returns the name of the constant in `cuda.h`.
     pub fn cuda(self) -> &'static str {
         match self {
             TmaSwizzle::None => "CU_TENSOR_MAP_SWIZZLE_NONE",

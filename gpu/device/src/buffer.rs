@@ -84,32 +84,32 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// How many elements it has.
+    /// Returns how many elements it has.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
+    /// Returns whether it has none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> usize {
         self.length * T::BYTES
     }
 
-    /// The address of its first element on the device.
+    /// Returns the address of its first element on the device.
     pub fn address(&self) -> u64 {
         self.memory.address + (self.start * T::BYTES) as u64
     }
 
-    /// The device that holds it.
+    /// Returns the device that holds it.
     pub fn device(&self) -> &Device {
         &self.memory.device
     }
 
-    /// Some of its elements, in the same memory.
+    /// Returns some of its elements, in the same memory.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl<T: Element> Buffer<T> {
         Ok(())
     }
 
-    /// Its elements, once all work before is done.
+    /// Returns its elements, once all work before is done.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl<T: Element> Buffer<T> {
         Ok(elements)
     }
 
-    /// Its elements as an array of that shape, the last index running fastest.
+    /// Returns its elements as an array of that shape, the last index running fastest.
     ///
     /// # Errors
     ///
@@ -288,7 +288,7 @@ fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
 }
 
 impl Device {
-    /// A buffer with the elements of an array, the last index running fastest, for all strides of the array.
+    /// Returns a buffer with the elements of an array, the last index running fastest, for all strides of the array.
     ///
     /// # Errors
     ///

@@ -93,12 +93,13 @@ impl Simulated {
 }
 
 impl Device {
-    /// The first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it cannot.
+    /// Returns the first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it
+    /// cannot.
     pub fn open() -> Device {
         Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
     }
 
-    /// The GPU of that ordinal, from 0. While any handle to it lives, every call gives one to the same.
+    /// Returns the GPU of that ordinal, from 0. While any handle to it lives, every call gives one to the same.
     ///
     /// ```
     /// use colex_device::Device;
@@ -118,7 +119,7 @@ impl Device {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
 
-    /// A simulated device of that architecture, with memory of its own.
+    /// Returns a simulated device of that architecture, with memory of its own.
     ///
     /// ```
     /// use colex_atom::{Arch, TensorMap};
@@ -131,7 +132,7 @@ impl Device {
         Device::simulator_with(arch, SimOptions::default())
     }
 
-    /// A simulated device whose launches run with these options.
+    /// Returns a simulated device whose launches run with these options.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -150,12 +151,12 @@ impl Device {
         })))
     }
 
-    /// Whether it is the simulator.
+    /// Returns whether it is the simulator.
     pub fn is_simulator(&self) -> bool {
         matches!(self.0, Kind::Simulator(_))
     }
 
-    /// Its name, as messages use it.
+    /// Returns its name, as messages use it.
     pub fn name(&self) -> String {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.name().to_string(),
@@ -163,7 +164,7 @@ impl Device {
         }
     }
 
-    /// The architecture that kernels for it are printed for.
+    /// Returns the architecture that kernels for it are printed for.
     pub fn arch(&self) -> Arch {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.arch(),
@@ -171,7 +172,7 @@ impl Device {
         }
     }
 
-    /// What a launch may ask of it.
+    /// Returns what a launch may ask of it.
     pub fn limits(&self) -> Limits {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.limits(),
@@ -179,7 +180,7 @@ impl Device {
         }
     }
 
-    /// Whether both are handles to the same device: for GPUs, to the same context, however each was made.
+    /// Returns whether both are handles to the same device: for GPUs, to the same context, however each was made.
     pub fn is_same_device(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
@@ -213,7 +214,7 @@ impl Device {
         }
     }
 
-    /// The version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
+    /// Returns the version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
     pub fn driver_version(&self) -> Option<i32> {
         match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.driver_version()),
@@ -221,7 +222,7 @@ impl Device {
         }
     }
 
-    /// Where machine code for it is kept, if it is a GPU.
+    /// Returns where machine code for it is kept, if it is a GPU.
     pub fn cache(&self) -> Option<Cache> {
         match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.cache()),
@@ -249,8 +250,8 @@ impl Device {
         }
     }
 
-    /// The same device through a stream of its own, whose work runs beside that of this one. On the simulator, which
-    /// does everything at once, it is another handle.
+    /// Returns the same device through a stream of its own, whose work runs beside that of this one. On the simulator,
+    /// which does everything at once, it is another handle.
     ///
     /// # Errors
     ///
@@ -301,7 +302,7 @@ impl Device {
         }
     }
 
-    /// A tensor map of the tensor that begins with a buffer's first element.
+    /// Returns a tensor map of the tensor that begins with a buffer's first element.
     ///
     /// # Errors
     ///
@@ -328,7 +329,7 @@ impl Device {
         self.tensor_map_at(map, buffer.address())
     }
 
-    /// A tensor map of the tensor that begins at an address of this device.
+    /// Returns a tensor map of the tensor that begins at an address of this device.
     ///
     /// # Errors
     ///
@@ -347,7 +348,7 @@ impl Device {
         })
     }
 
-    /// A buffer with these elements.
+    /// Returns a buffer with these elements.
     ///
     /// # Errors
     ///
@@ -369,8 +370,8 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that what a kernel should have
-    /// written and did not is seen.
+    /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that what a kernel
+    /// should have written and did not is seen.
     ///
     /// # Errors
     ///
@@ -381,8 +382,8 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Allocates a buffer of `length` elements that are not written. The simulator reports the first that is read; a GPU gives
-    /// what the memory held before.
+    /// Allocates a buffer of `length` elements that are not written. The simulator reports the first that is read; a
+    /// GPU gives what the memory held before.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Event(Option<cuda::GpuEvent>);
 
 impl Device {
-    /// The point reached when all work given so far is done.
+    /// Returns the point reached when all work given so far is done.
     ///
     /// ```
     /// use colex_device::Device;
@@ -57,7 +57,7 @@ impl Device {
 }
 
 impl Event {
-    /// The milliseconds from an earlier point to this one, once both are reached.
+    /// Returns the milliseconds from an earlier point to this one, once both are reached.
     ///
     /// # Errors
     ///

@@ -82,17 +82,17 @@ pub enum Origin {
 }
 
 impl Function {
-    /// The entry's name.
+    /// Returns the entry's name.
     pub fn entry(&self) -> &str {
         &self.loaded.entry
     }
 
-    /// The types of its parameters.
+    /// Returns the types of its parameters.
     pub fn parameters(&self) -> &[ParameterType] {
         &self.loaded.signature.parameters
     }
 
-    /// Whether both are handles to the same code: what a second load of the same kernel returns.
+    /// Returns whether both are handles to the same code: what a second load of the same kernel returns.
     pub fn is_same_code(&self, other: &Function) -> bool {
         Arc::ptr_eq(&self.loaded, &other.loaded)
     }
@@ -102,21 +102,22 @@ impl Function {
         self.loaded.on_gpu().map(|loaded| &loaded.resources)
     }
 
-    /// What the assembler said: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
+    /// Returns what the assembler said: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
     pub fn log(&self) -> &str {
         self.loaded.on_gpu().map_or("", Loaded::log)
     }
 
-    /// Where the machine code came from.
+    /// Returns where the machine code came from.
     pub fn origin(&self) -> Option<&Origin> {
         self.loaded.on_gpu().map(Loaded::origin)
     }
 
-    /// Whether the launch and the arguments are what the kernel and the device take.
+    /// Checks that the launch and the arguments are what the kernel and the device take.
     ///
     /// # Errors
     ///
-    /// The first [`colex_ir::Error`] found: the shapes that the kernel was built for, the arguments, the device's limits.
+    /// The first [`colex_ir::Error`] found: the shapes that the kernel was built for, the arguments, the device's
+    /// limits.
     pub fn check_launch(
         &self,
         launch: &Launch,
@@ -141,7 +142,7 @@ impl LoadedKernel {
         }
     }
 
-    /// Whether a device with these limits takes the launch and the kernel the arguments.
+    /// Checks that a device with these limits takes the launch and the kernel the arguments.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ fn static_shared(kernel: &Kernel) -> u32 {
 }
 
 impl Device {
-    /// A kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
+    /// Returns a kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
     ///
     /// The device keeps the last 256 kernels that it loaded, for all its handles. A kernel that equals one of them is
     /// only looked up: the call compares the two and asks the driver nothing.
@@ -211,7 +212,7 @@ impl Device {
         Ok(self.function(self.load_kernel(kernel)?))
     }
 
-    /// The same without a handle to the device, so that what the device keeps can hold it.
+    /// Returns the same without a handle to the device, so that what the device keeps can hold it.
     ///
     /// # Errors
     ///
@@ -248,7 +249,7 @@ impl Device {
         Ok(self.held().loads.keep_kernel(kernel, loaded))
     }
 
-    /// The function of a kernel that this device has loaded.
+    /// Returns the function of a kernel that this device has loaded.
     pub fn function(&self, loaded: Arc<LoadedKernel>) -> Function {
         Function {
             loaded,
@@ -256,8 +257,8 @@ impl Device {
         }
     }
 
-    /// An entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text, and
-    /// every launch is checked against them.
+    /// Returns an entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text,
+    /// and every launch is checked against them.
     ///
     /// # Errors
     ///
@@ -373,7 +374,7 @@ impl Device {
         }
     }
 
-    /// Whether a function is this device's.
+    /// Checks that a function is this device's.
     ///
     /// # Errors
     ///
@@ -394,8 +395,8 @@ mod tests {
     /// Numbers that a launch may have, good and bad.
     const EXTENTS: [u32; 12] = [0, 1, 2, 3, 4, 8, 9, 64, 65, 1024, 1025, 65536];
 
-    /// Launches of kernels with and without required shapes, with arguments and dynamic shared memory of all sizes: what the simulator calls
-    /// a fault of the launch is refused before any device sees it, and nothing else is.
+    /// Launches of kernels with and without required shapes, with arguments and dynamic shared memory of all sizes:
+    /// what the simulator calls a fault of the launch is refused before any device sees it, and nothing else is.
     #[test]
     fn a_fault_of_the_launch_is_found_before_it() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;

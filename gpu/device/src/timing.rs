@@ -34,7 +34,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Of samples in any order.
+    /// Builds the statistics of samples in any order.
     ///
     /// ```
     /// use colex_device::Timing;
@@ -48,7 +48,7 @@ impl Timing {
         Timing { microseconds }
     }
 
-    /// The middle sample, or the mean of the two middle ones; NaN of none.
+    /// Returns the middle sample, or the mean of the two middle ones; NaN of none.
     pub fn median(&self) -> f64 {
         let half = self.microseconds.len() / 2;
         match self.microseconds.len() % 2 {
@@ -58,17 +58,17 @@ impl Timing {
         }
     }
 
-    /// The shortest sample; NaN of none.
+    /// Returns the shortest sample; NaN of none.
     pub fn least(&self) -> f64 {
         self.microseconds.first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The longest sample; NaN of none.
+    /// Returns the longest sample; NaN of none.
     pub fn most(&self) -> f64 {
         self.microseconds.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// How many samples there are.
+    /// Returns how many samples there are.
     pub fn samples(&self) -> usize {
         self.microseconds.len()
     }

@@ -12,7 +12,8 @@ use crate::device_slice::DeviceSlice;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind};
 
-/// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the memory.
+/// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the
+/// memory.
 ///
 /// [`Buffer::view`] makes one of a shape, [`View::new`] of any layout.
 ///
@@ -41,7 +42,8 @@ pub struct View<'a, T> {
     elements: PhantomData<&'a T>,
 }
 
-/// Memory that a kernel writes, seen through a layout. It borrows the memory mutably; what reads a [`View`] reads it too.
+/// Memory that a kernel writes, seen through a layout. It borrows the memory mutably; what reads a [`View`] reads it
+/// too.
 ///
 /// ```
 /// use colex_device::{Device, ViewMut};
@@ -182,8 +184,8 @@ impl<'a, T: Element> View<'a, T> {
 }
 
 impl<'a, T: Element> ViewMut<'a, T> {
-    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to be written, seen through `layout`, whose
-    /// strides count elements.
+    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to be written, seen through `layout`,
+    /// whose strides count elements.
     ///
     /// # Errors
     ///
@@ -193,7 +195,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         ViewMut::writable(elements, view)
     }
 
-    /// As [`View::row_major`], to be written.
+    /// Returns the same as [`View::row_major`], to be written.
     ///
     /// # Errors
     ///
@@ -206,7 +208,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         ViewMut::writable(elements, view)
     }
 
-    /// As [`View::column_major`], to be written.
+    /// Returns the same as [`View::column_major`], to be written.
     ///
     /// # Errors
     ///
@@ -273,8 +275,8 @@ impl<T: Element> DeviceMemory for View<'_, T> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// Returns the buffer's first elements in a shape, the last mode contiguous, as ndarray and torch order them: `(m, n)`
-    /// is `(m,n):(n,1)`.
+    /// Returns the buffer's first elements in a shape, the last mode contiguous, as ndarray and torch order them:
+    /// `(m, n)` is `(m,n):(n,1)`.
     ///
     /// ```
     /// use colex_device::Device;
@@ -294,8 +296,8 @@ impl<T: Element> Buffer<T> {
         View::row_major(self, shape)
     }
 
-    /// Returns the buffer's first elements in a shape, the first mode contiguous, as BLAS and CuTe order them: `(m, n)` is
-    /// `(m,n):(1,m)`.
+    /// Returns the buffer's first elements in a shape, the first mode contiguous, as BLAS and CuTe order them: `(m, n)`
+    /// is `(m,n):(1,m)`.
     ///
     /// ```
     /// let buffer = colex_device::Device::open().zeros::<f32>(12)?;
@@ -310,7 +312,7 @@ impl<T: Element> Buffer<T> {
         View::column_major(self, shape)
     }
 
-    /// As [`view`](Self::view), to be written.
+    /// Returns the same as [`view`](Self::view), to be written.
     ///
     /// ```
     /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
@@ -325,7 +327,7 @@ impl<T: Element> Buffer<T> {
         ViewMut::row_major(self, shape)
     }
 
-    /// As [`view_t`](Self::view_t), to be written.
+    /// Returns the same as [`view_t`](Self::view_t), to be written.
     ///
     /// ```
     /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;

@@ -81,7 +81,7 @@ pub struct SharedRegion {
 }
 
 impl SharedRegion {
-    /// One of its bytes, by the element that it belongs to.
+    /// Returns one of its bytes, by the element that it belongs to.
     ///
     /// ```
     /// use colex_ir::SharedRegion;
@@ -133,8 +133,8 @@ pub struct Kernel {
     pub max_registers: Option<u32>,
     /// How many registers of each class there are, in the order of [`RegType::ALL`].
     pub registers: [u32; 6],
-    /// What accesses take for granted of the coordinates that they reach, by [`crate::claims::ClaimId`]. PTX does not show
-    /// them: a launch is compared with them, and the simulator compares every access.
+    /// What accesses take for granted of the coordinates that they reach, by [`crate::claims::ClaimId`]. PTX does not
+    /// show them: a launch is compared with them, and the simulator compares every access.
     pub claims: Vec<Claim>,
     /// The instructions.
     pub body: Vec<Stmt>,
@@ -143,7 +143,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// How many registers of a class the kernel names.
+    /// Returns how many registers of a class the kernel names.
     pub fn count(&self, ty: RegType) -> u32 {
         let at = RegType::ALL.iter().position(|t| *t == ty);
         self.registers[at.expect("ALL holds every class")]

@@ -1,6 +1,6 @@
-//! The words an opcode is made of.
+//! The modifiers of which an opcode is made.
 
-/// A word with the dot before it, and nothing for none.
+/// Returns the modifier with a dot before it; an empty one stays empty.
 pub(crate) fn dotted(word: &str) -> String {
     if word.is_empty() {
         String::new()
@@ -19,7 +19,7 @@ macro_rules! modifiers {
             /// Every one.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// Its word in PTX, with the dots inside it.
+            /// Returns the modifier as PTX spells it, with the dots inside it.
             pub fn ptx(self) -> &'static str {
                 match self { $($name::$variant => $ptx,)* }
             }

@@ -55,7 +55,7 @@ impl Needs {
         }
     }
 
-    /// What an instruction needs; some are written differently for older targets.
+    /// Returns what an instruction needs; some are written differently for older targets.
     ///
     /// ```
     /// use colex_atom::{Arch, PtxVersion};

@@ -55,7 +55,7 @@ pub enum Special {
 }
 
 impl Special {
-    /// The axis, of those that have one: 0, 1, 2 for x, y, z, and no other.
+    /// Returns the axis, of those that have one: 0, 1, 2 for x, y, z, and no other.
     pub fn axis(self) -> Option<u8> {
         match self {
             Special::Tid(axis)
@@ -76,7 +76,7 @@ impl Special {
         }
     }
 
-    /// The class of register that it is read into.
+    /// Returns the class of register that it is read into.
     pub fn register(self) -> RegType {
         match self {
             Special::Clock64 | Special::GlobalTimer => RegType::B64,
@@ -141,7 +141,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The register, if it is one.
+    /// Returns the register, if it is one.
     pub fn reg(self) -> Option<Reg> {
         match self {
             Operand::Reg(reg) => Some(reg),
@@ -210,7 +210,7 @@ impl From<Special> for Operand {
 pub struct ParamId(pub u32);
 
 impl ParamId {
-    /// The place of the parameter in the kernel's list.
+    /// Returns the place of the parameter in the kernel's list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -221,7 +221,7 @@ impl ParamId {
 pub struct SharedId(pub u32);
 
 impl SharedId {
-    /// The place of the variable in the kernel's list.
+    /// Returns the place of the variable in the kernel's list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -241,7 +241,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// The register, if it is one.
+    /// Returns the register, if it is one.
     pub fn reg(self) -> Option<Reg> {
         match self {
             Base::Reg(reg) => Some(reg),
@@ -260,7 +260,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// The address `bytes` further on.
+    /// Returns the address `bytes` further on.
     pub fn at(self, bytes: i64) -> Self {
         Address {
             // An offset that is too large for 64 bits is too large for the verifier as well.

@@ -16,7 +16,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The other threads.
+    /// Returns the negated guard: it holds in the other threads.
     pub fn negated(self) -> Self {
         Guard {
             when: !self.when,

@@ -123,7 +123,7 @@ fn guard(guard: Guard) -> String {
     format!("{}{}", if guard.when { "" } else { "!" }, guard.pred)
 }
 
-/// One instruction: what it writes, its word, what it reads.
+/// Returns the text of one instruction: what it writes, its mnemonic, what it reads.
 pub fn instruction(kernel: &Kernel, op: &Op) -> String {
     let names = Names(kernel);
     match op {

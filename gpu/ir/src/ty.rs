@@ -132,7 +132,7 @@ impl Type {
         }
     }
 
-    /// The width in bits.
+    /// Returns the width in bits.
     pub fn bits(self) -> u32 {
         match self {
             Type::Pred => 1,
@@ -146,7 +146,7 @@ impl Type {
         }
     }
 
-    /// A number as a constant of this type, rounded to nearest even; in a packed type, a pair of it.
+    /// Returns a number as a constant of this type, rounded to nearest even; in a packed type, a pair of it.
     ///
     /// ```
     /// use colex_ir::{Operand, Type};
@@ -167,7 +167,7 @@ impl Type {
         }
     }
 
-    /// The type's word in an opcode.
+    /// Returns the type's suffix in an opcode.
     pub fn ptx(self) -> &'static str {
         match self {
             Type::Pred => "pred",
@@ -196,12 +196,12 @@ impl Type {
         }
     }
 
-    /// Whether it is a number with a fraction.
+    /// Returns whether it is a number with a fraction.
     pub fn is_float(self) -> bool {
         self.float().is_some() || self.float_pair().is_some()
     }
 
-    /// Whether it is an integer whose top bit is the sign.
+    /// Returns whether it is an integer whose top bit is the sign.
     pub fn is_signed(self) -> bool {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
@@ -235,7 +235,7 @@ impl Type {
         [Type::E4m3x2, Type::E5m2x2].contains(&self)
     }
 
-    /// The type of a product in twice the width.
+    /// Returns the type of a product in twice the width.
     pub fn wide(self) -> Type {
         match (self.bits(), self.is_signed()) {
             (16, false) => Type::U32,
@@ -245,7 +245,7 @@ impl Type {
         }
     }
 
-    /// The class of register that a new value of this type gets. 8-bit values live in 16-bit registers.
+    /// Returns the class of register that a new value of this type gets. 8-bit values live in 16-bit registers.
     pub fn register(self) -> RegType {
         match (self, self.float()) {
             (Type::Pred, _) => RegType::Pred,

@@ -14,7 +14,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A kernel that spills nothing.
+    /// Returns a kernel that spills nothing.
     pub fn new(kernel: Kernel, registers: u32) -> Sample {
         Sample {
             kernel,

@@ -13,8 +13,8 @@ use colex_layout::Layout;
 use colex_sim::Report;
 
 /// Copies the element at every coordinate of `source` to the coordinate of `destination` that
-/// [corresponds](crate::kernels::LoopNest#which-coordinates-correspond): the same one where both have one shape. The fastest kernel
-/// that layouts, addresses and device allow is taken.
+/// [corresponds](crate::kernels::LoopNest#which-coordinates-correspond): the same one where both have one shape. The
+/// fastest kernel that layouts, addresses and device allow is taken.
 ///
 /// Shapes with an extent of 0 have nothing to copy. The device keeps what it prepares for a call, as for
 /// [`gemm`](crate::gemm()): a second copy of the same layouts and
@@ -73,7 +73,8 @@ pub struct CopyCall<'a> {
 }
 
 impl<'a> CopyCall<'a> {
-    /// The copy of what is at every coordinate of one view to the other, by the fastest kernel or the one named.
+    /// Returns the copy of what is at every coordinate of one view to the other, by the fastest kernel or the one
+    /// named.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ impl<'a> CopyCall<'a> {
         })
     }
 
-    /// The same copy with another tile: see [`CopyPlan::with_squares`].
+    /// Returns the same copy with another tile: see [`CopyPlan::with_squares`].
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl<'a> CopyCall<'a> {
         self.call.as_deref().map(Call::about)
     }
 
-    /// The kernels on their device, in the order of their launches.
+    /// Returns the kernels on their device, in the order of their launches.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         let kernels = self.call.iter().flat_map(|call| call.kernels());
         kernels.map(|kernel| self.device.function(kernel.clone()))

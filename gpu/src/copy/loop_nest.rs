@@ -34,8 +34,8 @@ pub struct Loop {
 ///
 /// # Which coordinates correspond
 ///
-/// Two shapes correspond if they have as many modes as each other and those correspond mode by mode, down to modes that are
-/// integers on one side or on both; such a mode and its counterpart have one size, and their elements correspond in
+/// Two shapes correspond if they have as many modes as each other and those correspond mode by mode, down to modes that
+/// are integers on one side or on both; such a mode and its counterpart have one size, and their elements correspond in
 /// colexicographic order. CuTe calls shapes of which one is so refined by the other weakly congruent. So `(8,(3,2))`
 /// corresponds to `(8,6)`, and `24` to `((2,3),4)`; `(8,2)` does not correspond to `(2,8)`, which has as many elements.
 ///
@@ -55,7 +55,7 @@ pub struct LoopNest {
 }
 
 impl LoopNest {
-    /// The loops of a copy from `source` to `destination`, coordinate by coordinate in colexicographic order.
+    /// Returns the loops of a copy from `source` to `destination`, coordinate by coordinate in colexicographic order.
     ///
     /// # Errors
     ///
@@ -85,22 +85,22 @@ impl LoopNest {
         })
     }
 
-    /// The loops, innermost first; one of extent 1 if there is only one element.
+    /// Returns the loops, innermost first; one of extent 1 if there is only one element.
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }
 
-    /// How many elements are copied.
+    /// Returns how many elements are copied.
     pub fn size(&self) -> i64 {
         self.loops.iter().map(|level| level.extent).product()
     }
 
-    /// The source's layout over the loops.
+    /// Returns the source's layout over the loops.
     pub fn source(&self) -> Layout {
         self.layout(|level| level.source)
     }
 
-    /// The destination's layout over the loops.
+    /// Returns the destination's layout over the loops.
     pub fn destination(&self) -> Layout {
         self.layout(|level| level.destination)
     }
@@ -116,7 +116,7 @@ impl LoopNest {
         }
     }
 
-    /// How many elements lie next to each other on both sides: CuTe's `max_common_vector`.
+    /// Returns how many elements lie next to each other on both sides: CuTe's `max_common_vector`.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl LoopNest {
         self.source().max_common_vector(&self.destination())
     }
 
-    /// The widest vector, in elements of `bytes` bytes and at most `most` bytes, with which a kernel can make every
-    /// loop: a power of two that divides the common run, every other stride of both sides, and both addresses.
+    /// Returns the widest vector, in elements of `bytes` bytes and at most `most` bytes, with which a kernel can make
+    /// every loop: a power of two that divides the common run, every other stride of both sides, and both addresses.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl LoopNest {
         addresses: [u64; 2],
     ) -> Result<i64, colex_layout::Error> {
         let run = self.vector()?;
-        // The first loop is the run, if there is one: a vector moves along it. A stride of 1 in any other loop moves the
-        // vector by one element, so that it does not stay aligned.
+        // The first loop is the run, if there is one: a vector moves along it. A stride of 1 in any other loop moves
+        // the vector by one element, so that it does not stay aligned.
         let others = self.loops.iter().skip(1);
         let strides: Vec<i64> = others
             .flat_map(|level| [level.source, level.destination])

@@ -73,7 +73,8 @@ const WIDEST: i64 = 16;
 const GRID: i64 = 65_535;
 
 impl CopyPlan {
-    /// The plan with the fastest kernel that the layouts, the element's bytes, the addresses and the architecture allow.
+    /// Returns the plan with the fastest kernel that the layouts, the element's bytes, the addresses and the
+    /// architecture allow.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl CopyPlan {
         )
     }
 
-    /// The plan with that kernel.
+    /// Returns the plan with that kernel.
     ///
     /// # Errors
     ///
@@ -166,8 +167,8 @@ impl CopyPlan {
         Some(format!("the extent {extent} is above {MAX_EXTENT}"))
     }
 
-    /// The same plan with a block's tile of `squares` squares of 128 bytes along the source's fastest mode and along the
-    /// destination's, for the kernel by tensor maps.
+    /// Returns the same plan with a block's tile of `squares` squares of 128 bytes along the source's fastest mode and
+    /// along the destination's, for the kernel by tensor maps.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -215,17 +216,17 @@ impl CopyPlan {
         self.squares
     }
 
-    /// The loops.
+    /// Returns the loops.
     pub fn nest(&self) -> &LoopNest {
         &self.nest
     }
 
-    /// The bytes of an element.
+    /// Returns the bytes of an element.
     pub fn bytes(&self) -> i64 {
         self.bytes
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn method(&self) -> CopyMethod {
         self.method
     }
@@ -249,7 +250,7 @@ impl CopyPlan {
         loops
     }
 
-    /// The places among the loops of the mode that runs fastest in the source and of the one that does in the
+    /// Returns the places among the loops of the mode that runs fastest in the source and of the one that does in the
     /// destination, where they are two.
     pub fn crossed(&self) -> Option<(usize, usize)> {
         let loops = self.nest.loops();

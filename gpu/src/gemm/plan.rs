@@ -64,8 +64,8 @@ impl Operands {
 
 /// A kernel and its numbers.
 ///
-/// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an error
-/// that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
+/// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an
+/// error that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
 /// [`GemmCall::with_plan`](super::GemmCall::with_plan) what does not suit the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemmPlan {
@@ -79,14 +79,16 @@ pub struct GemmPlan {
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
-    /// The order in which blocks take the tiles, or for Hopper clusters of two: a grouped one, with strips of 1 to 65536.
+    /// The order in which blocks take the tiles, or for Hopper clusters of two: a grouped one, with strips of 1 to
+    /// 65536.
     pub order: Order,
-    /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside then).
+    /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside
+    /// then).
     pub whole: bool,
 }
 
 impl GemmPlan {
-    /// The plan of a method with its usual numbers.
+    /// Returns the plan of a method with its usual numbers.
     pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
         // What may be rounded to tf32 is multiplied as it is.
         if (method, operands.ab) == (GemmMethod::Simt, Ty::Tf32) {
@@ -116,7 +118,7 @@ impl GemmPlan {
         }
     }
 
-    /// The kernel for that architecture.
+    /// Returns the kernel for that architecture.
     ///
     /// ```
     /// use colex_atom::{Arch, MmaAtom, Ty};
@@ -145,8 +147,8 @@ impl GemmPlan {
         Ok(built)
     }
 
-    /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they are
-    /// no multiples of is narrower.
+    /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they
+    /// are no multiples of is narrower.
     pub(crate) fn narrowed(mut self, problem: &GemmProblem) -> GemmPlan {
         let family = self.method.family();
         self.whole = family.gains_from_whole() && self.remainder(problem).is_none();
@@ -155,8 +157,8 @@ impl GemmPlan {
             ..GemmPlan::new(self.method, self.operands)
         };
         let is_usual = self == usual;
-        // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest of
-        // the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
+        // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest
+        // of the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
         let parts = |name| name != Operand::C && family.loads_parts();
         let parts = Operand::ALL.map(parts);
         for name in Operand::ALL {

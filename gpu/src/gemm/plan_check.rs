@@ -30,7 +30,7 @@ const MOST_UNROLLED: i64 = 4096;
 pub(crate) const MOST_THREADS: i64 = 1024;
 
 impl GemmPlan {
-    /// Whether the kernel can be built: the types on an architecture, and every number.
+    /// Checks that the kernel can be built: the types on an architecture, and every number.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl GemmPlan {
         }
     }
 
-    /// What the tile's extents are multiples of: what the matrix instructions of all warps take.
+    /// Returns what the tile's extents are multiples of: what the matrix instructions of all warps take.
     pub fn steps(&self) -> [i64; 3] {
         self.method.family().steps(self)
     }
@@ -225,9 +225,9 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// Fails for other types, orders, wider vectors than addresses and leading dimensions allow, or a
-    /// `beta` that is not the problem's, and for tiles that should divide the problem and do not, and for more tiles than the
-    /// kernel counts. The plan was [checked](Self::check).
+    /// Fails for other types, orders, wider vectors than addresses and leading dimensions allow, or a `beta` that is
+    /// not the problem's, and for tiles that should divide the problem and do not, and for more tiles than the kernel
+    /// counts. The plan was [checked](Self::check).
     pub(crate) fn check_call(&self, problem: &GemmProblem, call: &Operands) -> Result<(), Error> {
         let plan = &self.operands;
         let differs =

@@ -98,7 +98,7 @@ pub struct GemmProblem {
 pub(crate) const MOST: i64 = i32::MAX as i64;
 
 impl GemmProblem {
-    /// Compact matrices, K fastest in A and B, N fastest in C, alpha 1 and beta 0.
+    /// Returns the product of compact matrices, K fastest in A and B, N fastest in C, alpha 1 and beta 0.
     pub fn new(m: i64, n: i64, k: i64) -> GemmProblem {
         GemmProblem {
             m,
@@ -112,7 +112,7 @@ impl GemmProblem {
         }
     }
 
-    /// The same with a matrix in the other order.
+    /// Returns the same with a matrix in the other order.
     #[must_use]
     pub fn major(mut self, matrix: Operand, major: Major) -> GemmProblem {
         self.majors[matrix as usize] = major;
@@ -126,19 +126,19 @@ impl GemmProblem {
         self
     }
 
-    /// The same with another factor of the product.
+    /// Returns the same with another factor of the product.
     #[must_use]
     pub fn alpha(self, alpha: f64) -> GemmProblem {
         GemmProblem { alpha, ..self }
     }
 
-    /// The same with another factor of what C held.
+    /// Returns the same with another factor of what C held.
     #[must_use]
     pub fn beta(self, beta: f64) -> GemmProblem {
         GemmProblem { beta, ..self }
     }
 
-    /// The same, computed in something else than the operands' own: [`Compute::Tf32`] for those of f32.
+    /// Returns the same, computed in something else than the operands' own: [`Compute::Tf32`] for those of f32.
     #[must_use]
     pub fn compute(self, compute: Compute) -> GemmProblem {
         GemmProblem {
@@ -147,7 +147,7 @@ impl GemmProblem {
         }
     }
 
-    /// The extents of a matrix, and their names.
+    /// Returns the extents of a matrix, and their names.
     pub fn extents(&self, matrix: Operand) -> [(i64, &'static str); 2] {
         let (m, n, k) = ((self.m, "M"), (self.n, "N"), (self.k, "K"));
         match matrix {
@@ -157,7 +157,7 @@ impl GemmProblem {
         }
     }
 
-    /// The leading dimension of a matrix, in elements.
+    /// Returns the leading dimension of a matrix, in elements.
     pub fn leading_of(&self, matrix: Operand) -> i64 {
         let [first, second] = self.extents(matrix);
         let touching = match self.majors[matrix as usize] {
@@ -167,7 +167,7 @@ impl GemmProblem {
         self.leading[matrix as usize].unwrap_or(touching)
     }
 
-    /// The layout of a matrix: `(M,K):(lda,1)` or `(M,K):(1,lda)`.
+    /// Returns the layout of a matrix: `(M,K):(lda,1)` or `(M,K):(1,lda)`.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl GemmProblem {
         Ok(Layout::new(shape, stride).expect("two extents of 31 bits make a layout"))
     }
 
-    /// Whether the numbers can be a problem.
+    /// Checks that the numbers can be a problem.
     ///
     /// # Errors
     ///

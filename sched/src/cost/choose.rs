@@ -49,7 +49,7 @@ pub struct TiledGemm {
 }
 
 impl TiledGemm {
-    /// One product of 2-byte elements, without clusters.
+    /// Returns one product of 2-byte elements, without clusters.
     pub const fn new(problem: GemmCoord, tile: GemmCoord) -> Self {
         TiledGemm {
             problem,
@@ -60,7 +60,7 @@ impl TiledGemm {
         }
     }
 
-    /// The output tiles along m and n, and the batches.
+    /// Returns the output tiles along m and n, and the batches.
     ///
     /// # Errors
     /// Fails for an extent below 1.
@@ -69,7 +69,7 @@ impl TiledGemm {
         tiled_mn(self.problem, self.tile, self.batches)
     }
 
-    /// The slices the cost model counts.
+    /// Returns the slices the cost model counts.
     ///
     /// # Errors
     /// Fails for an extent below 1, and where a count does not fit 64 bits.
@@ -109,17 +109,18 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The best.
+    /// Returns the best.
     pub fn best(&self) -> &Candidate {
         &self.candidates[0]
     }
 }
 
-/// Compares [`Order::candidates`] and ranks them: shortest schedule, then fewest bytes from memory, then fewest distinct
-/// bytes a wave, then fewest idle places; the simpler order wins a tie.
+/// Compares [`Order::candidates`] and ranks them: shortest schedule, then fewest bytes from memory, then fewest
+/// distinct bytes a wave, then fewest idle places; the simpler order wins a tie.
 ///
 /// # Errors
-/// Fails for an extent, cluster or device count below 1; for a cluster that the device cannot hold, and where a count does not fit 64 bits.
+/// Fails for an extent, cluster or device count below 1; for a cluster that the device cannot hold, and where a count
+/// does not fit 64 bits.
 ///
 /// ```
 /// use colex_sched::{DeviceModel, GemmCoord, TiledGemm, choose};
@@ -133,7 +134,7 @@ pub fn choose(gemm: &TiledGemm, device: &DeviceModel) -> Result<Choice, Error> {
     choose_among(&Order::candidates(), gemm, device)
 }
 
-/// As [`choose`], among the orders given.
+/// Returns the same as [`choose`], among the orders given.
 ///
 /// # Errors
 /// Fails as [`choose`] does, and for no orders.
@@ -188,7 +189,8 @@ fn slices(wave: i64, cache: i64) -> i64 {
 }
 
 impl fmt::Display for Choice {
-    /// A table, best first: order, rounds, efficiency, idle places, megabytes requested, fetched, and touched by the waves.
+    /// A table, best first: order, rounds, efficiency, idle places, megabytes requested, fetched, and touched by the
+    /// waves.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = [
             "order", "rounds", "eff.", "idle", "L2 MB", "DRAM MB", "wave MB",

@@ -30,7 +30,7 @@ pub struct TileBytes {
 }
 
 impl TileBytes {
-    /// The slices of a tile of `tile` elements of `element` bytes.
+    /// Returns the slices of a tile of `tile` elements of `element` bytes.
     ///
     /// # Errors
     /// Fails for an extent below 1, and where a count does not fit 64 bits.
@@ -51,8 +51,8 @@ impl TileBytes {
         })
     }
 
-    /// The same bytes in fewer steps along k: the least divisor of the k-tiles that is at least `slices`, or all of them
-    /// where none is below 2^20.
+    /// The same bytes in fewer steps along k: the least divisor of the k-tiles that is at least `slices`, or all of
+    /// them where none is below 2^20.
     fn resliced(self, slices: i64) -> TileBytes {
         let steps = (slices..=self.k_tiles.min(1 << 20))
             .find(|steps| self.k_tiles % steps == 0)
@@ -89,7 +89,7 @@ impl WaveCost {
     }
 }
 
-/// The distinct operands of each wave of `workers` places.
+/// Returns the distinct operands of each wave of `workers` places.
 ///
 /// # Errors
 /// Fails for no workers, and where a count does not fit 64 bits.
@@ -166,13 +166,13 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The share of the requests that L2 answered.
+    /// Returns the share of the requests that L2 answered.
     pub fn hit_rate(&self) -> f64 {
         1.0 - self.fetched as f64 / self.requested as f64
     }
 }
 
-/// The traffic of a raster through a cache of `cache` bytes that drops the least recently used slice.
+/// Returns the traffic of a raster through a cache of `cache` bytes that drops the least recently used slice.
 ///
 /// The blocks of a wave step along k together, in the order of the raster; each step touches its tile's slice of A,
 /// then of B. One wave ends before the next begins. Outputs do not pass through the model.
@@ -198,7 +198,8 @@ pub fn l2_traffic(
     Ok(sim.traffic)
 }
 
-/// As [`l2_traffic`] with several k-tiles a step, at least `slices` steps: the bytes are exact, the interleaving coarser.
+/// Returns the same as [`l2_traffic`] with several k-tiles a step, at least `slices` steps: the bytes are exact, the
+/// interleaving coarser.
 ///
 /// # Errors
 /// As [`l2_traffic`].
@@ -284,7 +285,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// The bytes fetched from memory, where they follow without a simulation; `None` in between.
+/// Returns the bytes fetched from memory, where they follow without a simulation; `None` in between.
 ///
 /// - A cache that holds A and B whole fetches each slice once.
 /// - A cache that holds one k-step of every wave, but less than the other k-steps of any, shares within a wave and
@@ -313,7 +314,8 @@ pub fn fetched_closed_form(
     })
 }
 
-/// `[major, minor]` tiles that a wave of `workers` touches when it starts a strip of `width`: `ceil(workers / width)` by `width`.
+/// Returns `[major, minor]` tiles that a wave of `workers` touches when it starts a strip of `width`:
+/// `ceil(workers / width)` by `width`.
 ///
 /// The bytes, `minor * b + major * a` for strips of columns, are least near the square: the reason for a swizzle.
 ///
@@ -340,7 +342,7 @@ pub struct Quantization {
 }
 
 impl Quantization {
-    /// Of `tiles` tiles without idle places: the busiest worker has `ceil(tiles / workers)`.
+    /// Returns the quantization of `tiles` tiles without idle places: the busiest worker has `ceil(tiles / workers)`.
     ///
     /// # Errors
     /// Fails for no tiles or workers.
@@ -361,7 +363,7 @@ impl Quantization {
         })
     }
 
-    /// Of a raster, idle places included as they fall.
+    /// Returns the quantization of a raster, with its idle places.
     ///
     /// # Errors
     /// Fails for no workers.

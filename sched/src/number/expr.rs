@@ -80,12 +80,13 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// The variable `name`.
+    /// Returns the variable `name`.
     pub const fn var(name: &'static str) -> Expr {
         Expr::Var(name)
     }
 
-    /// The value, given a value for each variable; `None` on an unknown variable, a division by zero or overflow.
+    /// Returns the value, given a value for each variable; `None` on an unknown variable, a division by zero or
+    /// overflow.
     ///
     /// ```
     /// # use colex_sched::Expr;
@@ -109,7 +110,7 @@ impl Expr {
         }
     }
 
-    /// How many operations a straightforward lowering emits (shared parts counted each time they occur).
+    /// Returns how many operations a straightforward lowering emits (shared parts counted each time they occur).
     pub fn operations(&self) -> usize {
         match self {
             Expr::Const(_) | Expr::Var(_) => 0,

@@ -7,7 +7,7 @@ use crate::number::expr::Arith;
 /// The most places of a grid that a formula counts in a register of 32 bits: no problem has as many tiles.
 pub const MOST_PLACES: i64 = 1 << 30;
 
-/// The tile `[m, n]` of block `(bx, by)` of an identity swizzle of `width` columns (S76).
+/// Returns the tile `[m, n]` of block `(bx, by)` of an identity swizzle of `width` columns (S76).
 ///
 /// CUTLASS writes it with shifts by `log_tile`; `width` is `1 << log_tile`.
 /// Source: `threadblock_swizzle.h`, `GemmIdentityThreadblockSwizzle::get_tile_offset(int)`.
@@ -15,12 +15,12 @@ pub fn identity<T: Arith>(bx: T, by: T, width: T) -> [T; 2] {
     [bx.clone() / width.clone(), by * width.clone() + bx % width]
 }
 
-/// The block `[bx, by]` of tile `(m, n)` of an identity swizzle: the inverse of [`identity`].
+/// Returns the block `[bx, by]` of tile `(m, n)` of an identity swizzle: the inverse of [`identity`].
 pub fn identity_block<T: Arith>(m: T, n: T, width: T) -> [T; 2] {
     [m * width.clone() + n.clone() % width.clone(), n / width]
 }
 
-/// The `[major, minor]` cluster of cluster number `id` along a serpentine of columns `width` clusters wide.
+/// Returns the `[major, minor]` cluster of cluster number `id` along a serpentine of columns `width` clusters wide.
 ///
 /// `major` is the axis the raster runs along, `blocks_major` its extent in clusters.
 /// Source: `sm90_tile_scheduler.hpp`, `get_work_idx_m_and_n`.
@@ -32,13 +32,13 @@ pub fn sm90_cluster<T: Arith>(id: T, blocks_major: T, width: T) -> [T; 2] {
     ]
 }
 
-/// The cluster number of cluster `(major, minor)`: the inverse of [`sm90_cluster`].
+/// Returns the cluster number of cluster `(major, minor)`: the inverse of [`sm90_cluster`].
 pub fn sm90_cluster_id<T: Arith>(major: T, minor: T, blocks_major: T, width: T) -> T {
     let strip = minor.clone() / width.clone() * blocks_major + major;
     strip * width.clone() + minor % width
 }
 
-/// The `[major, minor]` tile of place `i` when the raster runs along major in strips of `width` minor tiles,
+/// Returns the `[major, minor]` tile of place `i` when the raster runs along major in strips of `width` minor tiles,
 /// the last strip narrower: no place is wasted, for all extents.
 ///
 /// This is the grouped raster of Triton's matmul tutorial and DeepGEMM.
@@ -55,14 +55,14 @@ pub fn grouped<T: Arith>(i: T, major: T, minor: T, width: i64) -> [T; 2] {
     [place(along), place(first + across)]
 }
 
-/// The place of tile `(a, b)` on the major and minor axis: the inverse of [`grouped`].
+/// Returns the place of tile `(a, b)` on the major and minor axis: the inverse of [`grouped`].
 pub fn grouped_place<T: Arith>(a: T, b: T, major: T, minor: T, width: i64) -> T {
     let first = b.clone() / T::from(width) * T::from(width);
     let wide = T::min(minor - first.clone(), T::from(width));
     first.clone() * major + a * wide + (b - first)
 }
 
-/// The point `[x, y]` at distance `d` along the Z-order (Morton) curve of a square of side `2^bits`.
+/// Returns the point `[x, y]` at distance `d` along the Z-order (Morton) curve of a square of side `2^bits`.
 pub fn morton<T: Arith>(d: T, bits: u32) -> [T; 2] {
     let (mut x, mut y) = (T::from(0), T::from(0));
     let mut rest = d;
@@ -75,7 +75,8 @@ pub fn morton<T: Arith>(d: T, bits: u32) -> [T; 2] {
     [x, y]
 }
 
-/// The point `[x, y]` at distance `d` along the Hilbert curve of a square of side `2^bits`, from `(0, 0)` to `(2^bits - 1, 0)`.
+/// Returns the point `[x, y]` at distance `d` along the Hilbert curve of a square of side `2^bits`, from `(0, 0)` to
+/// `(2^bits - 1, 0)`.
 ///
 /// Neighbours on the curve are neighbours in the plane. Source: Hilbert 1891; the digit-by-digit form is folklore.
 pub fn hilbert<T: Arith>(d: T, bits: u32) -> [T; 2] {

@@ -7,7 +7,8 @@ use crate::problem::coord::GemmCoord;
 use colex_layout::Layout;
 
 impl ThreadblockSwizzle {
-    /// The launch order as a layout: place of the block (x fastest) to index of the tile (m fastest, then n, then k).
+    /// Returns the launch order as a layout: place of the block (x fastest) to index of the tile (m fastest, then n,
+    /// then k).
     ///
     /// # Errors
     /// Fails where the strip does not divide the columns, so that the grid has blocks without a tile;
@@ -43,9 +44,10 @@ impl ThreadblockSwizzle {
 }
 
 impl Persistent {
-    /// The linear order as a layout: place to index of the tile (m fastest, then n, then the batch).
+    /// Returns the linear order as a layout: place to index of the tile (m fastest, then n, then the batch).
     ///
-    /// Its modes are: minor and major place in the cluster, cluster in the strip, clusters along the strip, strips, batches.
+    /// Its modes are: minor and major place in the cluster, cluster in the strip, clusters along the strip, strips,
+    /// batches.
     ///
     /// # Errors
     /// Fails where the order has places without a tile.

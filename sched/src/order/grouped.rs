@@ -38,10 +38,12 @@ pub struct Grouped {
 }
 
 impl Grouped {
-    /// A schedule of problems of `[m, n]` elements. An empty problem (an extent of 0) is allowed and has no tiles.
+    /// Returns a schedule of problems of `[m, n]` elements. An empty problem (an extent of 0) is allowed and has no
+    /// tiles.
     ///
     /// # Errors
-    /// Fails for no groups, a negative extent, or a tile, cluster or swizzle below 1, and where a count does not fit 64 bits.
+    /// Fails for no groups, a negative extent, or a tile, cluster or swizzle below 1, and where a count does not fit 64
+    /// bits.
     pub fn new(
         problems: &[[i64; 2]],
         tile: [i64; 2],
@@ -85,12 +87,13 @@ impl Grouped {
         self.starts[self.starts.len() - 1]
     }
 
-    /// The places CUTLASS's host code counts: too few as soon as a strip is padded, and tiles beyond are never computed.
+    /// Returns the places CUTLASS's host code counts: too few as soon as a strip is padded, and tiles beyond are never
+    /// computed.
     pub fn slots_counted_by_cutlass(&self) -> i64 {
         self.cutlass
     }
 
-    /// The tile of a place, or `None` where there is none.
+    /// Returns the tile of a place, or `None` where there is none.
     pub fn tile(&self, slot: i64) -> Option<GroupTile> {
         let group = self.group_of(slot)?;
         let Tile { m, n, .. } = self.groups[group]
@@ -111,17 +114,17 @@ impl Grouped {
         Some(self.starts.partition_point(|&start| start <= slot) - 1)
     }
 
-    /// The first place of each group, then the number of places: what a kernel searches.
+    /// Returns the first place of each group, then the number of places: what a kernel searches.
     pub fn starts(&self) -> &[i64] {
         &self.starts
     }
 
-    /// The schedule inside group `group`; `None` for an empty or unknown one.
+    /// Returns the schedule inside group `group`; `None` for an empty or unknown one.
     pub fn group(&self, group: i64) -> Option<&Persistent> {
         self.groups.get(usize::try_from(group).ok()?)?.as_ref()
     }
 
-    /// The place of a tile: the inverse of [`Grouped::tile`].
+    /// Returns the place of a tile: the inverse of [`Grouped::tile`].
     ///
     /// # Errors
     /// Fails for a tile of no group.
@@ -148,7 +151,7 @@ impl Grouped {
         Ok(self.starts[tile.group as usize] + group.slot_of(Tile::new(tile.m, tile.n, 0))?)
     }
 
-    /// The grid to launch: as many blocks as fit on the device, at most one a place.
+    /// Returns the grid to launch: as many blocks as fit on the device, at most one a place.
     ///
     /// # Errors
     /// Fails as [`Persistent::grid_shape`] does, and where every group is empty.
@@ -173,7 +176,8 @@ impl Grouped {
     }
 }
 
-/// One group's schedule. The strip's width follows the tiles before they are rounded to clusters, as on CUTLASS's device side.
+/// One group's schedule. The strip's width follows the tiles before they are rounded to clusters, as on CUTLASS's
+/// device side.
 fn schedule(
     [m, n]: [i64; 2],
     cluster: [i64; 2],

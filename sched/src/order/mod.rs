@@ -18,8 +18,8 @@ use std::str::FromStr;
 
 /// One of the orders in which a kernel can visit its tiles.
 ///
-/// The library of `colex-gpu` takes the grouped ones, which [`Order::tile`] computes. The others are what the kernels of
-/// CUTLASS take, and curves: [`crate::choose`] and the book compare them.
+/// The library of `colex-gpu` takes the grouped ones, which [`Order::tile`] computes. The others are what the kernels
+/// of CUTLASS take, and curves: [`crate::choose`] and the book compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// A grid with one block per tile (no clusters).
@@ -45,7 +45,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The orders [`crate::choose`] compares, simplest first.
+    /// Returns the orders [`crate::choose`] compares, simplest first.
     pub fn candidates() -> Vec<Order> {
         let mut all = Vec::new();
         for raster in [RasterOrder::AlongM, RasterOrder::AlongN] {
@@ -59,8 +59,8 @@ impl Order {
         all
     }
 
-    /// Returns the tile `[m, n]` of a place as a formula over a grid of `tiles`, along m and n; with clusters, both count
-    /// clusters. `None` for an order without such a formula: its places outnumber the tiles, or it is a table.
+    /// Returns the tile `[m, n]` of a place as a formula over a grid of `tiles`, along m and n; with clusters, both
+    /// count clusters. `None` for an order without such a formula: its places outnumber the tiles, or it is a table.
     ///
     /// ```
     /// use colex_sched::{Expr, Order};
@@ -81,7 +81,7 @@ impl Order {
         }
     }
 
-    /// The raster of this order over `tiles` for clusters of `cluster` blocks.
+    /// Returns the raster of this order over `tiles` for clusters of `cluster` blocks.
     ///
     /// With clusters, the order is that of the clusters, and the blocks of one cluster are consecutive, m first.
     ///

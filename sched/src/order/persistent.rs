@@ -17,7 +17,7 @@ pub enum RasterOrder {
 }
 
 impl RasterOrder {
-    /// The name of the major axis: `m` or `n`.
+    /// Returns the name of the major axis: `m` or `n`.
     pub fn axis(self) -> &'static str {
         match self {
             RasterOrder::AlongM => "m",
@@ -91,7 +91,7 @@ pub struct Persistent {
 }
 
 impl Persistent {
-    /// A schedule of `tiles` (m, n and batches) for clusters of `cluster` blocks along m and n.
+    /// Returns a schedule of `tiles` (m, n and batches) for clusters of `cluster` blocks along m and n.
     ///
     /// The swizzle is the widest of 8, 4, 2, 1 that is at most `max_swizzle` and for which the shorter side has at
     /// least 6, 3, 2, 1 blocks. A problem that clusters do not divide is padded; [`Persistent::new_exact`] refuses it.
@@ -114,7 +114,7 @@ impl Persistent {
         Self::padded(tiles, cluster, log_swizzle, choice)
     }
 
-    /// As [`Persistent::new`], but refuses a problem that needs padding.
+    /// Returns the same as [`Persistent::new`], but refuses a problem that needs padding.
     ///
     /// # Errors
     /// Fails as [`Persistent::new`] does, and for clusters that do not divide the grid,
@@ -163,7 +163,7 @@ impl Persistent {
         })
     }
 
-    /// The tiles of the problem: along m, along n, and batches.
+    /// Returns the tiles of the problem: along m, along n, and batches.
     pub fn tiles(&self) -> GemmCoord {
         self.tiles
     }
@@ -173,18 +173,18 @@ impl Persistent {
         self.blocks
     }
 
-    /// The cluster, in blocks along m and n.
+    /// Returns the cluster, in blocks along m and n.
     pub fn cluster(&self) -> [i64; 2] {
         self.cluster
     }
 
-    /// The base-2 logarithm of a strip's width in clusters.
+    /// Returns the base-2 logarithm of a strip's width in clusters.
     #[doc(alias = "log_swizzle_size")]
     pub fn log_swizzle(&self) -> u32 {
         self.log_swizzle
     }
 
-    /// The axis the strips run along.
+    /// Returns the axis the strips run along.
     pub fn order(&self) -> RasterOrder {
         self.order
     }
@@ -195,7 +195,7 @@ impl Persistent {
         self.blocks[0] * self.blocks[1] * self.tiles.k
     }
 
-    /// Whether every place has a tile.
+    /// Returns whether every place has a tile.
     pub fn is_exact(&self) -> bool {
         self.blocks == [self.tiles.m, self.tiles.n]
     }
@@ -207,7 +207,7 @@ impl Persistent {
         [minor_of, major_of, blocks_major / major_of]
     }
 
-    /// `[m, n, l]` of place `slot`, which may lie outside the problem, over any [`Arith`].
+    /// Returns `[m, n, l]` of place `slot`, which may lie outside the problem, over any [`Arith`].
     pub fn formula<T: Arith>(&self, slot: T) -> [T; 3] {
         let [minor_of, major_of, blocks_major] = self.axes().map(T::from);
         let per_batch = T::from(self.blocks[0] * self.blocks[1]);
@@ -223,7 +223,7 @@ impl Persistent {
         [m, n, l]
     }
 
-    /// The tile CUTLASS computes at place `slot`, padding included; `None` beyond the last place.
+    /// Returns the tile CUTLASS computes at place `slot`, padding included; `None` beyond the last place.
     pub fn tile_padded(&self, slot: i64) -> Option<Tile> {
         (0..self.slots()).contains(&slot).then(|| {
             let [m, n, l] = self.formula(slot);
@@ -231,13 +231,13 @@ impl Persistent {
         })
     }
 
-    /// The tile of place `slot`, or `None` where the place is padding or beyond the end.
+    /// Returns the tile of place `slot`, or `None` where the place is padding or beyond the end.
     pub fn tile(&self, slot: i64) -> Option<Tile> {
         self.tile_padded(slot)
             .filter(|t| t.m < self.tiles.m && t.n < self.tiles.n)
     }
 
-    /// Whether the block at `slot` must run for its cluster's sake: some block of the cluster has a tile.
+    /// Returns whether the block at `slot` must run for its cluster's sake: some block of the cluster has a tile.
     ///
     /// A block without a tile whose cluster has one still loads its share of the multicast operands.
     pub fn takes_part(&self, slot: i64) -> bool {
@@ -247,7 +247,7 @@ impl Persistent {
         })
     }
 
-    /// The place of a tile (padding included): the inverse of [`Persistent::tile_padded`].
+    /// Returns the place of a tile (padding included): the inverse of [`Persistent::tile_padded`].
     ///
     /// # Errors
     /// Fails for a tile beyond the padded grid.
@@ -276,7 +276,7 @@ impl Persistent {
         Ok(tile.l * self.blocks[0] * self.blocks[1] + inside)
     }
 
-    /// The grid to launch on a device of `sms` multiprocessors, at most one block each.
+    /// Returns the grid to launch on a device of `sms` multiprocessors, at most one block each.
     ///
     /// With `max_active_clusters` (as the driver reports it) that many clusters; without, CUTLASS's estimate from 18
     /// multiprocessors in each GPC. One cluster wide along the minor axis, and never more blocks than places.
@@ -300,7 +300,7 @@ impl Persistent {
             })
     }
 
-    /// The grid CUTLASS computes, which is not a whole number of clusters on fewer than 18 multiprocessors.
+    /// Returns the grid CUTLASS computes, which is not a whole number of clusters on fewer than 18 multiprocessors.
     ///
     /// # Errors
     /// As [`Persistent::grid_shape`].
@@ -356,7 +356,7 @@ impl Persistent {
         self.cluster[0] * self.cluster[1]
     }
 
-    /// The first place of `block` of `grid`; its next ones follow at steps of the whole grid.
+    /// Returns the first place of `block` of `grid`; its next ones follow at steps of the whole grid.
     ///
     /// # Errors
     /// Fails for a block that is not in the grid, and where a count does not fit 64 bits.
@@ -400,7 +400,7 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
     product("the blocks of a cluster", &cluster).map(drop)
 }
 
-/// The clusters along m and n of a grid of blocks, for kernels that launch one block per tile.
+/// Returns the clusters along m and n of a grid of blocks, for kernels that launch one block per tile.
 ///
 /// # Errors
 /// Fails where the cluster does not divide the grid, and for an extent below 1.

@@ -30,7 +30,7 @@ pub struct Raster {
 const MOST_SLOTS: i64 = 1 << 20;
 
 impl Raster {
-    /// A raster from its table.
+    /// Returns a raster from its table.
     ///
     /// # Errors
     /// Fails for an empty extent, for a tile beyond it,
@@ -85,7 +85,7 @@ impl Raster {
         Raster::new(name, extent, slots)
     }
 
-    /// The launch order of a threadblock swizzle, x fastest; the third extent of `tiled` becomes the batch.
+    /// Returns the launch order of a threadblock swizzle, x fastest; the third extent of `tiled` becomes the batch.
     ///
     /// # Errors
     /// Fails as [`ThreadblockSwizzle::grid_shape`] does, and beyond 2^20 places.
@@ -103,7 +103,7 @@ impl Raster {
         })
     }
 
-    /// The linear order of a persistent scheduler.
+    /// Returns the linear order of a persistent scheduler.
     ///
     /// # Errors
     /// Fails beyond 2^20 places.
@@ -136,7 +136,7 @@ impl Raster {
         )
     }
 
-    /// The Hilbert curve: squares of the least power of two that spans the shorter side, one after the other.
+    /// Returns the Hilbert curve: squares of the least power of two that spans the shorter side, one after the other.
     ///
     /// Places off the tiles are left out, so the order is a table of tiles (`compact` already).
     ///
@@ -146,7 +146,7 @@ impl Raster {
         Raster::curve("Hilbert", m, n, formula::hilbert)
     }
 
-    /// The Z-order (Morton) curve, over the same squares.
+    /// Returns the Z-order (Morton) curve, over the same squares.
     ///
     /// # Errors
     /// Fails for an extent below 1, and beyond 2^20 places.
@@ -177,29 +177,29 @@ impl Raster {
         Raster::new(name, extent, slots)
     }
 
-    /// What made the raster.
+    /// Returns what made the raster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tiles along m and n, and the batches.
+    /// Returns the tiles along m and n, and the batches.
     pub fn extent(&self) -> GemmCoord {
         self.extent
     }
 
-    /// The tile of each place, in launch order.
+    /// Returns the tile of each place, in launch order.
     pub fn slots(&self) -> &[Option<Tile>] {
         &self.slots
     }
 
-    /// The tile of place `slot`: `None` where there is none, or beyond the end.
+    /// Returns the tile of place `slot`: `None` where there is none, or beyond the end.
     pub fn tile(&self, slot: i64) -> Option<Tile> {
         usize::try_from(slot)
             .ok()
             .and_then(|slot| self.slots.get(slot).copied().flatten())
     }
 
-    /// The place of a tile: the inverse of [`Raster::tile`].
+    /// Returns the place of a tile: the inverse of [`Raster::tile`].
     ///
     /// # Errors
     /// Fails for a tile that is not in the problem.
@@ -212,7 +212,7 @@ impl Raster {
         self.slots.iter().filter(|slot| slot.is_none()).count() as i64
     }
 
-    /// The same order without idle places, as a table lookup in the kernel gives it.
+    /// Returns the same order without idle places, as a table lookup in the kernel gives it.
     pub fn compact(&self) -> Raster {
         let slots = self
             .slots
@@ -224,7 +224,7 @@ impl Raster {
             .expect("invariant: dropping idle places drops no tile")
     }
 
-    /// The places of each wave: `workers` consecutive ones, the last wave maybe fewer.
+    /// Returns the places of each wave: `workers` consecutive ones, the last wave maybe fewer.
     ///
     /// # Errors
     /// Fails for no workers.

@@ -9,7 +9,8 @@ use crate::problem::tiles::{tiled_mn, tiled_shape};
 use std::fmt;
 use std::str::FromStr;
 
-/// A map from the blocks of a grid to output tiles. Source: `threadblock_swizzle.h`, `conv/threadblock/threadblock_swizzle.h`.
+/// A map from the blocks of a grid to output tiles. Source: `threadblock_swizzle.h`,
+/// `conv/threadblock/threadblock_swizzle.h`.
 ///
 /// Widths are the `N` of CUTLASS's templates: the most columns of tiles that consecutive blocks visit before
 /// they step to the next row. Any width of at least 1 is taken; 1, 2, 4 and 8 make a difference.
@@ -73,7 +74,7 @@ pub enum ThreadblockSwizzle {
 use ThreadblockSwizzle as Swizzle;
 
 impl ThreadblockSwizzle {
-    /// The swizzles that map a plain GEMM, at widths 1, 2, 4 and 8.
+    /// Returns the swizzles that map a plain GEMM, at widths 1, 2, 4 and 8.
     pub fn all() -> Vec<ThreadblockSwizzle> {
         let widths = [1, 2, 4, 8];
         let mut all = vec![
@@ -87,7 +88,7 @@ impl ThreadblockSwizzle {
         all
     }
 
-    /// A GEMM in tiles; the third extent is `splits` (for [`ThreadblockSwizzle::Batched`], the batches).
+    /// Returns a GEMM in tiles; the third extent is `splits` (for [`ThreadblockSwizzle::Batched`], the batches).
     ///
     /// # Errors
     /// Fails as [`tiled_shape`] does, and for the convolution swizzles,
@@ -116,7 +117,7 @@ impl ThreadblockSwizzle {
         }
     }
 
-    /// A convolution in tiles.
+    /// Returns a convolution in tiles.
     ///
     /// # Errors
     /// Fails as [`tiled_shape`] and [`Conv::implicit_gemm`] do, and where the swizzle has no such form.
@@ -162,7 +163,7 @@ impl ThreadblockSwizzle {
         }
     }
 
-    /// The grid to launch (S74).
+    /// Returns the grid to launch (S74).
     ///
     /// # Errors
     /// Fails for an empty tiled shape or width, and for a grid no device launches.
@@ -185,7 +186,7 @@ impl ThreadblockSwizzle {
         .launchable()
     }
 
-    /// The base-2 logarithm of the strip's width for this many columns of tiles (S75).
+    /// Returns the base-2 logarithm of the strip's width for this many columns of tiles (S75).
     ///
     /// CUTLASS halves the width when the last strip would be mostly empty: 8 from 6 columns, 4 from 3, 2 from 2.
     ///
@@ -221,7 +222,8 @@ impl ThreadblockSwizzle {
         })
     }
 
-    /// The tile of `block`, or `None` where the grid reaches beyond the problem and the block has nothing to do (S76).
+    /// Returns the tile of `block`, or `None` where the grid reaches beyond the problem and the block has nothing to do
+    /// (S76).
     ///
     /// # Errors
     /// Fails for a block that is not in the grid; otherwise as [`ThreadblockSwizzle::grid_shape`].
@@ -241,7 +243,8 @@ impl ThreadblockSwizzle {
         Ok(tiled.contains(tile).then_some(tile))
     }
 
-    /// The tile that CUTLASS's formula gives, which may lie outside the problem: what a kernel computes before its check.
+    /// Returns the tile that CUTLASS's formula gives, which may lie outside the problem: what a kernel computes before
+    /// its check.
     ///
     /// # Errors
     /// Fails for a block below 0, and for a `log_tile` above 62, and where a count does not fit 64 bits.
@@ -260,8 +263,8 @@ impl ThreadblockSwizzle {
         Ok(GemmCoord::new(m, n, block.z))
     }
 
-    /// The formula of [`ThreadblockSwizzle::tile_offset_unbounded`] over any [`Arith`]: numbers, or [`crate::Expr`] for a kernel.
-    /// A `log_tile` above 62 counts as 62.
+    /// Returns the formula of [`ThreadblockSwizzle::tile_offset_unbounded`] over any [`Arith`]: numbers, or
+    /// [`crate::Expr`] for a kernel. A `log_tile` above 62 counts as 62.
     pub fn formula<T: Arith>(&self, bx: T, by: T, log_tile: u32) -> [T; 2] {
         if self.is_horizontal() {
             [by, bx]
@@ -270,7 +273,7 @@ impl ThreadblockSwizzle {
         }
     }
 
-    /// The block that computes `tile`: the inverse of [`ThreadblockSwizzle::tile_offset`].
+    /// Returns the block that computes `tile`: the inverse of [`ThreadblockSwizzle::tile_offset`].
     ///
     /// # Errors
     /// Fails for a tile that is not in the problem; otherwise as [`ThreadblockSwizzle::grid_shape`].
@@ -296,7 +299,7 @@ impl ThreadblockSwizzle {
         Ok(block)
     }
 
-    /// Whether blocks run along n first.
+    /// Returns whether blocks run along n first.
     pub fn is_horizontal(&self) -> bool {
         matches!(
             self,
@@ -345,7 +348,8 @@ fn log_by_division(width: i64, n: i64) -> u32 {
         .unwrap_or(0)
 }
 
-/// The tile by CUTLASS's *other* overload, `get_tile_offset(tiled_shape)`, which does not fit its own grid (S77).
+/// Returns the tile by CUTLASS's *other* overload, `get_tile_offset(tiled_shape)`, which does not fit its own grid
+/// (S77).
 ///
 /// It folds by the template argument instead of by `log_tile`, so for `width` 2, 4 and 8 it disagrees with the
 /// grid of [`ThreadblockSwizzle::grid_shape`] on 10, 46 and 94 of the 121 shapes of 1 to 11 by 1 to 11 tiles:

@@ -49,7 +49,7 @@ const MAIN_LOOP: &str = "the main loop";
 const EPILOGUE: &str = "the epilogue";
 
 impl WarpSpecialized {
-    /// Two consumers on every tile.
+    /// Returns two consumers on every tile.
     pub const fn cooperative(stages: usize, tiles: usize, k_tiles: usize) -> Self {
         WarpSpecialized {
             stages,
@@ -63,7 +63,7 @@ impl WarpSpecialized {
         }
     }
 
-    /// Two consumers in turn.
+    /// Returns two consumers in turn.
     pub const fn pingpong(stages: usize, tiles: usize, k_tiles: usize) -> Self {
         WarpSpecialized {
             schedule: Schedule::Pingpong,
@@ -71,10 +71,10 @@ impl WarpSpecialized {
         }
     }
 
-    /// The arrivals that complete a phase of a full barrier, and of an empty one.
+    /// Returns the arrivals that complete a phase of a full barrier, and of an empty one.
     ///
-    /// A full barrier takes that of its block's producer. An empty one takes one from each consumer that reads the stage:
-    /// of its own block, and of the blocks that the producer loads into.
+    /// A full barrier takes that of its block's producer. An empty one takes one from each consumer that reads the
+    /// stage: of its own block, and of the blocks that the producer loads into.
     ///
     /// ```
     /// use colex_sched::pipeline::WarpSpecialized;
@@ -127,7 +127,7 @@ impl WarpSpecialized {
         few_steps(self.steps())
     }
 
-    /// The pipeline.
+    /// Returns the pipeline.
     ///
     /// # Errors
     /// As [`WarpSpecialized::check`].
@@ -470,8 +470,8 @@ mod tests {
         steps.filter(arrives).count()
     }
 
-    /// The number that bounds a plan is the number of its steps, and the ring that a kernel makes of the fields is the ring
-    /// of the plan that is checked.
+    /// The number that bounds a plan is the number of its steps, and the ring that a kernel makes of the fields is the
+    /// ring of the plan that is checked.
     #[test]
     fn steps_and_arrivals_are_those_of_the_built_plan() {
         let mut cases = 0;

@@ -48,7 +48,7 @@ const MOST_BYTES: usize = 1 << 29;
 /// The bytes of all states that the short walk makes, and of all that the search for the nearest fault makes.
 const MOST_MADE: [usize; 2] = [1 << 29, 1 << 27];
 
-/// Whether any interleaving of the actors' steps and the loads' landings has a fault.
+/// Returns whether any interleaving of the actors' steps and the loads' landings has a fault.
 ///
 /// Steps that commute are walked in one order only, so the walk is short where actors seldom meet: the states of the
 /// [`Report`] are those it needed. [`check_exhaustively`] gives the same verdict and walks them all.
@@ -60,7 +60,7 @@ pub fn check(pipeline: &Pipeline) -> Result<Report, Fault> {
     check_within(pipeline, MOST_STATES)
 }
 
-/// As [`check`], giving up after `limit` states.
+/// Returns the same as [`check`], giving up after `limit` states.
 ///
 /// # Errors
 /// As [`check`], with [`Fault::TooManyStates`] beyond `limit` states.
@@ -77,7 +77,7 @@ pub fn check_within(pipeline: &Pipeline, limit: usize) -> Result<Report, Fault> 
     }
 }
 
-/// As [`check_within`], through every interleaving: nothing is left out.
+/// Returns the same as [`check_within`], through every interleaving: nothing is left out.
 ///
 /// # Errors
 /// The [`Fault`] that the fewest steps lead to, or [`Fault::TooManyStates`].
@@ -88,8 +88,8 @@ pub fn check_exhaustively(pipeline: &Pipeline, limit: usize) -> Result<Report, F
 /// Walks from the start, all paths of one length after those of the length before.
 ///
 /// Every path to a state has the same length, the number of steps and landings in it, so a state met twice is met among
-/// paths of one length, and no older states need to be kept. Gives up beyond `limit` states, beyond `most_made` bytes of
-/// states made, and where the states at hand do not fit the memory of a walk.
+/// paths of one length, and no older states need to be kept. Gives up beyond `limit` states, beyond `most_made` bytes
+/// of states made, and where the states at hand do not fit the memory of a walk.
 fn walk(
     plan: &Plan<'_>,
     limit: usize,

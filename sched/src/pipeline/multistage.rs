@@ -23,7 +23,7 @@ pub struct Multistage {
 }
 
 impl Multistage {
-    /// The pipeline.
+    /// Returns the pipeline.
     ///
     /// # Errors
     /// Fails for fewer than 2 stages, or no k-tiles or warps, and for more than 256

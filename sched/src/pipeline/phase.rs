@@ -2,8 +2,8 @@
 
 /// A stage and the parity bit that its barrier is waited for with. Source: `sm90_pipeline.hpp`, `PipelineState`.
 ///
-/// Item `i` of a ring of `stages` uses stage `i % stages` in round `i / stages`. A consumer waits with the parity of the
-/// round; a producer with the other one, so that its first wait, on a barrier never used, passes.
+/// Item `i` of a ring of `stages` uses stage `i % stages` in round `i / stages`. A consumer waits with the parity of
+/// the round; a producer with the other one, so that its first wait, on a barrier never used, passes.
 ///
 /// ```
 /// use colex_sched::pipeline::Phase;
@@ -22,7 +22,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// A consumer's start in a ring of `stages` (at least 1).
+    /// Returns a consumer's start in a ring of `stages` (at least 1).
     pub fn consumer(stages: usize) -> Phase {
         Phase {
             stage: 0,
@@ -31,7 +31,7 @@ impl Phase {
         }
     }
 
-    /// A producer's start.
+    /// Returns a producer's start.
     pub fn producer(stages: usize) -> Phase {
         Phase {
             parity: 1,
@@ -39,7 +39,7 @@ impl Phase {
         }
     }
 
-    /// The place `items` further on: what a warpgroup does to skip the tiles of another.
+    /// Returns the place `items` further on: what a warpgroup does to skip the tiles of another.
     #[must_use]
     pub fn advance(self, items: usize) -> Phase {
         let stages = self.stages as u128;

@@ -70,8 +70,8 @@ pub enum Step {
         /// The loads.
         loads: u16,
     },
-    /// An asynchronous copy of `item` into each target slot (several: multicast). It lands in each at some later time and
-    /// then completes one load on that slot's barrier, if it names one.
+    /// An asynchronous copy of `item` into each target slot (several: multicast). It lands in each at some later time
+    /// and then completes one load on that slot's barrier, if it names one.
     Load {
         /// What is loaded.
         item: u16,
@@ -125,7 +125,7 @@ pub enum Step {
 }
 
 impl Pipeline {
-    /// Step `step` of actor `actor` in words.
+    /// Returns step `step` of actor `actor` in words.
     pub fn describe(&self, step: &Step) -> String {
         let barrier = |i: &usize| self.barriers.get(*i).map_or("?", |b| b.name.as_str());
         let slot = |i: &usize| self.slots.get(*i).map_or("?", |s| s.name.as_str());

@@ -30,7 +30,7 @@ pub struct ConvAxis {
 }
 
 impl ConvAxis {
-    /// An axis without padding, of stride and dilation 1.
+    /// Returns an axis without padding, of stride and dilation 1.
     pub const fn new(input: i64, filter: i64) -> Self {
         ConvAxis {
             input,
@@ -41,17 +41,17 @@ impl ConvAxis {
         }
     }
 
-    /// The same axis with `pad` zeros on each side.
+    /// Returns the same axis with `pad` zeros on each side.
     pub const fn pad(self, pad: i64) -> Self {
         ConvAxis { pad, ..self }
     }
 
-    /// The same axis with another stride.
+    /// Returns the same axis with another stride.
     pub const fn stride(self, stride: i64) -> Self {
         ConvAxis { stride, ..self }
     }
 
-    /// The same axis with another dilation.
+    /// Returns the same axis with another dilation.
     pub const fn dilation(self, dilation: i64) -> Self {
         ConvAxis { dilation, ..self }
     }
@@ -101,7 +101,7 @@ pub struct Conv {
     pub groups: i64,
 }
 
-/// A convolution over height and width.
+/// Returns a convolution over height and width.
 #[doc(alias = "Conv2dProblemSize")]
 pub const fn conv2d(
     batch: i64,
@@ -119,7 +119,7 @@ pub const fn conv2d(
     }
 }
 
-/// A convolution over depth, height and width.
+/// Returns a convolution over depth, height and width.
 #[doc(alias = "Conv3dProblemSize")]
 pub const fn conv3d(batch: i64, channels: i64, filters: i64, axes: [ConvAxis; 3]) -> Conv {
     Conv {
@@ -132,12 +132,12 @@ pub const fn conv3d(batch: i64, channels: i64, filters: i64, axes: [ConvAxis; 3]
 }
 
 impl Conv {
-    /// The same convolution in `groups` channel groups.
+    /// Returns the same convolution in `groups` channel groups.
     pub const fn groups(self, groups: i64) -> Conv {
         Conv { groups, ..self }
     }
 
-    /// Output positions along depth, height and width (Z, P, Q).
+    /// Returns output positions along depth, height and width (Z, P, Q).
     ///
     /// # Errors
     /// Fails for an extent below its least value, and where the filter does not fit.
@@ -146,7 +146,7 @@ impl Conv {
         Ok([d.output('D')?, h.output('H')?, w.output('W')?])
     }
 
-    /// The GEMM whose tiles compute this convolution.
+    /// Returns the GEMM whose tiles compute this convolution.
     ///
     /// | operator | M | N | K |
     /// |---|---|---|---|
@@ -187,7 +187,7 @@ impl Conv {
         })
     }
 
-    /// Main-loop iterations of one block: taps times channel slices, or slices of the outputs for wgrad.
+    /// Returns main-loop iterations of one block: taps times channel slices, or slices of the outputs for wgrad.
     ///
     /// A slice of channels never crosses a tap, so this can exceed `ceil(K / tile_k)` of the implicit GEMM.
     /// Source: `implicit_gemm_k_iterations` (analytic and optimized iterators).

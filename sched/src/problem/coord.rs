@@ -18,19 +18,19 @@ pub struct GemmCoord {
 }
 
 impl GemmCoord {
-    /// The coordinate `(m, n, k)`.
+    /// Returns the coordinate `(m, n, k)`.
     pub const fn new(m: i64, n: i64, k: i64) -> Self {
         GemmCoord { m, n, k }
     }
 
-    /// Whether every component of `tile` lies in `0..self`.
+    /// Returns whether every component of `tile` lies in `0..self`.
     pub fn contains(&self, tile: GemmCoord) -> bool {
         (0..self.m).contains(&tile.m)
             && (0..self.n).contains(&tile.n)
             && (0..self.k).contains(&tile.k)
     }
 
-    /// `m * n * k`: for a tiled shape, the blocks that do useful work.
+    /// Returns `m * n * k`: for a tiled shape, the blocks that do useful work.
     ///
     /// # Errors
     /// Fails beyond 64 bits.
@@ -70,7 +70,7 @@ pub struct BatchedGemmCoord {
 }
 
 impl BatchedGemmCoord {
-    /// The coordinate `(m, n, k, batch)`.
+    /// Returns the coordinate `(m, n, k, batch)`.
     pub const fn new(m: i64, n: i64, k: i64, batch: i64) -> Self {
         BatchedGemmCoord { m, n, k, batch }
     }
@@ -96,15 +96,16 @@ pub struct Dim3 {
 }
 
 impl Dim3 {
-    /// The most blocks a CUDA device takes along x, y and z (CUDA C++ Programming Guide, table "Technical Specifications").
+    /// The most blocks a CUDA device takes along x, y and z (CUDA C++ Programming Guide, table "Technical
+    /// Specifications").
     pub const LIMIT: Dim3 = Dim3::new(0x7fff_ffff, 0xffff, 0xffff);
 
-    /// The extents or index `(x, y, z)`.
+    /// Returns the extents or index `(x, y, z)`.
     pub const fn new(x: i64, y: i64, z: i64) -> Self {
         Dim3 { x, y, z }
     }
 
-    /// How many blocks the grid has.
+    /// Returns how many blocks the grid has.
     ///
     /// # Errors
     /// Fails beyond 64 bits.
@@ -112,14 +113,14 @@ impl Dim3 {
         product("the number of blocks", &[self.x, self.y, self.z])
     }
 
-    /// Whether `block` is one of the grid's.
+    /// Returns whether `block` is one of the grid's.
     pub fn contains(&self, block: Dim3) -> bool {
         (0..self.x).contains(&block.x)
             && (0..self.y).contains(&block.y)
             && (0..self.z).contains(&block.z)
     }
 
-    /// The block at place `slot` of the launch order, x fastest.
+    /// Returns the block at place `slot` of the launch order, x fastest.
     ///
     /// ```
     /// # use colex_sched::Dim3;
@@ -135,8 +136,8 @@ impl Dim3 {
         self.contains(block).then_some(block)
     }
 
-    /// The place of `block` in the launch order, x fastest. Inverse of [`Dim3::block`]; nothing where the grid does not
-    /// contain the block, or places go beyond 64 bits.
+    /// Returns the place of `block` in the launch order, x fastest. Inverse of [`Dim3::block`]; nothing where the grid
+    /// does not contain the block, or places go beyond 64 bits.
     pub fn slot(&self, block: Dim3) -> Option<i64> {
         let rows = self
             .y
@@ -148,7 +149,7 @@ impl Dim3 {
         slot.filter(|_| self.contains(block))
     }
 
-    /// The grid itself if a device can launch it.
+    /// Returns the grid itself if a device can launch it.
     ///
     /// # Errors
     /// Fails for an extent below 1, and for one that is too long along its axis, which the error names.
@@ -191,7 +192,7 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// The tile `(m, n, l)`.
+    /// Returns the tile `(m, n, l)`.
     pub const fn new(m: i64, n: i64, l: i64) -> Self {
         Tile { m, n, l }
     }

@@ -3,7 +3,7 @@
 use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product};
 use crate::problem::coord::{BatchedGemmCoord, Dim3};
 
-/// A batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
+/// Returns a batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
 ///
 /// # Errors
 /// Fails for an extent below 1.
@@ -51,7 +51,7 @@ pub fn tiled_shape(
     ))
 }
 
-/// The grid: n, batch, k.
+/// Returns the grid: n, batch, k.
 ///
 /// # Errors
 /// Fails for an extent below 1, and for a grid no device launches.
@@ -59,14 +59,14 @@ pub fn grid_shape(tiled: BatchedGemmCoord) -> Result<Dim3, Error> {
     Dim3::new(tiled.n, tiled.batch, tiled.k).launchable()
 }
 
-/// The tile of a block; `None` outside the grid.
+/// Returns the tile of a block; `None` outside the grid.
 pub fn tile_offset(tiled: BatchedGemmCoord, block: Dim3) -> Option<BatchedGemmCoord> {
     let grid = Dim3::new(tiled.n, tiled.batch, tiled.k);
     grid.contains(block)
         .then_some(BatchedGemmCoord::new(0, block.x, block.z, block.y))
 }
 
-/// The block of a tile; `None` outside the problem.
+/// Returns the block of a tile; `None` outside the problem.
 pub fn block_of(tiled: BatchedGemmCoord, tile: BatchedGemmCoord) -> Option<Dim3> {
     let block = Dim3::new(tile.n, tile.batch, tile.k);
     tile_offset(tiled, block)
@@ -74,7 +74,7 @@ pub fn block_of(tiled: BatchedGemmCoord, tile: BatchedGemmCoord) -> Option<Dim3>
         .map(|_| block)
 }
 
-/// The batch of one row of threads: `batches of a tile` rows share a block.
+/// Returns the batch of one row of threads: `batches of a tile` rows share a block.
 ///
 /// # Errors
 /// Fails for a block, rows or a thread below 0, and where a count does not fit 64 bits.

@@ -14,7 +14,7 @@ const TILE: [&str; 3] = [
     "extent k of the tile",
 ];
 
-/// The problem in tiles: `(ceil(M/tile m), ceil(N/tile n), splits)` (S73).
+/// Returns the problem in tiles: `(ceil(M/tile m), ceil(N/tile n), splits)` (S73).
 ///
 /// Source: `threadblock_swizzle.h`, `get_tiled_shape`.
 ///
@@ -38,7 +38,7 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
     tiled_mn(problem, tile, splits)
 }
 
-/// The k-tiles of one output tile: `ceil(K / tile k)`.
+/// Returns the k-tiles of one output tile: `ceil(K / tile k)`.
 ///
 /// # Errors
 /// Fails for an extent or tile extent below 1.
@@ -62,7 +62,7 @@ pub(crate) fn tiled_mn(
     shape.product().map(|_| shape)
 }
 
-/// The k-tiles `begin..end` of split `split` of `splits`: the first `k_tiles % splits` get one more.
+/// Returns the k-tiles `begin..end` of split `split` of `splits`: the first `k_tiles % splits` get one more.
 ///
 /// # Errors
 /// Fails for more splits than k-tiles, for a negative split,

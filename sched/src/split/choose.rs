@@ -32,7 +32,7 @@ pub struct SplitChoice {
 }
 
 impl SplitChoice {
-    /// The best.
+    /// Returns the best.
     pub fn best(&self) -> &SplitCandidate {
         &self.candidates[0]
     }
@@ -43,8 +43,9 @@ const MOST_SPLITS: i64 = 32;
 
 /// Compares whole tiles, every split up to 32, and stream-K for `tiles` of `k_tiles` k-tiles on `sms` multiprocessors.
 ///
-/// Of each schedule the busiest block is found, in time that grows with the multiprocessors and not with the tiles. The fix-up is CUTLASS 2's estimate: 2 k-tiles per wave and a peer,
-/// and 2 % of the iterations a peer where shares do not align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
+/// Of each schedule the busiest block is found, in time that grows with the multiprocessors and not with the tiles. The
+/// fix-up is CUTLASS 2's estimate: 2 k-tiles per wave and a peer, and 2 % of the iterations a peer where shares do not
+/// align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors
 /// Fails for an extent, k-tile count or device below 1, and for more than 65536

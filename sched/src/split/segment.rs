@@ -14,22 +14,23 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// How many k-tiles.
+    /// Returns how many k-tiles.
     pub fn len(&self) -> i64 {
         self.k.end - self.k.start
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.len() <= 0
     }
 
-    /// Whether this unit finishes the tile: it has the last k-tile, adds what its peers left, and writes the result.
+    /// Returns whether this unit finishes the tile: it has the last k-tile, adds what its peers left, and writes the
+    /// result.
     pub fn finishes(&self, k_tiles: i64) -> bool {
         self.k.end == k_tiles
     }
 
-    /// Whether the tile is split, so that partial sums travel through memory.
+    /// Returns whether the tile is split, so that partial sums travel through memory.
     pub fn needs_fixup(&self, k_tiles: i64) -> bool {
         self.len() != k_tiles
     }

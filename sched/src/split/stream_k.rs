@@ -25,7 +25,7 @@ pub struct StreamKDevice {
 }
 
 impl StreamKDevice {
-    /// A device of `sms` multiprocessors with one block each, balanced over all of them.
+    /// Returns a device of `sms` multiprocessors with one block each, balanced over all of them.
     pub const fn new(sms: i64) -> Self {
         StreamKDevice {
             occupancy: 1,
@@ -90,7 +90,8 @@ pub struct StreamK {
 }
 
 impl StreamK {
-    /// A decomposition of one GEMM. `splits` of 1 leaves the choice to CUTLASS's heuristic; more is plain split-K.
+    /// Returns a decomposition of one GEMM. `splits` of 1 leaves the choice to CUTLASS's heuristic; more is plain
+    /// split-K.
     ///
     /// # Errors
     /// Fails as [`tiled_shape`] does, and for a device count below 1, and for more than 2^16 of one,
@@ -125,7 +126,7 @@ impl StreamK {
         Self::from_decision(tiles, k_tiles, decision, device)
     }
 
-    /// A batched GEMM, which this scheduler always runs data-parallel: the batches are the grid's z.
+    /// Returns a batched GEMM, which this scheduler always runs data-parallel: the batches are the grid's z.
     ///
     /// # Errors
     /// As [`StreamK::new`].
@@ -212,7 +213,8 @@ impl StreamK {
         }
     }
 
-    /// Lets the first data-parallel wave take several tiles, so that stream-K and whole-tile waves fill the device together.
+    /// Lets the first data-parallel wave take several tiles, so that stream-K and whole-tile waves fill the device
+    /// together.
     fn fill_wave_sets(&mut self, dp_tiles: i64) {
         let d = self.device;
         let excess = (self.sk.waves + ceil_div(dp_tiles, d.available_sms)) % d.occupancy;
@@ -246,12 +248,12 @@ impl StreamK {
         ]
     }
 
-    /// The output tiles along m and n, and the batches.
+    /// Returns the output tiles along m and n, and the batches.
     pub fn tiles(&self) -> GemmCoord {
         self.tiles
     }
 
-    /// The k-tiles of one output tile.
+    /// Returns the k-tiles of one output tile.
     pub fn k_tiles(&self) -> i64 {
         self.k_tiles
     }
@@ -291,7 +293,7 @@ impl StreamK {
         self.reduction_blocks
     }
 
-    /// Whether whole tiles are visited cohort by cohort.
+    /// Returns whether whole tiles are visited cohort by cohort.
     pub fn is_cohort_raster(&self) -> bool {
         self.cohort_raster
     }
@@ -300,7 +302,7 @@ impl StreamK {
         self.sk.waves * self.device.available_sms + self.dp_blocks + self.reduction_blocks
     }
 
-    /// The grid to launch.
+    /// Returns the grid to launch.
     ///
     /// # Errors
     /// Does not fail for a value that exists: the check ran when it was made.
@@ -314,7 +316,7 @@ impl StreamK {
         Dim3::new(blocks, 1, self.tiles.k).launchable()
     }
 
-    /// What block `x` of the grid does: its place after the remapping of CUTLASS's `get_block_idx`.
+    /// Returns what block `x` of the grid does: its place after the remapping of CUTLASS's `get_block_idx`.
     pub fn role(&self, x: i64) -> StreamKRole {
         let place = self.place(x);
         let dp = self.sk.waves * self.device.available_sms;
@@ -345,7 +347,7 @@ impl StreamK {
         spread
     }
 
-    /// The k-tiles of block `x` in the order it computes them (of batch 0; every batch is alike).
+    /// Returns the k-tiles of block `x` in the order it computes them (of batch 0; every batch is alike).
     ///
     /// Stream-K blocks go backwards: what finishes a tile, and so waits for peers, comes last.
     pub fn work(&self, x: i64) -> Vec<Segment> {
@@ -400,7 +402,8 @@ impl StreamK {
         GemmCoord::new(m, n, 0)
     }
 
-    /// The output tile number `tile`: along n, or along m where there are more columns than rows, or cohort by cohort.
+    /// Returns the output tile number `tile`: along n, or along m where there are more columns than rows, or cohort by
+    /// cohort.
     #[doc(alias = "get_tile_offset")]
     pub fn tile_at(&self, tile: i64) -> Tile {
         if self.cohort_raster {
@@ -419,9 +422,11 @@ impl StreamK {
         }
     }
 
-    /// The stream-K blocks (by index) that compute parts of stream-K tile `tile`, in the order of their k-tiles.
+    /// Returns the stream-K blocks (by index) that compute parts of stream-K tile `tile`, in the order of their
+    /// k-tiles.
     ///
-    /// The last one finishes the tile; the others leave partial sums. `None` for a tile that is not split by iterations.
+    /// The last one finishes the tile; the others leave partial sums. `None` for a tile that is not split by
+    /// iterations.
     #[doc(alias = "get_first_block_idx")]
     pub fn peers(&self, tile: i64) -> Option<std::ops::RangeInclusive<i64>> {
         if !(0..self.sk.tiles).contains(&tile) {

@@ -44,7 +44,7 @@ pub struct StreamKSm90Args {
 }
 
 impl StreamKSm90Args {
-    /// CUTLASS's defaults for a device of `sms` multiprocessors.
+    /// Returns CUTLASS's defaults for a device of `sms` multiprocessors.
     pub const fn new(sms: i64) -> Self {
         StreamKSm90Args {
             cluster: [1, 1],
@@ -60,7 +60,8 @@ impl StreamKSm90Args {
 
 /// A persistent schedule in units of work; block `i` of a grid of `g` takes units `i`, `i + g`, ...
 ///
-/// Source: `tile_scheduler_params.h` and `sm90_tile_scheduler_stream_k.hpp`. Tiles are those of the padded grid, as there.
+/// Source: `tile_scheduler_params.h` and `sm90_tile_scheduler_stream_k.hpp`. Tiles are those of the padded grid, as
+/// there.
 ///
 /// ```
 /// use colex_sched::{Decomposition, GemmCoord, StreamKSm90, StreamKSm90Args};
@@ -84,7 +85,7 @@ pub struct StreamKSm90 {
 }
 
 impl StreamKSm90 {
-    /// A schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
+    /// Returns a schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
     ///
     /// # Errors
     /// Fails as [`Persistent::new`] and [`Persistent::grid_shape`] do, and for more than 65536 multiprocessors,
@@ -173,17 +174,17 @@ impl StreamKSm90 {
         self.base.cluster_size()
     }
 
-    /// The order of tiles underneath.
+    /// Returns the order of tiles underneath.
     pub fn raster(&self) -> &Persistent {
         &self.base
     }
 
-    /// The grid to launch: one wave, for problems of every size.
+    /// Returns the grid to launch: one wave, for problems of every size.
     pub fn grid(&self) -> Dim3 {
         self.grid
     }
 
-    /// The k-tiles of one tile.
+    /// Returns the k-tiles of one tile.
     pub fn k_tiles(&self) -> i64 {
         self.k_tiles
     }
@@ -208,7 +209,7 @@ impl StreamKSm90 {
         self.groups
     }
 
-    /// All units.
+    /// Returns all units.
     #[doc(alias = "units_per_problem")]
     pub fn units(&self) -> i64 {
         if self.splits > 1 {
@@ -217,7 +218,8 @@ impl StreamKSm90 {
         self.base.slots() - self.sk_tiles + self.sk_units
     }
 
-    /// What unit `unit` computes, in its order: a stream-K unit goes backwards, so that what waits for peers comes last.
+    /// Returns what unit `unit` computes, in its order: a stream-K unit goes backwards, so that what waits for peers
+    /// comes last.
     pub fn work(&self, unit: i64) -> Vec<Segment> {
         let (size, inside) = (self.cluster_size(), unit % self.cluster_size());
         if !(0..self.units()).contains(&unit) {
@@ -298,7 +300,8 @@ impl StreamKSm90 {
         low
     }
 
-    /// The k-tiles of the worker that has most of them, where worker `w` of `workers` takes units `w`, `w + workers`, ...
+    /// The k-tiles of the worker that has most of them, where worker `w` of `workers` takes units `w`, `w + workers`,
+    /// ...
     pub(crate) fn busiest(&self, workers: i64) -> i64 {
         // How many of the units below `end` are worker `w`'s.
         let below = |end: i64, w: i64| {
@@ -333,7 +336,8 @@ impl StreamKSm90 {
         }
     }
 
-    /// The units that compute parts of the tile at place `slot`, in the order of their k-tiles: the last one finishes it.
+    /// Returns the units that compute parts of the tile at place `slot`, in the order of their k-tiles: the last one
+    /// finishes it.
     pub fn peers(&self, slot: i64) -> Vec<i64> {
         let (size, cluster, inside) = (
             self.cluster_size(),

@@ -77,8 +77,8 @@ pub enum VectorLimit {
 }
 
 impl Vectorization {
-    /// The widest vector for values of `bits` bits, where both tensors start at a multiple of `alignment` bits, which
-    /// is also the most that one instruction moves.
+    /// Returns the widest vector for values of `bits` bits, where both tensors start at a multiple of `alignment` bits,
+    /// which is also the most that one instruction moves.
     ///
     /// # Errors
     ///

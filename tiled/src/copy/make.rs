@@ -10,7 +10,8 @@ use crate::mma::{Operand, TiledMma};
 use crate::tensor::extents::{check_walk, fixed, size};
 
 impl TiledCopy {
-    /// The copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`, `_C`.
+    /// Returns the copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`,
+    /// `_C`.
     ///
     /// # Errors
     ///
@@ -28,7 +29,7 @@ impl TiledCopy {
         Self::from_tv(atom, bits, mma.tv(operand)?, Tiler::from(&tile))
     }
 
-    /// The smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.
+    /// Returns the smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl TiledCopy {
         Self::from_tv(atom, bits, tv, tiler)
     }
 
-    /// The copy whose threads hold what the given side of `copy` holds: CuTe's `make_tiled_copy_S`, `_D`.
+    /// Returns the copy whose threads hold what the given side of `copy` holds: CuTe's `make_tiled_copy_S`, `_D`.
     ///
     /// # Errors
     ///
@@ -69,7 +70,8 @@ impl TiledCopy {
         Self::from_tv(atom, bits, copy.tv_of(side)?, copy.tiler().clone())
     }
 
-    /// The copy in which `(thread, value)` moves the element at the offset `tv` of `data`: CuTe's `make_cotiled_copy`.
+    /// Returns the copy in which `(thread, value)` moves the element at the offset `tv` of `data`: CuTe's
+    /// `make_cotiled_copy`.
     ///
     /// # Errors
     ///

@@ -52,8 +52,8 @@ pub struct TiledCopy {
 }
 
 impl TiledCopy {
-    /// A copy of values of `bits` bits by threads laid out as `threads`, each with values laid out as `values`; both
-    /// map coordinates of the tile. CuTe's `make_tiled_copy`.
+    /// Returns a copy of values of `bits` bits by threads laid out as `threads`, each with values laid out as `values`;
+    /// both map coordinates of the tile. CuTe's `make_tiled_copy`.
     ///
     /// The tile is the raked product of the two, and the thread-value layout its right inverse. That is what the two
     /// say only if each of them numbers its coordinates 0, 1, 2 and so on, each once, in some order.
@@ -81,7 +81,7 @@ impl TiledCopy {
         Self::from_tv(atom, bits, tv, tiler)
     }
 
-    /// The copy with this thread-value layout over the tile that `tiler` cuts. CuTe's `make_tiled_copy_impl`.
+    /// Returns the copy with this thread-value layout over the tile that `tiler` cuts. CuTe's `make_tiled_copy_impl`.
     ///
     /// # Errors
     ///
@@ -118,49 +118,49 @@ impl TiledCopy {
         .into())
     }
 
-    /// The atom.
+    /// Returns the atom.
     #[must_use]
     pub const fn atom(&self) -> &CopyAtom {
         &self.atom
     }
 
-    /// The width of a value in bits.
+    /// Returns the width of a value in bits.
     #[must_use]
     pub const fn value_bits(&self) -> i64 {
         self.bits
     }
 
-    /// The tile, mode by mode (CuTe's `Tiler_MN`).
+    /// Returns the tile, mode by mode (CuTe's `Tiler_MN`).
     #[must_use]
     pub const fn tiler(&self) -> &Tiler {
         &self.tiler
     }
 
-    /// `(thread, value) -> index in the tile` (CuTe's `TiledLayout_TV`).
+    /// Returns `(thread, value) -> index in the tile` (CuTe's `TiledLayout_TV`).
     #[must_use]
     pub const fn tv(&self) -> &Layout {
         &self.tv
     }
 
-    /// How many threads take part.
+    /// Returns how many threads take part.
     #[must_use]
     pub fn threads(&self) -> i64 {
         size(&self.tv, 0)
     }
 
-    /// How many threads one instruction takes.
+    /// Returns how many threads one instruction takes.
     #[must_use]
     pub fn atom_threads(&self) -> i64 {
         size(&self.values.reference, 0)
     }
 
-    /// How many values each thread moves by one instruction (CuTe's `AtomNumVal`).
+    /// Returns how many values each thread moves by one instruction (CuTe's `AtomNumVal`).
     #[must_use]
     pub fn atom_values(&self) -> i64 {
         size(&self.values.reference, 1)
     }
 
-    /// `(thread, value) -> index in the tile` as the side has it: `get_layoutS_TV`, `get_layoutD_TV`.
+    /// Returns `(thread, value) -> index in the tile` as the side has it: `get_layoutS_TV`, `get_layoutD_TV`.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl TiledCopy {
         Ok(tile.composition(&self.thread_value(side)?.coalesced)?)
     }
 
-    /// The extents of the tile.
+    /// Returns the extents of the tile.
     ///
     /// # Errors
     ///
@@ -189,7 +189,8 @@ impl TiledCopy {
         })
     }
 
-    /// The whole tensor as `(threads, (one atom's values, the rest of a thread's values), (rest of each mode))`.
+    /// Returns the whole tensor as
+    /// `(threads, (one atom's values, the rest of a thread's values), (rest of each mode))`.
     ///
     /// CuTe's `tidfrg_S` and `tidfrg_D`; [`TiledCopy::partition_steps`] has every form on the way.
     ///
@@ -218,7 +219,7 @@ impl TiledCopy {
         .into())
     }
 
-    /// What thread `thread` does.
+    /// Returns what thread `thread` does.
     ///
     /// # Errors
     ///

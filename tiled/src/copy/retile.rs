@@ -8,7 +8,7 @@ use crate::error::ErrorKind;
 use crate::tensor::extents::{check_walk, size};
 
 impl TiledCopy {
-    /// A fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
+    /// Returns a fragment of another tiling (its first mode the values of one atom there) in the modes of this copy's
     /// partitions. CuTe's `retile_S` and `retile_D`.
     ///
     /// ```
@@ -23,9 +23,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails for a fragment of fewer modes than the values and the tiler's modes, and when its
-    /// values do not divide those of a thread, or the tile not what the fragment is of (CuTe names other registers then),
-    /// and where the layout algebra has no result.
+    /// Fails for a fragment of fewer modes than the values and the tiler's modes, and when its values do not divide
+    /// those of a thread, or the tile not what the fragment is of (CuTe names other registers then), and where the
+    /// layout algebra has no result.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {

@@ -41,7 +41,7 @@ pub(crate) struct ThreadValue {
 }
 
 impl TiledCopy {
-    /// Every form of a tensor on its way to [`TiledCopy::partitions`].
+    /// Returns every form of a tensor on its way to [`TiledCopy::partitions`].
     ///
     /// ```
     /// use colex_tiled::{Side, TiledCopy};

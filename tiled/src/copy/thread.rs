@@ -14,17 +14,17 @@ pub struct ThrCopy<'a> {
 }
 
 impl ThrCopy<'_> {
-    /// The thread.
+    /// Returns the thread.
     #[must_use]
     pub const fn thread(&self) -> i64 {
         self.thread
     }
 
-    /// What this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
+    /// Returns what this thread reads of a tensor: `(CPY, CPY_M, CPY_N, ..)`.
     ///
-    /// A tile that does not divide the tensor, or is larger, is rounded up to as in CuTe: the partition then names offsets
-    /// outside of the tensor. [`Tensor::partition`](crate::Tensor::partition) refuses those outside of the data,
-    /// [`TiledCopy::report`] counts them, and a partition of the identity tensor says which they are.
+    /// A tile that does not divide the tensor, or is larger, is rounded up to as in CuTe: the partition then names
+    /// offsets outside of the tensor. [`Tensor::partition`](crate::Tensor::partition) refuses those outside of the
+    /// data, [`TiledCopy::report`] counts them, and a partition of the identity tensor says which they are.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl ThrCopy<'_> {
         self.partition(tensor, Side::Source)
     }
 
-    /// What this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`; where the tile does not divide it as
+    /// Returns what this thread writes of a tensor: `(CPY, CPY_M, CPY_N, ..)`; where the tile does not divide it as
     /// [`ThrCopy::partition_src`].
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl ThrCopy<'_> {
         self.partition(tensor, Side::Destination)
     }
 
-    /// A fragment of another tiling in the modes of this thread's partitions: the same for all threads, as
+    /// Returns a fragment of another tiling in the modes of this thread's partitions: the same for all threads, as
     /// [`TiledCopy::retile`].
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl Operand {
     /// All three.
     pub const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
 
-    /// The modes of MNK that the operand has.
+    /// Returns the modes of MNK that the operand has.
     #[must_use]
     pub const fn modes(self) -> [usize; 2] {
         match self {
@@ -69,7 +69,7 @@ impl Operand {
         }
     }
 
-    /// `A`, `B` or `C`.
+    /// Returns `A`, `B` or `C`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ impl Operand {
 }
 
 impl TiledMma {
-    /// The atom repeated over `atoms`, a layout of atoms along M, N and K, and over the tile that `permutation` says:
-    /// per mode an extent, a layout that reorders the mode, or `_` for one atom times the atoms along it.
+    /// Returns the atom repeated over `atoms`, a layout of atoms along M, N and K, and over the tile that `permutation`
+    /// says: per mode an extent, a layout that reorders the mode, or `_` for one atom times the atoms along it.
     ///
     /// Missing modes of `atoms` are `1:0`, of `permutation` `_`. CuTe's `make_tiled_mma`.
     ///
@@ -180,13 +180,13 @@ impl TiledMma {
         )))
     }
 
-    /// The atom.
+    /// Returns the atom.
     #[must_use]
     pub const fn atom(&self) -> &MmaAtom {
         &self.atom
     }
 
-    /// `(thread of an atom, atom along M, along N, along K) -> thread index` (CuTe's `ThrLayoutVMNK`).
+    /// Returns `(thread of an atom, atom along M, along N, along K) -> thread index` (CuTe's `ThrLayoutVMNK`).
     #[doc(alias = "get_thr_layout_vmnk")]
     #[must_use]
     pub const fn thread_layout(&self) -> &Layout {
@@ -202,13 +202,13 @@ impl TiledMma {
         }
     }
 
-    /// How many threads take part.
+    /// Returns how many threads take part.
     #[must_use]
     pub fn threads(&self) -> i64 {
         self.threads.size()
     }
 
-    /// The permutation of mode `i` of MNK, with `_` replaced by the extent that the atoms cover.
+    /// Returns the permutation of mode `i` of MNK, with `_` replaced by the extent that the atoms cover.
     #[doc(alias = "permutation_mnk")]
     #[must_use]
     pub fn permutation(&self, i: usize) -> Tiler {
@@ -218,21 +218,21 @@ impl TiledMma {
         }
     }
 
-    /// The extents of the tile along M, N and K.
+    /// Returns the extents of the tile along M, N and K.
     #[doc(alias = "tile_size")]
     #[must_use]
     pub fn tile_shape(&self) -> [i64; 3] {
         [0, 1, 2].map(|i| tiler_size(&self.permutation(i)))
     }
 
-    /// The extents of an operand's tile.
+    /// Returns the extents of an operand's tile.
     #[must_use]
     pub fn operand_tile(&self, operand: Operand) -> [i64; 2] {
         let tile = self.tile_shape();
         operand.modes().map(|i| tile[i])
     }
 
-    /// The whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
+    /// Returns the whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
     ///
     /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`; [`TiledMma::fragment_steps`] has every form on the way.
     ///
@@ -248,10 +248,11 @@ impl TiledMma {
         Ok(tensor.with_inner(self.fragment_steps(inner, operand)?.by_thread))
     }
 
-    /// `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).
+    /// Returns `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).
     ///
     /// Threads that share elements have stride 0 along the mode that the operand lacks: N for A, M for B, K for C.
-    /// (CuTe's `get_layoutC_TV` goes on along N instead of along K, and beyond the tile, where atoms repeat along both.)
+    /// (CuTe's `get_layoutC_TV` goes on along N instead of along K, and beyond the tile, where atoms repeat along
+    /// both.)
     ///
     /// # Errors
     ///
@@ -288,7 +289,7 @@ impl TiledMma {
         )
     }
 
-    /// What thread `thread` does.
+    /// Returns what thread `thread` does.
     ///
     /// The threads of Volta's atom are those of one quad-pair; the other lanes of the warp repeat what their fellows
     /// do, as in CuTe, and [`ThrMma::is_member`] tells them apart.

@@ -9,7 +9,8 @@ use crate::mma::check::check_rank;
 use crate::mma::{Operand, TiledMma};
 use crate::tensor::extents::size;
 
-/// What [`TiledMma::fragments`] computes, form by form, as CuTe's `thrfrg_A`, `thrfrg_B` and `thrfrg_C` go through them.
+/// What [`TiledMma::fragments`] computes, form by form, as CuTe's `thrfrg_A`, `thrfrg_B` and `thrfrg_C` go through
+/// them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MmaSteps {
     /// The tensor with each mode in the order of its permutation: `((tile, rest), (tile, rest))`.
@@ -23,7 +24,7 @@ pub struct MmaSteps {
 }
 
 impl TiledMma {
-    /// Every form of a tensor on its way to [`TiledMma::fragments`].
+    /// Returns every form of a tensor on its way to [`TiledMma::fragments`].
     ///
     /// ```
     /// use colex_tiled::{Operand, TiledMma};

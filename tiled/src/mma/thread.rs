@@ -17,25 +17,25 @@ pub struct ThrMma<'a> {
 }
 
 impl ThrMma<'_> {
-    /// The thread.
+    /// Returns the thread.
     #[must_use]
     pub const fn thread(&self) -> i64 {
         self.thread
     }
 
-    /// The thread of the atom, and the atom along M, N and K.
+    /// Returns the thread of the atom, and the atom along M, N and K.
     #[must_use]
     pub const fn vmnk(&self) -> [i64; 4] {
         self.vmnk
     }
 
-    /// Whether the thread is one of the MMA's own, not another lane of a warp that repeats one of them.
+    /// Returns whether the thread is one of the MMA's own, not another lane of a warp that repeats one of them.
     #[must_use]
     pub const fn is_member(&self) -> bool {
         self.is_member
     }
 
-    /// What this thread has of an operand: `(MMA, MMA_M, MMA_K)` and so on.
+    /// Returns what this thread has of an operand: `(MMA, MMA_M, MMA_K)` and so on.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl ThrMma<'_> {
         slice(tensor, all, &self.coord(operand, all)?)
     }
 
-    /// The layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.
+    /// Returns the layout of the registers for this thread's part: CuTe's `partition_fragment_A`, `B`, `C`.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl ThrMma<'_> {
 }
 
 impl TiledMma {
-    /// The shape of what any thread has of an operand of this shape: `(MMA, MMA_M, MMA_K)` and so on. CuTe's
+    /// Returns the shape of what any thread has of an operand of this shape: `(MMA, MMA_M, MMA_K)` and so on. CuTe's
     /// `partition_shape_A`, `B`, `C`.
     ///
     /// ```
@@ -115,7 +115,8 @@ impl TiledMma {
         Ok(self.slice(0)?.partition(&tensor, operand)?.layout.shape())
     }
 
-    /// The layout of the accumulators that a thread has of a C of this shape: CuTe's `partition_fragment_C` of an MMA.
+    /// Returns the layout of the accumulators that a thread has of a C of this shape: CuTe's `partition_fragment_C` of
+    /// an MMA.
     ///
     /// # Errors
     ///

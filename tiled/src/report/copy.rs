@@ -45,10 +45,10 @@ pub struct CopyReport {
 }
 
 impl TiledCopy {
-    /// What the copy does to tensors of these layouts: coverage, vectors, banks and sectors. Memory is taken to start at
-    /// a multiple of 128 bytes. A vector that is not all inside is counted as outside, and makes no request: a predicate
-    /// holds it back, and the other lanes of its phase stay where they are. So tensors that the tile does not divide, or
-    /// that are smaller than it, are reported exactly.
+    /// Returns what the copy does to tensors of these layouts: coverage, vectors, banks and sectors. Memory is taken to
+    /// start at a multiple of 128 bytes. A vector that is not all inside is counted as outside, and makes no request: a
+    /// predicate holds it back, and the other lanes of its phase stay where they are. So tensors that the tile does not
+    /// divide, or that are smaller than it, are reported exactly.
     ///
     /// ```
     /// use colex_tiled::{TiledCopy, Traffic};

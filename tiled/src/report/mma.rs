@@ -78,10 +78,10 @@ struct OperandAccess {
 }
 
 impl TiledMma {
-    /// What the MMA does with A of (M,K), B of (N,K) and C of (M,N), each with the memory it is in: coverage and owners
-    /// of C, copies of A and B, registers, and what plain loads and stores of the threads' parts do to the memories.
-    /// A sparse A is given with its zeros, and nothing is said of its memory. Memory is taken to start at a multiple
-    /// of 128 bytes.
+    /// Returns what the MMA does with A of (M,K), B of (N,K) and C of (M,N), each with the memory it is in: coverage
+    /// and owners of C, copies of A and B, registers, and what plain loads and stores of the threads' parts do to the
+    /// memories. A sparse A is given with its zeros, and nothing is said of its memory. Memory is taken to start at a
+    /// multiple of 128 bytes.
     ///
     /// ```
     /// use colex_atom::Space;

@@ -40,7 +40,7 @@ impl TiledCopy {
         Ok([map(Side::Source)?, map(Side::Destination)?])
     }
 
-    /// The map of one side over as many tiles as cover a tensor of these extents.
+    /// Returns the map of one side over as many tiles as cover a tensor of these extents.
     ///
     /// The values of a thread are numbered through all tiles. Where the tile does not divide the extents, the map goes
     /// beyond them, as the partition does: what lies outside is what a predicate must hold back.
@@ -76,7 +76,7 @@ impl TiledCopy {
         map_of_partitions(heading, whole, self.threads(), partition)
     }
 
-    /// The picture of source and destination; one grid where both are the same.
+    /// Returns the picture of source and destination; one grid where both are the same.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl TiledCopy {
         Ok(ThreadValues::copy(&source, &destination)?)
     }
 
-    /// The picture of source and destination with what one thread reads and writes before the rest.
+    /// Returns the picture of source and destination with what one thread reads and writes before the rest.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl TiledCopy {
         ])
     }
 
-    /// Source and destination as a page of LaTeX, byte for byte as CuTe's `print_latex`.
+    /// Returns source and destination as a page of LaTeX, byte for byte as CuTe's `print_latex`.
     ///
     /// # Errors
     ///
@@ -131,7 +131,8 @@ impl TiledCopy {
 }
 
 impl TiledMma {
-    /// Draws which thread holds which element of the operands' tiles: the maps of C, A and B, headed as in CuTe's `print_latex`.
+    /// Draws which thread holds which element of the operands' tiles: the maps of C, A and B, headed as in CuTe's
+    /// `print_latex`.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl TiledMma {
         Ok([map(Operand::C)?, map(Operand::A)?, map(Operand::B)?])
     }
 
-    /// The maps of C, A and B over as many tiles as cover a product of M by N by K.
+    /// Returns the maps of C, A and B over as many tiles as cover a product of M by N by K.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl TiledMma {
         Ok([map(Operand::C)?, map(Operand::A)?, map(Operand::B)?])
     }
 
-    /// The operands around the result: A at the left, B at the top, C in the centre.
+    /// Returns the operands around the result: A at the left, B at the top, C in the centre.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl TiledMma {
         Ok(ThreadValues::mma(&c, &a, &b)?)
     }
 
-    /// The same with what one thread holds before the rest.
+    /// Returns the same with what one thread holds before the rest.
     ///
     /// # Errors
     ///
@@ -232,7 +233,7 @@ impl TiledMma {
         ])
     }
 
-    /// The operands as a page of LaTeX, byte for byte as CuTe's `print_latex`.
+    /// Returns the operands as a page of LaTeX, byte for byte as CuTe's `print_latex`.
     ///
     /// # Errors
     ///
@@ -243,7 +244,7 @@ impl TiledMma {
         Ok(print_latex_mma(&c, &a, &b)?)
     }
 
-    /// The operands as an SVG, byte for byte as CuTe's `print_svg`. [`TiledMma::picture`] is made for pages.
+    /// Returns the operands as an SVG, byte for byte as CuTe's `print_svg`. [`TiledMma::picture`] is made for pages.
     ///
     /// # Errors
     ///

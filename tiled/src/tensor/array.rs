@@ -9,7 +9,7 @@ use crate::Error;
 use crate::tensor::Tensor;
 
 impl<'a, T> Tensor<&'a [T]> {
-    /// The tensor of a view: its extents and strides, one mode an axis. No element is copied.
+    /// Returns the tensor of a view: its extents and strides, one mode an axis. No element is copied.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -34,7 +34,7 @@ impl<'a, T> Tensor<&'a [T]> {
 }
 
 impl<'a, T> Tensor<&'a mut [T]> {
-    /// As [`Tensor::from_view`], to be written to.
+    /// Returns the same as [`Tensor::from_view`], to be written to.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl<'a, T> Tensor<&'a mut [T]> {
 }
 
 impl<T> Tensor<Vec<T>> {
-    /// The tensor of an array, whose elements it takes over.
+    /// Returns the tensor of an array, whose elements it takes over.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<T> Tensor<Vec<T>> {
 }
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// An array of the tensor's elements, one axis per mode.
+    /// Returns an array of the tensor's elements, one axis per mode.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -85,7 +85,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         Ok(array.expect("a tensor has as many elements as its extents say"))
     }
 
-    /// The tensor as a view, one axis per mode. No element is copied.
+    /// Returns the tensor as a view, one axis per mode. No element is copied.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub struct Coordinates {
 ///
 /// Source: `make_identity_tensor` in `cute/tensor_impl.hpp`.
 impl Tensor<Coordinates> {
-    /// The tensor of this shape whose every element is its own coordinate.
+    /// Returns the tensor of this shape whose every element is its own coordinate.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Tensor<Coordinates> {
         Self::coordinates(Layout::identity(shape)?)
     }
 
-    /// The tensor of the values of a layout.
+    /// Returns the tensor of the values of a layout.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Tensor<Coordinates> {
         Ok(Self::known(Coordinates { start }, 0, layout))
     }
 
-    /// The element at a coordinate.
+    /// Returns the element at a coordinate.
     ///
     /// # Errors
     ///
@@ -62,13 +62,13 @@ impl Tensor<Coordinates> {
         beyond(self.start(), self.layout(), self.layout().value(coord)?)
     }
 
-    /// Where the tensor starts: its first element.
+    /// Returns where the tensor starts: its first element.
     #[must_use]
     pub fn start(&self) -> &IntTuple {
         &self.data().start
     }
 
-    /// All elements in colexicographic order of their places.
+    /// Returns all elements in colexicographic order of their places.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Tensor<Coordinates> {
         (0..self.layout().size()).map(value).collect()
     }
 
-    /// Of each element whether it lies inside of a tensor of this shape: the predicates of a copy.
+    /// Returns for each element whether it lies inside a tensor of this shape: the predicates of a copy.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Tensor<Coordinates> {
         Tensor::new(predicates.collect(), layout)
     }
 
-    /// As [`Tensor::slice`] of data.
+    /// Returns the same as [`Tensor::slice`] of data.
     ///
     /// # Errors
     ///
@@ -106,7 +106,8 @@ impl Tensor<Coordinates> {
         )
     }
 
-    /// As [`Tensor::local_tile`] of data, but that the tiler need not divide: the last tiles have coordinates outside.
+    /// Returns the same as [`Tensor::local_tile`] of data, but that the tiler need not divide: the last tiles have
+    /// coordinates outside.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl Tensor<Coordinates> {
         self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
-    /// As [`Tensor::local_tile_of`] of data.
+    /// Returns the same as [`Tensor::local_tile_of`] of data.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Tensor<Coordinates> {
         self.local_tile(&tiler, &coord)
     }
 
-    /// As [`Tensor::outer_partition`] of data, but that the tiler need not divide.
+    /// Returns the same as [`Tensor::outer_partition`] of data, but that the tiler need not divide.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl Tensor<Coordinates> {
         self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
-    /// As [`Tensor::local_partition`] of data, but that the threads need not divide.
+    /// Returns the same as [`Tensor::local_partition`] of data, but that the threads need not divide.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Tensor<Coordinates> {
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
-    /// As [`Tensor::local_partition_of`] of data.
+    /// Returns the same as [`Tensor::local_partition_of`] of data.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use crate::tensor::extents::{bare, check_walk};
 use crate::tensor::one_place_each;
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// All elements combined with `init`, one after the other in colexicographic order.
+    /// Returns all elements combined with `init`, one after the other in colexicographic order.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -40,7 +40,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
 }
 
 impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
-    /// Every element becomes `value`; what lies between them in the data stays.
+    /// Sets every element to `value`; what lies between them in the data stays.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -65,7 +65,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(())
     }
 
-    /// `self = alpha x + beta self`, element by element in colexicographic order.
+    /// Computes `self = alpha x + beta self`, element by element in colexicographic order.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -93,7 +93,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.update_if("axpby", x, |_| true, |y, x| alpha * *x + beta * *y)
     }
 
-    /// Every element becomes the default of its type; CuTe's `clear`.
+    /// Sets every element to the default of its type; CuTe's `clear`.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.fill(T::default())
     }
 
-    /// Every element becomes `f` of itself.
+    /// Replaces every element by `f` of itself.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -129,7 +129,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(())
     }
 
-    /// Every element becomes `f` of the element of `x` with the same index: CuTe's `transform` of two tensors.
+    /// Sets every element to `f` of the element of `x` with the same index: CuTe's `transform` of two tensors.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -157,7 +157,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(())
     }
 
-    /// Every element becomes `f` of the elements of `x` and `y` with the same index: CuTe's `transform` of three.
+    /// Sets every element to `f` of the elements of `x` and `y` with the same index: CuTe's `transform` of three.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(())
     }
 
-    /// Every element becomes that of `x` with the same index: CuTe's `copy` of two tensors, one element at a time.
+    /// Sets every element to that of `x` with the same index: CuTe's `copy` of two tensors, one element at a time.
     ///
     /// # Errors
     ///
@@ -196,7 +196,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.transform_from(x, T::clone)
     }
 
-    /// As [`Tensor::copy_from`], of the coordinates of which `predicate` says true: CuTe's `copy_if` of two tensors.
+    /// Does the same as [`Tensor::copy_from`], of the coordinates of which `predicate` says true: CuTe's `copy_if` of
+    /// two tensors.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -222,7 +223,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.update_if("copy_if", x, predicate, |_, x| x.clone())
     }
 
-    /// As [`Tensor::axpby`], of the coordinates of which `predicate` says true; the other elements stay.
+    /// Does the same as [`Tensor::axpby`], of the coordinates of which `predicate` says true; the other elements stay.
     ///
     /// # Errors
     ///

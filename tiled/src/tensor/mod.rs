@@ -45,7 +45,7 @@ pub struct Tensor<D> {
 }
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// The tensor of `data` under `layout`.
+    /// Returns the tensor of `data` under `layout`.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -67,7 +67,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         tensor.starting_at(0)
     }
 
-    /// The element at a coordinate.
+    /// Returns the element at a coordinate.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         Ok(&self.data[self.place(self.layout.offset(coord)?)])
     }
 
-    /// All elements in colexicographic order of their coordinates.
+    /// Returns all elements in colexicographic order of their coordinates.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             .collect())
     }
 
-    /// The same tensor, borrowed.
+    /// Returns the same tensor, borrowed.
     #[must_use]
     pub fn view(&self) -> Tensor<&[T]> {
         self.reshaped(self.start, self.layout.clone())
@@ -114,7 +114,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         }
     }
 
-    /// The same elements by another layout, made of this one: composed, divided, grouped, coalesced.
+    /// Returns the same elements by another layout, made of this one: composed, divided, grouped, coalesced.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -137,7 +137,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.reshaped(0, f(&self.layout)?).starting_at(self.start)
     }
 
-    /// A compact tensor of the same shape: its first mode contiguous, the others in the order of these strides. CuTe's `make_fragment_like`.
+    /// Returns a compact tensor of the same shape: its first mode contiguous, the others in the order of these strides.
+    /// CuTe's `make_fragment_like`.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -198,7 +199,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
 }
 
 impl<D> Tensor<D> {
-    /// The layout.
+    /// Returns the layout.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
@@ -223,7 +224,7 @@ impl<D> Tensor<D> {
 }
 
 impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
-    /// The same tensor, borrowed to be written to.
+    /// Returns the same tensor, borrowed to be written to.
     #[must_use]
     pub fn view_mut(&mut self) -> Tensor<&mut [T]> {
         let (start, layout) = (self.start, self.layout.clone());

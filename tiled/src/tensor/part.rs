@@ -82,7 +82,7 @@ pub(crate) fn project(
 }
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// The part that `coord` keeps: the modes where it has `_`, at the place that its numbers say.
+    /// Returns the part that `coord` keeps: the modes where it has `_`, at the place that its numbers say.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -106,7 +106,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         Ok((self.beyond_start(offset), self.layout().slice(&coord)?))
     }
 
-    /// The tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
+    /// Returns the tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
     /// `inner_partition`).
     ///
     /// # Errors
@@ -119,8 +119,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
-    /// As [`Tensor::local_tile`], by some modes of a tiler and of a coordinate of more modes than the tensor: of a tile
-    /// of M, N and K those of A are `[0, 2]`. CuTe's `local_tile` with a projection `Step<_1,X,_1>`.
+    /// Returns the same as [`Tensor::local_tile`], by some modes of a tiler and of a coordinate of more modes than the
+    /// tensor: of a tile of M, N and K those of A are `[0, 2]`. CuTe's `local_tile` with a projection `Step<_1,X,_1>`.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -143,7 +143,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.local_tile(&tiler, &coord)
     }
 
-    /// The elements at `coord` of every tile: the modes of the rest stay (CuTe's `outer_partition`).
+    /// Returns the elements at `coord` of every tile: the modes of the rest stay (CuTe's `outer_partition`).
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -161,8 +161,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
-    /// What thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the element at
-    /// the thread's place (CuTe's `local_partition`). Unlike CuTe's, `threads` need not be compact.
+    /// Returns what thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the
+    /// element at the thread's place (CuTe's `local_partition`). Unlike CuTe's, `threads` need not be compact.
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
-    /// As [`Tensor::local_partition`], by some modes of the threads: those that differ along the others have the same.
-    /// CuTe's `local_partition` with a projection.
+    /// Returns the same as [`Tensor::local_partition`], by some modes of the threads: those that differ along the
+    /// others have the same. CuTe's `local_partition` with a projection.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
 
-    /// The elements that a thread's partition of this tensor's layout names.
+    /// Returns the elements that a thread's partition of this tensor's layout names.
     ///
     /// ```
     /// use colex_tiled::{Tensor, TiledCopy};
@@ -256,7 +256,7 @@ fn offset_of(partition: &Partition) -> Result<i64, Error> {
 }
 
 impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
-    /// As [`Tensor::slice`], to be written to.
+    /// Returns the same as [`Tensor::slice`], to be written to.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
-    /// As [`Tensor::local_tile`], to be written to.
+    /// Returns the same as [`Tensor::local_tile`], to be written to.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -289,7 +289,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
-    /// As [`Tensor::local_tile_of`], to be written to.
+    /// Returns the same as [`Tensor::local_tile_of`], to be written to.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.local_tile_mut(&tiler, &coord)
     }
 
-    /// As [`Tensor::outer_partition`], to be written to.
+    /// Returns the same as [`Tensor::outer_partition`], to be written to.
     ///
     /// # Errors
     ///
@@ -318,7 +318,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
-    /// As [`Tensor::local_partition`], to be written to.
+    /// Returns the same as [`Tensor::local_partition`], to be written to.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
-    /// As [`Tensor::local_partition_of`], to be written to.
+    /// Returns the same as [`Tensor::local_partition_of`], to be written to.
     ///
     /// # Errors
     ///
@@ -350,7 +350,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 
-    /// As [`Tensor::partition`], to be written to.
+    /// Returns the same as [`Tensor::partition`], to be written to.
     ///
     /// # Errors
     ///

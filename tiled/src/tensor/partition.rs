@@ -20,7 +20,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The value of the tensor's layout at an index of the partition.
+    /// Returns the value of the tensor's layout at an index of the partition.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Partition {
         beyond(&self.start, &self.layout, self.layout.coord_at(index)?)
     }
 
-    /// All values, in the order of the partition's index.
+    /// Returns all values, in the order of the partition's index.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use crate::Error;
 use crate::tensor::Tensor;
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// `N` neighbours as one element: what a vector load sees. CuTe's `recast` to a wider type, which checks neither
-    /// divisibility nor alignment.
+    /// Returns `N` neighbours as one element: what a vector load sees. CuTe's `recast` to a wider type, which checks
+    /// neither divisibility nor alignment.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -55,7 +55,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
 }
 
 impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
-    /// As [`Tensor::recast_wider`], to be written to: what a vector store does.
+    /// Returns the same as [`Tensor::recast_wider`], to be written to: what a vector store does.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -77,7 +77,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
 }
 
 impl<T, const N: usize, D: Deref<Target = [[T; N]]>> Tensor<D> {
-    /// Each element as its `N` parts. CuTe's `recast` to a narrower type.
+    /// Returns each element as its `N` parts. CuTe's `recast` to a narrower type.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ mod warp;
 
 use super::row::CopyRow;
 
-/// Every paragraph of the copy table.
+/// Returns every paragraph of the copy table.
 pub fn copy_rows() -> impl Iterator<Item = &'static CopyRow> {
     let memory = blackwell::TENSOR_MEMORY.iter().flatten();
     [warp::ROWS, tma::ROWS, blackwell::ROWS]

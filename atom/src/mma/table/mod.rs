@@ -8,7 +8,7 @@ mod sm89_90;
 
 use super::row::MmaRow;
 
-/// Every paragraph of the table, oldest architecture first.
+/// Returns every paragraph of the table, oldest architecture first.
 pub fn rows() -> impl Iterator<Item = &'static MmaRow> {
     let tables: [&'static [MmaRow]; 5] = [
         sm61_70_75::ROWS,

@@ -182,30 +182,30 @@ impl Im2colPlan {
         })
     }
 
-    /// The tensor map, whose column is one block's slice if the tile is multicast.
+    /// Returns the tensor map, whose column is one block's slice if the tile is multicast.
     pub fn map(&self) -> &TensorMap {
         &self.map
     }
 
-    /// The matrix of the product, `((Q,P,Z,N),(C,S,R,T))`: offsets in the activations, in elements, counted from the
-    /// pixel under the first tap at the first position, which lies in the padding if there is any.
+    /// Returns the matrix of the product, `((Q,P,Z,N),(C,S,R,T))`: offsets in the activations, in elements, counted
+    /// from the pixel under the first tap at the first position, which lies in the padding if there is any.
     pub fn matrix(&self) -> &Layout {
         &self.matrix
     }
 
-    /// `matrix coordinate -> operands of an instruction`, relative to the first position: the coordinates, then the
-    /// offsets (CuTe's im2col `tma_tensor`).
+    /// Returns `matrix coordinate -> operands of an instruction`, relative to the first position: the coordinates, then
+    /// the offsets (CuTe's im2col `tma_tensor`).
     pub fn tensor(&self) -> &Layout {
         &self.tensor
     }
 
-    /// The bytes of the whole tile: what a barrier of each block waits for, multicast or not.
+    /// Returns the bytes of the whole tile: what a barrier of each block waits for, multicast or not.
     pub fn tile_bytes(&self) -> i64 {
         self.order.size() * self.map.element.bytes()
     }
 
-    /// The operands of an instruction that begins with this row of the matrix, this channel, and this tap along W, H, D.
-    /// Rows beyond the last image and channels beyond the last are filled.
+    /// Returns the operands of an instruction that begins with this row of the matrix, this channel, and this tap along
+    /// W, H, D. Rows beyond the last image and channels beyond the last are filled.
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl Im2colPlan {
         })
     }
 
-    /// The instructions of a tile. With a multicast, those of block 0: see [`slice`](Self::slice).
+    /// Returns the instructions of a tile. With a multicast, those of block 0: see [`slice`](Self::slice).
     ///
     /// # Errors
     ///
@@ -241,8 +241,8 @@ impl Im2colPlan {
         self.slice(0)
     }
 
-    /// The instructions of block `block` of those that share the tile: each moves its slice to the same place of every
-    /// block's shared memory.
+    /// Returns the instructions of block `block` of those that share the tile: each moves its slice to the same place
+    /// of every block's shared memory.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl Im2colPlan {
         columns.map(instruction).collect()
     }
 
-    /// The load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
+    /// Returns the load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
     ///
     /// # Errors
     ///
@@ -282,7 +282,7 @@ impl Im2colPlan {
         })
     }
 
-    /// The store that empties the tile to the pixels themselves: it has no offsets.
+    /// Returns the store that empties the tile to the pixels themselves: it has no offsets.
     ///
     /// # Errors
     ///
@@ -291,7 +291,7 @@ impl Im2colPlan {
         self.copy("STORE_IM2COL")
     }
 
-    /// The store that combines the tile with what the pixels hold.
+    /// Returns the store that combines the tile with what the pixels hold.
     ///
     /// # Errors
     ///

@@ -4,9 +4,9 @@
 //! the whole of an old one or the whole of a new one. An entry that is damaged, or that another text of the same hash
 //! made, is as good as none.
 //!
-//! Others may write the folder too. A draft has a name that cannot be guessed and is made only if nothing has that name;
-//! no link is followed; what is no regular file of this user or of root is as good as none, and is not waited for. The
-//! entries together take no more than a limit: beyond it, those that were used least recently go.
+//! Others may write the folder too. A draft has a name that cannot be guessed and is made only if nothing has that
+//! name; no link is followed; what is no regular file of this user or of root is as good as none, and is not waited
+//! for. The entries together take no more than a limit: beyond it, those that were used least recently go.
 
 use std::env;
 use std::fs;
@@ -63,7 +63,7 @@ const LARGEST: u64 = 256 << 20;
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Cache {
-    /// A cache in that folder, which is made when the first entry is. Its entries take 1 GiB at most.
+    /// Returns a cache in that folder, which is made when the first entry is. Its entries take 1 GiB at most.
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
         Cache {
             folder: Some(folder.into()),
@@ -71,7 +71,7 @@ impl Cache {
         }
     }
 
-    /// No cache: everything is assembled every time.
+    /// Returns no cache: everything is assembled every time.
     pub fn off() -> Cache {
         Cache {
             folder: None,
@@ -79,8 +79,8 @@ impl Cache {
         }
     }
 
-    /// The same cache with another limit: the bytes that all entries of the folder take together. A store that exceeds
-    /// it removes the entries that were used least recently.
+    /// Returns the same cache with another limit: the bytes that all entries of the folder take together. A store that
+    /// exceeds it removes the entries that were used least recently.
     ///
     /// ```
     /// let cache = colex_device::Cache::at("folder").with_limit(64 << 20);
@@ -94,7 +94,7 @@ impl Cache {
         }
     }
 
-    /// The cache that the environment names.
+    /// Returns the cache that the environment names.
     ///
     /// `COLEX_CACHE` is its folder, `off` for none; if it is not set, the folder is `colex` where this system keeps
     /// caches. `COLEX_CACHE_BYTES` is the limit of its entries: a number of bytes, or of KiB, MiB or GiB with `K`, `M`
@@ -128,12 +128,12 @@ impl Cache {
         }
     }
 
-    /// Its folder, if it has one.
+    /// Returns its folder, if it has one.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The bytes that its entries take together at most; `None` if `COLEX_CACHE_BYTES` is no number.
+    /// Returns the bytes that its entries take together at most; `None` if `COLEX_CACHE_BYTES` is no number.
     pub fn limit(&self) -> Option<u64> {
         self.limit.as_ref().ok().copied()
     }

@@ -229,7 +229,7 @@ impl CublasLt {
         asked.map_err(refused("cublasLtMatmulAlgoGetHeuristic"))
     }
 
-    /// How many algorithms it answered with.
+    /// Returns how many algorithms it answered with.
     pub fn choices(&self) -> usize {
         self.choices.len()
     }
@@ -287,7 +287,8 @@ impl CublasLt {
         let [x, y, c] = memories.map(|memory| memory.address());
         let [alpha, beta] = &self.factors;
         let pointer = |address: u64| address as *const c_void;
-        // SAFETY: all descriptors live, the memory is on this device and as long as the matrices, and the factors have the type of the sums.
+        // SAFETY: all descriptors live, the memory is on this device and as long as the matrices, and the factors have
+        // the type of the sums.
         unsafe {
             result::matmul(
                 self.handle,

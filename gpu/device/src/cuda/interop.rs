@@ -39,43 +39,43 @@ impl<'a, T: Element> BorrowedSlice<'a, T> {
 }
 
 impl<T> BorrowedSlice<'_, T> {
-    /// The device that it was lent to.
+    /// Returns the device that it was lent to.
     pub fn device(&self) -> &Device {
         self.device
     }
 
-    /// How many elements it has.
+    /// Returns how many elements it has.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
+    /// Returns whether it has none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether it was lent by [`Device::borrow_slice_mut`].
+    /// Returns whether it was lent by [`Device::borrow_slice_mut`].
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The address of its first element.
+    /// Returns the address of its first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The slice as an argument.
+    /// Returns the slice as an argument.
     pub fn argument(&self) -> Argument {
         Argument::Pointer(self.address)
     }
 }
 
 impl Device {
-    /// A device that works in a context and a stream of the caller's, and leaves both as they are.
+    /// Returns a device that works in a context and a stream of the caller's, and leaves both as they are.
     ///
     /// It waits for nothing, and may be made for every call: the first device of a context asks the driver for its
-    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is_same_device). They share what was
-    /// loaded for any of them, for as long as the program keeps the context.
+    /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is_same_device). They
+    /// share what was loaded for any of them, for as long as the program keeps the context.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Device {
         Ok(Device(Kind::Gpu(Gpu::of(stream)?)))
     }
 
-    /// The context and the stream it works in, if it is a GPU.
+    /// Returns the context and the stream it works in, if it is a GPU.
     pub fn cuda(&self) -> Option<(&Arc<CudaContext>, &Arc<CudaStream>)> {
         match &self.0 {
             Kind::Gpu(gpu) => Some((gpu.stream.context(), &gpu.stream)),

@@ -11,7 +11,7 @@ use crate::operand::{Address, Base, Operand, ParamId, Reg};
 use crate::ty::{RegType, Type};
 
 impl KernelBuilder {
-    /// The value of a scalar or pointer parameter; the address of a tensor map.
+    /// Returns the value of a scalar or pointer parameter; the address of a tensor map.
     #[track_caller]
     pub fn param(&mut self, id: ParamId) -> Reg {
         let ty = match self.param_type(id) {
@@ -27,7 +27,8 @@ impl KernelBuilder {
         self.load(Access::new(Space::Param, ty), id)
     }
 
-    /// The address as a register: 32 bits for shared memory, 64 for a tensor map, the class of the register it begins with.
+    /// Returns the address as a register: 32 bits for shared memory, 64 for a tensor map, the class of the register it
+    /// begins with.
     #[track_caller]
     pub fn address_of(&mut self, a: impl Into<Address>) -> Reg {
         let a = a.into();
@@ -86,7 +87,7 @@ impl KernelBuilder {
         });
     }
 
-    /// An atomic operation that answers with the old value.
+    /// Adds an atomic operation that returns the old value.
     #[track_caller]
     pub fn atomic(
         &mut self,
@@ -110,7 +111,7 @@ impl KernelBuilder {
         d
     }
 
-    /// An atomic operation without an answer; several sources are a vector.
+    /// Adds an atomic operation without a result (`red`); several sources are a vector.
     #[track_caller]
     pub fn reduce(
         &mut self,
@@ -130,7 +131,7 @@ impl KernelBuilder {
         });
     }
 
-    /// The address of the same place in block `rank` of the cluster.
+    /// Returns the address of the same place in block `rank` of the cluster.
     #[track_caller]
     pub fn mapa(&mut self, a: impl Into<Operand>, rank: impl Into<Operand>) -> Reg {
         let d = self.reg(RegType::B32);
@@ -139,7 +140,7 @@ impl KernelBuilder {
         d
     }
 
-    /// One copy instruction.
+    /// Adds one copy instruction.
     #[track_caller]
     pub fn copy_atom(&mut self, atom: &CopyAtom, args: CopyArgs) {
         self.push(Atom::Copy {
@@ -148,7 +149,7 @@ impl KernelBuilder {
         });
     }
 
-    /// One matrix instruction on registers: `d = a·b + c`.
+    /// Adds one matrix instruction on registers: `d = a·b + c`.
     #[track_caller]
     pub fn mma_atom(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: &[Reg], c: &[Reg]) {
         self.push(Atom::Mma {
@@ -162,7 +163,7 @@ impl KernelBuilder {
         });
     }
 
-    /// One `wgmma`: `d = a·b` or `d += a·b`. `a` is one descriptor or registers, `b` a descriptor.
+    /// Adds one `wgmma`: `d = a·b` or `d += a·b`. `a` is one descriptor or registers, `b` a descriptor.
     #[track_caller]
     pub fn wgmma(&mut self, atom: &MmaAtom, d: &[Reg], a: &[Reg], b: Reg, scale_d: ScaleD) {
         self.push(Atom::Mma {

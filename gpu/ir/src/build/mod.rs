@@ -48,7 +48,7 @@ pub struct KernelBuilder {
 }
 
 impl KernelBuilder {
-    /// A kernel of that name for that architecture.
+    /// Starts a kernel named `name` for the architecture `target`.
     #[track_caller]
     pub fn new(name: &str, target: Arch) -> Self {
         let kernel = Kernel {
@@ -76,42 +76,42 @@ impl KernelBuilder {
         }
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn finish(mut self) -> Kernel {
         self.kernel.body = self.open.pop().expect("closures close what they open");
         self.kernel
     }
 
-    /// What it is built for.
+    /// Returns what it is built for.
     pub fn target(&self) -> Arch {
         self.kernel.target
     }
 
-    /// Only blocks of this many threads will do.
+    /// Requires blocks of exactly this many threads.
     pub fn block(&mut self, threads: [u32; 3]) -> &mut Self {
         self.kernel.block = Some(threads);
         self
     }
 
-    /// Only clusters of this many blocks will do.
+    /// Requires clusters of exactly this many blocks.
     pub fn cluster(&mut self, blocks: [u32; 3]) -> &mut Self {
         self.kernel.cluster = Some(blocks);
         self
     }
 
-    /// A multiprocessor must be able to hold this many blocks.
+    /// Requires that a multiprocessor can hold this many blocks at once.
     pub fn min_blocks(&mut self, blocks: u32) -> &mut Self {
         self.kernel.min_blocks = Some(blocks);
         self
     }
 
-    /// A thread may get at most this many registers.
+    /// Limits each thread to this many registers.
     pub fn max_registers(&mut self, registers: u32) -> &mut Self {
         self.kernel.max_registers = Some(registers);
         self
     }
 
-    /// A parameter.
+    /// Declares a parameter.
     #[track_caller]
     pub fn parameter(&mut self, name: &str, ty: ParamType) -> ParamId {
         self.kernel.params.push(Param {
@@ -122,25 +122,25 @@ impl KernelBuilder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// A parameter that points into global memory, at 16 bytes of alignment.
+    /// Declares a parameter that points into global memory, at 16 bytes of alignment.
     #[track_caller]
     pub fn pointer(&mut self, name: &str) -> ParamId {
         self.parameter(name, ParamType::Pointer { align: 16 })
     }
 
-    /// A parameter that is a number.
+    /// Declares a parameter that is a number.
     #[track_caller]
     pub fn scalar(&mut self, name: &str, ty: Type) -> ParamId {
         self.parameter(name, ParamType::Scalar(ty))
     }
 
-    /// A parameter that is a tensor map.
+    /// Declares a parameter that is a tensor map.
     #[track_caller]
     pub fn tensor_map(&mut self, name: &str) -> ParamId {
         self.parameter(name, ParamType::TensorMap)
     }
 
-    /// The type of a parameter; none if it is not of this kernel.
+    /// Returns the type of a parameter; none if it is not of this kernel.
     pub fn param_type(&self, id: ParamId) -> Option<ParamType> {
         self.kernel.params.get(id.index()).map(|param| param.ty)
     }
@@ -177,7 +177,7 @@ impl KernelBuilder {
         self
     }
 
-    /// A fresh register.
+    /// Returns a fresh register.
     pub fn reg(&mut self, ty: RegType) -> Reg {
         let at = RegType::ALL.iter().position(|t| *t == ty);
         let count = &mut self.kernel.registers[at.expect("ALL holds every class")];
@@ -186,7 +186,7 @@ impl KernelBuilder {
         Reg { index, ty }
     }
 
-    /// Several fresh registers.
+    /// Returns several fresh registers.
     pub fn regs(&mut self, ty: RegType, count: usize) -> Vec<Reg> {
         (0..count).map(|_| self.reg(ty)).collect()
     }
@@ -206,7 +206,8 @@ impl KernelBuilder {
             .push(stmt);
     }
 
-    /// The instructions that `body` adds are executed only where the guard holds (predicated, not branched).
+    /// Adds the instructions of `body` under a guard: only threads in which it holds execute them (predicated, not
+    /// branched).
     ///
     /// ```
     /// # use colex_ir::*;
@@ -261,7 +262,7 @@ impl KernelBuilder {
         ClaimId(self.kernel.claims.len() as u32 - 1)
     }
 
-    /// The first instruction that `body` adds makes this claim.
+    /// Attaches this claim to the first instruction that `body` adds.
     pub fn claiming<T>(&mut self, claim: Option<ClaimId>, body: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.claim, claim);
         let result = body(self);
@@ -277,7 +278,7 @@ impl KernelBuilder {
         self.open.pop().expect("pushed above")
     }
 
-    /// A branch: `then` where the guard holds.
+    /// Adds a branch: `then` where the guard holds.
     #[track_caller]
     pub fn if_(&mut self, guard: impl Into<Guard>, then: impl FnOnce(&mut Self)) {
         let at = Location::caller();
@@ -292,7 +293,7 @@ impl KernelBuilder {
         );
     }
 
-    /// A branch with both sides.
+    /// Adds a branch with both sides.
     #[track_caller]
     pub fn if_else(
         &mut self,
@@ -329,7 +330,8 @@ impl KernelBuilder {
         self.when(guard, |k| k.push_at(Control::Break, at));
     }
 
-    /// `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. None at all if `start >= end`.
+    /// Adds a loop: `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. No iteration if
+    /// `start >= end`.
     ///
     /// A `Continue` of the body's own would leave out the step, and begin the same turn again: branch around instead.
     #[track_caller]
@@ -355,7 +357,7 @@ impl KernelBuilder {
         });
     }
 
-    /// A remark in the listing.
+    /// Adds a comment to the listing.
     #[track_caller]
     pub fn comment(&mut self, text: impl Into<String>) {
         self.push(Control::Comment(text.into()));
@@ -375,7 +377,8 @@ impl KernelBuilder {
             });
     }
 
-    /// A copy of `a` in a fresh register of the type's class. A number becomes its bits in that type.
+    /// Adds `mov`: returns a copy of `a` in a fresh register of the type's class. A number becomes its bits in that
+    /// type.
     #[track_caller]
     pub fn mov(&mut self, ty: Type, a: impl Into<Operand>) -> Reg {
         let d = self.reg(ty.register());
@@ -387,13 +390,13 @@ impl KernelBuilder {
         d
     }
 
-    /// `mov` into `d`.
+    /// Adds `mov` into `d`.
     #[track_caller]
     pub fn mov_to(&mut self, d: Reg, a: impl Into<Operand>) {
         self.push(Alu::Mov { d, a: a.into() });
     }
 
-    /// An instruction with one source.
+    /// Adds an instruction with one source.
     #[track_caller]
     pub fn unary(&mut self, op: UnaryOp, ty: Type, a: impl Into<Operand>) -> Reg {
         let d = self.reg(op.result(ty).register());
@@ -406,7 +409,7 @@ impl KernelBuilder {
         d
     }
 
-    /// An instruction with two sources.
+    /// Adds an instruction with two sources.
     #[track_caller]
     pub fn binary(
         &mut self,
@@ -420,7 +423,7 @@ impl KernelBuilder {
         d
     }
 
-    /// An instruction with two sources, into `d`.
+    /// Adds an instruction with two sources, into `d`.
     #[track_caller]
     pub fn binary_to(
         &mut self,
@@ -434,7 +437,7 @@ impl KernelBuilder {
         self.push(Alu::Binary { op, ty, d, a, b });
     }
 
-    /// An instruction with three sources.
+    /// Adds an instruction with three sources.
     #[track_caller]
     pub fn ternary(
         &mut self,
@@ -449,7 +452,7 @@ impl KernelBuilder {
         d
     }
 
-    /// An instruction with three sources, into `d`.
+    /// Adds an instruction with three sources, into `d`.
     #[track_caller]
     pub fn ternary_to(
         &mut self,
@@ -464,7 +467,7 @@ impl KernelBuilder {
         self.push(Alu::Ternary { op, ty, d, a, b, c });
     }
 
-    /// A comparison.
+    /// Adds a comparison.
     #[track_caller]
     pub fn setp(
         &mut self,
@@ -479,7 +482,7 @@ impl KernelBuilder {
         p
     }
 
-    /// `and`, `or` or `xor` of two predicates, each taken as it is or negated.
+    /// Adds `and`, `or` or `xor` of two predicates, each taken as it is or negated.
     #[track_caller]
     pub fn pred(&mut self, op: BinaryOp, a: impl Into<Guard>, b: impl Into<Guard>) -> Reg {
         let p = self.reg(RegType::Pred);
@@ -488,7 +491,7 @@ impl KernelBuilder {
         p
     }
 
-    /// `a` where `p`, else `b`.
+    /// Adds `selp`: returns `a` where `p` holds, else `b`.
     #[track_caller]
     pub fn selp(&mut self, ty: Type, a: impl Into<Operand>, b: impl Into<Operand>, p: Reg) -> Reg {
         let d = self.reg(ty.register());
@@ -497,7 +500,7 @@ impl KernelBuilder {
         d
     }
 
-    /// Narrow registers side by side, lowest first.
+    /// Joins narrow registers into a wide one, lowest first.
     #[track_caller]
     pub fn pack(&mut self, ty: RegType, parts: &[Reg]) -> Reg {
         let d = self.reg(ty);
@@ -508,7 +511,7 @@ impl KernelBuilder {
         d
     }
 
-    /// A wide register in parts, lowest first.
+    /// Splits a wide register into parts, lowest first.
     #[track_caller]
     pub fn unpack(&mut self, ty: RegType, a: Reg) -> Vec<Reg> {
         let count = (a.ty.bits() / ty.bits()) as usize;
@@ -563,7 +566,7 @@ binary_methods! {
 }
 
 impl KernelBuilder {
-    /// `a * b + c`: `mad.lo` for integers, `fma.rn` for floats.
+    /// Adds `a * b + c`: `mad.lo` for integers, `fma.rn` for floats.
     #[track_caller]
     pub fn mad(
         &mut self,

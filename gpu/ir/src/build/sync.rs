@@ -11,7 +11,7 @@ use crate::ty::RegType;
 const FULL: Operand = Operand::Int(0xffff_ffff);
 
 impl KernelBuilder {
-    /// `barrier.sync 0` of all threads of the block.
+    /// Adds `barrier.sync 0` of all threads of the block.
     #[track_caller]
     pub fn sync(&mut self) {
         self.push(Sync::Barrier {
@@ -21,7 +21,7 @@ impl KernelBuilder {
         });
     }
 
-    /// `barrier.sync` of a named barrier, 0 to 15, by `threads` threads.
+    /// Adds `barrier.sync` of a named barrier, 0 to 15, by `threads` threads.
     #[track_caller]
     pub fn named_sync(&mut self, id: impl Into<Operand>, threads: u32) {
         self.push(Sync::Barrier {
@@ -31,7 +31,7 @@ impl KernelBuilder {
         });
     }
 
-    /// `barrier.arrive`: counts, and goes on.
+    /// Adds `barrier.arrive`: counts, and goes on.
     #[track_caller]
     pub fn named_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
         self.push(Sync::Barrier {
@@ -41,7 +41,7 @@ impl KernelBuilder {
         });
     }
 
-    /// `bar.warp.sync` of a whole warp.
+    /// Adds `bar.warp.sync` of a whole warp.
     #[track_caller]
     pub fn warp_sync(&mut self) {
         self.push(Sync::WarpSync { mask: FULL });
@@ -56,13 +56,13 @@ impl KernelBuilder {
         self.push(Sync::ClusterWait);
     }
 
-    /// A fence.
+    /// Adds a fence.
     #[track_caller]
     pub fn fence(&mut self, kind: FenceKind) {
         self.push(Sync::Fence(kind));
     }
 
-    /// `shfl.sync` of a whole warp.
+    /// Adds `shfl.sync` of a whole warp.
     #[track_caller]
     pub fn shuffle(&mut self, mode: ShuffleMode, a: Reg, lane: impl Into<Operand>) -> Reg {
         let d = self.reg(a.ty);
@@ -79,7 +79,7 @@ impl KernelBuilder {
         d
     }
 
-    /// `vote.sync` of a whole warp: a predicate, or for a ballot a mask.
+    /// Adds `vote.sync` of a whole warp: a predicate, or for a ballot a mask.
     #[track_caller]
     pub fn vote(&mut self, mode: VoteMode, p: impl Into<Guard>) -> Reg {
         let d = self.reg(mode.result().register());
@@ -92,7 +92,7 @@ impl KernelBuilder {
         d
     }
 
-    /// `elect.sync`: true in one lane of the warp.
+    /// Adds `elect.sync`: true in one lane of the warp.
     #[track_caller]
     pub fn elect(&mut self) -> Reg {
         let p = self.reg(RegType::Pred);
@@ -109,13 +109,13 @@ impl KernelBuilder {
         });
     }
 
-    /// `mbarrier.arrive` on a barrier of this block.
+    /// Adds `mbarrier.arrive` on a barrier of this block.
     #[track_caller]
     pub fn mbarrier_arrive(&mut self, a: impl Into<Address>) {
         self.arrive(Space::Shared, a.into(), None);
     }
 
-    /// `mbarrier.arrive` on a barrier of any block of the cluster, by an address from `mapa`.
+    /// Adds `mbarrier.arrive` on a barrier of any block of the cluster, by an address from `mapa`.
     #[track_caller]
     pub fn mbarrier_arrive_cluster(&mut self, a: impl Into<Address>) {
         self.arrive(Space::Cluster, a.into(), None);
@@ -137,7 +137,7 @@ impl KernelBuilder {
         });
     }
 
-    /// `mbarrier.try_wait.parity` once: true if that phase has completed.
+    /// Adds `mbarrier.try_wait.parity` once: true if that phase has completed.
     #[track_caller]
     pub fn mbarrier_try(&mut self, a: impl Into<Address>, parity: impl Into<Operand>) -> Reg {
         let p = self.reg(RegType::Pred);
@@ -160,49 +160,50 @@ impl KernelBuilder {
         });
     }
 
-    /// `cp.async.commit_group`
+    /// Adds `cp.async.commit_group`.
     #[track_caller]
     pub fn cp_async_commit(&mut self) {
         self.push(Async::CpAsyncCommit);
     }
 
-    /// `cp.async.wait_group`: at most `pending` of this thread's groups stay in flight.
+    /// Adds `cp.async.wait_group`: at most `pending` of this thread's groups stay in flight.
     #[track_caller]
     pub fn cp_async_wait(&mut self, pending: u32) {
         self.push(Async::CpAsyncWait { pending });
     }
 
-    /// `cp.async.bulk.commit_group`
+    /// Adds `cp.async.bulk.commit_group`.
     #[track_caller]
     pub fn bulk_commit(&mut self) {
         self.push(Async::BulkCommit);
     }
 
-    /// `cp.async.bulk.wait_group`: at most `pending` groups stay in flight; with `read`, their sources may be reused.
+    /// Adds `cp.async.bulk.wait_group`: at most `pending` groups stay in flight; with `read`, their sources may be
+    /// reused.
     #[track_caller]
     pub fn bulk_wait(&mut self, pending: u32, read: bool) {
         self.push(Async::BulkWait { pending, read });
     }
 
-    /// `wgmma.fence`
+    /// Adds `wgmma.fence`.
     #[track_caller]
     pub fn wgmma_fence(&mut self) {
         self.push(Async::WgmmaFence);
     }
 
-    /// `wgmma.commit_group`
+    /// Adds `wgmma.commit_group`.
     #[track_caller]
     pub fn wgmma_commit(&mut self) {
         self.push(Async::WgmmaCommit);
     }
 
-    /// `wgmma.wait_group`
+    /// Adds `wgmma.wait_group`.
     #[track_caller]
     pub fn wgmma_wait(&mut self, pending: u32) {
         self.push(Async::WgmmaWait { pending });
     }
 
-    /// `setmaxnreg`
+    /// Adds `setmaxnreg`.
     #[track_caller]
     pub fn set_max_registers(&mut self, increase: bool, count: u32) {
         self.push(Sync::SetMaxReg { increase, count });

@@ -43,8 +43,8 @@ pub struct TensorMapArgument {
 }
 
 impl Argument {
-    /// Whether a parameter of this type takes the argument. Integers and floats of one width do not mix, save that a
-    /// parameter of untyped bits takes both.
+    /// Returns whether a parameter of this type takes the argument. Integers and floats of one width do not mix, save
+    /// that a parameter of untyped bits takes both.
     pub fn fits(&self, parameter: ParameterType) -> bool {
         matches!(
             (self, parameter),
@@ -60,7 +60,7 @@ impl Argument {
         )
     }
 
-    /// What it is, for messages: `a 32-bit integer`.
+    /// Returns what it is, for messages: `a 32-bit integer`.
     pub fn what(&self) -> &'static str {
         match self {
             Argument::U16(_) => "16 bits",
@@ -120,7 +120,7 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    /// The bytes it takes among the parameters.
+    /// Returns the bytes it takes among the parameters.
     pub fn bytes(self) -> usize {
         match self {
             ParameterType::B16 => 2,

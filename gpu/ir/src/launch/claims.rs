@@ -12,10 +12,10 @@ const REMEMBERED: usize = 8;
 
 /// The claims of a kernel that a launch can be compared with: what certainly runs, in the first and in the last block.
 ///
-/// Nothing here walks a grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, in the first
-/// and in the last turn of each loop; what it says of them is true of a thread that runs, so no correct launch is refused. Where
-/// a coordinate grows with the number of the block, the corner is also where it is largest. What is left (branches on what a
-/// kernel reads, orders of tiles that turn back) the simulator sees.
+/// Nothing here walks a grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, in
+/// the first and in the last turn of each loop; what it says of them is true of a thread that runs, so no correct
+/// launch is refused. Where a coordinate grows with the number of the block, the corner is also where it is largest.
+/// What is left (branches on what a kernel reads, orders of tiles that turn back) the simulator sees.
 #[derive(Debug, Default)]
 pub struct LaunchClaims {
     claims: Vec<(Claim, Certain)>,
@@ -57,8 +57,8 @@ impl LaunchClaims {
         }
     }
 
-    /// Whether no access of the launch certainly lies outside of its tensor. A launch like one of the last that passed is only
-    /// compared with those.
+    /// Checks that no access of the launch certainly lies outside of its tensor. A launch like one of the last that
+    /// passed is only compared with those.
     ///
     /// # Errors
     ///

@@ -55,7 +55,7 @@ impl From<[u32; 3]> for Extents {
 }
 
 impl Launch {
-    /// A grid of blocks, without clusters or dynamic shared memory.
+    /// Returns a launch of a grid of blocks, without clusters or dynamic shared memory.
     pub fn new(grid: impl Into<Extents>, block: impl Into<Extents>) -> Launch {
         Launch {
             grid: grid.into().0,
@@ -81,17 +81,17 @@ impl Launch {
         }
     }
 
-    /// The blocks of the grid.
+    /// Returns the blocks of the grid.
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|&extent| u64::from(extent)).product()
     }
 
-    /// The threads of a block.
+    /// Returns the threads of a block.
     pub fn threads(&self) -> u64 {
         self.block.iter().map(|&extent| u64::from(extent)).product()
     }
 
-    /// The blocks of a cluster.
+    /// Returns the blocks of a cluster.
     pub fn cluster_blocks(&self) -> u64 {
         self.cluster
             .iter()
@@ -99,7 +99,7 @@ impl Launch {
             .product()
     }
 
-    /// Whether a device with these limits takes the launch of a kernel with so much static shared memory.
+    /// Checks that a device with these limits takes the launch of a kernel with this much static shared memory.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), Err
     }
 }
 
-/// Whether the arguments are those that the parameters want, in number and type.
+/// Checks that the arguments are those that the parameters want, in number and type.
 ///
 /// # Errors
 ///
@@ -244,8 +244,8 @@ pub fn check_arguments(parameters: &[ParameterType], arguments: &[Argument]) -> 
     }
 }
 
-/// Whether the addresses among the arguments are multiples of what the parameters declare, in bytes. The assembler may
-/// rely on it.
+/// Checks that the addresses among the arguments are multiples of what the parameters declare, in bytes. The assembler
+/// may rely on it.
 ///
 /// # Errors
 ///
@@ -285,8 +285,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of an architecture (CUDA C++ Programming Guide, "Compute capabilities"), with the multiprocessors of
-    /// its largest data-centre part.
+    /// Returns the limits of an architecture (CUDA C++ Programming Guide, "Compute capabilities"), with the
+    /// multiprocessors of its largest data-centre part.
     ///
     /// ```
     /// use colex_atom::Arch;

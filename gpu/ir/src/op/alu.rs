@@ -317,7 +317,7 @@ fn dp4a_result(signed: [bool; 2]) -> Type {
 }
 
 impl KernelBuilder {
-    /// A conversion, rounded to nearest even where it rounds (toward zero into an integer), plain where it cannot.
+    /// Adds a conversion, rounded to nearest even where it rounds (toward zero into an integer), plain where it cannot.
     #[track_caller]
     pub fn cvt(&mut self, to: Type, from: Type, a: impl Into<Operand>) -> Reg {
         let rounding = match (to.is_float(), from.is_float()) {
@@ -333,7 +333,7 @@ impl KernelBuilder {
         d
     }
 
-    /// A conversion into `d`, rounded as said.
+    /// Adds a conversion into `d`, rounded as `rounding` says.
     #[track_caller]
     pub fn cvt_to(
         &mut self,
@@ -353,7 +353,7 @@ impl KernelBuilder {
         });
     }
 
-    /// Two numbers rounded into a pair, `lo` in the low half.
+    /// Returns two numbers rounded into a pair, `lo` in the low half.
     #[track_caller]
     pub fn cvt_pack(&mut self, to: Type, hi: impl Into<Operand>, lo: impl Into<Operand>) -> Reg {
         let d = self.reg(to.register());
@@ -422,7 +422,7 @@ fn pieces(parts: &[Reg], whole: Reg) -> (u32, u32, bool) {
 const FP8: Needs = Needs::new(Arch::Sm89, 8, 1);
 
 impl UnaryOp {
-    /// The type of its result.
+    /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
         match self {
             UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind => Type::U32,
@@ -509,7 +509,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// The type of its result.
+    /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
         match self {
             BinaryOp::MulWide => ty.wide(),
@@ -529,7 +529,7 @@ impl BinaryOp {
         }
     }
 
-    /// The type that its second source is read in.
+    /// Returns the type that its second source is read in.
     pub fn second(self, ty: Type) -> Type {
         match self {
             BinaryOp::Shl | BinaryOp::Shr => Type::U32,
@@ -623,7 +623,7 @@ impl BinaryOp {
 }
 
 impl TernaryOp {
-    /// The types that its three sources are read in.
+    /// Returns the types that its three sources are read in.
     pub fn operands(self, ty: Type) -> [Type; 3] {
         match self {
             TernaryOp::MadWide => [ty, ty, ty.wide()],
@@ -634,7 +634,7 @@ impl TernaryOp {
         }
     }
 
-    /// The type of its result.
+    /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
         match self {
             TernaryOp::MadWide => ty.wide(),

@@ -50,7 +50,7 @@ impl Control {
         }
     }
 
-    /// The blocks inside it, in program order.
+    /// Returns the blocks inside it, in program order.
     pub fn blocks(&self) -> Vec<&[Stmt]> {
         match self {
             Control::If { then, other, .. } => vec![then, other],

@@ -221,7 +221,7 @@ impl KernelBuilder {
 }
 
 impl VoteMode {
-    /// The type of its answer: a predicate, or for a ballot a mask.
+    /// Returns the type of its answer: a predicate, or for a ballot a mask.
     pub fn result(self) -> Type {
         match self {
             VoteMode::Ballot => Type::B32,

@@ -26,7 +26,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// A plain access.
+    /// Returns a plain access.
     pub fn new(space: Space, ty: Type) -> Self {
         Access {
             space,
@@ -37,17 +37,17 @@ impl Access {
         }
     }
 
-    /// The same with a cache hint.
+    /// Returns the same with a cache hint.
     pub fn cache(self, cache: Cache) -> Self {
         Access { cache, ..self }
     }
 
-    /// The same, ordered.
+    /// Returns the same, ordered.
     pub fn order(self, order: Order) -> Self {
         Access { order, ..self }
     }
 
-    /// The same under a cache policy.
+    /// Returns the same under a cache policy.
     pub fn policy(self, policy: Reg) -> Self {
         Access {
             policy: Some(policy),
@@ -384,7 +384,8 @@ impl AtomicOp {
 }
 
 impl Space {
-    /// Returns its modifier in an opcode, with its dot; the block's own shared memory is what `.shared` means, in every version of PTX.
+    /// Returns its modifier in an opcode, with its dot; the block's own shared memory is what `.shared` means, in every
+    /// version of PTX.
     pub(super) fn dotted(self) -> String {
         match self {
             Space::Shared => ".shared".to_string(),

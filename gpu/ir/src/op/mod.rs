@@ -39,7 +39,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns the row of the instruction: its mnemonic, operands, needs, and the threads that must execute it together.
+    /// Returns the row of the instruction: its mnemonic, operands, needs, and the threads that must execute it
+    /// together.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
             Op::Alu(op) => op.row(),
@@ -52,7 +53,7 @@ impl Op {
         }
     }
 
-    /// The blocks inside it, in program order.
+    /// Returns the blocks inside it, in program order.
     pub fn blocks(&self) -> Vec<&[Stmt]> {
         match self {
             Op::Control(op) => op.blocks(),

@@ -14,7 +14,7 @@ pub use crate::Needs;
 use crate::verify::Refused;
 
 impl Kernel {
-    /// The kernel as a module of PTX.
+    /// Returns the kernel as a module of PTX.
     ///
     /// Parameters and shared variables are named after the kernel and their own name (`scale_data`), so that several
     /// kernels can be put in one module.
@@ -65,7 +65,7 @@ impl Kernel {
         entry::module(self)
     }
 
-    /// The same without [`verify`](Kernel::verify): to see what the assembler says of a kernel that is wrong.
+    /// Returns the same without [`verify`](Kernel::verify): to see what the assembler says of a kernel that is wrong.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ pub(crate) fn most_shared(arch: Arch) -> u32 {
     kib << 10
 }
 
-/// The bytes of a kernel's parameters, each aligned.
+/// Returns the bytes of a kernel's parameters, each aligned.
 pub fn parameter_bytes(kernel: &Kernel) -> u32 {
     kernel.params.iter().fold(0u32, |at, param| {
         at.next_multiple_of(param.ty.align().max(1))

@@ -25,14 +25,14 @@ pub const LEAST: u32 = 24;
 /// Threads of a warpgroup.
 const GROUP: u32 = 128;
 
-/// The registers with which a thread of a block begins, where `min_blocks` blocks must fit a multiprocessor.
+/// Returns the registers with which a thread of a block begins, where `min_blocks` blocks must fit a multiprocessor.
 pub fn registers_at_entry(threads: u32, min_blocks: u32) -> u32 {
     let threads = threads.max(1).next_multiple_of(32);
     let share = REGISTER_FILE / threads.saturating_mul(min_blocks.max(1));
     (share / STEP * STEP).clamp(LEAST, MOST_AT_ENTRY)
 }
 
-/// The registers with which a thread of a kernel begins, if the kernel says enough for the assembler to know.
+/// Returns the registers with which a thread of a kernel begins, if the kernel says enough for the assembler to know.
 pub fn at_entry(kernel: &Kernel) -> Option<u32> {
     match (kernel.max_registers, kernel.block, kernel.min_blocks) {
         (Some(most), ..) => Some(most.min(MOST_AT_ENTRY)),

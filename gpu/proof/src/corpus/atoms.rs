@@ -12,8 +12,8 @@ use colex_ir::{
 
 use super::FormCase;
 
-/// Every executable matrix instruction: each `wgmma` with default options, and those with N = 64 with every option that
-/// they have.
+/// Returns every executable matrix instruction: each `wgmma` with default options, and those with N = 64 with every
+/// option that they have.
 ///
 /// ```
 /// assert_eq!(colex_proof::corpus::products().len(), 2208 + 320);
@@ -30,7 +30,7 @@ pub fn products() -> Vec<FormCase> {
     atoms.filter_map(|(i, atom)| product(i, &atom)).collect()
 }
 
-/// Every executable copy, with and without a cache policy, universal ones between all ends.
+/// Returns every executable copy, with and without a cache policy, universal ones between all ends.
 ///
 /// ```
 /// let copies = colex_proof::corpus::copies();

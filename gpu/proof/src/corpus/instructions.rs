@@ -52,7 +52,7 @@ const TYPES: [Type; 22] = [
 
 const FULL: Operand = Operand::Int(0xffff_ffff);
 
-/// Every instruction in every type, with every word that it has, whether it exists or not.
+/// Returns every instruction in every type, with every word that it has, whether it exists or not.
 ///
 /// ```
 /// let cases = colex_proof::corpus::instructions();

@@ -34,7 +34,7 @@ pub fn samples() -> Result<Vec<Sample>, colex_gpu::Error> {
     Ok(own.into_iter().chain(crate::kernels::samples()?).collect())
 }
 
-/// The sum of many numbers: a loop over the grid, shuffles in a warp, and one addition to memory a warp.
+/// Returns the sum of many numbers: a loop over the grid, shuffles in a warp, and one addition to memory a warp.
 ///
 /// ```
 /// let kernel = colex_proof::corpus::reduce(colex_atom::Arch::Sm70);
@@ -79,7 +79,7 @@ pub fn reduce(target: Arch) -> Kernel {
 /// The bytes of one stage of [`pipelined`]: sixteen rows of sixteen halves, for A and for B.
 const STAGE: i64 = 1024;
 
-/// A ring of two stages filled by `cp.async`, read by `ldmatrix`, and multiplied by `mma.sync`.
+/// Returns a ring of two stages filled by `cp.async`, read by `ldmatrix`, and multiplied by `mma.sync`.
 ///
 /// # Errors
 ///
@@ -148,7 +148,7 @@ pub fn pipelined(target: Arch) -> Result<Kernel, colex_atom::Error> {
     Ok(k.finish())
 }
 
-/// Two warpgroups: one fills a ring by the copy engine, the other multiplies it by `wgmma`.
+/// Returns two warpgroups: one fills a ring by the copy engine, the other multiplies it by `wgmma`.
 ///
 /// # Errors
 ///
@@ -277,7 +277,7 @@ impl Ring {
     }
 }
 
-/// One tile into shared memory and out again by the copy engine.
+/// Returns one tile into shared memory and out again by the copy engine.
 ///
 /// # Errors
 ///

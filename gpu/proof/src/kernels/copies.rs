@@ -69,7 +69,7 @@ pub struct CopyCase {
 }
 
 impl CopyCase {
-    /// A copy between aligned buffers by the kernel that the library takes.
+    /// Returns a copy between aligned buffers by the kernel that the library takes.
     ///
     /// # Panics
     ///
@@ -85,7 +85,7 @@ impl CopyCase {
         }
     }
 
-    /// The same by that kernel.
+    /// Returns the same by that kernel.
     #[must_use]
     pub fn by(self, method: CopyMethod) -> CopyCase {
         CopyCase {
@@ -152,8 +152,8 @@ impl CopyCase {
     }
 }
 
-/// Small copies of every kind: even and odd lengths, shifts, gaps, batches, each by every kernel that does it. `bytes`
-/// is the width of an element, on which it depends what a kernel does.
+/// Returns small copies of every kind: even and odd lengths, shifts, gaps, batches, each by every kernel that does it.
+/// `bytes` is the width of an element, on which it depends what a kernel does.
 pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
     let mut cases = Vec::new();
     for length in [1, 2, 7, 255, 256, 1024, 4096, 5003] {
@@ -184,7 +184,7 @@ pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
     cases
 }
 
-/// The copies of [`copy_cases`] of one run that bulk copies do.
+/// Returns the copies of [`copy_cases`] of one run that bulk copies do.
 pub fn bulk_cases(bytes: i64) -> Vec<CopyCase> {
     let lengths = [16 << 10, (40 << 10) + 7].map(|length| format!("{}:1", length / bytes));
     let cases = lengths.iter().flat_map(|run| {

@@ -26,7 +26,7 @@ pub struct GemmCase {
 const TAIL: usize = 64;
 
 impl GemmCase {
-    /// A product in aligned buffers by the kernel that the library takes.
+    /// Returns a product in aligned buffers by the kernel that the library takes.
     pub fn new(problem: GemmProblem) -> GemmCase {
         GemmCase {
             problem,
@@ -35,7 +35,7 @@ impl GemmCase {
         }
     }
 
-    /// The same by that kernel.
+    /// Returns the same by that kernel.
     #[must_use]
     pub fn by(self, method: GemmMethod) -> GemmCase {
         GemmCase {
@@ -50,7 +50,7 @@ impl GemmCase {
         GemmCase { shift, ..self }
     }
 
-    /// The same, the operands rounded to tf32.
+    /// Returns the same, the operands rounded to tf32.
     #[must_use]
     pub fn tf32(self) -> GemmCase {
         GemmCase {
@@ -73,8 +73,8 @@ impl GemmCase {
         Ok(self.attempt::<T, C>(device, None, true)??)
     }
 
-    /// The same by a plan, if there is one; the inner error is that of a product that is refused before its launch. Without
-    /// `launch` nothing is run.
+    /// The same by a plan, if there is one; the inner error is that of a product that is refused before its launch.
+    /// Without `launch` nothing is run.
     pub(super) fn attempt<T: GemmElement, C: GemmElement>(
         &self,
         device: &Device,
@@ -154,8 +154,8 @@ fn numbers<T: GemmElement>(count: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// Small products of elements of a type: by the kernels that the library takes on an architecture, and by every one that
-/// takes them.
+/// Returns small products of elements of a type: by the kernels that the library takes on an architecture, and by every
+/// one that takes them.
 pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     let (ab, vector) = (T::TY, 16 / T::BYTES as i64);
     let by = |method, whole| gemm_cases(Some(method), whole);
@@ -181,8 +181,8 @@ pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     cases
 }
 
-/// A seventh of [`every_case`], some of every kernel, and for each kernel a product along K of more tiles than are on their
-/// way at once: what a tool that slows kernels down a hundredfold gets through in a minute.
+/// Returns a seventh of [`every_case`], some of every kernel, and for each kernel a product along K of more tiles than
+/// are on their way at once: what a tool that slows kernels down a hundredfold gets through in a minute.
 pub fn sampled_cases<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     let every = every_case::<T>(arch);
     let mut methods: Vec<Option<GemmMethod>> = Vec::new();
@@ -220,9 +220,9 @@ pub fn large_cases() -> Vec<GemmCase> {
     problems.map(GemmCase::new).to_vec()
 }
 
-/// Small products by a kernel: even and odd extents, every order, leading dimensions, shifted buffers, alpha and beta.
-/// `whole` is how many elements a tensor map or a vector of 16 bytes wants leading dimensions to be multiples of; 1 for a
-/// kernel that takes any.
+/// Returns small products by a kernel: even and odd extents, every order, leading dimensions, shifted buffers, alpha
+/// and beta. `whole` is how many elements a tensor map or a vector of 16 bytes wants leading dimensions to be multiples
+/// of; 1 for a kernel that takes any.
 pub fn gemm_cases(method: Option<GemmMethod>, whole: i64) -> Vec<GemmCase> {
     let mut cases = Vec::new();
     for (i, majors) in orders().into_iter().enumerate() {
@@ -272,7 +272,7 @@ const SIZES: [[i64; 3]; 5] = [
     [129, 8, 33],
 ];
 
-/// What runs fastest in A, B and C, in all eight ways.
+/// Returns what runs fastest in A, B and C, in all eight ways.
 pub fn orders() -> Vec<[Major; 3]> {
     let both = [Major::First, Major::Second];
     let mut orders = Vec::new();

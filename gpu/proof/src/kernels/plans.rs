@@ -1,5 +1,5 @@
-//! Plans drawn over all of their fields, against the reference: what the tests run on the simulator, and `xtask gpu plans`
-//! on a GPU.
+//! Plans drawn over all of their fields, against the reference: what the tests run on the simulator, and
+//! `xtask gpu plans` on a GPU.
 //!
 //! Most of the drawn numbers are near what a kernel takes, so that many plans are accepted; a third of the plans have a
 //! number that is zero, negative, odd or immense.
@@ -23,7 +23,7 @@ use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 pub struct Dice(u64);
 
 impl Dice {
-    /// The generator of the case with a number, of a seed.
+    /// Returns the generator of the case with a number, of a seed.
     pub fn new(seed: u64, case: u64) -> Dice {
         let mixed =
             (seed ^ case.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
@@ -95,7 +95,7 @@ impl Ended {
         }
     }
 
-    /// The kind of a refusal.
+    /// Returns the kind of a refusal.
     pub fn kind(&self) -> Option<&'static str> {
         let Ended::Refused(error) = self else {
             return None;
@@ -228,7 +228,7 @@ fn other_orders() -> Vec<Order> {
 }
 
 impl GemmPlanCase {
-    /// A plan for one architecture, or each for one that has the kernel.
+    /// Returns a plan for one architecture, or each for one that has the kernel.
     pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> GemmPlanCase {
         use GemmMethod::{Ampere, Hopper, Simt, Volta};
         let method = dice.of(&[Simt, Volta, Ampere, Ampere, Hopper, Hopper]);
@@ -356,7 +356,8 @@ impl GemmPlanCase {
         }
     }
 
-    /// A small problem: extents of 1, of a tile or several, a little more or less; mostly one for which the plan was made.
+    /// Returns a small problem: extents of 1, of a tile or several, a little more or less; mostly one for which the
+    /// plan was made.
     pub fn problem(&self, dice: &mut Dice) -> GemmCase {
         let plan = &self.plan;
         let tile = plan
@@ -526,7 +527,7 @@ pub const COPY_METHODS: [CopyMethod; 7] = [
 ];
 
 impl CopyPlanCase {
-    /// A plan for one architecture, or each for one that has the kernel.
+    /// Returns a plan for one architecture, or each for one that has the kernel.
     pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> CopyPlanCase {
         let method = dice.of(&COPY_METHODS);
         let hopper = matches!(method, CopyMethod::Bulk | CopyMethod::Tma) && !dice.one_in(20);
@@ -556,8 +557,8 @@ impl CopyPlanCase {
         }
     }
 
-    /// A small copy, mostly one that the kernel does: one run, or two modes that run fastest on one side each, and modes
-    /// around both; a transpose half of the time.
+    /// Returns a small copy, mostly one that the kernel does: one run, or two modes that run fastest on one side each,
+    /// and modes around both; a transpose half of the time.
     pub fn problem(&self, dice: &mut Dice) -> CopyCase {
         let any = dice.one_in(8);
         let (extents, orders) = match self.method {
@@ -691,8 +692,8 @@ pub struct Outcome {
 }
 
 impl PlanCase {
-    /// The case with a number, of a seed: for one architecture, or for one that has the kernel. The generator draws its
-    /// problems next.
+    /// Returns the case with a number, of a seed: for one architecture, or for one that has the kernel. The generator
+    /// draws its problems next.
     pub fn draw(seed: u64, number: u64, arch: Option<Arch>) -> (PlanCase, Dice) {
         let mut dice = Dice::new(seed, number);
         let case = if dice.one_in(4) {
@@ -703,7 +704,7 @@ impl PlanCase {
         (case, dice)
     }
 
-    /// The name of its kernel.
+    /// Returns the name of its kernel.
     pub fn method(&self) -> String {
         match self {
             PlanCase::Gemm(case) => case.plan.method.to_string(),
@@ -711,8 +712,8 @@ impl PlanCase {
         }
     }
 
-    /// Runs the given number of problems on a device, or each on a simulator of its own; or only builds and checks what would be
-    /// launched.
+    /// Runs the given number of problems on a device, or each on a simulator of its own; or only builds and checks what
+    /// would be launched.
     pub fn run(
         &self,
         mut dice: Dice,
@@ -801,7 +802,7 @@ impl Tally {
         ]
     }
 
-    /// The kernels of which no plan was accepted.
+    /// Returns the kernels of which no plan was accepted.
     pub fn never_accepted(&self) -> Vec<&str> {
         let none = self.0.iter().filter(|(_, counts)| counts.accepted == 0);
         none.map(|(method, _)| method.as_str()).collect()

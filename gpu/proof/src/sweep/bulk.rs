@@ -28,7 +28,8 @@ struct BulkPlan {
     cluster: u32,
 }
 
-/// The case of a bulk copy of `bytes` bytes, a multiple of 16: one launch, a block (or a cluster) for each round.
+/// Returns the case of a bulk copy of `bytes` bytes, a multiple of 16: one launch, a block (or a cluster) for each
+/// round.
 ///
 /// # Errors
 ///

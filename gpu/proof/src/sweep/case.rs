@@ -10,7 +10,8 @@ pub(super) const POISON: u8 = 0xff;
 
 /// One instruction: a kernel, the data of each of its launches, and a judge.
 ///
-/// The kernel's parameters are a pointer to the input, a pointer to the output and, where a launch has one, a tensor map.
+/// The kernel's parameters are a pointer to the input, a pointer to the output and, where a launch has one, a tensor
+/// map.
 pub struct Case {
     /// The atom, and what of it varies: unique.
     pub name: String,
@@ -72,7 +73,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: Agreement) -> Agreement {
         Agreement {
             elements: self.elements + other.elements,

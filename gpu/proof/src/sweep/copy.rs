@@ -55,8 +55,8 @@ impl CopyRound {
     }
 }
 
-/// The case of such a copy: one launch, a block for each round, or a pair of blocks where the copy reaches into the
-/// other block of a cluster. The lanes' addresses are shuffled; `hinted` gives the copy a cache policy.
+/// Returns the case of such a copy: one launch, a block for each round, or a pair of blocks where the copy reaches into
+/// the other block of a cluster. The lanes' addresses are shuffled; `hinted` gives the copy a cache policy.
 ///
 /// # Errors
 ///

@@ -25,7 +25,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The case: kernel, data and judge, from a seed.
+    /// Returns the case: kernel, data and judge, from a seed.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ impl Subject {
         }
     }
 
-    /// The row of the atom's table, with its types, where A comes from, and whether it has a cache policy: what a sample
-    /// should hold one of each of.
+    /// Returns the row of the atom's table, with its types, where A comes from, and whether it has a cache policy: what
+    /// a sample should hold one of each of.
     pub fn row(&self) -> String {
         match self {
             Subject::Mma(atom) => {
@@ -59,7 +59,7 @@ impl Subject {
         }
     }
 
-    /// The name of the atom, without what the sweep varies.
+    /// Returns the name of the atom, without what the sweep varies.
     pub fn atom(&self) -> String {
         match self {
             Subject::Mma(atom) => atom.name(),
@@ -70,8 +70,8 @@ impl Subject {
     }
 }
 
-/// Every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them and, where it has
-/// signs or a choice of metadata threads, one of these; those with N = 8, 64 and 256 with every option.
+/// Returns every executable atom up to Hopper: each `wgmma` with both majors of each operand that has them and, where
+/// it has signs or a choice of metadata threads, one of these; those with N = 8, 64 and 256 with every option.
 pub fn subjects() -> Vec<Subject> {
     let mma = mma_atoms()
         .filter(MmaAtom::is_executable)

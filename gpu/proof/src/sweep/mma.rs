@@ -36,7 +36,7 @@ struct MmaRound {
     input: Vec<u8>,
 }
 
-/// The case of a matrix instruction: one launch, a block for each round.
+/// Returns the case of a matrix instruction: one launch, a block for each round.
 ///
 /// A scalar instruction is executed by each lane of a warp on its own data, that of a quad-pair by all four.
 ///

@@ -7,7 +7,7 @@ use colex_atom::{Class, FloatFormat, Rounding, Ty, Value};
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed and a name: every atom has its own.
+    /// Returns the stream of a seed and a name: every atom has its own.
     ///
     /// ```
     /// use colex_proof::sweep::Random;
@@ -24,7 +24,7 @@ impl Random {
         random
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,7 +33,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of the numbers below `end`, which is at least 1.
+    /// Returns one of the numbers below `end`, which is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         self.bits() % end
     }
@@ -44,7 +44,7 @@ impl Random {
         words.take(count).collect()
     }
 
-    /// The numbers below `count` in random order.
+    /// Returns the numbers below `count` in random order.
     pub fn permutation(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for i in (1..count).rev() {
@@ -63,7 +63,8 @@ pub enum Kind {
     Finite,
     /// Subnormal numbers, the smallest normal ones, and zeros of both signs; integers close to 0.
     Tiny,
-    /// Moderate numbers, and among each 24 an infinity, a NaN, a zero, or the largest; integers at the ends of their range.
+    /// Moderate numbers, and among each 24 an infinity, a NaN, a zero, or the largest; integers at the ends of their
+    /// range.
     Special,
 }
 
@@ -71,7 +72,7 @@ impl Kind {
     /// The rounds of the sweep, in their order.
     pub const ALL: [Kind; 4] = [Kind::Moderate, Kind::Finite, Kind::Tiny, Kind::Special];
 
-    /// A random element of a type.
+    /// Returns a random element of a type.
     pub fn draw(self, ty: Ty, random: &mut Random) -> Value {
         match ty.class() {
             Class::Float(format) => Value::Real(self.float(format, random)),

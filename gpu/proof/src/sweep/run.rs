@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of what was compared.
+    /// Returns the verdict of a comparison.
     pub fn of(agreement: &Agreement) -> Verdict {
         match &agreement.wrong {
             Some(wrong) => Verdict::Wrong(wrong.clone()),
@@ -44,7 +44,7 @@ impl Verdict {
         }
     }
 
-    /// Of what a device answered instead.
+    /// Returns the verdict of a device's error.
     pub fn of_error(error: &Error) -> Verdict {
         let by = match error {
             _ if error.refused().is_some() => "verifier",
@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the device did what the row says.
+    /// Returns whether the device did what the row says.
     pub fn agrees(&self) -> bool {
         matches!(self, Verdict::Exact | Verdict::Modelled | Verdict::Within)
     }

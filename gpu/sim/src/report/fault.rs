@@ -105,17 +105,17 @@ impl Fault {
         self
     }
 
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> FaultKind {
         self.0.kind
     }
 
-    /// What happened, without the place.
+    /// Returns what happened, without the place.
     pub fn what(&self) -> &str {
         &self.0.what
     }
 
-    /// Where it happened; nowhere in particular if nothing was executed.
+    /// Returns where it happened; `None` if nothing was executed.
     pub fn place(&self) -> Option<&Place> {
         self.0.place.as_ref()
     }

@@ -28,7 +28,7 @@ pub struct LineCount {
 }
 
 impl LineCount {
-    /// The passes lost to bank conflicts.
+    /// Returns the passes lost to bank conflicts.
     pub fn bank_conflicts(&self) -> u64 {
         self.passes - self.least_passes
     }
@@ -60,7 +60,8 @@ impl fmt::Display for Warning {
 
 /// What a kernel did on the simulator.
 ///
-/// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built it.
+/// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built
+/// it.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -98,17 +99,18 @@ pub struct Report {
     pub lines: Vec<LineCount>,
     /// Stores of the same value by two blocks that nothing orders.
     pub warnings: Vec<Warning>,
-    /// What happened at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) asked for it.
+    /// What happened at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) asked for
+    /// it.
     pub events: Vec<Event>,
 }
 
 impl Report {
-    /// The passes lost to bank conflicts by all instructions.
+    /// Returns the passes lost to bank conflicts by all instructions.
     pub fn bank_conflicts(&self) -> u64 {
         self.lines.iter().map(LineCount::bank_conflicts).sum()
     }
 
-    /// The sectors of global memory that all instructions touched, and how many would have been enough.
+    /// Returns the sectors of global memory that all instructions touched, and how many would have been enough.
     pub fn sectors(&self) -> (u64, u64) {
         let sum = |of: fn(&LineCount) -> u64| self.lines.iter().map(of).sum();
         (sum(|line| line.sectors), sum(|line| line.least_sectors))

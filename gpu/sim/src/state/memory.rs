@@ -166,7 +166,7 @@ impl Memory {
         }
     }
 
-    /// The bytes from an address on.
+    /// Returns the bytes from an address on.
     ///
     /// # Errors
     ///

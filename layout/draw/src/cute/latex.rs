@@ -8,7 +8,8 @@ use crate::thread::fit::{check_operands, check_sides};
 use crate::{Table, ThreadValues};
 use colex_layout::{Error, Int, Layout};
 
-/// A page of LaTeX with the grid of `layout`, byte for byte as CuTe's `print_latex` prints it for ranks 1 and 2.
+/// Returns a page of LaTeX with the grid of `layout`, byte for byte as CuTe's `print_latex` prints it for ranks 1 and
+/// 2.
 ///
 /// A layout of rank 1 is one column here, as in CuTe; modes beyond the first go right together.
 /// The page needs the classes `standalone` and `tikz`, and compiles with `pdflatex`.
@@ -35,7 +36,7 @@ pub fn print_latex(layout: &Layout) -> Result<String, Error> {
 }
 
 impl Table {
-    /// The table as a page of LaTeX, in the form of CuTe's `print_latex`: cells in eight greys by their value.
+    /// Returns the table as a page of LaTeX, in the form of CuTe's `print_latex`: cells in eight greys by their value.
     #[must_use]
     pub fn latex(&self) -> String {
         let mut page = Page::new(format_args!("% Layout: {}\n", self.heading));
@@ -53,8 +54,8 @@ impl Table {
 }
 
 impl ThreadValues {
-    /// The map as a page of LaTeX, in the form of CuTe's `print_latex_tv`: thread and value in each cell, in eight
-    /// colours by thread.
+    /// Returns the map as a page of LaTeX, in the form of CuTe's `print_latex_tv`: thread and value in each cell, in
+    /// eight colours by thread.
     ///
     /// A cell of several owners shows the first.
     ///
@@ -78,7 +79,7 @@ impl ThreadValues {
     }
 }
 
-/// A page with the source map at the left and the destination map at the right, as CuTe prints a `TiledCopy`.
+/// Returns a page with the source map at the left and the destination map at the right, as CuTe prints a `TiledCopy`.
 ///
 /// # Errors
 ///
@@ -104,7 +105,7 @@ pub fn print_latex_copy(
     Ok(page.finish())
 }
 
-/// A page with A at the left, B at the top and C in the centre, as CuTe prints an `MMA_Atom` or a `TiledMMA`.
+/// Returns a page with A at the left, B at the top and C in the centre, as CuTe prints an `MMA_Atom` or a `TiledMMA`.
 ///
 /// The maps go to tiles of M by N (`c`), M by K (`a`) and N by K (`b`).
 ///

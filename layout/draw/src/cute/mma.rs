@@ -8,8 +8,8 @@ use crate::table::text::put;
 use crate::thread::fit::check_operands;
 use colex_layout::Error;
 
-/// An SVG with A at the left, B at the top and C below and right of them, byte for byte as CuTe's `print_svg` prints a
-/// `TiledMMA`.
+/// Returns an SVG with A at the left, B at the top and C below and right of them, byte for byte as CuTe's `print_svg`
+/// prints a `TiledMMA`.
 ///
 /// `tile` is the text of (M,N,K).
 ///

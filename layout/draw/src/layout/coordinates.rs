@@ -5,7 +5,7 @@ use crate::{Cell, Fill, Grid, Nesting};
 use colex_layout::{Error, Layout};
 
 impl Grid {
-    /// The coordinates that a layout with coordinate strides gives, arranged as [`Table::of`](crate::Table::of)
+    /// Returns the coordinates that a layout with coordinate strides gives, arranged as [`Table::of`](crate::Table::of)
     /// arranges offsets.
     ///
     /// Colours tell neighbouring coordinates apart.

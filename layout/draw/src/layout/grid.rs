@@ -43,7 +43,7 @@ pub enum LabelBy {
     Bank(i64),
 }
 
-/// The bank of shared memory in which the element at `offset` begins, when elements have `bits` bits.
+/// Returns the bank of shared memory in which the element at `offset` begins, when elements have `bits` bits.
 #[must_use]
 pub fn bank(offset: i64, bits: i64) -> i64 {
     (i128::from(offset) * i128::from(bits))
@@ -52,7 +52,7 @@ pub fn bank(offset: i64, bits: i64) -> i64 {
 }
 
 impl Table {
-    /// The cells of the table, coloured and labelled, under its heading and with its nested borders.
+    /// Returns the cells of the table, coloured and labelled, under its heading and with its nested borders.
     ///
     /// # Example
     ///
@@ -72,7 +72,7 @@ impl Table {
             .nested(self.row_nesting.clone(), self.col_nesting.clone())
     }
 
-    /// The picture of one table, with the legend that its colours need.
+    /// Returns the picture of one table, with the legend that its colours need.
     ///
     /// # Example
     ///
@@ -96,7 +96,7 @@ impl Table {
             .legend(self.legend(color))
     }
 
-    /// What the colours of [`Table::grid`] stand for.
+    /// Returns what the colours of [`Table::grid`] stand for.
     #[must_use]
     pub fn legend(&self, color: ColorBy) -> Vec<(Fill, String)> {
         match color {
@@ -144,8 +144,8 @@ fn bank_name(n: i64) -> String {
     }
 }
 
-/// Two tables one above the other, or side by side where both are narrow: the same tile before and after a swizzle,
-/// coloured by the bank of shared memory, for elements of `bits` bits.
+/// Returns two tables one above the other, or side by side where both are narrow: the same tile before and after a
+/// swizzle, coloured by the bank of shared memory, for elements of `bits` bits.
 ///
 /// # Example
 ///

@@ -29,7 +29,7 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// The tiles of `layout` that [`Layout::zipped_divide`] by `tiler` makes.
+    /// Returns the tiles of `layout` that [`Layout::zipped_divide`] by `tiler` makes.
     ///
     /// A tuple cuts rows and columns, its modes beyond the second cutting the columns too; a single tiler cuts the
     /// whole layout by its index.
@@ -68,7 +68,7 @@ impl Tiling {
         })
     }
 
-    /// The tile of a cell, counted down and right; a tiler of the whole layout has one line of tiles, `(n,0)`.
+    /// Returns the tile of a cell, counted down and right; a tiler of the whole layout has one line of tiles, `(n,0)`.
     ///
     /// # Panics
     ///
@@ -79,13 +79,13 @@ impl Tiling {
         self.tiles[(row * self.table.cols() + col) as usize]
     }
 
-    /// Whether some cell belongs to `tile`.
+    /// Returns whether some cell belongs to `tile`.
     #[must_use]
     pub fn has(&self, tile: (i64, i64)) -> bool {
         self.tiles.contains(&Some(tile))
     }
 
-    /// The cells of the layout, coloured by tile, with strong lines between tiles.
+    /// Returns the cells of the layout, coloured by tile, with strong lines between tiles.
     #[must_use]
     pub fn grid(&self, label: LabelBy) -> Grid {
         let tile = |row, col| self.tile(row, col);
@@ -100,7 +100,7 @@ impl Tiling {
         .regions(number)
     }
 
-    /// The picture of the tiling.
+    /// Returns the picture of the tiling.
     ///
     /// # Example
     ///
@@ -116,7 +116,7 @@ impl Tiling {
         Picture::of(self.grid(label)).title(format!("{}, one colour per tile", self.heading))
     }
 
-    /// The picture with one tile before the others.
+    /// Returns the picture with one tile before the others.
     #[must_use]
     pub fn picture_of(&self, tile: (i64, i64), label: LabelBy) -> Picture {
         let grid = self

@@ -33,7 +33,7 @@ pub enum Mark {
 }
 
 impl Cell {
-    /// A blank cell with `lines`.
+    /// Returns a blank cell with `lines`.
     ///
     /// # Example
     ///
@@ -51,7 +51,7 @@ impl Cell {
         }
     }
 
-    /// The same cell in another colour.
+    /// Returns the same cell in another colour.
     #[must_use]
     pub fn filled(self, fill: Fill) -> Self {
         Self { fill, ..self }
@@ -123,7 +123,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The cells that `cell(row, column)` gives, with numbered rows and columns.
+    /// Returns the cells that `cell(row, column)` gives, with numbered rows and columns.
     ///
     /// # Errors
     ///
@@ -154,19 +154,19 @@ impl Grid {
         }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> i64 {
         self.rows
     }
 
-    /// The number of columns.
+    /// Returns the number of columns.
     #[must_use]
     pub fn cols(&self) -> i64 {
         self.cols
     }
 
-    /// The cell at a place.
+    /// Returns the cell at a place.
     ///
     /// # Panics
     ///
@@ -182,14 +182,14 @@ impl Grid {
         &self.cells[(row * self.cols + col) as usize]
     }
 
-    /// A line of text above the grid.
+    /// Returns a line of text above the grid.
     #[must_use]
     pub fn caption(mut self, text: impl Into<String>) -> Self {
         self.caption = Some(text.into());
         self
     }
 
-    /// Other headers than numbers.
+    /// Replaces the numbers of the headers.
     #[must_use]
     pub fn headers(mut self, rows: Headers, cols: Headers) -> Self {
         (self.row_headers, self.col_headers) = (rows, cols);
@@ -203,14 +203,14 @@ impl Grid {
         self
     }
 
-    /// Stronger lines between blocks of rows and of columns.
+    /// Draws stronger lines between blocks of rows and of columns.
     #[must_use]
     pub fn nested(mut self, rows: Nesting, cols: Nesting) -> Self {
         (self.row_nesting, self.col_nesting) = (rows, cols);
         self
     }
 
-    /// Strong lines between cells of different regions.
+    /// Draws strong lines between cells of different regions.
     #[must_use]
     pub fn regions(mut self, region: impl Fn(i64, i64) -> i64) -> Self {
         let at = (0..self.rows).flat_map(|row| (0..self.cols).map(move |col| (row, col)));
@@ -218,7 +218,7 @@ impl Grid {
         self
     }
 
-    /// A line from cell to cell in the order of `places`, with a dot where it starts: the order of a walk.
+    /// Returns a line from cell to cell in the order of `places`, with a dot where it starts: the order of a walk.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ pub enum Labels {
 }
 
 impl Picture {
-    /// One grid; its caption is the title.
+    /// Returns one grid; its caption is the title.
     #[must_use]
     pub fn of(grid: Grid) -> Self {
         Self::beside([grid])
@@ -68,7 +68,7 @@ impl Picture {
         Self::blocks(grids.into_iter().map(|grid| [Some(grid)].into()).collect())
     }
 
-    /// The operands of a matrix product around its result: A left of C, B above it.
+    /// Returns the operands of a matrix product around its result: A left of C, B above it.
     ///
     /// A has the rows of C, and B its columns, which line up in the drawing: A is M by K and B is K by N.
     #[must_use]
@@ -92,7 +92,7 @@ impl Picture {
         }
     }
 
-    /// The description for readers that cannot see the picture.
+    /// Returns the description for readers that cannot see the picture.
     #[must_use]
     pub fn title(mut self, text: impl Into<String>) -> Self {
         self.title = text.into();
@@ -109,27 +109,27 @@ impl Picture {
         self
     }
 
-    /// One more line of text below the grids.
+    /// Returns one more line of text below the grids.
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
         self
     }
 
-    /// When to draw the labels.
+    /// Sets when the labels are drawn.
     #[must_use]
     pub fn labels(mut self, labels: Labels) -> Self {
         self.labels = labels;
         self
     }
 
-    /// Whether there is room for the lines in the cells, so that [`Picture::svg`] draws them.
+    /// Returns whether there is room for the lines in the cells, so that [`Picture::svg`] draws them.
     #[must_use]
     pub fn has_labels(&self) -> bool {
         Metrics::of(self).labels
     }
 
-    /// The grids, row by row of the picture.
+    /// Returns the grids, row by row of the picture.
     pub fn grids(&self) -> impl Iterator<Item = &Grid> {
         self.blocks.iter().flatten().flatten()
     }

@@ -21,7 +21,7 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// The pastel of a number: one of 8, equal for equal residues.
+    /// Returns the pastel of a number: one of 8, equal for equal residues.
     ///
     /// # Example
     ///
@@ -36,13 +36,13 @@ impl Fill {
         Self::Pastel(n.rem_euclid(8) as u8)
     }
 
-    /// The colour of a thread, or of a bank: one of 32, equal for equal residues.
+    /// Returns the colour of a thread, or of a bank: one of 32, equal for equal residues.
     #[must_use]
     pub fn thread(n: i64) -> Self {
         Self::Thread(n.rem_euclid(32) as u8)
     }
 
-    /// The step of `n` between `low` and `high`, the ends included; beyond them, the nearest end.
+    /// Returns the step of `n` between `low` and `high`, the ends included; beyond them, the nearest end.
     #[must_use]
     pub fn scale(n: i64, low: i64, high: i64) -> Self {
         let (n, low, high) = (i128::from(n), i128::from(low), i128::from(high));

@@ -39,7 +39,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The offsets of `layout`: mode 0 goes down, all further modes, as one, go right.
+    /// Returns the offsets of `layout`: mode 0 goes down, all further modes, as one, go right.
     ///
     /// A layout of rank 1 is one row.
     /// The nesting of the modes is kept for borders.
@@ -85,8 +85,8 @@ impl Table {
         })
     }
 
-    /// The offsets of a composed layout, such as a swizzled one, arranged as [`Table::of`] arranges those of its inner
-    /// layout.
+    /// Returns the offsets of a composed layout, such as a swizzled one, arranged as [`Table::of`] arranges those of
+    /// its inner layout.
     ///
     /// A swizzle of a pointer, which permutes bytes, is drawn as the swizzle of elements that it amounts to.
     ///
@@ -115,7 +115,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The values of `f(row, column)` under a heading, such as the text of what `f` is.
+    /// Returns the values of `f(row, column)` under a heading, such as the text of what `f` is.
     ///
     /// # Errors
     ///
@@ -143,32 +143,32 @@ impl Table {
         })
     }
 
-    /// The same table with other borders between its rows and between its columns.
+    /// Returns the same table with other borders between its rows and between its columns.
     #[must_use]
     pub fn nested(mut self, rows: Nesting, cols: Nesting) -> Self {
         (self.row_nesting, self.col_nesting) = (rows, cols);
         self
     }
 
-    /// The text above the table.
+    /// Returns the text above the table.
     #[must_use]
     pub fn heading(&self) -> &str {
         &self.heading
     }
 
-    /// The number of rows, at least 1.
+    /// Returns the number of rows, at least 1.
     #[must_use]
     pub fn rows(&self) -> i64 {
         self.rows
     }
 
-    /// The number of columns, at least 1.
+    /// Returns the number of columns, at least 1.
     #[must_use]
     pub fn cols(&self) -> i64 {
         self.cols
     }
 
-    /// The value at a cell.
+    /// Returns the value at a cell.
     ///
     /// # Panics
     ///
@@ -184,7 +184,7 @@ impl Table {
         self.values[(row * self.cols + col) as usize]
     }
 
-    /// The smallest and the largest value.
+    /// Returns the smallest and the largest value.
     #[must_use]
     pub fn range(&self) -> (i64, i64) {
         let fold = |(low, high): (i64, i64), v: &i64| (low.min(*v), high.max(*v));

@@ -23,7 +23,7 @@ pub struct Nesting {
 }
 
 impl Nesting {
-    /// The nesting of the leaves of `mode`, innermost first; extents of 1 make no border.
+    /// Returns the nesting of the leaves of `mode`, innermost first; extents of 1 make no border.
     #[must_use]
     pub fn of(mode: &Layout) -> Self {
         let extents = mode.leaves().iter().map(|leaf| leaf.extent.value());
@@ -49,7 +49,7 @@ impl Nesting {
         Self { blocks }
     }
 
-    /// How many kinds of blocks end just before coordinate `at`; 0 inside a block and at the edge.
+    /// Returns how many kinds of blocks end just before coordinate `at`; 0 inside a block and at the edge.
     #[must_use]
     pub fn level(&self, at: i64) -> usize {
         if at == 0 {

@@ -7,7 +7,7 @@ use crate::table::check_cells;
 use crate::table::text::put;
 use colex_layout::{Error, Layout};
 
-/// The values of a tensor, byte for byte as CuTe's `print_tensor` prints those of 32-bit integers.
+/// Returns the values of a tensor, byte for byte as CuTe's `print_tensor` prints those of 32-bit integers.
 ///
 /// `value` is what lies at an offset; each is right-aligned to 5 characters.
 /// Rank 1 goes down; rank 2 is a grid; ranks 3 and 4 are grids between lines of `-` and of `=`.

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use crate::Table;
 use colex_layout::{Error, Layout};
 
-/// The grid of `layout`, byte for byte as CuTe's `print_layout` prints it for rank 2.
+/// Returns the grid of `layout`, byte for byte as CuTe's `print_layout` prints it for rank 2.
 ///
 /// CuTe has no grid of other ranks; here a layout of rank 1 is one row, and the modes beyond the first go right
 /// together, as the one mode `(mode 1,mode 2,..)`.
@@ -39,7 +39,7 @@ pub fn print_layout(layout: &Layout) -> Result<String, Error> {
 }
 
 impl Table {
-    /// The table as a grid of characters under its heading, in the form of CuTe's `print_layout`.
+    /// Returns the table as a grid of characters under its heading, in the form of CuTe's `print_layout`.
     ///
     /// # Example
     ///

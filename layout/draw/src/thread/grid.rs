@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::{Cell, Fill, Grid, Picture, ThreadValues};
 
 impl ThreadValues {
-    /// The tile with the thread `T` and the value `V` of each cell, coloured by thread.
+    /// Returns the tile with the thread `T` and the value `V` of each cell, coloured by thread.
     ///
     /// A cell that several threads hold shows the first; one that no thread holds is void.
     /// With more than one warp, strong lines run between the warps. Where every thread holds everything, as of an
@@ -27,7 +27,8 @@ impl ThreadValues {
         self.grid_by(|owners| owners.first().copied())
     }
 
-    /// As [`ThreadValues::grid`], with the cells of `thread` in focus: also where other threads hold them too.
+    /// Returns the same as [`ThreadValues::grid`], with the cells of `thread` in focus: also where other threads hold
+    /// them too.
     ///
     /// # Example
     ///
@@ -65,13 +66,13 @@ impl ThreadValues {
         grid.regions(|row, col| warp(self.owners(row, col)))
     }
 
-    /// The picture of the map alone, with notes on what its cells cannot show.
+    /// Returns the picture of the map alone, with notes on what its cells cannot show.
     #[must_use]
     pub fn picture(&self) -> Picture {
         self.pictured(self.grid())
     }
 
-    /// The picture of one thread's values before those of all others.
+    /// Returns the picture of one thread's values before those of all others.
     #[must_use]
     pub fn picture_of(&self, thread: i64) -> Picture {
         let caption = format!("{}, values of thread {thread}", self.heading());
@@ -112,7 +113,7 @@ impl ThreadValues {
         notes
     }
 
-    /// The map with rows and columns exchanged.
+    /// Returns the map with rows and columns exchanged.
     ///
     /// # Example
     ///

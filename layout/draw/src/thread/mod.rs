@@ -47,7 +47,7 @@ pub struct ThreadValues {
 }
 
 impl ThreadValues {
-    /// The map of `layout`, of rank 2, `(thread, value)` to the tile of `rows` by `cols`.
+    /// Returns the map of `layout`, of rank 2, `(thread, value)` to the tile of `rows` by `cols`.
     ///
     /// Integer strides count the elements of the tile column by column, `row + rows * col`, as those of atoms do;
     /// coordinate strides `1@0` and `1@1` step down and right.
@@ -87,7 +87,7 @@ impl ThreadValues {
         )
     }
 
-    /// The map that `place(thread, value)` gives as (row, column), under a heading.
+    /// Returns the map that `place(thread, value)` gives as (row, column), under a heading.
     ///
     /// # Errors
     ///
@@ -156,15 +156,15 @@ impl ThreadValues {
         )
     }
 
-    /// The same map under another heading.
+    /// Returns the same map under another heading.
     #[must_use]
     pub fn titled(mut self, heading: impl Into<String>) -> Self {
         self.heading = heading.into();
         self
     }
 
-    /// The same map whose threads are called by other numbers: the lanes that the logical threads of an instruction
-    /// are, such as 0 to 3 and 16 to 19 for the quad-pairs of Volta.
+    /// Returns the same map whose threads are called by other numbers: the lanes that the logical threads of an
+    /// instruction are, such as 0 to 3 and 16 to 19 for the quad-pairs of Volta.
     ///
     /// # Example
     ///
@@ -196,37 +196,37 @@ impl ThreadValues {
                 .all(|owners| owners.len() as i64 == self.threads)
     }
 
-    /// The text above the map.
+    /// Returns the text above the map.
     #[must_use]
     pub fn heading(&self) -> &str {
         &self.heading
     }
 
-    /// The rows of the tile.
+    /// Returns the rows of the tile.
     #[must_use]
     pub fn rows(&self) -> i64 {
         self.rows
     }
 
-    /// The columns of the tile.
+    /// Returns the columns of the tile.
     #[must_use]
     pub fn cols(&self) -> i64 {
         self.cols
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     #[must_use]
     pub fn threads(&self) -> i64 {
         self.threads
     }
 
-    /// The number of values that each thread holds.
+    /// Returns the number of values that each thread holds.
     #[must_use]
     pub fn values(&self) -> i64 {
         self.values
     }
 
-    /// The cell, (row, column), of a thread's value.
+    /// Returns the cell, (row, column), of a thread's value.
     ///
     /// # Panics
     ///
@@ -240,8 +240,8 @@ impl ThreadValues {
         self.places[(thread + self.threads * value) as usize]
     }
 
-    /// Returns the holders of a cell: (thread, value) pairs by thread, then by value. Several when the map broadcasts, and none
-    /// where the map leaves the tile uncovered.
+    /// Returns the holders of a cell: (thread, value) pairs by thread, then by value. Several when the map broadcasts,
+    /// and none where the map leaves the tile uncovered.
     ///
     /// # Panics
     ///

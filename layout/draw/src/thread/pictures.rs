@@ -14,7 +14,7 @@ use colex_layout::Error;
 const BESIDE: i64 = 12;
 
 impl ThreadValues {
-    /// The three maps of a matrix instruction: A at the left, B at the top, C in the centre.
+    /// Returns the three maps of a matrix instruction: A at the left, B at the top, C in the centre.
     ///
     /// The maps go to tiles of M by N (`c`), M by K (`a`) and N by K (`b`, drawn transposed).
     ///
@@ -39,7 +39,7 @@ impl ThreadValues {
         Self::mma_by([c, a, b], Self::grid)
     }
 
-    /// As [`ThreadValues::mma`], with the cells of `thread` in focus in all three maps.
+    /// Returns the same as [`ThreadValues::mma`], with the cells of `thread` in focus in all three maps.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl ThreadValues {
         Ok(noted(picture.title(title), notes.concat()))
     }
 
-    /// The two maps of a copy: which threads read a tile and which write it. One grid where they are the same, else the source
-    /// at the left of the destination, or above it where the tile is wide.
+    /// Returns the two maps of a copy: which threads read a tile and which write it. One grid where they are the same,
+    /// else the source at the left of the destination, or above it where the tile is wide.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl ThreadValues {
         Self::copy_by(source, destination, Self::grid)
     }
 
-    /// As [`ThreadValues::copy`], with the cells of `thread` in focus on both sides.
+    /// Returns the same as [`ThreadValues::copy`], with the cells of `thread` in focus on both sides.
     ///
     /// # Errors
     ///

@@ -7,7 +7,8 @@ use crate::ThreadValues;
 use crate::table::text::put;
 
 impl ThreadValues {
-    /// The tile as a table of characters under its heading: `T5V2` in the cell that thread 5 holds as its value 2.
+    /// Returns the tile as a table of characters under its heading: `T5V2` in the cell that thread 5 holds as its value
+    /// 2.
     ///
     /// A cell that several threads hold shows the first; one that no thread holds is a dash.
     ///

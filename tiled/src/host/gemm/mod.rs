@@ -28,9 +28,9 @@ use crate::tensor::extents::size;
 use crate::tensor::one_place_each;
 
 impl TiledMma {
-    /// `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and every
-    /// instruction computes in the atom's own types and arithmetic ([`colex_atom::MmaAtom::execute`]), along K in order.
-    /// Elements are rounded to the types of the atom as they are read.
+    /// Computes `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and
+    /// every instruction computes in the atom's own types and arithmetic ([`colex_atom::MmaAtom::execute`]), along K in
+    /// order. Elements are rounded to the types of the atom as they are read.
     ///
     /// Atoms along K own a C each: the first starts with C, the others with zero, and at the end their sums are added
     /// to the first in order, each rounded to the type of C, as a kernel adds what its warps have.
@@ -67,7 +67,8 @@ impl TiledMma {
         self.gemm_with(a, b, c, GemmOptions::default()).map(drop)
     }
 
-    /// As [`TiledMma::gemm`], with other sums, or by predicate where the tile does not divide the tensors.
+    /// Returns the same as [`TiledMma::gemm`], with other sums, or by predicate where the tile does not divide the
+    /// tensors.
     ///
     /// ```
     /// use colex_atom::Value;

@@ -21,9 +21,9 @@ use crate::tensor::extents::size;
 pub type Compressed = (Tensor<Vec<Value>>, Tensor<Vec<u8>>);
 
 impl TiledMma {
-    /// As [`TiledMma::gemm_with`], for an atom with a sparse A: `a` of (M,K/2) has the elements that are kept, and
-    /// `positions` of (M,K/4) where they were, four bits for each group of four along K (of `tf32` (M,K/2), for each
-    /// group of two). [`TiledMma::compress`] makes both.
+    /// Returns the same as [`TiledMma::gemm_with`], for an atom with a sparse A: `a` of (M,K/2) has the elements that
+    /// are kept, and `positions` of (M,K/4) where they were, four bits for each group of four along K (of `tf32`
+    /// (M,K/2), for each group of two). [`TiledMma::compress`] makes both.
     ///
     /// Every thread of the atom gets its register of metadata by the atom's own thread-value layout
     /// ([`colex_atom::MmaTraits::e`]).
@@ -84,7 +84,7 @@ impl TiledMma {
         self.product(&factors, c, options)
     }
 
-    /// An A of (M,K) without its zeros, for [`TiledMma::gemm_sparse`]: column-major.
+    /// Returns an A of (M,K) without its zeros, for [`TiledMma::gemm_sparse`]: column-major.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Tensor copies: boxes of tensors of one to five dimensions and columns of pixels, every swizzle and element type, inside
-//! and across the edges.
+//! Tensor copies: boxes of tensors of one to five dimensions and columns of pixels, every swizzle and element type,
+//! inside and across the edges.
 
 mod form;
 mod im2col;
@@ -68,8 +68,8 @@ impl Place {
     }
 }
 
-/// The case of a tensor copy in one form: a launch for each element type, or for the one named, and for each place of the
-/// box.
+/// Returns the case of a tensor copy in one form: a launch for each element type, or for the one named, and for each
+/// place of the box.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ const GAP: i64 = 260;
 const WIDE: i64 = 9_000;
 
 impl Picture {
-    /// The picture as one `<svg>` element, valid XML, for a file of its own or for a page of HTML.
+    /// Returns the picture as one `<svg>` element, valid XML, for a file of its own or for a page of HTML.
     ///
     /// It follows the light or dark scheme of the page around it, or of the system when it stands alone; the title is
     /// its text for readers that cannot see it. The same picture gives the same bytes.
@@ -223,7 +223,7 @@ impl Places {
 }
 
 impl Fill {
-    /// The colours of a scale from `low` to `high` as a legend: a bar with both numbers.
+    /// Returns the colours of a scale from `low` to `high` as a legend: a bar with both numbers.
     ///
     /// # Example
     ///
