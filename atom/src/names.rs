@@ -29,7 +29,7 @@ pub(crate) fn without_namespaces(text: &str) -> String {
     name
 }
 
-/// Returns the three operations that are most like what was typed, best first: by name, or by instruction, as someone
+/// Returns the three operations that are most like what was typed, best first: by name, or by instruction, as a user
 /// may know the mnemonic of PTX and not CuTe's name for it.
 pub(crate) fn nearest(typed: &str, known: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut text = typed.replace("sm_", "sm");
@@ -87,8 +87,8 @@ fn words(text: &str) -> Vec<String> {
     words.map(str::to_ascii_lowercase).collect()
 }
 
-/// Returns how far one word is from another: the letters that are missing where one begins or ends with the other, twice the
-/// edits where those are few, and otherwise more than any word costs.
+/// Returns how far one word is from another: the letters that are missing where one begins or ends with the other,
+/// twice the edits where those are few, and otherwise more than any word costs.
 fn misspelling(word: &str, known: &str) -> usize {
     let (short, long) = if word.len() < known.len() {
         (word, known)

@@ -77,7 +77,7 @@ fn universal_fma_takes_its_type_four_times() {
     );
 }
 
-/// What people type who know PTX, C++ or CuTe, and the name that they mean; it must be among the three that are offered.
+/// What users of PTX, C++ or CuTe type, and the name that they mean; it must be among the three that are offered.
 const MEANT_COPIES: [(&str, &str); 34] = [
     // PTX mnemonics, whole or in part.
     ("ldmatrix", "SM75_U32x4_LDSM_N"),

@@ -120,7 +120,7 @@ impl Type {
         }
     }
 
-    /// The type that reads the bits of a register as they are.
+    /// Returns the type that reads the bits of a register as they are.
     pub fn untyped(register: RegType) -> Type {
         match register {
             RegType::Pred => Type::Pred,

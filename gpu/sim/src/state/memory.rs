@@ -8,9 +8,9 @@ const FIRST: u64 = 0x7_0000_0000;
 /// Allocations begin at multiples of this many bytes, as CUDA's do.
 const ALIGNMENT: u64 = 256;
 
-/// The distance between the end of an allocation and the next one's beginning, in bytes: 2^31 elements of 16 bytes beyond the
-/// end of one lie in no other, so that an access there is a fault. No address is given twice, so a program has room for
-/// [`END`] / `GAP`, about 134 million, allocations.
+/// The distance between the end of an allocation and the next one's beginning, in bytes: 2^31 elements of 16 bytes
+/// beyond the end of one lie in no other, so that an access there is a fault. No address is given twice, so a program
+/// has room for [`END`] / `GAP`, about 134 million, allocations.
 const GAP: u64 = 1 << 36;
 
 /// Where shared memory and parameters begin among generic addresses: no allocation reaches it.
