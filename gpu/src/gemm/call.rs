@@ -237,7 +237,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 alpha: 1.0,
                 ..problem
             };
-            steps.zeros::<T>(m.max(n), take(device, m.max(n) as usize * T::BYTES)?)?
+            steps.zeros(m.max(n), take(device, m.max(n) as usize * T::BYTES)?)?
         } else {
             [
                 steps.operand(Operand::A, &self.a, self.majors[0], &take)?,
@@ -362,11 +362,7 @@ impl Steps {
     }
 
     /// Returns two columns of `count` zeros.
-    fn zeros<T: GemmElement>(
-        &mut self,
-        count: i64,
-        memory: Buffer<u8>,
-    ) -> Result<[Matrix; 2], Error> {
+    fn zeros(&mut self, count: i64, memory: Buffer<u8>) -> Result<[Matrix; 2], Error> {
         memory.fill_bytes(0)?;
         let column = Matrix {
             address: memory.address(),

@@ -107,9 +107,9 @@ fn mode(layout: &Layout, at: usize) -> Option<(i64, i64)> {
 /// `leading`.
 fn compact(matrix: &Layout, leading: i64) -> Result<Layout, colex_layout::Error> {
     let mode = |at| matrix.mode(at).expect("a matrix has two modes").shape();
-    let rows = Layout::column_major(&mode(0))?;
+    let rows = Layout::column_major(mode(0))?;
     let rows = Layout::leaf(rows.size(), leading)?.composition(&rows)?;
-    Layout::concat([&rows, &Layout::column_major(&mode(1))?])
+    Layout::concat([&rows, &Layout::column_major(mode(1))?])
 }
 
 /// Returns the least number of elements, at least `length`, whose bytes are a multiple of [`ROW`].

@@ -251,17 +251,20 @@ impl GemmProblem {
         let shape =
             |operand| IntTuple::flat(self.extents(operand).map(|(extent, _)| extent.into()));
         let is_empty = |operand| self.extents(operand).iter().any(|(extent, _)| *extent == 0);
-        let a = match is_empty(Operand::A) {
-            true => View::row_major(a, shape(Operand::A))?,
-            false => View::new(a, self.layout(Operand::A)?)?,
+        let a = if is_empty(Operand::A) {
+            View::row_major(a, shape(Operand::A))?
+        } else {
+            View::new(a, self.layout(Operand::A)?)?
         };
-        let b = match is_empty(Operand::B) {
-            true => View::row_major(b, shape(Operand::B))?,
-            false => View::new(b, self.layout(Operand::B)?)?,
+        let b = if is_empty(Operand::B) {
+            View::row_major(b, shape(Operand::B))?
+        } else {
+            View::new(b, self.layout(Operand::B)?)?
         };
-        let c = match is_empty(Operand::C) {
-            true => ViewMut::row_major(c, shape(Operand::C))?,
-            false => ViewMut::new(c, self.layout(Operand::C)?)?,
+        let c = if is_empty(Operand::C) {
+            ViewMut::row_major(c, shape(Operand::C))?
+        } else {
+            ViewMut::new(c, self.layout(Operand::C)?)?
         };
         let gemm = Gemm::new(&a, &b, &c).alpha(self.alpha).beta(self.beta);
         Ok(gemm.compute_if(self.compute).majors(self.majors))
