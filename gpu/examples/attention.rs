@@ -9,7 +9,9 @@ use std::f64::consts::LOG2_E;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::{BinaryOp, UnaryOp};
-use colex_gpu::tensor::{self, Arg, AtThread, Builder, Fragment, Index, Rows, TensorKernel};
+use colex_gpu::tensor::{
+    self, Arg, AtThread, Builder, CopyAt, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+};
 use colex_gpu::{Device, Launch};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -43,95 +45,132 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// `softmax(Q K^T / sqrt(WIDTH)) V` for any number of queries and keys; if `is_causal`, no query sees keys after its own.
+/// Builds `softmax(Q K^T / sqrt(WIDTH)) V` for any number of queries and keys; if `is_causal`, no query sees keys after its
+/// own.
 ///
 /// Parameters: Q, K and O by rows, V transposed (its numbers are mode 0, as the right factor of the second product has them).
 pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> {
-    let mut k = Builder::new("attention", Arch::Sm80, 128);
-    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
-    let q = k.tensor("q", Ty::F16, &by_rows)?;
-    let keys = k.tensor("k", Ty::F16, &by_rows)?;
-    let v = k.tensor("v", Ty::F16, &"(_64,1024):(_1,64)".parse()?)?;
-    let o = k.tensor("o", Ty::F16, &by_rows)?;
-    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
-
-    let rows: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
-    let columns: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(1,64)".parse()?;
-    let shared_q = k.shared_tensor(Ty::F16, rows.clone())?;
-    let shared_k = k.shared_tensor(Ty::F16, rows)?;
-    let shared_v = k.shared_tensor(Ty::F16, columns)?;
-
     // Four warps along M, 16 queries each: no row leaves its warp.
     let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
-    let fetch = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
-    let fetch_rows = (&"(16,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?);
-    let fetch_rows = TiledCopy::new(fetch.clone(), 16, fetch_rows.0, fetch_rows.1)?;
-    let fetch_v = TiledCopy::new(fetch, 16, &"(8,16):(1,8)".parse()?, &"(8,1):(1,0)".parse()?)?;
-    let [straight, transposed] = ["SM75_U32x4_LDSM_N", "SM75_U16x8_LDSM_T"].map(colex_atom::copy);
-    let (straight, transposed) = (straight?, transposed?);
-    let read_q = TiledCopy::for_operand(straight.clone(), 16, &mma, Operand::A)?;
-    let read_k = TiledCopy::for_operand(straight, 16, &mma, Operand::B)?;
-    let read_v = TiledCopy::for_operand(transposed, 16, &mma, Operand::B)?;
-
-    let (mine, mine_v) = (fetch_rows.at(&tid), fetch_v.at(&tid));
-    let (into_q, into_k) = (
-        mine.partition_dst(&shared_q)?,
-        mine.partition_dst(&shared_k)?,
-    );
-    let into_v = mine_v.partition_dst(&shared_v)?;
-    let from_q = read_q.at(&tid).partition_src(&shared_q)?;
-    let from_k = read_k.at(&tid).partition_src(&shared_k)?;
-    let from_v = read_v.at(&tid).partition_src(&shared_v)?;
-    let held_q = k.fragment_of(&mma, Operand::A, [TILE, WIDTH])?;
-    let held_k = k.fragment_of(&mma, Operand::B, [TILE, WIDTH])?;
-    let held_v = k.fragment_of(&mma, Operand::B, [WIDTH, TILE])?;
-    let scores = k.fragment_of(&mma, Operand::C, [TILE, TILE])?;
+    let copies = Copies::new(&mma)?;
+    let mut k = Builder::new("attention", Arch::Sm80, 128);
+    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
+    let q = k.tensor("q", Ty::F16, &by_rows);
+    let keys = k.tensor("k", Ty::F16, &by_rows);
+    let v = k.tensor("v", Ty::F16, &"(_64,1024):(_1,64)".parse()?);
+    let o = k.tensor("o", Ty::F16, &by_rows);
+    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+    let through_q = Through::new(&mut k, &copies.rows, &copies.read_q, &tid);
+    let through_k = Through::new(&mut k, &copies.rows, &copies.read_k, &tid);
+    let through_v = Through::new(&mut k, &copies.columns, &copies.read_v, &tid);
+    let held_q = k.fragment_of(&mma, Operand::A, (TILE, WIDTH)); // (MMA, MMA_M, MMA_K)
+    let held_k = k.fragment_of(&mma, Operand::B, (TILE, WIDTH)); // (MMA, MMA_N, MMA_K)
+    let held_v = k.fragment_of(&mma, Operand::B, (WIDTH, TILE)); // (MMA, MMA_N, MMA_K)
+    let scores = k.fragment_of(&mma, Operand::C, (TILE, TILE)); // (MMA, MMA_M, MMA_N)
     let softmax = Softmax::new(&mut k, &mma)?;
 
-    let tile = q.local_tile(&[TILE, WIDTH], &[block.clone(), 0.into()])?;
-    k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile)?, &into_q)?;
+    through_q.fetch(&mut k, &q.local_tile((TILE, WIDTH), (&block, 0)));
     landed(&mut k);
-    k.copy(&read_q, &from_q, &held_q.retile(&read_q)?)?;
-
-    let places = mma.at(&tid).places(Operand::C, [TILE, TILE])?;
-    let count = keys.extent(0);
-    let seen = if is_causal {
-        count.min(&((&block + 1) * TILE))
-    } else {
-        count.clone()
+    through_q.read(&mut k, &held_q);
+    let visible = Visible {
+        places: mma.at(&tid).places(Operand::C, (TILE, TILE)),
+        count: keys.extent(0),
+        block: block.clone(),
+        is_causal,
     };
-    k.for_(0, (seen + (TILE - 1)) / TILE, 1, |k, step| {
-        let tile = keys.local_tile(&[TILE, WIDTH], &[step.clone(), 0.into()])?;
-        k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile)?, &into_k)?;
-        let tile = v.local_tile(&[WIDTH, TILE], &[0.into(), step.clone()])?;
-        k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile)?, &into_v)?;
+    k.for_(0, visible.steps(), 1, |k, step| {
+        through_k.fetch(k, &keys.local_tile((TILE, WIDTH), (step, 0)));
+        through_v.fetch(k, &v.local_tile((WIDTH, TILE), (0, step)));
         landed(k);
-
         k.clear(&scores);
-        k.copy(&read_k, &from_k, &held_k.retile(&read_k)?)?;
-        k.mma(&mma, &scores, &held_q, &held_k, &scores)?;
-        let begin = [&block * TILE, step * TILE];
-        hide(k, &scores, &places, begin, &count, is_causal)?;
-        softmax.step(k, &scores)?;
-
+        through_k.read(k, &held_k);
+        k.mma(&mma, &scores, &held_q, &held_k, &scores);
+        visible.hide(k, &scores, step);
+        softmax.step(k, &scores);
         // Nothing moves: the accumulators of one product are the left factor of the next.
-        let weights = k.convert(&scores, Ty::F16)?;
-        let weights = weights.as_operand(&mma, &mma, Operand::A, [TILE, TILE])?;
-        k.copy(&read_v, &from_v, &held_v.retile(&read_v)?)?;
-        k.mma(&mma, &softmax.out, &weights, &held_v, &softmax.out)?;
+        let weights = k.convert(&scores, Ty::F16);
+        let weights = weights.as_operand(&mma, &mma, Operand::A, (TILE, TILE));
+        through_v.read(k, &held_v);
+        k.mma(&mma, &softmax.out, &weights, &held_v, &softmax.out);
         k.sync();
-        Ok(())
-    })?;
-
-    softmax.end(&mut k)?;
-    let halves = k.convert(&softmax.out, Ty::F16)?;
-    let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
-    let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;
-    let tile = o.local_tile(&[TILE, WIDTH], &[block, 0.into()])?;
-    let into_o = store.at(&tid).partition_dst(&tile)?;
-    k.copy_in_bounds(&store, &halves.retile(&store)?, &into_o)?;
+    });
+    softmax.end(&mut k);
+    let halves = k.convert(&softmax.out, Ty::F16).retile(&copies.store); // (CPY, CPY_M, CPY_N)
+    let tile = o.local_tile((TILE, WIDTH), (block, 0));
+    let into_o = copies.store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+    k.copy_in_bounds(&copies.store, &halves, &into_o);
     k.finish()
+}
+
+/// The tiled copies, and how the tiles that they fill lie in shared memory.
+struct Copies {
+    rows: (TiledCopy, ComposedLayout),
+    columns: (TiledCopy, ComposedLayout),
+    read_q: TiledCopy,
+    read_k: TiledCopy,
+    read_v: TiledCopy,
+    store: TiledCopy,
+}
+
+impl Copies {
+    fn new(mma: &TiledMma) -> Result<Copies, tensor::Error> {
+        let fetch = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
+        let rows = (&"(16,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?);
+        let rows = TiledCopy::new(fetch.clone(), 16, rows.0, rows.1)?;
+        let columns = (&"(8,16):(1,8)".parse()?, &"(8,1):(1,0)".parse()?);
+        let columns = TiledCopy::new(fetch, 16, columns.0, columns.1)?;
+        let [straight, transposed] =
+            ["SM75_U32x4_LDSM_N", "SM75_U16x8_LDSM_T"].map(colex_atom::copy);
+        let (straight, transposed) = (straight?, transposed?);
+        let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
+        Ok(Copies {
+            rows: (rows, "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?),
+            columns: (columns, "Sw<3,3,3> o 0 o (64,64):(1,64)".parse()?),
+            read_q: TiledCopy::for_operand(straight.clone(), 16, mma, Operand::A)?,
+            read_k: TiledCopy::for_operand(straight, 16, mma, Operand::B)?,
+            read_v: TiledCopy::for_operand(transposed, 16, mma, Operand::B)?,
+            store: TiledCopy::for_operand(store, 16, mma, Operand::C)?,
+        })
+    }
+}
+
+/// A tile in shared memory, with the copies that fill it and read it.
+struct Through<'a> {
+    fetch: CopyAt<'a>,
+    fetch_copy: &'a TiledCopy,
+    read: &'a TiledCopy,
+    into: Tensor,
+    from: Tensor,
+}
+
+impl<'a> Through<'a> {
+    fn new(
+        k: &mut Builder,
+        (fetch, layout): &'a (TiledCopy, ComposedLayout),
+        read: &'a TiledCopy,
+        tid: &Index,
+    ) -> Through<'a> {
+        let shared = k.shared_tensor(Ty::F16, layout.clone());
+        Through {
+            fetch: fetch.at(tid),
+            fetch_copy: fetch,
+            read,
+            into: fetch.at(tid).partition_dst(&shared), // (CPY, CPY_M, CPY_K)
+            from: read.at(tid).partition_src(&shared),  // (CPY, CPY_M, CPY_K)
+        }
+    }
+
+    /// Starts the copy of a tile in global memory.
+    fn fetch(&self, k: &mut Builder, tile: &Tensor) {
+        let from = self.fetch.partition_src(tile); // (CPY, CPY_M, CPY_K)
+        k.copy_in_bounds(self.fetch_copy, &from, &self.into);
+    }
+
+    /// Reads what has landed.
+    fn read(&self, k: &mut Builder, held: &Fragment) {
+        k.copy(self.read, &self.from, &held.retile(self.read)); // (CPY, CPY_M, CPY_K)
+    }
 }
 
 /// All copies have landed, visible to all threads.
@@ -141,26 +180,41 @@ fn landed(k: &mut Builder) {
     k.sync();
 }
 
-/// Scores of keys that are not there, or not yet, become minus infinity.
-fn hide(
-    k: &mut Builder,
-    scores: &Fragment,
-    places: &[[Index; 2]],
-    begin: [Index; 2],
-    count: &Index,
+/// Which keys the queries of a block see.
+struct Visible {
+    places: Places,
+    /// How many keys there are.
+    count: Index,
+    block: Index,
     is_causal: bool,
-) -> Result<(), tensor::Error> {
-    k.mask(scores, f64::NEG_INFINITY, |k, i| {
-        let [m, n] = &places[i as usize];
-        let (query, key) = (&begin[0] + m, &begin[1] + n);
-        let is_there = k.less(&key, count);
-        if is_causal {
-            let is_before = k.less(&key, &(query + 1));
-            k.both(is_there, is_before)
+}
+
+impl Visible {
+    /// Returns how many tiles of keys the block sees.
+    fn steps(&self) -> Index {
+        let past = (&self.block + 1) * TILE;
+        let seen = if self.is_causal {
+            self.count.min(&past)
         } else {
-            is_there
-        }
-    })
+            self.count.clone()
+        };
+        (seen + (TILE - 1)) / TILE
+    }
+
+    /// Scores of keys that are not there, or not yet, become minus infinity.
+    fn hide(&self, k: &mut Builder, scores: &Fragment, step: &Index) {
+        k.mask(scores, f64::NEG_INFINITY, |k, i| {
+            let [m, n] = &self.places[i];
+            let (query, key) = (&self.block * TILE + m, step * TILE + n);
+            let is_there = k.less(&key, &self.count);
+            if self.is_causal {
+                let is_before = k.less(&key, &(query + 1));
+                k.both(is_there, is_before)
+            } else {
+                is_there
+            }
+        });
+    }
 }
 
 /// A softmax whose rows arrive in pieces: the maximum so far, and the sums under it.
@@ -176,7 +230,7 @@ impl Softmax {
     /// Nothing has arrived.
     fn new(k: &mut Builder, mma: &TiledMma) -> Result<Softmax, tensor::Error> {
         let rows = Rows::new(mma, [TILE, TILE])?;
-        let (top, sum) = (k.row_values(&rows, Ty::F32)?, k.row_values(&rows, Ty::F32)?);
+        let (top, sum) = (k.row_values(&rows, Ty::F32), k.row_values(&rows, Ty::F32));
         k.fill(&top, f64::NEG_INFINITY);
         k.fill(&sum, 0.0);
         Ok(Softmax {
@@ -184,45 +238,45 @@ impl Softmax {
             rows_of_out: Rows::new(mma, [TILE, WIDTH])?,
             top,
             sum,
-            out: k.accumulators(mma, [TILE, WIDTH])?,
+            out: k.accumulators(mma, (TILE, WIDTH)),
         })
     }
 
     /// Scores become weights under the new maximum, `2^(scale (score - new))`, and what there is so far is brought under it.
-    fn step(&self, k: &mut Builder, scores: &Fragment) -> Result<(), tensor::Error> {
+    fn step(&self, k: &mut Builder, scores: &Fragment) {
         let scale = LOG2_E / (WIDTH as f64).sqrt();
         let (new, shrink) = (
-            k.row_values(&self.rows, Ty::F32)?,
-            k.row_values(&self.rows, Ty::F32)?,
+            k.row_values(&self.rows, Ty::F32),
+            k.row_values(&self.rows, Ty::F32),
         );
         let (all_new, all_sum) = (
-            self.rows.broadcast_rows(&new)?,
-            self.rows.broadcast_rows(&self.sum)?,
+            self.rows.broadcast_rows(&new),
+            self.rows.broadcast_rows(&self.sum),
         );
-        k.assign(&new, &self.top)?;
-        k.map2(BinaryOp::Max, &all_new, &all_new, scores)?;
-        k.reduce_rows(BinaryOp::Max, &self.rows, &new)?;
+        k.assign(&new, &self.top);
+        k.map2(BinaryOp::Max, &all_new, &all_new, scores);
+        k.reduce_rows(BinaryOp::Max, &self.rows, &new);
 
-        k.map2(BinaryOp::Sub, &shrink, &self.top, &new)?;
-        k.map2(BinaryOp::Mul, &shrink, &shrink, scale)?;
-        k.map1(UnaryOp::Ex2, &shrink, &shrink)?;
-        k.assign(&self.top, &new)?;
-        k.map2(BinaryOp::Mul, &self.sum, &self.sum, &shrink)?;
-        let shrink = self.rows_of_out.broadcast_rows(&shrink)?;
-        k.map2(BinaryOp::Mul, &self.out, &self.out, &shrink)?;
+        k.map2(BinaryOp::Sub, &shrink, &self.top, &new);
+        k.map2(BinaryOp::Mul, &shrink, &shrink, scale);
+        k.map1(UnaryOp::Ex2, &shrink, &shrink);
+        k.assign(&self.top, &new);
+        k.map2(BinaryOp::Mul, &self.sum, &self.sum, &shrink);
+        let shrink = self.rows_of_out.broadcast_rows(&shrink);
+        k.map2(BinaryOp::Mul, &self.out, &self.out, &shrink);
 
-        k.map2(BinaryOp::Mul, &new, &new, -scale)?;
-        k.fma(scores, scores, scale, &all_new)?;
-        k.map1(UnaryOp::Ex2, scores, scores)?;
-        k.map2(BinaryOp::Add, &all_sum, &all_sum, scores)
+        k.map2(BinaryOp::Mul, &new, &new, -scale);
+        k.fma(scores, scores, scale, &all_new);
+        k.map1(UnaryOp::Ex2, scores, scores);
+        k.map2(BinaryOp::Add, &all_sum, &all_sum, scores);
     }
 
     /// The lanes of a row bring their sums together, and divide.
-    fn end(&self, k: &mut Builder) -> Result<(), tensor::Error> {
-        k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum)?;
-        k.map1(UnaryOp::Rcp, &self.sum, &self.sum)?;
-        let sum = self.rows_of_out.broadcast_rows(&self.sum)?;
-        k.map2(BinaryOp::Mul, &self.out, &self.out, &sum)
+    fn end(&self, k: &mut Builder) {
+        k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
+        k.map1(UnaryOp::Rcp, &self.sum, &self.sum);
+        let sum = self.rows_of_out.broadcast_rows(&self.sum);
+        k.map2(BinaryOp::Mul, &self.out, &self.out, &sum);
     }
 }
 

@@ -101,18 +101,14 @@ fn the_sentences_of_bulk_copies() {
     use colex_gpu::tensor::Builder;
     let said = |global: &str, tile: i64, shared: &str| {
         let mut k = Builder::new("bulk", Arch::Sm90a, 32);
-        let from = k
-            .tensor("from", Ty::F32, &global.parse().expect("a layout"))
-            .expect("a tensor");
+        let from = k.tensor("from", Ty::F32, &global.parse().expect("a layout"));
         let block = k.block_index(0).within(0..1000);
-        let from = from.local_tile(&[tile], &[block]).expect("a tile");
+        let from = from.local_tile(tile, block);
         let shared: colex_layout::ComposedLayout = shared.parse().expect("a layout");
-        let to = k.shared_tensor(Ty::F32, shared).expect("shared memory");
+        let to = k.shared_tensor(Ty::F32, shared);
         let landed = k.barriers(1);
-        let refused = k
-            .bulk_load(&from, &to, &landed.at(0))
-            .expect_err("it is refused");
-        refused.kind.to_string()
+        k.bulk_load(&from, &to, &landed.at(0));
+        k.finish().expect_err("it is refused").kind.to_string()
     };
     assert_eq!(
         said("1024:_1", 64, "32:1"),

@@ -60,15 +60,15 @@ pub(crate) const THREADS: i64 = 32;
 pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
     let (ty, chunk) = (raw(bytes), CHUNK / bytes);
-    let source = k.tensor("source", ty, &run(MOST))?;
-    let destination = k.tensor("destination", ty, &run(MOST))?;
-    let block = [k.block_index(0).within(0..MOST / chunk)];
+    let source = k.tensor("source", ty, &run(MOST));
+    let destination = k.tensor("destination", ty, &run(MOST));
+    let block = k.block_index(0).within(0..MOST / chunk);
     let (from, to) = (
-        source.local_tile(&[chunk], &block)?,
-        destination.local_tile(&[chunk], &block)?,
+        source.local_tile(chunk, &block),
+        destination.local_tile(chunk, &block),
     );
     let here = Layout::leaf(Int::Static(chunk), Int::Static(1))?;
-    let here = k.shared_tensor(ty, ComposedLayout::from(here))?;
+    let here = k.shared_tensor(ty, ComposedLayout::from(here));
     let landed = k.barriers(1);
     let thread = k.thread();
     let first = k.equal(&thread, &0.into());
@@ -77,12 +77,11 @@ pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
         k.fence(FenceKind::MbarrierInit);
         k.fence(FenceKind::ProxyAsyncShared);
         k.arrive_expect(&landed.at(0), CHUNK);
-        k.bulk_load(&from, &here, &landed.at(0))?;
+        k.bulk_load(&from, &here, &landed.at(0));
         k.wait(&landed.at(0), &0.into());
-        k.bulk_store(&here, &to)?;
+        k.bulk_store(&here, &to);
         k.bulk_commit();
         k.bulk_wait(0, true);
-        Ok(())
-    })?;
+    });
     k.finish()
 }

@@ -74,12 +74,12 @@ pub(crate) fn build(
     let mut k = Builder::new("copy_flat", arch, THREADS as u32);
     let (ty, tile) = (raw(bytes), THREADS * vector);
     let (source, destination) = (
-        k.tensor("source", ty, &run(MOST))?,
-        k.tensor("destination", ty, &run(MOST))?,
+        k.tensor("source", ty, &run(MOST)),
+        k.tensor("destination", ty, &run(MOST)),
     );
     let block = k.block_index(0).within(0..MOST / tile + 1);
-    let from = source.local_tile(&[tile], std::slice::from_ref(&block))?;
-    let to = destination.local_tile(&[tile], std::slice::from_ref(&block))?;
+    let from = source.local_tile(tile, &block);
+    let to = destination.local_tile(tile, &block);
     let (vectors, elements) = (
         row_of_vectors(THREADS, bytes, vector)?,
         row_of_vectors(THREADS, bytes, 1)?,
@@ -90,7 +90,7 @@ pub(crate) fn build(
         whole,
         |k| through_registers(k, &vectors, &thread, [&from, &to], false),
         |k| through_registers(k, &elements, &thread, [&from, &to], true),
-    )?;
+    );
     k.finish()
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn through_registers(
     thread: &Index,
     [from, to]: [&Tensor; 2],
     inside: bool,
-) -> Result<(), Error> {
+) {
     let part = copy.at(thread);
     let known = |tensor: &Tensor| {
         if inside {
@@ -101,21 +101,16 @@ pub(crate) fn through_registers(
         }
     };
     let (source, destination) = (
-        part.partition_src(&known(from))?,
-        part.partition_dst(&known(to))?,
+        part.partition_src(&known(from)),
+        part.partition_dst(&known(to)),
     );
-    let held = k.fragment(from.ty(), &registers(copy, &source)?)?;
+    // Single bytes have a register each.
+    let held = if copy.atom_values() * copy.value_bits() > 8 {
+        k.fragment_like(&source)
+    } else {
+        k.fragment_unpacked(&source)
+    };
     let bounded = |tensor: &Tensor| inside && tensor.space() == Space::Global;
-    k.copy_with(copy, &source, &held, bounded(from), Hints::default())?;
-    k.copy_with(copy, &held, &destination, bounded(to), Hints::default())
-}
-
-/// Where a thread's values lie among its registers: one after the other, but single bytes in a register each.
-fn registers(copy: &TiledCopy, part: &Tensor) -> Result<Layout, Error> {
-    let values = Layout::column_major(part.layout().shape())?;
-    if copy.atom_values() * copy.value_bits() > 8 {
-        return Ok(values.to_static());
-    }
-    let apart = Layout::leaf(values.size(), 4)?.composition(&values)?;
-    Ok(apart.to_static())
+    k.copy_with(copy, &source, &held, bounded(from), Hints::default());
+    k.copy_with(copy, &held, &destination, bounded(to), Hints::default());
 }

@@ -105,27 +105,27 @@ pub(crate) fn build(
     let threads = THREADS[0] * THREADS[1];
     let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
     let ty = raw(bytes);
-    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, Some(0)))?;
+    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, Some(0)));
     let destination = k.tensor(
         "destination",
         ty,
         &dynamic(loops, |step| step.destination, Some(1)),
-    )?;
+    );
     let place = place(&mut k, &source, loops.len());
     let tile = [TILE, TILE];
     let (from, to) = (
-        source.local_tile(&tile, &place)?,
-        destination.local_tile(&tile, &place)?,
+        source.local_tile(&tile, &place),
+        destination.local_tile(&tile, &place),
     );
     let (along_source, along_destination) = (over_tile(bytes, false)?, over_tile(bytes, true)?);
     let thread = k.thread();
     match shared_layout(method, bytes) {
-        None => through_registers(&mut k, &along_source, &thread, [&from, &to], true)?,
+        None => through_registers(&mut k, &along_source, &thread, [&from, &to], true),
         Some(layout) => {
-            let shared = k.shared_tensor(ty, layout)?;
-            through_registers(&mut k, &along_source, &thread, [&from, &shared], true)?;
+            let shared = k.shared_tensor(ty, layout);
+            through_registers(&mut k, &along_source, &thread, [&from, &shared], true);
             k.sync();
-            through_registers(&mut k, &along_destination, &thread, [&shared, &to], true)?;
+            through_registers(&mut k, &along_destination, &thread, [&shared, &to], true);
         }
     }
     k.finish()

@@ -237,8 +237,8 @@ impl MappedTile {
         let mut slab = tile;
         slab[fastest] = ROW / bytes;
         let memory = squares_in_memory(slab, bytes, fastest)?;
-        let map = k.tma_tensor(name, raw(bytes), global, &slab, &memory, 1)?;
-        let tile = k.shared_tensor(raw(bytes), squares_in_memory(tile, bytes, fastest)?)?;
+        let map = k.tma_tensor(name, raw(bytes), global, &slab, &memory, 1);
+        let tile = k.shared_tensor(raw(bytes), squares_in_memory(tile, bytes, fastest)?);
         Ok(MappedTile {
             map,
             tile,
@@ -248,7 +248,7 @@ impl MappedTile {
     }
 
     /// The squares of the tile with that number along a mode.
-    fn squares(&self, mode: usize, number: i64) -> Result<Tensor, Error> {
+    fn squares(&self, mode: usize, number: i64) -> Tensor {
         let part = Coord::concat(&[Slot::All.into(), number.into()]);
         let modes = match mode {
             0 => [part, Slot::All.into()],
@@ -258,10 +258,10 @@ impl MappedTile {
     }
 
     /// The slab of that number, and its place among the slabs of the tensor.
-    fn slab(&self, number: i64, block: &[Index]) -> Result<(Tensor, Vec<Index>), Error> {
+    fn slab(&self, number: i64, block: &[Index]) -> (Tensor, Vec<Index>) {
         let mut place = block.to_vec();
         place[self.fastest] = &place[self.fastest] * self.slabs + number;
-        Ok((self.squares(self.fastest, number)?, place))
+        (self.squares(self.fastest, number), place)
     }
 }
 
@@ -332,20 +332,21 @@ impl Within {
 
     /// What a thread has of `from` goes to the same coordinates of `to`.
     fn run(&self, k: &mut Builder, from: &Tensor, to: &Tensor) -> Result<(), Error> {
-        let source = self.read.at(&self.thread).partition_src(from)?;
-        let destination = self.write.at(&self.thread).partition_dst(to)?;
+        let source = self.read.at(&self.thread).partition_src(from);
+        let destination = self.write.at(&self.thread).partition_dst(to);
         let values = self.read.tv().get(&[1])?.size();
         let rest = source.layout().size() / values;
         let held = Layout::column_major(static_pair([values, rest]))?.to_static();
-        let held = k.fragment(from.ty(), &held)?;
-        k.copy(&self.read, &source, &held)?;
+        let held = k.fragment(from.ty(), &held);
+        k.copy(&self.read, &source, &held);
         match &self.written {
             None => k.copy(&self.write, &held, &destination),
             Some(order) => {
                 let all = order.append(&Layout::leaf(Int::Static(rest), Int::Static(values))?)?;
-                k.copy(&self.write, &held.with_layout(all), &destination)
+                k.copy(&self.write, &held.with_layout(all), &destination);
             }
         }
+        Ok(())
     }
 }
 
@@ -377,43 +378,36 @@ pub(crate) fn build(
     let landed = k.barriers(from.slabs);
     let thread = k.thread();
     let first = k.equal(&thread, &0.into());
-    k.if_(first, |k| load(k, &from, &block, &landed))?;
+    k.if_(first, |k| load(k, &from, &block, &landed));
     k.sync();
     let within = Within::new(&mut k, bytes, squares)?;
     for slab in 0..from.slabs {
         k.wait(&landed.at(slab), &0.into());
-        within.run(&mut k, &from.squares(0, slab)?, &to.squares(0, slab)?)?;
+        within.run(&mut k, &from.squares(0, slab), &to.squares(0, slab))?;
     }
     k.fence(FenceKind::ProxyAsyncShared);
     k.sync();
-    k.if_(first, |k| store(k, &to, &block))?;
+    k.if_(first, |k| store(k, &to, &block));
     k.finish()
 }
 
 /// One thread's part before: the barriers, and a load for every slab.
-fn load(
-    k: &mut Builder,
-    from: &MappedTile,
-    block: &[Index],
-    landed: &Barriers,
-) -> Result<(), Error> {
+fn load(k: &mut Builder, from: &MappedTile, block: &[Index], landed: &Barriers) {
     k.init_barriers(landed, 1);
     k.fence(FenceKind::MbarrierInit);
     for number in 0..from.slabs {
-        let (slab, place) = from.slab(number, block)?;
+        let (slab, place) = from.slab(number, block);
         k.arrive_expect(&landed.at(number), from.map.tile_bytes());
-        k.tma_load(&from.map, &place, &slab, &landed.at(number))?;
+        k.tma_load(&from.map, &place, &slab, &landed.at(number));
     }
-    Ok(())
 }
 
 /// One thread's part after: a store for every slab, and the wait until shared memory has been read.
-fn store(k: &mut Builder, to: &MappedTile, block: &[Index]) -> Result<(), Error> {
+fn store(k: &mut Builder, to: &MappedTile, block: &[Index]) {
     for number in 0..to.slabs {
-        let (slab, place) = to.slab(number, block)?;
-        k.tma_store(&to.map, &place, &slab)?;
+        let (slab, place) = to.slab(number, block);
+        k.tma_store(&to.map, &place, &slab);
     }
     k.bulk_commit();
     k.bulk_wait(0, true);
-    Ok(())
 }

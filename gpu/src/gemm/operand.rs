@@ -24,6 +24,8 @@ pub(crate) struct OperandPipeline {
     thread: Index,
     /// Whether nothing of the tensor's tiles lies outside of it.
     whole: bool,
+    /// Whether the copy into shared memory goes on by itself, without registers.
+    is_async: bool,
 }
 
 /// The swizzled tile of an operand in shared memory, stages last, of which the threads read the given number of elements of the
@@ -166,7 +168,7 @@ impl OperandPipeline {
             (Major::First, _) => atom_n * plan.warps[1],
         };
         let shape = [mn, bk, plan.stages];
-        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?)?;
+        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?);
         let atom = match vector * bits {
             128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
             128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
@@ -176,6 +178,7 @@ impl OperandPipeline {
             _ => "UniversalCopy<uint8_t>",
         };
         let fetch = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
+        let is_async = fetch.atom().op()?.is_async();
         // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
         let read = match (major, ty.bits()) {
             (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
@@ -184,50 +187,43 @@ impl OperandPipeline {
         };
         let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
         let thread = k.thread();
-        let registers = k.fragment_of(mma, operand, [mn, bk])?;
+        let registers = k.fragment_of(mma, operand, [mn, bk]);
         Ok(OperandPipeline {
             tile: [mn, bk],
             row: row.clone(),
-            fetched: fetch.at(&thread).partition_dst(&shared)?,
-            smem_src: read.at(&thread).partition_src(&shared)?,
-            fragment_dst: registers.retile(&read)?,
+            fetched: fetch.at(&thread).partition_dst(&shared),
+            smem_src: read.at(&thread).partition_src(&shared),
+            fragment_dst: registers.retile(&read),
             registers,
             tensor,
             fetch,
             read,
             thread,
             whole: plan.whole,
+            is_async,
         })
     }
 
     /// Starts the copy of tile `step` along K into a stage. Beyond the last there are zeros or, where nothing lies outside,
     /// the last tile once more: neither is multiplied.
-    pub(crate) fn fetch(
-        &self,
-        k: &mut Builder,
-        step: &Index,
-        steps: &Index,
-        stage: &Index,
-    ) -> Result<(), Error> {
+    pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Index) {
         let step = if self.whole {
             &step.min(&(steps - 1).within(0..1 << 31))
         } else {
             step
         };
-        let tile = self
-            .tensor
-            .local_tile(&self.tile, &[self.row.clone(), step.clone()])?;
-        let from = self.fetch.at(&self.thread).partition_src(&tile)?;
-        let to = self.fetched.at(3, stage)?;
-        if self.whole && self.fetch.atom().op()?.is_async() {
+        let tile = self.tensor.local_tile(self.tile, (&self.row, step));
+        let from = self.fetch.at(&self.thread).partition_src(&tile);
+        let to = self.fetched.at(3, stage);
+        if self.whole && self.is_async {
             return k.copy(&self.fetch, &from, &to);
         }
-        if self.fetch.atom().op()?.is_async() {
+        if self.is_async {
             return k.copy_in_bounds(&self.fetch, &from, &to);
         }
-        let through = k.fragment_like(&from)?;
-        k.copy_in_bounds(&self.fetch, &from, &through)?;
-        k.copy(&self.fetch, &through, &to)
+        let through = k.fragment_like(&from);
+        k.copy_in_bounds(&self.fetch, &from, &through);
+        k.copy(&self.fetch, &through, &to);
     }
 
     /// Steps of the instruction along K in a tile.
@@ -239,36 +235,27 @@ impl OperandPipeline {
     }
 
     /// Reads step `i` of a stage into its registers.
-    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<(), Error> {
-        let from = self.smem_src.at(3, stage)?.at(2, i)?;
-        k.copy(&self.read, &from, &self.fragment_dst.slice(step(i))?)?;
+    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) {
+        let from = self.smem_src.at(3, stage).at(2, i);
+        k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
         match self.registers.ty() {
-            Ty::Tf32 => to_tf32(k, &self.step(i)?),
-            _ => Ok(()),
+            Ty::Tf32 => to_tf32(k, &self.step(i)),
+            _ => (),
         }
     }
 
     /// The registers of step `i`.
-    pub(crate) fn step(&self, i: i64) -> Result<Fragment, Error> {
-        self.registers.slice(step(i))
+    pub(crate) fn step(&self, i: i64) -> Fragment {
+        self.registers.slice((.., .., i))
     }
 }
 
 /// Numbers of binary32 become the nearest of tf32 where they are: the instruction itself would cut them off.
-fn to_tf32(k: &mut Builder, numbers: &Fragment) -> Result<(), Error> {
-    let numbers = numbers.gathered(0, numbers.layout().size())?;
-    for reg in numbers.regs() {
-        k.cvt_to(*reg, Type::Tf32, Type::F32, Rounding::Rna, *reg);
-    }
-    Ok(())
-}
-
-/// `(_,_,i)`
-pub(crate) fn step(i: i64) -> colex_layout::Coord {
-    use colex_layout::{Coord, Slot};
-    Coord::concat(&[
-        Coord::from(Slot::All),
-        Coord::from(Slot::All),
-        Coord::from(i),
-    ])
+fn to_tf32(k: &mut Builder, numbers: &Fragment) {
+    let numbers = numbers.gathered(0, numbers.layout().size());
+    k.emit(|k| {
+        for reg in numbers.regs() {
+            k.cvt_to(*reg, Type::Tf32, Type::F32, Rounding::Rna, *reg);
+        }
+    });
 }

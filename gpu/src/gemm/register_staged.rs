@@ -6,7 +6,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::epilogue::convert::{convert_operand, scale_and_round, scale_type};
-use super::operand::{Shares, shares, step, uneven};
+use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor, TensorKernel};
@@ -41,25 +41,25 @@ pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKe
     let (plan, mma) = (gemm.plan, &gemm.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
     let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
-    let a = k.tensor("A", operands.ab, &operands.layout(Operand::A))?;
-    let b = k.tensor("B", operands.ab, &operands.layout(Operand::B))?;
-    let c = k.tensor("C", operands.c, &operands.layout(Operand::C))?;
+    let a = k.tensor("A", operands.ab, &operands.layout(Operand::A));
+    let b = k.tensor("B", operands.ab, &operands.layout(Operand::B));
+    let c = k.tensor("C", operands.c, &operands.layout(Operand::C));
     let scale = ["alpha", "beta"].map(|name| k.scalar_argument(name, scale_type(operands.ab)));
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
     let [m, n] = plan.tile_at(k.block_index(0), &tiles);
-    let c = c.local_tile(&[bm, bn], &[m.clone(), n.clone()])?;
+    let c = c.local_tile((bm, bn), (&m, &n));
     let [smem_a, smem_b] = gemm.tiles;
     let (a, b) = ((Operand::A, a, m, smem_a), (Operand::B, b, n, smem_b));
     let (x, y, c) = if gemm.transposed {
-        (b, a, c.compose(&transposed([bm, bn]))?)
+        (b, a, c.compose(&transposed([bm, bn])))
     } else {
         (a, b, c)
     };
     let x = StagedOperand::new(&mut k, plan, mma, Operand::A, x)?;
     let y = StagedOperand::new(&mut k, plan, mma, Operand::B, y)?;
-    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]])?;
-    main_loop(&mut k, mma, [&x, &y], &acc, &steps)?;
+    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]]);
+    main_loop(&mut k, mma, [&x, &y], &acc, &steps);
     let vector = operands.vector(Operand::C).min(gemm.neighbours);
     store(&mut k, plan, mma, &acc, &c, vector, scale)?;
     k.finish()
@@ -110,17 +110,17 @@ impl StagedOperand {
         let write = universal(smem.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;
         let read = TiledCopy::for_operand(universal(smem.read * to)?, to, mma, place)?;
-        let shared = k.shared_tensor(smem.ty, smem.layout)?;
+        let shared = k.shared_tensor(smem.ty, smem.layout);
         let thread = k.thread();
-        let registers = k.fragment_of(mma, place, tile)?;
+        let registers = k.fragment_of(mma, place, tile);
         Ok(StagedOperand {
             ty: smem.ty,
             tile,
             tensor,
             row,
-            smem_dst: put.at(&thread).partition_dst(&shared)?,
-            smem_src: read.at(&thread).partition_src(&shared)?,
-            fragment_dst: registers.retile(&read)?,
+            smem_dst: put.at(&thread).partition_dst(&shared),
+            smem_src: read.at(&thread).partition_src(&shared),
+            fragment_dst: registers.retile(&read),
             registers,
             thread,
             load,
@@ -130,19 +130,18 @@ impl StagedOperand {
     }
 
     /// Tile `step` along K on its way into registers; zeros beyond the edges.
-    fn load(&self, k: &mut Builder, step: &Index) -> Result<Fragment, Error> {
-        let at = [self.row.clone(), step.clone()];
-        let tile = self.tensor.local_tile(&self.tile, &at)?;
-        let from = self.load.at(&self.thread).partition_src(&tile)?;
-        let held = k.fragment_like(&from)?;
-        k.copy_in_bounds(&self.load, &from, &held)?;
-        Ok(held)
+    fn load(&self, k: &mut Builder, step: &Index) -> Fragment {
+        let tile = self.tensor.local_tile(self.tile, (&self.row, step));
+        let from = self.load.at(&self.thread).partition_src(&tile);
+        let held = k.fragment_like(&from);
+        k.copy_in_bounds(&self.load, &from, &held);
+        held
     }
 
     /// What was loaded, as the numbers that are multiplied, into a stage.
-    fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) -> Result<(), Error> {
-        let wide = convert_operand(k, held, self.ty)?;
-        k.copy(&self.put, &wide, &self.smem_dst.at(3, stage)?)
+    fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) {
+        let wide = convert_operand(k, held, self.ty);
+        k.copy(&self.put, &wide, &self.smem_dst.at(3, stage));
     }
 
     /// Steps of the instruction along K in a tile.
@@ -152,10 +151,10 @@ impl StagedOperand {
     }
 
     /// Step `i` of a stage into its registers.
-    fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Result<Fragment, Error> {
-        let from = self.smem_src.at(3, stage)?.at(2, i)?;
-        k.copy(&self.read, &from, &self.fragment_dst.slice(step(i))?)?;
-        self.registers.slice(step(i))
+    fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Fragment {
+        let from = self.smem_src.at(3, stage).at(2, i);
+        k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
+        self.registers.slice((.., .., i))
     }
 }
 
@@ -169,10 +168,10 @@ fn main_loop(
     operands: [&StagedOperand; 2],
     acc: &Fragment,
     steps: &Index,
-) -> Result<(), Error> {
+) {
     for side in operands {
-        let first = side.load(k, &0.into())?;
-        side.put(k, &first, &0.into())?;
+        let first = side.load(k, &0.into());
+        side.put(k, &first, &0.into());
     }
     k.sync();
     let stage = k.var(0, 0..2);
@@ -181,20 +180,16 @@ fn main_loop(
         let to = (Index::from(1) - &from).within(0..2);
         // The next tile is on its way while this one is multiplied; beyond K it is zeros, and reads nothing.
         let next = step + 1;
-        let next = [operands[0].load(k, &next)?, operands[1].load(k, &next)?];
+        let next = operands.map(|side| side.load(k, &next));
         for i in 0..operands[0].steps() {
-            let [x, y] = [
-                operands[0].read(k, i, &from)?,
-                operands[1].read(k, i, &from)?,
-            ];
-            k.mma(mma, acc, &x, &y, acc)?;
+            let [x, y] = operands.map(|side| side.read(k, i, &from));
+            k.mma(mma, acc, &x, &y, acc);
         }
-        operands[0].put(k, &next[0], &to)?;
-        operands[1].put(k, &next[1], &to)?;
+        operands[0].put(k, &next[0], &to);
+        operands[1].put(k, &next[1], &to);
         k.sync();
         k.set(&stage, to);
-        Ok(())
-    })
+    });
 }
 
 /// `C = alpha acc + beta C`, each thread its own elements, `vector` neighbours at once.
@@ -210,14 +205,15 @@ fn store(
     let ty = plan.operands.c;
     let bits = i64::from(ty.bits());
     let copy = TiledCopy::for_operand(universal(vector * bits)?, bits, mma, Operand::C)?;
-    let to = copy.at(&k.thread()).partition_dst(c)?;
+    let to = copy.at(&k.thread()).partition_dst(c);
     let old = if plan.operands.beta {
-        let old = k.fragment(ty, acc.layout())?;
-        k.copy_in_bounds(&copy, &to, &old.retile(&copy)?)?;
+        let old = k.fragment(ty, acc.layout());
+        k.copy_in_bounds(&copy, &to, &old.retile(&copy));
         Some(old)
     } else {
         None
     };
-    let out = scale_and_round(k, ty, acc, old.as_ref(), scale)?;
-    k.copy_in_bounds(&copy, &out.retile(&copy)?, &to)
+    let out = scale_and_round(k, ty, acc, old.as_ref(), scale);
+    k.copy_in_bounds(&copy, &out.retile(&copy), &to);
+    Ok(())
 }

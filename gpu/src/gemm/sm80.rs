@@ -6,7 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::convert::scale_type;
-use super::epilogue::direct;
+use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::OperandPipeline;
@@ -116,7 +116,6 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         };
         k.tensor(&format!("{operand:?}"), ty, &plan.operands.layout(operand))
     });
-    let (a, b, c) = (a?, b?, c?);
     let scale = [
         k.scalar_argument("alpha", scale_type(plan.operands.ab)),
         k.scalar_argument("beta", scale_type(plan.operands.ab)),
@@ -126,13 +125,13 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [m, n] = plan.tile_at(k.block_index(0), &tiles);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let b = OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?;
-    let acc = k.accumulators(&mma, [bm, bn])?;
-    main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps)?;
+    let acc = k.accumulators(&mma, [bm, bn]);
+    main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps);
     if sm80::fits(plan, &mma, &acc, arch) {
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;
     } else {
-        let (c, thread) = (c.local_tile(&[bm, bn], &[m, n])?, k.thread());
-        direct::store(&mut k, plan, &mma, &acc, &c, &thread, scale)?;
+        let (c, thread) = (c.local_tile((bm, bn), (m, n)), k.thread());
+        Direct::new(plan, &mma)?.store(&mut k, plan, &mma, &acc, &c, &thread, scale);
     }
     k.finish()
 }
@@ -144,18 +143,17 @@ fn main_loop(
     pipelines: [&OperandPipeline; 2],
     acc: &Fragment,
     steps: &Index,
-) -> Result<(), Error> {
+) {
     let stages = plan.stages;
-    let fetch = |k: &mut Builder, step: &Index, stage: &Index| -> Result<(), Error> {
-        pipelines
-            .iter()
-            .try_for_each(|pipeline| pipeline.fetch(k, step, steps, stage))?;
+    let fetch = |k: &mut Builder, step: &Index, stage: &Index| {
+        for pipeline in pipelines {
+            pipeline.fetch(k, step, steps, stage);
+        }
         k.cp_async_commit();
-        Ok(())
     };
     // Tiles beyond K are zeros, and read nothing.
     for stage in 0..stages - 1 {
-        fetch(k, &stage.into(), &stage.into())?;
+        fetch(k, &stage.into(), &stage.into());
     }
     let (read, write) = (k.var(0, 0..stages), k.var(stages - 1, 0..stages));
     let next = |stage: &Index| {
@@ -168,35 +166,33 @@ fn main_loop(
         k.sync();
     };
     arrived(k);
-    pipelines
-        .iter()
-        .try_for_each(|pipeline| pipeline.read(k, 0, &0.into()))?;
+    for pipeline in pipelines {
+        pipeline.read(k, 0, &0.into());
+    }
     k.for_(0, steps, 1, |k, step| {
         let (from, to) = (k.get(&read), k.get(&write));
         let after = next(&from);
         for i in 0..inner {
             // The next step's fragments come while this one's are multiplied, across the end of the tile too.
             if i + 1 < inner {
-                pipelines
-                    .iter()
-                    .try_for_each(|pipeline| pipeline.read(k, i + 1, &from))?;
+                for pipeline in pipelines {
+                    pipeline.read(k, i + 1, &from);
+                }
             } else {
                 arrived(k);
-                pipelines
-                    .iter()
-                    .try_for_each(|pipeline| pipeline.read(k, 0, &after))?;
+                for pipeline in pipelines {
+                    pipeline.read(k, 0, &after);
+                }
             }
             if i == 0 {
-                fetch(k, &(step + (stages - 1)), &to)?;
+                fetch(k, &(step + (stages - 1)), &to);
             }
-            let [a, b] = [pipelines[0].step(i)?, pipelines[1].step(i)?];
-            k.mma(mma, acc, &a, &b, acc)?;
+            let [a, b] = pipelines.map(|pipeline| pipeline.step(i));
+            k.mma(mma, acc, &a, &b, acc);
         }
         k.set(&read, &after);
         k.set(&write, next(&to));
-        Ok(())
-    })?;
+    });
     // Shared memory is the block's only as long as the block lasts.
     k.cp_async_wait(0);
-    Ok(())
 }

@@ -157,6 +157,7 @@ pub(crate) const WARPGROUP_THREADS: u32 = 128;
 /// What producer and consumers share.
 struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
+    mma: &'a TiledMma,
     ring: Pipeline,
     /// A and B in global memory, and their stages.
     operands: [(TmaTensor, Tensor); 2],
@@ -198,10 +199,11 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         consumers: consumers as usize,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
-    let ring = k.pipeline_of(&schedule)?;
+    let mma = plan.tiled_mma()?;
+    let ring = k.pipeline_of(&schedule);
     let a = operand(&mut k, plan, Operand::A, 1)?;
     let b = operand(&mut k, plan, Operand::B, CLUSTER.into())?;
-    let epilogue = Epilogue::new(&mut k, plan)?;
+    let epilogue = Epilogue::new(&mut k, plan, &mma)?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
     let scale = [
         k.scalar_argument("alpha", Type::F32),
@@ -210,10 +212,11 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [m, n, kk] = sizes;
     let tall = bm * i64::from(CLUSTER);
     let rank = k.cluster_rank(CLUSTER);
-    epilogue.start(&mut k)?;
-    k.start_pipelines(&[&ring], true)?;
+    epilogue.start(&mut k);
+    k.start_pipelines(&[&ring], true);
     let kernel = WarpSpecializedKernel {
         plan,
+        mma: &mma,
         ring,
         operands: [a, b],
         steps: ((kk + (bk - 1)) / bk).within(1..1 << 25),
@@ -229,7 +232,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         produces,
         |k| kernel.produce(k),
         |k| kernel.consume(k, &epilogue, scale),
-    )?;
+    );
     k.finish()
 }
 
@@ -246,8 +249,8 @@ fn operand(
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = plan.operands.layout(operand);
     let name = format!("{operand:?}");
-    let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks)?;
-    Ok((tensor, k.shared_tensor(ty, stages)?))
+    let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks);
+    Ok((tensor, k.shared_tensor(ty, stages)))
 }
 
 impl WarpSpecializedKernel<'_> {
@@ -258,11 +261,7 @@ impl WarpSpecializedKernel<'_> {
     }
 
     /// `body(m, n)` for the tiles of this block.
-    fn each_tile(
-        &self,
-        k: &mut Builder,
-        body: impl Fn(&mut Builder, [Index; 2]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn each_tile(&self, k: &mut Builder, body: impl Fn(&mut Builder, [Index; 2])) {
         let last = (&self.extents[0] * &self.extents[1]).within(1..1 << 30);
         k.for_(
             self.first.clone(),
@@ -272,64 +271,62 @@ impl WarpSpecializedKernel<'_> {
         )
     }
 
-    fn produce(&self, k: &mut Builder) -> Result<(), Error> {
+    fn produce(&self, k: &mut Builder) {
         if consumer_registers(self.plan.warps[0] as u32).is_some() {
             k.set_max_registers(false, LEAST);
         }
         let first = k.equal(&self.warp, &(self.plan.warps[0] * 4).into());
         k.if_(first, |k| {
             let one = k.elected();
-            k.if_(one, |k| self.load(k))
-        })
+            k.if_(one, |k| self.load(k));
+        });
     }
 
-    fn load(&self, k: &mut Builder) -> Result<(), Error> {
+    fn load(&self, k: &mut Builder) {
         let ring = &self.ring;
         let [(a, sa), (b, sb)] = &self.operands;
         let state = k.producer_state(ring);
-        let cluster_mask = k.mov(Type::B16, (1 << CLUSTER) - 1);
+        let cluster_mask = k.emit(|k| k.mov(Type::B16, (1 << CLUSTER) - 1));
         self.each_tile(k, |k, [m, n]| {
             k.for_(0, &self.steps, 1, |k, step| {
                 let (stage, parity) = (k.stage(&state), k.parity(&state));
                 let full = ring.full.at(&stage);
                 k.wait(&ring.empty.at(&stage), &parity);
                 k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
-                k.tma_load(a, &[m.clone(), step.clone()], &sa.at(2, &stage)?, &full)?;
-                let at = [n.clone(), step.clone()];
-                k.tma_load_multicast(b, &at, &sb.at(2, &stage)?, &full, &self.rank, cluster_mask)?;
+                k.tma_load(a, (&m, step), &sa.at(2, &stage), &full);
+                let sb = sb.at(2, &stage);
+                k.tma_load_multicast(b, (&n, step), &sb, &full, &self.rank, cluster_mask);
                 k.advance(&state);
-                Ok(())
-            })
-        })?;
+            });
+        });
         // A block must not end while its peer may still arrive at its barriers.
         k.for_(0, self.plan.stages, 1, |k, _| {
             let (stage, parity) = (k.stage(&state), k.parity(&state));
             k.wait(&ring.empty.at(&stage), &parity);
             k.advance(&state);
-            Ok(())
-        })
+        });
     }
 
-    fn consume(&self, k: &mut Builder, epilogue: &Epilogue, scale: [Reg; 2]) -> Result<(), Error> {
+    fn consume(&self, k: &mut Builder, epilogue: &Epilogue, scale: [Reg; 2]) {
         if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
             k.set_max_registers(true, registers);
         }
-        let (ring, mma) = (&self.ring, self.plan.tiled_mma()?);
+        let (ring, mma) = (&self.ring, self.mma);
         let group = self
             .group
             .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
         let leader = &group * i64::from(WARPGROUP_THREADS);
         let [(_, sa), (_, sb)] = &self.operands;
-        let da = k.gmma_operand(&mma, Operand::A, sa, &leader)?;
-        let db = k.gmma_operand(&mma, Operand::B, sb, &leader)?;
-        let acc = k.fragment_of(&mma, Operand::C, [self.plan.tile[0], self.plan.tile[1]])?;
+        let da = k.gmma_operand(mma, Operand::A, sa, &leader);
+        let db = k.gmma_operand(mma, Operand::B, sb, &leader);
+        let acc = k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1]));
         let state = k.consumer_state(ring);
         let thread = k.thread().within(0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
         let is_arriver = k.less(&lane, &i64::from(CLUSTER).into());
-        let epilogue = epilogue.of_thread(k, self.plan, &mma, &thread)?;
+        let epilogue = epilogue.of_thread(k, self.plan, mma, &thread);
         self.each_tile(k, |k, at| {
-            epilogue.fetch(k, &at)?;
+            epilogue.fetch(k, &at);
             let before = k.var(0, 0..self.plan.stages);
             k.for_(0, &self.steps, 1, |k, step| {
                 let (stage, parity) = (k.stage(&state), k.parity(&state));
@@ -340,7 +337,7 @@ impl WarpSpecializedKernel<'_> {
                     Cond::Known(_) => ScaleD::One,
                 };
                 k.wgmma_fence();
-                k.wgmma_tile(&mma, &acc, &da.at(&stage)?, &db.at(&stage)?, scale)?;
+                k.wgmma_tile(mma, &acc, &da.at(&stage), &db.at(&stage), scale);
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // What the step before has read is free now.
@@ -349,14 +346,12 @@ impl WarpSpecializedKernel<'_> {
                 k.arrive_at(&ring.empty.at(&empty), &lane, release);
                 k.set(&before, &stage);
                 k.advance(&state);
-                Ok(())
-            })?;
+            });
             k.wgmma_wait(0);
             let empty = k.get(&before);
             k.arrive_at(&ring.empty.at(&empty), &lane, is_arriver);
-            epilogue.store(k, &acc, &at, scale)
-        })?;
+            epilogue.store(k, &acc, &at, scale);
+        });
         epilogue.finish(k);
-        Ok(())
     }
 }

@@ -8,13 +8,13 @@
 //! | [`Index`] | an integer over registers: `k.thread()`, `k.block_index(0)`, loop counters, `a.extent(1)`; `+ - * / %` with each other and with constants; `k.value(&i)` is its register |
 //! | [`Var`] | an integer that changes: `k.var(0, 0..4)`, `k.get(&v)`, `k.set(&v, i)` |
 //! | [`Cond`] | `k.less(&i, &j)`, `k.equal(&i, &j)`, `k.both(p, q)`; `k.if_(p, ..)`, `k.where_(p, ..)` |
-//! | [`Tensor`] | `k.tensor(name, ty, &layout)` a parameter; `a.local_tile(&[64, 32], &[m, step])` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
-//! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)?`, `.partition_dst(&t)?`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
-//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])?`, `k.accumulators(&mma, [64, 64])?`, `k.fragment_like(&part)?`, `k.fragment(ty, &layout)?`; `f.retile(&copy)?`, `f.slice(..)?`, `k.convert(&f, Ty::F16)?`, `k.axpby(..)` |
-//! | copies | `k.copy(&tiled_copy, &src, &dst)?`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
-//! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)?`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)?` |
-//! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)?` |
-//! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)?`, `k.loop_(..)?`, `k.break_unless(p)` |
+//! | [`Tensor`] | `k.tensor(name, ty, &layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
+//! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
+//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, &layout)`; `f.retile(&copy)`, `f.slice(..)?`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
+//! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
+//! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
+//! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
+//! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)`, `k.loop_(..)`, `k.break_unless(p)` |
 //! | the end | `k.finish()?` is a [`TensorKernel`]: `.kernel`, `.arguments(&[Arg::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
 //!
 //! A tensor's static leaves are constants of the kernel and its dynamic ones launch arguments, so that a kernel built once
@@ -33,18 +33,18 @@
 //! // A copy in tiles of 32 by 128, rows contiguous: every thread moves 16 bytes at once, 8 times.
 //! let mut k = Builder::new("copy", Arch::Sm80, 128);
 //! let any = "(1,1):(1,_1)".parse()?;
-//! let (from, to) = (k.tensor("from", Ty::F32, &any)?, k.tensor("to", Ty::F32, &any)?);
+//! let (from, to) = (k.tensor("from", Ty::F32, &any), k.tensor("to", Ty::F32, &any));
 //! let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
 //! let tiled = TiledCopy::new(
 //!     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &"(4,32):(32,1)".parse()?, &"(1,4):(0,1)".parse()?,
 //! )?;
 //! let mine = tiled.at(&tid);
-//! let src = mine.partition_src(&from.local_tile(&[32, 128], &[m.clone(), n.clone()])?)?;
-//! let dst = mine.partition_dst(&to.local_tile(&[32, 128], &[m, n])?)?;
+//! let src = mine.partition_src(&from.local_tile((32, 128), (&m, &n)));
+//! let dst = mine.partition_dst(&to.local_tile((32, 128), (m, n)));
 //! assert_eq!(format!("{:#}", src.layout()), "((4,1),8,1):((1@1,0),4@0,0)");
-//! let regs = k.fragment_like(&src)?;
-//! k.copy_in_bounds(&tiled, &src, &regs)?;
-//! k.copy_in_bounds(&tiled, &regs, &dst)?;
+//! let regs = k.fragment_like(&src);
+//! k.copy_in_bounds(&tiled, &src, &regs);
+//! k.copy_in_bounds(&tiled, &regs, &dst);
 //! let built = k.finish()?;
 //! assert!(built.kernel.ptx()?.contains("ld.global.v4.f32"));
 //! # Ok(())
@@ -74,8 +74,9 @@ pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;
 pub use mma::gmma::{GmmaOperand, GmmaSource};
+pub use tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
 pub use tensor::offset::{layout_at, swizzled};
-pub use tensor::partition::{AtThread, CopyAt, MmaAt};
+pub use tensor::partition::{AtThread, CopyAt, MmaAt, Places};
 pub use tensor::{MAX_EXTENT, Tensor};
 
 /// The examples of the README run.

@@ -72,26 +72,14 @@ pub(crate) fn builder(h: &mut Hook, name: &str, arch: Arch, threads: u32) -> Bui
 }
 
 /// A parameter, its type and layout through the hook.
-pub(crate) fn parameter(
-    h: &mut Hook,
-    k: &mut Builder,
-    name: &str,
-    ty: Ty,
-    like: &str,
-) -> Result<Tensor, Error> {
+pub(crate) fn parameter(h: &mut Hook, k: &mut Builder, name: &str, ty: Ty, like: &str) -> Tensor {
     let ty = h.ty("tensor", ty);
     let like = h.layout("tensor", Kind::Layout, &layout(like));
     k.tensor(name, ty, &like)
 }
 
 /// A tensor in shared memory, its type, layout and swizzle through the hook.
-pub(crate) fn shared(
-    h: &mut Hook,
-    k: &mut Builder,
-    ty: Ty,
-    swizzle: &str,
-    inner: &str,
-) -> Result<Tensor, Error> {
+pub(crate) fn shared(h: &mut Hook, k: &mut Builder, ty: Ty, swizzle: &str, inner: &str) -> Tensor {
     let ty = h.ty("shared_tensor", ty);
     let inner = h.layout("shared_tensor", Kind::Layout, &layout(inner));
     let swizzle: Swizzle = swizzle.parse().expect("a swizzle");
@@ -100,17 +88,12 @@ pub(crate) fn shared(
 }
 
 /// Registers like a part, or of another type or layout.
-pub(crate) fn registers(
-    h: &mut Hook,
-    k: &mut Builder,
-    ty: Ty,
-    part: &Tensor,
-) -> Result<Fragment, Error> {
-    let own = k.fragment_like(part)?;
+pub(crate) fn registers(h: &mut Hook, k: &mut Builder, ty: Ty, part: &Tensor) -> Fragment {
+    let own = k.fragment_like(part);
     let other = h.ty("fragment", ty);
     let form = h.layout("fragment", Kind::Layout, own.layout());
     if other == ty && form == *own.layout() {
-        return Ok(own);
+        return own;
     }
     k.fragment(other, &form.to_static())
 }
@@ -161,8 +144,8 @@ fn flat(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let columns = vector * r.range(1, 40 / vector);
     let pad = vector * r.range(0, 2);
     let mut k = builder(h, "flat", Arch::Sm80, 32);
-    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)")?;
-    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,_1)")?;
+    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)");
+    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,_1)");
     let atom = format!("UniversalCopy<uint{}_t>", i64::from(ty.bits()) * vector);
     let values = format!("(1,{vector}):(0,1)");
     let copy = tiled(h, &atom, ty.bits(), "(4,8):(8,1)", &values)?;
@@ -175,33 +158,33 @@ fn flat(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             h.moved("local_tile", "from m", &at[0]),
             h.moved("local_tile", "from n", &at[1]),
         ],
-    )?;
+    );
     let to = dst.local_tile(
         &h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "to m", &at[0]),
             h.moved("local_tile", "to n", &at[1]),
         ],
-    )?;
+    );
     let part = h.pick(
         "partition",
         Kind::Space,
         from.clone(),
         &[src.clone(), dst.clone()],
     );
-    let from = copy.at(&tid).partition_src(&part)?;
-    let to = copy.at(&tid).partition_dst(&to)?;
-    let held = registers(h, &mut k, ty, &from)?;
+    let from = copy.at(&tid).partition_src(&part);
+    let to = copy.at(&tid).partition_dst(&to);
+    let held = registers(h, &mut k, ty, &from);
     k.copy_in_bounds(
         &copy,
         &h.pick("copy_in_bounds", Kind::Space, from.clone(), &[src]),
         &held,
-    )?;
+    );
     k.copy_in_bounds(
         &copy,
         &held,
         &h.pick("copy_in_bounds", Kind::Space, to, &[dst]),
-    )?;
+    );
     let shift = ["from m", "from n", "to m", "to n"].map(|name| h.shift(name));
     Ok(Program {
         built: k.finish()?,
@@ -242,8 +225,8 @@ fn whole(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     );
     let dynamic = format!("(16,{columns}):({columns},_1)");
     let mut k = builder(h, "whole", Arch::Sm80, 64);
-    let src = parameter(h, &mut k, "src", ty, &fixed)?;
-    let dst = parameter(h, &mut k, "dst", ty, &dynamic)?;
+    let src = parameter(h, &mut k, "src", ty, &fixed);
+    let dst = parameter(h, &mut k, "dst", ty, &dynamic);
     let atom = format!("UniversalCopy<uint{}_t>", i64::from(ty.bits()) * vector);
     let values = format!("(1,{vector}):(0,1)");
     let copy = tiled(h, &atom, ty.bits(), "(4,16):(16,1)", &values)?;
@@ -257,23 +240,23 @@ fn whole(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             h.moved("local_tile", "from m", &m),
             h.moved("local_tile", "from n", &0.into()),
         ],
-    )?;
+    );
     let to = dst.local_tile(
         &h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "to m", &m),
             h.moved("local_tile", "to n", &0.into()),
         ],
-    )?;
-    let from = copy.at(&tid).partition_src(&from)?;
-    let to = copy.at(&tid).partition_dst(&to)?;
-    let held = registers(h, &mut k, ty, &from)?;
+    );
+    let from = copy.at(&tid).partition_src(&from);
+    let to = copy.at(&tid).partition_dst(&to);
+    let held = registers(h, &mut k, ty, &from);
     k.copy(
         &copy,
         &h.pick("copy", Kind::Space, from.clone(), &[src]),
         &held,
-    )?;
-    k.copy(&copy, &held, &h.pick("copy", Kind::Space, to, &[dst]))?;
+    );
+    k.copy(&copy, &held, &h.pick("copy", Kind::Space, to, &[dst]));
     let shift = ["from m", "from n", "to m", "to n"].map(|name| h.shift(name));
     Ok(Program {
         built: k.finish()?,
@@ -297,8 +280,8 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let ty = r.one(&[Ty::F32, Ty::S32, Ty::F64]);
     let (rows, columns) = (r.range(4, 30), r.range(4, 30));
     let mut k = builder(h, "predicated", Arch::Sm80, 64);
-    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)")?;
-    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,1)")?;
+    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)");
+    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,1)");
     let atom = format!("UniversalCopy<uint{}_t>", ty.bits());
     let copy = tiled(h, &atom, ty.bits(), "(8,8):(8,1)", "(1,1):(0,0)")?;
     let tid = k.thread();
@@ -310,17 +293,17 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         h.moved("offset_by", "by n", &(-1).into()),
     ];
     let from = src
-        .local_tile(&h.tile("local_tile", tile), &at)?
-        .offset_by(&by)?;
-    let to = dst.local_tile(&h.tile("local_tile", tile), &at)?;
-    let from = copy.at(&tid).partition_src(&from)?;
-    let to = copy.at(&tid).partition_dst(&to)?;
-    let held = registers(h, &mut k, ty, &from)?;
+        .local_tile(&h.tile("local_tile", tile), &at)
+        .offset_by(&by);
+    let to = dst.local_tile(&h.tile("local_tile", tile), &at);
+    let from = copy.at(&tid).partition_src(&from);
+    let to = copy.at(&tid).partition_dst(&to);
+    let held = registers(h, &mut k, ty, &from);
     k.copy_in_bounds(
         &copy,
         &h.pick("copy_in_bounds", Kind::Space, from.clone(), &[src]),
         &held,
-    )?;
+    );
     let ends = [dst.extent(0), dst.extent(1)];
     k.copy_if(
         &copy,
@@ -333,7 +316,7 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             let inside = k.both(m, n);
             k.both(below, inside)
         },
-    )?;
+    );
     let by = [h.shift("by m"), h.shift("by n") - 1];
     Ok(Program {
         built: k.finish()?,
@@ -370,9 +353,9 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         ("Sw<2,2,3>", "(16,16):(16,1)"),
     ]);
     let mut k = builder(h, "transpose", Arch::Sm80, 64);
-    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)")?;
-    let dst = parameter(h, &mut k, "dst", ty, "(96,100):(100,_1)")?;
-    let there = shared(h, &mut k, ty, swizzle, inner)?;
+    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)");
+    let dst = parameter(h, &mut k, "dst", ty, "(96,100):(100,_1)");
+    let there = shared(h, &mut k, ty, swizzle, inner);
     let rows_first = tiled(
         h,
         "UniversalCopy<uint32_t>",
@@ -383,37 +366,37 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = k.thread();
     let (put, get) = (h.place("partition", &tid), h.place("partition", &tid));
     let at = [k.block_index(0), k.block_index(1)];
-    let from = src.local_tile(&h.tile("local_tile", [16, 16]), &at)?;
+    let from = src.local_tile(&h.tile("local_tile", [16, 16]), &at);
     let to = dst.local_tile(
         &h.tile("local_tile", [16, 16]),
         &[at[1].clone(), at[0].clone()],
-    )?;
-    let source = rows_first.at(&put).partition_src(&from)?;
+    );
+    let source = rows_first.at(&put).partition_src(&from);
     let into = rows_first.at(&put).partition_dst(&h.pick(
         "partition",
         Kind::Space,
         there.clone(),
         &[from.clone(), to.clone()],
-    ))?;
-    let held = k.fragment_like(&source)?;
-    k.copy_in_bounds(&rows_first, &source, &held)?;
+    ));
+    let held = k.fragment_like(&source);
+    k.copy_in_bounds(&rows_first, &source, &held);
     k.copy(
         &rows_first,
         &held,
         &h.pick("copy", Kind::Space, into.clone(), &[source.clone()]),
-    )?;
+    );
     k.sync();
     let order = h.layout("compose", Kind::Layout, &layout("(_16,_16):(_16,_1)"));
-    let turned = there.compose(&order)?;
-    let out = rows_first.at(&get).partition_src(&turned)?;
-    let target_part = rows_first.at(&get).partition_dst(&to)?;
-    let back = k.fragment_like(&out)?;
+    let turned = there.compose(&order);
+    let out = rows_first.at(&get).partition_src(&turned);
+    let target_part = rows_first.at(&get).partition_dst(&to);
+    let back = k.fragment_like(&out);
     k.copy(
         &rows_first,
         &h.pick("copy", Kind::Space, out, std::slice::from_ref(&there)),
         &back,
-    )?;
-    k.copy_in_bounds(&rows_first, &back, &target_part)?;
+    );
+    k.copy_in_bounds(&rows_first, &back, &target_part);
     Ok(Program {
         built: k.finish()?,
         arch: Arch::Sm80,
@@ -452,11 +435,11 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let (rows, columns) = (r.range(3, 30), r.range(3, 3 * width));
     let stride = (columns + vector - 1) / vector * vector;
     let mut k = builder(h, "stages", Arch::Sm80, 32);
-    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)")?;
-    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,_1)")?;
+    let src = parameter(h, &mut k, "src", ty, "(100,96):(96,_1)");
+    let dst = parameter(h, &mut k, "dst", ty, "(100,96):(96,_1)");
     let stages = h.count("stages", 2);
     let inner = format!("(8,{width},{}):({width},1,{})", stages.max(1), 8 * width);
-    let ring = shared(h, &mut k, ty, "Sw<0,4,3>", &inner)?;
+    let ring = shared(h, &mut k, ty, "Sw<0,4,3>", &inner);
     let load = "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>";
     let values = format!("(1,{vector}):(0,1)");
     let load = tiled(h, load, ty.bits(), "(8,4):(4,1)", &values)?;
@@ -465,8 +448,8 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = k.thread();
     let tid = h.place("partition", &tid);
     let m = k.block_index(0);
-    let into = load.at(&tid).partition_dst(&ring)?;
-    let out_of = store.at(&tid).partition_src(&ring)?;
+    let into = load.at(&tid).partition_dst(&ring);
+    let out_of = store.at(&tid).partition_src(&ring);
     let steps = (dst.extent(1) + (width - 1)) / width;
     let tile = h.tile("local_tile", [8, width]);
     let fetch = |h: &mut Hook, k: &mut Builder, step: &Index| {
@@ -474,8 +457,8 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             h.moved("local_tile", "from m", &m),
             h.moved("local_tile", "from n", step),
         ];
-        let from = load.at(&tid).partition_src(&src.local_tile(&tile, &at)?)?;
-        let to = into.at(3, h.beyond("at", &(step % 2)))?;
+        let from = load.at(&tid).partition_src(&src.local_tile(&tile, &at));
+        let to = into.at(3, h.beyond("at", &(step % 2)));
         k.copy_in_bounds(
             &load,
             &h.pick(
@@ -485,28 +468,26 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 &[src.clone(), to.clone()],
             ),
             &to,
-        )?;
+        );
         k.cp_async_commit();
-        Ok::<_, Error>(())
     };
-    fetch(h, &mut k, &0.into())?;
+    fetch(h, &mut k, &0.into());
     k.for_(0, &steps, 1, |k, step| {
-        fetch(h, k, &(step + 1))?;
+        fetch(h, k, &(step + 1));
         k.cp_async_wait(h.count("cp_async_wait", 1).clamp(0, 1 << 31) as u32);
         k.sync();
-        let from = out_of.at(3, h.beyond("at", &(step % 2)))?;
-        let to = dst.local_tile(&[8, width], &[m.clone(), step.clone()])?;
-        let to = store.at(&tid).partition_dst(&to)?;
-        let held = k.fragment_like(&from)?;
+        let from = out_of.at(3, h.beyond("at", &(step % 2)));
+        let to = dst.local_tile(&[8, width], &[m.clone(), step.clone()]);
+        let to = store.at(&tid).partition_dst(&to);
+        let held = k.fragment_like(&from);
         k.copy(
             &store,
             &h.pick("copy", Kind::Space, from, std::slice::from_ref(&src)),
             &held,
-        )?;
-        k.copy_in_bounds(&store, &held, &to)?;
+        );
+        k.copy_in_bounds(&store, &held, &to);
         k.sync();
-        Ok(())
-    })?;
+    });
     k.cp_async_wait(0);
     // Two calls fetch: a coordinate that is changed in one of them is followed by name for that one only.
     let shift = [h.shift("from m"), h.shift("from n")];
@@ -551,46 +532,46 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let ty = r.one(&[Ty::F32, Ty::F64]);
     let (rows, columns) = (r.range(3, 20), r.range(3, 20));
     let mut k = builder(h, "elementwise", Arch::Sm80, 32);
-    let x = parameter(h, &mut k, "x", ty, "(100,96):(96,_1)")?;
-    let y = parameter(h, &mut k, "y", ty, "(100,96):(96,_1)")?;
+    let x = parameter(h, &mut k, "x", ty, "(100,96):(96,_1)");
+    let y = parameter(h, &mut k, "y", ty, "(100,96):(96,_1)");
     let atom = format!("UniversalCopy<uint{}_t>", ty.bits());
     let copy = tiled(h, &atom, ty.bits(), "(4,8):(8,1)", "(1,1):(0,0)")?;
     let tid = k.thread();
     let at = [k.block_index(0), k.block_index(1)];
     let source = copy
         .at(&tid)
-        .partition_src(&x.local_tile(&h.tile("local_tile", [8, 8]), &at)?)?;
-    let both = copy.at(&tid).partition_src(&y.local_tile(&[8, 8], &at)?)?;
+        .partition_src(&x.local_tile(&h.tile("local_tile", [8, 8]), &at));
+    let both = copy.at(&tid).partition_src(&y.local_tile(&[8, 8], &at));
     let held = layout("(1,2):(0,1)");
     let held = |h: &mut Hook, k: &mut Builder| {
         let ty = h.ty("fragment", ty);
         let layout = h.layout("fragment", Kind::Layout, &held);
         k.fragment(ty, &layout.to_static())
     };
-    let (rx, ry) = (held(h, &mut k)?, held(h, &mut k)?);
-    k.copy_in_bounds(&copy, &source, &rx)?;
-    k.copy_in_bounds(&copy, &both, &ry)?;
-    let d = held(h, &mut k)?;
-    let other = k.convert(&rx, h.ty("convert", ty))?;
-    let halves = k.convert(&rx, Ty::F16)?;
+    let (rx, ry) = (held(h, &mut k), held(h, &mut k));
+    k.copy_in_bounds(&copy, &source, &rx);
+    k.copy_in_bounds(&copy, &both, &ry);
+    let d = held(h, &mut k);
+    let other = k.convert(&rx, h.ty("convert", ty));
+    let halves = k.convert(&rx, Ty::F16);
     k.fma(
         &d,
         &h.pick("fma", Kind::Type, other, &[halves.clone()]),
         2.0,
         &ry,
-    )?;
+    );
     k.map2(
         BinaryOp::Max,
         &d,
         &h.pick("map2", Kind::Type, d.clone(), &[halves.clone()]),
         &rx,
-    )?;
+    );
     k.map1(
         UnaryOp::Neg,
         &d,
         &h.pick("map1", Kind::Type, d.clone(), &[halves]),
-    )?;
-    k.copy_in_bounds(&copy, &d, &both)?;
+    );
+    k.copy_in_bounds(&copy, &d, &both);
     Ok(Program {
         built: k.finish()?,
         arch: Arch::Sm80,
@@ -623,18 +604,18 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let chunk = r.one(&[64, 128, 256]);
     let chunks = r.range(1, 4);
     let mut k = builder(h, "bulk", Arch::Sm90a, 32);
-    let src = parameter(h, &mut k, "src", ty, "4096:_1")?;
-    let dst = parameter(h, &mut k, "dst", ty, "4096:_1")?;
+    let src = parameter(h, &mut k, "src", ty, "4096:_1");
+    let dst = parameter(h, &mut k, "dst", ty, "4096:_1");
     let m = k.block_index(0);
     let from = src.local_tile(
         &h.tile("local_tile", [chunk]),
         &[h.moved("local_tile", "from", &m)],
-    )?;
+    );
     let to = dst.local_tile(
         &h.tile("local_tile", [chunk]),
         &[h.moved("local_tile", "to", &m)],
-    )?;
-    let here = shared(h, &mut k, ty, "Sw<0,4,3>", &format!("{chunk}:1"))?;
+    );
+    let here = shared(h, &mut k, ty, "Sw<0,4,3>", &format!("{chunk}:1"));
     let landed = k.barriers(1);
     let bytes = chunk * i64::from(ty.bits()) / 8;
     let thread = k.thread();
@@ -658,7 +639,7 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             ),
             &h.pick("bulk_load", Kind::Space, here.clone(), &[to.clone()]),
             &full,
-        )?;
+        );
         k.wait(&full, &h.place("wait", &0.into()));
         k.bulk_store(
             &h.pick(
@@ -673,11 +654,10 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 to.clone(),
                 &[here.clone(), dst.clone()],
             ),
-        )?;
+        );
         k.bulk_commit();
         k.bulk_wait(0, true);
-        Ok(())
-    })?;
+    });
     let shift = [h.shift("from"), h.shift("to")];
     let n = chunk * chunks;
     Ok(Program {

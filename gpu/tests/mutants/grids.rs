@@ -51,8 +51,8 @@ impl Matrices {
         let extents = [tile[0] * r.range(1, 3), tile[1] * r.range(1, 3)];
         let pads = r.one(&[[0, 1], [1, 0], [0, 2], [2, 1]]);
         let like = "(100,96):(96,_1)";
-        let src = parameter(h, k, "src", ty, like)?;
-        let dst = parameter(h, k, "dst", ty, like)?;
+        let src = parameter(h, k, "src", ty, like);
+        let dst = parameter(h, k, "dst", ty, like);
         let atom = format!("UniversalCopy<uint{}_t>", i64::from(ty.bits()) * vector);
         let values = format!("(1,{vector}):(0,1)");
         let copy = tiled(h, &atom, ty.bits(), "(4,8):(8,1)", &values)?;
@@ -73,20 +73,15 @@ impl Matrices {
     }
 
     /// Copies a tile of the source to one of the destination, without a question.
-    fn copy_tile(
-        &self,
-        h: &mut Hook,
-        k: &mut Builder,
-        [from, to]: [[Index; 2]; 2],
-    ) -> Result<(), Error> {
+    fn copy_tile(&self, h: &mut Hook, k: &mut Builder, [from, to]: [[Index; 2]; 2]) {
         let tile = h_tile(self.vector);
-        let from = self.src.local_tile(&h.tile("local_tile", tile), &from)?;
-        let to = self.dst.local_tile(&h.tile("local_tile", tile), &to)?;
-        let from = self.copy.at(&self.thread).partition_src(&from)?;
-        let to = self.copy.at(&self.thread).partition_dst(&to)?;
-        let held = registers(h, k, self.ty, &from)?;
-        k.copy(&self.copy, &from, &held)?;
-        k.copy(&self.copy, &held, &to)
+        let from = self.src.local_tile(&h.tile("local_tile", tile), &from);
+        let to = self.dst.local_tile(&h.tile("local_tile", tile), &to);
+        let from = self.copy.at(&self.thread).partition_src(&from);
+        let to = self.copy.at(&self.thread).partition_dst(&to);
+        let held = registers(h, k, self.ty, &from);
+        k.copy(&self.copy, &from, &held);
+        k.copy(&self.copy, &held, &to);
     }
 
     fn grid(&self) -> fn(&[Given]) -> [u32; 3] {
@@ -139,7 +134,7 @@ fn tiles(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         [0, 1].map(|i| h.moved("local_tile", names[i], &at[i]))
     };
     let ends = [moved(h, ["from m", "from n"]), moved(h, ["to m", "to n"])];
-    all.copy_tile(h, &mut k, ends)?;
+    all.copy_tile(h, &mut k, ends);
     let shift = [["from m", "from n"], ["to m", "to n"]].map(|names| names.map(|n| h.shift(n)));
     let (tile, grid) = (h_tile(all.vector), all.grid());
     Ok(Program {
@@ -168,7 +163,7 @@ fn branch(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let inside = k.less(&at[0], &limit);
     let names = ["m", "n"];
     let moved = [0, 1].map(|i| h.moved("local_tile", names[i], &at[i]));
-    k.if_(inside, |k| all.copy_tile(h, k, [moved.clone(), moved]))?;
+    k.if_(inside, |k| all.copy_tile(h, k, [moved.clone(), moved]));
     let (limit, by) = (h.shift("limit"), names.map(|name| h.shift(name)));
     let grid: fn(&[Given]) -> [u32; 3] = match all.vector {
         1 => |given| twice(grid_of(&given[1], h_tile(1))),
@@ -212,8 +207,8 @@ fn turns(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             h.moved("local_tile", "m", &m),
             h.moved("local_tile", "n", n),
         ];
-        all.copy_tile(h, k, [at.clone(), at])
-    })?;
+        all.copy_tile(h, k, [at.clone(), at]);
+    });
     let (end, by) = (h.shift("end"), ["m", "n"].map(|name| h.shift(name)));
     let grid: fn(&[Given]) -> [u32; 3] = match all.vector {
         1 => |given| halved(grid_of(&given[1], h_tile(1))),
@@ -250,16 +245,16 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let ty = r.one(&[Ty::F16, Ty::F32, Ty::S32]);
     let (rows, runs) = (r.range(1, 3), r.range(1, 3));
     let mut k = builder(h, "bulk", Arch::Sm90a, 32);
-    let src = parameter(h, &mut k, "src", ty, "(192,100):(_1,_256)")?;
-    let dst = parameter(h, &mut k, "dst", ty, "(192,100):(_1,_320)")?;
+    let src = parameter(h, &mut k, "src", ty, "(192,100):(_1,_256)");
+    let dst = parameter(h, &mut k, "dst", ty, "(192,100):(_1,_320)");
     let at = [k.block_index(0), k.block_index(1)];
     let mut end = |tensor: &Tensor, names: [&'static str; 2]| {
         let [run, row] = [0, 1].map(|i| h.moved("local_tile", names[i], &at[i]));
         tensor.local_tile(&h.tile("local_tile", [64]), &[run, row])
     };
-    let from = end(&src, ["from run", "from row"])?;
-    let to = end(&dst, ["to run", "to row"])?;
-    let here = shared(h, &mut k, ty, "Sw<0,4,3>", "64:1")?;
+    let from = end(&src, ["from run", "from row"]);
+    let to = end(&dst, ["to run", "to row"]);
+    let here = shared(h, &mut k, ty, "Sw<0,4,3>", "64:1");
     let landed = k.barriers(1);
     let bytes = 64 * i64::from(ty.bits()) / 8;
     let thread = k.thread();
@@ -270,13 +265,12 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         k.fence(FenceKind::ProxyAsyncShared);
         let full = landed.at(0);
         k.arrive_expect(&full, h.count("arrive_expect", bytes));
-        k.bulk_load(&from, &here, &full)?;
+        k.bulk_load(&from, &here, &full);
         k.wait(&full, &0.into());
-        k.bulk_store(&here, &to)?;
+        k.bulk_store(&here, &to);
         k.bulk_commit();
         k.bulk_wait(0, true);
-        Ok(())
-    })?;
+    });
     let shift = [["from run", "from row"], ["to run", "to row"]]
         .map(|names| names.map(|name| h.shift(name)));
     let n = 64 * runs;

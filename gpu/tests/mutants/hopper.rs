@@ -61,7 +61,7 @@ fn mapped(
     tile: [i64; 2],
     shared: &ComposedLayout,
     blocks: i64,
-) -> Result<TmaTensor, Error> {
+) -> TmaTensor {
     let ty = h.ty("tma_tensor", ty);
     let like = h.layout("tma_tensor", Kind::Layout, &layout("(96,96):(96,_1)"));
     let tile = h.tile("tma_tensor", tile);
@@ -70,7 +70,7 @@ fn mapped(
     k.tma_tensor(name, ty, &like, &tile, &shared, blocks)
 }
 
-fn held(h: &mut Hook, k: &mut Builder, ty: Ty, own: &ComposedLayout) -> Result<Tensor, Error> {
+fn held(h: &mut Hook, k: &mut Builder, ty: Ty, own: &ComposedLayout) -> Tensor {
     let ty = h.ty("shared_tensor", ty);
     let own = composed(h, "shared_tensor", own);
     k.shared_tensor(ty, own)
@@ -88,10 +88,10 @@ fn tma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let (rows, columns) = (r.range(3, 40), 8 * r.range(1, 12));
     let own = blocks(swizzle, &tile);
     let mut k = builder(h, "tma", Arch::Sm90a, 32);
-    let from = mapped(h, &mut k, "from", ty, tile, &own, 1)?;
-    let to = mapped(h, &mut k, "to", ty, tile, &own, 1)?;
-    let here = held(h, &mut k, ty, &own)?;
-    let other = k.shared_tensor(ty, blocks(SmemSwizzle::B32, &[16, 16]))?;
+    let from = mapped(h, &mut k, "from", ty, tile, &own, 1);
+    let to = mapped(h, &mut k, "to", ty, tile, &own, 1);
+    let here = held(h, &mut k, ty, &own);
+    let other = k.shared_tensor(ty, blocks(SmemSwizzle::B32, &[16, 16]));
     let full = k.barriers(1);
     let tid = k.thread();
     let at = [k.block_index(0), k.block_index(1)];
@@ -121,7 +121,7 @@ fn tma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 std::slice::from_ref(&other),
             ),
             &told,
-        )?;
+        );
         k.wait(&full.at(0), &h.place("wait", &0.into()));
         let place = [
             h.moved("tma_store", "to m", &at[0]),
@@ -141,11 +141,10 @@ fn tma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 here.clone(),
                 std::slice::from_ref(&other),
             ),
-        )?;
+        );
         k.bulk_commit();
         k.bulk_wait(0, true);
-        Ok(())
-    })?;
+    });
     let shift = ["from m", "from n", "to m", "to n"].map(|name| h.shift(name));
     let stride = (columns + 7) / 8 * 8;
     let to_layout = format!("({rows},{columns}):({stride},_1)");
@@ -201,9 +200,9 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let mut k = builder(h, "multicast", Arch::Sm90a, 32);
     let blocks_asked = h.count("cluster", 2).clamp(0, 1 << 20) as u32;
     k.cluster([blocks_asked, 1, 1]);
-    let from = mapped(h, &mut k, "from", ty, tile, &own, 2)?;
-    let to = parameter(h, &mut k, "to", ty, "(100,96):(96,_1)")?;
-    let here = held(h, &mut k, ty, &own)?;
+    let from = mapped(h, &mut k, "from", ty, tile, &own, 2);
+    let to = parameter(h, &mut k, "to", ty, "(100,96):(96,_1)");
+    let here = held(h, &mut k, ty, &own);
     let full = k.barriers(1);
     let tid = k.thread();
     let rank = k.cluster_rank(h.count("cluster_rank", 2).clamp(1, 1 << 20) as u32);
@@ -212,20 +211,19 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     k.if_(first, |k| {
         k.init_barriers(&full, h.count("init_barriers", 1).clamp(0, 1 << 20) as u32);
         k.fence(FenceKind::MbarrierInit);
-        Ok(())
-    })?;
+    });
     k.cluster_sync();
     k.if_(first, |k| {
         let mask = h.count("mask", 3) & 0xffff;
-        let mask = k.mov(Type::B16, mask);
+        let mask = k.emit(|k| k.mov(Type::B16, mask));
         k.arrive_expect(&full.at(0), h.count("arrive_expect", from.tile_bytes()));
         let place = [
             h.moved("tma_load_multicast", "m", &m),
             h.moved("tma_load_multicast", "n", &0.into()),
         ];
         let mine = h.place("tma_load_multicast", &rank);
-        k.tma_load_multicast(&from, &place, &here, &full.at(0), &mine, mask)
-    })?;
+        k.tma_load_multicast(&from, &place, &here, &full.at(0), &mine, mask);
+    });
     k.wait(&full.at(0), &h.place("wait", &0.into()));
     let copy = tiled(
         h,
@@ -238,12 +236,12 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let half = here.local_tile(
         &h.tile("local_tile", [8, 64]),
         &[h.beyond("local_tile", &rank), 0.into()],
-    )?;
-    let out = to.local_tile(&h.tile("local_tile", [8, 64]), &[&m * 2 + &rank, 0.into()])?;
-    let part = copy.at(&tid).partition_src(&half)?;
-    let regs = k.fragment_like(&part)?;
-    k.copy(&copy, &part, &regs)?;
-    k.copy_in_bounds(&copy, &regs, &copy.at(&tid).partition_dst(&out)?)?;
+    );
+    let out = to.local_tile(&h.tile("local_tile", [8, 64]), &[&m * 2 + &rank, 0.into()]);
+    let part = copy.at(&tid).partition_src(&half);
+    let regs = k.fragment_like(&part);
+    k.copy(&copy, &part, &regs);
+    k.copy_in_bounds(&copy, &regs, &copy.at(&tid).partition_dst(&out));
     k.cluster_sync();
     let shift = [h.shift("m"), h.shift("n")];
     let stride = (columns + 7) / 8 * 8;
@@ -294,11 +292,11 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     );
     let own = |mn| blocks(SmemSwizzle::B128, &[mn, bk]);
     let all = |mn| blocks(SmemSwizzle::B128, &[mn, bk, stages]);
-    let sa = held(h, &mut k, ty, &all(bm))?;
-    let sb = held(h, &mut k, ty, &all(bn))?;
-    let a = mapped(h, &mut k, "a", ty, [bm, bk], &own(bm), 1)?;
-    let b = mapped(h, &mut k, "b", ty, [bn, bk], &own(bn), 1)?;
-    let c = parameter(h, &mut k, "c", Ty::F32, "(100,96):(96,_1)")?;
+    let sa = held(h, &mut k, ty, &all(bm));
+    let sb = held(h, &mut k, ty, &all(bn));
+    let a = mapped(h, &mut k, "a", ty, [bm, bk], &own(bm), 1);
+    let b = mapped(h, &mut k, "b", ty, [bn, bk], &own(bn), 1);
+    let c = parameter(h, &mut k, "c", Ty::F32, "(100,96):(96,_1)");
     let steps = k.index_argument("steps", 1..1 << 20);
     let names = ["SM90_64x16x16_F32F16F16_SS", "SM90_64x16x16_F32BF16BF16_SS"];
     let (own, other) = if ty == Ty::F16 {
@@ -321,8 +319,10 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         "(_,_,_)",
     )?;
     let (tid, group, warp) = (k.thread(), k.uniform(128), k.uniform(32));
-    k.start_pipelines(&[&ring], false)?;
+    k.start_pipelines(&[&ring], false);
     let consumes = k.equal(&group, &0.into());
+    let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
     let h = std::cell::RefCell::new(h);
     k.if_else(
         consumes,
@@ -354,7 +354,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                     &[c.clone(), sb.clone()],
                 ),
                 &leader,
-            )?;
+            );
             let db = k.gmma_operand(
                 &mma,
                 of_b,
@@ -365,9 +365,9 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                     &[c.clone(), sa.clone()],
                 ),
                 &leader,
-            )?;
-            let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [bm, bn]))?;
-            let wrong = k.fragment(Ty::S32, sums.layout())?;
+            );
+            let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [bm, bn]));
+            let wrong = k.fragment(Ty::S32, sums.layout());
             let state = k.consumer_state(&ring);
             let first = k.equal(&thread, &0.into());
             k.for_(0, &steps, 1, |k, step| {
@@ -382,7 +382,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                     h.beyond("GmmaOperand::at", &stage),
                     h.beyond("GmmaOperand::at", &stage),
                 );
-                let (da, db) = (da.at(&at_a)?, db.at(&at_b)?);
+                let (da, db) = (da.at(&at_a), db.at(&at_b));
                 k.wgmma_tile(
                     &h.pick(
                         "wgmma_tile",
@@ -409,23 +409,19 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                         std::slice::from_ref(&da),
                     ),
                     scale,
-                )?;
+                );
                 k.wgmma_commit();
                 k.wgmma_wait(h.count("wgmma_wait", 0).clamp(0, 1 << 31) as u32);
                 k.if_(first, |k| {
                     k.arrive(&ring.empty.at(&stage));
-                    Ok(())
-                })?;
+                });
                 k.advance(&state);
-                Ok(())
-            })?;
-            let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
-            let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
-            let tile = c.local_tile(&h.tile("local_tile", [bm, bn]), &[0.into(), 0.into()])?;
+            });
+            let tile = c.local_tile(&h.tile("local_tile", [bm, bn]), &[0.into(), 0.into()]);
             let to = store
                 .at(&h.place("partition", &thread))
-                .partition_dst(&tile)?;
-            k.copy_in_bounds(&store, &sums.retile(&store)?, &to)
+                .partition_dst(&tile);
+            k.copy_in_bounds(&store, &sums.retile(&store), &to);
         },
         |k| {
             let h = &mut *h.borrow_mut();
@@ -442,8 +438,8 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                             &full,
                             h.count("arrive_expect", a.tile_bytes() + b.tile_bytes()),
                         );
-                        let to_a = sa.at(2, h.beyond("at", &stage))?;
-                        let to_b = sb.at(2, h.beyond("at", &stage))?;
+                        let to_a = sa.at(2, h.beyond("at", &stage));
+                        let to_b = sb.at(2, h.beyond("at", &stage));
                         let at_a = [
                             h.moved("tma_load", "a m", &0.into()),
                             h.moved("tma_load", "a k", step),
@@ -462,7 +458,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                             &at_a,
                             &to_a,
                             &full,
-                        )?;
+                        );
                         k.tma_load(
                             &h.pick(
                                 "tma_load",
@@ -473,14 +469,13 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                             &at_b,
                             &to_b,
                             &full,
-                        )?;
+                        );
                         k.advance(&state);
-                        Ok(())
-                    })
-                })
-            })
+                    });
+                });
+            });
         },
-    )?;
+    );
     let h = h.into_inner();
     let shifts = h.shifts.clone();
     Ok(Program {
@@ -537,9 +532,9 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let (rows, columns) = (r.range(3, 40), 8 * r.range(1, 8));
     let own = blocks(SmemSwizzle::B64, &[16, 32]);
     let mut k = builder(h, "stmatrix", Arch::Sm90a, 32);
-    let from = parameter(h, &mut k, "from", ty, "(100,96):(96,_1)")?;
-    let to = mapped(h, &mut k, "to", ty, [16, 32], &own, 1)?;
-    let here = held(h, &mut k, ty, &own)?;
+    let from = parameter(h, &mut k, "from", ty, "(100,96):(96,_1)");
+    let to = mapped(h, &mut k, "to", ty, [16, 32], &own, 1);
+    let here = held(h, &mut k, ty, &own);
     let names = ["SM80_16x8x16_F16F16F16F16_TN"];
     let mma = tiled_mma(
         h,
@@ -567,17 +562,17 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = k.thread();
     let (get, set) = (h.place("partition", &tid), h.place("partition", &tid));
     let at = [k.block_index(0), k.block_index(1)];
-    let tile = from.local_tile(&h.tile("local_tile", [16, 32]), &at)?;
-    let part = load.at(&get).partition_src(&tile)?;
-    let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [16, 32]))?;
-    k.copy_in_bounds(&load, &part, &sums.retile(&load)?)?;
+    let tile = from.local_tile(&h.tile("local_tile", [16, 32]), &at);
+    let part = load.at(&get).partition_src(&tile);
+    let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [16, 32]));
+    k.copy_in_bounds(&load, &part, &sums.retile(&load));
     let into = put.at(&set).partition_dst(&h.pick(
         "partition",
         Kind::Space,
         here.clone(),
         std::slice::from_ref(&tile),
-    ))?;
-    k.copy(&put, &sums.retile(&put)?, &into)?;
+    ));
+    k.copy(&put, &sums.retile(&put), &into);
     k.fence(FenceKind::ProxyAsyncShared);
     k.sync();
     let first = k.equal(&tid, &0.into());
@@ -595,11 +590,10 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 here.clone(),
                 std::slice::from_ref(&tile),
             ),
-        )?;
+        );
         k.bulk_commit();
         k.bulk_wait(0, true);
-        Ok(())
-    })?;
+    });
     let shift = [h.shift("m"), h.shift("n")];
     Ok(Program {
         built: k.finish()?,

@@ -116,13 +116,13 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
     let (ty, bits) = (plan.ab, plan.ab.bits());
     let (m, n, kk) = (r.range(3, 20), r.range(3, 20), r.range(1, 20));
     let mut k = builder(h, plan.name, plan.arch, plan.threads);
-    let a = parameter(h, &mut k, "a", ty, "(100,96):(96,_1)")?;
-    let b = parameter(h, &mut k, "b", ty, "(100,96):(96,_1)")?;
-    let c = parameter(h, &mut k, "c", Ty::F32, "(100,96):(96,_1)")?;
+    let a = parameter(h, &mut k, "a", ty, "(100,96):(96,_1)");
+    let b = parameter(h, &mut k, "b", ty, "(100,96):(96,_1)");
+    let c = parameter(h, &mut k, "c", Ty::F32, "(100,96):(96,_1)");
     let inner = r.one(&["(16,8):(8,1)", "(16,8):(12,1)", "(16,8):(16,1)"]);
     let (sa, sb) = (
-        shared(h, &mut k, ty, "Sw<0,4,3>", inner)?,
-        shared(h, &mut k, ty, "Sw<0,4,3>", inner)?,
+        shared(h, &mut k, ty, "Sw<0,4,3>", inner),
+        shared(h, &mut k, ty, "Sw<0,4,3>", inner),
     );
     let load = tiled(
         h,
@@ -141,13 +141,13 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
     let at = [k.block_index(0), k.block_index(1)];
     let (put, get) = (h.place("partition", &tid), h.place("partition", &tid));
     let (ra, rb) = (
-        k.fragment_of(&mma, Operand::A, h.tile("fragment_of", [bm, bk]))?,
-        k.fragment_of(&mma, Operand::B, h.tile("fragment_of", [bn, bk]))?,
+        k.fragment_of(&mma, Operand::A, h.tile("fragment_of", [bm, bk])),
+        k.fragment_of(&mma, Operand::B, h.tile("fragment_of", [bn, bk])),
     );
-    let sums = k.accumulators(&mma, h.tile("accumulators", [bm, bn]))?;
+    let sums = k.accumulators(&mma, h.tile("accumulators", [bm, bn]));
     let (from_a, from_b) = (
-        read_a.at(&get).partition_src(&sa)?,
-        read_b.at(&get).partition_src(&sb)?,
+        read_a.at(&get).partition_src(&sa),
+        read_b.at(&get).partition_src(&sb),
     );
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
@@ -157,20 +157,20 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
                 h.moved("local_tile", "a m", &at[0]),
                 h.moved("local_tile", "a k", step),
             ],
-        )?;
+        );
         let gb = b.local_tile(
             &h.tile("local_tile", [bn, bk]),
             &[
                 h.moved("local_tile", "b n", &at[1]),
                 h.moved("local_tile", "b k", step),
             ],
-        )?;
+        );
         for (from, to) in [(&ga, &sa), (&gb, &sb)] {
-            let part = load.at(&put).partition_src(from)?;
-            let held = k.fragment_like(&part)?;
-            k.copy_in_bounds(&load, &part, &held)?;
-            let to = load.at(&put).partition_dst(to)?;
-            k.copy(&load, &held, &h.pick("copy", Kind::Space, to, &[part]))?;
+            let part = load.at(&put).partition_src(from);
+            let held = k.fragment_like(&part);
+            k.copy_in_bounds(&load, &part, &held);
+            let to = load.at(&put).partition_dst(to);
+            k.copy(&load, &held, &h.pick("copy", Kind::Space, to, &[part]));
         }
         k.sync();
         k.copy(
@@ -181,10 +181,10 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
                 from_a.clone(),
                 std::slice::from_ref(&from_b),
             ),
-            &ra.retile(&read_a)?,
-        )?;
-        k.copy(&read_b, &from_b, &rb.retile(&read_b)?)?;
-        let wrong = k.fragment(Ty::U16, ra.layout())?;
+            &ra.retile(&read_a),
+        );
+        k.copy(&read_b, &from_b, &rb.retile(&read_b));
+        let wrong = k.fragment(Ty::U16, ra.layout());
         k.mma(
             &mma,
             &h.pick("mma", Kind::Space, sums.clone(), &[ra.clone(), rb.clone()]),
@@ -196,23 +196,22 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
             ),
             &h.pick("mma", Kind::Type, rb.clone(), &[sums.clone(), wrong]),
             &sums,
-        )?;
+        );
         k.sync();
-        Ok(())
-    })?;
+    });
     let store = TiledCopy::for_operand(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
         &mma,
         Operand::C,
     )?;
-    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at)?;
-    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
+    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at);
+    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc);
     k.copy_in_bounds(
         &store,
-        &sums.retile(&store)?,
+        &sums.retile(&store),
         &h.pick("copy_in_bounds", Kind::Space, to, &[from_a, c]),
-    )?;
+    );
     let shifts = h.shifts.clone();
     Ok(Program {
         built: k.finish()?,
@@ -281,12 +280,12 @@ fn ampere_sums(
     Error,
 > {
     let [bm, bn, bk] = AMPERE;
-    let a = parameter(h, k, "a", ty, "(100,96):(96,_1)")?;
-    let b = parameter(h, k, "b", ty, "(100,96):(96,_1)")?;
-    let c = parameter(h, k, "c", Ty::F32, "(100,96):(96,_1)")?;
+    let a = parameter(h, k, "a", ty, "(100,96):(96,_1)");
+    let b = parameter(h, k, "b", ty, "(100,96):(96,_1)");
+    let c = parameter(h, k, "c", Ty::F32, "(100,96):(96,_1)");
     let (sa, sb) = (
-        shared(h, k, ty, "Sw<2,3,3>", "(32,32):(32,1)")?,
-        shared(h, k, ty, "Sw<2,3,3>", "(16,32):(32,1)")?,
+        shared(h, k, ty, "Sw<2,3,3>", "(32,32):(32,1)"),
+        shared(h, k, ty, "Sw<2,3,3>", "(16,32):(32,1)"),
     );
     let load = "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>";
     let load = tiled(h, load, 16, "(16,4):(4,1)", "(1,8):(0,1)")?;
@@ -332,13 +331,13 @@ fn ampere_sums(
     let at = [k.block_index(0), k.block_index(1)];
     let (put, get) = (h.place("partition", &tid), h.place("partition", &tid));
     let (ra, rb) = (
-        k.fragment_of(&mma, Operand::A, h.tile("fragment_of", [bm, bk]))?,
-        k.fragment_of(&mma, Operand::B, h.tile("fragment_of", [bn, bk]))?,
+        k.fragment_of(&mma, Operand::A, h.tile("fragment_of", [bm, bk])),
+        k.fragment_of(&mma, Operand::B, h.tile("fragment_of", [bn, bk])),
     );
-    let sums = k.accumulators(&mma, h.tile("accumulators", [bm, bn]))?;
+    let sums = k.accumulators(&mma, h.tile("accumulators", [bm, bn]));
     let (from_a, from_b) = (
-        read_a.at(&get).partition_src(&sa)?,
-        read_b.at(&get).partition_src(&sb)?,
+        read_a.at(&get).partition_src(&sa),
+        read_b.at(&get).partition_src(&sb),
     );
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
@@ -348,18 +347,18 @@ fn ampere_sums(
                 h.moved("local_tile", "a m", &at[0]),
                 h.moved("local_tile", "a k", step),
             ],
-        )?;
+        );
         let gb = b.local_tile(
             &h.tile("local_tile", [bn, bk]),
             &[
                 h.moved("local_tile", "b n", &at[1]),
                 h.moved("local_tile", "b k", step),
             ],
-        )?;
+        );
         for (from, to) in [(&ga, &sa), (&gb, &sb)] {
             let (from, to) = (
-                load.at(&put).partition_src(from)?,
-                load.at(&put).partition_dst(to)?,
+                load.at(&put).partition_src(from),
+                load.at(&put).partition_dst(to),
             );
             k.copy_in_bounds(
                 &load,
@@ -370,12 +369,12 @@ fn ampere_sums(
                     to,
                     std::slice::from_ref(&from),
                 ),
-            )?;
+            );
         }
         k.cp_async_commit();
         k.cp_async_wait(h.count("cp_async_wait", 0).clamp(0, 1 << 31) as u32);
         k.sync();
-        let (into_a, into_b) = (ra.retile(&read_a)?, rb.retile(&read_b)?);
+        let (into_a, into_b) = (ra.retile(&read_a), rb.retile(&read_b));
         k.copy(
             &read_a,
             &h.pick(
@@ -385,7 +384,7 @@ fn ampere_sums(
                 std::slice::from_ref(&from_b),
             ),
             &into_a,
-        )?;
+        );
         k.copy(
             &read_b,
             &h.pick(
@@ -395,8 +394,8 @@ fn ampere_sums(
                 std::slice::from_ref(&from_a),
             ),
             &into_b,
-        )?;
-        let wrong = k.fragment(Ty::U16, ra.layout())?;
+        );
+        let wrong = k.fragment(Ty::U16, ra.layout());
         k.mma(
             &mma,
             &h.pick("mma", Kind::Space, sums.clone(), &[ra.clone(), rb.clone()]),
@@ -413,11 +412,10 @@ fn ampere_sums(
                 &[sums.clone(), wrong, ra.clone()],
             ),
             &sums,
-        )?;
+        );
         k.sync();
-        Ok(())
-    })?;
-    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at)?;
+    });
+    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at);
     Ok((mma, sums, gc))
 }
 
@@ -438,14 +436,14 @@ fn ampere(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
     let tid = k.thread();
-    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
-    let out = sums.retile(&store)?;
-    let integers = integers_like(&mut k, &out)?;
+    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc);
+    let out = sums.retile(&store);
+    let integers = integers_like(&mut k, &out);
     k.copy_in_bounds(
         &store,
         &h.pick("copy_in_bounds", Kind::Type, out.clone(), &[integers]),
         &to,
-    )?;
+    );
     let shifts = h.shifts.clone();
     Ok(Program {
         built: k.finish()?,
@@ -460,10 +458,7 @@ fn ampere(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     })
 }
 
-fn integers_like(
-    k: &mut Builder,
-    of: &colex_gpu::tensor::Fragment,
-) -> Result<colex_gpu::tensor::Fragment, Error> {
+fn integers_like(k: &mut Builder, of: &colex_gpu::tensor::Fragment) -> colex_gpu::tensor::Fragment {
     k.fragment(Ty::S32, &of.layout().to_static())
 }
 
@@ -473,14 +468,14 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let mut k = builder(h, "rows", Arch::Sm80, 64);
     let (mma, sums, gc) = ampere_sums(h, &mut k, ty)?;
     let rows = Rows::new(&mma, h.tile("Rows::new", [32, 16]))?;
-    let top = k.row_values(&rows, h.ty("row_values", Ty::F32))?;
+    let top = k.row_values(&rows, h.ty("row_values", Ty::F32));
     k.fill(&top, f64::NEG_INFINITY);
     let over = rows.broadcast_rows(&h.pick(
         "over",
         Kind::Layout,
         top.clone(),
         std::slice::from_ref(&sums),
-    ))?;
+    ));
     k.map2(
         BinaryOp::Max,
         &over,
@@ -491,9 +486,9 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             sums.clone(),
             std::slice::from_ref(&top),
         ),
-    )?;
-    let four = k.fragment(Ty::F32, &layout("_4:_1"))?;
-    let first = top.values(0, 1)?;
+    );
+    let four = k.fragment(Ty::F32, &layout("_4:_1"));
+    let first = top.values(0, 1);
     k.reduce_rows(
         BinaryOp::Max,
         &rows,
@@ -503,13 +498,13 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             top.clone(),
             &[over.clone(), sums.clone(), four, first],
         ),
-    )?;
-    k.map2(BinaryOp::Sub, &sums, &sums, &over)?;
+    );
+    k.map2(BinaryOp::Sub, &sums, &sums, &over);
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
     let tid = k.thread();
-    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc)?;
-    k.copy_in_bounds(&store, &sums.retile(&store)?, &to)?;
+    let to = store.at(&h.place("partition", &tid)).partition_dst(&gc);
+    k.copy_in_bounds(&store, &sums.retile(&store), &to);
     let shifts = h.shifts.clone();
     Ok(Program {
         built: k.finish()?,

@@ -39,19 +39,19 @@ fn through(padding: bool) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("through", Arch::Sm80, 256);
     let layout = "(1,1):(1,_1)".parse().expect("a layout");
     let (from, to) = (
-        k.tensor("from", Ty::F32, &layout)?,
-        k.tensor("to", Ty::F32, &layout)?,
+        k.tensor("from", Ty::F32, &layout),
+        k.tensor("to", Ty::F32, &layout),
     );
     let place = [k.block_index(0), k.block_index(1)];
-    let from = from.local_tile(&[32, 32], &place)?;
-    let to = to.local_tile(&[32, 32], &place)?;
+    let from = from.local_tile((32, 32), &place);
+    let to = to.local_tile((32, 32), &place);
     if padding {
         k.barriers(3);
     }
     let tile = "(32,32):(33,1)"
         .parse::<ComposedLayout>()
         .expect("a layout");
-    let tile = k.shared_tensor(Ty::F32, tile)?;
+    let tile = k.shared_tensor(Ty::F32, tile);
     let word = copy("UniversalCopy<uint32_t>").expect("a row");
     let of = |threads: &str| {
         let threads = threads.parse().expect("a layout");
@@ -62,12 +62,12 @@ fn through(padding: bool) -> Result<TensorKernel, Error> {
     let thread = k.thread();
     for (copy, src, dst) in [(by_row, &from, &tile), (by_column, &tile, &to)] {
         let (src, dst) = (
-            copy.at(&thread).partition_src(src)?,
-            copy.at(&thread).partition_dst(dst)?,
+            copy.at(&thread).partition_src(src),
+            copy.at(&thread).partition_dst(dst),
         );
-        let regs = k.fragment_like(&src)?;
-        k.copy(&copy, &src, &regs)?;
-        k.copy(&copy, &regs, &dst)?;
+        let regs = k.fragment_like(&src);
+        k.copy(&copy, &src, &regs);
+        k.copy(&copy, &regs, &dst);
     }
     k.finish()
 }

@@ -26,43 +26,51 @@ fn part(acc: &Fragment) -> i64 {
     part
 }
 
-/// `C = alpha acc + beta C`, each thread its own elements.
-pub(crate) fn store(
-    k: &mut Builder,
-    plan: &GemmPlan,
-    mma: &TiledMma,
-    acc: &Fragment,
-    c: &Tensor,
-    thread: &Index,
-    scale: [Reg; 2],
-) -> Result<(), Error> {
-    let bits = i64::from(plan.operands.c.bits());
-    // Neighbours along N are two to a thread.
-    let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
-        && plan.operands.vector(Operand::C) > 1;
-    let width = if pair { 2 * bits } else { bits };
-    let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
-    let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
-    // In the order of the accumulators, for both orders of C.
-    let to = mma.at(thread).partition(c, Operand::C)?;
-    // A few at a time: what C held, and what it will, are alive for no longer than that.
-    let size = acc.layout().size();
-    let part = part(acc);
-    let parts = size / part;
-    let by_part = format!("({part},{parts}):(1,{part})");
-    let to = to.compose(&by_part.parse().expect("numbers make a layout"))?;
-    for i in 0..parts {
-        let sum = acc.gathered(part * i, part)?;
-        let to = to.at(1, i)?;
-        let old = if plan.operands.beta {
-            let old = k.fragment(plan.operands.c, sum.layout())?;
-            k.copy_in_bounds(&copy, &to, &old)?;
-            Some(old)
-        } else {
-            None
-        };
-        let out = scale_and_round(k, plan.operands.c, &sum, old.as_ref(), scale)?;
-        k.copy_in_bounds(&copy, &out, &to)?;
+/// The copy of a thread's accumulators to and from its own elements of C.
+pub(crate) struct Direct {
+    copy: TiledCopy,
+}
+
+impl Direct {
+    pub(crate) fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<Direct, Error> {
+        let bits = i64::from(plan.operands.c.bits());
+        // Neighbours along N are two to a thread.
+        let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
+            && plan.operands.vector(Operand::C) > 1;
+        let width = if pair { 2 * bits } else { bits };
+        let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
+        let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
+        Ok(Direct { copy })
     }
-    Ok(())
+
+    /// `C = alpha acc + beta C`, each thread its own elements.
+    pub(crate) fn store(
+        &self,
+        k: &mut Builder,
+        plan: &GemmPlan,
+        mma: &TiledMma,
+        acc: &Fragment,
+        c: &Tensor,
+        thread: &Index,
+        scale: [Reg; 2],
+    ) {
+        // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
+        let to = mma.at(thread).partition(c, Operand::C);
+        // A few at a time: what C held, and what it will, are alive for no longer than that.
+        let part = part(acc);
+        let parts = acc.layout().size() / part;
+        let by_part = format!("({part},{parts}):(1,{part})");
+        let to = to.compose(&by_part.parse().expect("numbers make a layout"));
+        for i in 0..parts {
+            let sum = acc.gathered(part * i, part);
+            let to = to.at(1, i);
+            let old = plan.operands.beta.then(|| {
+                let old = k.fragment(plan.operands.c, sum.layout());
+                k.copy_in_bounds(&self.copy, &to, &old);
+                old
+            });
+            let out = scale_and_round(k, plan.operands.c, &sum, old.as_ref(), scale);
+            k.copy_in_bounds(&self.copy, &out, &to);
+        }
+    }
 }

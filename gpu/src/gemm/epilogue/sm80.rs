@@ -1,7 +1,7 @@
 //! How Ampere's product ends: sums through shared memory, so that a warp reads and writes whole rows of C.
 
 use colex_atom::{Arch, Ty};
-use colex_layout::{Coord, Layout, Slot};
+use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::convert::scale_and_round;
@@ -75,7 +75,7 @@ impl SmemEpilogue {
         let [from, to] = [sums.ty(), plan.operands.c].map(|ty| i64::from(ty.bits()));
         let (rows, columns) = (rows(plan, mma), plan.tile[1]);
         let major = plan.operands.major(Operand::C);
-        let shared = k.shared_tensor(sums.ty(), places(major, [rows, columns], from))?;
+        let shared = k.shared_tensor(sums.ty(), places(major, [rows, columns], from));
         // A thread has pairs along N.
         let pair = match major {
             Major::First => from,
@@ -93,8 +93,8 @@ impl SmemEpilogue {
             rows,
             columns,
             put: TiledCopy::for_accumulator_atom(universal(pair)?, from, mma)?,
-            put_to: mma.at(&thread).partition(&shared, Operand::C)?,
-            read_from: read.at(&thread).partition_src(&shared)?,
+            put_to: mma.at(&thread).partition(&shared, Operand::C),
+            read_from: read.at(&thread).partition_src(&shared),
             read,
             store: TiledCopy::new(universal(vector * to)?, to, &threads, &values)?,
         })
@@ -117,29 +117,21 @@ pub(crate) fn store(
         if part > 0 {
             k.sync();
         }
-        let modes = [Slot::All.into(), Coord::from(part), Slot::All.into()];
-        k.copy(
-            &epilogue.put,
-            &sums.slice(Coord::concat(&modes))?,
-            &epilogue.put_to,
-        )?;
+        k.copy(&epilogue.put, &sums.slice((.., part, ..)), &epilogue.put_to);
         k.sync();
-        let held = k.fragment_like(&epilogue.read_from)?;
-        k.copy(&epilogue.read, &epilogue.read_from, &held)?;
-        let tile = c.local_tile(
-            &[epilogue.rows, epilogue.columns],
-            &[&m * parts + part, n.clone()],
-        )?;
-        let to = epilogue.store.at(&thread).partition_dst(&tile)?;
+        let held = k.fragment_like(&epilogue.read_from);
+        k.copy(&epilogue.read, &epilogue.read_from, &held);
+        let tile = c.local_tile((epilogue.rows, epilogue.columns), (&m * parts + part, &n));
+        let to = epilogue.store.at(&thread).partition_dst(&tile);
         let old = if plan.operands.beta {
-            let old = k.fragment_like(&to)?;
-            k.copy_in_bounds(&epilogue.store, &to, &old)?;
+            let old = k.fragment_like(&to);
+            k.copy_in_bounds(&epilogue.store, &to, &old);
             Some(old)
         } else {
             None
         };
-        let out = scale_and_round(k, plan.operands.c, &held, old.as_ref(), scale)?;
-        k.copy_in_bounds(&epilogue.store, &out, &to)?;
+        let out = scale_and_round(k, plan.operands.c, &held, old.as_ref(), scale);
+        k.copy_in_bounds(&epilogue.store, &out, &to);
     }
     Ok(())
 }

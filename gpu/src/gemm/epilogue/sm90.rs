@@ -3,7 +3,7 @@
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::convert::scale_and_round;
-use super::direct;
+use super::direct::Direct;
 use crate::gemm::operand::shared_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
@@ -24,7 +24,7 @@ pub(crate) enum Epilogue {
     /// In parts of 128 bytes per row.
     Staged(Box<Staged>),
     /// By each thread its own elements.
-    Direct(Box<Tensor>),
+    Direct(Box<Tensor>, Direct),
 }
 
 /// C's tensor map, and where its parts lie in shared memory.
@@ -33,6 +33,7 @@ pub(crate) struct Staged {
     shared: Tensor,
     /// One for each buffer of each warpgroup, where what C holds is read.
     landed: Option<Barriers>,
+    copies: FragmentCopies,
 }
 
 /// Columns of a part: a row of 128 bytes.
@@ -41,39 +42,38 @@ pub(crate) fn columns(plan: &GemmPlan) -> i64 {
 }
 
 impl Epilogue {
-    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> Result<Epilogue, Error> {
+    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan, mma: &TiledMma) -> Result<Epilogue, Error> {
         let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
         if !plan.stages_c() {
-            return Ok(Epilogue::Direct(Box::new(k.tensor("C", ty, &layout)?)));
+            let c = Box::new(k.tensor("C", ty, &layout));
+            return Ok(Epilogue::Direct(c, Direct::new(plan, mma)?));
         }
         let [rows, columns] = [plan.tile[0], columns(plan)];
         let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
         let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns], columns)?;
-        let map = k.tma_tensor("C", ty, &layout, &[ROWS, columns], &tile, 1)?;
-        let shared = k.shared_tensor(ty, shared)?;
+        let map = k.tma_tensor("C", ty, &layout, &[ROWS, columns], &tile, 1);
+        let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * rows / ROWS;
         let landed = plan.operands.beta.then(|| k.barriers(buffers));
         Ok(Epilogue::Staged(Box::new(Staged {
             map,
             shared,
             landed,
+            copies: FragmentCopies::new(plan, mma)?,
         })))
     }
 
     /// Makes the barriers ready; a fence and a barrier of the block must follow.
-    pub(crate) fn start(&self, k: &mut Builder) -> Result<(), Error> {
+    pub(crate) fn start(&self, k: &mut Builder) {
         let Epilogue::Staged(staged) = self else {
-            return Ok(());
+            return;
         };
         let Some(landed) = &staged.landed else {
-            return Ok(());
+            return;
         };
         let thread = k.thread();
         let first = k.equal(&thread, &0.into());
-        k.if_(first, |k| {
-            k.init_barriers(landed, 1);
-            Ok(())
-        })
+        k.if_(first, |k| k.init_barriers(landed, 1));
     }
 
     /// A consumer's part of it.
@@ -83,25 +83,20 @@ impl Epilogue {
         plan: &'a GemmPlan,
         mma: &'a TiledMma,
         thread: &Index,
-    ) -> Result<ThreadEpilogue<'a>, Error> {
+    ) -> ThreadEpilogue<'a> {
         let (group, lane) = (
             thread / i64::from(WARPGROUP_THREADS),
             thread % i64::from(WARPGROUP_THREADS),
         );
-        Ok(ThreadEpilogue {
+        ThreadEpilogue {
             plan,
             mma,
             thread: thread.clone(),
             leads: k.equal(&lane, &0.into()),
             group,
-            end: match self {
-                Epilogue::Direct(c) => StorePath::Direct(c),
-                Epilogue::Staged(staged) => {
-                    StorePath::Staged(staged, Box::new(FragmentCopies::new(plan, mma)?))
-                }
-            },
+            end: self,
             turn: k.var(0, 0..2),
-        })
+        }
     }
 }
 
@@ -127,11 +122,6 @@ impl FragmentCopies {
     }
 }
 
-enum StorePath<'a> {
-    Staged(&'a Staged, Box<FragmentCopies>),
-    Direct(&'a Tensor),
-}
-
 /// What a thread does with its share of C.
 pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
@@ -140,7 +130,7 @@ pub(crate) struct ThreadEpilogue<'a> {
     group: Index,
     /// Whether it speaks to the copy engine for its warpgroup.
     leads: Cond,
-    end: StorePath<'a>,
+    end: &'a Epilogue,
     /// The parity of the first part's barrier, where a tile takes each buffer an odd number of times.
     turn: Var,
 }
@@ -158,9 +148,9 @@ impl ThreadEpilogue<'_> {
     }
 
     /// The part's buffer.
-    fn buffer(&self, staged: &Staged, part: i64) -> Result<Tensor, Error> {
-        let at = [self.group.clone(), 0.into(), (part % BUFFERS).into()];
-        staged.shared.local_tile(&[ROWS, columns(self.plan)], &at)
+    fn buffer(&self, staged: &Staged, part: i64) -> Tensor {
+        let at = (&self.group, 0, part % BUFFERS);
+        staged.shared.local_tile((ROWS, columns(self.plan)), at)
     }
 
     fn barrier(&self, landed: &Barriers, part: i64) -> Index {
@@ -168,46 +158,39 @@ impl ThreadEpilogue<'_> {
     }
 
     /// Starts to bring the first parts of what C holds.
-    pub(crate) fn fetch(&self, k: &mut Builder, at: &[Index; 2]) -> Result<(), Error> {
-        (0..BUFFERS).try_for_each(|part| self.bring(k, at, part))
+    pub(crate) fn fetch(&self, k: &mut Builder, at: &[Index; 2]) {
+        (0..BUFFERS).for_each(|part| self.bring(k, at, part));
     }
 
     /// Starts to bring a part, where C is read and the tile has one of that number, once its buffer is free.
-    fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) -> Result<(), Error> {
-        let StorePath::Staged(staged, _) = &self.end else {
-            return Ok(());
+    fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) {
+        let Epilogue::Staged(staged) = self.end else {
+            return;
         };
         let (Some(landed), true) = (&staged.landed, part < self.parts()) else {
-            return Ok(());
+            return;
         };
         k.where_(self.leads, |ir| ir.bulk_wait(0, true));
-        let (buffer, full) = (self.buffer(staged, part)?, self.barrier(landed, part));
+        let (buffer, full) = (self.buffer(staged, part), self.barrier(landed, part));
         k.if_(self.leads, |k| {
             k.arrive_expect(&full, staged.map.tile_bytes());
-            k.tma_load(&staged.map, &self.place(at, part), &buffer, &full)
-        })
+            k.tma_load(&staged.map, self.place(at, part), &buffer, &full);
+        });
     }
 
     /// `C = alpha acc + beta C` of a tile.
-    pub(crate) fn store(
-        &self,
-        k: &mut Builder,
-        acc: &Fragment,
-        at: &[Index; 2],
-        scale: [Reg; 2],
-    ) -> Result<(), Error> {
+    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &[Index; 2], scale: [Reg; 2]) {
         let (plan, mma) = (self.plan, self.mma);
-        match &self.end {
-            StorePath::Direct(c) => {
-                let tile = c.local_tile(&[plan.tile[0], plan.tile[1]], at)?;
-                direct::store(k, plan, mma, acc, &tile, &self.thread, scale)
+        match self.end {
+            Epilogue::Direct(c, direct) => {
+                let tile = c.local_tile((plan.tile[0], plan.tile[1]), at);
+                direct.store(k, plan, mma, acc, &tile, &self.thread, scale);
             }
-            StorePath::Staged(staged, copies) => {
+            Epilogue::Staged(staged) => {
                 for part in 0..self.parts() {
-                    self.store_part(k, (staged, copies), acc, (at, part), scale)?;
+                    self.store_part(k, staged, acc, (at, part), scale);
                 }
                 self.next_turn(k);
-                Ok(())
             }
         }
     }
@@ -215,44 +198,41 @@ impl ThreadEpilogue<'_> {
     fn store_part(
         &self,
         k: &mut Builder,
-        (staged, copies): (&Staged, &FragmentCopies),
+        staged: &Staged,
         acc: &Fragment,
         (at, part): (&[Index; 2], i64),
         scale: [Reg; 2],
-    ) -> Result<(), Error> {
+    ) {
+        let copies = &staged.copies;
         let values = ROWS * columns(self.plan) / i64::from(WARPGROUP_THREADS);
-        let sum = acc.gathered(values * part, values)?;
+        let sum = acc.gathered(values * part, values);
         let named = &self.group + 1;
         let old = match &staged.landed {
             Some(landed) => {
                 let parity = self.parity(k, part);
                 k.wait(&self.barrier(landed, part), &parity);
-                let from = copies.read.at(&self.thread).partition_src(&staged.shared)?;
-                let old = k.fragment(self.plan.operands.c, sum.layout())?;
-                k.copy(&copies.read, &from.at(3, part % BUFFERS)?, &old)?;
+                let from = copies.read.at(&self.thread).partition_src(&staged.shared);
+                let old = k.fragment(self.plan.operands.c, sum.layout());
+                k.copy(&copies.read, &from.at(3, part % BUFFERS), &old);
                 Some(old)
             }
             None => None,
         };
-        let out = scale_and_round(k, self.plan.operands.c, &sum, old.as_ref(), scale)?;
+        let out = scale_and_round(k, self.plan.operands.c, &sum, old.as_ref(), scale);
         if old.is_none() {
             k.where_(self.leads, |ir| ir.bulk_wait(BUFFERS as u32 - 1, true));
             k.sync_named(&named, WARPGROUP_THREADS);
         }
-        let to = copies
-            .write
-            .at(&self.thread)
-            .partition_dst(&staged.shared)?;
-        k.copy(&copies.write, &out, &to.at(3, part % BUFFERS)?)?;
+        let to = copies.write.at(&self.thread).partition_dst(&staged.shared);
+        k.copy(&copies.write, &out, &to.at(3, part % BUFFERS));
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync_named(&named, WARPGROUP_THREADS);
-        let buffer = self.buffer(staged, part)?;
+        let buffer = self.buffer(staged, part);
         k.if_(self.leads, |k| {
-            k.tma_store(&staged.map, &self.place(at, part), &buffer)?;
+            k.tma_store(&staged.map, self.place(at, part), &buffer);
             k.bulk_commit();
-            Ok(())
-        })?;
-        self.bring(k, at, part + BUFFERS)
+        });
+        self.bring(k, at, part + BUFFERS);
     }
 
     /// Whether the barriers begin a tile with the other parity than the tile before.
@@ -279,7 +259,7 @@ impl ThreadEpilogue<'_> {
 
     /// Waits for what is still being written.
     pub(crate) fn finish(&self, k: &mut Builder) {
-        if let StorePath::Staged(..) = self.end {
+        if let Epilogue::Staged(..) = self.end {
             k.where_(self.leads, |ir| ir.bulk_wait(0, false));
         }
     }

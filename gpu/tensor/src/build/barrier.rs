@@ -42,9 +42,8 @@ pub(crate) struct Transaction {
 /// let mut k = Builder::new("k", Arch::Sm90a, 384);
 /// // What the schedule says: how many stages there are, and how many arrivals each phase takes.
 /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
-/// let ring = k.pipeline_of(&schedule)?;
+/// let ring = k.pipeline_of(&schedule);
 /// assert_eq!(ring.arrivals(), [1, 2]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -135,29 +134,25 @@ impl Builder {
         }
     }
 
-    /// The ring of a schedule: as many stages as it has, and the arrivals of its full and empty barriers.
+    /// Returns the ring of a schedule: as many stages as it has, and the arrivals of its full and empty barriers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Schedule`] for a schedule of which no pipeline is built.
+    /// Of [`Builder::finish`]: [`ErrorKind::Schedule`] for a schedule of which no pipeline is built.
     #[track_caller]
-    pub fn pipeline_of(
-        &mut self,
-        schedule: &colex_sched::pipeline::WarpSpecialized,
-    ) -> Result<Pipeline, Error> {
-        schedule.check().at(Location::caller())?;
+    pub fn pipeline_of(&mut self, schedule: &colex_sched::pipeline::WarpSpecialized) -> Pipeline {
+        if let Err(error) = schedule.check() {
+            self.fail(error.into(), Location::caller());
+            return self.pipeline(1, 1, 1);
+        }
         // A schedule that was checked has few of each.
         let [full, empty] = schedule.arrivals().map(|count| count as u32);
-        Ok(self.pipeline(schedule.stages as i64, full, empty))
+        self.pipeline(schedule.stages as i64, full, empty)
     }
 
-    /// Thread 0 initialises the rings, and all threads wait for it: the block, or the cluster if `cluster`.
-    ///
-    /// # Errors
-    ///
-    /// None today.
+    /// Initialises the rings by thread 0, and synchronises the block with it, or the cluster if `cluster`.
     #[track_caller]
-    pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) -> Result<(), Error> {
+    pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) {
         let at = Location::caller();
         self.site(at, |k| {
             let tid = k.thread();
@@ -170,15 +165,13 @@ impl Builder {
                     }
                     k.ir.fence(FenceKind::MbarrierInit);
                 });
-                Ok(())
-            })?;
+            });
             if cluster {
                 k.ir.cluster_sync()
             } else {
                 k.ir.sync()
             }
-            Ok(())
-        })
+        });
     }
 
     /// Where a consumer begins: stage 0, waiting for the first phase of the full barriers.

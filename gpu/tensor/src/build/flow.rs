@@ -5,7 +5,7 @@ use std::panic::Location;
 use super::claims::{Opened, Says};
 use super::lower::narrow_type;
 use super::{Builder, Scope};
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::index::Index;
 use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType};
 
@@ -25,83 +25,65 @@ impl From<Reg> for Cond {
 }
 
 impl Builder {
-    /// `body` where the condition holds.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`.
+    /// Branches: `body` is executed where the condition holds.
     #[track_caller]
-    pub fn if_(
-        &mut self,
-        cond: Cond,
-        body: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.if_else(cond, body, |_| Ok(()))
+    pub fn if_(&mut self, cond: Cond, body: impl FnOnce(&mut Self)) {
+        self.if_else(cond, body, |_| ());
     }
 
-    /// `then` where the condition holds, `other` where it does not.
-    ///
-    /// # Errors
-    ///
-    /// Those of the two.
+    /// Branches: `then` is executed where the condition holds, `other` where it does not.
     #[track_caller]
     pub fn if_else(
         &mut self,
         cond: Cond,
-        then: impl FnOnce(&mut Self) -> Result<(), Error>,
-        other: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        then: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) {
         let at = Location::caller();
         let p = match cond {
             Cond::Known(true) => return then(self),
             Cond::Known(false) => return other(self),
             Cond::Where(guard) => guard,
         };
-        let ((), then) = self.body(false, |k| {
+        let then = self.body(false, |k| {
             k.opened(Opened::Branch(p));
-            then(k)
-        })?;
-        let ((), other) = self.body(false, |k| {
+            then(k);
+        });
+        let other = self.body(false, |k| {
             k.opened(Opened::Branch(p));
-            other(k)
-        })?;
+            other(k);
+        });
         self.site(at, |k| k.ir.push(Control::If { p, then, other }));
-        Ok(())
     }
 
     /// Repeats `body` until it breaks.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`.
     #[track_caller]
-    pub fn loop_(
-        &mut self,
-        body: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn loop_(&mut self, body: impl FnOnce(&mut Self)) {
         let at = Location::caller();
-        let ((), body) = self.body(true, body)?;
+        let body = self.body(true, body);
         self.site(at, |k| k.ir.push(Control::Loop { body }));
-        Ok(())
     }
 
-    /// `body(i)` for `i` from `start` to `end` (excluded) by `step`; none at all if `start >= end`. All three, and the sum
-    /// of the last two, are numbers of 32 bits.
+    /// Repeats `body(i)` for `i` from `start` to `end` (excluded) by `step`; not at all if `start >= end`. All three, and the
+    /// sum of the last two, are numbers of 32 bits.
     ///
     /// # Errors
     ///
-    /// Those of `body`; [`ErrorKind::Operands`] for a step below 1, [`ErrorKind::Wide`] for ends beyond 32 bits.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for a step below 1, [`ErrorKind::Wide`] for ends beyond 32 bits.
     #[track_caller]
     pub fn for_(
         &mut self,
         start: impl Into<Index>,
         end: impl Into<Index>,
         step: impl Into<Index>,
-        body: impl FnOnce(&mut Self, &Index) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        body: impl FnOnce(&mut Self, &Index),
+    ) {
         let at = Location::caller();
-        let (start, end, step): (Index, Index, Index) = (start.into(), end.into(), step.into());
-        for_ends(&start, &end, &step).at(at)?;
+        let (mut start, mut end, mut step) = (start.into(), end.into(), step.into());
+        if let Err(kind) = for_ends(&start, &end, &step) {
+            self.fail(kind, at);
+            (start, end, step) = (0.into(), 1.into(), 1.into());
+        }
         let range = start.range().0..(end.range().1).max(start.range().0 + 1);
         self.site(at, |k| {
             // Counters are numbers of 32 bits, the one after the last too.
@@ -127,15 +109,14 @@ impl Builder {
                 }
                 let now = k.get(&i);
                 k.opened_loop(&now, [&first, &end, &step]);
-                body(k, &now.within(range))?;
+                body(k, &now.within(range));
                 let now = k.get(&i);
                 k.site(at, |k| k.set(&i, now + &step));
                 if certain {
                     ask(k);
                 }
-                Ok(())
-            })
-        })
+            });
+        });
     }
 
     /// Leaves the innermost loop where the condition does not hold.
@@ -184,20 +165,16 @@ impl Builder {
         }
     }
 
-    pub(crate) fn body<T>(
-        &mut self,
-        repeats: bool,
-        body: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<(T, Vec<colex_ir::Stmt>), Error> {
+    fn body(&mut self, repeats: bool, body: impl FnOnce(&mut Self)) -> Vec<colex_ir::Stmt> {
         self.stamp += 1;
         let site = self.ir.set_location(None);
         self.scopes.push(Scope::new(repeats, self.stamp));
         self.ir.open_scope();
-        let result = body(self);
+        body(self);
         let stmts = self.ir.close_scope();
         self.scopes.pop();
         self.ir.set_location(site);
-        Ok((result?, stmts))
+        stmts
     }
 }
 

@@ -41,7 +41,7 @@ impl TensorKernel {
     /// use colex_tensor::{Builder, Arg};
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?)?;
+    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?);
     /// let built = k.finish()?;
     /// let device = Device::simulator(Arch::Sm80);
     /// let a = device.zeros::<f32>(104 * 64)?;
@@ -195,7 +195,7 @@ enum Held {
 /// use colex_tensor::{Builder, Arg, RawMemory};
 ///
 /// let mut k = Builder::new("k", Arch::Sm80, 32);
-/// k.tensor("a", Ty::F32, &"(512):(1)".parse()?)?;
+/// k.tensor("a", Ty::F32, &"(512):(1)".parse()?);
 /// let built = k.finish()?;
 /// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
 /// assert!(built.arguments(&[Arg::raw(memory, &"(100):(1)".parse()?)]).is_ok());

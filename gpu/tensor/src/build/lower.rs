@@ -29,14 +29,13 @@ impl Builder {
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();
         if narrow_type(index.range()).is_none() {
-            let kind = match index.poison() {
-                Some(poison) => poison.kind(),
-                None => ErrorKind::Wide {
-                    index: index.to_string(),
-                    range: index.range(),
-                },
-            };
-            self.fail(kind, at);
+            match index.poison() {
+                Some(poison) => self.fail_poison(poison, at),
+                None => {
+                    let (index, range) = (index.to_string(), index.range());
+                    self.fail(ErrorKind::Wide { index, range }, at);
+                }
+            }
         }
         self.site(at, |k| k.lower(index, false))
     }
@@ -142,11 +141,11 @@ impl Builder {
                 } else {
                     Type::U64
                 };
-                self.emit(home, |k| k.cvt(to, ty, narrow))
+                self.emit_at(home, |k| k.cvt(to, ty, narrow))
             }
             (false, None) => {
                 let value = self.lower(index, true);
-                self.emit(home, |k| k.cvt(Type::U32, Type::U64, value))
+                self.emit_at(home, |k| k.cvt(Type::U32, Type::U64, value))
             }
             _ => self.compute(index, wide, home),
         };
@@ -154,7 +153,7 @@ impl Builder {
         reg
     }
 
-    pub(crate) fn emit(
+    pub(crate) fn emit_at(
         &mut self,
         home: usize,
         body: impl FnOnce(&mut KernelBuilder) -> Reg,
@@ -169,12 +168,12 @@ impl Builder {
             Node::Leaf(leaf) => {
                 self.check_leaf(index);
                 match (wide, leaf.reg.ty.bits()) {
-                    (false, 64) => self.emit(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
+                    (false, 64) => self.emit_at(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
                     _ => leaf.reg,
                 }
             }
             Node::Poison(poison) => {
-                self.fail(poison.kind(), Location::caller());
+                self.fail_poison(poison, Location::caller());
                 self.ir.reg(if wide { RegType::B64 } else { RegType::B32 })
             }
             Node::Opaque(x) => self.lower(x, wide),
@@ -186,11 +185,11 @@ impl Builder {
                 let quotient = self.lower(&(a / b), wide);
                 let (a, minus) = (self.lower(a, wide), self.either(&(-b.clone()), wide));
                 let ty = if wide { Type::S64 } else { Type::S32 };
-                self.emit(home, |k| k.mad(ty, quotient, minus, a))
+                self.emit_at(home, |k| k.mad(ty, quotient, minus, a))
             }
             Node::Xor(a, b) => {
                 let (a, b) = (self.lower(a, wide), self.either(b, wide));
-                self.emit(home, |k| k.xor(bits, a, b))
+                self.emit_at(home, |k| k.xor(bits, a, b))
             }
             Node::Min(a, b) => {
                 let signed = if wide { Type::S64 } else { Type::S32 };
@@ -200,13 +199,13 @@ impl Builder {
                     unsigned
                 };
                 let (a, b) = (self.lower(a, wide), self.either(b, wide));
-                self.emit(home, |k| k.min(ty, a, b))
+                self.emit_at(home, |k| k.min(ty, a, b))
             }
             Node::Select(parts) => {
                 let [a, b, then, other] = parts.as_ref();
                 let cond = self.less(a, b);
                 let (then, other) = (self.either(then, wide), self.either(other, wide));
-                self.emit(home, |k| match cond {
+                self.emit_at(home, |k| match cond {
                     Cond::Known(known) => k.mov(bits, if known { then } else { other }),
                     Cond::Where(g) if g.when => k.selp(bits, then, other, g.pred),
                     Cond::Where(g) => k.selp(bits, other, then, g.pred),
@@ -237,12 +236,12 @@ impl Builder {
             }
         };
         match shift {
-            0 => self.emit(home, |k| k.and(ty, value, word(mask))),
+            0 => self.emit_at(home, |k| k.and(ty, value, word(mask))),
             s if s > 0 => {
                 let kept = self.lower(&x.bits(mask, 0), wide);
-                self.emit(home, |k| k.shl(ty, kept, i64::from(s)))
+                self.emit_at(home, |k| k.shl(ty, kept, i64::from(s)))
             }
-            s => self.emit(home, |k| {
+            s => self.emit_at(home, |k| {
                 let down = k.shr(unsigned, value, i64::from(-s));
                 if whole {
                     down
@@ -258,12 +257,12 @@ impl Builder {
         match (wide, types) {
             (true, [Some(x), Some(y)]) if x == y => {
                 let (a, b) = (self.lower(a, false), self.lower(b, false));
-                self.emit(home, |k| k.mul_wide(x, a, b))
+                self.emit_at(home, |k| k.mul_wide(x, a, b))
             }
             _ => {
                 let ty = if wide { Type::S64 } else { Type::U32 };
                 let (a, b) = (self.lower(a, wide), self.lower(b, wide));
-                self.emit(home, |k| k.mul(ty, a, b))
+                self.emit_at(home, |k| k.mul(ty, a, b))
             }
         }
     }
@@ -278,7 +277,7 @@ impl Builder {
         };
         let (value, by) = (self.lower(a, wide), self.either(b, wide));
         let power = b.as_constant().filter(|d| d.count_ones() == 1);
-        self.emit(home, |k| match power {
+        self.emit_at(home, |k| match power {
             Some(d) => {
                 let ty = if a.range().0 < 0 { signed } else { unsigned };
                 k.shr(ty, value, i64::from(d.trailing_zeros()))

@@ -18,7 +18,7 @@ impl Builder {
         if constant != 0 && terms.len() + usize::from(terms.iter().any(|(_, c)| *c != 1)) > 1 {
             let rest = self.lower(&sum(terms.to_vec(), 0), wide);
             let ty = if wide { Type::S64 } else { Type::U32 };
-            return self.emit(home, |k| k.add(ty, rest, constant));
+            return self.emit_at(home, |k| k.add(ty, rest, constant));
         }
         let (mut terms, outer): (Vec<_>, Vec<_>) = terms
             .iter()
@@ -40,7 +40,7 @@ impl Builder {
             };
             let value = self.lower(&x, false);
             let c = i64::from(c as i32);
-            acc = Some(self.emit(home, |k| match (acc, c) {
+            acc = Some(self.emit_at(home, |k| match (acc, c) {
                 (None, 1) => value,
                 (None, c) => scaled(k, value, c),
                 (Some(acc), 1) => k.add(Type::U32, acc, value),
@@ -53,9 +53,9 @@ impl Builder {
 
     pub(crate) fn plus(&mut self, acc: Option<Reg>, constant: i64, ty: Type, home: usize) -> Reg {
         match (acc, constant) {
-            (None, c) => self.emit(home, |k| k.mov(ty, c)),
+            (None, c) => self.emit_at(home, |k| k.mov(ty, c)),
             (Some(acc), 0) => acc,
-            (Some(acc), c) => self.emit(home, |k| k.add(ty, acc, c)),
+            (Some(acc), c) => self.emit_at(home, |k| k.add(ty, acc, c)),
         }
     }
 
@@ -90,15 +90,15 @@ impl Builder {
         match (narrow, acc) {
             (Some(ty), Some(acc)) if !is_wide_leaf(x) => {
                 let value = self.lower(x, false);
-                self.emit(home, |k| k.ternary(TernaryOp::MadWide, ty, value, c, acc))
+                self.emit_at(home, |k| k.ternary(TernaryOp::MadWide, ty, value, c, acc))
             }
             (Some(ty), None) if c != 1 && !is_wide_leaf(x) => {
                 let value = self.lower(x, false);
-                self.emit(home, |k| k.mul_wide(ty, value, c))
+                self.emit_at(home, |k| k.mul_wide(ty, value, c))
             }
             (_, acc) => {
                 let value = self.lower(x, true);
-                self.emit(home, |k| match (acc, c) {
+                self.emit_at(home, |k| match (acc, c) {
                     (None, 1) => value,
                     (None, c) => k.mul(Type::S64, value, c),
                     (Some(acc), 1) => k.add(Type::S64, acc, value),

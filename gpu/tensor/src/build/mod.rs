@@ -2,8 +2,10 @@
 
 pub(crate) mod barrier;
 pub(crate) mod claims;
+pub(crate) mod failure;
 pub(crate) mod flow;
 pub(crate) mod held;
+mod instructions;
 pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod lower_sum;
@@ -13,18 +15,23 @@ pub(crate) mod tma_map;
 pub(crate) mod variable;
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::panic::Location;
 
 use colex_atom::Arch;
 
 use crate::build::claims::Opened;
+use crate::build::failure::FirstFailure;
 use crate::error::{Error, ErrorKind};
 use crate::index::{Index, Leaf};
 use colex_ir::claims::ClaimId;
 use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 
-/// Builds a kernel from tensors; every instruction of [`KernelBuilder`] is there too.
+/// Builds a kernel from tensors.
+///
+/// No call returns a `Result`. The first failure is kept with the line that caused it, and [`Builder::finish`] returns it;
+/// after it the builder and its tensors and fragments hand out inert values, and report nothing more. Instructions that
+/// have no method here are those of [`KernelBuilder`], by [`Builder::emit`].
 ///
 /// What an [`Index`] needs is computed once in the outermost loop where it can be, and found again. The methods of
 /// control flow here take the place of those of [`KernelBuilder`], which know nothing of what was computed where.
@@ -49,7 +56,7 @@ pub struct Builder {
     pub(crate) specials: HashMap<Special, Reg>,
     pub(crate) stamp: u32,
     pub(crate) written: HashMap<Reg, u32>,
-    failed: Option<Error>,
+    pub(crate) failure: FirstFailure,
     /// The blocks of a cluster, as its ranks were asked for.
     ranks: Option<u32>,
     /// What barriers are told of and loads report.
@@ -96,19 +103,6 @@ impl Scope {
     }
 }
 
-impl Deref for Builder {
-    type Target = KernelBuilder;
-    fn deref(&self) -> &KernelBuilder {
-        &self.ir
-    }
-}
-
-impl DerefMut for Builder {
-    fn deref_mut(&mut self) -> &mut KernelBuilder {
-        &mut self.ir
-    }
-}
-
 impl Builder {
     /// Starts a kernel named `name` for the architecture `target`, in blocks of `threads` threads.
     #[track_caller]
@@ -122,7 +116,7 @@ impl Builder {
             specials: HashMap::new(),
             stamp: 0,
             written: HashMap::new(),
-            failed: None,
+            failure: FirstFailure::default(),
             ranks: None,
             transactions: Vec::new(),
             launch: crate::build::launch::Signature::default(),
@@ -136,10 +130,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The first that a method without a result of its own met: [`ErrorKind::Stale`], [`ErrorKind::Wide`];
+    /// The first failure of any call of the builder, or of its tensors and fragments, with the file and the line of that call;
     /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
     pub fn finish(mut self) -> Result<crate::build::launch::TensorKernel, Error> {
-        if let Some(error) = self.failed {
+        if let Some(error) = self.failure.get() {
             return Err(error);
         }
         self.check_transactions()?;
@@ -170,11 +164,51 @@ impl Builder {
         }
     }
 
+    /// Keeps the failure of what has no value: the call that made it is named, where it is known.
+    pub(crate) fn fail_poison(
+        &mut self,
+        poison: &crate::index::poison::Poison,
+        at: &'static Location<'static>,
+    ) {
+        match poison.at() {
+            Some(at) => self.failure.keep(poison.kind(), at),
+            None => self.fail(poison.kind(), at),
+        }
+    }
+
     pub(crate) fn fail(&mut self, kind: ErrorKind, at: &'static Location<'static>) {
         let site = self.ir.set_location(None);
         self.ir.set_location(site);
         let at = site.unwrap_or(at);
-        self.failed.get_or_insert(Error { kind, at });
+        self.failure.keep(kind, at);
+    }
+
+    /// Returns what `body` makes, or `inert` if it fails or something has failed before. Instructions are ascribed to `at`.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        at: &'static Location<'static>,
+        inert: impl FnOnce(&mut Self) -> T,
+        body: impl FnOnce(&mut Self) -> Result<T, ErrorKind>,
+    ) -> T {
+        if self.failure.is_set() {
+            return inert(self);
+        }
+        match self.site(at, body) {
+            Ok(value) => value,
+            Err(kind) => {
+                self.fail(kind, at);
+                inert(self)
+            }
+        }
+    }
+
+    /// Runs a call that returns nothing; its failure is kept.
+    pub(crate) fn run(
+        &mut self,
+        at: &'static Location<'static>,
+        body: impl FnOnce(&mut Self) -> Result<(), ErrorKind>,
+    ) {
+        self.attempt(at, |_| (), body);
     }
 
     /// Runs `body`, whose instructions are ascribed to `at` unless a call around it is.

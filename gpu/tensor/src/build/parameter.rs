@@ -8,7 +8,7 @@ use colex_layout::{ComposedLayout, Layout, LeafMode};
 
 use super::Builder;
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::index::{Index, Leaf, Node};
 use crate::tensor::offset::period;
 use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
@@ -21,11 +21,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for strides that are not integers, and elements narrower than a byte.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for strides that are not integers, and elements narrower than a byte.
     #[track_caller]
-    pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, Error> {
-        let at = Location::caller();
-        self.site(at, |k| k.new_tensor(name, ty, layout)).at(at)
+    pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Tensor {
+        let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Global, ty);
+        self.attempt(Location::caller(), inert, |k| {
+            k.new_tensor(name, ty, layout)
+        })
     }
 
     fn new_tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Result<Tensor, ErrorKind> {
@@ -102,6 +104,7 @@ impl Builder {
             },
             ends: Vec::new(),
             share: None,
+            failure: self.failure.clone(),
         })
     }
 
@@ -162,17 +165,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when the layout has no size in memory; [`ErrorKind::Operands`] for elements narrower than a
-    /// byte, offsets below 0 and more bytes than a block has.
+    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] when the layout has no size in memory; [`ErrorKind::Operands`] for
+    /// elements narrower than a byte, offsets below 0 and more bytes than a block has.
     #[track_caller]
-    pub fn shared_tensor(
-        &mut self,
-        ty: Ty,
-        layout: impl Into<ComposedLayout>,
-    ) -> Result<Tensor, Error> {
-        let at = Location::caller();
+    pub fn shared_tensor(&mut self, ty: Ty, layout: impl Into<ComposedLayout>) -> Tensor {
         let layout = layout.into();
-        self.site(at, |k| k.new_shared(ty, &layout)).at(at)
+        let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Shared, ty);
+        self.attempt(Location::caller(), inert, |k| k.new_shared(ty, &layout))
     }
 
     fn new_shared(&mut self, ty: Ty, layout: &ComposedLayout) -> Result<Tensor, ErrorKind> {
@@ -228,6 +227,7 @@ impl Builder {
             },
             ends: Vec::new(),
             share: None,
+            failure: self.failure.clone(),
         })
     }
 

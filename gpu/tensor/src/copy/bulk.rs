@@ -5,7 +5,7 @@ use std::panic::Location;
 use colex_atom::{CopyAtom, Space};
 
 use crate::build::Builder;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::{Tensor, View};
 use colex_ir::claims::ClaimId;
@@ -20,14 +20,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
     /// 16 on, in global and in shared memory, of one type of element; and, as for [`Builder::copy`], for a run that may lie
     /// beyond the tensor.
     #[doc(alias = "SM90_BULK_COPY_G2S")]
     #[track_caller]
-    pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) -> Result<(), Error> {
-        let at = Location::caller();
-        self.site(at, |k| {
+    pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) {
+        self.run(Location::caller(), |k| {
             let atom = k.bulk_atom("SM90_BULK_COPY_G2S", [from, to], Space::Global)?;
             k.brings(
                 barrier,
@@ -39,9 +38,8 @@ impl Builder {
             };
             let claim = k.bulk_claim(from)?;
             k.ir.claiming(Some(claim), |k| k.copy_atom(&atom, args));
-            Ok::<_, ErrorKind>(())
-        })
-        .at(at)
+            Ok(())
+        });
     }
 
     /// Stores a run of neighbours from shared memory, as part of a bulk group that is to be committed.
@@ -51,17 +49,15 @@ impl Builder {
     /// As [`Builder::bulk_load`].
     #[doc(alias = "SM90_BULK_COPY_S2G")]
     #[track_caller]
-    pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) -> Result<(), Error> {
-        let at = Location::caller();
-        self.site(at, |k| {
+    pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) {
+        self.run(Location::caller(), |k| {
             let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
             k.check_target(&to.into())?;
             let args = k.bulk_ends(from, to)?;
             let claim = k.bulk_claim(to)?;
             k.ir.claiming(Some(claim), |k| k.copy_atom(&atom, args));
-            Ok::<_, ErrorKind>(())
-        })
-        .at(at)
+            Ok(())
+        });
     }
 
     /// What the run in global memory takes for granted.

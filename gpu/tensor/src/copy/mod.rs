@@ -15,7 +15,7 @@ use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::build::held::Held;
 use crate::copy::run::Run;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::Index;
 use crate::tensor::Tensor;
@@ -141,7 +141,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
     /// does not connect, ends that do not hold the same elements of tiles of the same extents in every thread (registers
     /// remember those that a copy or arithmetic has put there first), partitions that reach beyond their tile, tiles that may
     /// reach beyond a tensor of static extents, and threads of the tiled copy that no thread of the block is;
@@ -152,11 +152,11 @@ impl Builder {
         copy: &TiledCopy,
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
         let ends = (src.into(), dst.into());
-        self.site(at, |k| k.run_copy(copy, ends, Hints::default(), Mask::All))
-            .at(at)
+        self.run(Location::caller(), |k| {
+            k.run_copy(copy, ends, Hints::default(), Mask::All)
+        });
     }
 
     /// The same, only of coordinates within the extents of the tensor in global memory, from 0 on, and of the tile that was
@@ -174,13 +174,11 @@ impl Builder {
         copy: &TiledCopy,
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
         let ends = (src.into(), dst.into());
-        self.site(at, |k| {
+        self.run(Location::caller(), |k| {
             k.run_copy(copy, ends, Hints::default(), Mask::Inside)
-        })
-        .at(at)
+        });
     }
 
     /// The same, only where `cond` says so of the coordinates of an instruction's first value in the tensor in global memory
@@ -196,12 +194,12 @@ impl Builder {
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
         mut cond: impl FnMut(&mut Builder, &[Index]) -> Cond,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
         let ends = (src.into(), dst.into());
         let mask = Mask::If(&mut cond);
-        self.site(at, |k| k.run_copy(copy, ends, Hints::default(), mask))
-            .at(at)
+        self.run(Location::caller(), |k| {
+            k.run_copy(copy, ends, Hints::default(), mask)
+        });
     }
 
     /// [`Builder::copy_in_bounds`] with hints for the caches; with `inside` false, [`Builder::copy`].
@@ -217,12 +215,10 @@ impl Builder {
         dst: impl Into<Piece<'a>>,
         inside: bool,
         hints: Hints,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
         let ends = (src.into(), dst.into());
         let mask = if inside { Mask::Inside } else { Mask::All };
-        self.site(at, |k| k.run_copy(copy, ends, hints, mask))
-            .at(at)
+        self.run(Location::caller(), |k| k.run_copy(copy, ends, hints, mask));
     }
 
     fn run_copy(

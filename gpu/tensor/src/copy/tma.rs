@@ -8,8 +8,9 @@ use colex_layout::{ComposedLayout, Layout, Tiler};
 use crate::build::Builder;
 use crate::build::launch::Slot;
 use crate::build::tma_map::MapSlot;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::index::Index;
+use crate::tensor::coord::IntoIndices;
 use crate::tensor::offset::layout_at_coordinates;
 use crate::tensor::{Tensor, View};
 use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
@@ -21,8 +22,8 @@ pub struct TmaTensor {
     param: ParamId,
     /// Its place among the kernel's parameters.
     slot: usize,
-    /// Kept in the kernel's signature too, for the tensor map of a launch.
-    plan: TmaPlan,
+    /// Kept in the kernel's signature too, for the tensor map of a launch. None if the tensor was refused.
+    plan: Option<TmaPlan>,
     tile: Vec<i64>,
     ty: Ty,
     /// The layout of a tile in shared memory.
@@ -31,14 +32,17 @@ pub struct TmaTensor {
 }
 
 impl TmaTensor {
-    /// The bytes that a barrier of each block waits for, for one tile.
+    /// Returns the bytes that a barrier of each block waits for, for one tile.
     pub fn tile_bytes(&self) -> i64 {
-        self.plan.tile_bytes()
+        self.plan.as_ref().map_or(0, TmaPlan::tile_bytes)
     }
 
-    /// The plan: the map, the boxes.
-    pub fn plan(&self) -> &TmaPlan {
-        &self.plan
+    fn plan(&self) -> Result<&TmaPlan, ErrorKind> {
+        let refused = || {
+            let why = format!("{} was refused by another kernel's builder", self.name);
+            ErrorKind::operands("tma_tensor", why)
+        };
+        self.plan.as_ref().ok_or_else(refused)
     }
 }
 
@@ -76,7 +80,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] with the words of `TmaPlan` for what TMA cannot do.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] with the words of `TmaPlan` for what TMA cannot do.
     #[track_caller]
     pub fn tma_tensor(
         &mut self,
@@ -86,10 +90,20 @@ impl Builder {
         tile: &[i64],
         shared: &ComposedLayout,
         multicast: i64,
-    ) -> Result<TmaTensor, Error> {
-        let at = Location::caller();
-        self.new_map(name, ty, layout, tile, shared, multicast)
-            .at(at)
+    ) -> TmaTensor {
+        let inert = |_: &mut Self| TmaTensor {
+            name: name.to_string(),
+            param: ParamId(0),
+            slot: 0,
+            plan: None,
+            tile: Vec::new(),
+            ty,
+            shared: shared.clone(),
+            blocks: multicast,
+        };
+        self.attempt(Location::caller(), inert, |k| {
+            k.new_map(name, ty, layout, tile, shared, multicast)
+        })
     }
 
     fn new_map(
@@ -130,7 +144,7 @@ impl Builder {
             name: name.to_string(),
             param,
             slot,
-            plan,
+            plan: Some(plan),
             tile: tile.to_vec(),
             ty,
             shared: shared.clone(),
@@ -155,21 +169,22 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes; when `shared` is not in shared memory, has
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] when there are not as many coordinates as modes; when `shared` is not in shared memory, has
     /// another element type, swizzle or layout than the map's tile, or does not begin where the swizzle and the copy engine
     /// want it; or when the tensor is multicast.
     #[track_caller]
     pub fn tma_load(
         &mut self,
         tensor: &TmaTensor,
-        at: &[Index],
+        at: impl IntoIndices,
         shared: &Tensor,
         barrier: &Index,
-    ) -> Result<(), Error> {
-        let here = Location::caller();
-        let work = Move::whole("tma_load", tensor, at, shared);
-        self.site(here, |k| k.load_boxes(&work, barrier, None, None))
-            .at(here)
+    ) {
+        let at = at.into_indices();
+        let work = Move::whole("tma_load", tensor, &at, shared);
+        self.run(Location::caller(), |k| {
+            k.load_boxes(&work, barrier, None, None)
+        });
     }
 
     /// Loads this block's slice of a tile that several blocks share, to the same place in each of them: `rank` is this
@@ -182,22 +197,23 @@ impl Builder {
     pub fn tma_load_multicast(
         &mut self,
         tensor: &TmaTensor,
-        at: &[Index],
+        at: impl IntoIndices,
         shared: &Tensor,
         barrier: &Index,
         rank: &Index,
         mask: Reg,
-    ) -> Result<(), Error> {
-        let here = Location::caller();
+    ) {
+        let at = at.into_indices();
         let work = Move {
             operation: "tma_load_multicast",
             tensor,
-            at,
+            at: &at,
             shared,
             rank: Some(rank),
         };
-        self.site(here, |k| k.load_boxes(&work, barrier, Some(mask), None))
-            .at(here)
+        self.run(Location::caller(), |k| {
+            k.load_boxes(&work, barrier, Some(mask), None)
+        });
     }
 
     /// [`Builder::tma_load`] under a cache policy.
@@ -209,15 +225,16 @@ impl Builder {
     pub fn tma_load_hinted(
         &mut self,
         tensor: &TmaTensor,
-        at: &[Index],
+        at: impl IntoIndices,
         shared: &Tensor,
         barrier: &Index,
         policy: Reg,
-    ) -> Result<(), Error> {
-        let here = Location::caller();
-        let work = Move::whole("tma_load_hinted", tensor, at, shared);
-        self.site(here, |k| k.load_boxes(&work, barrier, None, Some(policy)))
-            .at(here)
+    ) {
+        let at = at.into_indices();
+        let work = Move::whole("tma_load_hinted", tensor, &at, shared);
+        self.run(Location::caller(), |k| {
+            k.load_boxes(&work, barrier, None, Some(policy))
+        });
     }
 
     /// Stores a tile from shared memory, as part of a bulk group that is to be committed. What generic writes put there
@@ -228,16 +245,12 @@ impl Builder {
     /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction, and
     /// for the map of a tile that several blocks share.
     #[track_caller]
-    pub fn tma_store(
-        &mut self,
-        tensor: &TmaTensor,
-        at: &[Index],
-        shared: &Tensor,
-    ) -> Result<(), Error> {
-        let here = Location::caller();
-        let work = Move::whole("tma_store", tensor, at, shared);
-        self.site(here, |k| k.store_boxes(&work, tensor.plan.store()?))
-            .at(here)
+    pub fn tma_store(&mut self, tensor: &TmaTensor, at: impl IntoIndices, shared: &Tensor) {
+        let at = at.into_indices();
+        let work = Move::whole("tma_store", tensor, &at, shared);
+        self.run(Location::caller(), |k| {
+            k.store_boxes(&work, tensor.plan()?.store()?)
+        });
     }
 
     /// Combines a tile from shared memory with what the tensor holds.
@@ -250,23 +263,23 @@ impl Builder {
         &mut self,
         tensor: &TmaTensor,
         reduction: Reduction,
-        at: &[Index],
+        at: impl IntoIndices,
         shared: &Tensor,
-    ) -> Result<(), Error> {
-        let here = Location::caller();
-        let element = tensor.plan.map().element;
-        if element.reduced(reduction).is_none() {
-            let why = format!(
-                "{}: {reduction:?} of elements of {element:?}, for which there is no reduction",
-                tensor.name
-            );
-            return Err(ErrorKind::operands("tma_reduce", why)).at(here);
-        }
-        let work = Move::whole("tma_reduce", tensor, at, shared);
-        self.site(here, |k| {
-            k.store_boxes(&work, tensor.plan.reduce(reduction)?)
-        })
-        .at(here)
+    ) {
+        let at = at.into_indices();
+        let work = Move::whole("tma_reduce", tensor, &at, shared);
+        self.run(Location::caller(), |k| {
+            let plan = tensor.plan()?;
+            let element = plan.map().element;
+            if element.reduced(reduction).is_none() {
+                let why = format!(
+                    "{}: {reduction:?} of elements of {element:?}, for which there is no reduction",
+                    tensor.name
+                );
+                return Err(ErrorKind::operands("tma_reduce", why));
+            }
+            k.store_boxes(&work, plan.reduce(reduction)?)
+        });
     }
 
     fn load_boxes(
@@ -283,7 +296,7 @@ impl Builder {
             );
             return Err(ErrorKind::operands("tma_load", why));
         }
-        let atom = work.tensor.plan.load()?;
+        let atom = work.tensor.plan()?.load()?;
         self.brings(barrier, work.tensor.tile_bytes());
         self.each_box(work, &atom, |k, dst| CopyArgs {
             dst,
@@ -357,7 +370,8 @@ impl Builder {
                 format!("{}: {why}", tensor.name),
             ))
         };
-        let layout = tensor.plan.tensor();
+        let plan = tensor.plan()?;
+        let layout = plan.tensor();
         if at.len() != layout.rank() {
             return refuse(format!(
                 "{} coordinates for {} modes",
@@ -384,7 +398,7 @@ impl Builder {
                     c.range().0
                 ));
             }
-            let unbounded = tensor.plan.unbounded_modes();
+            let unbounded = plan.unbounded_modes();
             if !unbounded.is_empty() {
                 return refuse(format!(
                     "the coordinate {c} may be {}, and the map has several modes in one dimension, whose ends the copy engine \
@@ -402,9 +416,9 @@ impl Builder {
         let origin = layout_at_coordinates(layout, &origin);
         let plan_error =
             |e: colex_atom::Error| ErrorKind::operands(operation, format!("{}: {e}", tensor.name));
-        let first = tensor.plan.slice(0).map_err(plan_error)?;
+        let first = plan.slice(0).map_err(plan_error)?;
         let second = if tensor.blocks > 1 {
-            tensor.plan.slice(1).map_err(plan_error)?
+            plan.slice(1).map_err(plan_error)?
         } else {
             first.clone()
         };

@@ -8,7 +8,7 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::Fragment;
 use super::rows::places;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 
 impl Fragment {
     /// The same registers as the left factor ([`Operand::A`]: rows are M, columns K) or the right one ([`Operand::B`]:
@@ -23,16 +23,16 @@ impl Fragment {
     /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     /// let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let sums = k.accumulators(&mma, [64, 32])?;
-    /// let halves = k.convert(&sums, Ty::F16)?;
-    /// let left = halves.as_operand(&mma, &mma, Operand::A, [64, 32])?;
+    /// let sums = k.accumulators(&mma, (64, 32));
+    /// let halves = k.convert(&sums, Ty::F16);
+    /// let left = halves.as_operand(&mma, &mma, Operand::A, (64, 32));
     /// assert_eq!(left.layout().to_string(), "((_2,_2,_2),_1,_2):((_1,_2,_4),_0,_8)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] where another thread has an element, or no layout over the registers is the operand's;
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] where another thread has an element, or no layout over the registers is the operand's;
     /// [`ErrorKind::Tiled`].
     #[track_caller]
     pub fn as_operand(
@@ -40,9 +40,11 @@ impl Fragment {
         from: &TiledMma,
         to: &TiledMma,
         operand: Operand,
-        tile: [i64; 2],
-    ) -> Result<Fragment, Error> {
-        self.factor(from, to, operand, tile).at(Location::caller())
+        tile: impl Into<[i64; 2]>,
+    ) -> Fragment {
+        self.attempt(Location::caller(), || {
+            self.factor(from, to, operand, tile.into())
+        })
     }
 
     fn factor(

@@ -6,7 +6,7 @@ use colex_atom::Ty;
 
 use super::{Fragment, class};
 use crate::build::Builder;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use colex_ir::{Reg, RegType, Rounding, Type};
 
 /// The type that an instruction reads an element as.
@@ -31,22 +31,27 @@ impl Builder {
     /// use colex_tensor::Builder;
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let sums = k.fragment(Ty::F32, &"_4:_1".parse()?)?;
+    /// let sums = k.fragment(Ty::F32, &"_4:_1".parse()?);
     /// k.clear(&sums);
-    /// let halves = k.convert(&sums, Ty::F16)?;
+    /// let halves = k.convert(&sums, Ty::F16);
     /// assert_eq!((halves.regs().len(), halves.packed()), (2, 2));
-    /// assert_eq!(k.convert(&halves, Ty::F32)?.regs().len(), 4);
-    /// let error = k.convert(&halves, Ty::S8).unwrap_err().kind;
+    /// assert_eq!(k.convert(&halves, Ty::F32).regs().len(), 4);
+    /// k.convert(&halves, Ty::S8);
+    /// let error = k.finish().unwrap_err().kind;
     /// assert_eq!(error.to_string(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for other types.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for other types.
     #[track_caller]
-    pub fn convert(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, Error> {
-        let at = Location::caller();
+    pub fn convert(&mut self, from: &Fragment, to: Ty) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(to);
+        self.attempt(Location::caller(), inert, |k| k.converted(from, to))
+    }
+
+    fn converted(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, ErrorKind> {
         if from.ty == to {
             return Ok(from.clone());
         }
@@ -61,16 +66,14 @@ impl Builder {
                 "{} to {to}; f64, f32, f16, bf16 and s32 are converted into each other",
                 from.ty
             );
-            return Err(ErrorKind::operands("convert", why)).at(at);
+            return Err(ErrorKind::operands("convert", why));
         };
-        let regs = self.site(at, |k| {
-            let elements = k.elements(from, source);
-            match (source, target) {
-                (Type::F32, Type::F16) => k.paired(&elements, Type::F16x2),
-                (Type::F32, Type::Bf16) => k.paired(&elements, Type::Bf16x2),
-                _ => k.each(&elements, source, target),
-            }
-        });
+        let elements = self.elements(from, source);
+        let regs = match (source, target) {
+            (Type::F32, Type::F16) => self.paired(&elements, Type::F16x2),
+            (Type::F32, Type::Bf16) => self.paired(&elements, Type::Bf16x2),
+            _ => self.each_converted(&elements, source, target),
+        };
         let converted = Fragment {
             ty: to,
             regs,
@@ -103,7 +106,7 @@ impl Builder {
         elements.chunks(2).map(pair).collect()
     }
 
-    fn each(&mut self, elements: &[Reg], from: Type, to: Type) -> Vec<Reg> {
+    fn each_converted(&mut self, elements: &[Reg], from: Type, to: Type) -> Vec<Reg> {
         let convert = |reg: &Reg| self.one(*reg, from, to);
         let regs: Vec<Reg> = elements.iter().map(convert).collect();
         if to.bits() >= 32 {

@@ -7,8 +7,8 @@ use colex_atom::Ty;
 use super::Fragment;
 use crate::build::Builder;
 use crate::build::flow::Cond;
-use crate::error::{At, Error, ErrorKind};
-use colex_ir::{Alu, BinaryOp, Operand, Reg, TernaryOp, Type, UnaryOp};
+use crate::error::ErrorKind;
+use colex_ir::{Alu, BinaryOp, KernelBuilder, Operand, Reg, TernaryOp, Type, UnaryOp};
 
 /// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +73,10 @@ fn fragments<'a>(d: &'a Fragment, terms: &[FragmentExpr<'a>]) -> Vec<&'a Fragmen
 
 impl FragmentExpr<'_> {
     /// The operand for each element of `d`.
-    fn of(self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
+    fn of(&self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
         let size = d.layout.size();
         let fragment = match self {
-            FragmentExpr::All(operand) => return Ok(vec![operand; size as usize]),
+            FragmentExpr::All(operand) => return Ok(vec![*operand; size as usize]),
             FragmentExpr::Each(fragment) => fragment,
         };
         if (fragment.ty, fragment.layout.size()) != (d.ty, size) {
@@ -98,11 +98,11 @@ impl FragmentExpr<'_> {
 fn registers(
     operation: &'static str,
     d: &Fragment,
-    read: &[&[Operand]],
+    read: &[Vec<Operand>],
 ) -> Result<Vec<Reg>, ErrorKind> {
     let regs = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
     let regs = regs.collect::<Result<Vec<Reg>, ErrorKind>>()?;
-    let gathers = |term: &&[Operand]| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
+    let gathers = |term: &Vec<Operand>| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
     if !d.layout.is_injective()? && !read.iter().any(gathers) {
         let why = format!(
             "{} has one register for several elements, and none of them is read: only the last would stay",
@@ -118,36 +118,28 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, for fragments that hold other
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, for fragments that hold other
     /// elements of their tiles at one index, and for a `d` with one register for several elements that the instruction does
     /// not read.
     #[track_caller]
-    pub fn map1<'a>(
-        &mut self,
-        op: UnaryOp,
-        d: &Fragment,
-        a: impl Into<FragmentExpr<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let ty = lone("map1", d).at(at)?;
-        let terms = [a.into()];
-        let a = terms[0].of("map1", d).at(at)?;
-        let to = registers("map1", d, &[&a]).at(at)?;
-        self.check_each("map1", &fragments(d, &terms)).at(at)?;
-        self.site(at, |k| {
-            for (d, a) in to.into_iter().zip(a) {
-                k.ir.push(Alu::Unary { op, ty, d, a });
-            }
-        });
-        Ok(())
+    pub fn map1<'a>(&mut self, op: UnaryOp, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
+        self.each(
+            "map1",
+            Location::caller(),
+            d,
+            [a.into()],
+            |k, ty, d, [a]| {
+                k.push(Alu::Unary { op, ty, d, a });
+            },
+        );
     }
 
     /// `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
     ///
     /// Every index has its instruction, and elements that a layout puts at one offset are one register. So a fragment whose
     /// layout has stride 0 along the columns of another is a number for each of its rows: read, it is the same for the
-    /// whole row, and written it is what the row comes to. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) makes it of as many numbers as
-    /// there are rows.
+    /// whole row, and written it is what the row comes to. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) makes it of as
+    /// many numbers as there are rows.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -155,12 +147,12 @@ impl Builder {
     /// use colex_tensor::Builder;
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let x = k.fragment(Ty::F32, &"(_2,_3):(_1,_2)".parse()?)?;
-    /// let top = k.fragment(Ty::F32, &"(_2,_3):(_1,_0)".parse()?)?;
+    /// let x = k.fragment(Ty::F32, &"(_2,_3):(_1,_2)".parse()?);
+    /// let top = k.fragment(Ty::F32, &"(_2,_3):(_1,_0)".parse()?);
     /// k.fill(&x, 1.0);
     /// k.fill(&top, f64::NEG_INFINITY);
-    /// k.map2(BinaryOp::Max, &top, &top, &x)?;
-    /// k.map2(BinaryOp::Sub, &x, &x, &top)?;
+    /// k.map2(BinaryOp::Max, &top, &top, &x);
+    /// k.map2(BinaryOp::Sub, &x, &x, &top);
     /// let text = k.finish()?.kernel.ptx()?;
     /// assert_eq!(text.matches("max.f32").count(), 6);
     /// assert!(text.contains("max.f32 %f6, %f6, %f4;") && text.contains("sub.rn.f32 %f5, %f5, %f7;"));
@@ -177,20 +169,11 @@ impl Builder {
         d: &Fragment,
         a: impl Into<FragmentExpr<'a>>,
         b: impl Into<FragmentExpr<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let ty = lone("map2", d).at(at)?;
+    ) {
         let terms = [a.into(), b.into()];
-        let [a, b] = terms.map(|term| term.of("map2", d));
-        let (a, b) = (a.at(at)?, b.at(at)?);
-        let to = registers("map2", d, &[&a, &b]).at(at)?;
-        self.check_each("map2", &fragments(d, &terms)).at(at)?;
-        self.site(at, |k| {
-            for ((d, a), b) in to.into_iter().zip(a).zip(b) {
-                k.ir.binary_to(op, ty, d, a, b);
-            }
+        self.each("map2", Location::caller(), d, terms, |k, ty, d, [a, b]| {
+            k.binary_to(op, ty, d, a, b);
         });
-        Ok(())
     }
 
     /// `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the three.
@@ -205,25 +188,22 @@ impl Builder {
         a: impl Into<FragmentExpr<'a>>,
         b: impl Into<FragmentExpr<'a>>,
         c: impl Into<FragmentExpr<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let ty = lone("fma", d).at(at)?;
+    ) {
         let terms = [a.into(), b.into(), c.into()];
-        let [a, b, c] = terms.map(|term| term.of("fma", d));
-        let (a, b, c) = (a.at(at)?, b.at(at)?, c.at(at)?);
-        let to = registers("fma", d, &[&a, &b, &c]).at(at)?;
-        self.check_each("fma", &fragments(d, &terms)).at(at)?;
-        let op = if ty.is_float() {
-            TernaryOp::Fma
-        } else {
-            TernaryOp::Mad
-        };
-        self.site(at, |k| {
-            for (((d, a), b), c) in to.into_iter().zip(a).zip(b).zip(c) {
-                k.ir.ternary_to(op, ty, d, a, b, c);
-            }
-        });
-        Ok(())
+        self.each(
+            "fma",
+            Location::caller(),
+            d,
+            terms,
+            |k, ty, d, [a, b, c]| {
+                let op = if ty.is_float() {
+                    TernaryOp::Fma
+                } else {
+                    TernaryOp::Mad
+                };
+                k.ternary_to(op, ty, d, a, b, c);
+            },
+        );
     }
 
     /// `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
@@ -232,41 +212,54 @@ impl Builder {
     ///
     /// As [`Builder::map1`].
     #[track_caller]
-    pub fn assign<'a>(
+    pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
+        self.each(
+            "assign",
+            Location::caller(),
+            d,
+            [a.into()],
+            |k, _, d, [a]| {
+                k.mov_to(d, a);
+            },
+        );
+    }
+
+    /// Adds the instruction `op` for every element of `d`, in the order of their indices.
+    fn each<const N: usize>(
         &mut self,
+        operation: &'static str,
+        at: &'static Location<'static>,
         d: &Fragment,
-        a: impl Into<FragmentExpr<'a>>,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        lone("assign", d).at(at)?;
-        let terms = [a.into()];
-        let a = terms[0].of("assign", d).at(at)?;
-        let to = registers("assign", d, &[&a]).at(at)?;
-        self.check_each("assign", &fragments(d, &terms)).at(at)?;
-        self.site(at, |k| {
-            for (d, a) in to.into_iter().zip(a) {
-                k.ir.mov_to(d, a);
+        terms: [FragmentExpr<'_>; N],
+        op: impl Fn(&mut KernelBuilder, Type, Reg, [Operand; N]),
+    ) {
+        self.run(at, |k| {
+            let ty = lone(operation, d)?;
+            let read = terms.iter().map(|term| term.of(operation, d));
+            let read = read.collect::<Result<Vec<Vec<Operand>>, ErrorKind>>()?;
+            let to = registers(operation, d, &read)?;
+            k.check_each(operation, &fragments(d, &terms))?;
+            for (i, d) in to.into_iter().enumerate() {
+                op(&mut k.ir, ty, d, std::array::from_fn(|term| read[term][i]));
             }
+            Ok(())
         });
-        Ok(())
     }
 
     /// Every element that the layout names becomes the number, in the elements' type.
     ///
-    /// What [`Builder::map1`] refuses, and a number that is none of the type, is an error that [`Builder::finish`]
-    /// answers with.
+    /// # Errors
+    ///
+    /// Of [`Builder::finish`]: what [`Builder::map1`] refuses, and a number that is none of the type.
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
-        let at = Location::caller();
-        let regs = lone("fill", d).and_then(|ty| Ok((number("fill", ty, value)?, d.named()?)));
-        match regs {
-            Err(kind) => self.fail(kind, at),
-            Ok((value, regs)) => self.site(at, |k| {
-                for reg in regs {
-                    k.ir.mov_to(reg, value);
-                }
-            }),
-        }
+        self.run(Location::caller(), |k| {
+            let value = number("fill", lone("fill", d)?, value)?;
+            for reg in d.named()? {
+                k.ir.mov_to(reg, value);
+            }
+            Ok(())
+        });
     }
 
     /// Elements of which `keep` does not hold become the number: what lies beyond the end of a row, or above the diagonal.
@@ -281,13 +274,11 @@ impl Builder {
         d: &Fragment,
         value: f64,
         mut keep: impl FnMut(&mut Builder, i64) -> Cond,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        let ty = lone("mask", d).at(at)?;
-        let value = number("mask", ty, value).at(at)?;
-        let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
-        let to = to.collect::<Result<Vec<Reg>, ErrorKind>>().at(at)?;
-        self.site(at, |k| {
+    ) {
+        self.run(Location::caller(), |k| {
+            let value = number("mask", lone("mask", d)?, value)?;
+            let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
+            let to = to.collect::<Result<Vec<Reg>, ErrorKind>>()?;
             for (i, d) in (0..).zip(to) {
                 match keep(k, i) {
                     Cond::Known(true) => {}
@@ -297,7 +288,7 @@ impl Builder {
                     }
                 }
             }
+            Ok(())
         });
-        Ok(())
     }
 }

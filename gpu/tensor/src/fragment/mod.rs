@@ -10,12 +10,14 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{MmaAtom, Ty};
-use colex_layout::{Coord, Int, IntTuple, Layout};
+use colex_layout::{Int, IntTuple, Layout};
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
+use crate::build::failure::FirstFailure;
 use crate::build::flow::zero_of;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
+use crate::tensor::coord::SliceCoord;
 use colex_ir::{Operand as Word, Reg, RegType, Type};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
@@ -33,6 +35,8 @@ pub struct Fragment {
     pub(crate) rows: Option<Rc<crate::fragment::rows::RowsHeld>>,
     /// The operand of a product that it was made for.
     pub(crate) operand: Option<Operand>,
+    /// The first failure of the kernel that it belongs to.
+    pub(crate) failure: FirstFailure,
 }
 
 /// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
@@ -53,23 +57,33 @@ impl Fragment {
         self.ty
     }
 
-    /// The same registers as elements of another type of the same width.
+    /// Returns what `body` makes of this fragment; where it fails, the failure is kept and the fragment itself is handed out.
+    pub(crate) fn attempt(
+        &self,
+        at: &'static Location<'static>,
+        body: impl FnOnce() -> Result<Fragment, ErrorKind>,
+    ) -> Fragment {
+        self.failure.attempt(at, || self.clone(), body)
+    }
+
+    /// Returns the same registers as elements of another type of the same width.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for a type of another width, or whose registers are of another class.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for a type of another width, or whose registers are of another class.
     #[track_caller]
-    pub fn as_type(&self, ty: Ty) -> Result<Fragment, Error> {
-        let at = Location::caller();
-        crate::tensor::same_width("as_type", self.ty, ty).at(at)?;
-        if class(self.ty) != class(ty) {
-            let why = format!(
-                "{} and {ty} live in registers of different classes",
-                self.ty
-            );
-            return Err(ErrorKind::operands("as_type", why)).at(at);
-        }
-        Ok(Fragment { ty, ..self.clone() })
+    pub fn as_type(&self, ty: Ty) -> Fragment {
+        self.attempt(Location::caller(), || {
+            crate::tensor::same_width("as_type", self.ty, ty)?;
+            if class(self.ty) != class(ty) {
+                let why = format!(
+                    "{} and {ty} live in registers of different classes",
+                    self.ty
+                );
+                return Err(ErrorKind::operands("as_type", why));
+            }
+            Ok(Fragment { ty, ..self.clone() })
+        })
     }
 
     /// The layout.
@@ -87,20 +101,25 @@ impl Fragment {
         i64::from((self.regs[0].ty.bits() / self.ty.bits()).max(1))
     }
 
-    /// The part that a coordinate with `_` keeps.
+    /// Returns the part that a coordinate keeps: `..` keeps a mode, and a constant fixes it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`].
+    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] for a coordinate that does not fit the layout; [`ErrorKind::Operands`] for a
+    /// place that only the kernel knows.
     #[track_caller]
-    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Fragment, Error> {
-        let (layout, offset) = self.layout.slice_and_offset(&coord.into())?;
-        Ok(Fragment {
-            layout,
-            start: self.start + offset,
-            is_whole: false,
-            rows: None,
-            ..self.clone()
+    pub fn slice(&self, coord: impl Into<SliceCoord>) -> Fragment {
+        let coord = coord.into();
+        self.attempt(Location::caller(), || {
+            let coord = coord.constant("slice")?;
+            let (layout, offset) = self.layout.slice_and_offset(&coord)?;
+            Ok(Fragment {
+                layout,
+                start: self.start + offset,
+                is_whole: false,
+                rows: None,
+                ..self.clone()
+            })
         })
     }
 
@@ -119,14 +138,16 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Tiled`].
+    /// Of [`Builder::finish`]: [`ErrorKind::Tiled`].
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     #[track_caller]
-    pub fn retile(&self, copy: &colex_tiled::TiledCopy) -> Result<Fragment, Error> {
-        Ok(Fragment {
-            layout: copy.retile(&self.layout)?,
-            ..self.clone()
+    pub fn retile(&self, copy: &colex_tiled::TiledCopy) -> Fragment {
+        self.attempt(Location::caller(), || {
+            Ok(Fragment {
+                layout: copy.retile(&self.layout)?,
+                ..self.clone()
+            })
         })
     }
 
@@ -135,10 +156,13 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when they are not neighbours in the registers.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] when they are not neighbours in the registers.
     #[track_caller]
-    pub fn values(&self, first: i64, count: i64) -> Result<Fragment, Error> {
-        let at = Location::caller();
+    pub fn values(&self, first: i64, count: i64) -> Fragment {
+        self.attempt(Location::caller(), || self.neighbours(first, count))
+    }
+
+    fn neighbours(&self, first: i64, count: i64) -> Result<Fragment, ErrorKind> {
         let start = self.layout.at(first)?;
         for i in 1..count {
             if self.layout.at(first + i)? != start + i {
@@ -146,7 +170,7 @@ impl Fragment {
                     "values {first} and {i} further of {} are not {i} apart",
                     self.layout
                 );
-                return Err(ErrorKind::operands("values", why)).at(at);
+                return Err(ErrorKind::operands("values", why));
             }
         }
         Ok(Fragment {
@@ -162,20 +186,23 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] where several elements share a register.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] where several elements share a register.
     #[track_caller]
-    pub fn gathered(&self, first: i64, count: i64) -> Result<Fragment, Error> {
-        let at = Location::caller();
+    pub fn gathered(&self, first: i64, count: i64) -> Fragment {
+        self.attempt(Location::caller(), || self.gather(first, count))
+    }
+
+    fn gather(&self, first: i64, count: i64) -> Result<Fragment, ErrorKind> {
         if self.packed() > 1 {
             let why = format!("{} elements of {} share a register", self.packed(), self.ty);
-            return Err(ErrorKind::operands("gathered", why)).at(at);
+            return Err(ErrorKind::operands("gathered", why));
         }
         let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
         Ok(Fragment {
             start: 0,
             is_whole: false,
             rows: None,
-            regs: regs.collect::<Result<_, _>>().at(at)?,
+            regs: regs.collect::<Result<_, _>>()?,
             layout: Layout::column_major(count)?.to_static(),
             ..self.clone()
         })
@@ -246,12 +273,30 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`], [`ErrorKind::Dynamic`]; [`ErrorKind::Operands`] for more than [`MAX_REGISTERS`] registers.
+    /// Of [`Builder::finish`]: [`ErrorKind::Layout`], [`ErrorKind::Dynamic`]; [`ErrorKind::Operands`] for more than [`MAX_REGISTERS`] registers.
     #[doc(alias = "make_rmem_tensor")]
     #[track_caller]
-    pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, Error> {
-        let at = Location::caller();
-        crate::tensor::partition::fixed("fragment", layout).at(at)?;
+    pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(ty);
+        self.attempt(Location::caller(), inert, |k| k.new_fragment(ty, layout))
+    }
+
+    /// One register that nothing is done with: what a failed call hands out.
+    pub(crate) fn inert_fragment(&mut self, ty: Ty) -> Fragment {
+        Fragment {
+            ty,
+            layout: Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
+            start: 0,
+            regs: vec![self.ir.reg(class(ty))],
+            is_whole: false,
+            rows: None,
+            operand: None,
+            failure: self.failure.clone(),
+        }
+    }
+
+    pub(crate) fn new_fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, ErrorKind> {
+        crate::tensor::partition::fixed("fragment", layout)?;
         let elements = layout.cosize()?;
         let class = class(ty);
         let packed = i64::from((class.bits() / ty.bits()).max(1));
@@ -260,7 +305,7 @@ impl Builder {
             let why = format!(
                 "{layout} of {ty} takes {count} registers; a thread has 255, and a fragment {MAX_REGISTERS} at most"
             );
-            return Err(ErrorKind::operands("fragment", why)).at(at);
+            return Err(ErrorKind::operands("fragment", why));
         }
         let regs = self.ir.regs(class, count as usize);
         Ok(Fragment {
@@ -271,6 +316,7 @@ impl Builder {
             is_whole: true,
             rows: None,
             operand: None,
+            failure: self.failure.clone(),
         })
     }
 
@@ -280,12 +326,40 @@ impl Builder {
     ///
     /// As [`Builder::fragment`].
     #[track_caller]
-    pub fn fragment_like(&mut self, part: &crate::tensor::Tensor) -> Result<Fragment, Error> {
-        let at = Location::caller();
-        let layout = Layout::column_major(part.layout().shape())?;
-        let fragment = self.fragment(part.ty(), &layout.to_static())?;
-        if let Some(held) = self.held_in_memory(part).at(at)? {
-            self.hold(&fragment, &held).at(at)?;
+    pub fn fragment_like(&mut self, part: &crate::tensor::Tensor) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(part.ty());
+        self.attempt(Location::caller(), inert, |k| {
+            let layout = Layout::column_major(part.layout().shape())?;
+            k.fragment_under(part, &layout.to_static())
+        })
+    }
+
+    /// Returns registers for a thread's part of a tensor in memory, each element alone in its register, in the order of its
+    /// index: for copies of less than a register at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::fragment`].
+    #[track_caller]
+    pub fn fragment_unpacked(&mut self, part: &crate::tensor::Tensor) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(part.ty());
+        self.attempt(Location::caller(), inert, |k| {
+            let packed = i64::from((class(part.ty()).bits() / part.ty().bits()).max(1));
+            let values = Layout::column_major(part.layout().shape())?;
+            let apart = Layout::leaf(values.size(), packed)?.composition(&values)?;
+            k.fragment_under(part, &apart.to_static())
+        })
+    }
+
+    /// Registers for a thread's part of a tensor in memory, under a layout of its size.
+    fn fragment_under(
+        &mut self,
+        part: &crate::tensor::Tensor,
+        layout: &Layout,
+    ) -> Result<Fragment, ErrorKind> {
+        let fragment = self.new_fragment(part.ty(), layout)?;
+        if let Some(held) = self.held_in_memory(part)? {
+            self.hold(&fragment, &held)?;
         }
         Ok(fragment)
     }
@@ -294,7 +368,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`colex_tiled::ThrMma::fragment`].
+    /// Of [`Builder::finish`]: those of [`colex_tiled::ThrMma::fragment`].
     #[doc(alias = "partition_fragment_A")]
     #[doc(alias = "partition_fragment_B")]
     #[doc(alias = "partition_fragment_C")]
@@ -303,13 +377,24 @@ impl Builder {
         &mut self,
         mma: &TiledMma,
         operand: Operand,
-        tile: [i64; 2],
-    ) -> Result<Fragment, Error> {
-        let extents = tile;
-        let tile = Layout::column_major(IntTuple::flat(tile.map(Int::Static)))?.to_static();
+        tile: impl Into<[i64; 2]>,
+    ) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(element(mma.atom(), operand));
+        let tile = tile.into();
+        self.attempt(Location::caller(), inert, |k| {
+            k.operand_fragment(mma, operand, tile)
+        })
+    }
+
+    fn operand_fragment(
+        &mut self,
+        mma: &TiledMma,
+        operand: Operand,
+        extents: [i64; 2],
+    ) -> Result<Fragment, ErrorKind> {
+        let tile = Layout::column_major(IntTuple::flat(extents.map(Int::Static)))?.to_static();
         let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
-        let at = Location::caller();
-        let class = register_class(mma.atom(), operand).at(at)?;
+        let class = register_class(mma.atom(), operand)?;
         let ty = element(mma.atom(), operand);
         let bits = layout.cosize()? * i64::from(ty.bits());
         let count = (bits - 1).div_euclid(class.bits().into()) + 1;
@@ -321,9 +406,10 @@ impl Builder {
             is_whole: true,
             rows: None,
             operand: Some(operand),
+            failure: self.failure.clone(),
         };
-        let held = self.held_by_operand(mma, operand, extents).at(at)?;
-        self.hold(&fragment, &held).at(at)?;
+        let held = self.held_by_operand(mma, operand, extents)?;
+        self.hold(&fragment, &held)?;
         Ok(fragment)
     }
 
@@ -333,15 +419,11 @@ impl Builder {
     /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn clear(&mut self, fragment: &Fragment) {
-        let at = Location::caller();
-        let regs = match fragment.named() {
-            Ok(regs) => regs,
-            Err(kind) => return self.fail(kind, at),
-        };
-        self.site(at, |k| {
-            for reg in regs {
+        self.run(Location::caller(), |k| {
+            for reg in fragment.named()? {
                 k.ir.mov_to(reg, zero_of(reg.ty));
             }
+            Ok(())
         });
     }
 
@@ -349,7 +431,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for fragments that differ in type or size, or hold other elements of their tiles at one index.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for fragments that differ in type or size, or hold other elements of their tiles at one index.
     #[track_caller]
     pub fn axpby(
         &mut self,
@@ -357,8 +439,18 @@ impl Builder {
         x: &Fragment,
         beta: Option<Word>,
         d: &Fragment,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
+        let alpha = alpha.into();
+        self.run(Location::caller(), |k| k.run_axpby(alpha, x, beta, d));
+    }
+
+    fn run_axpby(
+        &mut self,
+        alpha: Word,
+        x: &Fragment,
+        beta: Option<Word>,
+        d: &Fragment,
+    ) -> Result<(), ErrorKind> {
         let ty = match x.ty {
             Ty::F32 => Type::F32,
             Ty::F64 => Type::F64,
@@ -366,34 +458,30 @@ impl Builder {
                 return Err(ErrorKind::operands(
                     "axpby",
                     format!("of {other}; f32 and f64 are"),
-                ))
-                .at(at);
+                ));
             }
         };
         let sizes = [x.layout.size(), d.layout.size()];
         if x.ty != d.ty || sizes[0] != sizes[1] {
             let why = format!("{} of {} and {} of {}", sizes[0], x.ty, sizes[1], d.ty);
-            return Err(ErrorKind::operands("axpby", why)).at(at);
+            return Err(ErrorKind::operands("axpby", why));
         }
-        self.check_each("axpby", &[d, x]).at(at)?;
+        self.check_each("axpby", &[d, x])?;
         let elements = |f: &Fragment| {
             (0..sizes[0])
                 .map(|i| f.element(i))
                 .collect::<Result<Vec<_>, _>>()
         };
-        let (x, d) = (elements(x).at(at)?, elements(d).at(at)?);
-        let alpha = alpha.into();
-        self.site(at, |k| {
-            for ((x, _), (d, _)) in x.into_iter().zip(d) {
-                match beta {
-                    None => k.ir.binary_to(colex_ir::BinaryOp::Mul, ty, d, x, alpha),
-                    Some(beta) => {
-                        let old = k.ir.mul(ty, d, beta);
-                        k.ir.ternary_to(colex_ir::TernaryOp::Fma, ty, d, x, alpha, old);
-                    }
+        let (x, d) = (elements(x)?, elements(d)?);
+        for ((x, _), (d, _)) in x.into_iter().zip(d) {
+            match beta {
+                None => (self.ir).binary_to(colex_ir::BinaryOp::Mul, ty, d, x, alpha),
+                Some(beta) => {
+                    let old = self.ir.mul(ty, d, beta);
+                    (self.ir).ternary_to(colex_ir::TernaryOp::Fma, ty, d, x, alpha, old);
                 }
             }
-        });
+        }
         Ok(())
     }
 }

@@ -139,12 +139,16 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for another number of elements than of rows, and for the numbers of other rows.
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for another number of elements than of rows, and for the numbers of other rows.
     #[track_caller]
-    pub fn broadcast_rows(&self, values: &Fragment) -> Result<Fragment, Error> {
+    pub fn broadcast_rows(&self, values: &Fragment) -> Fragment {
+        values.attempt(Location::caller(), || self.broadcast(values))
+    }
+
+    fn broadcast(&self, values: &Fragment) -> Result<Fragment, ErrorKind> {
         let is_other = |held: &Rc<RowsHeld>| *held != self.held;
         if values.rows.as_ref().is_some_and(is_other) {
-            return Err(ErrorKind::operands("broadcast_rows", OTHER)).at(Location::caller());
+            return Err(ErrorKind::operands("broadcast_rows", OTHER));
         }
         if values.layout.size() == self.count() && values.layout == identity(self.count())? {
             return Ok(Fragment {
@@ -157,7 +161,7 @@ impl Rows {
             values.layout,
             self.count()
         );
-        Err(ErrorKind::operands("broadcast_rows", why)).at(Location::caller())
+        Err(ErrorKind::operands("broadcast_rows", why))
     }
 
     /// The lanes that have the other parts of a row: XOR of the lane with any of these, one after the other.
@@ -197,11 +201,14 @@ impl Builder {
     ///
     /// As [`Builder::fragment`].
     #[track_caller]
-    pub fn row_values(&mut self, rows: &Rows, ty: Ty) -> Result<Fragment, Error> {
-        let layout = identity(rows.count())?;
-        Ok(Fragment {
-            rows: Some(Rc::clone(&rows.held)),
-            ..self.fragment(ty, &layout)?
+    pub fn row_values(&mut self, rows: &Rows, ty: Ty) -> Fragment {
+        let inert = |k: &mut Self| k.inert_fragment(ty);
+        self.attempt(Location::caller(), inert, |k| {
+            let layout = identity(rows.count())?;
+            Ok(Fragment {
+                rows: Some(Rc::clone(&rows.held)),
+                ..k.new_fragment(ty, &layout)?
+            })
         })
     }
 
@@ -210,41 +217,47 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers, and for a fragment that was
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers, and for a fragment that was
     /// not made for these rows.
     #[track_caller]
-    pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) -> Result<(), Error> {
-        let at = Location::caller();
+    pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) {
+        self.run(Location::caller(), |k| k.run_reduce_rows(op, rows, d));
+    }
+
+    fn run_reduce_rows(
+        &mut self,
+        op: BinaryOp,
+        rows: &Rows,
+        d: &Fragment,
+    ) -> Result<(), ErrorKind> {
         let ty = match d.ty {
             Ty::F32 => Type::F32,
             Ty::S32 => Type::S32,
             other => {
                 let why = format!("elements of {other}; f32 and s32 are shuffled");
-                return Err(ErrorKind::operands("reduce_rows", why)).at(at);
+                return Err(ErrorKind::operands("reduce_rows", why));
             }
         };
         match &d.rows {
             Some(held) if *held == rows.held => {}
-            Some(_) => return Err(ErrorKind::operands("reduce_rows", OTHER)).at(at),
+            Some(_) => return Err(ErrorKind::operands("reduce_rows", OTHER)),
             None => {
                 let why = format!(
                     "{} elements of {}, which are no numbers of rows: those of `row_values` are",
                     d.layout.size(),
                     d.layout
                 );
-                return Err(ErrorKind::operands("reduce_rows", why)).at(at);
+                return Err(ErrorKind::operands("reduce_rows", why));
             }
         }
-        let regs = d.named().at(at)?;
-        self.site(at, |k| {
-            for lane in &rows.held.lanes {
-                for reg in &regs {
-                    let other = k.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
-                    let (d, a, b) = (*reg, (*reg).into(), other.into());
-                    k.ir.push(Alu::Binary { op, ty, d, a, b });
-                }
+        let regs = d.named()?;
+        for lane in &rows.held.lanes {
+            for reg in &regs {
+                let other = self.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
+                let (d, a, b) = (*reg, (*reg).into(), other.into());
+                self.ir.push(Alu::Binary { op, ty, d, a, b });
             }
-        });
+        }
         Ok(())
     }
 }

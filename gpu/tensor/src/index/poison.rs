@@ -1,28 +1,67 @@
 //! What looks like an integer and is none.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::{Data, Index, LIMIT, Node};
 use crate::error::ErrorKind;
 
 /// Why an expression has no value.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub(crate) struct Poison {
     pub(crate) why: Arc<str>,
+    /// The failure of a call that would have made the expression, and that call.
+    cause: Option<Arc<(ErrorKind, &'static Location<'static>)>>,
+}
+
+impl PartialEq for Poison {
+    fn eq(&self, other: &Self) -> bool {
+        self.why == other.why
+    }
+}
+
+impl Eq for Poison {}
+
+impl std::hash::Hash for Poison {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.why.hash(state);
+    }
 }
 
 impl Poison {
     pub(crate) fn kind(&self) -> ErrorKind {
-        ErrorKind::NoInteger {
-            why: self.why.to_string(),
+        match &self.cause {
+            Some(cause) => cause.0.clone(),
+            None => ErrorKind::NoInteger {
+                why: self.why.to_string(),
+            },
         }
+    }
+
+    /// The call that made it, where that is known; else the call that uses it is named.
+    pub(crate) fn at(&self) -> Option<&'static Location<'static>> {
+        self.cause.as_ref().map(|cause| cause.1)
     }
 }
 
 impl Index {
     /// An expression without a value: lowering it reports why.
     pub(crate) fn no_integer(why: String) -> Index {
-        let poison = Poison { why: why.into() };
+        Index::poisoned(Poison {
+            why: why.into(),
+            cause: None,
+        })
+    }
+
+    /// What a failed call hands out in the place of an expression.
+    pub(crate) fn poison_of(kind: ErrorKind, at: &'static Location<'static>) -> Index {
+        Index::poisoned(Poison {
+            why: kind.to_string().into(),
+            cause: Some(Arc::new((kind, at))),
+        })
+    }
+
+    fn poisoned(poison: Poison) -> Index {
         Data::build(Node::Poison(poison), (-LIMIT, LIMIT), u64::MAX, 0)
     }
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::panic::Location;
 
-use colex_atom::{GmmaDescriptor, Space};
-use colex_layout::{ComposedLayout, Layout};
+use colex_atom::{GmmaDescriptor, SmemSwizzle, Space};
+use colex_layout::{ComposedLayout, Int, Layout};
 use colex_tiled::{Operand, TiledMma};
 
 use super::check_type;
 use crate::build::Builder;
-use crate::error::{At, Error, ErrorKind};
+use crate::build::failure::FirstFailure;
+use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::{Index, sum};
 use crate::tensor::offset::period;
@@ -36,6 +37,7 @@ pub struct GmmaOperand {
     operand: Operand,
     /// Whose operand it is.
     mma: TiledMma,
+    failure: FirstFailure,
 }
 
 /// What `wgmma` multiplies with: descriptors, or for A registers.
@@ -64,16 +66,20 @@ impl GmmaOperand {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when there is no mode after K; [`ErrorKind::Operands`] for a stage that it need not have.
+    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] when there is no mode after K; [`ErrorKind::Operands`] for a stage that it need not have.
     #[track_caller]
-    pub fn at(&self, stage: impl Into<Index>) -> Result<GmmaOperand, Error> {
-        let (mode, stage) = (self.rest.get(&[2])?, stage.into());
-        places("at", &mode.to_static(), &stage).map_err(ErrorKind::here)?;
-        let start = crate::tensor::offset::layout_at(&mode, &stage);
-        Ok(GmmaOperand {
-            rest: self.rest.take(0..2)?,
-            start: &self.start + start * self.bytes,
-            ..self.clone()
+    pub fn at(&self, stage: impl Into<Index>) -> GmmaOperand {
+        let stage = stage.into();
+        let inert = || self.clone();
+        self.failure.attempt(Location::caller(), inert, || {
+            let mode = self.rest.get(&[2])?;
+            places("at", &mode.to_static(), &stage)?;
+            let start = crate::tensor::offset::layout_at(&mode, &stage);
+            Ok(GmmaOperand {
+                rest: self.rest.take(0..2)?,
+                start: &self.start + start * self.bytes,
+                ..self.clone()
+            })
         })
     }
 
@@ -121,7 +127,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; for elements of another
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; for elements of another
     /// type than the atom's, tiles that are no whole atoms, and a thread index that leaves a warpgroup out; those of the
     /// partition.
     #[doc(alias = "make_fragment_A")]
@@ -133,15 +139,28 @@ impl Builder {
         operand: Operand,
         shared: &Tensor,
         thread: &Index,
-    ) -> Result<GmmaOperand, Error> {
-        let at = Location::caller();
-        self.check_leaders(mma, thread).at(at)?;
-        let part = mma
-            .at(thread)
-            .partition(shared, operand)
-            .map_err(|e| e.kind)
-            .at(at)?;
-        self.describe(mma, operand, shared, &part).at(at)
+    ) -> GmmaOperand {
+        let inert = |k: &mut Self| GmmaOperand {
+            rest: Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
+            start: Index::constant(0),
+            base: Index::constant(0),
+            bytes: 1,
+            descriptor: GmmaDescriptor {
+                start: 0,
+                leading: 0,
+                stride: 0,
+                base_offset: 0,
+                swizzle: SmemSwizzle::None,
+            },
+            operand,
+            mma: mma.clone(),
+            failure: k.failure.clone(),
+        };
+        self.attempt(Location::caller(), inert, |k| {
+            k.check_leaders(mma, thread)?;
+            let part = mma.at(thread).part(shared, operand)?;
+            k.describe(mma, operand, shared, &part)
+        })
     }
 
     /// Refuses a thread index at which no thread of the block speaks for one of the MMA's warpgroups.
@@ -233,6 +252,7 @@ impl Builder {
             descriptor,
             operand,
             mma: mma.clone(),
+            failure: self.failure.clone(),
         })
     }
 
@@ -241,7 +261,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
     /// operand or MMA, fragments that hold other elements of their tiles than the product takes, and more threads than the
     /// block has.
     #[track_caller]
@@ -252,10 +272,9 @@ impl Builder {
         a: impl Into<GmmaSource<'a>>,
         b: &GmmaOperand,
         scale_d: ScaleD,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
+    ) {
         let a = a.into();
-        self.site(at, |k| k.run_wgmma(mma, d, a, b, scale_d)).at(at)
+        self.run(Location::caller(), |k| k.run_wgmma(mma, d, a, b, scale_d));
     }
 
     fn run_wgmma(

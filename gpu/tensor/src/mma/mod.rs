@@ -9,7 +9,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::fragment::{Fragment, element};
 use colex_ir::{TernaryOp, Type};
 
@@ -53,21 +53,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
+    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
     /// a fragment that was made for another operand or holds other elements of its tile than the product takes, tiles of
     /// extents that differ, more threads than the block has, and atoms that read shared memory.
     #[doc(alias = "gemm")]
     #[track_caller]
-    pub fn mma(
-        &mut self,
-        mma: &TiledMma,
-        d: &Fragment,
-        a: &Fragment,
-        b: &Fragment,
-        c: &Fragment,
-    ) -> Result<(), Error> {
-        let at = Location::caller();
-        self.site(at, |k| k.run_mma(mma, d, a, b, c)).at(at)
+    pub fn mma(&mut self, mma: &TiledMma, d: &Fragment, a: &Fragment, b: &Fragment, c: &Fragment) {
+        self.run(Location::caller(), |k| k.run_mma(mma, d, a, b, c));
     }
 
     fn run_mma(
@@ -173,9 +165,9 @@ impl Builder {
     ///
     /// As [`Builder::fragment_of`].
     #[track_caller]
-    pub fn accumulators(&mut self, mma: &TiledMma, tile: [i64; 2]) -> Result<Fragment, Error> {
-        let fragment = self.fragment_of(mma, Operand::C, tile)?;
+    pub fn accumulators(&mut self, mma: &TiledMma, tile: impl Into<[i64; 2]>) -> Fragment {
+        let fragment = self.fragment_of(mma, Operand::C, tile);
         self.clear(&fragment);
-        Ok(fragment)
+        fragment
     }
 }

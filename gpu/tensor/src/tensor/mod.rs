@@ -1,5 +1,6 @@
 //! `Tensor`: elements in global or shared memory under a layout, seen from one thread.
 
+pub(crate) mod coord;
 pub(crate) mod offset;
 pub(crate) mod partition;
 pub(crate) mod places;
@@ -10,8 +11,10 @@ use std::rc::Rc;
 use colex_atom::{Space, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
 
-use crate::error::{At, Error, ErrorKind};
+use crate::build::failure::FirstFailure;
+use crate::error::ErrorKind;
 use crate::index::Index;
+use crate::tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
 use crate::tensor::offset::{along, nested, swizzled};
 use crate::tensor::places::Cutter;
 
@@ -34,6 +37,8 @@ pub struct Tensor {
     pub(crate) ends: Vec<TileEnd>,
     /// Which thread's part of a partition this is.
     pub(crate) share: Option<Share>,
+    /// The first failure of the kernel that it belongs to.
+    pub(crate) failure: FirstFailure,
 }
 
 /// Which thread of how many a part belongs to.
@@ -123,15 +128,44 @@ impl Tensor {
         self.ty
     }
 
-    /// The same bits as elements of another type of the same width.
+    /// One element that nothing is done with: what a failed call hands out.
+    pub(crate) fn inert(failure: &FirstFailure, space: Space, ty: Ty) -> Tensor {
+        Tensor {
+            space,
+            ty,
+            base: Index::constant(0),
+            view: View::Offsets {
+                swizzle: Swizzle::IDENTITY,
+                layout: Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
+                start: Index::constant(0),
+                after: Index::constant(0),
+            },
+            ends: Vec::new(),
+            share: None,
+            failure: failure.clone(),
+        }
+    }
+
+    /// Returns what `body` makes of this tensor; where it fails, the failure is kept and the tensor itself is handed out.
+    pub(crate) fn attempt(
+        &self,
+        at: &'static Location<'static>,
+        body: impl FnOnce() -> Result<Tensor, ErrorKind>,
+    ) -> Tensor {
+        self.failure.attempt(at, || self.clone(), body)
+    }
+
+    /// Returns the same bits as elements of another type of the same width.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for a type of another width.
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a type of another width.
     #[track_caller]
-    pub fn as_type(&self, ty: Ty) -> Result<Tensor, Error> {
-        same_width("as_type", self.ty, ty).at(Location::caller())?;
-        Ok(Tensor { ty, ..self.clone() })
+    pub fn as_type(&self, ty: Ty) -> Tensor {
+        self.attempt(Location::caller(), || {
+            same_width("as_type", self.ty, ty)?;
+            Ok(Tensor { ty, ..self.clone() })
+        })
     }
 
     /// Where it is.
@@ -162,21 +196,21 @@ impl Tensor {
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let a = k.tensor("a", Ty::F16, &"(1000,512,7):(512,_1,512000)".parse()?)?;
+    /// let a = k.tensor("a", Ty::F16, &"(1000,512,7):(512,_1,512000)".parse()?);
     /// let (m, batch) = (k.block_index(0), k.block_index(1));
-    /// let tile = a.local_tile(&[128, 32], &[m, 3.into(), batch])?;
+    /// let tile = a.local_tile((128, 32), (&m, 3, &batch));
     /// assert_eq!(format!("{:#}", tile.layout()), "(128,32):(1@0,1@1)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] when there are not as many coordinates as modes, and for a tile that lies outside for
-    /// all values of the coordinates.
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] when there are not as many coordinates as modes,
+    /// and for a tile that lies outside for all values of the coordinates.
     #[track_caller]
-    pub fn local_tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, Error> {
-        let here = Location::caller();
-        self.tile(tile, at).at(here)
+    pub fn local_tile(&self, tile: impl IntoExtents, at: impl IntoIndices) -> Tensor {
+        let (tile, at) = (tile.into_extents(), at.into_indices());
+        self.attempt(Location::caller(), || self.tile(&tile, &at))
     }
 
     fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
@@ -278,25 +312,26 @@ impl Tensor {
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let a = k.tensor("a", Ty::F32, &"(100,100):(100,_1)".parse()?)?;
-    /// let tile = a.local_tile(&[8, 8], &[2.into(), 3.into()])?;
-    /// let below = tile.offset_by(&[1.into(), 0.into()])?;
-    /// let coordinates: Vec<String> = below.coordinates(9)?.iter().map(|c| c.to_string()).collect();
+    /// let a = k.tensor("a", Ty::F32, &"(100,100):(100,_1)".parse()?);
+    /// let below = a.local_tile((8, 8), (2, 3)).offset_by((1, 0));
+    /// let coordinates: Vec<String> = below.coordinates(9).iter().map(|c| c.to_string()).collect();
     /// assert_eq!(coordinates, ["18", "25"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for a tensor in shared memory, and when there are not as many numbers as modes.
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a tensor in shared memory, and when there are
+    /// not as many numbers as modes.
     #[track_caller]
-    pub fn offset_by(&self, by: &[Index]) -> Result<Tensor, Error> {
+    pub fn offset_by(&self, by: impl IntoIndices) -> Tensor {
+        let by = by.into_indices();
+        self.attempt(Location::caller(), || self.moved_by(&by))
+    }
+
+    fn moved_by(&self, by: &[Index]) -> Result<Tensor, ErrorKind> {
         let mut moved = self.clone();
-        let at = Location::caller();
-        let refuse = |why: &str| Error {
-            kind: ErrorKind::operands("offset_by", why),
-            at,
-        };
+        let refuse = |why: &str| ErrorKind::operands("offset_by", why);
         let View::Coords {
             start, of, tile, ..
         } = &mut moved.view
@@ -323,66 +358,66 @@ impl Tensor {
         Ok(moved)
     }
 
-    /// The coordinates, in the parameter, of the element at an index of the layout.
+    /// Returns the coordinates, in the parameter, of the element at an index of the layout.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] for a tensor in shared memory, [`ErrorKind::Layout`] for an index beyond the last.
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a tensor in shared memory,
+    /// [`ErrorKind::Layout`] for an index beyond the last.
     #[track_caller]
-    pub fn coordinates(&self, index: i64) -> Result<Vec<Index>, Error> {
-        self.coordinates_at(index).at(Location::caller())
+    pub fn coordinates(&self, index: i64) -> Vec<Index> {
+        let inert = || vec![Index::constant(0); self.layout().rank()];
+        let of = || self.coordinates_at(index);
+        self.failure.attempt(Location::caller(), inert, of)
     }
 
-    /// The part that a coordinate with `_` keeps.
+    /// Returns the part that a coordinate keeps: `..` keeps a mode, and a place, a constant or an [`Index`], fixes it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`].
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Layout`] when the coordinate does not fit the layout;
+    /// [`ErrorKind::Operands`] for a place that a mode does not have, whatever the registers hold.
     #[track_caller]
-    pub fn slice(&self, coord: impl Into<Coord>) -> Result<Tensor, Error> {
-        let here = Location::caller();
+    pub fn slice(&self, coord: impl Into<SliceCoord>) -> Tensor {
         let coord = coord.into();
-        let part = self.cut(|layout| {
-            Ok(Cut {
-                all: layout.clone(),
-                coord: coord.clone(),
-                places: Vec::new(),
-            })
-        });
-        Ok(part.at(here)?.of_a_part())
+        self.attempt(Location::caller(), || self.sliced("slice", coord))
     }
 
-    /// The part at a place of one mode that only the kernel knows: a stage, a step along K.
+    /// Returns the part at a place of one mode: a stage, a step along K.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when there is no such mode; [`ErrorKind::Operands`] for a place that it does not have,
-    /// for any values of the registers.
+    /// As [`Tensor::slice`].
     #[track_caller]
-    pub fn at(&self, mode: usize, place: impl Into<Index>) -> Result<Tensor, Error> {
-        let here = Location::caller();
+    pub fn at(&self, mode: usize, place: impl Into<Index>) -> Tensor {
         let place = place.into();
-        let slot = |i| {
-            if i == mode {
-                Coord::from(0)
-            } else {
-                Coord::from(Slot::All)
-            }
-        };
-        let coord = Coord::concat(&(0..self.layout().rank()).map(slot).collect::<Vec<_>>());
+        self.attempt(Location::caller(), || {
+            self.layout().get(&[mode])?;
+            let mut modes = vec![SliceMode::All; self.layout().rank()];
+            modes[mode] = SliceMode::At(place);
+            self.sliced("at", SliceCoord::Modes(modes))
+        })
+    }
+
+    fn sliced(&self, operation: &'static str, coord: SliceCoord) -> Result<Tensor, ErrorKind> {
+        let is_nested = matches!(coord, SliceCoord::Nested(_));
+        let (coord, fixed) = coord.split();
         let part = self.cut(|layout| {
-            let fixed = layout.get(&[mode])?;
-            places("at", &fixed, &place)?;
+            let place = |(mode, place): &(usize, Index)| {
+                let mode = layout.get(&[*mode])?;
+                places(operation, &mode, place)?;
+                Ok((mode, place.clone()))
+            };
             Ok(Cut {
                 all: layout.clone(),
                 coord: coord.clone(),
-                places: vec![(fixed, place.clone())],
+                places: fixed.iter().map(place).collect::<Result<_, ErrorKind>>()?,
             })
-        });
-        let part = part.at(here)?;
+        })?;
         // Modes behind those of the tile, stages for example, leave the thread's part of the tile whole.
-        let is_behind = part.share.as_ref().is_none_or(|share| mode > share.rank);
-        Ok(if is_behind { part } else { part.of_a_part() })
+        let is_behind = |share: &Share| fixed.iter().all(|(mode, _)| *mode > share.rank);
+        let is_whole = !is_nested && part.share.as_ref().is_none_or(is_behind);
+        Ok(if is_whole { part } else { part.of_a_part() })
     }
 
     /// The same, not known to be all of the thread's part of a tile.

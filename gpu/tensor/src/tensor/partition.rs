@@ -7,7 +7,7 @@ use colex_layout::{Coord, Layout, Slot};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::{Cut, Share, Tensor, View};
-use crate::error::{At, Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::places::Cutter;
 
@@ -56,6 +56,36 @@ impl AtThread for TiledMma {
     }
 }
 
+/// Where in a tile a thread has the values of a fragment: two coordinates for each index.
+///
+/// A value beyond the last has coordinates without a value; so have all of them where the tile has no such partition. The
+/// kernel that uses them is refused.
+#[derive(Clone, Debug)]
+pub struct Places {
+    all: Vec<[Index; 2]>,
+    beyond: [Index; 2],
+}
+
+/// Why a value beyond the last has no coordinates.
+const BEYOND: &str = "the coordinates of a value that the thread does not have";
+
+impl Places {
+    /// Returns the coordinates, value by value.
+    pub fn iter(&self) -> std::slice::Iter<'_, [Index; 2]> {
+        self.all.iter()
+    }
+}
+
+impl std::ops::Index<i64> for Places {
+    type Output = [Index; 2];
+    fn index(&self, value: i64) -> &[Index; 2] {
+        let value = usize::try_from(value).ok();
+        value
+            .and_then(|value| self.all.get(value))
+            .unwrap_or(&self.beyond)
+    }
+}
+
 fn below(what: &'static str, thread: &Index, threads: i64) -> Result<(), ErrorKind> {
     let (low, high) = thread.range();
     if low >= 0 && high < threads {
@@ -98,13 +128,12 @@ impl CopyAt<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Dynamic`] for a parameter of dynamic extents: a tile of it must be cut out first;
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Dynamic`] for a parameter of dynamic extents: a tile of it must be cut out first;
     /// [`ErrorKind::Operands`] for a thread beyond the last; [`ErrorKind::Tiled`].
     #[doc(alias = "partition_S")]
     #[track_caller]
-    pub fn partition_src(&self, tensor: &Tensor) -> Result<Tensor, Error> {
-        let at = Location::caller();
-        self.partition(tensor, Side::Source).at(at)
+    pub fn partition_src(&self, tensor: &Tensor) -> Tensor {
+        tensor.attempt(Location::caller(), || self.partition(tensor, Side::Source))
     }
 
     /// What the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
@@ -114,9 +143,10 @@ impl CopyAt<'_> {
     /// As [`CopyAt::partition_src`].
     #[doc(alias = "partition_D")]
     #[track_caller]
-    pub fn partition_dst(&self, tensor: &Tensor) -> Result<Tensor, Error> {
-        let at = Location::caller();
-        self.partition(tensor, Side::Destination).at(at)
+    pub fn partition_dst(&self, tensor: &Tensor) -> Tensor {
+        tensor.attempt(Location::caller(), || {
+            self.partition(tensor, Side::Destination)
+        })
     }
 
     fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
@@ -152,12 +182,11 @@ impl MmaAt<'_> {
     #[doc(alias = "partition_B")]
     #[doc(alias = "partition_C")]
     #[track_caller]
-    pub fn partition(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, Error> {
-        let at = Location::caller();
-        self.part(tensor, operand).at(at)
+    pub fn partition(&self, tensor: &Tensor, operand: Operand) -> Tensor {
+        tensor.attempt(Location::caller(), || self.part(tensor, operand))
     }
 
-    fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
+    pub(crate) fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
         self.check_thread()?;
         fixed("partition", tensor.layout())?;
         let share = Share {
@@ -206,7 +235,7 @@ impl MmaAt<'_> {
     /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     /// let mma = TiledMma::new(mma, &"(1,1,1):(0,0,0)".parse()?, &"(16,8,16)".parse()?)?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let places = mma.at(&k.thread()).places(Operand::C, [16, 16])?;
+    /// let places = mma.at(&k.thread()).places(Operand::C, (16, 16));
     /// let [m, n] = &places[6];
     /// assert_eq!((m.to_string(), n.to_string()), ("(r0 >> 2) + 8".into(), "((r0 & 3) << 1) + 8".into()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -214,10 +243,19 @@ impl MmaAt<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CopyAt::partition_src`].
+    /// As [`CopyAt::partition_src`], of a kernel that uses one of the coordinates.
     #[track_caller]
-    pub fn places(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, Error> {
-        self.in_tile(operand, tile).at(Location::caller())
+    pub fn places(&self, operand: Operand, tile: impl Into<[i64; 2]>) -> Places {
+        match self.in_tile(operand, tile.into()) {
+            Ok(all) => Places {
+                all,
+                beyond: [0, 1].map(|_| Index::no_integer(BEYOND.into())),
+            },
+            Err(kind) => Places {
+                all: Vec::new(),
+                beyond: [0, 1].map(|_| Index::poison_of(kind.clone(), Location::caller())),
+            },
+        }
     }
 
     fn in_tile(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, ErrorKind> {
@@ -273,10 +311,14 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Layout`] when the composition has no result; [`ErrorKind::Operands`] for indices that the tensor does not
+    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Layout`] when the composition has no result; [`ErrorKind::Operands`] for indices that the tensor does not
     /// have.
     #[track_caller]
-    pub fn compose(&self, with: &Layout) -> Result<Tensor, Error> {
+    pub fn compose(&self, with: &Layout) -> Tensor {
+        self.attempt(Location::caller(), || self.composed(with))
+    }
+
+    fn composed(&self, with: &Layout) -> Result<Tensor, ErrorKind> {
         let mut result = self.clone().of_a_part();
         let (reach, size) = (with.cosize()?, self.layout().size());
         if reach > size
@@ -290,13 +332,11 @@ impl Tensor {
                 self.layout(),
                 size - 1
             );
-            return Err(ErrorKind::operands("compose", why).here());
+            return Err(ErrorKind::operands("compose", why));
         }
         match &mut result.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => {
-                *layout = fixed("compose", layout)
-                    .map_err(ErrorKind::here)?
-                    .composition(with)?;
+                *layout = fixed("compose", layout)?.composition(with)?;
             }
         }
         for end in &mut result.ends {

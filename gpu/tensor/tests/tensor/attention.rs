@@ -13,6 +13,8 @@ use colex_layout::{Int, IntTuple, Layout, Tiler};
 use colex_tensor::{AtThread, Builder, Error, Index, Rows};
 use colex_tiled::{Operand, TiledMma};
 
+use crate::refused;
+
 fn tiled(atom: &str, atoms: &str, tile: &str) -> TiledMma {
     let atom = colex_atom::mma(atom).unwrap_or_else(|e| panic!("{e}"));
     let atoms: Layout = atoms.parse().expect("a literal");
@@ -161,7 +163,6 @@ fn law_places_are_those_of_the_partition() {
         let mut k = Builder::new("k", Arch::Sm90a, mma.threads().max(32) as u32);
         let thread = k.thread().within(0..mma.threads());
         let said = mma.at(&thread).places(Operand::C, extents);
-        let said = said.unwrap_or_else(|e| panic!("{atom}: {e}"));
         for (t, places) in (0..).zip(places(&mma, Operand::C, extents)) {
             let value = |x: &Index| x.eval(&|_| Some(t)).expect("a value");
             let found: Vec<[i64; 2]> = said.iter().map(|[m, n]| [value(m), value(n)]).collect();
@@ -190,10 +191,12 @@ fn law_accumulators_as_operands() {
     for (from, to, (atoms, tile), operand, extents) in cases {
         let (from, to) = (tiled(from, atoms, tile), tiled(to, atoms, tile));
         let mut k = Builder::new("k", Arch::Sm90a, 128);
-        let sums = k.accumulators(&from, extents).expect("registers");
-        let halves = k.convert(&sums, Ty::F16).expect("halves");
+        let sums = k.accumulators(&from, extents);
+        let halves = k.convert(&sums, Ty::F16);
         let factor = halves.as_operand(&from, &to, operand, extents);
-        let factor = factor.unwrap_or_else(|e| panic!("{} as {operand:?}: {e}", to.atom().name()));
+        let _ = k
+            .finish()
+            .unwrap_or_else(|e| panic!("{} as {operand:?}: {e}", to.atom().name()));
         let (have, wanted) = (
             places(&from, Operand::C, extents),
             places(&to, operand, extents),
@@ -227,34 +230,52 @@ fn what_would_have_to_move_is_refused() {
         "(16,8,16)",
     );
     let bytes = tiled("SM80_16x8x32_S32S8S8S32_TN", "(1,1,1):(0,0,0)", "(16,8,32)");
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let sums = k.accumulators(&half, [16, 32]).expect("registers");
+    let rows = Rows::new(&half, [16, 32]).expect("rows");
+    let warp = || Builder::new("k", Arch::Sm80, 32);
+    let scene = |k: &mut Builder| {
+        let sums = k.accumulators(&half, (16, 32));
+        let halves = k.convert(&sums, Ty::F16);
+        (sums, halves)
+    };
     assert_eq!(
-        said(sums.as_operand(&half, &bytes, Operand::A, [16, 32])),
+        refused(warp(), scene, |_, (sums, _)| {
+            sums.as_operand(&half, &bytes, Operand::A, (16, 32));
+        }),
         "as_operand: thread 0 wants element (0,2) as A of SM80_16x8x32_S32S8S8S32_TN, and has it not among its \
          accumulators of SM80_16x8x16_F32F16F16F32_TN"
     );
     assert_eq!(
-        said(sums.as_operand(&half, &half, Operand::C, [16, 32])),
+        refused(warp(), scene, |_, (sums, _)| {
+            sums.as_operand(&half, &half, Operand::C, (16, 32));
+        }),
         "as_operand: C is no factor: A and B are"
     );
-    let halves = k.convert(&sums, Ty::F16).expect("halves");
-    let rows = Rows::new(&half, [16, 32]).expect("rows");
     assert_eq!(
-        said(rows.broadcast_rows(&sums)),
+        refused(warp(), scene, |_, (sums, _)| drop(
+            rows.broadcast_rows(&sums)
+        )),
         "broadcast_rows: ((_2,_2),_1,_4):((_1,_2),_0,_4) for 2 rows: numbers of `row_values` are"
     );
     assert_eq!(
-        said(k.reduce_rows(BinaryOp::Add, &rows, &halves)),
+        refused(warp(), scene, |k, (_, halves)| k.reduce_rows(
+            BinaryOp::Add,
+            &rows,
+            &halves
+        )),
         "reduce_rows: elements of f16; f32 and s32 are shuffled"
     );
     assert_eq!(
-        said(k.map1(UnaryOp::Ex2, &halves, &halves)),
+        refused(warp(), scene, |k, (_, halves)| k.map1(
+            UnaryOp::Ex2,
+            &halves,
+            &halves
+        )),
         "map1: elements of f16; f32, f64 and s32 are (`convert` makes them)"
     );
-    let few = sums.values(0, 4).expect("neighbours");
     assert_eq!(
-        said(k.map2(BinaryOp::Add, &sums, &sums, &few)),
+        refused(warp(), scene, |k, (sums, _)| {
+            k.map2(BinaryOp::Add, &sums, &sums, &sums.values(0, 4));
+        }),
         "map2: 4 elements of f32 for 16 of f32: as many of the same type are"
     );
 }

@@ -18,7 +18,7 @@ fn layout(text: &str) -> Layout {
 fn convert(from: Ty, to: Ty) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("convert", Arch::Sm80, 32);
     let whole = layout("(_32,_3):(_1,_32)");
-    let (src, dst) = (k.tensor("src", from, &whole)?, k.tensor("dst", to, &whole)?);
+    let (src, dst) = (k.tensor("src", from, &whole), k.tensor("dst", to, &whole));
     let tid = k.thread();
     let over = |ty: Ty| -> Result<TiledCopy, Error> {
         let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
@@ -30,12 +30,12 @@ fn convert(from: Ty, to: Ty) -> Result<TensorKernel, Error> {
         )?)
     };
     let (load, store) = (over(from)?, over(to)?);
-    let part = load.at(&tid).partition_src(&src)?;
-    let held = k.fragment_like(&part)?;
-    k.copy(&load, &part, &held)?;
-    let other = k.convert(&held, to)?;
-    let part = store.at(&tid).partition_dst(&dst)?;
-    k.copy(&store, &other, &part)?;
+    let part = load.at(&tid).partition_src(&src);
+    let held = k.fragment_like(&part);
+    k.copy(&load, &part, &held);
+    let other = k.convert(&held, to);
+    let part = store.at(&tid).partition_dst(&dst);
+    k.copy(&store, &other, &part);
     k.finish()
 }
 

@@ -16,7 +16,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 /// A copy by tiles of 8 by 16: one block per tile, the modes after the second along z.
 fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy", Arch::Sm80, 64);
-    let (src, dst) = (k.tensor("src", ty, from)?, k.tensor("dst", ty, to)?);
+    let (src, dst) = (k.tensor("src", ty, from), k.tensor("dst", ty, to));
     let bits = i64::from(ty.bits());
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", bits * vector))?;
     let (threads, values) = match vector {
@@ -37,13 +37,13 @@ fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel,
     let active = k.less(&tid, &tiled.threads().into());
     let tid = tid.within(0..tiled.threads());
     k.if_(active, |k| {
-        let tile = |t: &colex_tensor::Tensor, at: &[Index]| t.local_tile(&[8, 16], at);
-        let from = tiled.at(&tid).partition_src(&tile(&src, &at)?)?;
-        let to = tiled.at(&tid).partition_dst(&tile(&dst, &at)?)?;
-        let regs = k.fragment_like(&from)?;
-        k.copy_in_bounds(&tiled, &from, &regs)?;
+        let tile = |t: &colex_tensor::Tensor, at: &[Index]| t.local_tile((8, 16), at);
+        let from = tiled.at(&tid).partition_src(&tile(&src, &at));
+        let to = tiled.at(&tid).partition_dst(&tile(&dst, &at));
+        let regs = k.fragment_like(&from);
+        k.copy_in_bounds(&tiled, &from, &regs);
         k.copy_in_bounds(&tiled, &regs, &to)
-    })?;
+    });
     k.finish()
 }
 

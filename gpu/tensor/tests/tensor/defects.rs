@@ -10,6 +10,8 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use crate::refused;
+
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a literal")
 }
@@ -65,19 +67,19 @@ fn a_row_at_coordinate_0_takes_vectors() {
     let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("row", Arch::Sm80, 32);
         let (from, to) = (
-            k.tensor("from", Ty::F32, &layout)?,
-            k.tensor("to", Ty::F32, &layout)?,
+            k.tensor("from", Ty::F32, &layout),
+            k.tensor("to", Ty::F32, &layout),
         );
         let copy = tiled("(1,32):(0,1)", 4);
         let tid = k.thread();
-        let tile = |t: &Tensor| t.local_tile(&[1, 128], &[0.into(), 0.into()]);
+        let tile = |t: &Tensor| t.local_tile((1, 128), (0, 0));
         let (from, to) = (
-            copy.at(&tid).partition_src(&tile(&from)?)?,
-            copy.at(&tid).partition_dst(&tile(&to)?)?,
+            copy.at(&tid).partition_src(&tile(&from)),
+            copy.at(&tid).partition_dst(&tile(&to)),
         );
-        let held = k.fragment_like(&from)?;
-        k.copy_in_bounds(&copy, &from, &held)?;
-        k.copy_in_bounds(&copy, &held, &to)?;
+        let held = k.fragment_like(&from);
+        k.copy_in_bounds(&copy, &from, &held);
+        k.copy_in_bounds(&copy, &held, &to);
         k.finish()
     };
     let built = build().unwrap_or_else(|e| panic!("{e}"));
@@ -97,22 +99,18 @@ fn a_coordinate_below_0_is_outside() {
     let build = |rows: i64| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("left", Arch::Sm80, 128);
         let (from, to) = (
-            k.tensor("from", Ty::F32, &layout)?,
-            k.tensor("to", Ty::F32, &layout)?,
+            k.tensor("from", Ty::F32, &layout),
+            k.tensor("to", Ty::F32, &layout),
         );
         let copy = tiled("(4,32):(32,1)", 1);
         let tid = k.thread();
         let at = [0.into(), 0.into()];
-        let left = from
-            .local_tile(&[4, 32], &at)?
-            .offset_by(&[rows.into(), (-1).into()])?;
-        let from = copy.at(&tid).partition_src(&left)?;
-        let to = copy
-            .at(&tid)
-            .partition_dst(&to.local_tile(&[4, 32], &at)?)?;
-        let held = k.fragment_like(&from)?;
-        k.copy_in_bounds(&copy, &from, &held)?;
-        k.copy_in_bounds(&copy, &held, &to)?;
+        let left = from.local_tile((4, 32), &at).offset_by((rows, -1));
+        let from = copy.at(&tid).partition_src(&left);
+        let to = copy.at(&tid).partition_dst(&to.local_tile((4, 32), &at));
+        let held = k.fragment_like(&from);
+        k.copy_in_bounds(&copy, &from, &held);
+        k.copy_in_bounds(&copy, &held, &to);
         k.finish()
     };
     for rows in [0, 1, -1] {
@@ -141,24 +139,30 @@ fn a_coordinate_below_0_is_outside() {
     assert_eq!([asks(0), asks(-1), asks(1)], [1, 2, 2]);
 }
 
+fn warp() -> Builder {
+    Builder::new("k", Arch::Sm80, 32)
+}
+
 /// Defect 2, a tile's number that may be below 0: it is asked for, and without a question it is refused.
 #[test]
 fn a_tile_before_the_first_is_outside() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let a = k
-        .tensor("a", Ty::F32, &parsed("(_64,_32):(_32,_1)"))
-        .expect("a tensor");
-    let (tid, m) = (k.thread(), k.block_index(0));
     let copy = tiled("(1,32):(0,1)", 1);
-    let tile = a.local_tile(&[8, 32], &[m - 1, 0.into()]).expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let held = k.fragment_like(&part).expect("registers");
+    let scene = |k: &mut Builder| {
+        let a = k.tensor("a", Ty::F32, &parsed("(_64,_32):(_32,_1)"));
+        let (tid, m) = (k.thread(), k.block_index(0));
+        let tile = a.local_tile((8, 32), (m - 1, 0));
+        let part = copy.at(&tid).partition_src(&tile);
+        let held = k.fragment_like(&part);
+        (part, held)
+    };
     assert_eq!(
-        said(k.copy(&copy, &part, &held)),
-        "copy: a tile of 8 along mode 0 of a, whose extent is 64, begins at (r1 - 1) * 8 and need not lie inside: `copy_in_bounds` \
-         asks, or `stated_inside` where a branch has asked"
+        refused(warp(), scene, |k, (part, held)| k.copy(&copy, &part, &held)),
+        "copy: a tile of 8 along mode 0 of a, whose extent is 64, begins at (r1 - 1) * 8 and need not lie inside: \
+         `copy_in_bounds` asks, or `stated_inside` where a branch has asked"
     );
-    k.copy_in_bounds(&copy, &part, &held).expect("it asks");
+    let mut k = warp();
+    let (part, held) = scene(&mut k);
+    k.copy_in_bounds(&copy, &part, &held);
     let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
     assert!(
         text.contains("setp.gt.s32") || text.contains("setp.ge.s32"),
@@ -169,19 +173,18 @@ fn a_tile_before_the_first_is_outside() {
 /// A vector of which some elements are outside is neither copied as a whole nor left out as a whole.
 #[test]
 fn a_vector_across_an_end_is_refused() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let a = k
-        .tensor("a", Ty::F32, &parsed("(_64,_6):(_8,_1)"))
-        .expect("a tensor");
     let copy = tiled("(32,1):(1,0)", 4);
-    let tid = k.thread();
-    let tile = a
-        .local_tile(&[32, 4], &[0.into(), 1.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let held = k.fragment_like(&part).expect("registers");
     assert_eq!(
-        said(k.copy_in_bounds(&copy, &part, &held)),
+        refused(
+            warp(),
+            |k| k.tensor("a", Ty::F32, &parsed("(_64,_6):(_8,_1)")),
+            |k, a| {
+                let tile = a.local_tile((32, 4), (0, 1));
+                let part = copy.at(&k.thread()).partition_src(&tile);
+                let held = k.fragment_like(&part);
+                k.copy_in_bounds(&copy, &part, &held);
+            }
+        ),
         "copy_in_bounds: a vector of 4 elements begins at 4 along mode 1 of a, and may lie across an end of 0..6: fewer elements \
          at a time, or an extent that 4 divides"
     );
@@ -196,57 +199,69 @@ fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
         .expect("the atom divides the tile")
 }
 
-/// A builder with a map of 64 by 64 bf16 in swizzled boxes.
-fn mapped() -> (Builder, TmaTensor) {
-    let mut k = Builder::new("k", Arch::Sm90a, 128);
+fn hopper() -> Builder {
+    Builder::new("k", Arch::Sm90a, 128)
+}
+
+/// A map of 64 by 64 bf16 in swizzled boxes.
+fn map(k: &mut Builder) -> TmaTensor {
     let like = parsed("(4096,4096):(4096,_1)");
     let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-    let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 1);
-    (k, map.expect("a map"))
+    k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 1)
 }
 
 /// Defect 3: the tensor in shared memory is what the map fills.
 #[test]
 fn a_tile_in_shared_memory_is_the_maps() {
-    let (mut k, a) = mapped();
-    let full = k.barriers(1).at(0);
-    let at = [0, 0].map(Index::from);
-    let mut load = |ty, layout: ComposedLayout| {
-        let shared = k.shared_tensor(ty, layout).expect("a tensor");
-        k.tma_load(&a, &at, &shared, &full)
+    let load = |k: &mut Builder, ty, layout: ComposedLayout| {
+        let (a, full) = (map(k), k.barriers(1).at(0));
+        let shared = k.shared_tensor(ty, layout);
+        k.tma_load(&a, (0, 0), &shared, &full);
     };
-    load(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 64])).expect("the map's own tile");
+    let said = |ty, layout: ComposedLayout| refused(hopper(), |_| (), |k, ()| load(k, ty, layout));
+    let mut k = hopper();
+    load(&mut k, Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 64]));
+    k.finish().expect("the map's own tile");
     assert_eq!(
-        said(load(Ty::Bf16, blocks(SmemSwizzle::B64, &[64, 64]))),
+        said(Ty::Bf16, blocks(SmemSwizzle::B64, &[64, 64])),
         "tma_load: a: the tensor in shared memory is Sw<2,3,3> o 0 o ((_8,_8),(_32,_2)):((_32,_256),(_1,_2048)), and the \
          map's tile Sw<3,3,3> o 0 o ((_8,8),(_64,1)):((_64,_512),(_1,0))"
     );
     assert_eq!(
-        said(load(Ty::Bf16, parsed("(64,64):(64,1)"))),
+        said(Ty::Bf16, parsed("(64,64):(64,1)")),
         "tma_load: a: the tensor in shared memory is (_64,_64):(_64,_1), and the map's tile Sw<3,3,3> o 0 o \
          ((_8,8),(_64,1)):((_64,_512),(_1,0))"
     );
     assert_eq!(
-        said(load(Ty::F16, blocks(SmemSwizzle::B128, &[64, 64]))),
+        said(Ty::F16, blocks(SmemSwizzle::B128, &[64, 64])),
         "tma_load: a: the tensor in shared memory has elements of f16, and the map's are bf16"
     );
-    assert!(
-        said(load(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 128])))
-            .starts_with("tma_load: a: the tensor in shared memory is")
-    );
-    assert!(
-        said(load(Ty::Bf16, blocks(SmemSwizzle::B128, &[128, 32 * 2])))
-            .starts_with("tma_load: a: the tensor in shared memory is")
-    );
-    let global = k
-        .tensor("g", Ty::Bf16, &parsed("(64,64):(64,_1)"))
-        .expect("a tensor");
+    for shape in [[64, 128], [128, 64]] {
+        assert!(
+            said(Ty::Bf16, blocks(SmemSwizzle::B128, &shape))
+                .starts_with("tma_load: a: the tensor in shared memory is")
+        );
+    }
+    let global = |k: &mut Builder| {
+        let full = k.barriers(1).at(0);
+        let tensor = k.tensor("g", Ty::Bf16, &parsed("(64,64):(64,_1)"));
+        (map(k), tensor, full)
+    };
     assert_eq!(
-        said(k.tma_load(&a, &at, &global, &full)),
+        refused(hopper(), global, |k, (a, g, full)| k.tma_load(
+            &a,
+            (0, 0),
+            &g,
+            &full
+        )),
         "tma_load: a: the tile's other end is in shared memory"
     );
     assert_eq!(
-        said(k.tma_store(&a, &[Index::from(-1), 0.into()], &global)),
+        refused(hopper(), global, |k, (a, g, _)| k.tma_store(
+            &a,
+            (-1, 0),
+            &g
+        )),
         "tma_store: a: the tile's other end is in shared memory"
     );
 }
@@ -254,14 +269,22 @@ fn a_tile_in_shared_memory_is_the_maps() {
 /// Defect 3: a store before the tensor is an illegal instruction, a load gives zeros.
 #[test]
 fn nothing_is_stored_before_a_tensor() {
-    let (mut k, a) = mapped();
-    let full = k.barriers(1).at(0);
-    let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-    let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
-    let at = [k.block_index(0) - 1, 0.into()];
-    k.tma_load(&a, &at, &shared, &full).expect("zeros");
+    let scene = |k: &mut Builder| {
+        let (a, full) = (map(k), k.barriers(1).at(0));
+        let shared = k.shared_tensor(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 64]));
+        let m = k.block_index(0) - 1;
+        k.tma_load(&a, (&m, 0), &shared, &full);
+        (a, shared, m)
+    };
+    let mut k = hopper();
+    scene(&mut k);
+    k.finish().expect("zeros");
     assert_eq!(
-        said(k.tma_store(&a, &at, &shared)),
+        refused(hopper(), scene, |k, (a, shared, m)| k.tma_store(
+            &a,
+            (m, 0),
+            &shared
+        )),
         "tma_store: a: the coordinate r1 - 1 may be -1, and nothing is stored before a tensor"
     );
 }
@@ -269,13 +292,18 @@ fn nothing_is_stored_before_a_tensor() {
 /// Found by the mutants: of a tile that several blocks share, a store would write one block's slice.
 #[test]
 fn a_shared_tile_is_not_stored() {
-    let mut k = Builder::new("k", Arch::Sm90a, 128);
-    let like = parsed("(4096,4096):(4096,_1)");
     let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-    let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 2);
-    let (a, shared) = (map.expect("a map"), k.shared_tensor(Ty::Bf16, tile));
+    let scene = |k: &mut Builder| {
+        let like = parsed("(4096,4096):(4096,_1)");
+        let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 2);
+        (map, k.shared_tensor(Ty::Bf16, tile.clone()))
+    };
     assert_eq!(
-        said(k.tma_store(&a, &[0.into(), 0.into()], &shared.expect("a tensor"))),
+        refused(hopper(), scene, |k, (a, shared)| k.tma_store(
+            &a,
+            (0, 0),
+            &shared
+        )),
         "tma_store: a is shared by 2 blocks, each of which loads a part of its tiles: a map that is stored to is of one block"
     );
 }
@@ -283,11 +311,11 @@ fn a_shared_tile_is_not_stored() {
 /// Found by the mutants: a store writes whole units of 16 bytes, also behind the end of a row.
 #[test]
 fn rows_that_are_stored_are_whole_units() {
-    let (mut k, a) = mapped();
+    let mut k = hopper();
+    let a = map(&mut k);
     let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-    let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
-    k.tma_store(&a, &[0.into(), 0.into()], &shared)
-        .expect("a store");
+    let shared = k.shared_tensor(Ty::Bf16, tile);
+    k.tma_store(&a, (0, 0), &shared);
     let built = k.finish().expect("a kernel");
     assert!(built.tensor_map("a", &parsed("(100,96):(104,_1)")).is_ok());
     assert_eq!(
@@ -303,33 +331,36 @@ fn rows_that_are_stored_are_whole_units() {
 /// Found by the mutants: what is written has one element for each coordinate.
 #[test]
 fn a_destination_has_a_place_for_every_element() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let (copy, tid) = (tiled("(4,8):(8,1)", 1), k.thread());
-    let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,8):(7,1)"));
-    let tile = tile.expect("a tensor");
-    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
-    let held = k.fragment_like(&part).expect("registers");
+    let copy = tiled("(4,8):(8,1)", 1);
+    let scene = |k: &mut Builder| {
+        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,8):(7,1)"));
+        let part = copy.at(&k.thread()).partition_dst(&tile);
+        let held = k.fragment_like(&part);
+        let twice = k.fragment(Ty::F32, &parsed("((_1,_2)):((_0,_0))"));
+        (part, held, twice)
+    };
     assert!(
-        said(k.copy(&copy, &held, &part))
-            .ends_with("has one element at several coordinates: which value stays would be a race")
+        refused(warp(), scene, |k, (part, held, _)| k
+            .copy(&copy, &held, &part))
+        .ends_with("has one element at several coordinates: which value stays would be a race")
     );
-    let twice = k
-        .fragment(Ty::F32, &parsed("((_1,_2)):((_0,_0))"))
-        .expect("registers");
-    assert!(said(k.copy(&copy, &part, &twice)).contains("has one element at several coordinates"));
+    assert!(
+        refused(warp(), scene, |k, (part, _, twice)| k
+            .copy(&copy, &part, &twice))
+        .contains("has one element at several coordinates")
+    );
     assert_eq!(
-        said(k.map2(colex_ir::BinaryOp::Add, &twice, &held, &held)),
-        "map2: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would \
-         stay"
+        refused(warp(), scene, |k, (_, held, twice)| {
+            k.map2(colex_ir::BinaryOp::Add, &twice, &held, &held);
+        }),
+        "map2: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would stay"
     );
-    let to = k
-        .tensor("to", Ty::F32, &parsed("(64,64):(64,1)"))
-        .expect("a tensor");
-    let tile = to
-        .local_tile(&[8, 8], &[k.block_index(0), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
-    k.copy_in_bounds(&copy, &held, &part).expect("a copy");
+    let mut k = warp();
+    let (_, held, _) = scene(&mut k);
+    let to = k.tensor("to", Ty::F32, &parsed("(64,64):(64,1)"));
+    let tile = to.local_tile((8, 8), (k.block_index(0), 0));
+    let part = copy.at(&k.thread()).partition_dst(&tile);
+    k.copy_in_bounds(&copy, &held, &part);
     let built = k.finish().expect("a kernel");
     let memory = RawMemory {
         address: 0,
@@ -349,28 +380,31 @@ fn a_destination_has_a_place_for_every_element() {
 /// Found by the mutants: parts of tiles of other extents, or of another tiled copy.
 #[test]
 fn both_ends_are_parts_of_one_tile_by_one_copy() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
     let (rows, columns) = (tiled("(4,8):(8,1)", 1), tiled("(8,4):(4,1)", 1));
-    let tid = k.thread();
-    let mut of = |shape: &str| {
-        k.shared_tensor(Ty::F32, parsed::<Layout>(shape))
-            .expect("a tensor")
+    let scene = |k: &mut Builder| {
+        let mut of = |shape: &str| k.shared_tensor(Ty::F32, parsed::<Layout>(shape));
+        let (wide, tall) = (of("(8,16):(16,1)"), of("(16,8):(8,1)"));
+        let part = rows.at(&k.thread()).partition_src(&wide);
+        let held = k.fragment_like(&part);
+        k.copy(&rows, &part, &held);
+        (wide, tall, part, held)
     };
-    let (wide, tall) = (of("(8,16):(16,1)"), of("(16,8):(8,1)"));
-    let part = rows.at(&tid).partition_src(&wide).expect("a part");
-    let held = k.fragment_like(&part).expect("registers");
-    k.copy(&rows, &part, &held).expect("a copy");
-    let to = rows.at(&tid).partition_dst(&tall).expect("a part");
     assert_eq!(
-        said(k.copy(&rows, &held, &to)),
+        refused(warp(), scene, |k, (_, tall, _, held)| {
+            let to = rows.at(&k.thread()).partition_dst(&tall);
+            k.copy(&rows, &held, &to);
+        }),
         "copy: the source is a part of a tile of [8, 16], and the destination of one of [16, 8]: both tiles have the same extents"
     );
     assert!(
-        said(k.copy(&columns, &part, &held))
-            .starts_with("copy: the partition is of threads and values")
+        refused(warp(), scene, |k, (_, _, part, held)| k
+            .copy(&columns, &part, &held))
+        .starts_with("copy: the partition is of threads and values")
     );
     assert_eq!(
-        said(wide.compose(&parsed("(_8,_17):(_1,_8)"))),
+        refused(warp(), scene, |_, (wide, ..)| {
+            wide.compose(&parsed("(_8,_17):(_1,_8)"));
+        }),
         "compose: (_8,_17):(_1,_8) has indices beyond those of (_8,_16):(_16,_1), which are 0 to 127"
     );
 }
@@ -396,15 +430,14 @@ fn law_vectors_are_aligned() {
         };
         let text = format!("({},_64):({},_1)", rows.shape(), rows.stride());
         let mut k = Builder::new("k", Arch::Sm80, 4);
-        let tensor = k.tensor("a", Ty::F32, &parsed(&text)).expect("a tensor");
+        let tensor = k.tensor("a", Ty::F32, &parsed(&text));
         let (tid, m) = (k.thread(), k.block_index(0).within(0..rows.size()));
         let place = at.map_or(m, Index::from);
-        let tile = tensor
-            .local_tile(&[1, 16], &[place, 2.into()])
-            .expect("a tile");
-        let part = copy.at(&tid).partition_src(&tile).expect("a part");
-        let held = k.fragment_like(&part).expect("registers");
-        let is_taken = k.copy_in_bounds(&copy, &part, &held).is_ok();
+        let tile = tensor.local_tile((1, 16), (place, 2));
+        let part = copy.at(&tid).partition_src(&tile);
+        let held = k.fragment_like(&part);
+        k.copy_in_bounds(&copy, &part, &held);
+        let is_taken = k.finish().is_ok();
         let places = at.map_or(0..rows.size(), |at| at..at + 1);
         let is_aligned = places.clone().all(|i| rows.at(i).expect("a row") % 4 == 0);
         assert!(
@@ -425,12 +458,13 @@ fn law_vectors_are_aligned() {
 #[test]
 fn a_barrier_is_told_of_the_bytes_that_arrive() {
     let build = |bytes: i64| {
-        let (mut k, a) = mapped();
+        let mut k = hopper();
+        let a = map(&mut k);
         let full = k.barriers(1).at(0);
         let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-        let shared = k.shared_tensor(Ty::Bf16, tile).expect("a tensor");
+        let shared = k.shared_tensor(Ty::Bf16, tile);
         k.arrive_expect(&full, bytes);
-        k.tma_load(&a, &[0.into(), 0.into()], &shared, &full)?;
+        k.tma_load(&a, (0, 0), &shared, &full);
         k.finish()
     };
     assert!(build(8192).is_ok());
@@ -458,26 +492,33 @@ fn a_product_takes_elements_of_its_own_type() {
         "(1,1,1):(0,0,0)",
         "(16,8,16)",
     );
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let mut of = |m: &TiledMma, operand, tile| k.fragment_of(m, operand, tile).expect("registers");
-    let (a, b) = (
-        of(&halves, Operand::A, [16, 16]),
-        of(&halves, Operand::B, [8, 16]),
-    );
-    let c = of(&halves, Operand::C, [16, 8]);
-    let wrong = of(&other, Operand::A, [16, 16]);
-    let sums = of(&narrow, Operand::C, [16, 8]);
+    let scene = |k: &mut Builder| {
+        let a = k.fragment_of(&halves, Operand::A, (16, 16));
+        let b = k.fragment_of(&halves, Operand::B, (8, 16));
+        let c = k.fragment_of(&halves, Operand::C, (16, 8));
+        let wrong = k.fragment_of(&other, Operand::A, (16, 16));
+        k.mma(&halves, &c, &a, &b, &c);
+        k.mma(&halves, &c, &wrong.as_type(Ty::F16), &b, &c);
+        (a, b, c, wrong)
+    };
+    let mut k = warp();
+    scene(&mut k);
+    k.finish().expect("both are of its types");
     assert_eq!(
-        said(k.mma(&halves, &c, &wrong, &b, &c)),
+        refused(warp(), scene, |k, (_, b, c, wrong)| k
+            .mma(&halves, &c, &wrong, &b, &c)),
         "mma: A has elements of bf16, and SM80_16x8x16_F32F16F16F32_TN takes f16 (`convert` makes other elements, `as_type` \
          reads the same bits as others)"
     );
-    assert!(said(k.mma(&halves, &sums, &a, &b, &sums)).starts_with("mma: C has elements of f16"));
-    k.mma(&halves, &c, &a, &b, &c).expect("its own");
-    let said_as = wrong.as_type(Ty::F16).expect("16 bits");
-    k.mma(&halves, &c, &said_as, &b, &c).expect("it is said");
+    assert!(
+        refused(warp(), scene, |k, (a, b, ..)| {
+            let sums = k.fragment_of(&narrow, Operand::C, (16, 8));
+            k.mma(&halves, &sums, &a, &b, &sums);
+        })
+        .starts_with("mma: C has elements of f16")
+    );
     assert_eq!(
-        said(c.as_type(Ty::F16)),
+        refused(warp(), scene, |_, (_, _, c, _)| drop(c.as_type(Ty::F16))),
         "as_type: 32 bits of f32 are not 16 bits of f16"
     );
 }
@@ -486,19 +527,29 @@ fn a_product_takes_elements_of_its_own_type() {
 #[test]
 fn a_product_takes_each_operand_in_its_place() {
     let square = mma("UniversalFMA<float>", "(4,4,1):(1,4,0)", "(4,4,1)");
-    let mut k = Builder::new("k", Arch::Sm70, 16);
-    let mut of = |operand, tile| k.fragment_of(&square, operand, tile).expect("registers");
-    let (a, b) = (of(Operand::A, [8, 4]), of(Operand::B, [8, 4]));
-    let c = of(Operand::C, [8, 8]);
+    let begin = || Builder::new("k", Arch::Sm70, 16);
+    let scene = |k: &mut Builder| {
+        let (a, b) = (
+            k.fragment_of(&square, Operand::A, (8, 4)),
+            k.fragment_of(&square, Operand::B, (8, 4)),
+        );
+        let c = k.fragment_of(&square, Operand::C, (8, 8));
+        k.mma(&square, &c, &a, &b, &c);
+        (a, b, c)
+    };
+    let mut k = begin();
+    scene(&mut k);
+    k.finish().expect("each in its place");
     assert_eq!(
-        said(k.mma(&square, &c, &b, &a, &c)),
+        refused(begin(), scene, |k, (a, b, c)| k
+            .mma(&square, &c, &b, &a, &c)),
         "mma: the fragment for A was made for B"
     );
     assert_eq!(
-        said(k.mma(&square, &c, &a, &a, &c)),
+        refused(begin(), scene, |k, (a, _, c)| k
+            .mma(&square, &c, &a, &a, &c)),
         "mma: the fragment for B was made for A"
     );
-    k.mma(&square, &c, &a, &b, &c).expect("its own places");
 }
 
 /// Defect 4: an MMA, or a partition, of threads that the block does not have.
@@ -509,42 +560,47 @@ fn threads_that_the_block_does_not_have() {
         "(4,2,1):(1,4,0)",
         "(64,16,16)",
     );
-    let mut k = Builder::new("k", Arch::Sm80, 128);
-    let mut of = |operand, tile| k.fragment_of(&wide, operand, tile).expect("registers");
-    let (a, b, c) = (
-        of(Operand::A, [64, 16]),
-        of(Operand::B, [16, 16]),
-        of(Operand::C, [64, 16]),
-    );
+    let begin = || Builder::new("k", Arch::Sm80, 128);
     assert_eq!(
-        said(k.mma(&wide, &c, &a, &b, &c)),
+        refused(
+            begin(),
+            |_| (),
+            |k, ()| {
+                let a = k.fragment_of(&wide, Operand::A, (64, 16));
+                let b = k.fragment_of(&wide, Operand::B, (16, 16));
+                let c = k.fragment_of(&wide, Operand::C, (64, 16));
+                k.mma(&wide, &c, &a, &b, &c);
+            }
+        ),
         "mma: SM80_16x8x16_F32F16F16F32_TN of 256 threads, the last of them number 255, in a block of 128"
     );
-    let tile = k
-        .shared_tensor(Ty::F32, parsed::<Layout>("(8,32):(32,1)"))
-        .expect("a tensor");
-    let (copy, tid) = (tiled("(8,32):(32,1)", 1), k.thread());
-    let mut refused = |thread: &Index| {
-        let part = copy.at(thread).partition_src(&tile).expect("a part");
-        let held = k.fragment_like(&part).expect("registers");
-        said(k.copy(&copy, &part, &held))
+    let copied = |copy: &TiledCopy, k: &mut Builder, thread: &Index| {
+        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,32):(32,1)"));
+        let part = copy.at(thread).partition_src(&tile);
+        let held = k.fragment_like(&part);
+        k.copy(copy, &part, &held);
     };
+    let (all, few) = (tiled("(8,32):(32,1)", 1), tiled("(4,32):(32,1)", 1));
     assert_eq!(
-        refused(&tid),
-        "partition: the partition is of 256 threads, and at the thread index r7 no thread of the block of 128 is number 128"
+        refused(begin(), Builder::thread, |k, tid| copied(&all, k, &tid)),
+        "partition: the partition is of 256 threads, and at the thread index r0 no thread of the block of 128 is number 128"
     );
-    let few = tiled("(4,32):(32,1)", 1);
-    let mut with = |thread: &Index| {
-        let part = few.at(thread).partition_src(&tile).expect("a part");
-        let held = k.fragment_like(&part).expect("registers");
-        k.copy(&few, &part, &held)
-    };
-    with(&tid).expect("all of them");
+    let mut k = begin();
+    let tid = k.thread();
+    copied(&few, &mut k, &tid);
+    k.finish().expect("all of them");
     assert_eq!(
-        said(with(&0.into())),
+        refused(begin(), |_| (), |k, ()| copied(&few, k, &0.into())),
         "partition: the partition is of 128 threads, and at the thread index 0 no thread of the block of 128 is number 1"
     );
-    assert!(said(with(&(&tid / 2 * 2))).ends_with("no thread of the block of 128 is number 1"));
+    assert!(
+        refused(begin(), Builder::thread, |k, tid| copied(
+            &few,
+            k,
+            &(&tid / 2 * 2)
+        ))
+        .ends_with("no thread of the block of 128 is number 1")
+    );
 }
 
 /// Defect 4, of `wgmma`: types, operands, warpgroups.
@@ -554,63 +610,70 @@ fn descriptors_are_those_of_the_product() {
     let bf16 = ss("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
     let f16 = ss("SM90_64x64x16_F32F16F16_SS", "(1,1,1):(0,0,0)");
     let two = ss("SM90_64x64x16_F32BF16BF16_SS", "(2,1,1):(1,0,0)");
-    let mut k = Builder::new("k", Arch::Sm90a, 128);
-    let leader = k.uniform(128) * 128;
     let tile = |k: &mut Builder, m| {
         let layout = blocks(SmemSwizzle::B128, &[m, 64]);
-        k.shared_tensor(Ty::Bf16, layout).expect("a tensor")
+        k.shared_tensor(Ty::Bf16, layout)
     };
-    let (shared, taller) = (tile(&mut k, 64), tile(&mut k, 128));
-    let a = k
-        .gmma_operand(&bf16, Operand::A, &shared, &leader)
-        .expect("descriptors");
-    let b = k
-        .gmma_operand(&bf16, Operand::B, &shared, &leader)
-        .expect("descriptors");
+    let scene = |k: &mut Builder| {
+        let leader = k.uniform(128) * 128;
+        let shared = tile(k, 64);
+        let a = k.gmma_operand(&bf16, Operand::A, &shared, &leader);
+        let b = k.gmma_operand(&bf16, Operand::B, &shared, &leader);
+        let d = k.fragment_of(&bf16, Operand::C, (64, 64));
+        (leader, shared, a, b, d)
+    };
     assert_eq!(
-        said(k.gmma_operand(&f16, Operand::A, &shared, &leader)),
+        refused(hopper(), scene, |k, (leader, shared, ..)| {
+            k.gmma_operand(&f16, Operand::A, &shared, &leader);
+        }),
         "gmma_operand: A has elements of bf16, and SM90_64x64x16_F32F16F16_SS takes f16 (`convert` makes other elements, `as_type` reads the same bits as others)"
     );
     assert_eq!(
-        said(k.gmma_operand(&two, Operand::A, &taller, &leader)),
+        refused(hopper(), scene, |k, (leader, ..)| {
+            let taller = tile(k, 128);
+            k.gmma_operand(&two, Operand::A, &taller, &leader);
+        }),
         "gmma_operand: SM90_64x64x16_F32BF16BF16_SS of 256 threads, the last of them number 255, in a block \
          of 128"
     );
-    let d = k
-        .fragment_of(&bf16, Operand::C, [64, 64])
-        .expect("registers");
     assert_eq!(
-        said(k.wgmma_tile(&bf16, &d, &b, &a, ScaleD::Zero)),
+        refused(hopper(), scene, |k, (_, _, a, b, d)| {
+            k.wgmma_tile(&bf16, &d, &b, &a, ScaleD::Zero);
+        }),
         "wgmma_tile: the descriptors given as B of SM90_64x64x16_F32BF16BF16_SS are of A of \
          SM90_64x64x16_F32BF16BF16_SS, of 128 threads"
     );
     assert!(
-        said(k.wgmma_tile(&f16, &d, &a, &b, ScaleD::Zero))
-            .starts_with("wgmma_tile: the descriptors given as B of SM90_64x64x16_F32F16F16_SS")
+        refused(hopper(), scene, |k, (_, _, a, b, d)| {
+            k.wgmma_tile(&f16, &d, &a, &b, ScaleD::Zero);
+        })
+        .starts_with("wgmma_tile: the descriptors given as B of SM90_64x64x16_F32F16F16_SS")
     );
-    let wrong = k.convert(&d, Ty::Bf16).expect("halves");
     assert!(
-        said(k.wgmma_tile(&bf16, &wrong, &a, &b, ScaleD::Zero)).contains("C has elements of bf16")
+        refused(hopper(), scene, |k, (_, _, a, b, d)| {
+            let wrong = k.convert(&d, Ty::Bf16);
+            k.wgmma_tile(&bf16, &wrong, &a, &b, ScaleD::Zero);
+        })
+        .contains("C has elements of bf16")
     );
 }
 
 /// Elements of another type are converted, or said to be the same bits.
 #[test]
 fn a_copy_is_of_one_type() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let tile = k
-        .shared_tensor(Ty::F32, parsed::<Layout>("(1,32):(32,1)"))
-        .expect("a tensor");
-    let (copy, tid) = (tiled("(1,32):(0,1)", 1), k.thread());
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let held = k.fragment(Ty::S32, &parsed("_1:_0")).expect("registers");
+    let copy = tiled("(1,32):(0,1)", 1);
+    let scene = |k: &mut Builder| {
+        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(1,32):(32,1)"));
+        let part = copy.at(&k.thread()).partition_src(&tile);
+        let held = k.fragment(Ty::S32, &parsed("_1:_0"));
+        k.copy(&copy, &part.as_type(Ty::S32), &held);
+        (part, held)
+    };
     assert_eq!(
-        said(k.copy(&copy, &part, &held)),
+        refused(warp(), scene, |k, (part, held)| k.copy(&copy, &part, &held)),
         "copy: elements of f32 into elements of s32: both are the same (`convert` makes other elements, `as_type` reads the \
          same bits as others)"
     );
-    k.copy(&copy, &part.as_type(Ty::S32).expect("32 bits"), &held)
-        .expect("it is said");
 }
 
 /// Defect 5: what an uneven partition has beyond its tile is another element's.
@@ -621,29 +684,29 @@ fn a_partition_beyond_its_tile_is_not_copied() {
     let build = |inside: bool| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("uneven", Arch::Sm80, 128);
         let (from, to) = (
-            k.tensor("from", Ty::F32, &tile)?,
-            k.tensor("to", Ty::F32, &tile)?,
+            k.tensor("from", Ty::F32, &tile),
+            k.tensor("to", Ty::F32, &tile),
         );
-        let shared = k.shared_tensor(Ty::F32, tile.clone())?;
+        let shared = k.shared_tensor(Ty::F32, tile.clone());
         let tid = k.thread();
         let mine = copy.at(&tid);
         let at = [0.into(), 0.into()];
-        let source = mine.partition_src(&from.local_tile(&[34, 66], &at)?)?;
-        let held = k.fragment_like(&source)?;
-        k.copy_in_bounds(&copy, &source, &held)?;
-        let there = mine.partition_dst(&shared)?;
+        let source = mine.partition_src(&from.local_tile((34, 66), &at));
+        let held = k.fragment_like(&source);
+        k.copy_in_bounds(&copy, &source, &held);
+        let there = mine.partition_dst(&shared);
         if inside {
-            k.copy_in_bounds(&copy, &held, &there)?
+            k.copy_in_bounds(&copy, &held, &there)
         } else {
-            k.copy(&copy, &held, &there)?
+            k.copy(&copy, &held, &there)
         }
         k.sync();
-        let back = k.fragment_like(&there)?;
-        k.copy_in_bounds(&copy, &mine.partition_src(&shared)?, &back)?;
-        let target = mine.partition_dst(&to.local_tile(&[34, 66], &at)?)?;
+        let back = k.fragment_like(&there);
+        k.copy_in_bounds(&copy, &mine.partition_src(&shared), &back);
+        let target = mine.partition_dst(&to.local_tile((34, 66), &at));
         k.copy_if(&copy, &back, &target, |_, _| {
             colex_tensor::Cond::Known(true)
-        })?;
+        });
         k.finish()
     };
     assert_eq!(
@@ -666,20 +729,21 @@ fn a_partition_beyond_its_tile_is_not_copied() {
 fn a_partition_does_not_reach_into_the_next_tile() {
     let whole: Layout = parsed("(_8,_40):(_40,_1)");
     let copy = tiled("(4,8):(8,1)", 1);
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let to = k.tensor("to", Ty::F32, &whole).expect("a tensor");
-    let tid = k.thread();
-    let tile = to
-        .local_tile(&[8, 20], &[0.into(), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_dst(&tile).expect("a part");
-    let held = k.fragment_like(&part).expect("registers");
-    k.fill(&held, 1.0);
+    let scene = |k: &mut Builder| {
+        let to = k.tensor("to", Ty::F32, &whole);
+        let tile = to.local_tile((8, 20), (0, 0));
+        let part = copy.at(&k.thread()).partition_dst(&tile);
+        let held = k.fragment_like(&part);
+        k.fill(&held, 1.0);
+        (part, held)
+    };
     assert!(
-        said(k.copy(&copy, &held, &part))
+        refused(warp(), scene, |k, (part, held)| k.copy(&copy, &held, &part))
             .starts_with("copy: the partition of a tile of (8,20) reaches to (8,24)")
     );
-    k.copy_in_bounds(&copy, &held, &part).expect("it asks");
+    let mut k = warp();
+    let (part, held) = scene(&mut k);
+    k.copy_in_bounds(&copy, &held, &part);
     let built = k.finish().expect("a kernel");
     let found = run(&built, 32, &[(&whole, vec![0.0; 320])]);
     for (i, x) in found.into_iter().enumerate() {
@@ -692,14 +756,14 @@ fn a_partition_does_not_reach_into_the_next_tile() {
 fn tiles_without_a_question_divide_their_tensor() {
     let build = |stated: bool| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let from = k.tensor("from", Ty::F32, &parsed("(64,96):(96,_1)"))?;
+        let from = k.tensor("from", Ty::F32, &parsed("(64,96):(96,_1)"));
         let (tid, m) = (k.thread(), k.block_index(0));
         let copy = tiled("(4,8):(8,1)", 1);
-        let tile = from.local_tile(&[12, 8], &[m, 2.into()])?;
+        let tile = from.local_tile((12, 8), (m, 2));
         let tile = if stated { tile.stated_inside() } else { tile };
-        let part = copy.at(&tid).partition_src(&tile)?;
-        let held = k.fragment_like(&part)?;
-        k.copy(&copy, &part, &held)?;
+        let part = copy.at(&tid).partition_src(&tile);
+        let held = k.fragment_like(&part);
+        k.copy(&copy, &part, &held);
         k.finish()
     };
     let built = build(false).unwrap_or_else(|e| panic!("{e}"));
@@ -733,10 +797,8 @@ fn tiles_without_a_question_divide_their_tensor() {
 #[test]
 fn arguments_are_what_the_kernel_was_built_for() {
     let mut k = Builder::new("k", Arch::Sm80, 32);
-    k.tensor("a", Ty::F16, &parsed("(8,8):(8,_1)"))
-        .expect("a tensor");
-    k.tensor("b", Ty::F32, &parsed("(8,8):(8,1)"))
-        .expect("a tensor");
+    k.tensor("a", Ty::F16, &parsed("(8,8):(8,_1)"));
+    k.tensor("b", Ty::F32, &parsed("(8,8):(8,1)"));
     k.index_argument("n", 1..100);
     k.scalar_argument("alpha", colex_ir::Type::F32);
     let built = k.finish().expect("a kernel");
@@ -796,7 +858,9 @@ fn arguments_are_what_the_kernel_was_built_for() {
 #[test]
 fn a_block_is_declared_once() {
     let mut k = Builder::new("k", Arch::Sm90a, 128);
-    k.block([256, 1, 1]);
+    k.emit(|k| {
+        k.block([256, 1, 1]);
+    });
     assert_eq!(
         said(k.finish()),
         "finish: the block is declared as [256, 1, 1], and the kernel was begun for 128 threads along x"
@@ -813,16 +877,26 @@ fn a_block_is_declared_once() {
 /// A place that a mode of shared memory need not have.
 #[test]
 fn a_stage_that_is_not_there() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let stages = k
-        .shared_tensor(Ty::F32, parsed::<Layout>("(8,3):(1,8)"))
-        .expect("a tensor");
-    let step = k.block_index(0);
-    stages.at(1, &step % 3).expect("it is there");
+    let scene = |k: &mut Builder| {
+        let stages = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,3):(1,8)"));
+        let step = k.block_index(0);
+        stages.at(1, &step % 3);
+        (stages, step)
+    };
+    let mut k = warp();
+    scene(&mut k);
+    k.finish().expect("it is there");
     assert_eq!(
-        said(stages.at(1, &step % 4)),
+        refused(warp(), scene, |_, (stages, step)| drop(
+            stages.at(1, &step % 4)
+        )),
         "at: the place r1 & 3 of the mode _3:_8 lies from 0 to 3, and there are places 0 to 2 (`within` says what no rule \
          finds)"
     );
-    assert!(said(stages.at(1, &step % 3 - 1)).contains("lies from -1 to 1"));
+    assert!(
+        refused(warp(), scene, |_, (stages, step)| drop(
+            stages.at(1, &step % 3 - 1)
+        ))
+        .contains("lies from -1 to 1")
+    );
 }

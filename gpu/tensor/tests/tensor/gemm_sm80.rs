@@ -28,16 +28,16 @@ fn tiled_mma() -> Result<TiledMma, Error> {
 fn gemm() -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = TILE;
     let mut k = Builder::new("gemm", Arch::Sm80, 128);
-    let a = k.tensor("a", Ty::F16, &parsed("(4096,4096):(4096,_1)"))?;
-    let b = k.tensor("b", Ty::F16, &parsed("(4096,4096):(4096,_1)"))?;
-    let c = k.tensor("c", Ty::F32, &parsed("(4096,4096):(4096,_1)"))?;
+    let a = k.tensor("a", Ty::F16, &parsed("(4096,4096):(4096,_1)"));
+    let b = k.tensor("b", Ty::F16, &parsed("(4096,4096):(4096,_1)"));
+    let c = k.tensor("c", Ty::F32, &parsed("(4096,4096):(4096,_1)"));
     let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
     let steps = (a.extent(1) + (bk - 1)) / bk;
 
     let shared: ComposedLayout = parsed("Sw<2,3,3> o 0 o (64,32,3):(32,1,2048)");
     let (sa, sb) = (
-        k.shared_tensor(Ty::F16, shared.clone())?,
-        k.shared_tensor(Ty::F16, shared)?,
+        k.shared_tensor(Ty::F16, shared.clone()),
+        k.shared_tensor(Ty::F16, shared),
     );
 
     let fetch = TiledCopy::new(
@@ -52,40 +52,39 @@ fn gemm() -> Result<TensorKernel, Error> {
     let read_b = TiledCopy::for_operand(matrix()?, 16, &mma, Operand::B)?;
 
     let fetcher = fetch.at(&tid);
-    let (to_a, to_b) = (fetcher.partition_dst(&sa)?, fetcher.partition_dst(&sb)?);
-    let from_a = read_a.at(&tid).partition_src(&sa)?;
-    let from_b = read_b.at(&tid).partition_src(&sb)?;
-    let ra = k.fragment_of(&mma, Operand::A, [bm, bk])?;
-    let rb = k.fragment_of(&mma, Operand::B, [bn, bk])?;
-    let (into_a, into_b) = (ra.retile(&read_a)?, rb.retile(&read_b)?);
-    let acc = k.accumulators(&mma, [bm, bn])?;
+    let (to_a, to_b) = (fetcher.partition_dst(&sa), fetcher.partition_dst(&sb));
+    let from_a = read_a.at(&tid).partition_src(&sa);
+    let from_b = read_b.at(&tid).partition_src(&sb);
+    let ra = k.fragment_of(&mma, Operand::A, [bm, bk]);
+    let rb = k.fragment_of(&mma, Operand::B, [bn, bk]);
+    let (into_a, into_b) = (ra.retile(&read_a), rb.retile(&read_b));
+    let acc = k.accumulators(&mma, [bm, bn]);
 
-    let load = |k: &mut Builder, step: &colex_tensor::Index| -> Result<(), Error> {
+    let load = |k: &mut Builder, step: &colex_tensor::Index| {
         let stage = step % STAGES;
-        let ga = a.local_tile(&[bm, bk], &[m.clone(), step.clone()])?;
-        let gb = b.local_tile(&[bn, bk], &[n.clone(), step.clone()])?;
+        let ga = a.local_tile((bm, bk), (&m, step));
+        let gb = b.local_tile((bn, bk), (&n, step));
         k.copy_in_bounds(
             &fetch,
-            &fetcher.partition_src(&ga)?,
-            &to_a.at(3, stage.clone())?,
-        )?;
-        k.copy_in_bounds(&fetch, &fetcher.partition_src(&gb)?, &to_b.at(3, stage)?)?;
+            &fetcher.partition_src(&ga),
+            &to_a.at(3, stage.clone()),
+        );
+        k.copy_in_bounds(&fetch, &fetcher.partition_src(&gb), &to_b.at(3, stage));
         k.cp_async_commit();
-        Ok(())
     };
     for stage in 0..STAGES - 1 {
-        load(&mut k, &stage.into())?;
+        load(&mut k, &stage.into());
     }
     k.for_(0, &steps, 1, |k, step| {
         k.cp_async_wait(STAGES as u32 - 2);
         k.sync();
-        load(k, &(step + (STAGES - 1)))?;
+        load(k, &(step + (STAGES - 1)));
         let stage = step % STAGES;
-        let (sa, sb) = (from_a.at(3, &stage)?, from_b.at(3, &stage)?);
-        k.copy(&read_a, &sa, &into_a)?;
-        k.copy(&read_b, &sb, &into_b)?;
-        k.mma(&mma, &acc, &ra, &rb, &acc)
-    })?;
+        let (sa, sb) = (from_a.at(3, &stage), from_b.at(3, &stage));
+        k.copy(&read_a, &sa, &into_a);
+        k.copy(&read_b, &sb, &into_b);
+        k.mma(&mma, &acc, &ra, &rb, &acc);
+    });
 
     // The last groups are empty tiles, but they are in flight still.
     k.cp_async_wait(0);
@@ -95,10 +94,10 @@ fn gemm() -> Result<TensorKernel, Error> {
         &mma,
         Operand::C,
     )?;
-    let gc = c.local_tile(&[bm, bn], &[m, n])?;
-    let to_c = store.at(&tid).partition_dst(&gc)?;
-    let out: Fragment = acc.retile(&store)?;
-    k.copy_in_bounds(&store, &out, &to_c)?;
+    let gc = c.local_tile((bm, bn), (m, n));
+    let to_c = store.at(&tid).partition_dst(&gc);
+    let out: Fragment = acc.retile(&store);
+    k.copy_in_bounds(&store, &out, &to_c);
     k.finish()
 }
 

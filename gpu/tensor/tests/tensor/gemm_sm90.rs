@@ -6,7 +6,7 @@ use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_ir::{FenceKind, ScaleD, Type};
 use colex_layout::{ComposedLayout, IntTuple, Layout};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Index, TensorKernel};
+use colex_tensor::{Arg, AtThread, Builder, Cond, Index, TensorKernel};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::bf16;
 
@@ -35,24 +35,24 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
         cluster: [2, 1],
         ..colex_sched::pipeline::WarpSpecialized::cooperative(STAGES as usize, 1, 8)
     };
-    let ring = k.pipeline_of(&plan)?;
+    let ring = k.pipeline_of(&plan);
 
     let (sa, sb) = (
-        k.shared_tensor(Ty::Bf16, swizzled(&[bm, bk, STAGES]))?,
-        k.shared_tensor(Ty::Bf16, swizzled(&[bn, bk, STAGES]))?,
+        k.shared_tensor(Ty::Bf16, swizzled(&[bm, bk, STAGES])),
+        k.shared_tensor(Ty::Bf16, swizzled(&[bn, bk, STAGES])),
     );
-    let sd = k.shared_tensor(Ty::Bf16, swizzled(&[bm, 64, 2]))?;
+    let sd = k.shared_tensor(Ty::Bf16, swizzled(&[bm, 64, 2]));
     let like = parsed("(4096,4096):(4096,_1)");
-    let a = k.tma_tensor("a", Ty::Bf16, &like, &[bm, bk], &swizzled(&[bm, bk]), 1)?;
-    let b = k.tma_tensor("b", Ty::Bf16, &like, &[bn, bk], &swizzled(&[bn, bk]), 2)?;
-    let d = k.tma_tensor("d", Ty::Bf16, &like, &[64, 64], &swizzled(&[64, 64]), 1)?;
+    let a = k.tma_tensor("a", Ty::Bf16, &like, &[bm, bk], &swizzled(&[bm, bk]), 1);
+    let b = k.tma_tensor("b", Ty::Bf16, &like, &[bn, bk], &swizzled(&[bn, bk]), 2);
+    let d = k.tma_tensor("d", Ty::Bf16, &like, &[64, 64], &swizzled(&[64, 64]), 1);
     let tiles_m = k.index_argument("tiles_m", 1..1 << 20);
     let tiles_n = k.index_argument("tiles_n", 1..1 << 20);
     let steps = k.index_argument("steps", 1..1 << 24);
 
     let (tid, group, warp) = (k.thread(), k.uniform(128), k.uniform(32));
     let rank = k.cluster_rank(2);
-    k.start_pipelines(&[&ring], true)?;
+    k.start_pipelines(&[&ring], true);
     let (first, last) = (
         k.block_index(0) / 2,
         (tiles_m / 2 * &tiles_n).within(1..1 << 30),
@@ -61,14 +61,20 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
     let place = |number: &Index| [number / &tiles_n * 2 + &rank, number % &tiles_n];
     let is_producer = k.equal(&group, &2.into());
 
-    let producer = |k: &mut Builder| -> Result<(), Error> {
+    let mma = TiledMma::new(
+        colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?,
+        &parsed("(2,1,1):(1,0,0)"),
+        &parsed("(_,_,_)"),
+    )?;
+    let store = TiledCopy::for_accumulator_atom(colex_atom::copy("SM90_U32x4_STSM_N")?, 16, &mma)?;
+    let producer = |k: &mut Builder| {
         k.set_max_registers(false, 24);
         let first_warp = k.equal(&warp, &8.into());
         k.if_(first_warp, |k| {
             let one = k.elected();
             k.if_(one, |k| {
                 let state = k.producer_state(&ring);
-                let mask = k.mov(Type::B16, 3);
+                let mask = k.emit(|k| k.mov(Type::B16, 3));
                 k.for_(first.clone(), &last, stride.clone(), |k, number| {
                     let [m, n] = place(number);
                     k.for_(0, &steps, 1, |k, step| {
@@ -76,42 +82,33 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
                         let full = ring.full.at(&stage);
                         k.wait(&ring.empty.at(&stage), &parity);
                         k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
-                        k.tma_load(&a, &[m.clone(), step.clone()], &sa.at(2, &stage)?, &full)?;
+                        k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
                         let at = [n.clone(), step.clone()];
-                        k.tma_load_multicast(&b, &at, &sb.at(2, &stage)?, &full, &rank, mask)?;
+                        k.tma_load_multicast(&b, &at, &sb.at(2, &stage), &full, &rank, mask);
                         k.advance(&state);
-                        Ok(())
                     })
-                })?;
+                });
                 // A block must not end while its peer may still arrive at its barriers.
                 k.for_(0, STAGES, 1, |k, _| {
                     let (stage, parity) = (k.stage(&state), k.parity(&state));
                     k.wait(&ring.empty.at(&stage), &parity);
                     k.advance(&state);
-                    Ok(())
                 })
             })
         })
     };
 
-    let consumer = |k: &mut Builder| -> Result<(), Error> {
+    let consumer = |k: &mut Builder| {
         k.set_max_registers(true, 240);
-        let mma = TiledMma::new(
-            colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?,
-            &parsed("(2,1,1):(1,0,0)"),
-            &parsed("(_,_,_)"),
-        )?;
-        let store =
-            TiledCopy::for_accumulator_atom(colex_atom::copy("SM90_U32x4_STSM_N")?, 16, &mma)?;
         let group = group.within(0..2);
         let tid = tid.within(0..256);
         let leader = &group * 128;
         let (da, db) = (
-            k.gmma_operand(&mma, Operand::A, &sa, &leader)?,
-            k.gmma_operand(&mma, Operand::B, &sb, &leader)?,
+            k.gmma_operand(&mma, Operand::A, &sa, &leader),
+            k.gmma_operand(&mma, Operand::B, &sb, &leader),
         );
-        let to_shared = store.at(&tid).partition_dst(&sd)?;
-        let acc = k.fragment_of(&mma, Operand::C, [bm, bn])?;
+        let to_shared = store.at(&tid).partition_dst(&sd);
+        let acc = k.fragment_of(&mma, Operand::C, [bm, bn]);
         let state = k.consumer_state(&ring);
         let lane = &tid % 128;
         let signals = k.less(&lane, &2.into());
@@ -129,7 +126,7 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
                     Cond::Known(_) => ScaleD::One,
                 };
                 k.wgmma_fence();
-                k.wgmma_tile(&mma, &acc, &da.at(&stage)?, &db.at(&stage)?, scale)?;
+                k.wgmma_tile(&mma, &acc, &da.at(&stage), &db.at(&stage), scale);
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // What the step before has read is free now.
@@ -138,35 +135,31 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
                 k.arrive_at(&ring.empty.at(&empty), &lane, release);
                 k.set(&before, &stage);
                 k.advance(&state);
-                Ok(())
-            })?;
+            });
             k.wgmma_wait(0);
             let empty = k.get(&before);
             k.arrive_at(&ring.empty.at(&empty), &lane, signals);
 
-            let out = k.convert(&acc, Ty::Bf16)?;
+            let out = k.convert(&acc, Ty::Bf16);
             for half in 0..bn / 64 {
                 k.where_(stores, |ir| ir.bulk_wait(1, true));
                 k.sync_named(&barrier, 128);
-                let to = to_shared.at(3, half % 2)?;
-                k.copy(&store, &out.values(32 * half, 32)?, &to)?;
+                let to = to_shared.at(3, half % 2);
+                k.copy(&store, &out.values(32 * half, 32), &to);
                 k.fence(FenceKind::ProxyAsyncShared);
                 k.sync_named(&barrier, 128);
                 k.if_(stores, |k| {
                     let buffer = [group.clone(), 0.into(), (half % 2).into()];
-                    let mine = sd.local_tile(&[64, 64], &buffer)?;
+                    let mine = sd.local_tile((64, 64), &buffer);
                     let at = [&m * 2 + &group, &n * (bn / 64) + half];
-                    k.tma_store(&d, &at, &mine)?;
+                    k.tma_store(&d, &at, &mine);
                     k.bulk_commit();
-                    Ok(())
-                })?;
+                });
             }
-            Ok(())
-        })?;
+        });
         k.where_(stores, |ir| ir.bulk_wait(0, false));
-        Ok(())
     };
-    k.if_else(is_producer, producer, consumer)?;
+    k.if_else(is_producer, producer, consumer);
     Ok(k.finish()?)
 }
 

@@ -5,7 +5,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_ir::launch::Launch;
 use colex_layout::Layout;
-use colex_tensor::{Arg, AtThread, Builder, Error, Index, Tensor, TensorKernel};
+use colex_tensor::{Arg, AtThread, Builder, Index, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
 
 /// A tile: 4 rows of 8 elements, one for each thread of a warp.
@@ -22,29 +22,22 @@ fn copy() -> TiledCopy {
 }
 
 /// Copies the tile at these numbers of `from` to that of `to`, without a question.
-fn copy_tile(k: &mut Builder, [from, to]: [&Tensor; 2], at: &[Index]) -> Result<(), Error> {
+fn copy_tile(k: &mut Builder, [from, to]: [&Tensor; 2], at: &[Index]) {
     let (copy, thread) = (copy(), k.thread());
-    let from = copy
-        .at(&thread)
-        .partition_src(&from.local_tile(&TILE, at)?)?;
-    let to = copy.at(&thread).partition_dst(&to.local_tile(&TILE, at)?)?;
-    let held = k.fragment_like(&from)?;
-    k.copy(&copy, &from, &held)?;
-    k.copy(&copy, &held, &to)
+    let from = copy.at(&thread).partition_src(&from.local_tile(&TILE, at));
+    let to = copy.at(&thread).partition_dst(&to.local_tile(&TILE, at));
+    let held = k.fragment_like(&from);
+    k.copy(&copy, &from, &held);
+    k.copy(&copy, &held, &to);
 }
 
 /// A kernel of two matrices of f32 with these layouts.
-fn kernel(
-    layout: &str,
-    body: impl FnOnce(&mut Builder, [&Tensor; 2]) -> Result<(), Error>,
-) -> TensorKernel {
+fn kernel(layout: &str, body: impl FnOnce(&mut Builder, [&Tensor; 2])) -> TensorKernel {
     let mut k = Builder::new("k", Arch::Sm90a, 32);
-    let built = k.tensor("from", Ty::F32, &parsed(layout)).and_then(|from| {
-        let to = k.tensor("to", Ty::F32, &parsed(layout))?;
-        body(&mut k, [&from, &to])?;
-        k.finish()
-    });
-    built.unwrap_or_else(|e| panic!("{e}"))
+    let from = k.tensor("from", Ty::F32, &parsed(layout));
+    let to = k.tensor("to", Ty::F32, &parsed(layout));
+    body(&mut k, [&from, &to]);
+    k.finish().unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Launches a kernel over matrices of (8,16) in rows of 16.
@@ -81,7 +74,7 @@ const DYNAMIC: &str = "(64,64):(64,_1)";
 fn a_grid_that_is_too_large_is_refused_before_the_launch() {
     let kernel = kernel(DYNAMIC, |k, tensors| {
         let at = [k.block_index(0), k.block_index(1)];
-        copy_tile(k, tensors, &at)
+        copy_tile(k, tensors, &at);
     });
     assert_eq!(launched(&kernel, [2, 2, 1]), Ok(()));
     // The next row of the same buffer.
@@ -108,19 +101,12 @@ fn a_grid_that_is_too_large_is_refused_before_the_launch() {
 #[test]
 fn a_static_extent_is_compared_with_the_grid_too() {
     let mut k = Builder::new("k", Arch::Sm90a, 32);
-    let built = k
-        .tensor("a", Ty::F32, &parsed("(_8,_16):(_16,_1)"))
-        .and_then(|a| {
-            let (copy, thread) = (copy(), k.thread());
-            let n = k.block_index(0);
-            let part = copy
-                .at(&thread)
-                .partition_src(&a.local_tile(&TILE, &[1.into(), n])?)?;
-            let held = k.fragment_like(&part)?;
-            k.copy(&copy, &part, &held)?;
-            k.finish()
-        });
-    let built = built.unwrap_or_else(|e| panic!("{e}"));
+    let a = k.tensor("a", Ty::F32, &parsed("(_8,_16):(_16,_1)"));
+    let (copy, thread, n) = (copy(), k.thread(), k.block_index(0));
+    let part = copy.at(&thread).partition_src(&a.local_tile(TILE, (1, n)));
+    let held = k.fragment_like(&part);
+    k.copy(&copy, &part, &held);
+    let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
     let device = Device::simulator(Arch::Sm90a);
     let a = device.upload(&[1f32; 128]).expect("memory");
     let layout = parsed("(_8,_16):(_16,_1)");
@@ -151,7 +137,7 @@ fn a_branch_on_the_block_lets_only_those_inside_through() {
         kernel(DYNAMIC, |k, [from, to]| {
             let n = k.block_index(0);
             let inside = k.less(&(n.clone() * 8 + 7), &(from.extent(1) + stated));
-            k.if_(inside, |k| copy_tile(k, [from, to], &[0.into(), n]))
+            k.if_(inside, |k| copy_tile(k, [from, to], &[0.into(), n]));
         })
     };
     assert_eq!(launched(&guarded(0), [2, 1, 1]), Ok(()));
@@ -187,7 +173,7 @@ fn loops_over_tiles_are_followed_to_their_last_turn() {
             let m = k.block_index(0);
             let tiles = from.extent(1) / 8 + more;
             k.for_(0, tiles, 1, |k, n| {
-                copy_tile(k, [from, to], &[m, n.clone()])
+                copy_tile(k, [from, to], &[m, n.clone()]);
             })
         })
     };
@@ -211,7 +197,7 @@ fn a_loop_that_is_left_early_is_not_refused() {
         k.for_(0, end, 1, |k, n| {
             let more = k.less(n, &(from.extent(1) / 8));
             k.break_unless(more);
-            copy_tile(k, [from, to], &[0.into(), n.clone()])
+            copy_tile(k, [from, to], &[0.into(), n.clone()]);
         })
     });
     let with = |n: u32| launched_with(&left, [1, 1, 1], &[Arg::Value(n.into())]);
@@ -230,7 +216,7 @@ fn tiles_that_blocks_share_by_turns_are_not_refused() {
                 tile.clone() / columns.clone(),
                 tile.clone() % columns.clone(),
             ];
-            copy_tile(k, [from, to], &at)
+            copy_tile(k, [from, to], &at);
         })
     });
     for blocks in 1..9 {
@@ -249,9 +235,9 @@ fn a_tile_that_is_cut_to_the_last_is_not_refused() {
             .block_index(0)
             .min(&(from.extent(1) / 8 - 1).within(0..1 << 28));
         let (copy, thread) = (copy(), k.thread());
-        let tile = from.local_tile(&TILE, &[0.into(), n])?;
-        let part = copy.at(&thread).partition_src(&tile)?;
-        let held = k.fragment_like(&part)?;
+        let tile = from.local_tile(&TILE, &[0.into(), n]);
+        let part = copy.at(&thread).partition_src(&tile);
+        let held = k.fragment_like(&part);
         k.copy(&copy, &part, &held)
     });
     assert_eq!(launched(&bounded, [7, 1, 1]), Ok(()));
@@ -261,7 +247,7 @@ fn a_tile_that_is_cut_to_the_last_is_not_refused() {
 fn what_an_argument_says_is_known_at_the_launch() {
     let numbered = kernel(DYNAMIC, |k, tensors| {
         let n = k.index_argument("n", 0..1000);
-        copy_tile(k, tensors, &[0.into(), n])
+        copy_tile(k, tensors, &[0.into(), n]);
     });
     let with = |n: u32| launched_with(&numbered, [1, 1, 1], &[Arg::Value(n.into())]);
     assert_eq!(with(1), Ok(()));
@@ -283,9 +269,9 @@ fn what_the_author_states_is_looked_at_too() {
     let stated = kernel(DYNAMIC, |k, [from, _]| {
         let n = k.block_index(0);
         let (copy, thread) = (copy(), k.thread());
-        let tile = from.local_tile(&TILE, &[0.into(), n])?.stated_inside();
-        let part = copy.at(&thread).partition_src(&tile)?;
-        let held = k.fragment_like(&part)?;
+        let tile = from.local_tile(&TILE, &[0.into(), n]).stated_inside();
+        let part = copy.at(&thread).partition_src(&tile);
+        let held = k.fragment_like(&part);
         k.copy(&copy, &part, &held)
     });
     assert_eq!(launched(&stated, [2, 1, 1]), Ok(()));
@@ -299,9 +285,9 @@ fn a_condition_that_lets_too_much_through_is_a_fault() {
         kernel(DYNAMIC, |k, [from, _]| {
             let n = k.block_index(0);
             let (copy, thread) = (copy(), k.thread());
-            let tile = from.local_tile(&TILE, &[0.into(), n])?;
-            let part = copy.at(&thread).partition_src(&tile)?;
-            let held = k.fragment_like(&part)?;
+            let tile = from.local_tile(&TILE, &[0.into(), n]);
+            let part = copy.at(&thread).partition_src(&tile);
+            let held = k.fragment_like(&part);
             k.copy_if(&copy, &part, &held, |k, at| k.less(&at[1], &columns.into()))
         })
     };

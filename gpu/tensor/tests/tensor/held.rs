@@ -4,18 +4,14 @@ use std::collections::HashMap;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp;
-use colex_gpu::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+use colex_gpu::tensor::{AtThread, Builder, Index, Tensor};
 use colex_layout::{IntTuple, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use crate::refused;
+
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a literal")
-}
-
-fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
-    let error = result.expect_err("it is refused");
-    assert_eq!(error.at.file(), file!(), "the author's file is named");
-    error.kind.to_string()
 }
 
 fn word() -> colex_atom::CopyAtom {
@@ -33,43 +29,51 @@ fn mma(atoms: &str, tile: &str) -> TiledMma {
 
 fn parameter(k: &mut Builder, name: &str) -> Tensor {
     k.tensor(name, Ty::F32, &parsed("(100,96):(96,_1)"))
-        .expect("a tensor")
 }
 
 /// A tile at the beginning of a parameter.
 fn tile(of: &Tensor, extents: [i64; 2]) -> Tensor {
-    of.local_tile(&extents, &[0.into(), 0.into()])
-        .expect("a tile")
+    of.local_tile(&extents, (0, 0))
+}
+
+fn warp() -> Builder {
+    Builder::new("k", Arch::Sm80, 32)
 }
 
 /// A tile of fewer columns has as many elements for each thread, and not the same ones.
 #[test]
 fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let (from, to) = (parameter(&mut k, "from"), parameter(&mut k, "to"));
-    let (copy, tid) = (tiled("(4,8):(8,1)", "(1,1):(0,0)"), k.thread());
-    let mine = copy.at(&tid);
-    let source = mine.partition_src(&tile(&from, [8, 4])).expect("a part");
-    let target = mine.partition_dst(&tile(&to, [8, 8])).expect("a part");
-    let held = k
-        .fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"))
-        .expect("registers");
-    k.copy_in_bounds(&copy, &source, &held).expect("a load");
+    let copy = tiled("(4,8):(8,1)", "(1,1):(0,0)");
+    let scene = |k: &mut Builder| {
+        let (from, to) = (parameter(k, "from"), parameter(k, "to"));
+        let tid = k.thread();
+        let mine = copy.at(&tid);
+        let source = mine.partition_src(&tile(&from, [8, 4]));
+        let target = mine.partition_dst(&tile(&to, [8, 8]));
+        let held = k.fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"));
+        k.copy_in_bounds(&copy, &source, &held);
+        let whole = mine.partition_src(&tile(&from, [8, 8]));
+        let other = k.fragment_like(&whole);
+        k.copy_in_bounds(&copy, &whole, &other);
+        (target, held, other)
+    };
     assert_eq!(
-        said(k.copy_in_bounds(&copy, &held, &target)),
+        refused(warp(), scene, |k, (target, held, _)| k
+            .copy_in_bounds(&copy, &held, &target)),
         "copy: the source is a part of a tile of [8, 4], and the destination of one of [8, 8]: both tiles have the same extents"
     );
     // The same of two fragments that are joined.
-    let whole = mine.partition_src(&tile(&from, [8, 8])).expect("a part");
-    let other = k.fragment_like(&whole).expect("registers");
-    k.copy_in_bounds(&copy, &whole, &other).expect("a load");
-    let sum = k.fragment(Ty::F32, other.layout()).expect("registers");
     assert_eq!(
-        said(k.map2(BinaryOp::Add, &sum, &held, &other)),
+        refused(warp(), scene, |k, (_, held, other)| {
+            let sum = k.fragment(Ty::F32, other.layout());
+            k.map2(BinaryOp::Add, &sum, &held, &other);
+        }),
         "map2: one fragment is a part of a tile of [8, 4], and another of one of [8, 8]: both tiles have the same extents"
     );
     assert_eq!(
-        said(k.axpby(2.0, &held, Some(1.0.into()), &other)),
+        refused(warp(), scene, |k, (_, held, other)| {
+            k.axpby(2.0, &held, Some(1.0.into()), &other);
+        }),
         "axpby: one fragment is a part of a tile of [8, 8], and another of one of [8, 4]: both tiles have the same extents"
     );
 }
@@ -77,28 +81,30 @@ fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
 /// What one copy loads, a copy of other threads and values stores elsewhere.
 #[test]
 fn registers_are_stored_by_the_threads_and_values_that_loaded_them() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let (from, to) = (parameter(&mut k, "from"), parameter(&mut k, "to"));
     let (load, store) = (
         tiled("(4,8):(8,1)", "(1,2):(0,1)"),
         tiled("(4,8):(8,1)", "(2,1):(1,0)"),
     );
-    let tid = k.thread();
-    let source = load.at(&tid).partition_src(&tile(&from, [16, 16]));
-    let target = store.at(&tid).partition_dst(&tile(&to, [16, 16]));
-    let (source, target) = (source.expect("a part"), target.expect("a part"));
-    let held = k.fragment_like(&source).expect("registers");
-    k.copy_in_bounds(&load, &source, &held).expect("a load");
+    let scene = |k: &mut Builder| {
+        let (from, to) = (parameter(k, "from"), parameter(k, "to"));
+        let tid = k.thread();
+        let source = load.at(&tid).partition_src(&tile(&from, [16, 16]));
+        let held = k.fragment_like(&source);
+        k.copy_in_bounds(&load, &source, &held);
+        (tid, tile(&to, [16, 16]), held)
+    };
     assert_eq!(
-        said(k.copy_in_bounds(&store, &held, &target)),
+        refused(warp(), scene, |k, (tid, to, held)| {
+            k.copy_in_bounds(&store, &held, &store.at(&tid).partition_dst(&to));
+        }),
         "copy: element 1 of the source is the one at [0, 1] of the tile of [16, 16] in thread 0, and that of the destination the \
          one at [1, 0]: partition both by the same threads and values, and `retile` a fragment for another copy"
     );
-    let neighbour = load
-        .at(&tid.xor(&1.into()))
-        .partition_dst(&tile(&to, [16, 16]));
     assert_eq!(
-        said(k.copy_in_bounds(&load, &held, &neighbour.expect("a part"))),
+        refused(warp(), scene, |k, (tid, to, held)| {
+            let neighbour = load.at(&tid.xor(&1.into())).partition_dst(&to);
+            k.copy_in_bounds(&load, &held, &neighbour);
+        }),
         "copy: element 0 of the source is the one at [0, 0] of the tile of [16, 16] in thread 0, and that of the destination the \
          one at [0, 2]: partition both by the same threads and values, and `retile` a fragment for another copy"
     );
@@ -111,25 +117,32 @@ fn a_product_takes_the_elements_that_its_registers_hold() {
         mma("(2,2,1):(1,2,0)", "(_,_,_)"),
         mma("(2,2,1):(2,1,0)", "(_,_,_)"),
     );
-    let mut k = Builder::new("k", Arch::Sm80, 128);
-    let mut of = |m: &TiledMma, operand, tile| k.fragment_of(m, operand, tile).expect("registers");
-    let a = of(&wide, Operand::A, [32, 8]);
-    let b = of(&wide, Operand::B, [16, 8]);
-    let (c, short) = (
-        of(&wide, Operand::C, [32, 16]),
-        of(&wide, Operand::C, [24, 16]),
-    );
-    let turned = of(&tall, Operand::C, [32, 16]);
-    k.clear(&c);
-    k.mma(&wide, &c, &a, &b, &c).expect("they are its own");
+    let block = || Builder::new("k", Arch::Sm80, 128);
+    let scene = |k: &mut Builder| {
+        let a = k.fragment_of(&wide, Operand::A, (32, 8));
+        let b = k.fragment_of(&wide, Operand::B, (16, 8));
+        let c = k.fragment_of(&wide, Operand::C, (32, 16));
+        k.clear(&c);
+        k.mma(&wide, &c, &a, &b, &c);
+        (a, b)
+    };
+    let mut k = block();
+    scene(&mut k);
+    k.finish().expect("they are its own");
     assert_eq!(
-        said(k.mma(&wide, &turned, &a, &b, &turned)),
+        refused(block(), scene, |k, (a, b)| {
+            let turned = k.fragment_of(&tall, Operand::C, (32, 16));
+            k.mma(&wide, &turned, &a, &b, &turned);
+        }),
         "mma: element 0 of the fragment for C is the one at [0, 8] of the tile of [32, 16] in thread 32, and that of what the \
          product takes of it the one at [16, 0]: partition both by the same threads and values, and `retile` a fragment for \
          another copy"
     );
     assert_eq!(
-        said(k.mma(&wide, &short, &a, &b, &short)),
+        refused(block(), scene, |k, (a, b)| {
+            let short = k.fragment_of(&wide, Operand::C, (24, 16));
+            k.mma(&wide, &short, &a, &b, &short);
+        }),
         "mma: the fragment for C is of a tile of 24 along M, and the fragment for A of 32: both are the same"
     );
 }
@@ -218,15 +231,13 @@ fn law_copies_through_registers_keep_coordinates() {
         let tid = k.thread();
         let (i1, n1) = thread(next(&mut state) % 8, &tid);
         let (i2, n2) = thread(next(&mut state) % 8, &tid);
-        let source = load
-            .at(&i1)
-            .partition_src(&tile(&from, e1))
-            .expect("a part");
-        let target = store.at(&i2).partition_dst(&tile(&to, e2)).expect("a part");
-        let held = k.fragment_like(&source).expect("registers");
-        let plain = k.fragment(Ty::F32, held.layout()).expect("registers");
-        k.copy_in_bounds(&load, &source, &plain).expect("a load");
-        let found = k.copy_in_bounds(&store, &plain, &target);
+        let source = load.at(&i1).partition_src(&tile(&from, e1));
+        let target = store.at(&i2).partition_dst(&tile(&to, e2));
+        let held = k.fragment_like(&source);
+        let plain = k.fragment(Ty::F32, held.layout());
+        k.copy_in_bounds(&load, &source, &plain);
+        k.copy_in_bounds(&store, &plain, &target);
+        let found = k.finish();
         let of = |copy: &TiledCopy, n: i64, extents| {
             let part = copy
                 .slice(n)
@@ -302,18 +313,20 @@ fn law_products_and_copies_take_the_elements_that_registers_hold() {
         };
         let extents = extents[draw(3)];
         let form = format!("{a1} {p1}, {a2} {p2}, {extents:?}");
-        let mut k = Builder::new("k", Arch::Sm80, 128);
-        let to = parameter(&mut k, "to");
-        let tid = k.thread();
-        let sums = k.accumulators(&first, extents).expect("registers");
+        let begin = || {
+            let mut k = Builder::new("k", Arch::Sm80, 128);
+            let to = parameter(&mut k, "to");
+            let sums = k.accumulators(&first, extents);
+            (k, to, sums)
+        };
         let store = TiledCopy::for_operand(word(), 32, &second, Operand::C).expect("a copy");
         let registers = |t| by_register(&first, Operand::C, t, extents);
-        if let Ok(retiled) = sums.retile(&store) {
-            let target = store
-                .at(&tid)
-                .partition_dst(&tile(&to, extents))
-                .expect("a part");
-            let found = k.copy_in_bounds(&store, &retiled, &target);
+        let (mut k, to, sums) = begin();
+        if store.retile(sums.layout()).is_ok() {
+            let retiled = sums.retile(&store);
+            let target = store.at(&k.thread()).partition_dst(&tile(&to, extents));
+            k.copy_in_bounds(&store, &retiled, &target);
+            let found = k.finish();
             let same = (0..128).all(|t| {
                 let part = store
                     .slice(t)
@@ -328,12 +341,11 @@ fn law_products_and_copies_take_the_elements_that_registers_hold() {
             assert_eq!(found.is_ok(), same, "{form}: {found:?}");
             *(if same { &mut taken } else { &mut refused }) += 1;
         }
-        let mut of = |m: &TiledMma, operand, tile| -> Fragment {
-            k.fragment_of(m, operand, tile).expect("registers")
-        };
-        let a = of(&second, Operand::A, [extents[0], 16]);
-        let b = of(&second, Operand::B, [extents[1], 16]);
-        let found = k.mma(&second, &sums, &a, &b, &sums);
+        let (mut k, _, sums) = begin();
+        let a = k.fragment_of(&second, Operand::A, [extents[0], 16]);
+        let b = k.fragment_of(&second, Operand::B, [extents[1], 16]);
+        k.mma(&second, &sums, &a, &b, &sums);
+        let found = k.finish();
         let same = (0..128).all(|t| registers(t) == by_register(&second, Operand::C, t, extents));
         assert_eq!(found.is_ok(), same, "{form}: {found:?}");
         *(if same { &mut taken } else { &mut refused }) += 1;

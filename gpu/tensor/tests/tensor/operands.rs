@@ -1,11 +1,12 @@
 //! Operands of the calls that do not move tiles: rows, named barriers, numbers, reductions.
 
+use crate::refused;
 use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_gpu::Device;
 use colex_ir::launch::Launch;
 use colex_ir::{BinaryOp, Cache, RegType, UnaryOp};
 use colex_layout::{IntTuple, Layout};
-use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Hints, Index, RawMemory, Rows};
+use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Hints, RawMemory, Rows};
 use colex_tiled::{TiledCopy, TiledMma};
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -25,45 +26,59 @@ fn mma(atoms: &str, tile: &str) -> TiledMma {
 
 /// What `finish` says of a kernel with one call.
 fn finished(call: impl FnOnce(&mut Builder)) -> String {
-    let mut k = Builder::new("k", Arch::Sm90a, 128);
-    call(&mut k);
-    said(k.finish())
+    refused(Builder::new("k", Arch::Sm90a, 128), |_| (), |k, ()| call(k))
 }
 
 /// Lanes bring together the parts of the rows that the numbers were made for, and nothing else.
 #[test]
 fn lanes_bring_together_the_rows_that_the_numbers_were_made_for() {
-    let mut k = Builder::new("k", Arch::Sm80, 64);
     // 16 rows of each warp, in turn or one after the other: as many numbers, by as many lanes.
-    let near = Rows::new(&mma("(2,1,1):(1,0,0)", "(64,8,16)"), [64, 16]).expect("rows");
+    let mma_near = mma("(2,1,1):(1,0,0)", "(64,8,16)");
+    let near = Rows::new(&mma_near, [64, 16]).expect("rows");
     let apart = mma("(2,1,1):(1,0,0)", "((16,2,2):(1,32,16),8,16)");
     let apart = Rows::new(&apart, [64, 16]).expect("rows");
     assert_eq!((near.count(), near.lanes()), (apart.count(), apart.lanes()));
-    let top = k.row_values(&near, Ty::F32).expect("registers");
-    let sums = k
-        .accumulators(&mma("(2,1,1):(1,0,0)", "(64,8,16)"), [64, 16])
-        .expect("registers");
-    k.fill(&top, 0.0);
-    let over = near.broadcast_rows(&top).expect("its rows");
-    for d in [&top, &over] {
-        k.reduce_rows(BinaryOp::Max, &near, d).expect("its rows");
-    }
+    let begin = || Builder::new("k", Arch::Sm80, 64);
+    let scene = |k: &mut Builder| {
+        let top = k.row_values(&near, Ty::F32);
+        let sums = k.accumulators(&mma_near, (64, 16));
+        k.fill(&top, 0.0);
+        let all = near.broadcast_rows(&top);
+        for d in [&top, &all] {
+            k.reduce_rows(BinaryOp::Max, &near, d);
+        }
+        (top, sums)
+    };
+    let mut k = begin();
+    scene(&mut k);
+    k.finish().expect("its rows");
     let other = "the numbers were made for other rows: a thread has them in the places of the rows that `row_values` was given";
     assert_eq!(
-        said(k.reduce_rows(BinaryOp::Max, &apart, &top)),
+        refused(begin(), scene, |k, (top, _)| k.reduce_rows(
+            BinaryOp::Max,
+            &apart,
+            &top
+        )),
         format!("reduce_rows: {other}")
     );
     assert_eq!(
-        said(apart.broadcast_rows(&top)),
+        refused(begin(), scene, |_, (top, _)| drop(
+            apart.broadcast_rows(&top)
+        )),
         format!("broadcast_rows: {other}")
     );
     assert_eq!(
-        said(k.reduce_rows(BinaryOp::Max, &near, &sums)),
+        refused(begin(), scene, |k, (_, sums)| k.reduce_rows(
+            BinaryOp::Max,
+            &near,
+            &sums
+        )),
         "reduce_rows: 16 elements of ((_2,_2),_2,_2):((_1,_2),_4,_8), which are no numbers of rows: those of `row_values` are"
     );
-    let first = top.values(0, 1).expect("one");
     assert_eq!(
-        said(k.reduce_rows(BinaryOp::Max, &near, &first)),
+        refused(begin(), scene, |k, (top, _)| {
+            k.reduce_rows(BinaryOp::Max, &near, &top.values(0, 1));
+        }),
         "reduce_rows: 1 elements of _1:_0, which are no numbers of rows: those of `row_values` are"
     );
 }
@@ -105,7 +120,7 @@ fn named_barriers_are_those_of_a_block() {
 fn a_fragment_is_filled_with_numbers_of_its_type() {
     let fill = |ty, value| {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let f = k.fragment(ty, &parsed("_2:_1")).expect("registers");
+        let f = k.fragment(ty, &parsed("_2:_1"));
         k.fill(&f, value);
         k.finish().map(|_| ())
     };
@@ -122,10 +137,11 @@ fn a_fragment_is_filled_with_numbers_of_its_type() {
     for value in [0.1, f64::NAN, f64::INFINITY, 1e300] {
         fill(Ty::F32, value).expect("near");
     }
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let f = k.fragment(Ty::S32, &parsed("_2:_1")).expect("registers");
     assert_eq!(
-        said(k.mask(&f, 1.5, |_, _| Cond::Known(false))),
+        finished(|k| {
+            let f = k.fragment(Ty::S32, &parsed("_2:_1"));
+            k.mask(&f, 1.5, |_, _| Cond::Known(false));
+        }),
         "mask: 1.5 is no s32"
     );
 }
@@ -134,10 +150,11 @@ fn a_fragment_is_filled_with_numbers_of_its_type() {
 #[test]
 fn only_f32_becomes_tf32() {
     for ty in [Ty::F64, Ty::F16, Ty::Bf16, Ty::S32] {
-        let mut k = Builder::new("k", Arch::Sm80, 32);
-        let f = k.fragment(ty, &parsed("_2:_1")).expect("registers");
         assert_eq!(
-            said(k.convert(&f, Ty::Tf32)),
+            finished(|k| {
+                let f = k.fragment(ty, &parsed("_2:_1"));
+                k.convert(&f, Ty::Tf32);
+            }),
             format!(
                 "convert: {ty} to tf32; f64, f32, f16, bf16 and s32 are converted into each other"
             )
@@ -148,27 +165,21 @@ fn only_f32_becomes_tf32() {
 /// A reduction that the elements of a map do not have ends a kernel in an illegal instruction.
 #[test]
 fn a_map_is_reduced_as_its_elements_can_be() {
-    let mut k = Builder::new("k", Arch::Sm90a, 32);
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B32, 16).expect("16 bits");
     let atom = atom.position_independent().expect("a swizzle of addresses");
     let shape = IntTuple::flat([16i64, 16].map(Into::into));
     let own = atom.tile_to_shape(&shape).expect("it divides");
-    let map = k
-        .tma_tensor(
-            "to",
-            Ty::Bf16,
-            &parsed("(96,96):(96,_1)"),
-            &[16, 16],
-            &own,
-            1,
-        )
-        .expect("a map");
-    let here = k.shared_tensor(Ty::Bf16, own).expect("a tensor");
-    let at: [Index; 2] = [0.into(), 0.into()];
-    k.tma_reduce(&map, Reduction::Add, &at, &here)
-        .expect("sums");
+    let reduce = |k: &mut Builder, reduction| {
+        let like = parsed("(96,96):(96,_1)");
+        let map = k.tma_tensor("to", Ty::Bf16, &like, &[16, 16], &own, 1);
+        let here = k.shared_tensor(Ty::Bf16, own.clone());
+        k.tma_reduce(&map, reduction, (0, 0), &here);
+    };
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    reduce(&mut k, Reduction::Add);
+    k.finish().expect("sums");
     assert_eq!(
-        said(k.tma_reduce(&map, Reduction::Xor, &at, &here)),
+        finished(|k| reduce(k, Reduction::Xor)),
         "tma_reduce: to: Xor of elements of Bf16, for which there is no reduction"
     );
 }
@@ -176,67 +187,63 @@ fn a_map_is_reduced_as_its_elements_can_be() {
 /// What an instruction cannot take of registers and constants is refused with the kernel at the latest.
 #[test]
 fn the_verifier_knows_the_operands_of_registers() {
-    type Call = fn(&mut Builder) -> Result<(), Error>;
-    let calls: [(&str, Call); 6] = [
-        ("ex2 of f64", |k| {
-            let f = k.fragment(Ty::F64, &parsed("_2:_1"))?;
-            k.fill(&f, 1.0);
-            k.map1(UnaryOp::Ex2, &f, &f)
-        }),
-        ("a fraction in s32", |k| {
-            let f = k.fragment(Ty::S32, &parsed("_2:_1"))?;
-            k.fill(&f, 1.0);
-            k.map2(BinaryOp::Add, &f, &f, 1.5)
-        }),
-        ("a register of another class", |k| {
-            let (f, other) = (k.fragment(Ty::F32, &parsed("_2:_1"))?, k.reg(RegType::F64));
-            k.mov_to(other, 1.0);
-            k.fill(&f, 1.0);
-            k.map2(BinaryOp::Add, &f, &f, other)
-        }),
-        ("a float as an integer", |k| {
-            let reg = k.reg(RegType::F32);
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom"),
+        32,
+        &parsed::<Layout>("(4,8):(8,1)"),
+        &parsed::<Layout>("(1,1):(0,0)"),
+    );
+    let copy = copy.expect("a tiled copy");
+    let filled = |k: &mut Builder, ty: Ty| {
+        let f = k.fragment(ty, &parsed("_2:_1"));
+        k.fill(&f, 1.0);
+        f
+    };
+    let register = |k: &mut Builder, class: RegType| {
+        k.emit(|k| {
+            let reg = k.reg(class);
             k.mov_to(reg, 1.0);
-            let i = k.index_of(reg, 0..4);
-            let tid = k.thread();
+            reg
+        })
+    };
+    let calls: [(&str, &dyn Fn(&mut Builder)); 6] = [
+        ("ex2 of f64", &|k| {
+            let f = filled(k, Ty::F64);
+            k.map1(UnaryOp::Ex2, &f, &f);
+        }),
+        ("a fraction in s32", &|k| {
+            let f = filled(k, Ty::S32);
+            k.map2(BinaryOp::Add, &f, &f, 1.5);
+        }),
+        ("a register of another class", &|k| {
+            let (f, other) = (filled(k, Ty::F32), register(k, RegType::F64));
+            k.map2(BinaryOp::Add, &f, &f, other);
+        }),
+        ("a float as an integer", &|k| {
+            let reg = register(k, RegType::F32);
+            let (i, tid) = (k.index_of(reg, 0..4), k.thread());
             let less = k.less(&i, &tid);
-            k.if_(less, |k| {
-                k.sync();
-                Ok(())
-            })
+            k.if_(less, Builder::sync);
         }),
-        ("a policy of 32 bits", |k| {
-            let a = k.tensor("a", Ty::F32, &parsed("(_4,_8):(_8,_1)"))?;
-            let copy = TiledCopy::new(
-                colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom"),
-                32,
-                &parsed::<Layout>("(4,8):(8,1)"),
-                &parsed::<Layout>("(1,1):(0,0)"),
-            )?;
-            let tid = k.thread();
+        ("a policy of 32 bits", &|k| {
+            let a = k.tensor("a", Ty::F32, &parsed("(_4,_8):(_8,_1)"));
             let part = copy
-                .at(&tid)
-                .partition_src(&a.local_tile(&[4, 8], &[0.into(), 0.into()])?)?;
-            let f = k.fragment_like(&part)?;
-            let policy = k.reg(RegType::B32);
-            k.mov_to(policy, 0);
-            let hints = Hints {
-                cache: Cache::Default,
-                policy: Some(policy),
-            };
-            k.copy_with(&copy, &part, &f, false, hints)
+                .at(&k.thread())
+                .partition_src(&a.local_tile((4, 8), (0, 0)));
+            let f = k.fragment_like(&part);
+            let policy = Some(k.emit(|k| k.mov(colex_ir::Type::B32, 0)));
+            let cache = Cache::Default;
+            k.copy_with(&copy, &part, &f, false, Hints { cache, policy });
         }),
-        ("a factor of another class", |k| {
-            let (f, alpha) = (k.fragment(Ty::F32, &parsed("_2:_1"))?, k.reg(RegType::F64));
-            k.mov_to(alpha, 1.0);
-            k.fill(&f, 1.0);
-            k.axpby(alpha, &f, None, &f)
+        ("a factor of another class", &|k| {
+            let (f, alpha) = (filled(k, Ty::F32), register(k, RegType::F64));
+            k.axpby(alpha, &f, None, &f);
         }),
     ];
     for (what, call) in calls {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let text = call(&mut k).and_then(|()| k.finish());
-        let is_refused = text.map_or(true, |built| built.kernel.ptx().is_err());
+        call(&mut k);
+        let is_refused = k.finish().map_or(true, |built| built.kernel.ptx().is_err());
         assert!(is_refused, "{what} is taken");
     }
 }
@@ -252,20 +259,20 @@ fn halves_of_registers_are_loaded_in_any_order() {
         let build = || -> Result<colex_tensor::TensorKernel, Error> {
             let mut k = Builder::new("k", Arch::Sm80, 32);
             let (from, to) = (
-                k.tensor("from", Ty::F16, &whole)?,
-                k.tensor("to", Ty::F16, &whole)?,
+                k.tensor("from", Ty::F16, &whole),
+                k.tensor("to", Ty::F16, &whole),
             );
             let (tid, at) = (k.thread(), [0.into(), 0.into()]);
             let mine = copy.at(&tid);
-            let source = mine.partition_src(&from.local_tile(&[4, 32], &at)?)?;
-            let target = mine.partition_dst(&to.local_tile(&[4, 32], &at)?)?;
+            let source = mine.partition_src(&from.local_tile((4, 32), &at));
+            let target = mine.partition_dst(&to.local_tile((4, 32), &at));
             let order = [
                 "(_4,_1):(_1,_0)",
                 "((_2,_2),_1):((_2,_1),_0)",
                 "(_4,_1):(_1,_0)",
             ][form];
-            let held = k.fragment(Ty::F16, &parsed(order))?;
-            k.copy(&copy, &source, &held)?;
+            let held = k.fragment(Ty::F16, &parsed(order));
+            k.copy(&copy, &source, &held);
             if form == 2 {
                 // The second element of each pair again, from the row of the first.
                 let one = TiledCopy::new(
@@ -274,13 +281,13 @@ fn halves_of_registers_are_loaded_in_any_order() {
                     &parsed::<Layout>("(1,32):(0,1)"),
                     &parsed::<Layout>("(1,1):(0,0)"),
                 )?;
-                let row = from.local_tile(&[1, 32], &at)?;
-                let row = one.at(&tid).partition_src(&row)?;
+                let row = from.local_tile((1, 32), &at);
+                let row = one.at(&tid).partition_src(&row);
                 for i in [1, 3] {
-                    k.copy(&one, &row, &held.values(i, 1)?)?;
+                    k.copy(&one, &row, &held.values(i, 1));
                 }
             }
-            k.copy(&copy, &held, &target)?;
+            k.copy(&copy, &held, &target);
             k.finish()
         };
         let built = build().unwrap_or_else(|e| panic!("{e}"));
@@ -320,13 +327,12 @@ fn a_fragment_of_half_a_register_has_one() {
             colex_tiled::Operand::C,
         ] {
             for tile in [[1, 1], [1, 8], [8, 1], [3, 1]] {
-                if let Ok(f) = k.fragment_of(&mma, operand, tile) {
-                    let named = f.layout().cosize().expect("a size");
-                    assert!(
-                        f.regs().len() as i64 * f.packed() >= named,
-                        "{operand:?} {tile:?}"
-                    );
-                }
+                let f = k.fragment_of(&mma, operand, tile);
+                let named = f.layout().cosize().expect("a size");
+                assert!(
+                    f.regs().len() as i64 * f.packed() >= named,
+                    "{operand:?} {tile:?}"
+                );
             }
         }
     }
@@ -337,7 +343,7 @@ fn a_fragment_of_half_a_register_has_one() {
 fn tiles_with_bounded_numbers_lie_inside() {
     let build = |layout: &str, count: i64| -> Result<colex_tensor::TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let from = k.tensor("from", Ty::F32, &parsed(layout))?;
+        let from = k.tensor("from", Ty::F32, &parsed(layout));
         let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
         let copy = TiledCopy::new(
             atom,
@@ -347,11 +353,11 @@ fn tiles_with_bounded_numbers_lie_inside() {
         )?;
         let tid = k.thread();
         k.for_(0, count, 1, |k, step| {
-            let tile = from.local_tile(&[4, 8], &[0.into(), step.clone()])?;
-            let part = copy.at(&tid).partition_src(&tile)?;
-            let held = k.fragment_like(&part)?;
-            k.copy(&copy, &part, &held)
-        })?;
+            let tile = from.local_tile((4, 8), (0, step));
+            let part = copy.at(&tid).partition_src(&tile);
+            let held = k.fragment_like(&part);
+            k.copy(&copy, &part, &held);
+        });
         k.finish()
     };
     build("(_4,_24):(_24,_1)", 3).expect("three tiles");
@@ -386,8 +392,7 @@ fn tiles_with_bounded_numbers_lie_inside() {
 fn barriers_beyond_shared_memory_cost_nothing() {
     let why = finished(|k| {
         let ring = k.pipeline((1 << 29) - 1, 1, 1);
-        k.start_pipelines(&[&ring], false)
-            .expect("an error of `finish`");
+        k.start_pipelines(&[&ring], false);
     });
     assert_eq!(
         why,

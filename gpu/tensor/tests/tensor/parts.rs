@@ -53,9 +53,7 @@ fn law_places_in_a_ring() {
         let (single, many) = (k.consumer_state(&ring), k.producer_state(&ring));
         k.for_(0, &start + &more, 1, |k, _| {
             k.advance(&single);
-            Ok(())
-        })
-        .expect("a loop");
+        });
         k.advance_by(&many, &start);
         k.advance_by(&many, &more);
         let places = [&single, &many].map(|state| [k.stage(state), k.parity(state)]);
@@ -63,7 +61,7 @@ fn law_places_in_a_ring() {
             let value = k.value(value);
             let place = k.index_of(out, 0..1 << 48) + 4 * i;
             let address = k.address(&place, true);
-            k.store(Access::new(Space::Global, Type::U32), address, value);
+            k.emit(|k| k.store(Access::new(Space::Global, Type::U32), address, value));
         }
         let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
         for (start, more) in [(0, 0), (0, 1), (3, 4), (7, 13), (63, 62)] {
@@ -108,20 +106,20 @@ fn sums_of_fragments_where_a_condition_holds() {
         let mut k = Builder::new("axpby", Arch::Sm80, 32);
         let whole = parsed("(_32,_4):(_4,_1)");
         let (x, y) = (
-            k.tensor("x", Ty::F32, &whole)?,
-            k.tensor("y", Ty::F32, &whole)?,
+            k.tensor("x", Ty::F32, &whole),
+            k.tensor("y", Ty::F32, &whole),
         );
         let copy = over_rows()?;
         let tid = k.thread();
         let (x, y) = (
-            copy.at(&tid).partition_src(&x)?,
-            copy.at(&tid).partition_src(&y)?,
+            copy.at(&tid).partition_src(&x),
+            copy.at(&tid).partition_src(&y),
         );
-        let (rx, ry) = (k.fragment_like(&x)?, k.fragment_like(&y)?);
-        k.copy(&copy, &x, &rx)?;
-        k.copy(&copy, &y, &ry)?;
-        k.axpby(2.0, &rx, Some(3.0.into()), &ry)?;
-        k.copy_if(&copy, &ry, &y, |k, at: &[Index]| k.less(&at[0], &at[1]))?;
+        let (rx, ry) = (k.fragment_like(&x), k.fragment_like(&y));
+        k.copy(&copy, &x, &rx);
+        k.copy(&copy, &y, &ry);
+        k.axpby(2.0, &rx, Some(3.0.into()), &ry);
+        k.copy_if(&copy, &ry, &y, |k, at: &[Index]| k.less(&at[0], &at[1]));
         k.finish()
     };
     let built = build().unwrap_or_else(|e| panic!("{e}"));
@@ -156,26 +154,23 @@ fn a_reduction_by_tma() {
     let like: Layout = parsed("(64,64):(64,_1)");
     let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("reduce", Arch::Sm90a, 32);
-        let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1)?;
-        let shared = k.shared_tensor(Ty::F32, rows.clone())?;
+        let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1);
+        let shared = k.shared_tensor(Ty::F32, rows.clone());
         let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
         let copy = TiledCopy::new(atom, 32, &parsed("(1,32):(0,1)"), &parsed("(32,1):(1,0)"))?;
         let tid = k.thread();
-        let part = copy.at(&tid).partition_dst(&shared)?;
-        let ones = k.fragment_like(&part)?;
-        for reg in ones.regs() {
-            k.mov_to(*reg, 1.0);
-        }
-        k.copy(&copy, &ones, &part)?;
+        let part = copy.at(&tid).partition_dst(&shared);
+        let ones = k.fragment_like(&part);
+        k.fill(&ones, 1.0);
+        k.copy(&copy, &ones, &part);
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync();
         let one = k.elected();
         k.if_(one, |k| {
-            k.tma_reduce(&map, Reduction::Add, &[1.into(), 0.into()], &shared)?;
+            k.tma_reduce(&map, Reduction::Add, (1, 0), &shared);
             k.bulk_commit();
             k.bulk_wait(0, false);
-            Ok(())
-        })?;
+        });
         k.finish()
     };
     let built = build().unwrap_or_else(|e| panic!("{e}"));

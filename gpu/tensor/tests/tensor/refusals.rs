@@ -2,8 +2,10 @@
 
 use colex_atom::{Arch, Ty};
 use colex_layout::{ComposedLayout, Layout};
-use colex_tensor::{AtThread, Builder, Error, Tensor};
+use colex_tensor::{AtThread, Builder, Tensor};
 use colex_tiled::TiledCopy;
+
+use crate::refused;
 
 fn layout(text: &str) -> Layout {
     text.parse().expect("a literal")
@@ -15,70 +17,66 @@ fn tiled(bits: i64) -> TiledCopy {
     TiledCopy::new(atom, 32, &layout("(8,4):(4,1)"), &values).expect("a tiled copy")
 }
 
-fn kernel() -> (Builder, Tensor) {
-    let mut k = Builder::new("k", Arch::Sm80, 64);
-    let a = k
-        .tensor("a", Ty::F32, &layout("(100,100):(100,_1)"))
-        .expect("a tensor");
-    (k, a)
+fn kernel() -> Builder {
+    Builder::new("k", Arch::Sm80, 64)
 }
 
-fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
-    let error = result.expect_err("it is refused");
-    assert_eq!(error.at.file(), file!(), "the author's file is named");
-    error.kind.to_string()
+fn parameter(k: &mut Builder) -> Tensor {
+    k.tensor("a", Ty::F32, &layout("(100,100):(100,_1)"))
 }
 
 #[test]
 fn a_parameter_is_cut_into_tiles_first() {
-    let (mut k, a) = kernel();
-    let tid = k.thread() % 32;
     let copy = tiled(32);
     assert_eq!(
-        said(copy.at(&tid).partition_src(&a)),
+        refused(kernel(), parameter, |k, a| {
+            let tid = k.thread() % 32;
+            copy.at(&tid).partition_src(&a);
+        }),
         "partition of (100,100):(_1@0,_1@1): a dynamic leaf has a value at launch only; cut a tile of static extents out of \
          it with `local_tile`, and go on with that"
     );
     assert_eq!(
-        said(a.local_tile(&[32, 32], &[0.into()])),
+        refused(kernel(), parameter, |_, a| {
+            a.local_tile((32, 32), 0);
+        }),
         "local_tile: 1 coordinates and a tile of 2 modes for a of 2 modes"
     );
 }
 
 #[test]
 fn a_thread_beyond_the_last() {
-    let (mut k, a) = kernel();
-    let tid = k.thread();
-    let tile = a
-        .local_tile(&[32, 32], &[0.into(), 0.into()])
-        .expect("a tile");
     let copy = tiled(32);
     assert_eq!(
-        said(copy.at(&tid).partition_src(&tile)),
+        refused(kernel(), parameter, |k, a| {
+            let tile = a.local_tile((32, 32), (0, 0));
+            copy.at(&k.thread()).partition_src(&tile);
+        }),
         "partition: the thread index lies from 0 to 63, and there are 32 threads"
     );
 }
 
 #[test]
 fn values_of_a_vector_are_neighbours_and_aligned() {
-    let (mut k, _) = kernel();
-    let tid = k.thread() % 32;
     let copy = tiled(128);
-    let columns = k
-        .shared_tensor(Ty::F32, layout("(8,16):(1,8)"))
-        .expect("a tensor");
-    let part = copy.at(&tid).partition_src(&columns).expect("a part");
-    let regs = k.fragment_like(&part).expect("registers");
+    let from = |text: &str| {
+        refused(
+            kernel(),
+            |k| k.shared_tensor(Ty::F32, layout(text)),
+            |k, tile| {
+                let tid = k.thread() % 32;
+                let part = copy.at(&tid).partition_src(&tile);
+                let regs = k.fragment_like(&part);
+                k.copy(&copy, &part, &regs);
+            },
+        )
+    };
     assert_eq!(
-        said(k.copy(&copy, &part, &regs)),
+        from("(8,16):(1,8)"),
         "copy: an instruction moves 4 neighbours, and element 1 of ((_4,_1),_1,_1):((_8,_0),_0,_0) lies 32 bytes after \
          the first"
     );
-    let odd = k
-        .shared_tensor(Ty::F32, layout("(8,16):(17,1)"))
-        .expect("a tensor");
-    let part = copy.at(&tid).partition_src(&odd).expect("a part");
-    let sentence = said(k.copy(&copy, &part, &regs));
+    let sentence = from("(8,16):(17,1)");
     assert!(
         sentence.starts_with(
             "copy: an instruction moves 16 bytes from a multiple of them, and ((_4,_1),_1,_1)"
@@ -89,52 +87,55 @@ fn values_of_a_vector_are_neighbours_and_aligned() {
 
 #[test]
 fn ends_that_the_atom_does_not_connect() {
-    let (mut k, a) = kernel();
-    let tid = k.thread() % 32;
     let atom = colex_atom::copy("SM75_U32x4_LDSM_N").expect("an atom");
     let copy = TiledCopy::new(atom, 16, &layout("(8,4):(4,1)"), &layout("(1,8):(0,1)"))
         .expect("a tiled copy");
-    let tile = a
-        .local_tile(&[8, 32], &[0.into(), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let regs = k.fragment(Ty::F16, &layout("_8:_1")).expect("registers");
+    let registers = |k: &mut Builder| (parameter(k), k.fragment(Ty::F16, &layout("_8:_1")));
     assert_eq!(
-        said(k.copy(&copy, &part, &regs)),
+        refused(kernel(), registers, |k, (a, regs)| {
+            let tid = k.thread() % 32;
+            let part = copy.at(&tid).partition_src(&a.local_tile((8, 32), (0, 0)));
+            k.copy(&copy, &part, &regs);
+        }),
         "copy: SM75_U32x4_LDSM_N goes from shared memory to registers, and the copy from global memory to registers"
     );
-    let shared: ComposedLayout = "Sw<2,3,3> o 0 o (16,32):(32,1)".parse().expect("a literal");
-    let shared = k.shared_tensor(Ty::F16, shared).expect("a tensor");
-    let part = copy.at(&tid).partition_src(&shared).expect("a part");
-    assert_eq!(
-        said(k.copy(&copy, &part, &regs)),
-        "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
-    );
-    assert_eq!(
-        said(k.copy_in_bounds(&copy, &part, &regs)),
-        "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
-    );
+    for inside in [false, true] {
+        assert_eq!(
+            refused(kernel(), registers, |k, (_, regs)| {
+                let tid = k.thread() % 32;
+                let shared: ComposedLayout =
+                    "Sw<2,3,3> o 0 o (16,32):(32,1)".parse().expect("a literal");
+                let shared = k.shared_tensor(Ty::F16, shared);
+                let part = copy.at(&tid).partition_src(&shared);
+                if inside {
+                    k.copy_in_bounds(&copy, &part, &regs);
+                } else {
+                    k.copy(&copy, &part, &regs);
+                }
+            }),
+            "copy: SM75_U32x4_LDSM_N takes 2 instructions from (((_2,_4),_1),_2,_1):(((_1,_8),_0),_256,_0) and 1 into _8:_1"
+        );
+    }
 }
 
 /// A register of four bytes is filled byte by byte or at once.
 #[test]
 fn two_bytes_have_no_place_of_their_own_in_a_register() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let bytes = k
-        .tensor("bytes", Ty::S8, &layout("(64,64):(64,_1)"))
-        .expect("a tensor");
-    let tid = k.thread();
     let atom = colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom");
     let copy = TiledCopy::new(atom, 8, &layout("(8,4):(4,1)"), &layout("(1,2):(0,1)"))
         .expect("a tiled copy");
-    let tile = bytes
-        .local_tile(&[8, 16], &[0.into(), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let regs = k.fragment_like(&part).expect("registers");
+    let scene = |k: &mut Builder| {
+        let bytes = k.tensor("bytes", Ty::S8, &layout("(64,64):(64,_1)"));
+        let tile = bytes.local_tile((8, 16), (0, 0));
+        let part = copy.at(&k.thread()).partition_src(&tile);
+        let regs = k.fragment_like(&part);
+        (part, regs)
+    };
+    let k = || Builder::new("k", Arch::Sm80, 32);
     let sentence = "copy: 2 elements of s8 do not fill a register: one goes at a time, or 4";
-    assert_eq!(said(k.copy(&copy, &part, &regs)), sentence);
-    assert_eq!(said(k.copy(&copy, &regs, &part)), sentence);
+    let load = refused(k(), scene, |k, (part, regs)| k.copy(&copy, &part, &regs));
+    let store = refused(k(), scene, |k, (part, regs)| k.copy(&copy, &regs, &part));
+    assert_eq!([&load[..], &store[..]], [sentence; 2]);
 }
 
 /// A value read before a variable changes is not the variable's value afterwards.
@@ -163,9 +164,7 @@ fn a_value_from_before_a_loop_that_changes_it() {
     k.for_(0, 8, 1, |k, _| {
         let _ = k.value(&(&before + 1));
         k.set(&stage, 2);
-        Ok(())
-    })
-    .expect("a loop");
+    });
     assert!(
         k.finish().is_err(),
         "the second round would use the first value"
@@ -191,18 +190,18 @@ fn a_number_too_large_for_its_register() {
 /// Rows whose stride is no multiple of a vector: of a static stride it is known here, no launch is asked.
 #[test]
 fn vectors_of_rows_at_odd_strides() {
-    let mut k = Builder::new("k", Arch::Sm80, 32);
-    let a = k
-        .tensor("a", Ty::F32, &layout("(100,100):(_65,_1)"))
-        .expect("a tensor");
-    let (tid, copy) = (k.thread(), tiled(128));
-    let tile = a
-        .local_tile(&[8, 16], &[0.into(), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let regs = k.fragment_like(&part).expect("registers");
+    let copy = tiled(128);
     assert_eq!(
-        said(k.copy_in_bounds(&copy, &part, &regs)),
+        refused(
+            Builder::new("k", Arch::Sm80, 32),
+            |k| k.tensor("a", Ty::F32, &layout("(100,100):(_65,_1)")),
+            |k, a| {
+                let tid = k.thread();
+                let part = copy.at(&tid).partition_src(&a.local_tile((8, 16), (0, 0)));
+                let regs = k.fragment_like(&part);
+                k.copy_in_bounds(&copy, &part, &regs);
+            }
+        ),
         "copy: an instruction moves 4 elements from a multiple of them, and in mode 0 of a it starts at r2 >> 2 times 65"
     );
 }
@@ -211,19 +210,15 @@ fn vectors_of_rows_at_odd_strides() {
 #[test]
 fn a_vector_before_the_last_is_inside() {
     let mut k = Builder::new("k", Arch::Sm80, 32);
-    let a = k
-        .tensor("a", Ty::F32, &layout("(_64,_6):(_8,_1)"))
-        .expect("a tensor");
+    let a = k.tensor("a", Ty::F32, &layout("(_64,_6):(_8,_1)"));
     let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("a width");
     let copy = TiledCopy::new(atom, 32, &layout("(32,1):(1,0)"), &layout("(1,4):(0,1)"))
         .expect("a tiled copy");
     let tid = k.thread();
-    let tile = a
-        .local_tile(&[32, 4], &[0.into(), 0.into()])
-        .expect("a tile");
-    let part = copy.at(&tid).partition_src(&tile).expect("a part");
-    let regs = k.fragment_like(&part).expect("registers");
-    k.copy_in_bounds(&copy, &part, &regs).expect("a copy");
+    let tile = a.local_tile((32, 4), (0, 0));
+    let part = copy.at(&tid).partition_src(&tile);
+    let regs = k.fragment_like(&part);
+    k.copy_in_bounds(&copy, &part, &regs);
     let text = k.finish().expect("a kernel").kernel.ptx().expect("a text");
     assert_eq!(text.matches("ld.global.v4.f32").count(), 1);
     assert!(!text.contains("setp"), "nothing is asked");
@@ -231,10 +226,15 @@ fn a_vector_before_the_last_is_inside() {
 
 #[test]
 fn a_ring_of_a_schedule_that_cannot_be() {
-    let mut k = Builder::new("k", Arch::Sm90a, 384);
     let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(1, 1, 2);
     assert_eq!(
-        said(k.pipeline_of(&schedule)),
+        refused(
+            Builder::new("k", Arch::Sm90a, 384),
+            |_| (),
+            |k, ()| {
+                k.pipeline_of(&schedule);
+            }
+        ),
         "the number of stages for the multiplies in flight is 1: it must be at least 2"
     );
 }
