@@ -142,7 +142,7 @@ fn banks_are_powers_of_two() {
 
 #[test]
 fn choice_sentences() {
-    let column = Access::new("column", &"32:32".parse().expect("a layout"), 4, 4).expect("aligned");
+    let column = Access::new("column", "32:32", 4, 4).expect("aligned");
     let choice = choose_swizzle(std::slice::from_ref(&column)).expect("Sw<5,2,5> does it");
     assert_eq!(
         choice.to_string(),

@@ -13,7 +13,7 @@ use colex_gpu::tensor::{
     self, Arg, AtThread, Builder, CopyAt, Fragment, Index, Places, Rows, Tensor, TensorKernel,
 };
 use colex_gpu::{Device, Launch};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::{C, ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> {
     // Four warps along M, 16 queries each: no row leaves its warp.
     let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-    let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
+    let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
     let copies = Copies::new(&mma)?;
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
@@ -116,10 +116,8 @@ struct Copies {
 impl Copies {
     fn new(mma: &TiledMma) -> Result<Copies, tensor::Error> {
         let fetch = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
-        let rows = (&"(16,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?);
-        let rows = TiledCopy::new(fetch.clone(), 16, rows.0, rows.1)?;
-        let columns = (&"(8,16):(1,8)".parse()?, &"(8,1):(1,0)".parse()?);
-        let columns = TiledCopy::new(fetch, 16, columns.0, columns.1)?;
+        let rows = TiledCopy::new(fetch.clone(), 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
+        let columns = TiledCopy::new(fetch, 16, "(8,16):(1,8)", "(8,1):(1,0)")?;
         let [straight, transposed] =
             ["SM75_U32x4_LDSM_N", "SM75_U16x8_LDSM_T"].map(colex_atom::copy);
         let (straight, transposed) = (straight?, transposed?);
@@ -294,8 +292,8 @@ pub(crate) fn check(
         (numbers(0, queries), numbers(5, keys), numbers(11, keys));
     let (on_q, on_k, on_v) = (device.upload(&q)?, device.upload(&k)?, device.upload(&v)?);
     let on_o = device.poisoned::<f16>(queries * width)?;
-    let rows = |n: usize| format!("({n},_64):(64,_1)").parse::<Layout>();
-    let columns = format!("(_64,{keys}):(_1,64)").parse::<Layout>()?;
+    let rows = |n: usize| Layout::new((n, C::<64>), (64, C::<1>));
+    let columns = Layout::new((C::<64>, keys), (C::<1>, 64))?;
     let arguments = built.arguments(&[
         Arg::tensor(&on_q, &rows(queries)?),
         Arg::tensor(&on_k, &rows(keys)?),

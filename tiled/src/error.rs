@@ -9,14 +9,14 @@ colex_layout::opaque_error! {
     /// use colex_tiled::TiledCopy;
     ///
     /// let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
-    /// let error = TiledCopy::new(atom, 16, &"32:1".parse()?, &"4:1".parse()?).unwrap_err();
+    /// let error = TiledCopy::new(atom, 16, "32:1", "4:1").unwrap_err();
     /// assert!(error.is_count_mismatch());
     /// assert_eq!(error.to_string(), "4 values are not a multiple of the 8 that UniversalCopy<uint128_t> takes");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[derive(Clone, PartialEq)]
     pub struct Error(ErrorKind);
-    from colex_layout::Error, colex_draw::Error, colex_atom::Error;
+    from colex_layout::Error, colex_atom::Error;
 }
 
 impl Error {
@@ -48,8 +48,6 @@ impl Error {
 pub(crate) enum ErrorKind {
     #[error(transparent)]
     Layout(#[from] colex_layout::Error),
-    #[error(transparent)]
-    Draw(#[from] colex_draw::Error),
     #[error(transparent)]
     Atom(#[from] colex_atom::Error),
     #[error("{have} {what} are not a multiple of the {need} that {atom} takes")]

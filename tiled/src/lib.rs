@@ -6,14 +6,14 @@
 //! use colex_tiled::{Operand, Tensor, TiledCopy, TiledMma};
 //!
 //! // Four atoms of 32 threads over a tile of 32 by 16 by 16.
-//! let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(_,_,_)".parse()?)?;
-//! let c = mma.slice(5)?.partition(&"(32,16):(16,1)".parse()?, Operand::C)?;
+//! let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
+//! let c = mma.slice(5)?.partition("(32,16):(16,1)", Operand::C)?;
 //! assert_eq!(format!("{} + {:#}", c.start, c.layout), "18 + ((2,2),1,1):((1,128),0,0)");
 //!
 //! // The copy that brings A into the registers where the MMA wants it, by `ldmatrix`.
 //! let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
-//! let shared = "(32,16):(16,1)".parse()?;
-//! let report = load.report(&shared, &shared)?;
+//! let shared = "(32,16):(16,1)";
+//! let report = load.report(shared, shared)?;
 //! assert_eq!(
 //!     report.to_string().lines().last(),
 //!     Some("The source's accesses take 32 passes, and 16 would do: 2 words meet in a bank, first for thread 0, from (0,0) on.")
@@ -21,7 +21,7 @@
 //!
 //! // And on data: what the instructions move is what was there.
 //! let from = Tensor::new((0..512).collect::<Vec<i32>>(), shared)?;
-//! let mut to = Tensor::new(vec![0; 512], "(32,16):(1,32)".parse()?)?;
+//! let mut to = Tensor::new(vec![0; 512], "(32,16):(1,32)")?;
 //! load.copy(&from, &mut to)?;
 //! assert_eq!(from.elements()?, to.elements()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -300,11 +300,11 @@ fn elements_left_out_or_combined_twice_are_refused() -> Outcome {
     let half = TiledCopy::from_tv(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
-        "((4,2),1):((1,0),0)".parse()?,
+        "((4,2),1):((1,0),0)",
         Tiler::from(8),
     )?;
-    let src = Tensor::new(vec![1_i32; 8], "8:1".parse()?)?;
-    let mut dst = Tensor::new(vec![0_i32; 8], "8:1".parse()?)?;
+    let src = Tensor::new(vec![1_i32; 8], "8:1")?;
+    let mut dst = Tensor::new(vec![0_i32; 8], "8:1")?;
     assert_eq!(
         half.copy(&src, &mut dst).unwrap_err().to_string(),
         "copy: no thread writes 4, nor 3 others: the thread-value layout ((4,2),1):((1,0),0) does not have the whole tile"
@@ -314,11 +314,11 @@ fn elements_left_out_or_combined_twice_are_refused() -> Outcome {
     let add = TiledCopy::from_tv(
         colex_atom::copy("SM90_TMA_REDUCE_ADD_1D")?,
         32,
-        "(2,4):(0,1)".parse()?,
+        "(2,4):(0,1)",
         Tiler::from(4),
     )?;
-    let src = Tensor::new(vec![1_i32; 4], "4:1".parse()?)?;
-    let mut dst = Tensor::new(vec![10_i32; 4], "4:1".parse()?)?;
+    let src = Tensor::new(vec![1_i32; 4], "4:1")?;
+    let mut dst = Tensor::new(vec![10_i32; 4], "4:1")?;
     assert_eq!(
         add.copy_reducing(&src, &mut dst, |a, b| a + b)
             .unwrap_err()
@@ -331,26 +331,23 @@ fn elements_left_out_or_combined_twice_are_refused() -> Outcome {
 /// One number is no coordinate of tiles in two modes.
 #[test]
 fn a_tile_is_named_by_one_number_for_each_mode() -> Outcome {
-    let tensor = Tensor::new(vec![0; 128 * 16], "(128,16):(1,128)".parse()?)?;
+    let tensor = Tensor::new(vec![0; 128 * 16], "(128,16):(1,128)")?;
     let tiler: Tiler = "(64,8)".parse()?;
     assert_eq!(
-        tensor
-            .local_tile(&tiler, &0.into())
-            .unwrap_err()
-            .to_string(),
+        tensor.local_tile(&tiler, &0).unwrap_err().to_string(),
         "local_tile: 0 has 1 of the 2 modes that the tiles of (128,16):(1,128) by (64,8) have: it takes one number for each"
     );
     let identity = Tensor::identity((128, 16))?;
-    assert!(identity.local_tile(&tiler, &3.into()).is_err());
+    assert!(identity.local_tile(&tiler, &3).is_err());
     assert_eq!(
         identity
-            .outer_partition(&tiler, &3.into())
+            .outer_partition(&tiler, &3)
             .unwrap_err()
             .to_string(),
         "outer_partition: 3 has 1 of the 2 modes that the places of the tile of (128,16):(_1@0,_1@1) by (64,8) have: it \
          takes one number for each"
     );
-    assert!(tensor.local_tile(&tiler, &(1, 1).into()).is_ok());
+    assert!(tensor.local_tile(&tiler, (1, 1)).is_ok());
     Ok(())
 }
 
@@ -365,17 +362,17 @@ fn extents_beyond_memory_are_refused_with_the_bound() -> Outcome {
          most 4194304 of a swizzled layout is looked at: take a part of whole tiles, the others are alike"
     );
     let bounded = "elements, and each of at most 67108864 is looked at: take a part of whole tiles, the others are alike";
-    let one = Tensor::new(vec![1], "(65536,65536):(0,0)".parse()?)?;
+    let one = Tensor::new(vec![1], "(65536,65536):(0,0)")?;
     for why in [
         Tensor::new(vec![0; 4], huge.clone()).unwrap_err(),
         one.elements().unwrap_err(),
         one.view().reduce(0, |a, b| a + b).unwrap_err(),
-        Tensor::new(vec![1], "(65536,65536):(0,0)".parse()?)?
+        Tensor::new(vec![1], "(65536,65536):(0,0)")?
             .fill(2)
             .unwrap_err(),
         Tensor::identity((65536, 65536))?.elements().unwrap_err(),
         Tensor::identity((65536, 65536))?
-            .within(&(3, 3).into())
+            .within((3, 3))
             .unwrap_err(),
     ] {
         assert!(why.to_string().ends_with(bounded), "{why}");
@@ -383,8 +380,8 @@ fn extents_beyond_memory_are_refused_with_the_bound() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
-        &"32:1".parse()?,
-        &"1:0".parse()?,
+        "32:1",
+        "1:0",
     )?;
     let line: Layout = "4294967296:1".parse()?;
     assert!(

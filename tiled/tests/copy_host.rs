@@ -26,13 +26,7 @@ fn copies() -> Result<Vec<TiledCopy>, Box<dyn Error>> {
     for atom in ATOMS {
         for threads in ["32:1", "(8,4):(4,1)", "(16,4):(1,16)"] {
             for values in ["8:1", "(1,8):(0,1)", "(4,4):(4,1)"] {
-                let (threads, values) = (threads.parse()?, values.parse()?);
-                copies.extend(TiledCopy::new(
-                    colex_atom::copy(atom)?,
-                    16,
-                    &threads,
-                    &values,
-                ));
+                copies.extend(TiledCopy::new(colex_atom::copy(atom)?, 16, threads, values));
             }
         }
     }
@@ -206,7 +200,7 @@ fn zeros_fill_up_the_tile() -> Outcome {
             if !atom.is_executable() {
                 continue; // Around the first-level cache go 16 bytes only.
             }
-            let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &values.parse()?)?;
+            let copy = TiledCopy::new(atom, 32, "(2,4):(1,2)", values)?;
             for (rows, columns) in (1..=8).flat_map(|m| (1..=8).map(move |n| (m, n))) {
                 let data: Vec<i64> = (1..=rows * columns).collect();
                 // Columns that begin at multiples of the longest vector.
@@ -214,8 +208,8 @@ fn zeros_fill_up_the_tile() -> Outcome {
                 for (i, x) in (0..).zip(data) {
                     padded[(i % rows + 8 * (i / rows)) as usize] = x;
                 }
-                let src = Tensor::new(padded, format!("({rows},{columns}):(1,8)").parse()?)?;
-                let mut dst = Tensor::new(vec![-1; 64], "(8,8):(1,8)".parse()?)?;
+                let src = Tensor::new(padded, format!("({rows},{columns}):(1,8)"))?;
+                let mut dst = Tensor::new(vec![-1; 64], "(8,8):(1,8)")?;
                 let zeros = copy.copy_zero_filled(&src, &mut dst)?;
                 assert_eq!(zeros as i64, 64 - rows * columns);
                 for (i, j) in (0..8).flat_map(|i| (0..8).map(move |j| (i, j))) {
@@ -235,9 +229,8 @@ fn zeros_fill_up_the_tile() -> Outcome {
 fn refusals_to_fill_are_sentences() -> Outcome {
     let refused = |atom: &str, values: &str, src: &str, dst: &str| {
         let atom = colex_atom::copy(atom).unwrap();
-        let (threads, values) = ("(2,4):(1,2)".parse().unwrap(), values.parse().unwrap());
-        let copy = TiledCopy::new(atom, 32, &threads, &values).unwrap();
-        let tensor = |layout: &str| Tensor::new(vec![0; 64], layout.parse().unwrap()).unwrap();
+        let copy = TiledCopy::new(atom, 32, "(2,4):(1,2)", values).unwrap();
+        let tensor = |layout: &str| Tensor::new(vec![0; 64], layout).unwrap();
         let mut written = tensor(dst);
         copy.copy_zero_filled(&tensor(src), &mut written)
             .unwrap_err()
@@ -282,17 +275,12 @@ fn refusals_to_fill_are_sentences() -> Outcome {
 fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
     let copy = |atom: &str, threads: &str, values: &str| -> Result<TiledCopy, Box<dyn Error>> {
         let atom = colex_atom::copy(atom)?;
-        Ok(TiledCopy::new(
-            atom,
-            32,
-            &threads.parse()?,
-            &values.parse()?,
-        )?)
+        Ok(TiledCopy::new(atom, 32, threads, values)?)
     };
     let one = copy("UniversalCopy<uint32_t>", "8:1", "1:0")?;
-    let (bytes, mut to) = (Tensor::new(vec![7_u8; 8], "8:1".parse()?)?, vec![0_u8; 8]);
+    let (bytes, mut to) = (Tensor::new(vec![7_u8; 8], "8:1")?, vec![0_u8; 8]);
     assert_eq!(
-        one.copy(&bytes, &mut Tensor::new(&mut to[..], "8:1".parse()?)?)
+        one.copy(&bytes, &mut Tensor::new(&mut to[..], "8:1")?)
             .unwrap_err()
             .to_string(),
         "copy: an element of 8 bits does not hold a value of the copy, which has 32"
@@ -300,7 +288,7 @@ fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
     assert_eq!(to, [0; 8]);
     let fill = copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>", "8:1", "1:0")?;
     assert_eq!(
-        fill.copy_zero_filled(&bytes, &mut Tensor::new(&mut to[..], "8:1".parse()?)?)
+        fill.copy_zero_filled(&bytes, &mut Tensor::new(&mut to[..], "8:1")?)
             .unwrap_err()
             .to_string(),
         "copy_zero_filled: an element of 8 bits does not hold a value of the copy, which has 32"
@@ -311,8 +299,8 @@ fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
         "(4,1):(1,0)",
     )?;
     let refused = |from: &str, to: &str| -> Result<String, Box<dyn Error>> {
-        let src = Tensor::new(vec![1_i32; 64], from.parse()?)?;
-        let mut dst = Tensor::new(vec![0_i32; 64], to.parse()?)?;
+        let src = Tensor::new(vec![1_i32; 64], from)?;
+        let mut dst = Tensor::new(vec![0_i32; 64], to)?;
         let report = four.report(src.layout(), dst.layout())?;
         let traffic = [report.source, report.destination];
         assert!(
@@ -336,13 +324,13 @@ fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
     );
     // The report knows the layout alone: where the tensor begins counts too.
     let data = vec![1_i32; 64];
-    let whole = Tensor::new(&data[..], "(33):(1)".parse()?)?;
-    let shifted = whole.local_tile(&Tiler::from(11), &1.into())?;
+    let whole = Tensor::new(&data[..], "(33):(1)")?;
+    let shifted = whole.local_tile(&Tiler::from(11), &1)?;
     let along = copy("UniversalCopy<uint128_t>", "1:0", "4:1")?;
     let part = shifted.map_layout(|_| "4:1".parse())?;
     assert_eq!(
         along
-            .copy(&part, &mut Tensor::new(vec![0_i32; 4], "4:1".parse()?)?)
+            .copy(&part, &mut Tensor::new(vec![0_i32; 4], "4:1")?)
             .unwrap_err()
             .to_string(),
         "copy: one instruction of thread 0 reads 4 values of the source at once, and 0 is at element 11, not at a \
@@ -356,22 +344,22 @@ fn errors_are_sentences() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
-        &"(8,16):(1,8)".parse()?,
-        &"(2,4):(1,2)".parse()?,
+        "(8,16):(1,8)",
+        "(2,4):(1,2)",
     )?;
-    let src = Tensor::new(vec![0; 384], "(24,16):(1,24)".parse()?)?;
+    let src = Tensor::new(vec![0; 384], "(24,16):(1,24)")?;
     let mut dst = src.clone();
     assert_eq!(
         copy.copy(&src, &mut dst).unwrap_err().to_string(),
         "thread 4 names (24,0), which is outside of (24,16):(1,24): the tile does not divide the tensor, and a \
          predicate must say what is inside"
     );
-    let mut other = Tensor::new(vec![0; 384], "(16,24):(1,16)".parse()?)?;
+    let mut other = Tensor::new(vec![0; 384], "(16,24):(1,16)")?;
     assert_eq!(
         copy.copy(&src, &mut other).unwrap_err().to_string(),
         "copy: (24,16):(1,24) and (16,24):(1,16) differ in their extents"
     );
-    let mut shared = Tensor::new(vec![0; 24], "(24,16):(1,0)".parse()?)?;
+    let mut shared = Tensor::new(vec![0; 24], "(24,16):(1,0)")?;
     assert_eq!(
         copy.copy(&src, &mut shared).unwrap_err().to_string(),
         "copy: (24,16):(1,0) has one element at several coordinates, and which value stays there is a race"
@@ -379,10 +367,10 @@ fn errors_are_sentences() -> Outcome {
     let wide = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint128_t>")?,
         32,
-        &"8:1".parse()?,
-        &"4:1".parse()?,
+        "8:1",
+        "4:1",
     )?;
-    let src = Tensor::new(vec![0; 32], "32:1".parse()?)?;
+    let src = Tensor::new(vec![0; 32], "32:1")?;
     let mut dst = src.clone();
     assert_eq!(
         wide.copy_if(&src, &mut dst, |coord| coord.leaves()[0].value() < 30)

@@ -38,12 +38,11 @@ fn copies() -> Result<Vec<TiledCopy>, Box<dyn Error>> {
         for threads in threads {
             for values in values {
                 for bits in [16, 32] {
-                    let (threads, values) = (threads.parse()?, values.parse()?);
                     copies.extend(TiledCopy::new(
                         colex_atom::copy(atom)?,
                         bits,
-                        &threads,
-                        &values,
+                        threads,
+                        values,
                     ));
                 }
             }
@@ -229,8 +228,7 @@ fn the_steps_of_a_partition_end_in_it() -> Outcome {
 #[test]
 fn errors_are_sentences() -> Outcome {
     let refused = |atom: &str, bits, threads: &str, values: &str| {
-        let (threads, values) = (threads.parse().unwrap(), values.parse().unwrap());
-        let copy = TiledCopy::new(colex_atom::copy(atom).unwrap(), bits, &threads, &values);
+        let copy = TiledCopy::new(colex_atom::copy(atom).unwrap(), bits, threads, values);
         copy.unwrap_err().to_string()
     };
     assert_eq!(
@@ -244,8 +242,8 @@ fn errors_are_sentences() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
-        &"(8,4):(1,8)".parse()?,
-        &"8:1".parse()?,
+        "(8,4):(1,8)",
+        "8:1",
     )?;
     assert_eq!(
         copy.slice(32).unwrap_err().to_string(),
@@ -263,7 +261,7 @@ fn errors_are_sentences() -> Outcome {
     );
     let mma = TiledMma::new(
         colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
-        &"1:0".parse()?,
+        "1:0",
         &Tiler::All,
     )?;
     assert_eq!(

@@ -11,12 +11,12 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn from_tv(tv: &str, tiler: &str) -> Result<TiledCopy, Box<dyn Error>> {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let tiler: Tiler = tiler.parse()?;
-    Ok(TiledCopy::from_tv(atom, 32, tv.parse()?, tiler)?)
+    Ok(TiledCopy::from_tv(atom, 32, tv, tiler)?)
 }
 
 fn cotiled(tv: &str, data: &str) -> Result<TiledCopy, Box<dyn Error>> {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
-    Ok(TiledCopy::cotiled(atom, 32, &tv.parse()?, &data.parse()?)?)
+    Ok(TiledCopy::cotiled(atom, 32, tv, data)?)
 }
 
 fn refused<T>(answer: Result<T, impl ToString>) -> Option<String> {
@@ -176,11 +176,11 @@ fn a_cotiled_copy_names_the_addresses_it_was_given() -> Outcome {
 fn a_fragment_that_does_not_fit_a_copy() -> Outcome {
     let copy = from_tv("(4,8):(8,1)", "(8,4)")?;
     assert_eq!(
-        refused(copy.retile(&"8:1".parse()?)).as_deref(),
+        refused(copy.retile("8:1")).as_deref(),
         Some("retile of 8:1: it has rank 1, and at least 3 modes are needed")
     );
     assert_eq!(
-        refused(copy.retile(&"(3,1,1):(1,0,0)".parse()?)).as_deref(),
+        refused(copy.retile("(3,1,1):(1,0,0)")).as_deref(),
         Some(
             "retile: neither do the 3 values in the first mode of (3,1,1):(1,0,0) divide the 8 values of a thread of the \
              copy, nor these them"
@@ -193,12 +193,11 @@ fn a_fragment_that_does_not_fit_a_copy() -> Outcome {
 #[test]
 fn values_that_an_instruction_does_not_move_whole() -> Outcome {
     let new = |atom: &str, bits| -> Result<TiledCopy, Box<dyn Error>> {
-        let (threads, values) = ("32:1".parse()?, "1:0".parse()?);
         Ok(TiledCopy::new(
             colex_atom::copy(atom)?,
             bits,
-            &threads,
-            &values,
+            "32:1",
+            "1:0",
         )?)
     };
     assert_eq!(

@@ -9,7 +9,7 @@ use colex_tiled::{CopyReport, TiledCopy, Traffic};
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn report(copy: &TiledCopy, src: &str, dst: &str) -> Result<CopyReport, Box<dyn Error>> {
-    Ok(copy.report(&src.parse()?, &dst.parse()?)?)
+    Ok(copy.report(src, dst)?)
 }
 
 fn copy(
@@ -76,7 +76,7 @@ fn rows_of_128_bytes_meet_in_the_banks() -> Outcome {
         16,
         &colex_tiled::TiledMma::new(
             colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
-            &"(1,1,1):(0,0,0)".parse()?,
+            "(1,1,1):(0,0,0)",
             &colex_layout::Tiler::All,
         )?,
         colex_tiled::Operand::A,
@@ -146,7 +146,7 @@ fn the_first_thread_that_is_not_aligned_is_named() -> Outcome {
     )?;
     let report = report(&load, "(4,4):(6,1)", "(4,4):(1,4)")?;
     assert_eq!(report.widest, 1);
-    let alone = load.report(&"(4,4):(6,1)".parse()?, &"(4,4):(6,1)".parse()?)?;
+    let alone = load.report("(4,4):(6,1)", "(4,4):(6,1)")?;
     assert_eq!(alone.widest, 2);
     assert_eq!(
         alone.narrow.map(|narrow| narrow.to_string()).as_deref(),
@@ -160,12 +160,7 @@ fn the_first_thread_that_is_not_aligned_is_named() -> Outcome {
 #[test]
 fn boxes_of_the_copy_engine() -> Outcome {
     let atom = colex_atom::copy("SM90_TMA_LOAD_2D")?.with_bits(64 * 64 * 16)?;
-    let load = TiledCopy::new(
-        atom,
-        16,
-        &"(1,1):(0,0)".parse()?,
-        &"(64,64):(64,1)".parse()?,
-    )?;
+    let load = TiledCopy::new(atom, 16, "(1,1):(0,0)", "(64,64):(64,1)")?;
     let shared = "((64,2),(64,2)):((64,4096),(1,8192))";
     let even = report(&load, "(128,128):(128,1)", shared)?;
     assert_eq!(
@@ -195,7 +190,7 @@ fn boxes_of_the_copy_engine() -> Outcome {
 #[test]
 fn a_bulk_copy_takes_one_stretch() -> Outcome {
     let atom = colex_atom::copy("SM90_BULK_COPY_G2S")?.with_bits(256 * 16)?;
-    let load = TiledCopy::new(atom, 16, &"1:0".parse()?, &"256:1".parse()?)?;
+    let load = TiledCopy::new(atom, 16, "1:0", "256:1")?;
     let straight = report(&load, "1024:1", "1024:1")?;
     assert_eq!(
         straight.source,
@@ -224,8 +219,8 @@ fn vectors_of_32_bytes() -> Outcome {
     let load = TiledCopy::new(
         colex_atom::copy("SM100_LOAD_256bit_CACHE_NOALLOCATION")?,
         32,
-        &"32:1".parse()?,
-        &"8:1".parse()?,
+        "32:1",
+        "8:1",
     )?;
     let report = report(&load, "512:1", "512:1")?;
     assert_eq!(
@@ -247,7 +242,7 @@ fn what_is_missing_and_what_is_written_again() -> Outcome {
         atom,
         32,
         "((4,2),1):((1,0),0)".parse::<Layout>()?.to_static(),
-        [8].into(),
+        [8],
     )?;
     let report = report(&copy, "8:1", "8:1")?;
     assert_eq!((report.missing.0, report.repeated.0), (4, 4));

@@ -36,7 +36,7 @@ fn retile_preserves_every_value() -> Outcome {
         let mma = TiledMma::new(
             colex_atom::mma(instruction)?,
             &atoms.parse::<Layout>()?,
-            &tile.parse()?,
+            tile,
         )?;
         for operand in [Operand::A, Operand::B] {
             for atom in [
@@ -89,14 +89,10 @@ fn a_fragment_that_the_copy_does_not_divide_is_refused() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint64_t>")?,
         16,
-        &"(8,4):(1,8)".parse()?,
-        &"(4,2):(1,4)".parse()?,
+        "(8,4):(1,8)",
+        "(4,2):(1,4)",
     )?;
-    let refused = |fragment: &str| {
-        copy.retile(&fragment.parse().unwrap())
-            .unwrap_err()
-            .to_string()
-    };
+    let refused = |fragment: &str| copy.retile(fragment).unwrap_err().to_string();
     assert_eq!(
         refused("(4,3,3):(1,4,12)"),
         "retile: ((4,2),3,2):((1,12),4,24) is not all of the fragment (4,3,3):(1,4,12): the tile (32,8) of the copy does \

@@ -111,12 +111,8 @@ fn a_report_counts_what_the_partitions_name() -> Outcome {
             for (rows, columns) in extents {
                 for tensor in tensors(rows, columns)? {
                     for space in [Space::Global, Space::Shared] {
-                        let copy = TiledCopy::new(
-                            universal(bits, space)?,
-                            value,
-                            &threads.parse()?,
-                            &values.parse()?,
-                        )?;
+                        let copy =
+                            TiledCopy::new(universal(bits, space)?, value, threads, &values)?;
                         let report =
                             copy.report(&tensor, &Layout::column_major((rows, columns))?)?;
                         let Some(requests) = requests(&copy, &tensor)? else {
@@ -178,12 +174,7 @@ fn a_report_counts_what_the_partitions_name() -> Outcome {
 }
 
 fn report(threads: &str, src: &str) -> Result<CopyReport, Box<dyn Error>> {
-    let copy = TiledCopy::new(
-        universal(128, Space::Shared)?,
-        32,
-        &threads.parse()?,
-        &"(4,1):(1,0)".parse()?,
-    )?;
+    let copy = TiledCopy::new(universal(128, Space::Shared)?, 32, threads, "(4,1):(1,0)")?;
     let src: Layout = src.parse()?;
     Ok(copy.report(&src, &Layout::column_major(src.shape())?)?)
 }
@@ -220,7 +211,7 @@ fn offsets_below_0() -> Outcome {
 #[test]
 fn tensors_of_the_size_of_a_problem() -> Outcome {
     let atom = universal(128, Space::Global)?;
-    let copy = TiledCopy::new(atom, 16, &"(32,8):(8,1)".parse()?, &"(1,8):(0,1)".parse()?)?;
+    let copy = TiledCopy::new(atom, 16, "(32,8):(8,1)", "(1,8):(0,1)")?;
     let large: Layout = "(1024,1024):(1024,1)".parse()?;
     let report = copy.report(&large, &large)?;
     let sectors = 1024 * 1024 * 2 / 32;
@@ -245,14 +236,14 @@ fn tensors_of_the_size_of_a_problem() -> Outcome {
 #[test]
 fn addresses_that_are_repeated_make_no_phase() -> Outcome {
     let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-    let mma = TiledMma::new(atom, &"1:0".parse()?, &"_".parse()?)?;
+    let mma = TiledMma::new(atom, "1:0", ..)?;
     let operand =
         |atom, operand| TiledCopy::for_operand(colex_atom::copy(atom)?, 16, &mma, operand);
     let one = TiledCopy::new(
         colex_atom::copy("SM75_U32x1_LDSM_N")?,
         16,
-        &"(8,4):(4,1)".parse()?,
-        &"(1,2):(0,1)".parse()?,
+        "(8,4):(4,1)",
+        "(1,2):(0,1)",
     )?;
     for (load, tile, matrices) in [
         (one, "(8,8):(24,1)", 1),
@@ -286,11 +277,7 @@ fn addresses_that_are_repeated_make_no_phase() -> Outcome {
 /// A complex number of three parts is stored eight bytes after eight: each part is a request of its own.
 #[test]
 fn values_of_24_bytes_go_part_by_part() -> Outcome {
-    let mma = TiledMma::new(
-        colex_atom::mma("SM80_8x8x4_GC64C64C64GC64_TN")?,
-        &"1:0".parse()?,
-        &"_".parse()?,
-    )?;
+    let mma = TiledMma::new(colex_atom::mma("SM80_8x8x4_GC64C64C64GC64_TN")?, "1:0", ..)?;
     let c: Layout = "(8,8):(1,10)".parse()?;
     let a: Layout = "(8,4):(1,8)".parse()?;
     let report = mma.report([

@@ -20,11 +20,7 @@ fn copy(atom: &str, bits: i64, threads: &str, values: &str) -> Result<TiledCopy,
 
 fn mma(atom: &str, atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
     let tile: Tiler = tile.parse()?;
-    Ok(TiledMma::new(
-        colex_atom::mma(atom)?,
-        &atoms.parse()?,
-        &tile,
-    )?)
+    Ok(TiledMma::new(colex_atom::mma(atom)?, atoms, &tile)?)
 }
 
 /// How many pairs of thread and value two maps put into the same cells; all, or it fails.
@@ -176,11 +172,7 @@ fn what_cannot_be_drawn_is_said() -> Outcome {
 
 #[test]
 fn no_map_over_no_extent() -> Outcome {
-    let mma = TiledMma::new(
-        colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?,
-        &"1:0".parse()?,
-        &"_".parse()?,
-    )?;
+    let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?, "1:0", ..)?;
     assert_eq!(
         mma.maps_over([32, 0, 8]).unwrap_err().to_string(),
         "maps_over: extents are at least 1, not 0"
@@ -188,8 +180,8 @@ fn no_map_over_no_extent() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,
-        &"(8,4):(1,8)".parse()?,
-        &"(1,1):(0,0)".parse()?,
+        "(8,4):(1,8)",
+        "(1,1):(0,0)",
     )?;
     assert_eq!(
         copy.map_over([-8, 4], Side::Source)

@@ -10,7 +10,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn volta(atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
     let atom = colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?;
-    Ok(TiledMma::new(atom, &atoms.parse()?, &tile.parse()?)?)
+    Ok(TiledMma::new(atom, atoms, tile)?)
 }
 
 fn plain(value: impl std::fmt::Display) -> String {
@@ -235,7 +235,7 @@ fn s60_the_tile_of_the_article() -> Outcome {
 #[test]
 fn s61_its_partitions() -> Outcome {
     let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
-    let copy = TiledCopy::new(atom, 16, &layout("(8,4):(1,8)")?, &layout("8:1")?)?;
+    let copy = TiledCopy::new(atom, 16, "(8,4):(1,8)", "8:1")?;
     let global = layout("(128,32,32):(1,128,4096)")?;
     let shared = layout("(128,32):(1,128)")?;
     let thread = copy.slice(0)?;
@@ -380,12 +380,7 @@ fn s71_the_whole_partition() -> Outcome {
 /// its own. Caveat: the law of the right inverse holds below its size only.
 #[test]
 fn s72_reference_and_sides() -> Outcome {
-    let copy = TiledCopy::new(
-        colex_atom::copy("SM75_U32x4_LDSM_N")?,
-        16,
-        &layout("32:1")?,
-        &layout("8:1")?,
-    )?;
+    let copy = TiledCopy::new(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, "32:1", "8:1")?;
     assert_eq!(copy.tv_of(Side::Destination)?.table()?, copy.tv().table()?);
     assert_ne!(copy.tv_of(Side::Source)?.table()?, copy.tv().table()?);
     let reference = copy.atom().val_layouts(16)?.reference;

@@ -22,7 +22,7 @@ fn atoms() -> impl Iterator<Item = MmaAtom> {
 
 /// One atom over `atoms` and `tile`, on two tiles along each mode.
 fn check(atom: &MmaAtom, atoms: &str, tile: &Tiler) -> Result<usize, Box<dyn Error>> {
-    let mma = TiledMma::new(atom.clone(), &atoms.parse()?, tile)?;
+    let mma = TiledMma::new(atom.clone(), atoms, tile)?;
     let shape = mma.tile_shape().map(|extent| 2 * extent);
     assert_eq!(product(&mma, shape, Edge::Refuse)?, OutOfBounds::default());
     Ok((shape[0] * shape[1]) as usize)
@@ -87,7 +87,7 @@ fn gemm_of_wider_wgmma() -> Outcome {
     for n in [16, 24, 96] {
         for form in ["SS", "RS"] {
             let atom = colex_atom::mma(&format!("SM90_64x{n}x16_F32F16F16_{form}"))?;
-            let mma = TiledMma::new(atom, &"(1,1,1):(0,0,0)".parse()?, &Tiler::All)?;
+            let mma = TiledMma::new(atom, "(1,1,1):(0,0,0)", &Tiler::All)?;
             product(&mma, [64, n, 32], Edge::Refuse)?;
             product(&mma, [63, n - 1, 17], Edge::Predicate)?;
             cases += 2 * 64 * n;
@@ -130,7 +130,7 @@ fn gemm_by_predicate() -> Outcome {
             ("(1,1,1):(0,0,0)", [1, 1, 1]),
             ("(2,1,2):(1,0,2)", [2, 1, 2]),
         ] {
-            let mma = TiledMma::new(atom.clone(), &atoms.parse()?, &Tiler::All)?;
+            let mma = TiledMma::new(atom.clone(), atoms, &Tiler::All)?;
             let [m, n, k] = mma.tile_shape();
             let up = |x: i64, to: i64| (x + to - 1) / to * to;
             for shape in [
@@ -164,11 +164,7 @@ fn gemm_by_predicate() -> Outcome {
         ),
         ("SM70_8x8x4_F32F16F16F32_NT", "((4,4,2):(1,8,4),32,4)"),
     ] {
-        let mma = TiledMma::new(
-            colex_atom::mma(name)?,
-            &"(1,1,1):(0,0,0)".parse()?,
-            &order.parse()?,
-        )?;
+        let mma = TiledMma::new(colex_atom::mma(name)?, "(1,1,1):(0,0,0)", order)?;
         for shape in [[5, 3, 9], [31, 17, 16], [33, 1, 3]] {
             product(&mma, shape, Edge::Predicate)?;
             cases += (shape[0] * shape[1]) as usize;
@@ -191,8 +187,8 @@ fn sums_of_atoms_along_k_saturate_as_their_instruction() -> Outcome {
         let atoms = Layout::column_major((1, 1, along_k))?;
         let mma = TiledMma::new(colex_atom::mma(name)?, &atoms, &Tiler::All)?;
         // The first instruction stays below the top, and the second passes it.
-        let ones = Tensor::new(vec![Value::Int(1); 8 * 32], "(8,32):(1,8)".parse()?)?;
-        let mut c = Tensor::new(vec![Value::Int(top - 20); 64], "(8,8):(1,8)".parse()?)?;
+        let ones = Tensor::new(vec![Value::Int(1); 8 * 32], "(8,32):(1,8)")?;
+        let mut c = Tensor::new(vec![Value::Int(top - 20); 64], "(8,8):(1,8)")?;
         mma.gemm(&ones, &ones, &mut c)?;
         assert!(
             c.elements()?.iter().all(|x| **x == Value::Int(result)),
@@ -208,7 +204,7 @@ fn sums_of_atoms_along_k_saturate_as_their_instruction() -> Outcome {
 fn outside_of_shared_memory_is_counted_once() -> Outcome {
     let mma = TiledMma::new(
         colex_atom::mma("SM90_64x8x16_F32F16F16_SS")?,
-        &"1:0".parse()?,
+        "1:0",
         &Tiler::All,
     )?;
     let ones = |layout: &str| -> Result<_, Box<dyn Error>> {
@@ -242,7 +238,7 @@ fn numbers_that_a_type_does_not_hold() -> Outcome {
     let told = |name: &str, value: Value| -> Result<Option<String>, Box<dyn Error>> {
         let atom = colex_atom::mma(name)?;
         let [m, n, k] = atom.mnk();
-        let mma = TiledMma::new(atom, &"1:0".parse()?, &Tiler::All)?;
+        let mma = TiledMma::new(atom, "1:0", &Tiler::All)?;
         let tensor = |rows, columns| {
             let layout = Layout::column_major((rows, columns))?;
             Tensor::new(vec![Value::Int(0); (rows * columns) as usize], layout)
@@ -280,11 +276,10 @@ fn numbers_that_a_type_does_not_hold() -> Outcome {
 
 #[test]
 fn errors_are_sentences() -> Outcome {
-    let tensor =
-        |text: &str| Tensor::new(vec![Value::Real(0.0); 4096], text.parse().unwrap()).unwrap();
+    let tensor = |text: &str| Tensor::new(vec![Value::Real(0.0); 4096], text).unwrap();
     let refused = |atoms: &str, a: &str, b: &str, c: &str| {
         let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN").unwrap();
-        let mma = TiledMma::new(atom, &atoms.parse().unwrap(), &Tiler::All).unwrap();
+        let mma = TiledMma::new(atom, atoms, &Tiler::All).unwrap();
         let done = mma.gemm(&tensor(a), &tensor(b), &mut tensor(c));
         done.unwrap_err().to_string()
     };
@@ -309,7 +304,7 @@ fn errors_are_sentences() -> Outcome {
     let sparse = mma_atoms().find(|a| a.is_executable() && a.rule().is_sparse());
     let sparse = sparse.expect("wgmma has sparse forms");
     let [m, n, k] = sparse.mnk();
-    let mma = TiledMma::new(sparse.clone(), &one.parse()?, &Tiler::All)?;
+    let mma = TiledMma::new(sparse.clone(), one, &Tiler::All)?;
     let operand = |i, j| tensor(&format!("({i},{j}):(1,{i})"));
     assert_eq!(
         mma.gemm(&operand(m, k), &operand(n, k), &mut operand(m, n))

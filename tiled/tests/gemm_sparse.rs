@@ -32,7 +32,7 @@ fn gemm_of_a_sparse_a() -> Outcome {
     let (mut cases, mut seen) = (0, 0);
     for atom in sparse() {
         for (atoms, tiles, less) in [("(1,1,1):(0,0,0)", 2, 0), ("(1,2,2):(0,1,2)", 1, 1)] {
-            let mma = TiledMma::new(atom.clone(), &atoms.parse()?, &Tiler::All)?;
+            let mma = TiledMma::new(atom.clone(), atoms, &Tiler::All)?;
             let (keep, group) = group(&atom);
             // Two tiles along K, or one less a row, a column and a group.
             let [m, n, k] = mma.tile_shape();
@@ -73,7 +73,7 @@ fn gemm_of_a_sparse_a() -> Outcome {
 fn compress_is_the_atoms_own() -> Outcome {
     let mut cases = 0;
     for atom in sparse() {
-        let mma = TiledMma::new(atom.clone(), &"1:0".parse()?, &Tiler::All)?;
+        let mma = TiledMma::new(atom.clone(), "1:0", &Tiler::All)?;
         let ([m, _, k], (keep, group)) = (atom.mnk(), group(&atom));
         let ty = atom.traits().ty_a;
         let mut seed = 3;
@@ -113,7 +113,7 @@ fn gemm_with_the_sums_of_hopper() -> Outcome {
             && (!asynchronous || atom.mnk()[1] == 8)
     });
     for atom in dense {
-        let mma = TiledMma::new(atom.clone(), &"(1,1,1):(0,0,0)".parse()?, &Tiler::All)?;
+        let mma = TiledMma::new(atom.clone(), "(1,1,1):(0,0,0)", &Tiler::All)?;
         let ([m, n, k], traits) = (atom.mnk(), atom.traits());
         let [rows, columns, depth] = [m, n, 2 * k].map(|extent| extent as usize);
         let mut seed = 11;
@@ -170,12 +170,10 @@ fn gemm_with_the_sums_of_hopper() -> Outcome {
 #[test]
 fn errors_are_sentences() -> Outcome {
     let atom = colex_atom::mma("SPARSE::GMMA_64x8x64_S32S8S8_SS_TN")?;
-    let one = "(1,1,1):(0,0,0)".parse()?;
-    let mma = TiledMma::new(atom.clone(), &one, &Tiler::All)?;
-    let values =
-        |text: &str| Tensor::new(vec![Value::Int(1); 8192], text.parse().unwrap()).unwrap();
-    let nibbles =
-        |text: &str, nibble| Tensor::new(vec![nibble; 8192], text.parse().unwrap()).unwrap();
+    let one = "(1,1,1):(0,0,0)";
+    let mma = TiledMma::new(atom.clone(), one, &Tiler::All)?;
+    let values = |text: &str| Tensor::new(vec![Value::Int(1); 8192], text).unwrap();
+    let nibbles = |text: &str, nibble| Tensor::new(vec![nibble; 8192], text).unwrap();
     let refused = |mma: &TiledMma, a: &str, e: &str, nibble: u8, b: &str| {
         let (a, e, b) = (values(a), nibbles(e, nibble), values(b));
         let mut c = values("(64,8):(1,64)");
@@ -199,7 +197,7 @@ fn errors_are_sentences() -> Outcome {
         "the metadata of `SPARSE::GMMA_64x8x64_S32S8S8_SS_TN` in row 0 at k = 0 is 0b0101: two of four are two positions \
          in ascending order, the lower in the low bits"
     );
-    let apart = TiledMma::new(atom, &one, &"(64,8,(2,32):(32,1))".parse()?)?;
+    let apart = TiledMma::new(atom, one, "(64,8,(2,32):(32,1))")?;
     assert_eq!(
         refused(&apart, a, e, 4, b),
         "gemm: SPARSE::GMMA_64x8x64_S32S8S8_SS_TN keeps some of 4 neighbours along K, and the permutation of K puts elements 0 and \
@@ -219,7 +217,7 @@ fn errors_are_sentences() -> Outcome {
     );
     let dense = TiledMma::new(
         colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
-        &one,
+        one,
         &Tiler::All,
     )?;
     assert_eq!(

@@ -276,7 +276,7 @@ fn threads_along_the_lacking_mode_share() -> Outcome {
 fn a_tile_that_does_not_divide_names_the_outside() -> Outcome {
     let mut cases = 0;
     for atom in atoms().filter(|a| a.mnk()[1] <= 24) {
-        let mma = TiledMma::new(atom.clone(), &"(2,1,1):(1,0,0)".parse()?, &Tiler::All)?;
+        let mma = TiledMma::new(atom.clone(), "(2,1,1):(1,0,0)", &Tiler::All)?;
         let [m, n] = mma.operand_tile(Operand::C);
         for (rows, columns) in [(m + 1, n), (2 * m - 1, n + n / 2 + 1), (m - 1, 1)] {
             let tensor = Layout::identity(IntTuple::from((rows, columns)))?;
@@ -309,15 +309,15 @@ fn a_swizzle_leaves_the_registers_as_they_were() -> Outcome {
     let mut cases = 0;
     let mma = TiledMma::new(
         colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
-        &"(2,2,1):(1,2,0)".parse()?,
-        &"(32,32,16)".parse()?,
+        "(2,2,1):(1,2,0)",
+        (32, 32, 16),
     )?;
     for inner in ["(64,64):(64,1)", "(64,64):(1,64)", "(128,32):(32,1)"] {
         for swizzle in ["Sw<3,3,3>", "Sw<2,3,3>", "Sw<1,3,3>"] {
             let swizzled: ComposedLayout = format!("{swizzle} o 0 o {inner}").parse()?;
             let (swizzled, _) = swizzled.to_xor()?;
             for operand in OPERANDS {
-                let plain = mma.slice(9)?.fragment(&inner.parse()?, operand)?;
+                let plain = mma.slice(9)?.fragment(inner, operand)?;
                 let registers = mma.slice(9)?.fragment(&swizzled, operand)?;
                 assert!(registers.is_bijective(), "{registers}");
                 assert_eq!(registers.table()?, plain.table()?, "{swizzled}");

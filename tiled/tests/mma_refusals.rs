@@ -10,11 +10,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn mma(name: &str, atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
     let tile: Tiler = tile.parse()?;
-    Ok(TiledMma::new(
-        colex_atom::mma(name)?,
-        &atoms.parse()?,
-        &tile,
-    )?)
+    Ok(TiledMma::new(colex_atom::mma(name)?, atoms, &tile)?)
 }
 
 fn refused<T>(answer: Result<T, impl ToString>) -> Option<String> {

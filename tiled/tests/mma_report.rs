@@ -50,7 +50,7 @@ fn whole_tiles_have_one_owner_and_the_opcodes_registers() -> Outcome {
             if asynchronous && along[0] == 1 {
                 continue; // Of 128 threads a grid, one says enough.
             }
-            let mma = TiledMma::new(atom.clone(), &atoms.parse()?, &Tiler::All)?;
+            let mma = TiledMma::new(atom.clone(), atoms, &Tiler::All)?;
             let [m, n, k] = mma.tile_shape();
             let report = report(&mma, [m, 2 * n, k])?;
             assert_eq!((report.missing.0, report.repeated.0), (0, 0), "{report}");
@@ -92,7 +92,7 @@ fn what_lies_outside_is_what_gemm_predicates() -> Outcome {
     let small =
         |a: &MmaAtom| !a.rule().is_sparse() && a.mnk().iter().product::<i64>() <= 16 * 8 * 16;
     for atom in atoms().filter(small) {
-        let mma = TiledMma::new(atom.clone(), &"(2,1,1):(1,0,0)".parse()?, &Tiler::All)?;
+        let mma = TiledMma::new(atom.clone(), "(2,1,1):(1,0,0)", &Tiler::All)?;
         let [m, n, k] = mma.tile_shape();
         let shape = [m + 1, n - n / 2, k + 1];
         let report = report(&mma, shape)?;
@@ -126,7 +126,7 @@ fn what_lies_outside_is_what_gemm_predicates() -> Outcome {
 
 fn ampere(atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
     let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-    Ok(TiledMma::new(atom, &atoms.parse()?, &tile.parse()?)?)
+    Ok(TiledMma::new(atom, atoms, tile)?)
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn a_tile_too_large_says_who_is_idle() -> Outcome {
 #[test]
 fn a_permutation_that_is_none_is_refused() -> Outcome {
     let refused = |permutation: &str| -> Result<String, Box<dyn Error>> {
-        let (atom, tile) = ("SM80_16x8x16_F32F16F16F32_TN", permutation.parse()?);
-        let mma = TiledMma::new(colex_atom::mma(atom)?, &"(1,1,1):(0,0,0)".parse()?, &tile);
+        let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+        let mma = TiledMma::new(atom, "(1,1,1):(0,0,0)", permutation);
         Ok(mma.unwrap_err().to_string())
     };
     assert_eq!(
@@ -193,7 +193,7 @@ fn a_permutation_that_is_none_is_refused() -> Outcome {
 fn lanes_that_repeat_are_named() -> Outcome {
     let mma = TiledMma::new(
         colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?,
-        &"1:0".parse()?,
+        "1:0",
         &Tiler::All,
     )?;
     let report = report(&mma, [8, 8, 4])?;
@@ -210,7 +210,7 @@ fn lanes_that_repeat_are_named() -> Outcome {
 fn descriptors_and_sums_along_k() -> Outcome {
     let mma = TiledMma::new(
         colex_atom::mma("SM90_64x8x16_F32F16F16_SS")?,
-        &"(2,1,1):(1,0,0)".parse()?,
+        "(2,1,1):(1,0,0)",
         &Tiler::All,
     )?;
     let report = report(&mma, [128, 8, 64])?;
@@ -314,7 +314,7 @@ fn errors_are_sentences() -> Outcome {
         "report: the threads of SM80_16x8x16_F32F16F16F32_TN hold A in registers and reach shared and global memory, not Tensor"
     );
     let atom = colex_atom::mma("SM90_64x8x16_F32F16F16_SS")?;
-    let mma = TiledMma::new(atom.clone(), &"1:0".parse()?, &Tiler::All)?;
+    let mma = TiledMma::new(atom.clone(), "1:0", &Tiler::All)?;
     let (a, c) = ("(64,16):(16,1)".parse()?, "(64,8):(8,1)".parse()?);
     let all = [
         (&a, Space::Global),

@@ -24,7 +24,7 @@ fn tiles_and_partitions_cover_the_tensor_once() -> Outcome {
             let (rows, columns) = (tile.leaves()[0].value(), tile.leaves()[1].value());
             let mut tiled = Vec::new();
             for (i, j) in (0..8 / rows).flat_map(|i| (0..12 / columns).map(move |j| (i, j))) {
-                let part = tensor.local_tile(&Tiler::from(&tile), &(i, j).into())?;
+                let part = tensor.local_tile(&Tiler::from(&tile), (i, j))?;
                 // The tile's element (r,c) is the tensor's (i R + r, j C + c).
                 assert_eq!(
                     part.get((1 % rows, 0))?,
@@ -65,7 +65,7 @@ fn tiles_of_a_swizzled_tensor() -> Outcome {
     let layout: Layout = "(8,8):(^9,^1)".parse()?;
     let tensor = Tensor::new((0..64).collect::<Vec<i64>>(), layout)?;
     for (i, j) in (0..4).flat_map(|i| (0..2).map(move |j| (i, j))) {
-        let tile = tensor.local_tile(&"(2,4)".parse()?, &(i, j).into())?;
+        let tile = tensor.local_tile((2, 4), (i, j))?;
         for (r, c) in (0..2).flat_map(|r| (0..4).map(move |c| (r, c))) {
             assert_eq!(tile.get((r, c))?, tensor.get((2 * i + r, 4 * j + c))?);
         }
@@ -101,32 +101,29 @@ fn recast_keeps_every_element() -> Outcome {
         cases += narrow.len();
     }
     println!("law tensor.recast_keeps_every_element: {cases} elements");
-    let two = Tensor::new(
-        (0..96).collect::<Vec<i64>>(),
-        "((2,4),12):((1,24),2)".parse()?,
-    )?;
+    let two = Tensor::new((0..96).collect::<Vec<i64>>(), "((2,4),12):((1,24),2)")?;
     let pairs = two.recast_wider::<2>()?;
     assert_eq!(pairs.layout().to_string(), "((1,4),12):((1,12),1)");
     assert_eq!(
         pairs.recast_narrower()?.layout().to_string(),
         "((1,4),24):((2,24),1)"
     );
-    let tensor = Tensor::new((0..96).collect::<Vec<i64>>(), "(12,8):(1,12)".parse()?)?;
+    let tensor = Tensor::new((0..96).collect::<Vec<i64>>(), "(12,8):(1,12)")?;
     let refused = |tensor: Tensor<&[i64]>| tensor.recast_wider::<4>().unwrap_err().to_string();
-    let odd = tensor.local_tile(&"(6,8)".parse()?, &(1, 0).into())?;
+    let odd = tensor.local_tile((6, 8), (1, 0))?;
     assert_eq!(
         refused(odd),
         "recast_wider: (2,8):(1,3) of 4 elements each is not all of (6,8):(1,12)"
     );
-    let late = tensor.local_partition(&"(3,1):(1,3)".parse()?, 1)?;
+    let late = tensor.local_partition("(3,1):(1,3)", 1)?;
     assert_eq!(
         refused(late),
         "upcast of (4,8):(3,12) by 4: neither does 4 divide the stride 3, nor 3 divide 4"
     );
-    let pair = tensor.local_tile(&"(2,8)".parse()?, &(1, 0).into())?;
+    let pair = tensor.local_tile((2, 8), (1, 0))?;
     assert_eq!(
         tensor
-            .local_tile(&"(3,8)".parse()?, &(1, 0).into())?
+            .local_tile((3, 8), (1, 0))?
             .recast_wider::<3>()?
             .get((0, 0))?,
         &[3, 4, 5]
@@ -169,31 +166,24 @@ fn vectors_write_their_elements() -> Outcome {
 #[test]
 fn a_tile_is_a_tensor_again() -> Outcome {
     let data: Vec<i64> = (0..64).collect();
-    let tensor = Tensor::new(&data[..], "(8,8):(1,8)".parse()?)?;
-    let half = tensor.local_tile(&"(4,4)".parse()?, &(1, 1).into())?;
-    let quarter = half.local_tile(&"(2,2)".parse()?, &(1, 0).into())?;
+    let tensor = Tensor::new(&data[..], "(8,8):(1,8)")?;
+    let half = tensor.local_tile((4, 4), (1, 1))?;
+    let quarter = half.local_tile((2, 2), (1, 0))?;
     assert_eq!(quarter.elements()?, [&38, &39, &46, &47]);
     Ok(())
 }
 
 #[test]
 fn errors_are_sentences() -> Outcome {
-    let tensor = Tensor::new(vec![0; 384], "(24,16):(1,24)".parse()?)?;
+    let tensor = Tensor::new(vec![0; 384], "(24,16):(1,24)")?;
     assert_eq!(
-        tensor
-            .local_tile(&"(16,16)".parse()?, &(0, 0).into())
-            .unwrap_err()
-            .to_string(),
+        tensor.local_tile((16, 16), (0, 0)).unwrap_err().to_string(),
         "local_tile: (16,16) does not divide (24,16):(1,24); partition its coordinates and copy by predicate"
     );
-    assert!(
-        tensor
-            .local_tile(&"(8,16)".parse()?, &(3, 0).into())
-            .is_err()
-    );
+    assert!(tensor.local_tile((8, 16), (3, 0)).is_err());
     assert!(tensor.get((24, 0)).is_err());
-    assert!(tensor.local_partition(&"(8,4):(1,8)".parse()?, 32).is_err());
-    let before = Tensor::new(vec![0; 4], "4:-1".parse()?).unwrap_err();
+    assert!(tensor.local_partition("(8,4):(1,8)", 32).is_err());
+    let before = Tensor::new(vec![0; 4], "4:-1").unwrap_err();
     assert_eq!(
         before.to_string(),
         "Tensor: 4:-1 reaches offset -3, and the data has 4 elements"

@@ -14,11 +14,11 @@ fn partitions_of_data_are_those_of_the_layout() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint64_t>")?,
         32,
-        &"(4,2):(1,4)".parse()?,
-        &"(2,2):(1,2)".parse()?,
+        "(4,2):(1,4)",
+        "(2,2):(1,2)",
     )?;
-    let src = Tensor::new((0..128).collect::<Vec<i64>>(), "(16,8):(8,1)".parse()?)?;
-    let mut dst = Tensor::new(vec![-1; 128], "(16,8):(1,16)".parse()?)?;
+    let src = Tensor::new((0..128).collect::<Vec<i64>>(), "(16,8):(8,1)")?;
+    let mut dst = Tensor::new(vec![-1; 128], "(16,8):(1,16)")?;
     let identity = Layout::identity((16, 8))?;
     for thread in 0..copy.threads() {
         let thread = copy.slice(thread)?;
@@ -50,8 +50,8 @@ fn partitions_of_a_swizzled_layout_xor() -> Outcome {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint16_t>")?,
         16,
-        &"(4,2):(1,4)".parse()?,
-        &"(1,2):(0,1)".parse()?,
+        "(4,2):(1,4)",
+        "(1,2):(0,1)",
     )?;
     let identity = Layout::identity((8, 8))?;
     let (mut cases, mut carries) = (0, 0);
@@ -69,8 +69,8 @@ fn partitions_of_a_swizzled_layout_xor() -> Outcome {
     }
     let mma = TiledMma::new(
         colex_atom::mma("SM80_16x8x8_F16F16F16F16_TN")?,
-        &"(1,1,1):(0,0,0)".parse()?,
-        &"(_,_,_)".parse()?,
+        "(1,1,1):(0,0,0)",
+        (.., .., ..),
     )?;
     let a: Layout = "((2,8),(2,4)):((^1,^18),(^9,^36))".parse()?;
     let identity = Layout::identity((16, 8))?;

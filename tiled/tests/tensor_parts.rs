@@ -61,16 +61,14 @@ fn parts_of_the_identity_say_where_parts_are() -> Outcome {
                     tensor.local_tile(&tiler, &at)?,
                     identity.local_tile(&tiler, &at)?,
                 )?;
-                let (wide, three) = (
-                    format!("({},7,{})", &tile[1..2], &tile[3..4]).parse()?,
-                    (i, 0, j).into(),
-                );
+                let wide = format!("({},7,{})", &tile[1..2], &tile[3..4]);
+                let three = (i, 0, j);
                 assert_eq!(
-                    tensor.local_tile_of(&wide, &three, &[0, 2])?,
+                    tensor.local_tile_of(&wide, three, &[0, 2])?,
                     tensor.local_tile(&tiler, &at)?
                 );
                 assert_eq!(
-                    identity.local_tile_of(&wide, &three, &[0, 2])?,
+                    identity.local_tile_of(&wide, three, &[0, 2])?,
                     identity.local_tile(&tiler, &at)?
                 );
             }
@@ -126,9 +124,9 @@ fn a_projected_partition_repeats_along_the_other_modes() -> Outcome {
     }
     let mut written = a.clone();
     written
-        .local_tile_of_mut(&"(4,7,6)".parse()?, &(1, 5, 0).into(), &[0, 2])?
+        .local_tile_of_mut((4, 7, 6), (1, 5, 0), &[0, 2])?
         .fill(-1)?;
-    let kept = a.local_tile(&"(4,6)".parse()?, &(1, 0).into())?;
+    let kept = a.local_tile((4, 6), (1, 0))?;
     for (before, after) in a.elements()?.into_iter().zip(written.elements()?) {
         assert_eq!(*after == -1, kept.elements()?.contains(&before));
     }
@@ -163,11 +161,11 @@ fn a_part_writes_what_it_names() -> Outcome {
         };
         written.local_tile_mut(&tiler, &at)?.transform(|x| -x)?;
         check(whole.local_tile(&tiler, &at)?, &mut written)?;
-        let place = (3, 1).into();
+        let place = (3, 1);
         written
-            .outer_partition_mut(&tiler, &place)?
+            .outer_partition_mut(&tiler, place)?
             .transform(|x| -x)?;
-        check(whole.outer_partition(&tiler, &place)?, &mut written)?;
+        check(whole.outer_partition(&tiler, place)?, &mut written)?;
         written
             .local_partition_mut(&threads, 5)?
             .transform(|x| -x)?;
@@ -192,21 +190,14 @@ fn predicates_count_what_is_there() -> Outcome {
         for (i, j) in
             (0..(rows + 15) / 16).flat_map(|i| (0..(columns + 7) / 8).map(move |j| (i, j)))
         {
-            let predicates = identity
-                .local_tile(&tiler, &(i, j).into())?
-                .within(&shape)?;
+            let predicates = identity.local_tile(&tiler, (i, j))?.within(&shape)?;
             assert_eq!(predicates.layout().size(), 128);
             inside += predicates.reduce(0, |n, yes| n + i64::from(*yes))?;
         }
         assert_eq!(inside, rows * columns);
     }
-    let line = Tensor::identity(10)?.local_tile(&4.into(), &2.into())?;
-    let inside: Vec<bool> = line
-        .within(&10.into())?
-        .elements()?
-        .into_iter()
-        .copied()
-        .collect();
+    let line = Tensor::identity(10)?.local_tile(&4, &2)?;
+    let inside: Vec<bool> = line.within(&10)?.elements()?.into_iter().copied().collect();
     assert_eq!(inside, [true, true, false, false]);
     let beyond = Tensor::identity(10)?.get(10).unwrap_err();
     assert_eq!(
@@ -257,40 +248,40 @@ fn errors_are_sentences() -> Outcome {
     let tiler: Tiler = "(4,5)".parse()?;
     assert_eq!(
         tensor
-            .outer_partition(&tiler, &(0, 0).into())
+            .outer_partition(&tiler, (0, 0))
             .unwrap_err()
             .to_string(),
         "outer_partition: (4,5) does not divide (8,12):(1,8); partition its coordinates and copy by predicate"
     );
     assert_eq!(
         tensor
-            .local_tile_of(&"(4,3)".parse()?, &(0, 0, 0).into(), &[0, 2])
+            .local_tile_of((4, 3), (0, 0, 0), &[0, 2])
             .unwrap_err()
             .to_string(),
         "project: (4,3) has not all of the modes [0, 2]"
     );
     assert_eq!(
         tensor
-            .local_tile_of(&"(4,3,2)".parse()?, &(0, 0).into(), &[0, 2])
+            .local_tile_of((4, 3, 2), (0, 0), &[0, 2])
             .unwrap_err()
             .to_string(),
         "project: (0,0) has not all of the modes [0, 2]"
     );
-    let mut shared = Tensor::new(vec![1, 2], "(2,2):(1,0)".parse()?)?;
+    let mut shared = Tensor::new(vec![1, 2], "(2,2):(1,0)")?;
     assert_eq!(
         shared.transform(|x| x + 1).unwrap_err().to_string(),
         "transform: (2,2):(1,0) has one element at several coordinates, and which value stays there is a race"
     );
-    let three = Tensor::new(vec![1; 3], "3:1".parse()?)?;
+    let three = Tensor::new(vec![1; 3], "3:1")?;
     assert_eq!(
-        Tensor::new(vec![0; 4], "4:1".parse()?)?
+        Tensor::new(vec![0; 4], "4:1")?
             .transform_from(&three, |x| *x)
             .unwrap_err()
             .to_string(),
         "transform: 3:1 has 3 elements, and 4:1 has 4"
     );
-    let mut four = Tensor::new(vec![0; 4], "4:1".parse()?)?;
-    let ones = Tensor::new(vec![1; 4], "4:1".parse()?)?;
+    let mut four = Tensor::new(vec![0; 4], "4:1")?;
+    let ones = Tensor::new(vec![1; 4], "4:1")?;
     assert!(
         four.transform_from_both(&ones, &three, |x, y| x + y)
             .is_err()
@@ -309,9 +300,7 @@ fn a_thread_that_there_is_not() -> Outcome {
     let a = tensor("(8,12):(1,8)")?;
     for (threads, index) in [("(4,2):(1,4)", 8), ("(4,2):(1,16)", 5), ("(4,2):(1,4)", -1)] {
         assert_eq!(
-            a.local_partition(&threads.parse()?, index)
-                .unwrap_err()
-                .to_string(),
+            a.local_partition(threads, index).unwrap_err().to_string(),
             format!("local_partition: the threads {threads} have no thread {index}")
         );
     }

@@ -154,7 +154,7 @@ fn the_widest_vector_of_swizzled_layouts() -> Outcome {
         .parse::<ComposedLayout>()?
         .to_xor()?;
     assert_eq!(
-        Vectorization::new(&xor, &"(8,64):(64,1)".parse()?, 16, 256)?.to_string(),
+        Vectorization::new(&xor, "(8,64):(64,1)", 16, 256)?.to_string(),
         "8 values of 16 bits at once. Not 16: the stride 72 of the source is not a multiple of 16."
     );
     assert!(cases > 300, "only {cases} pairs");
@@ -165,7 +165,7 @@ fn the_widest_vector_of_swizzled_layouts() -> Outcome {
 #[test]
 fn each_limit_is_a_sentence() -> Outcome {
     let told = |src: &str, dst: &str, bits, alignment| -> Result<String, Box<dyn Error>> {
-        Ok(Vectorization::new(&src.parse()?, &dst.parse()?, bits, alignment)?.to_string())
+        Ok(Vectorization::new(src, dst, bits, alignment)?.to_string())
     };
     assert_eq!(
         told("(8,4):(1,8)", "(8,4):(1,10)", 32, 64)?,
@@ -193,8 +193,7 @@ fn each_limit_is_a_sentence() -> Outcome {
 #[test]
 fn errors_are_sentences() -> Outcome {
     let refused = |src: &str, bits, alignment| {
-        let (src, dst) = (src.parse().unwrap(), "8:1".parse().unwrap());
-        Vectorization::new(&src, &dst, bits, alignment)
+        Vectorization::new(src, "8:1", bits, alignment)
             .unwrap_err()
             .to_string()
     };

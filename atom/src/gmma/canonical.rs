@@ -1,6 +1,6 @@
 //! From a shared-memory layout to its descriptor, by algebra.
 
-use colex_layout::{ComposedLayout, Int, Layout, Tiler};
+use colex_layout::{ComposedLayout, Int, IntoComposedLayout, Layout};
 
 use super::{GmmaDescriptor, SmemSwizzle};
 use crate::error::{Error, ErrorKind, GmmaError};
@@ -15,12 +15,12 @@ impl GmmaDescriptor {
     /// ```
     /// use colex_atom::{GmmaDescriptor, Major};
     ///
-    /// let rows = "(64,16):(16,1)".parse()?;
+    /// let rows = "(64,16):(16,1)";
     /// assert_eq!(
-    ///     GmmaDescriptor::of(&rows, 16, Major::K).unwrap_err().to_string(),
+    ///     GmmaDescriptor::of(rows, 16, Major::K).unwrap_err().to_string(),
     ///     "(64,16):(16,1) is not a canonical K-major layout of wgmma: without a swizzle, neighbouring rows lie 16 bytes apart, not 32"
     /// );
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), colex_layout::Error>(())
     /// ```
     ///
     /// # Errors
@@ -28,7 +28,8 @@ impl GmmaDescriptor {
     /// Fails with what would have to be otherwise, for elements that do not divide 128 bits, and for an offset that
     /// does not fit its field.
     #[doc(alias = "make_gmma_desc")]
-    pub fn of(tile: &ComposedLayout, bits: u32, major: Major) -> Result<Self, Error> {
+    pub fn of(tile: impl IntoComposedLayout, bits: u32, major: Major) -> Result<Self, Error> {
+        let tile = &tile.into_composed_layout()?;
         if bits == 0 || 128 % bits != 0 {
             return Err(GmmaError::Element { bits }.into());
         }
@@ -177,8 +178,7 @@ impl Reader {
 
     /// The strides of `((a,m),(b,n))`.
     fn divided(&self, units: &Layout, a: i64, b: i64) -> Result<[[i64; 2]; 2], Error> {
-        let tiler: Tiler = format!("({a},{b})").parse()?;
-        let divided = units.logical_divide(&tiler)?;
+        let divided = units.logical_divide((a, b))?;
         let mut strides = [[0; 2]; 2];
         for (i, mode) in divided.modes().enumerate().take(2) {
             for (j, part) in mode.modes().enumerate().take(2) {
@@ -211,8 +211,9 @@ impl MmaAtom {
     pub fn descriptor(
         &self,
         operand: char,
-        tile: &ComposedLayout,
+        tile: impl IntoComposedLayout,
     ) -> Result<GmmaDescriptor, Error> {
+        let tile = &tile.into_composed_layout()?;
         let ([m, n, k], t, options) = (self.mnk(), self.traits(), self.options());
         let (shared, shape, ty, major) = match operand {
             'A' => (

@@ -25,8 +25,8 @@ const LIMIT: i64 = 1 << 18;
 /// use colex_atom::{GmmaDescriptor, Major, SmemSwizzle};
 ///
 /// // Sixteen columns of a 64 x 64 tile of halves, swizzled over 128 bytes.
-/// let tile = "Sw<3,3,3> o 0 o (64,16):(64,1)".parse()?;
-/// let descriptor = GmmaDescriptor::of(&tile, 16, Major::K)?;
+/// let tile = "Sw<3,3,3> o 0 o (64,16):(64,1)";
+/// let descriptor = GmmaDescriptor::of(tile, 16, Major::K)?;
 /// assert_eq!(descriptor.swizzle, SmemSwizzle::B128);
 /// assert_eq!(descriptor.stride, 1024);
 /// assert_eq!(descriptor.encode()?, 0x4000_0040_0001_0000);
@@ -92,7 +92,7 @@ impl GmmaDescriptor {
     /// ```
     /// use colex_atom::{GmmaDescriptor, Major};
     ///
-    /// let descriptor = GmmaDescriptor::of(&"Sw<3,3,3> o 0 o (64,16):(64,1)".parse()?, 16, Major::K)?;
+    /// let descriptor = GmmaDescriptor::of("Sw<3,3,3> o 0 o (64,16):(64,1)", 16, Major::K)?;
     /// // The next sixteen halves of each row.
     /// assert_eq!(descriptor.advanced(32).encode()? - descriptor.encode()?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

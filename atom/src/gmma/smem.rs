@@ -91,11 +91,10 @@ pub fn gmma_smem_atom(
         return Err(GmmaError::Element { bits }.into());
     }
     let row = swizzle.span() * 8 / i64::from(bits);
-    let text = match major {
-        Major::K => format!("(8,{row}):({row},1)"),
-        Major::Mn => format!("({row},8):(1,{row})"),
+    let inner = match major {
+        Major::K => Layout::new((8, row), (row, 1))?,
+        Major::Mn => Layout::new((row, 8), (1, row))?,
     };
-    let inner: Layout = text.parse()?;
     Ok(ComposedLayout::for_pointer(
         swizzle.swizzle(),
         bits.into(),

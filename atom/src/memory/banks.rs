@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
 
-use colex_layout::{Int, Layout};
+use colex_layout::{Int, IntoLayout};
 
 /// The banks of a memory: word `w` lies in bank `w mod count`, and one pass moves one word of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,13 @@ impl Access {
     /// # Errors
     ///
     /// Fails as [`Access::from_bytes`] does, for offsets beyond 64 bits, and for strides that are not integers.
-    pub fn new(name: &str, lanes: &Layout, element: i64, width: i64) -> Result<Self, Error> {
+    pub fn new(
+        name: &str,
+        lanes: impl IntoLayout,
+        element: i64,
+        width: i64,
+    ) -> Result<Self, Error> {
+        let lanes = &lanes.into_layout()?;
         check_lanes(name, lanes.size())?;
         let bytes = lanes
             .table()?

@@ -1,6 +1,6 @@
 //! From a tile of a tensor and a layout of shared memory to a tensor map and the instructions that fill the tile.
 
-use colex_layout::{Basis, ComposedLayout, IntTuple, Layout, Stride, Tiler};
+use colex_layout::{Basis, ComposedLayout, IntoIntTuple, Layout, Stride, Tiler};
 
 use super::derive::{
     Dimension, Piece, absent, contiguous, cut, extent_at, gcd, joined_to_256, of_rank_one, order,
@@ -151,7 +151,8 @@ impl TmaPlan {
     /// # Errors
     ///
     /// Fails if the coordinate is not one of the tensor's.
-    pub fn coordinates(&self, coord: &IntTuple) -> Result<Vec<i64>, Error> {
+    pub fn coordinates(&self, coord: impl IntoIntTuple) -> Result<Vec<i64>, Error> {
+        let coord = &coord.into_int_tuple()?;
         let coord = coord.wrap();
         let along = |piece: &Piece, dimension: &Dimension| -> Result<i64, Error> {
             let path: Vec<usize> = piece.mode.path().collect();

@@ -27,7 +27,7 @@ colex_layout::opaque_error! {
     /// ```
     #[derive(Clone, PartialEq)]
     pub struct Error(ErrorKind);
-    from colex_ir::Error, Refused, colex_atom::Error, ArgumentError, colex_sim::Error, Fault;
+    from colex_ir::Error, colex_layout::Error, Refused, colex_atom::Error, ArgumentError, colex_sim::Error, Fault;
 }
 
 impl Error {
@@ -222,6 +222,8 @@ pub(crate) enum ErrorKind {
         device: String,
         holder: String,
     },
+    #[error(transparent)]
+    Layout(#[from] colex_layout::Error),
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error(transparent)]

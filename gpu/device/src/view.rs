@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 
 use colex_ir::launch::DeviceMemory;
-use colex_layout::{IntTuple, Layout, Stride};
+use colex_layout::{IntTuple, IntoIntTuple, IntoLayout, Layout, Stride};
 
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -22,10 +22,10 @@ use crate::error::{Error, ErrorKind};
 ///
 /// let device = Device::open();
 /// let buffer = device.zeros::<f32>(12)?;
-/// let matrix = View::new(&buffer, "(3,4):(4,1)".parse()?)?;
+/// let matrix = View::new(&buffer, "(3,4):(4,1)")?;
 /// assert_eq!(matrix.permute(&[1, 0])?.layout().unwrap().to_string(), "(4,3):(1,4)");
 ///
-/// let error = View::new(&buffer, "(4,4):(4,1)".parse()?).unwrap_err();
+/// let error = View::new(&buffer, "(4,4):(4,1)").unwrap_err();
 /// assert_eq!(error.to_string(), "(4,4):(4,1) reaches element 15, and the buffer has elements 0 to 11");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,7 +50,7 @@ pub struct View<'a, T> {
 ///
 /// let device = Device::open();
 /// let mut buffer = device.zeros::<f32>(12)?;
-/// let columns = ViewMut::new(&mut buffer, "(3,4):(1,3)".parse()?)?;
+/// let columns = ViewMut::new(&mut buffer, "(3,4):(1,3)")?;
 /// assert_eq!(columns.layout().unwrap().to_string(), "(3,4):(1,3)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -68,7 +68,8 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// Fails for strides that are coordinates or XORs, for a layout that leaves the
     /// memory, for memory that does not begin at a multiple of an element's size.
-    pub fn new(elements: &'a impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
+    pub fn new(elements: &'a impl DeviceSlice<T>, layout: impl IntoLayout) -> Result<Self, Error> {
+        let layout = layout.into_layout()?;
         View::checked(elements, layout.shape(), Some(layout))
     }
 
@@ -113,9 +114,9 @@ impl<'a, T: Element> View<'a, T> {
     /// Those of [`new`](Self::new), and for a shape that has no compact layout.
     pub fn row_major(
         elements: &'a impl DeviceSlice<T>,
-        shape: impl Into<IntTuple>,
+        shape: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        View::compact(elements, shape.into(), Contiguous::Last)
+        View::compact(elements, shape.into_int_tuple()?, Contiguous::Last)
     }
 
     /// Returns the first elements in a shape, the first mode contiguous: what [`Buffer::view_t`] is for a buffer.
@@ -125,9 +126,9 @@ impl<'a, T: Element> View<'a, T> {
     /// Those of [`row_major`](Self::row_major).
     pub fn column_major(
         elements: &'a impl DeviceSlice<T>,
-        shape: impl Into<IntTuple>,
+        shape: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        View::compact(elements, shape.into(), Contiguous::First)
+        View::compact(elements, shape.into_int_tuple()?, Contiguous::First)
     }
 
     /// Returns the device that holds the memory.
@@ -190,7 +191,11 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// # Errors
     ///
     /// Those of [`View::new`], and for a slice that was lent to be read.
-    pub fn new(elements: &'a mut impl DeviceSlice<T>, layout: Layout) -> Result<Self, Error> {
+    pub fn new(
+        elements: &'a mut impl DeviceSlice<T>,
+        layout: impl IntoLayout,
+    ) -> Result<Self, Error> {
+        let layout = layout.into_layout()?;
         let view = View::checked(elements, layout.shape(), Some(layout))?;
         ViewMut::writable(elements, view)
     }
@@ -202,9 +207,9 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// Those of [`View::row_major`] and of [`new`](Self::new).
     pub fn row_major(
         elements: &'a mut impl DeviceSlice<T>,
-        shape: impl Into<IntTuple>,
+        shape: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        let view = View::compact(elements, shape.into(), Contiguous::Last)?;
+        let view = View::compact(elements, shape.into_int_tuple()?, Contiguous::Last)?;
         ViewMut::writable(elements, view)
     }
 
@@ -215,9 +220,9 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// Those of [`View::row_major`] and of [`new`](Self::new).
     pub fn column_major(
         elements: &'a mut impl DeviceSlice<T>,
-        shape: impl Into<IntTuple>,
+        shape: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        let view = View::compact(elements, shape.into(), Contiguous::First)?;
+        let view = View::compact(elements, shape.into_int_tuple()?, Contiguous::First)?;
         ViewMut::writable(elements, view)
     }
 
@@ -292,7 +297,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// Fails for a shape of more elements than the buffer has, for one that is none.
-    pub fn view(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
+    pub fn view(&self, shape: impl IntoIntTuple) -> Result<View<'_, T>, Error> {
         View::row_major(self, shape)
     }
 
@@ -308,7 +313,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// Those of [`view`](Self::view).
-    pub fn view_t(&self, shape: impl Into<IntTuple>) -> Result<View<'_, T>, Error> {
+    pub fn view_t(&self, shape: impl IntoIntTuple) -> Result<View<'_, T>, Error> {
         View::column_major(self, shape)
     }
 
@@ -323,7 +328,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// Those of [`view`](Self::view).
-    pub fn view_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
+    pub fn view_mut(&mut self, shape: impl IntoIntTuple) -> Result<ViewMut<'_, T>, Error> {
         ViewMut::row_major(self, shape)
     }
 
@@ -338,7 +343,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// Those of [`view`](Self::view).
-    pub fn view_t_mut(&mut self, shape: impl Into<IntTuple>) -> Result<ViewMut<'_, T>, Error> {
+    pub fn view_t_mut(&mut self, shape: impl IntoIntTuple) -> Result<ViewMut<'_, T>, Error> {
         ViewMut::column_major(self, shape)
     }
 }

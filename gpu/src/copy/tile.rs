@@ -3,7 +3,7 @@
 
 use colex_atom::Arch;
 use colex_device::Device;
-use colex_layout::{ComposedLayout, Layout, Swizzle};
+use colex_layout::{C, ComposedLayout, Int, Layout, Swizzle};
 use colex_tiled::TiledCopy;
 
 use super::family::CopyFamily;
@@ -61,9 +61,8 @@ pub(crate) const THREADS: [i64; 2] = [32, 8];
 pub(crate) fn shared_layout(method: CopyMethod, bytes: i64) -> Option<ComposedLayout> {
     let per_bank = (4 / bytes).max(1);
     let rows = |stride: i64| {
-        let text = format!("(_{TILE},_{TILE}):(_1,_{stride})");
-        let layout: Layout = text.parse().expect("two extents and two strides");
-        layout
+        let layout = Layout::new((C::<TILE>, C::<TILE>), (C::<1>, Int::Static(stride)));
+        layout.expect("two extents and two strides")
     };
     match method {
         CopyMethod::Padded => Some(rows(TILE + per_bank).into()),
@@ -82,16 +81,15 @@ pub(crate) fn shared_layout(method: CopyMethod, bytes: i64) -> Option<ComposedLa
 fn over_tile(bytes: i64, crossed: bool) -> Result<TiledCopy, Error> {
     let [long, short] = THREADS;
     let threads = if crossed {
-        format!("({short},{long}):({long},1)")
+        Layout::new((short, long), (long, 1))?
     } else {
-        format!("({long},{short}):(1,{long})")
+        Layout::new((long, short), (1, long))?
     };
-    let (threads, one): (Layout, Layout) = (threads.parse()?, "(1,1):(1,1)".parse()?);
     Ok(TiledCopy::new(
         universal(8 * bytes),
         8 * bytes,
-        &threads,
-        &one,
+        threads,
+        ((1, 1), (1, 1)),
     )?)
 }
 

@@ -287,8 +287,7 @@ impl Within {
     fn by_matrices(k: &mut Builder, squares: Squares) -> Result<Within, Error> {
         // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, the four matrices, warps.
         let along = squares.0[1] * 2;
-        let shape: IntTuple = format!("((8,2),(2,4,4,{along}))").parse()?;
-        let tile = Layout::column_major(shape)?.to_static();
+        let tile = Layout::column_major(((8, 2), (2, 4, 4, along)))?.to_static();
         let threads = parts(&tile, &[&[1, 1], &[0, 0], &[1, 3], &[0, 1]])?;
         let values = parts(&tile, &[&[1, 0], &[1, 2]])?;
         let tv = Layout::concat([&threads, &values])?;
@@ -314,8 +313,7 @@ impl Within {
     /// registers. The threads of a quarter of a warp stand on a diagonal of micro-tiles, so that neither side has two of
     /// them in one bank.
     fn by_micro_tiles(k: &mut Builder, squares: Squares) -> Result<Within, Error> {
-        let shape: IntTuple = format!("((4,8),(4,8,{}))", squares.0[1]).parse()?;
-        let tile = Layout::column_major(shape)?.to_static();
+        let tile = Layout::column_major(((4, 8), (4, 8, squares.0[1])))?.to_static();
         let threads = parts(&tile, &[&[0, 1], &[1, 1], &[1, 2]])?;
         let tiler = Tiler::from(&tile.shape().product_each()?);
         let copy = |values: &Layout| {

@@ -290,7 +290,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 /// let (a, b) = (device.upload(&[1f32; 64])?, device.upload(&[1f32; 16])?);
 /// let mut c = device.poisoned::<f32>(16)?;
 /// // Every second element of every second row: no stride is 1.
-/// let scattered = View::new(&a, "(4,4):(16,2)".parse()?)?;
+/// let scattered = View::new(&a, "(4,4):(16,2)")?;
 /// let call = Gemm::new(&scattered, &b.view((4, 4))?, &c.view_mut((4, 4))?).prepare()?;
 /// assert_eq!(
 ///     call.to_string(),

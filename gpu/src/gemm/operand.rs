@@ -111,17 +111,17 @@ fn shares_of(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> Option<
     };
     let along = (1..=vectors.min(threads)).rev().find(even)?;
     let across = threads / along;
-    let text = match major {
+    let layouts = match major {
         Major::First => [
-            format!("({along},{across}):(1,{along})"),
-            format!("({vector},1):(1,0)"),
+            Layout::new((along, across), (1, along)),
+            Layout::new((vector, 1), (1, 0)),
         ],
         Major::Second => [
-            format!("({across},{along}):({along},1)"),
-            format!("(1,{vector}):(0,1)"),
+            Layout::new((across, along), (along, 1)),
+            Layout::new((1, vector), (0, 1)),
         ],
     };
-    let [threads, values] = text.map(|t| t.parse().expect("numbers make a layout"));
+    let [threads, values] = layouts.map(|layout| layout.expect("positive extents make a layout"));
     Some(Shares {
         threads,
         values,

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::{Arch, MmaAtom, Ty};
-use colex_layout::Layout;
+use colex_layout::{IntoTiler, Layout};
 use colex_tiled::{Operand, TiledMma};
 
 use super::family::Numbers;
@@ -211,15 +211,13 @@ impl GemmPlan {
     }
 
     /// An instruction repeated over the units of the plan, with a tile.
-    pub(crate) fn over_units(&self, atom: MmaAtom, tile: &str) -> Result<TiledMma, Error> {
+    pub(crate) fn over_units(
+        &self,
+        atom: MmaAtom,
+        tile: impl IntoTiler,
+    ) -> Result<TiledMma, Error> {
         let [m, n] = self.warps;
-        let atoms = format!("({m},{n},1):(1,{m},0)");
-        let parse = "the plan's numbers make a layout";
-        Ok(TiledMma::new(
-            atom,
-            &atoms.parse().expect(parse),
-            &tile.parse().expect(parse),
-        )?)
+        Ok(TiledMma::new(atom, ((m, n, 1), (1, m, 0)), tile)?)
     }
 }
 

@@ -67,8 +67,7 @@ pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKe
 
 /// A tile by its columns first.
 fn transposed([bm, bn]: [i64; 2]) -> Layout {
-    let text = format!("({bn},{bm}):({bm},1)");
-    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    let layout = Layout::new((bn, bm), (bm, 1)).expect("the plan's numbers make a layout");
     layout.to_static()
 }
 

@@ -113,13 +113,11 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     let v = neighbours(plan.operands.ab);
     let [m, n] = plan.warps;
     let [x, y] = if transposed(plan) { [n, m] } else { [m, n] };
-    let atoms = format!("({x},{y},1):(1,{x},0)");
-    let tile = format!("<({x},{v}):({v},1), ({y},{v}):({v},1), _>");
-    let literal = "the plan's numbers make a layout";
+    let neighbours = |threads| Layout::new((threads, v), (v, 1));
     Ok(TiledMma::new(
         colex_atom::mma(atom)?,
-        &atoms.parse().expect(literal),
-        &tile.parse().expect(literal),
+        ((x, y, 1), (1, x, 0)),
+        (neighbours(x)?, neighbours(y)?, ..),
     )?)
 }
 
@@ -129,8 +127,8 @@ fn way(plan: &GemmPlan, operand: Operand) -> SmemTile {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let read = neighbours(plan.operands.ab);
     let column = mn + read;
-    let text = format!("({mn},{bk},2):(1,{column},{})", column * bk);
-    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    let layout = Layout::new((mn, bk, 2), (1, column, column * bk));
+    let layout = layout.expect("the plan's numbers make a layout");
     SmemTile {
         ty: sum_type(plan.operands.ab),
         layout,

@@ -102,19 +102,17 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     let ty = plan.operands.ab.cute();
     let atom = colex_atom::mma(&format!("SM70_8x8x4_F32{ty}{ty}F32_{a}{b}"))?;
     let [m, n] = plan.warps;
-    let atoms = format!("((2,{m}),(2,{n}),1):((1,4),(2,{}),0)", 4 * m);
-    let literal = "the plan's numbers make a layout";
-    let whole = "(_,_,_)".parse().expect(literal);
-    Ok(TiledMma::new(atom, &atoms.parse().expect(literal), &whole)?)
+    let atoms = (((2, m), (2, n), 1), ((1, 4), (2, 4 * m), 0));
+    Ok(TiledMma::new(atom, atoms, (.., .., ..))?)
 }
 
 fn way(plan: &GemmPlan, operand: Operand) -> SmemTile {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
-    let text = match plan.operands.major(operand) {
-        Major::First => format!("({mn},{bk},2):(1,{},{})", mn + MORE, (mn + MORE) * bk),
-        Major::Second => format!("({mn},{bk},2):({},1,{})", bk + MORE, (bk + MORE) * mn),
+    let stride = match plan.operands.major(operand) {
+        Major::First => (1, mn + MORE, (mn + MORE) * bk),
+        Major::Second => (bk + MORE, 1, (bk + MORE) * mn),
     };
-    let layout: Layout = text.parse().expect("the plan's numbers make a layout");
+    let layout = Layout::new((mn, bk, 2), stride).expect("the plan's numbers make a layout");
     SmemTile {
         ty: plan.operands.ab,
         layout,

@@ -94,8 +94,8 @@ impl GemmFamily for Ampere {
         let atom = colex_atom::mma(&name)?;
         let [m, n] = plan.warps;
         // Two atoms along N for each warp, so that one `ldmatrix.x4` brings both.
-        let tile = format!("({},{},_)", atom.mnk()[0] * m, 16 * n);
-        plan.over_units(atom, &tile)
+        let tile = (atom.mnk()[0] * m, 16 * n, ..);
+        plan.over_units(atom, tile)
     }
 
     fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {

@@ -111,7 +111,7 @@ impl GemmFamily for Hopper {
         let mut options = atom.options();
         options.major_a = major(Operand::A);
         options.major_b = major(Operand::B);
-        plan.over_units(atom.with_options(options)?, "(_,_,_)")
+        plan.over_units(atom.with_options(options)?, (.., .., ..))
     }
 
     fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {

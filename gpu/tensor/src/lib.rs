@@ -36,7 +36,7 @@
 //! let (from, to) = (k.tensor("from", Ty::F32, &any), k.tensor("to", Ty::F32, &any));
 //! let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
 //! let tiled = TiledCopy::new(
-//!     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &"(4,32):(32,1)".parse()?, &"(1,4):(0,1)".parse()?,
+//!     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,32):(32,1)", "(1,4):(0,1)",
 //! )?;
 //! let mine = tiled.at(&tid);
 //! let src = mine.partition_src(&from.local_tile((32, 128), (&m, &n)));

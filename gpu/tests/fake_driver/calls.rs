@@ -23,13 +23,13 @@ fn buffer<T: Element>(device: &Device) -> Buffer<T> {
 }
 
 fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> View<'a, T> {
-    View::new(buffer, layout.parse().unwrap()).unwrap()
+    View::new(buffer, layout).unwrap()
 }
 
 /// A view to write a buffer that the test goes on using: through another handle, which is never dropped.
 fn view_mut<T: Element>(buffer: &Buffer<T>, layout: &str) -> ViewMut<'static, T> {
     let handle = Box::leak(Box::new(buffer.clone()));
-    ViewMut::new(handle, layout.parse().unwrap()).unwrap()
+    ViewMut::new(handle, layout).unwrap()
 }
 
 /// A kernel without a line of its own: equal wherever it is built.

@@ -41,11 +41,7 @@ pub(crate) fn tiled_mma(
 ) -> Result<TiledMma, Error> {
     let atom = h.pick("TiledMma::new", Kind::Type, atom, others);
     let atoms = h.layout("TiledMma::new", Kind::Count, &layout(atoms));
-    Ok(TiledMma::new(
-        colex_atom::mma(atom)?,
-        &atoms,
-        &tile.parse().expect("a tiler"),
-    )?)
+    Ok(TiledMma::new(colex_atom::mma(atom)?, &atoms, tile)?)
 }
 
 /// `C = A B^T` of what the tiles along K hold, each operand's tiles moved by what the hook says.

@@ -4,7 +4,6 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
@@ -32,8 +31,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when strides are negative or modes overlap or interleave, for strides of another kind,
-    /// and where a number does not fit 64 bits.
+    /// [`Error::Operand`] when strides are negative or modes overlap or interleave, [`Error::StrideKind`],
+    /// [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -68,11 +67,10 @@ impl Layout {
         note: &mut impl FnMut(Gap),
     ) -> Result<Self, Error> {
         if let Some(extent) = target.leaves().iter().find(|n| n.value() < 1) {
-            return Err(ErrorKind::Extent {
+            return Err(Error::Extent {
                 extent: extent.value(),
                 shape: target.text(),
-            }
-            .into());
+            });
         }
         let modes = self.by_stride("complement")?;
         if let [leaf] = modes[..]
@@ -133,13 +131,12 @@ impl Layout {
         for leaf in &modes {
             let d = self.int_stride(operation, leaf)?;
             if d.value() < 0 {
-                return Err(ErrorKind::Operand {
+                return Err(Error::Operand {
                     operation,
                     operand: self.text(),
                     why: format!("stride {d} is negative; only non-negative strides have one")
                         .into(),
-                }
-                .into());
+                });
             }
         }
         modes.sort_by_key(|l| l.stride.coefficient().value());
@@ -152,14 +149,14 @@ impl Layout {
             Some(false) => "overlap: it is not injective",
             None => "overlap or interleave",
         };
-        ErrorKind::Operand {
+        Error::Operand {
             operation: "complement",
             operand: self.text(),
             why: format!(
                 "stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}"
             )
             .into(),
-        }.into()
+        }
     }
 }
 

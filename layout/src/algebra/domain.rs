@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
@@ -21,7 +20,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when an extent or `n` is below 1, and where a number does not fit 64 bits.
+    /// [`Error::Extent`] when an extent or `n` is below 1, [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -35,11 +34,10 @@ impl Tuple<Int> {
     /// Source: `domain_distribute` in `cute/layout.hpp`.
     pub fn domain_distribute(&self, n: i64) -> Result<Layout, Error> {
         if n < 1 {
-            return Err(ErrorKind::Extent {
+            return Err(Error::Extent {
                 extent: n,
                 shape: IntTuple::from(n).text(),
-            }
-            .into());
+            });
         }
         let compact = Layout::column_major(self.flatten())?;
         let mut rest = n;
@@ -60,7 +58,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the sizes differ or a mode of one straddles a mode of the other.
+    /// [`Error::Rank`] when the sizes differ or a mode of one straddles a mode of the other.
     ///
     /// # Example
     ///
@@ -122,7 +120,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails as [`Layout::greatest_common_domain`] does, and for coordinate and XOR strides.
+    /// As [`Layout::greatest_common_domain`]; [`Error::StrideKind`] for coordinate and XOR strides.
     ///
     /// # Example
     ///

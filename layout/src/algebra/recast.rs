@@ -5,7 +5,6 @@ use alloc::string::String;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int::{ceil_div, gcd};
@@ -26,9 +25,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when a stride neither divides `n` nor is divided by it, when a stride that `n` does not
+    /// [`Error::Operand`] when a stride neither divides `n` nor is divided by it, when a stride that `n` does not
     /// divide is negative, when the modes within one unit together reach into the next, and for XOR strides and a
-    /// factor that is not a power of two, and for coordinate strides, and for a factor
+    /// factor that is not a power of two; [`Error::StrideKind`] for coordinate strides; [`Error::Rank`] for a factor
     /// below 1.
     ///
     /// # Example
@@ -61,7 +60,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::upcast`], and when a unit is used in part only.
+    /// Those of [`Layout::upcast`]; [`Error::Operand`] when a unit is used in part only.
     ///
     /// # Example
     ///
@@ -81,13 +80,10 @@ impl Layout {
 
     /// The error of a recast by the factor `n`.
     fn refusal(&self, operation: &'static str, n: i64) -> impl Fn(String) -> Error + '_ {
-        move |why| {
-            ErrorKind::Operand {
-                operation,
-                operand: format!("{self} by {n}").into(),
-                why: why.into(),
-            }
-            .into()
+        move |why| Error::Operand {
+            operation,
+            operand: format!("{self} by {n}").into(),
+            why: why.into(),
         }
     }
 
@@ -130,14 +126,11 @@ impl Layout {
             d if d.is_zero() => return Ok(leaf),
             Stride::Int(d) | Stride::Xor(d) => d,
             Stride::Basis(_) => {
-                return Err(RecastMisfit::Error(
-                    ErrorKind::StrideKind {
-                        operation: "upcast",
-                        layout: self.text(),
-                        needs: "integer or XOR strides",
-                    }
-                    .into(),
-                ));
+                return Err(RecastMisfit::Error(Error::StrideKind {
+                    operation: "upcast",
+                    layout: self.text(),
+                    needs: "integer or XOR strides",
+                }));
             }
         };
         let size = d.value().unsigned_abs();
@@ -285,11 +278,11 @@ impl Layout {
             if let Stride::Basis(_) = leaf.stride
                 && !leaf.stride.is_zero()
             {
-                return Err(ErrorKind::StrideKind {
+                return Err(Error::StrideKind {
                     operation: "upcast",
                     layout: self.text(),
                     needs: "integer or XOR strides",
-                }.into());
+                });
             }
             if d.value() % n == 0 {
                 return Ok(LeafMode::new(leaf.extent, to(d.value() / n)));
@@ -354,9 +347,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when no mode has stride 1, so that the parts of one element have no place,
-    /// and where a number does not fit 64 bits, for strides of another kind, and for XOR strides and a factor that is not a power
-    /// of two, and for a factor below 1.
+    /// [`Error::Operand`] when no mode has stride 1, so that the parts of one element have no place;
+    /// [`Error::Overflow`], [`Error::StrideKind`]; [`Error::XorScale`] for XOR strides and a factor that is not a power
+    /// of two; [`Error::Rank`] for a factor below 1.
     ///
     /// # Example
     ///
@@ -375,13 +368,12 @@ impl Layout {
         let neighbours = || (0..leaves.len()).filter(|&i| unit(leaves[i].stride));
         let long = neighbours().find(|&i| leaves[i].extent.value() > 1);
         let Some(grown) = long.or_else(|| neighbours().next()) else {
-            return Err(ErrorKind::Operand {
+            return Err(Error::Operand {
                 operation: "downcast",
                 operand: self.text(),
                 why: "no mode has stride 1, so the parts of one element have no mode to go to"
                     .into(),
-            }
-            .into());
+            });
         };
         let n = Int::Static(n);
         let mut at = 0..;
@@ -405,7 +397,7 @@ impl Layout {
     /// # Errors
     ///
     /// Those of [`Layout::upcast`] and [`Layout::downcast`]. Where neither size divides the other, each unit of their
-    /// least common multiple is cut into its parts, so when some part is not touched; units of more
+    /// least common multiple is cut into its parts, so [`Error::Operand`] when some part is not touched; units of more
     /// than 4096 elements must be whole.
     ///
     /// # Example
@@ -430,7 +422,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::recast`], and when an element of `new_bits` is used in part only.
+    /// Those of [`Layout::recast`]; [`Error::Operand`] when an element of `new_bits` is used in part only.
     ///
     /// # Example
     ///
@@ -456,13 +448,10 @@ impl Layout {
         units: Units,
     ) -> Result<Self, Error> {
         let (larger, smaller) = factors(operation, self, old_bits, new_bits)?;
-        let refuse = |why: String| {
-            ErrorKind::Operand {
-                operation,
-                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-                why: why.into(),
-            }
-            .into()
+        let refuse = |why: String| Error::Operand {
+            operation,
+            operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
+            why: why.into(),
         };
         let up = match larger {
             1 => self.clone(),
@@ -484,7 +473,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
     ///
     /// # Example
     ///

@@ -19,7 +19,6 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::algebra::composition::{Case, Check, DigitSums, Walker};
 use crate::algebra::infer::{Inferred, OpenModes, infer};
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::int::mul;
@@ -35,7 +34,7 @@ impl CompositionError {
             Ok(result) => Ok(result),
             Err(why) => {
                 self.search = why;
-                Err(ErrorKind::Composition(self).into())
+                Err(Error::Composition(self))
             }
         }
     }
@@ -74,12 +73,11 @@ fn integers(lhs: &Layout) -> Result<(), Error> {
     let other = |l: &&LeafMode| !matches!(l.stride, Stride::Int(_));
     match lhs.leaves().iter().find(other) {
         None => Ok(()),
-        Some(_) => Err(ErrorKind::StrideKind {
+        Some(_) => Err(Error::StrideKind {
             operation: "the search for a composition",
             layout: lhs.text(),
             needs: "integer strides on the left",
-        }
-        .into()),
+        }),
     }
 }
 

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Tuple, TupleBuilder, View};
@@ -22,7 +21,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1, and when the shape nests deeper than six levels or has more than
+    /// [`Error::Extent`] below 1; [`Error::BasisPath`] when the shape nests deeper than six levels or has more than
     /// 256 modes in one.
     ///
     /// # Example
@@ -57,7 +56,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, where a number does not fit 64 bits, and when one stride names a mode and another
+    /// [`Error::OutOfBounds`], [`Error::Overflow`]; [`Error::MixedStrides`] when one stride names a mode and another
     /// a mode inside it.
     pub fn coord_at(&self, index: i64) -> Result<IntTuple, Error> {
         let digits = self.shape().coord(index)?;
@@ -68,7 +67,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::coord_at`], and for a coordinate that does not fit the shape.
+    /// Those of [`Layout::coord_at`], and [`Error::Coordinate`].
     ///
     /// # Example
     ///
@@ -102,7 +101,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for XOR strides, for strides of different kinds, and where a number does not fit 64 bits.
+    /// [`Error::StrideKind`] for XOR strides, [`Error::MixedStrides`], [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -139,12 +138,11 @@ impl Layout {
     }
 
     fn prefix_clash(&self) -> Error {
-        ErrorKind::StrideKind {
+        Error::StrideKind {
             operation: "a coordinate",
             layout: self.text(),
             needs: "strides that do not name both a mode and a mode inside it",
         }
-        .into()
     }
 
     /// The integer layout that a layout of coordinates becomes in a tensor with these strides: each basis vector is
@@ -155,8 +153,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has no coordinate values or names a mode that `strides` does not have,
-    /// and where a number does not fit 64 bits.
+    /// [`Error::StrideKind`] when `self` has no coordinate values or names a mode that `strides` does not have;
+    /// [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -169,13 +167,10 @@ impl Layout {
     /// ```
     pub fn inner_product(&self, strides: impl IntoIntTuple) -> Result<Self, Error> {
         let strides = strides.into_int_tuple()?;
-        let needs = |needs| -> Error {
-            ErrorKind::StrideKind {
-                operation: "inner_product",
-                layout: self.text(),
-                needs,
-            }
-            .into()
+        let needs = |needs| Error::StrideKind {
+            operation: "inner_product",
+            layout: self.text(),
+            needs,
         };
         let leaves = self.0.try_map(|leaf| match leaf.stride {
             Stride::Basis(b) => {
@@ -318,7 +313,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when the tuple nests deeper than six levels or has more than 256 modes in one.
+    /// [`Error::BasisPath`] when the tuple nests deeper than six levels or has more than 256 modes in one.
     #[doc(alias = "make_basis_like")]
     pub fn basis_like(&self) -> Result<Tuple<Stride>, Error> {
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::{add, mul};
 use crate::tuple::int_tuple::{product, rank_error};
@@ -29,8 +28,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails unless `0 <= index < size`, for coordinate strides,
-    /// and where a number does not fit 64 bits.
+    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::StrideKind`] for coordinate strides,
+    /// [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -50,7 +49,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate strides, where a number does not fit 64 bits, and for XOR strides below
+    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`]; [`Error::OutOfBounds`] for XOR strides below
     /// index 0.
     pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         let leaves = self.leaves();
@@ -70,8 +69,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the nesting does not fit, for a coordinate outside of the shape, for strides of another kind,
-    /// and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::OutOfBounds`], [`Error::StrideKind`],
+    /// [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -99,7 +98,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for strides of another kind, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`], [`Error::StrideKind`], [`Error::Overflow`].
     pub fn offset_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         match coord.as_index() {
             Some(index) => self.at_unbounded(index),
@@ -129,20 +128,18 @@ impl Layout {
         match leaf.stride {
             Stride::Int(d) => add(sum, mul(c, d.value())?),
             // A digit below 0 has no bits.
-            Stride::Xor(_) if c < 0 => Err(ErrorKind::OutOfBounds {
+            Stride::Xor(_) if c < 0 => Err(Error::OutOfBounds {
                 coord: c,
                 size: leaf.size(),
                 shape: self.shape().text(),
-            }
-            .into()),
+            }),
             Stride::Xor(d) => Ok(sum ^ carryless(c, d.value())?),
             d if d.is_zero() => Ok(sum),
-            Stride::Basis(_) => Err(ErrorKind::StrideKind {
+            Stride::Basis(_) => Err(Error::StrideKind {
                 operation: "the offset",
                 layout: self.text(),
                 needs: "integer or XOR strides",
-            }
-            .into()),
+            }),
         }
     }
 
@@ -150,19 +147,18 @@ impl Layout {
         if (0..self.size()).contains(&index) {
             return Ok(());
         }
-        Err(ErrorKind::OutOfBounds {
+        Err(Error::OutOfBounds {
             coord: index,
             size: self.size(),
             shape: self.shape().text(),
-        }
-        .into())
+        })
     }
 
     /// All offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number of them.
     ///
     /// # Errors
     ///
-    /// Fails for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
+    /// [`Error::TooMany`] for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
     /// [`Layout::at`].
     ///
     /// # Example
@@ -178,14 +174,11 @@ impl Layout {
     /// ```
     pub fn table(&self) -> Result<Vec<i64>, Error> {
         let size = self.size();
-        let many = |bound| {
-            ErrorKind::TooMany {
-                operation: "table",
-                of: self.text(),
-                count: size,
-                bound,
-            }
-            .into()
+        let many = |bound| Error::TooMany {
+            operation: "table",
+            of: self.text(),
+            count: size,
+            bound,
         };
         if size > TABLE_BOUND {
             return Err(many(TABLE_BOUND));
@@ -220,7 +213,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails unless `0 <= index < size`, and where a number does not fit 64 bits.
+    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -240,7 +233,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when the nesting does not fit, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::Overflow`].
     pub fn coord_unbounded(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
         self.coord_of(&coord.into_int_tuple()?, Bounds::Open)
     }
@@ -255,7 +248,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// [`Error::OutOfBounds`], [`Error::Overflow`].
     pub fn flat_coord(&self, index: i64) -> Result<Self, Error> {
         if self.rank() == 1 {
             return Self::leaf(self.product()?).coord(index);
@@ -267,7 +260,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`], [`Error::OutOfBounds`], [`Error::Overflow`].
     #[doc(alias = "crd2idx")]
     pub fn index(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.index_of(&coord.into_int_tuple()?, Bounds::Within)
@@ -277,7 +270,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`], [`Error::Overflow`].
     pub fn index_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.index_of(&coord.into_int_tuple()?, Bounds::Open)
     }
@@ -301,7 +294,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl IntoIntTuple, target: &Self) -> Result<Self, Error> {
         self.coord_within(coord.into_int_tuple()?, target, Bounds::Within)
@@ -311,7 +304,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, and where a number does not fit 64 bits.
+    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::Overflow`].
     pub fn coord_in_unbounded(
         &self,
         coord: impl IntoIntTuple,
@@ -352,24 +345,21 @@ fn digits(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<Digits, 
 /// Whether `coord` nests as `shape` does down to its leaves, and lies within.
 fn check_fit(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<(), Error> {
     if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
-        return Err(ErrorKind::Extent {
+        return Err(Error::Extent {
             extent: extent.value(),
             shape: shape.text(),
-        }
-        .into());
+        });
     }
     fits(shape.view(), coord.view(), bounds).map_err(|e| match e {
-        CoordMisfit::Nesting => ErrorKind::Coordinate {
+        CoordMisfit::Nesting => Error::Coordinate {
             coord: coord.text(),
             shape: shape.text(),
-        }
-        .into(),
-        CoordMisfit::Beyond { coord, size } => ErrorKind::OutOfBounds {
+        },
+        CoordMisfit::Beyond { coord, size } => Error::OutOfBounds {
             coord,
             size,
             shape: shape.text(),
-        }
-        .into(),
+        },
         CoordMisfit::Size(e) => e,
     })
 }

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
@@ -34,7 +33,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when there are more or fewer values than dynamic leaves.
+    /// [`Error::Operand`] when there are more or fewer values than dynamic leaves.
     ///
     /// # Example
     ///
@@ -66,7 +65,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -93,12 +92,11 @@ impl Tuple<Int> {
 }
 
 fn miscounted(of: &impl core::fmt::Display, found: usize, given: usize) -> Error {
-    ErrorKind::Operand {
+    Error::Operand {
         operation: "with_dynamic_values",
         operand: format!("{of}").into(),
         why: format!("it has {found} dynamic leaves, not {given}").into(),
     }
-    .into()
 }
 
 impl Layout {
@@ -126,8 +124,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when there are more or fewer values than dynamic leaves, for an extent below 1,
-    /// and where a number does not fit 64 bits.
+    /// [`Error::Operand`] when there are more or fewer values than dynamic leaves, [`Error::Extent`] below 1,
+    /// [`Error::Overflow`].
     pub fn with_dynamic_values(&self, values: &[i64]) -> Result<Self, Error> {
         let (shape, stride) = (self.shape(), self.stride_numbers());
         let of_shape = shape.dynamic_values().len();

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::equation::{Budget, STEPS, Term, gcd, solve};
@@ -32,7 +31,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the bound is reached.
+    /// [`Error::Undecided`] when the bound is reached.
     ///
     /// # Example
     ///
@@ -45,13 +44,10 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn is_injective(&self) -> Result<bool, Error> {
-        self.decide(Effort::Full).ok_or_else(|| {
-            ErrorKind::Undecided {
-                operation: "is_injective",
-                of: self.text(),
-                bound: STEPS.into(),
-            }
-            .into()
+        self.decide(Effort::Full).ok_or_else(|| Error::Undecided {
+            operation: "is_injective",
+            of: self.text(),
+            bound: STEPS.into(),
         })
     }
 

@@ -4,7 +4,6 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::equation::{Budget, STEPS, Term, solve};
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
@@ -15,8 +14,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when no coordinate has this offset, and when 2^18 digits were tried, which
-    /// only many modes with strides of like size need, and for strides of another kind, where a number does not fit 64 bits.
+    /// [`Error::Operand`] when no coordinate has this offset; [`Error::Undecided`] when 2^18 digits were tried, which
+    /// only many modes with strides of like size need; [`Error::StrideKind`], [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -35,18 +34,17 @@ impl Layout {
         let (terms, leaves): (SmallVec<[Term; 12]>, SmallVec<[usize; 12]>) =
             self.terms()?.into_iter().unzip();
         let found = solve(&terms, offset.into(), &mut Budget(STEPS));
-        let found = found.ok_or_else(|| ErrorKind::Undecided {
+        let found = found.ok_or_else(|| Error::Undecided {
             operation: "coord_of",
             of: self.text(),
             bound: STEPS.into(),
         })?;
         let Some(found) = found else {
-            return Err(ErrorKind::Operand {
+            return Err(Error::Operand {
                 operation: "coord_of",
                 operand: self.text(),
                 why: format!("no coordinate has the offset {offset}").into(),
-            }
-            .into());
+            });
         };
         let mut digits: SmallVec<[Int; 12]> =
             SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
@@ -104,7 +102,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when shape and stride nest differently, for a stride 0 at an extent
+    /// [`Error::Rank`] when shape and stride nest differently, [`Error::DivideByZero`] for a stride 0 at an extent
     /// above 1.
     pub fn coord_by_stride(&self, index: i64, stride: &Self) -> Result<Self, Error> {
         if !self.is_congruent(stride) {
@@ -126,7 +124,7 @@ impl Tuple<Int> {
             }
             let quotient = index
                 .checked_div(d)
-                .ok_or(ErrorKind::DivideByZero { dividend: index })?;
+                .ok_or(Error::DivideByZero { dividend: index })?;
             Ok(Int::Dynamic(quotient % s.value()))
         })
     }

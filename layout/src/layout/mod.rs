@@ -17,7 +17,6 @@ pub(crate) mod tiler;
 
 use core::fmt;
 
-use crate::error::ErrorKind;
 use crate::tuple::MAX_DEPTH;
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Leaf, Tuple, View};
@@ -88,9 +87,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails where shape and stride nest differently, for an extent below 1, for strides of different kinds, when the size
-    /// does not fit 64 bits, beyond 64 nested parentheses, for an integer that does
-    /// not fit 64 bits, and for a text that is no tuple.
+    /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], [`Error::Overflow`] when the size
+    /// does not fit 64 bits, [`Error::Deep`] beyond 64 nested parentheses, [`Error::Integer`] for an integer that does
+    /// not fit 64 bits, and [`Error::Parse`] for a text that is no tuple.
     ///
     /// # Example
     ///
@@ -114,11 +113,10 @@ impl Layout {
 
     fn of_tuples(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
         if !shape.is_congruent(&stride) {
-            return Err(ErrorKind::NotCongruent {
+            return Err(Error::NotCongruent {
                 shape: shape.text(),
                 stride: stride.text(),
-            }
-            .into());
+            });
         }
         check_shape(&shape)?;
         check_kinds(stride.leaves())?;
@@ -138,7 +136,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1.
+    /// [`Error::Extent`] below 1.
     pub fn leaf(extent: impl Into<Int>, stride: impl Into<Stride>) -> Result<Self, Error> {
         Self::new(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
     }
@@ -147,7 +145,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for strides of different kinds, when the size does not fit 64 bits, and beyond 64
+    /// [`Error::MixedStrides`], [`Error::Overflow`] when the size does not fit 64 bits, and [`Error::Deep`] beyond 64
     /// nested parentheses.
     ///
     /// # Example
@@ -270,7 +268,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -303,12 +301,11 @@ impl Layout {
         match leaf.stride {
             Stride::Int(d) => Ok(d),
             d if d.is_zero() => Ok(d.coefficient()),
-            _ => Err(ErrorKind::StrideKind {
+            _ => Err(Error::StrideKind {
                 operation,
                 layout: self.text(),
                 needs: "integer strides",
-            }
-            .into()),
+            }),
         }
     }
 
@@ -325,11 +322,10 @@ impl Layout {
 fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
     // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
     if tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
-        Err(ErrorKind::Deep {
+        Err(Error::Deep {
             depth: tuple.depth(),
             bound: MAX_DEPTH,
-        }
-        .into())
+        })
     } else {
         Ok(())
     }
@@ -355,20 +351,18 @@ fn is_neutral(d: Stride) -> bool {
 
 fn mixed(first: Stride, other: Stride) -> Error {
     use alloc::string::ToString;
-    ErrorKind::MixedStrides {
+    Error::MixedStrides {
         first: first.to_string().into(),
         other: other.to_string().into(),
     }
-    .into()
 }
 
 pub(crate) fn check_shape(shape: &IntTuple) -> Result<(), Error> {
     if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
-        return Err(ErrorKind::Extent {
+        return Err(Error::Extent {
             extent: extent.value(),
             shape: shape.text(),
-        }
-        .into());
+        });
     }
     shape
         .leaves()

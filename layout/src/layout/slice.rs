@@ -3,7 +3,6 @@
 use core::fmt;
 use core::ops::RangeFull;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
@@ -156,7 +155,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `coord` nests where the layout does not.
+    /// [`Error::Rank`] when `coord` nests where the layout does not.
     ///
     /// # Example
     ///
@@ -174,7 +173,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `coord` nests where the layout does not.
+    /// [`Error::Rank`] when `coord` nests where the layout does not.
     pub fn dice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         self.keep("dice", &coord.into_coord()?, Keep::At)
     }
@@ -188,7 +187,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind, where a number does not fit 64 bits, and for XOR
+    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`]; [`Error::Operand`] for XOR
     /// strides where no layout adds to the start.
     ///
     /// # Example
@@ -224,7 +223,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offset_unbounded`], and for XOR strides when a digit of `coord` shares bits with
+    /// Those of [`Layout::offset_unbounded`]; [`Error::Operand`] for XOR strides when a digit of `coord` shares bits with
     /// those of its mode, or its offset with those of the layout: then offsets do not add.
     ///
     /// # Example
@@ -251,15 +250,14 @@ impl Layout {
             };
             let digits = self.leaves().iter().zip(digits.leaves());
             if start & self.xor_mask()? != 0 || !digits.into_iter().all(apart) {
-                return Err(ErrorKind::Operand {
+                return Err(Error::Operand {
                     operation: "domain_offset",
                     operand: self.text(),
                     why: alloc::format!(
                         "its XOR offsets do not add to those of the coordinate {coord:#}"
                     )
                     .into(),
-                }
-                .into());
+                });
             }
         }
         Ok((self.clone(), start))

@@ -4,7 +4,6 @@ use core::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::tuple::{MAX_DEPTH, Tuple, TupleBuilder};
 use crate::{
     Basis, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Middle, Outer, Slot, Stride,
@@ -52,12 +51,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn error(&self, expected: &'static str) -> Error {
-        ErrorKind::Parse {
+        Error::Parse {
             text: self.text.into(),
             at: self.at,
             expected,
         }
-        .into()
     }
 
     fn end(&self) -> Result<(), Error> {

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::Error;
-use crate::error::ErrorKind;
 
 /// A matrix over F2: input bit `k` maps to the bit-vector `columns[k]`, and the images of set bits XOR.
 ///
@@ -32,21 +31,19 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when a column is negative: bit 63 is the sign.
+    /// [`Error::Extent`] when a column is negative: bit 63 is the sign.
     pub fn new(columns: Vec<i64>) -> Result<Self, Error> {
         match columns.iter().find(|c| **c < 0) {
-            Some(c) => Err(ErrorKind::Operand {
+            Some(c) => Err(Error::Operand {
                 operation: "BinaryMatrix",
                 operand: alloc::format!("{c}").into(),
                 why: "a column has at most 63 bits".into(),
-            }
-            .into()),
-            None if columns.len() > 63 => Err(ErrorKind::Operand {
+            }),
+            None if columns.len() > 63 => Err(Error::Operand {
                 operation: "BinaryMatrix",
                 operand: alloc::format!("{} columns", columns.len()).into(),
                 why: "a matrix has at most 63 columns".into(),
-            }
-            .into()),
+            }),
             None => Ok(Self { columns }),
         }
     }
@@ -86,15 +83,14 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when `inner` reaches more bits than `self` has columns.
+    /// [`Error::Operand`] when `inner` reaches more bits than `self` has columns.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
         if inner.height() > self.columns.len() {
-            return Err(ErrorKind::Operand {
+            return Err(Error::Operand {
                 operation: "composition",
                 operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
                 why: alloc::format!("the inner matrix reaches {} bits", inner.height()).into(),
-            }
-            .into());
+            });
         }
         Ok(Self {
             columns: inner.columns.iter().map(|c| self.apply(*c)).collect(),
@@ -185,12 +181,12 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when it is not square or not of full rank.
+    /// [`Error::Operand`] when it is not square or not of full rank.
     pub fn inverse(&self) -> Result<Self, Error> {
         if self.rank() == self.columns.len() && self.height() == self.columns.len() {
             return Ok(self.right_inverse());
         }
-        Err(ErrorKind::Operand {
+        Err(Error::Operand {
             operation: "inverse",
             operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
             why: alloc::format!(
@@ -199,8 +195,7 @@ impl BinaryMatrix {
                 self.height()
             )
             .into(),
-        }
-        .into())
+        })
     }
 }
 

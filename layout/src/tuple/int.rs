@@ -3,7 +3,6 @@
 use core::fmt;
 
 use crate::Error;
-use crate::error::ErrorKind;
 
 /// An integer that remembers whether it is static, as in CuTe.
 ///
@@ -67,7 +66,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails when it does not fit 64 bits.
+    /// [`Error::Overflow`] when it does not fit 64 bits.
     pub fn times(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, mul(self.value(), other.value())?))
     }
@@ -76,7 +75,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails when it does not fit 64 bits.
+    /// [`Error::Overflow`] when it does not fit 64 bits.
     pub fn plus(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, add(self.value(), other.value())?))
     }
@@ -85,7 +84,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails for a division by 0 and where a number does not fit 64 bits.
+    /// [`Error::DivideByZero`] and [`Error::Overflow`].
     pub fn ceil_div(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, ceil_div(self.value(), other.value())?))
     }
@@ -103,12 +102,11 @@ impl Int {
 
 #[cold]
 fn overflow(left: i64, operator: char, right: i64) -> Error {
-    ErrorKind::Overflow {
+    Error::Overflow {
         left,
         operator,
         right,
     }
-    .into()
 }
 
 /// The checked product.
@@ -138,7 +136,7 @@ pub(crate) fn abs(a: i64) -> Result<i64, Error> {
 /// `ceil(a / b)`, toward positive infinity, checked.
 pub(crate) fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     if b == 0 {
-        return Err(ErrorKind::DivideByZero { dividend: a }.into());
+        return Err(Error::DivideByZero { dividend: a });
     }
     let Some(quotient) = a.checked_div(b) else {
         return Err(overflow(a, '/', b));

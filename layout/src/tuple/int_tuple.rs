@@ -2,7 +2,6 @@
 
 use alloc::string::ToString;
 
-use crate::error::ErrorKind;
 use crate::tuple::int::{add, gcd, mul};
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 use crate::{Error, Int, IntoIntTuple};
@@ -42,7 +41,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// [`Error::Overflow`].
     #[doc(alias = "size")]
     pub fn product(&self) -> Result<Int, Error> {
         product(self.view())
@@ -52,7 +51,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// [`Error::Overflow`].
     pub fn product_each(&self) -> Result<Self, Error> {
         let products = self
             .view()
@@ -66,7 +65,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when `guide` nests where `self` does not, and where a number does not fit 64 bits.
+    /// [`Error::Rank`] when `guide` nests where `self` does not, [`Error::Overflow`].
     pub fn product_like<U: Leaf>(&self, guide: &Tuple<U>) -> Result<Self, Error> {
         let mismatch = || {
             rank_error(
@@ -89,7 +88,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// [`Error::Overflow`].
     pub fn sum(&self) -> Result<Int, Error> {
         let mut leaves = self.leaves().iter();
         leaves.try_fold(Int::Static(0), |sum, n| sum.plus(*n))
@@ -117,7 +116,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when the operands nest differently, and where a number does not fit 64 bits.
+    /// [`Error::Rank`] when the operands nest differently, [`Error::Overflow`].
     pub fn inner_product(&self, other: impl IntoIntTuple) -> Result<Int, Error> {
         let other = &other.into_int_tuple()?;
         if !self.is_congruent(other) {
@@ -144,7 +143,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -177,7 +176,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
     pub fn round_up(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
         let divisor = &divisor.into_int_tuple()?;
         if !is_alike(self.view(), divisor.view()) {
@@ -197,7 +196,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where neither number divides the other, for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// [`Error::NotDivisible`], [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
     ///
     /// # Example
     ///
@@ -215,12 +214,11 @@ impl Tuple<Int> {
             let (x, y) = (a.value(), b.value());
             let divides = |x: i64, y: i64| y != 0 && x.checked_rem(y) == Some(0);
             if y != 0 && !divides(x, y) && !divides(y, x) {
-                return Err(ErrorKind::NotDivisible {
+                return Err(Error::NotDivisible {
                     operation: "shape_div",
                     left: x,
                     right: y,
-                }
-                .into());
+                });
             }
             a.ceil_div(b)
         })
@@ -230,7 +228,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, and where a number does not fit 64 bits.
+    /// [`Error::Rank`], [`Error::Overflow`].
     pub fn elem_scale(&self, factors: impl IntoIntTuple) -> Result<Self, Error> {
         let factors = &factors.into_int_tuple()?;
         let factors = factors.product_like(self)?;
@@ -248,7 +246,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when `guide` nests where `self` does not.
+    /// [`Error::Rank`] when `guide` nests where `self` does not.
     pub fn filter_zeros(&self, guide: &Self) -> Result<Self, Error> {
         let mut b = TupleBuilder::new();
         let mismatch = || {
@@ -320,13 +318,12 @@ where
     A: core::fmt::Display,
     B: core::fmt::Display,
 {
-    ErrorKind::Rank {
+    Error::Rank {
         operation,
         left: left.to_string().into(),
         right: right.to_string().into(),
         needs,
     }
-    .into()
 }
 
 pub(crate) fn product(view: IntView<'_>) -> Result<Int, Error> {

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use crate::error::ErrorKind;
 use crate::tuple::int::mul;
 use crate::{Error, Int};
 
@@ -46,7 +45,7 @@ impl Basis {
     ///
     /// # Errors
     ///
-    /// Fails when the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
+    /// [`Error::BasisPath`] when the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
     ///
     /// # Example
     ///
@@ -57,15 +56,14 @@ impl Basis {
     /// ```
     pub fn new(value: Int, path: &[usize]) -> Result<Self, Error> {
         if path.is_empty() || path.len() > MAX_BASIS_DEPTH {
-            return Err(ErrorKind::BasisPath {
+            return Err(Error::BasisPath {
                 depth: path.len(),
                 mode: 0,
-            }
-            .into());
+            });
         }
         let mut modes = [0; MAX_BASIS_DEPTH];
         for (slot, &mode) in modes.iter_mut().zip(path) {
-            *slot = u8::try_from(mode).map_err(|_| ErrorKind::BasisPath {
+            *slot = u8::try_from(mode).map_err(|_| Error::BasisPath {
                 depth: path.len(),
                 mode,
             })?;
@@ -174,17 +172,16 @@ impl Stride {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits, and for an XOR stride and a factor that is not a power of two.
+    /// [`Error::Overflow`], and [`Error::XorScale`] for an XOR stride and a factor that is not a power of two.
     pub fn times(self, factor: Int) -> Result<Self, Error> {
         let c = self.coefficient();
         if let Self::Xor(_) = self {
             let k = factor.value();
             if k != 0 && !(k > 0 && k.count_ones() == 1) {
-                return Err(ErrorKind::XorScale {
+                return Err(Error::XorScale {
                     stride: c.value(),
                     factor: k,
-                }
-                .into());
+                });
             }
         }
         Ok(self.with_coefficient(c.taint(factor, mul(c.value(), factor.value())?)))

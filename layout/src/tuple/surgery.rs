@@ -6,7 +6,6 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::error::ErrorKind;
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 
 impl<T: Leaf> Tuple<T> {
@@ -19,19 +18,18 @@ impl<T: Leaf> Tuple<T> {
     }
 
     pub(crate) fn no_mode(&self, i: usize) -> Error {
-        ErrorKind::Mode {
+        Error::Mode {
             mode: i,
             rank: self.rank(),
             of: self.text(),
         }
-        .into()
     }
 
     /// The mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank at its level.
+    /// [`Error::Mode`] when an index is beyond the rank at its level.
     pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
         let mut view = self.view();
         for &i in path {
@@ -44,7 +42,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank.
+    /// [`Error::Mode`] when an index is beyond the rank.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
         let modes: SmallVec<[_; 12]> = self.view().modes().collect();
         if let Some(&mode) = indices.iter().find(|i| **i >= modes.len()) {
@@ -57,7 +55,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
     pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("take", &range)?;
         Ok(Self::from_views(
@@ -69,7 +67,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// [`Error::Range`] when the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("group", &range)?;
         let mut b = TupleBuilder::new();
@@ -92,13 +90,12 @@ impl<T: Leaf> Tuple<T> {
         if range.start < range.end && range.end <= self.rank() {
             return Ok(());
         }
-        Err(ErrorKind::Range {
+        Err(Error::Range {
             operation,
             begin: range.start,
             end: range.end,
             of: self.text(),
-        }
-        .into())
+        })
     }
 
     /// All leaves in one flat tuple; a single value stays one.
@@ -115,16 +112,15 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the numbers of leaves differ, or when `self` is not flat.
+    /// [`Error::Rank`] when the numbers of leaves differ, or when `self` is not flat.
     pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
         if self.depth() > 1 || self.leaves().len() != profile.leaves().len() {
-            return Err(ErrorKind::Rank {
+            return Err(Error::Rank {
                 operation: "unflatten",
                 left: self.text(),
                 right: profile.text(),
                 needs: "a flat left operand with as many modes as the profile has leaves",
-            }
-            .into());
+            });
         }
         Ok(profile.with_leaves(self.leaves()))
     }
@@ -145,7 +141,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes.
+    /// [`Error::Operand`] when `self` has more than `rank` modes.
     pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("append", rank)?;
         if missing == 0 {
@@ -162,7 +158,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes.
+    /// [`Error::Operand`] when `self` has more than `rank` modes.
     pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("prepend", rank)?;
         if missing == 0 {
@@ -174,17 +170,14 @@ impl<T: Leaf> Tuple<T> {
     }
 
     fn missing(&self, operation: &'static str, rank: usize) -> Result<usize, Error> {
-        rank.checked_sub(self.rank()).ok_or_else(|| {
-            ErrorKind::Operand {
-                operation,
-                operand: self.text(),
-                why: alloc::format!(
-                    "it has {} modes, more than the {rank} asked for",
-                    self.rank()
-                )
-                .into(),
-            }
-            .into()
+        rank.checked_sub(self.rank()).ok_or_else(|| Error::Operand {
+            operation,
+            operand: self.text(),
+            why: alloc::format!(
+                "it has {} modes, more than the {rank} asked for",
+                self.rank()
+            )
+            .into(),
         })
     }
 
@@ -192,7 +185,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank.
+    /// [`Error::Mode`] when `i` is beyond the rank.
     pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         self.expect_view(i)?;
         if self.is_leaf() {
@@ -210,7 +203,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank.
+    /// [`Error::Mode`] when `i` is beyond the rank.
     pub fn remove(&self, i: usize) -> Result<Self, Error> {
         self.expect_view(i)?;
         Ok(Self::from_views(
@@ -226,7 +219,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank by more than one.
+    /// [`Error::Mode`] when `i` is beyond the rank by more than one.
     pub fn insert(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         if i > self.rank() {
             return Err(self.no_mode(i));
@@ -265,7 +258,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the modes differ in rank, or some are tuples and some single values.
+    /// [`Error::Rank`] when the modes differ in rank, or some are tuples and some single values.
     pub fn zip(&self) -> Result<Self, Error> {
         let Some(first) = self.view().modes().next() else {
             return Ok(self.clone());
@@ -281,13 +274,12 @@ impl<T: Leaf> Tuple<T> {
             .modes()
             .any(|m| m.is_leaf() || m.rank() != first.rank())
         {
-            return Err(ErrorKind::Rank {
+            return Err(Error::Rank {
                 operation: "zip",
                 left: first.to_tuple().text(),
                 right: self.text(),
                 needs: "modes that are tuples of one rank",
-            }
-            .into());
+            });
         }
         let mut b = TupleBuilder::new();
         let outer = b.open();
@@ -307,7 +299,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the ranks differ, or one is a single value and the other a tuple.
+    /// [`Error::Rank`] when the ranks differ, or one is a single value and the other a tuple.
     pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
         Self::concat([self, other]).zip()
     }

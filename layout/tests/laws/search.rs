@@ -1,6 +1,6 @@
 //! The search after a refused composition: sound, complete over the right-hand modes, bounded, and its sentences.
 
-use colex_layout::{CompositionError, Layout, SEARCH_BOUND, Search};
+use colex_layout::{CompositionError, Error, Layout, SEARCH_BOUND, Search};
 
 use crate::law::law;
 use crate::small;
@@ -94,9 +94,11 @@ fn search_sentences_of_the_other_refusals() {
     );
 }
 
-fn refused(a: &str, b: &str) -> CompositionError {
-    let error = layout(a).composition(&layout(b)).unwrap_err();
-    error.composition().expect("a composition").clone()
+fn refused(a: &str, b: &str) -> Box<CompositionError> {
+    match layout(a).composition(&layout(b)) {
+        Err(Error::Composition(refused)) => refused,
+        other => panic!("{a} o {b}: {other:?}"),
+    }
 }
 
 /// A layout that exists, `(131072,100000):(2097152,2097153)`, over modes that the rule refuses and that are too many
@@ -180,14 +182,12 @@ fn search_complete() {
                     );
                     found.set(found.get() + u64::from(a.cute_composition(b).is_err()));
                 }
-                Err(error) => {
-                    let e = error
-                        .composition()
-                        .unwrap_or_else(|| panic!("{a} o {b}: {error}"));
+                Err(Error::Composition(e)) => {
                     assert!(matches!(e.search, Search::Contradicted(_)), "{e}");
                     let again = Layout::infer_modes(&b.shape(), |i| expected[i as usize]);
                     assert!(again.is_err(), "{a} o {b} is {}", again.unwrap());
                 }
+                Err(other) => panic!("{a} o {b}: {other}"),
             }
             *count += 1;
         }

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::HashMap;
 
-use colex_layout::{IntTuple, Layout, LeafMode, Stride};
+use colex_layout::{IntTuple, IntoLayout, Layout, LeafMode, Stride};
 
 use crate::Error;
 use crate::access::map::{AccessMap, Addresses, Coords, tuple};
@@ -17,16 +17,16 @@ use crate::access::words::number;
 /// ```
 /// use colex_tiled::Vectorization;
 /// // Both sides go down the columns: 128 bits are the most that one instruction moves.
-/// let down = Vectorization::new(&"(8,4):(1,8)".parse()?, &"(8,4):(1,16)".parse()?, 32, 128)?;
+/// let down = Vectorization::new("(8,4):(1,8)", "(8,4):(1,16)", 32, 128)?;
 /// assert_eq!(down.to_string(), "4 values of 32 bits at once. Not 8: 128 bits are aligned, and no more.");
 /// // One side goes along the rows.
-/// let across = Vectorization::new(&"(8,4):(4,1)".parse()?, &"(8,4):(1,8)".parse()?, 32, 128)?;
+/// let across = Vectorization::new("(8,4):(4,1)", "(8,4):(1,8)", 32, 128)?;
 /// assert_eq!(
 ///     across.to_string(),
 ///     "1 value of 32 bits at once. Not 2: the destination has (1,0) at offset 1, and the source has it at offset 4."
 /// );
 /// // Columns of an odd length: the second one starts between two vectors.
-/// let odd = Vectorization::new(&"(6,4):(1,7)".parse()?, &"(6,4):(1,6)".parse()?, 16, 128)?;
+/// let odd = Vectorization::new("(6,4):(1,7)", "(6,4):(1,6)", 16, 128)?;
 /// assert_eq!(odd.to_string(), "1 value of 16 bits at once. Not 2: the stride 7 of the source is not a multiple of 2.");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -85,7 +85,14 @@ impl Vectorization {
     /// Fails when the two differ in their size, a width is not a power of two, or one is swizzled and has
     /// more than 2^22 elements, of which each is looked at,
     /// and for strides that are coordinates.
-    pub fn new(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<Self, Error> {
+    pub fn new(
+        src: impl IntoLayout,
+        dst: impl IntoLayout,
+        bits: i64,
+        alignment: i64,
+    ) -> Result<Self, Error> {
+        let src = &src.into_layout()?;
+        let dst = &dst.into_layout()?;
         check(src, dst, bits, alignment)?;
         let common = common_run(src, dst)?;
         let most = (alignment / bits).max(1);

@@ -1,7 +1,7 @@
 //! Tiled copies that fit a tiled MMA, another copy, or given addresses.
 
 use colex_atom::CopyAtom;
-use colex_layout::{IntTuple, Layout, Stride, Tiler, Tuple};
+use colex_layout::{IntTuple, IntoLayout, Layout, Stride, Tiler, Tuple};
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
@@ -78,7 +78,14 @@ impl TiledCopy {
     /// Fails when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
     /// thread only), or names more than 2^26; those of [`TiledCopy::from_tv`].
     #[doc(alias = "make_cotiled_copy")]
-    pub fn cotiled(atom: CopyAtom, bits: i64, tv: &Layout, data: &Layout) -> Result<Self, Error> {
+    pub fn cotiled(
+        atom: CopyAtom,
+        bits: i64,
+        tv: impl IntoLayout,
+        data: impl IntoLayout,
+    ) -> Result<Self, Error> {
+        let tv = &tv.into_layout()?;
+        let data = &data.into_layout()?;
         check_named(tv, data)?;
         let inverse = Layout::concat([&data.left_inverse()?, &Layout::unit()])?;
         let tv_data = inverse.composition(tv)?;

@@ -14,7 +14,7 @@ pub use thread::ThrCopy;
 use core::fmt;
 
 use colex_atom::{CopyAtom, ValLayouts};
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, IntoLayout, IntoTiler, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::check::{check_compact, check_consecutive, check_thread_value};
@@ -34,7 +34,7 @@ use crate::tensor::partition::Partitionable;
 /// use colex_tiled::TiledCopy;
 /// // 128 threads, (32,4), each moves a column of 4 floats: 16 bytes.
 /// let copy = TiledCopy::new(
-///     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &"(32,4):(1,32)".parse()?, &"(4,1):(1,4)".parse()?,
+///     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(32,4):(1,32)", "(4,1):(1,4)",
 /// )?;
 /// assert_eq!(copy.tiler().to_string(), "(128,4)");
 /// assert_eq!(format!("{:#}", copy.tv()), "(128,4):(4,1)");
@@ -67,9 +67,11 @@ impl TiledCopy {
     pub fn new(
         atom: CopyAtom,
         bits: i64,
-        threads: &Layout,
-        values: &Layout,
+        threads: impl IntoLayout,
+        values: impl IntoLayout,
     ) -> Result<Self, Error> {
+        let threads = &threads.into_layout()?;
+        let values = &values.into_layout()?;
         check_compact("threads", threads)?;
         check_compact("values", values)?;
         let tile = threads.raked_product(values)?;
@@ -89,7 +91,14 @@ impl TiledCopy {
     /// and for a `tv` that is not of threads and values, or names an index that the tile does not
     /// have, and for an atom whose threads do not follow each other (CuTe checks none of these).
     #[doc(alias = "make_tiled_copy_impl")]
-    pub fn from_tv(atom: CopyAtom, bits: i64, tv: Layout, tiler: Tiler) -> Result<Self, Error> {
+    pub fn from_tv(
+        atom: CopyAtom,
+        bits: i64,
+        tv: impl IntoLayout,
+        tiler: impl IntoTiler,
+    ) -> Result<Self, Error> {
+        let tv = tv.into_layout()?;
+        let tiler = tiler.into_tiler()?;
         let values = atom.val_layouts(bits)?;
         check_thread_value(&tv, &tiler)?;
         let copy = Self {

@@ -1,6 +1,6 @@
 //! Fragments of one tiling in the modes of another.
 
-use colex_layout::{Coord, Layout, Slot, Tiler};
+use colex_layout::{Coord, IntoLayout, Layout, Slot, Tiler};
 
 use crate::Error;
 use crate::copy::TiledCopy;
@@ -13,9 +13,9 @@ impl TiledCopy {
     ///
     /// ```
     /// use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
     /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
-    /// let fragment = mma.slice(0)?.fragment(&"(128,64):(64,1)".parse()?, Operand::A)?;
+    /// let fragment = mma.slice(0)?.fragment("(128,64):(64,1)", Operand::A)?;
     /// assert_eq!(format!("{fragment:#}"), "((2,2,2),4,4):((1,2,4),32,8)");
     /// assert_eq!(format!("{:#}", load.retile(&fragment)?), "((8,1),4,4):((1,0),32,8)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -28,7 +28,8 @@ impl TiledCopy {
     /// layout algebra has no result.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
-    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
+    pub fn retile(&self, fragment: impl IntoLayout) -> Result<Layout, Error> {
+        let fragment = &fragment.into_layout()?;
         let values = size(fragment, 0);
         self.check_fragment(fragment, values)?;
         check_walk("retile", fragment)?;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, IntoLayout, Layout, Tiler};
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
@@ -46,9 +46,9 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{Side, TiledCopy};
     /// let copy = TiledCopy::new(
-    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(8,16):(1,8)".parse()?, &"(2,4):(1,2)".parse()?,
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(8,16):(1,8)", "(2,4):(1,2)",
     /// )?;
-    /// let steps = copy.partition_steps(&"(24,16):(1,24)".parse()?, Side::Source)?;
+    /// let steps = copy.partition_steps("(24,16):(1,24)", Side::Source)?;
     /// assert_eq!(format!("{:#}", steps.by_atom), "((1,1),((8,16),(2,4))):((0,0),((2,64),(1,16)))");
     /// assert_eq!(format!("{:#}", steps.thread_value), "((8,16),(1,(2,4))):((2,64),(0,(1,16)))");
     /// assert_eq!(steps.partition, copy.partitions(&"(24,16):(1,24)".parse::<colex_layout::Layout>()?, Side::Source)?);
@@ -61,7 +61,8 @@ impl TiledCopy {
     ///
     /// Source: `tile2thrfrg` in `cute/atom/copy_atom.hpp`.
     #[doc(alias = "tile2thrfrg")]
-    pub fn partition_steps(&self, tensor: &Layout, side: Side) -> Result<CopySteps, Error> {
+    pub fn partition_steps(&self, tensor: impl IntoLayout, side: Side) -> Result<CopySteps, Error> {
+        let tensor = &tensor.into_layout()?;
         self.check_rank(tensor.rank(), tensor)?;
         let tiled = tensor.zipped_divide(self.tiler())?;
         let tv = self.thread_value(side)?;

@@ -1,6 +1,6 @@
 //! `ThrCopy`: one thread of a tiled copy.
 
-use colex_layout::Layout;
+use colex_layout::{IntoLayout, Layout};
 
 use crate::Error;
 use crate::copy::{Side, TiledCopy};
@@ -30,7 +30,8 @@ impl ThrCopy<'_> {
     ///
     /// As [`TiledCopy::partitions`].
     #[doc(alias = "partition_S")]
-    pub fn partition_src(&self, tensor: &Layout) -> Result<Partition, Error> {
+    pub fn partition_src(&self, tensor: impl IntoLayout) -> Result<Partition, Error> {
+        let tensor = &tensor.into_layout()?;
         self.partition(tensor, Side::Source)
     }
 
@@ -41,7 +42,8 @@ impl ThrCopy<'_> {
     ///
     /// As [`TiledCopy::partitions`].
     #[doc(alias = "partition_D")]
-    pub fn partition_dst(&self, tensor: &Layout) -> Result<Partition, Error> {
+    pub fn partition_dst(&self, tensor: impl IntoLayout) -> Result<Partition, Error> {
+        let tensor = &tensor.into_layout()?;
         self.partition(tensor, Side::Destination)
     }
 
@@ -53,7 +55,8 @@ impl ThrCopy<'_> {
     /// As [`TiledCopy::retile`].
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
-    pub fn retile(&self, fragment: &Layout) -> Result<Layout, Error> {
+    pub fn retile(&self, fragment: impl IntoLayout) -> Result<Layout, Error> {
+        let fragment = &fragment.into_layout()?;
         self.copy.retile(fragment)
     }
 

@@ -45,11 +45,11 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{Tensor, TiledCopy};
     /// let copy = TiledCopy::new(
-    ///     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &"(8,4):(1,8)".parse()?, &"(4,1):(1,4)".parse()?,
+    ///     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)",
     /// )?;
     /// let data: Vec<i32> = (0..256).collect();
-    /// let src = Tensor::new(&data[..], "(32,8):(1,32)".parse()?)?;
-    /// let mut dst = Tensor::new(vec![0; 256], "(32,8):(8,1)".parse()?)?;
+    /// let src = Tensor::new(&data[..], "(32,8):(1,32)")?;
+    /// let mut dst = Tensor::new(vec![0; 256], "(32,8):(8,1)")?;
     /// copy.copy(&src, &mut dst)?;
     /// assert_eq!(src.elements()?, dst.elements()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -123,9 +123,9 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{Tensor, TiledCopy};
     /// let add = colex_atom::copy("SM90_TMA_REDUCE_ADD_1D")?;
-    /// let copy = TiledCopy::new(add, 32, &"1:0".parse()?, &"4:1".parse()?)?;
-    /// let src = Tensor::new(vec![1, 2, 3, 4], "4:1".parse()?)?;
-    /// let mut dst = Tensor::new(vec![10; 4], "4:1".parse()?)?;
+    /// let copy = TiledCopy::new(add, 32, "1:0", "4:1")?;
+    /// let src = Tensor::new(vec![1, 2, 3, 4], "4:1")?;
+    /// let mut dst = Tensor::new(vec![10; 4], "4:1")?;
     /// assert_eq!(
     ///     copy.copy(&src, &mut dst).unwrap_err().to_string(),
     ///     "copy: SM90_TMA_REDUCE_ADD_1D leaves the Add of what is there and what arrives: copy_reducing does it"

@@ -21,9 +21,9 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{Tensor, TiledCopy};
     /// let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>")?;
-    /// let copy = TiledCopy::new(atom, 32, &"(2,4):(1,2)".parse()?, &"(2,1):(1,0)".parse()?)?;
-    /// let src = Tensor::new(vec![1; 20], "(3,5):(1,4)".parse()?)?;
-    /// let mut tile = Tensor::new(vec![7; 32], "(4,8):(1,4)".parse()?)?;
+    /// let copy = TiledCopy::new(atom, 32, "(2,4):(1,2)", "(2,1):(1,0)")?;
+    /// let src = Tensor::new(vec![1; 20], "(3,5):(1,4)")?;
+    /// let mut tile = Tensor::new(vec![7; 32], "(4,8):(1,4)")?;
     /// assert_eq!(copy.copy_zero_filled(&src, &mut tile)?, 32 - 15);
     /// assert_eq!((tile.get((2, 4))?, tile.get((3, 4))?, tile.get((0, 5))?), (&1, &0, &0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -10,7 +10,7 @@ pub use thread::ThrMma;
 use core::fmt;
 
 use colex_atom::MmaAtom;
-use colex_layout::{Int, IntTuple, Layout, Tiler};
+use colex_layout::{Int, IntTuple, IntoLayout, IntoTiler, Layout, Tiler};
 
 use crate::Error;
 use crate::error::ErrorKind;
@@ -29,7 +29,7 @@ use crate::tensor::partition::Partitionable;
 ///
 /// ```
 /// use colex_tiled::{Operand, TiledMma};
-/// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+/// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
 /// assert_eq!(mma.tile_shape(), [32, 32, 16]);
 /// assert_eq!(format!("{:#}", mma.thread_layout()), "(32,2,2,1):(1,32,64,0)");
 /// assert_eq!(format!("{:#}", mma.tv(Operand::A)?), "((4,8,2,2),((2,2,2),(1,1))):((64,1,16,0),((32,8,256),(0,0)))");
@@ -94,7 +94,13 @@ impl TiledMma {
     /// thread divides its index by them to find its place, here and in a kernel (CuTe goes on and gives it another
     /// thread's place), and where the layout algebra has no result.
     #[doc(alias = "make_tiled_mma")]
-    pub fn new(atom: MmaAtom, atoms: &Layout, permutation: &Tiler) -> Result<Self, Error> {
+    pub fn new(
+        atom: MmaAtom,
+        atoms: impl IntoLayout,
+        permutation: impl IntoTiler,
+    ) -> Result<Self, Error> {
+        let atoms = &atoms.into_layout()?;
+        let permutation = &permutation.into_tiler()?;
         let too_many = |what: &dyn fmt::Display, have| {
             refused(format!("{what} has {have} modes, more than M, N and K"))
         };

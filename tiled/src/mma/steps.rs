@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_layout::{Layout, Tiler};
+use colex_layout::{IntoLayout, Layout, Tiler};
 
 use crate::Error;
 use crate::mma::check::check_rank;
@@ -28,8 +28,8 @@ impl TiledMma {
     ///
     /// ```
     /// use colex_tiled::{Operand, TiledMma};
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
-    /// let steps = mma.fragment_steps(&"(32,32):(1,32)".parse()?, Operand::C)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
+    /// let steps = mma.fragment_steps("(32,32):(1,32)", Operand::C)?;
     /// assert_eq!(format!("{:#}", steps.by_atom), "((16,8),(2,4)):((1,32),(16,256))");
     /// assert_eq!(format!("{:#}", steps.by_value), "(((4,8),(2,2)),(2,4)):(((64,1),(32,8)),(16,256))");
     /// assert_eq!(format!("{:#}", steps.by_thread), "(((4,8),(2,2)),((2,2),(1,2))):(((64,1),(16,256)),((32,8),(0,512)))");
@@ -41,7 +41,12 @@ impl TiledMma {
     /// As [`TiledMma::fragments`].
     ///
     /// Source: `thrfrg_C` in `cute/atom/mma_atom.hpp`.
-    pub fn fragment_steps(&self, tensor: &Layout, operand: Operand) -> Result<MmaSteps, Error> {
+    pub fn fragment_steps(
+        &self,
+        tensor: impl IntoLayout,
+        operand: Operand,
+    ) -> Result<MmaSteps, Error> {
+        let tensor = &tensor.into_layout()?;
         check_rank(tensor.rank(), tensor)?;
         let traits = self.atom().traits();
         let tv = match operand {

@@ -1,6 +1,6 @@
 //! `ThrMma`: one thread of a tiled MMA.
 
-use colex_layout::{Coord, IntTuple, IntoIntTuple, Layout, Slot};
+use colex_layout::{Coord, IntTuple, IntoIntTuple, IntoLayout, Layout, Slot};
 
 use crate::Error;
 use crate::mma::{Operand, TiledMma};
@@ -43,7 +43,8 @@ impl ThrMma<'_> {
     #[doc(alias = "partition_A")]
     #[doc(alias = "partition_B")]
     #[doc(alias = "partition_C")]
-    pub fn partition(&self, tensor: &Layout, operand: Operand) -> Result<Partition, Error> {
+    pub fn partition(&self, tensor: impl IntoLayout, operand: Operand) -> Result<Partition, Error> {
+        let tensor = &tensor.into_layout()?;
         self.part_of(tensor, &self.mma.fragments(tensor, operand)?, operand)
     }
 
@@ -65,7 +66,8 @@ impl ThrMma<'_> {
     #[doc(alias = "partition_fragment_A")]
     #[doc(alias = "partition_fragment_B")]
     #[doc(alias = "partition_fragment_C")]
-    pub fn fragment(&self, tensor: &Layout, operand: Operand) -> Result<Layout, Error> {
+    pub fn fragment(&self, tensor: impl IntoLayout, operand: Operand) -> Result<Layout, Error> {
+        let tensor = &tensor.into_layout()?;
         let partition = self.partition(tensor, operand)?.layout;
         Ok(match operand {
             Operand::C => Layout::column_major(partition.shape())?,
@@ -94,7 +96,7 @@ impl TiledMma {
     ///
     /// ```
     /// use colex_tiled::{Operand, TiledMma};
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(32,32,16)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
     /// assert_eq!(format!("{:#}", mma.partition_shape((128, 64), Operand::A)?), "((2,2,2),4,4)");
     /// assert_eq!(format!("{:#}", mma.accumulator((128, 128))?), "((2,2),4,8):((1,2),4,16)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

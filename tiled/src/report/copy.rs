@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::Space;
-use colex_layout::{IntTuple, Layout};
+use colex_layout::{IntTuple, IntoLayout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
@@ -53,8 +53,8 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{TiledCopy, Traffic};
     /// // A warp reads columns of a row-major tensor of 32 by 32 floats: a sector for every 4 bytes.
-    /// let load = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(32,1):(1,0)".parse()?, &"(1,1):(0,0)".parse()?)?;
-    /// let report = load.report(&"(32,32):(32,1)".parse()?, &"(32,32):(1,32)".parse()?)?;
+    /// let load = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(32,1):(1,0)", "(1,1):(0,0)")?;
+    /// let report = load.report("(32,32):(32,1)", "(32,32):(1,32)")?;
     /// assert_eq!(report.source, Some(Traffic::Global { sectors: 1024, least: 128, first: Some(Box::new((0, (0, 0).into()))) }));
     /// assert!(report.to_string().contains("The source's requests touch 1024 sectors of 32 bytes, and 128 would do."));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -64,7 +64,9 @@ impl TiledCopy {
     ///
     /// Fails when the tensors differ in their extents, or have more than 2^26 elements, of which each is
     /// looked at, and where the layout algebra has no result or the atom refuses.
-    pub fn report(&self, src: &Layout, dst: &Layout) -> Result<CopyReport, Error> {
+    pub fn report(&self, src: impl IntoLayout, dst: impl IntoLayout) -> Result<CopyReport, Error> {
+        let src = &src.into_layout()?;
+        let dst = &dst.into_layout()?;
         let extents = self.same_extents(src, dst)?;
         check_walk("report", src)?;
         check_walk("report", dst)?;

@@ -86,7 +86,7 @@ impl TiledMma {
     /// ```
     /// use colex_atom::Space;
     /// use colex_tiled::TiledMma;
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &"(2,2,1):(1,2,0)".parse()?, &"(_,_,_)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let (a, b, c) = ("(32,16):(16,1)".parse()?, "(16,16):(16,1)".parse()?, "(32,16):(16,1)".parse()?);
     /// let report = mma.report([(&a, Space::Shared), (&b, Space::Register), (&c, Space::Global)])?;
     /// assert_eq!(report.operands[0].held, [2, 2]);

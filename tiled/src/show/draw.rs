@@ -27,7 +27,7 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::TiledCopy;
     /// let copy = TiledCopy::new(
-    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(8,4):(1,8)".parse()?, &"(1,2):(0,1)".parse()?,
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(8,4):(1,8)", "(1,2):(0,1)",
     /// )?;
     /// let [source, destination] = copy.maps()?;
     /// assert_eq!(source.owners(1, 2), [(9, 0)]);
@@ -55,7 +55,7 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::{Side, TiledCopy};
     /// let copy = TiledCopy::new(
-    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(8,16):(1,8)".parse()?, &"(2,4):(1,2)".parse()?,
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(8,16):(1,8)", "(2,4):(1,2)",
     /// )?;
     /// let map = copy.map_over([24, 16], Side::Source)?;
     /// assert_eq!((map.rows(), map.cols()), (32, 64));
@@ -87,7 +87,7 @@ impl TiledCopy {
     /// ```
     /// use colex_tiled::TiledCopy;
     /// let copy = TiledCopy::new(
-    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"(3,2):(2,1)".parse()?, &"(2,2):(1,2)".parse()?,
+    ///     colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(3,2):(2,1)", "(2,2):(1,2)",
     /// )?;
     /// assert_eq!(copy.picture()?.svg().matches(">T5</text>").count(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -142,7 +142,7 @@ impl TiledMma {
     ///
     /// ```
     /// use colex_tiled::TiledMma;
-    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"(32,32,4)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, "(2,2):(2,1)", (32, 32, 4))?;
     /// let [c, a, b] = mma.maps()?;
     /// assert_eq!((c.place(0, 8), a.place(0, 4), b.place(4, 0)), ((16, 0), (16, 0), (8, 0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,7 +165,7 @@ impl TiledMma {
     ///
     /// ```
     /// use colex_tiled::TiledMma;
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?, &"(1,1,1):(0,0,0)".parse()?, &"_".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN")?, "(1,1,1):(0,0,0)", ..)?;
     /// let [c, a, _] = mma.maps_over([32, 16, 8])?;
     /// assert_eq!((c.rows(), c.cols(), c.values(), a.values()), (32, 16, 16, 8));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -210,7 +210,7 @@ impl TiledMma {
     /// ```
     /// use colex_draw::Mark;
     /// use colex_tiled::TiledMma;
-    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"_".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, "(2,2):(2,1)", ..)?;
     /// let picture = mma.picture_of(4)?;
     /// let c = picture.grids().nth(2).ok_or("A, B and C")?;
     /// assert_eq!((c.cell(0, 8).mark, c.cell(0, 0).mark), (Mark::Focus, Mark::Dim));

@@ -31,7 +31,7 @@ impl fmt::Debug for TiledCopy {
 ///
 /// ```
 /// use colex_tiled::TiledCopy;
-/// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &"32:1".parse()?, &"1:0".parse()?)?;
+/// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "32:1", "1:0")?;
 /// assert!(copy.slice(5)?.to_string().starts_with("ThrCopy\n  ThrIdx: 5\nTiledCopy\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -63,7 +63,7 @@ impl fmt::Debug for TiledMma {
 ///
 /// ```
 /// use colex_tiled::TiledMma;
-/// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, &"(2,2):(2,1)".parse()?, &"_".parse()?)?;
+/// let mma = TiledMma::new(colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT")?, "(2,2):(2,1)", ..)?;
 /// assert!(mma.slice(5)?.to_string().starts_with("ThrMMA\n  Thr VMNK: (1,0,1,_0)\nTiledMMA\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -67,7 +67,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new((0..8).collect::<Vec<i32>>(), "(2,(2,2)):(2,(4,1))".parse()?)?;
+    /// let tensor = Tensor::new((0..8).collect::<Vec<i32>>(), "(2,(2,2)):(2,(4,1))")?;
     /// assert_eq!(tensor.to_array()?, ndarray::array![[0, 4, 1, 5], [2, 6, 3, 7]].into_dyn());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -1,6 +1,6 @@
 //! Tensors of coordinates: identity tensors, and their parts.
 
-use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout, Tiler};
 
 use crate::Error;
 use crate::tensor::Partition;
@@ -22,10 +22,10 @@ pub struct Coordinates {
 /// ```
 /// use colex_tiled::{Coordinates, Tensor};
 /// let coordinates = Tensor::<Coordinates>::identity((20, 30))?;
-/// let last = coordinates.local_tile(&"(16,16)".parse()?, &(1, 1).into())?;
+/// let last = coordinates.local_tile((16, 16), (1, 1))?;
 /// assert_eq!(last.get((2, 3))?.to_string(), "(18,19)");
 /// // 4 rows and 14 columns of the last tile are there.
-/// let inside = last.within(&(20, 30).into())?;
+/// let inside = last.within((20, 30))?;
 /// assert_eq!(inside.reduce(0, |n, yes| n + i32::from(*yes))?, 4 * 14);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -48,7 +48,8 @@ impl Tensor<Coordinates> {
     ///
     /// Fails for strides that name both a mode and a mode inside it.
     #[doc(alias = "make_coord_tensor")]
-    pub fn coordinates(layout: Layout) -> Result<Self, Error> {
+    pub fn coordinates(layout: impl IntoLayout) -> Result<Self, Error> {
+        let layout = layout.into_layout()?;
         let start = layout.coord_at(0)?;
         Ok(Self::known(Coordinates { start }, 0, layout))
     }
@@ -85,7 +86,8 @@ impl Tensor<Coordinates> {
     ///
     /// As [`Tensor::elements`].
     #[doc(alias = "elem_less")]
-    pub fn within(&self, shape: &IntTuple) -> Result<Tensor<Vec<bool>>, Error> {
+    pub fn within(&self, shape: impl IntoIntTuple) -> Result<Tensor<Vec<bool>>, Error> {
+        let shape = &shape.into_int_tuple()?;
         let tensor = Layout::column_major(shape.product_each()?)?;
         let elements = self.elements()?.into_iter();
         let predicates = elements.map(|coord| is_inside(&bare(coord), &tensor));
@@ -113,7 +115,13 @@ impl Tensor<Coordinates> {
     ///
     /// Fails where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
-    pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
+    pub fn local_tile(
+        &self,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
+    ) -> Result<Self, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
@@ -124,10 +132,12 @@ impl Tensor<Coordinates> {
     /// As [`Tensor::local_tile_of`].
     pub fn local_tile_of(
         &self,
-        tiler: &Tiler,
-        coord: &IntTuple,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Self, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         let (tiler, coord) = project(tiler, coord, modes)?;
         self.local_tile(&tiler, &coord)
     }
@@ -137,7 +147,13 @@ impl Tensor<Coordinates> {
     /// # Errors
     ///
     /// Fails where the layout algebra has no result.
-    pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Self, Error> {
+    pub fn outer_partition(
+        &self,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
+    ) -> Result<Self, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
@@ -146,7 +162,8 @@ impl Tensor<Coordinates> {
     /// # Errors
     ///
     /// Fails where the layout algebra has no result.
-    pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Self, Error> {
+    pub fn local_partition(&self, threads: impl IntoLayout, index: i64) -> Result<Self, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
@@ -158,10 +175,11 @@ impl Tensor<Coordinates> {
     /// As [`Tensor::local_partition_of`].
     pub fn local_partition_of(
         &self,
-        threads: &Layout,
+        threads: impl IntoLayout,
         index: i64,
         modes: &[usize],
     ) -> Result<Self, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
         self.part("local_partition", &tiler, KeptMode::Rest, &place)

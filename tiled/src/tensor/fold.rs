@@ -14,7 +14,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new(vec![1, 2, 3, 4, 5, 6], "(2,2):(1,3)".parse()?)?;
+    /// let tensor = Tensor::new(vec![1, 2, 3, 4, 5, 6], "(2,2):(1,3)")?;
     /// assert_eq!(tensor.reduce(0, |sum, x| 10 * sum + x)?, 1245);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -45,7 +45,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// ```
     /// use colex_tiled::Tensor;
     /// let mut data = vec![0; 6];
-    /// Tensor::new(&mut data[..], "3:2".parse()?)?.fill(7)?;
+    /// Tensor::new(&mut data[..], "3:2")?.fill(7)?;
     /// assert_eq!(data, [7, 0, 7, 0, 7, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -69,11 +69,11 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)".parse()?)?;
-    /// let mut y = Tensor::new(vec![10, 20, 30, 40], "(2,2):(1,2)".parse()?)?;
+    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)")?;
+    /// let mut y = Tensor::new(vec![10, 20, 30, 40], "(2,2):(1,2)")?;
     /// y.axpby(100, &x, 1)?;
     /// assert_eq!(y.elements()?, [&110, &320, &230, &440]);
-    /// let short = Tensor::new(vec![1], "1:0".parse()?)?;
+    /// let short = Tensor::new(vec![1], "1:0")?;
     /// assert_eq!(y.axpby(1, &short, 1).unwrap_err().to_string(), "axpby: 1:0 has 1 elements, and (2,2):(1,2) has 4");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -109,7 +109,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let mut tensor = Tensor::new(vec![1, 2, 3, 4], "(2,1):(2,0)".parse()?)?;
+    /// let mut tensor = Tensor::new(vec![1, 2, 3, 4], "(2,1):(2,0)")?;
     /// tensor.transform(|x| -x)?;
     /// assert_eq!(tensor.view().elements()?, [&-1, &-3]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -133,8 +133,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)".parse()?)?;
-    /// let mut y = Tensor::new(vec![0.0; 4], "(2,2):(1,2)".parse()?)?;
+    /// let x = Tensor::new(vec![1, 2, 3, 4], "(2,2):(2,1)")?;
+    /// let mut y = Tensor::new(vec![0.0; 4], "(2,2):(1,2)")?;
     /// y.transform_from(&x, |x| f64::from(*x) / 2.0)?;
     /// assert_eq!(y.elements()?, [&0.5, &1.5, &1.0, &2.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -201,8 +201,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let x = Tensor::new((0..6).collect::<Vec<i32>>(), "(2,3):(1,2)".parse()?)?;
-    /// let mut y = Tensor::new(vec![-1; 6], "(2,3):(3,1)".parse()?)?;
+    /// let x = Tensor::new((0..6).collect::<Vec<i32>>(), "(2,3):(1,2)")?;
+    /// let mut y = Tensor::new(vec![-1; 6], "(2,3):(3,1)")?;
     /// y.copy_from_if(&x, |coord| coord.leaves()[1].value() < 2)?;
     /// assert_eq!(y.elements()?, [&0, &1, &2, &3, &-1, &-1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

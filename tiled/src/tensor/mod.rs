@@ -13,7 +13,7 @@ pub use partition::{Partition, Partitionable};
 
 use core::ops::{Deref, DerefMut};
 
-use colex_layout::{IntoIntTuple, Layout};
+use colex_layout::{IntoIntTuple, IntoLayout, Layout};
 
 use crate::Error;
 use crate::tensor::extents::{check_walk, reach};
@@ -26,11 +26,11 @@ use crate::tensor::partition::fragment_like;
 /// ```
 /// use colex_tiled::Tensor;
 /// let data: Vec<i32> = (0..1024).collect();
-/// let tensor = Tensor::new(&data[..], "(16,64):(1,16)".parse()?)?;
-/// let tile = tensor.local_tile(&"(4,8)".parse()?, &"(1,2)".parse()?)?;
+/// let tensor = Tensor::new(&data[..], "(16,64):(1,16)")?;
+/// let tile = tensor.local_tile((4, 8), (1, 2))?;
 /// assert_eq!(tile.layout().to_string(), "(4,8):(1,16)");
 /// assert_eq!(*tile.get((0, 0))?, 4 + 16 * 16);
-/// let part = tensor.local_partition(&"(2,16):(1,2)".parse()?, 5)?;
+/// let part = tensor.local_partition("(2,16):(1,2)", 5)?;
 /// assert_eq!(part.layout().to_string(), "(8,4):(2,256)");
 /// assert_eq!(*part.get((0, 0))?, 1 + 16 * 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,7 +49,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let error = Tensor::new(vec![0; 8], "(3,3):(1,3)".parse()?).unwrap_err();
+    /// let error = Tensor::new(vec![0; 8], "(3,3):(1,3)").unwrap_err();
     /// assert_eq!(error.to_string(), "Tensor: (3,3):(1,3) reaches offset 8, and the data has 8 elements");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -58,7 +58,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// Fails when an offset is negative or beyond the data, or for more than 2^26 elements under XOR
     /// strides, of which each is looked at, and for a layout whose values are coordinates.
-    pub fn new(data: D, layout: Layout) -> Result<Self, Error> {
+    pub fn new(data: D, layout: impl IntoLayout) -> Result<Self, Error> {
+        let layout = layout.into_layout()?;
         let tensor = Self {
             data,
             start: 0,
@@ -118,7 +119,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(8,4):(1,8)".parse()?)?;
+    /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(8,4):(1,8)")?;
     /// let tiles = tensor.map_layout(|layout| layout.zipped_divide((2, 2)))?;
     /// assert_eq!(tiles.layout().to_string(), "((2,2),(4,2)):((1,8),(2,16))");
     /// assert_eq!(tiles.get(((1, 1), (3, 1)))?, &31);
@@ -142,7 +143,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new(vec![0.5; 64], "(4,2,2):(1,32,8)".parse()?)?;
+    /// let tensor = Tensor::new(vec![0.5; 64], "(4,2,2):(1,32,8)")?;
     /// let registers = tensor.fragment_like::<i32>()?;
     /// assert_eq!(format!("{:#}", registers.layout()), "(4,2,2):(1,8,4)");
     /// assert_eq!(registers.elements()?, [&0; 16]);

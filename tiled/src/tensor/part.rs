@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use colex_layout::{IntTuple, IntoCoord, Layout, Tiler};
+use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout, Tiler};
 
 use crate::Error;
 use crate::tensor::Partition;
@@ -86,7 +86,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new((0..12).collect::<Vec<i32>>(), "(3,4):(1,3)".parse()?)?;
+    /// let tensor = Tensor::new((0..12).collect::<Vec<i32>>(), "(3,4):(1,3)")?;
     /// let row = tensor.slice((1, ..))?;
     /// assert_eq!(row.elements()?, [&1, &4, &7, &10]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -115,7 +115,13 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// a coordinate of another number of modes than the tiles have (CuTe takes one number for all of them as their
     /// index), and where the layout algebra has no result.
     #[doc(alias = "inner_partition")]
-    pub fn local_tile(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
+    pub fn local_tile(
+        &self,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
+    ) -> Result<Tensor<&[T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         self.part("local_tile", tiler, KeptMode::Tile, coord)
     }
 
@@ -124,9 +130,9 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let b = Tensor::new((0..512).collect::<Vec<i32>>(), "(16,32):(32,1)".parse()?)?;
-    /// let tile = b.local_tile_of(&"(128,8,16)".parse()?, &(0, 1, 0).into(), &[1, 2])?;
-    /// assert_eq!(tile, b.local_tile(&"(8,16)".parse()?, &(1, 0).into())?);
+    /// let b = Tensor::new((0..512).collect::<Vec<i32>>(), "(16,32):(32,1)")?;
+    /// let tile = b.local_tile_of((128, 8, 16), (0, 1, 0), &[1, 2])?;
+    /// assert_eq!(tile, b.local_tile((8, 16), (1, 0))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -135,10 +141,12 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// Fails as [`Tensor::local_tile`] does, and for modes that are not there.
     pub fn local_tile_of(
         &self,
-        tiler: &Tiler,
-        coord: &IntTuple,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Tensor<&[T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         let (tiler, coord) = project(tiler, coord, modes)?;
         self.local_tile(&tiler, &coord)
     }
@@ -147,8 +155,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new((0..64).collect::<Vec<i32>>(), "(8,8):(1,8)".parse()?)?;
-    /// let rest = tensor.outer_partition(&"(4,2)".parse()?, &(1, 1).into())?;
+    /// let tensor = Tensor::new((0..64).collect::<Vec<i32>>(), "(8,8):(1,8)")?;
+    /// let rest = tensor.outer_partition((4, 2), (1, 1))?;
     /// assert_eq!(rest.layout().to_string(), "(2,4):(4,16)");
     /// assert_eq!(rest.get((1, 1))?, &(9 + 4 + 16));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -157,7 +165,13 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// As [`Tensor::local_tile`].
-    pub fn outer_partition(&self, tiler: &Tiler, coord: &IntTuple) -> Result<Tensor<&[T]>, Error> {
+    pub fn outer_partition(
+        &self,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
+    ) -> Result<Tensor<&[T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         self.part("outer_partition", tiler, KeptMode::Rest, coord)
     }
 
@@ -167,7 +181,12 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// As [`Tensor::local_tile`]; or when `threads` has no such index.
-    pub fn local_partition(&self, threads: &Layout, index: i64) -> Result<Tensor<&[T]>, Error> {
+    pub fn local_partition(
+        &self,
+        threads: impl IntoLayout,
+        index: i64,
+    ) -> Result<Tensor<&[T]>, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
     }
@@ -180,10 +199,11 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// Fails as [`Tensor::local_partition`] does, and for modes that are not there.
     pub fn local_partition_of(
         &self,
-        threads: &Layout,
+        threads: impl IntoLayout,
         index: i64,
         modes: &[usize],
     ) -> Result<Tensor<&[T]>, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
         self.part("local_partition", &tiler, KeptMode::Rest, &place)
@@ -193,8 +213,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::{Tensor, TiledCopy};
-    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint64_t>")?, 32, &"4:1".parse()?, &"2:1".parse()?)?;
-    /// let tensor = Tensor::new((10..18).collect::<Vec<i32>>(), "8:1".parse()?)?;
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint64_t>")?, 32, "4:1", "2:1")?;
+    /// let tensor = Tensor::new((10..18).collect::<Vec<i32>>(), "8:1")?;
     /// let part = copy.slice(3)?.partition_src(tensor.layout())?;
     /// assert_eq!(tensor.partition(&part)?.elements()?, [&16, &17]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -270,8 +290,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let mut tensor = Tensor::new(vec![0; 16], "(4,4):(1,4)".parse()?)?;
-    /// tensor.local_tile_mut(&"(2,2)".parse()?, &(1, 0).into())?.fill(7)?;
+    /// let mut tensor = Tensor::new(vec![0; 16], "(4,4):(1,4)")?;
+    /// tensor.local_tile_mut((2, 2), (1, 0))?.fill(7)?;
     /// assert_eq!(tensor.reduce(0, |sum, x| sum + x)?, 28);
     /// assert_eq!(tensor.get((3, 1))?, &7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -282,9 +302,11 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// As [`Tensor::local_tile`].
     pub fn local_tile_mut(
         &mut self,
-        tiler: &Tiler,
-        coord: &IntTuple,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         let (start, layout) = self.cut("local_tile", tiler, KeptMode::Tile, coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
@@ -296,10 +318,12 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// As [`Tensor::local_tile_of`].
     pub fn local_tile_of_mut(
         &mut self,
-        tiler: &Tiler,
-        coord: &IntTuple,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Tensor<&mut [T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         let (tiler, coord) = project(tiler, coord, modes)?;
         self.local_tile_mut(&tiler, &coord)
     }
@@ -311,9 +335,11 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// As [`Tensor::outer_partition`].
     pub fn outer_partition_mut(
         &mut self,
-        tiler: &Tiler,
-        coord: &IntTuple,
+        tiler: impl IntoTiler,
+        coord: impl IntoIntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
+        let tiler = &tiler.into_tiler()?;
+        let coord = &coord.into_int_tuple()?;
         let (start, layout) = self.cut("outer_partition", tiler, KeptMode::Rest, coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
@@ -325,9 +351,10 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// As [`Tensor::local_partition`].
     pub fn local_partition_mut(
         &mut self,
-        threads: &Layout,
+        threads: impl IntoLayout,
         index: i64,
     ) -> Result<Tensor<&mut [T]>, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
@@ -340,10 +367,11 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// As [`Tensor::local_partition_of`].
     pub fn local_partition_of_mut(
         &mut self,
-        threads: &Layout,
+        threads: impl IntoLayout,
         index: i64,
         modes: &[usize],
     ) -> Result<Tensor<&mut [T]>, Error> {
+        let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
         let (tiler, place) = project(&tiler, &place, modes)?;
         let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;

@@ -13,7 +13,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(4,8):(8,1)".parse()?)?;
+    /// let tensor = Tensor::new((0..32).collect::<Vec<i32>>(), "(4,8):(8,1)")?;
     /// let vectors = tensor.recast_wider::<4>()?;
     /// assert_eq!(vectors.layout().to_string(), "(4,2):(2,1)");
     /// assert_eq!(vectors.get((1, 1))?, &[12, 13, 14, 15]);
@@ -59,7 +59,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// ```
     /// use colex_tiled::Tensor;
-    /// let mut tensor = Tensor::new(vec![0; 8], "(2,4):(4,1)".parse()?)?;
+    /// let mut tensor = Tensor::new(vec![0; 8], "(2,4):(4,1)")?;
     /// tensor.recast_wider_mut::<2>()?.set((1, 0), [7, 8])?;
     /// assert_eq!(tensor.get((1, 1))?, &8);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

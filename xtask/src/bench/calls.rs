@@ -134,11 +134,11 @@ struct Buffers {
 const PROBLEM: [i64; 3] = [256, 512, 512];
 
 fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> Result<View<'a, T>> {
-    Ok(View::new(buffer, layout.parse()?)?)
+    Ok(View::new(buffer, layout)?)
 }
 
 fn view_mut<'a, T: Element>(buffer: &'a mut Buffer<T>, layout: &str) -> Result<ViewMut<'a, T>> {
-    Ok(ViewMut::new(buffer, layout.parse()?)?)
+    Ok(ViewMut::new(buffer, layout)?)
 }
 
 impl Buffers {

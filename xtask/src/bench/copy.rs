@@ -26,7 +26,7 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
         device.poisoned::<T>(length)?,
     );
     Noise::<T>::new().fill(&source)?;
-    let layout = |length: usize| format!("{length}:1").parse::<colex_layout::Layout>();
+    let layout = |length: usize| colex_layout::Layout::new(length, 1);
     let view = |buffer, length| Ok::<_, anyhow::Error>(View::new(buffer, layout(length)?)?);
     // The calls share the destination: each has a handle of its own.
     let mut written = [(); 3].map(|()| destination.clone());

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use colex_gpu::kernels::{CopyCall, CopyMethod, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element};
-use colex_layout::Layout;
+use colex_layout::{IntoStride, Layout};
 
 use super::device::{BenchReport, Contender, Noise, take_turns};
 
@@ -34,10 +34,10 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     // The calls share the destination: each has a handle of its own.
     let (mut crossed, mut written) = (destination.clone(), destination.clone());
     let views = (
-        View::new(&source, square("(1,32768)")?)?,
-        ViewMut::new(&mut crossed, square("(32768,1)")?)?,
+        View::new(&source, square((1, SIDE))?)?,
+        ViewMut::new(&mut crossed, square((SIDE, 1))?)?,
     );
-    let line: Layout = format!("{length}:1").parse()?;
+    let line = Layout::new(length, 1)?;
     let copy = CopyCall::new(
         &View::new(&source, line.clone())?,
         &ViewMut::new(&mut written, line)?,
@@ -79,8 +79,8 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-fn square(strides: &str) -> Result<Layout> {
-    Ok(format!("({SIDE},{SIDE}):{strides}").parse()?)
+fn square(strides: impl IntoStride) -> Result<Layout> {
+    Ok(Layout::new((SIDE, SIDE), strides)?)
 }
 
 /// Compares some rows of the transpose, first and last among them.

@@ -1,5 +1,6 @@
 //! C where no whole vectors lie: each thread its own accumulators.
 
+use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::convert::scale_and_round;
@@ -59,8 +60,8 @@ impl Direct {
         // A few at a time: what C held, and what it will, are alive for no longer than that.
         let part = part(acc);
         let parts = acc.layout().size() / part;
-        let by_part = format!("({part},{parts}):(1,{part})");
-        let to = to.compose(&by_part.parse().expect("numbers make a layout"));
+        let by_part = Layout::new((part, parts), (1, part));
+        let to = to.compose(&by_part.expect("positive extents make a layout"));
         for i in 0..parts {
             let sum = acc.gathered(part * i, part);
             let to = to.at(1, i);

@@ -28,11 +28,11 @@ struct SmemEpilogue {
 /// Where the sums of some rows lie: what runs fastest in C contiguous, and what follows it as far apart as a warp's pairs
 /// need to meet no other in a bank.
 fn places(major: Major, [rows, columns]: [i64; 2], bits: i64) -> Layout {
-    let text = match major {
-        Major::First => format!("({rows},{columns}):(1,{})", rows + 128 / bits),
-        Major::Second => format!("({rows},{columns}):({},1)", columns + 8),
+    let stride = match major {
+        Major::First => (1, rows + 128 / bits),
+        Major::Second => (columns + 8, 1),
     };
-    text.parse().expect("the plan's numbers make a layout")
+    Layout::new((rows, columns), stride).expect("the plan's numbers make a layout")
 }
 
 /// Rows of C whose sums are in shared memory at a time: an atom's of every warp along M.

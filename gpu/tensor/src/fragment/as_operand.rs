@@ -21,7 +21,7 @@ impl Fragment {
     /// use colex_tiled::{Operand, TiledMma};
     ///
     /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-    /// let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
+    /// let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let sums = k.accumulators(&mma, (64, 32));
     /// let halves = k.convert(&sums, Ty::F16);

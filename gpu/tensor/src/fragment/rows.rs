@@ -20,7 +20,7 @@ use colex_ir::{Alu, BinaryOp, ShuffleMode, Type};
 /// use colex_tiled::TiledMma;
 ///
 /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-/// let mma = TiledMma::new(mma, &"(4,1,1):(1,0,0)".parse()?, &"(64,16,16)".parse()?)?;
+/// let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
 /// // 64 by 64 of C: a thread has 16 columns of two rows, and four neighbours have the other columns.
 /// let rows = Rows::new(&mma, [64, 64])?;
 /// assert_eq!(rows.layout().to_string(), "((_2,_2),_1,_8):((_0,_1),_0,_0)");

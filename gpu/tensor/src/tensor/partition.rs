@@ -233,7 +233,7 @@ impl MmaAt<'_> {
     /// use colex_tiled::{Operand, TiledMma};
     ///
     /// let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
-    /// let mma = TiledMma::new(mma, &"(1,1,1):(0,0,0)".parse()?, &"(16,8,16)".parse()?)?;
+    /// let mma = TiledMma::new(mma, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let places = mma.at(&k.thread()).places(Operand::C, (16, 16));
     /// let [m, n] = &places[6];

@@ -25,8 +25,8 @@ fn convert(from: Ty, to: Ty) -> Result<TensorKernel, Error> {
         Ok(TiledCopy::new(
             atom,
             ty.bits().into(),
-            &layout("(32,1):(1,32)"),
-            &layout("(1,3):(3,1)"),
+            "(32,1):(1,32)",
+            "(1,3):(3,1)",
         )?)
     };
     let (load, store) = (over(from)?, over(to)?);

@@ -19,7 +19,7 @@ fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel,
     let (src, dst) = (k.tensor("src", ty, from), k.tensor("dst", ty, to));
     let bits = i64::from(ty.bits());
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", bits * vector))?;
-    let (threads, values) = match vector {
+    let (threads, values): (Layout, Layout) = match vector {
         1 => (parsed("(8,4):(4,1)"), parsed("(1,4):(0,1)")),
         n => (
             parsed(&format!("(8,{}):({},1)", 16 / n, 16 / n)),

@@ -25,13 +25,13 @@ fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 /// A tiled copy of f32, `vector` of them an access.
 fn tiled(threads: &str, vector: i64) -> TiledCopy {
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", 32 * vector));
-    let values = parsed(&format!("(1,{vector}):(0,1)"));
-    TiledCopy::new(atom.expect("a width"), 32, &parsed(threads), &values).expect("a tiled copy")
+    TiledCopy::new(atom.expect("a width"), 32, threads, ((1, vector), (0, 1)))
+        .expect("a tiled copy")
 }
 
 fn mma(atom: &str, atoms: &str, tile: &str) -> TiledMma {
     let atom = colex_atom::mma(atom).expect("an atom");
-    TiledMma::new(atom, &parsed(atoms), &parsed(tile)).expect("a tiled MMA")
+    TiledMma::new(atom, atoms, tile).expect("a tiled MMA")
 }
 
 /// Runs a kernel of f32 tensors on one block: each is given as a layout and its elements; what the last one holds then.

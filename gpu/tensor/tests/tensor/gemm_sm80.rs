@@ -19,8 +19,8 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 fn tiled_mma() -> Result<TiledMma, Error> {
     Ok(TiledMma::new(
         colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
-        &parsed("(2,2,1):(1,2,0)"),
-        &parsed("(32,32,16)"),
+        "(2,2,1):(1,2,0)",
+        "(32,32,16)",
     )?)
 }
 
@@ -43,8 +43,8 @@ fn gemm() -> Result<TensorKernel, Error> {
     let fetch = TiledCopy::new(
         colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?,
         16,
-        &parsed("(32,4):(4,1)"),
-        &parsed("(1,8):(0,1)"),
+        "(32,4):(4,1)",
+        "(1,8):(0,1)",
     )?;
     let mma = tiled_mma()?;
     let matrix = || colex_atom::copy("SM75_U32x4_LDSM_N");

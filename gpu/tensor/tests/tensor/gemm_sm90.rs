@@ -63,8 +63,8 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
 
     let mma = TiledMma::new(
         colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?,
-        &parsed("(2,1,1):(1,0,0)"),
-        &parsed("(_,_,_)"),
+        "(2,1,1):(1,0,0)",
+        "(_,_,_)",
     )?;
     let store = TiledCopy::for_accumulator_atom(colex_atom::copy("SM90_U32x4_STSM_N")?, 16, &mma)?;
     let producer = |k: &mut Builder| {

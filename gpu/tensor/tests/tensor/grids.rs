@@ -17,7 +17,7 @@ fn parsed(text: &str) -> Layout {
 
 fn copy() -> TiledCopy {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 32, &parsed("(4,8):(8,1)"), &parsed("(1,1):(0,1)"));
+    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,1)");
     copy.expect("a tiled copy")
 }
 

@@ -19,12 +19,12 @@ fn word() -> colex_atom::CopyAtom {
 }
 
 fn tiled(threads: &str, values: &str) -> TiledCopy {
-    TiledCopy::new(word(), 32, &parsed(threads), &parsed(values)).expect("a tiled copy")
+    TiledCopy::new(word(), 32, threads, values).expect("a tiled copy")
 }
 
 fn mma(atoms: &str, tile: &str) -> TiledMma {
     let atom = colex_atom::mma("SM80_16x8x8_F32TF32TF32F32_TN").expect("an atom");
-    TiledMma::new(atom, &parsed(atoms), &parsed(tile)).expect("a tiled MMA")
+    TiledMma::new(atom, atoms, tile).expect("a tiled MMA")
 }
 
 fn parameter(k: &mut Builder, name: &str) -> Tensor {

@@ -256,7 +256,7 @@ fn fragments_have_registers() {
         "slice: the place r0 is known when the kernel runs, and registers have no addresses: take a constant"
     );
     let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 32, &layout("(8,16):(16,1)"), &layout("(1,1):(0,0)"));
+    let copy = TiledCopy::new(atom, 32, "(8,16):(16,1)", "(1,1):(0,0)");
     let copy = copy.expect("a tiled copy");
     assert_eq!(
         said(|k| {

@@ -21,7 +21,7 @@ fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 
 fn mma(atoms: &str, tile: &str) -> TiledMma {
     let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN").expect("an atom");
-    TiledMma::new(atom, &parsed(atoms), &parsed(tile)).expect("a tiled MMA")
+    TiledMma::new(atom, atoms, tile).expect("a tiled MMA")
 }
 
 /// What `finish` says of a kernel with one call.
@@ -253,7 +253,7 @@ fn the_verifier_knows_the_operands_of_registers() {
 fn halves_of_registers_are_loaded_in_any_order() {
     let whole: Layout = parsed("(_4,_32):(_32,_1)");
     let atom = colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 16, &parsed("(1,32):(0,1)"), &parsed("(4,1):(1,0)"));
+    let copy = TiledCopy::new(atom, 16, "(1,32):(0,1)", "(4,1):(1,0)");
     let copy = copy.expect("a tiled copy");
     for form in 0..3 {
         let build = || -> Result<colex_tensor::TensorKernel, Error> {
@@ -318,7 +318,7 @@ fn a_fragment_of_half_a_register_has_one() {
     let atom = colex_atom::mma("UniversalFMA<half_t>");
     let volta = colex_atom::mma("SM70_8x8x4_F16F16F16F16_TN").expect("an atom");
     for atom in atom.into_iter().chain([volta]) {
-        let mma = TiledMma::new(atom, &parsed("(1,1,1):(0,0,0)"), &parsed("(_,_,_)"));
+        let mma = TiledMma::new(atom, "(1,1,1):(0,0,0)", "(_,_,_)");
         let mma = mma.expect("a tiled MMA");
         let mut k = Builder::new("k", Arch::Sm70, 32);
         for operand in [

@@ -91,12 +91,7 @@ fn law_places_in_a_ring() {
 
 fn over_rows() -> Result<TiledCopy, Error> {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
-    Ok(TiledCopy::new(
-        atom,
-        32,
-        &parsed("(32,1):(1,0)"),
-        &parsed("(1,4):(0,1)"),
-    )?)
+    Ok(TiledCopy::new(atom, 32, "(32,1):(1,0)", "(1,4):(0,1)")?)
 }
 
 /// `y = alpha x + beta y`, of the elements above the diagonal only.
@@ -157,7 +152,7 @@ fn a_reduction_by_tma() {
         let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1);
         let shared = k.shared_tensor(Ty::F32, rows.clone());
         let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
-        let copy = TiledCopy::new(atom, 32, &parsed("(1,32):(0,1)"), &parsed("(32,1):(1,0)"))?;
+        let copy = TiledCopy::new(atom, 32, "(1,32):(0,1)", "(32,1):(1,0)")?;
         let tid = k.thread();
         let part = copy.at(&tid).partition_dst(&shared);
         let ones = k.fragment_like(&part);

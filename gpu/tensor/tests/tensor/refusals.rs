@@ -14,7 +14,7 @@ fn layout(text: &str) -> Layout {
 fn tiled(bits: i64) -> TiledCopy {
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>")).expect("a width");
     let values = layout(&format!("(1,{}):(0,1)", bits / 32));
-    TiledCopy::new(atom, 32, &layout("(8,4):(4,1)"), &values).expect("a tiled copy")
+    TiledCopy::new(atom, 32, "(8,4):(4,1)", &values).expect("a tiled copy")
 }
 
 fn kernel() -> Builder {
@@ -88,8 +88,7 @@ fn values_of_a_vector_are_neighbours_and_aligned() {
 #[test]
 fn ends_that_the_atom_does_not_connect() {
     let atom = colex_atom::copy("SM75_U32x4_LDSM_N").expect("an atom");
-    let copy = TiledCopy::new(atom, 16, &layout("(8,4):(4,1)"), &layout("(1,8):(0,1)"))
-        .expect("a tiled copy");
+    let copy = TiledCopy::new(atom, 16, "(8,4):(4,1)", "(1,8):(0,1)").expect("a tiled copy");
     let registers = |k: &mut Builder| (parameter(k), k.fragment(Ty::F16, &layout("_8:_1")));
     assert_eq!(
         refused(kernel(), registers, |k, (a, regs)| {
@@ -122,8 +121,7 @@ fn ends_that_the_atom_does_not_connect() {
 #[test]
 fn two_bytes_have_no_place_of_their_own_in_a_register() {
     let atom = colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 8, &layout("(8,4):(4,1)"), &layout("(1,2):(0,1)"))
-        .expect("a tiled copy");
+    let copy = TiledCopy::new(atom, 8, "(8,4):(4,1)", "(1,2):(0,1)").expect("a tiled copy");
     let scene = |k: &mut Builder| {
         let bytes = k.tensor("bytes", Ty::S8, &layout("(64,64):(64,_1)"));
         let tile = bytes.local_tile((8, 16), (0, 0));
@@ -212,8 +210,7 @@ fn a_vector_before_the_last_is_inside() {
     let mut k = Builder::new("k", Arch::Sm80, 32);
     let a = k.tensor("a", Ty::F32, &layout("(_64,_6):(_8,_1)"));
     let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("a width");
-    let copy = TiledCopy::new(atom, 32, &layout("(32,1):(1,0)"), &layout("(1,4):(0,1)"))
-        .expect("a tiled copy");
+    let copy = TiledCopy::new(atom, 32, "(32,1):(1,0)", "(1,4):(0,1)").expect("a tiled copy");
     let tid = k.thread();
     let tile = a.local_tile((32, 4), (0, 0));
     let part = copy.at(&tid).partition_src(&tile);

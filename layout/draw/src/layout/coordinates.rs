@@ -1,9 +1,8 @@
 //! Layouts whose values are coordinates, drawn.
 
-use crate::error::Error;
 use crate::table::check_cells;
 use crate::{Cell, Fill, Grid, Nesting};
-use colex_layout::Layout;
+use colex_layout::{Error, Layout};
 
 impl Grid {
     /// Returns the coordinates that a layout with coordinate strides gives, arranged as [`Table::of`](crate::Table::of)
@@ -13,7 +12,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails with more than [`MAX_CELLS`](crate::MAX_CELLS) cells; those of [`Layout::coord_at`].
+    /// [`Error::Operand`] with more than [`MAX_CELLS`](crate::MAX_CELLS) cells; those of [`Layout::coord_at`].
     ///
     /// # Example
     ///
@@ -21,7 +20,7 @@ impl Grid {
     /// use colex_draw::Grid;
     /// let transposed = Grid::of_coordinates(&"(2,3):(1@1,1@0)".parse()?)?;
     /// assert_eq!(transposed.cell(1, 2).lines.as_slice(), ["(2,1)"]);
-    /// # Ok::<(), colex_draw::Error>(())
+    /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn of_coordinates(layout: &Layout) -> Result<Self, Error> {
         let name = alloc::string::ToString::to_string(layout);

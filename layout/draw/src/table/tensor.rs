@@ -3,10 +3,9 @@
 use alloc::string::String;
 use core::fmt::Display;
 
-use crate::error::{Error, ErrorKind};
 use crate::table::check_cells;
 use crate::table::text::put;
-use colex_layout::Layout;
+use colex_layout::{Error, Layout};
 
 /// Returns the values of a tensor, byte for byte as CuTe's `print_tensor` prints those of 32-bit integers.
 ///
@@ -16,7 +15,7 @@ use colex_layout::Layout;
 ///
 /// # Errors
 ///
-/// Fails for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values; those of
+/// [`Error::Operand`] for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values; those of
 /// [`Layout::at`].
 ///
 /// # Example
@@ -26,7 +25,7 @@ use colex_layout::Layout;
 /// let data = [10, 11, 12, 13, 14, 15];
 /// let lines = print_tensor(&"(2,3):(3,1)".parse()?, |offset| data[offset as usize])?;
 /// assert_eq!(lines, "   10   11   12\n   13   14   15\n");
-/// # Ok::<(), colex_draw::Error>(())
+/// # Ok::<(), colex_layout::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_tensor.hpp`.
@@ -63,12 +62,11 @@ pub fn print_tensor<D: Display>(
 }
 
 fn rank_error(name: &str, rank: usize) -> Error {
-    ErrorKind::Operand {
+    Error::Operand {
         operation: "print_tensor",
         operand: name.into(),
-        why: alloc::format!("it has rank {rank}, and tensors of rank 1 to 4 are printed"),
+        why: alloc::format!("it has rank {rank}, and tensors of rank 1 to 4 are printed").into(),
     }
-    .into()
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::fmt;
 
-use crate::error::ErrorKind;
 use crate::tuple::int::add;
 use crate::{Error, IntTuple, IntoIntTuple, Layout, Swizzle};
 
@@ -101,7 +100,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when `bits` is not positive.
+    /// [`Error::Operand`] when `bits` is not positive.
     ///
     /// # Example
     ///
@@ -114,12 +113,11 @@ impl ComposedLayout {
     /// ```
     pub fn for_pointer(swizzle: Swizzle, bits: i64, inner: Layout) -> Result<Self, Error> {
         if bits < 1 {
-            return Err(ErrorKind::Operand {
+            return Err(Error::Operand {
                 operation: "for_pointer",
                 operand: inner.text(),
                 why: format!("an element of {bits} bits").into(),
-            }
-            .into());
+            });
         }
         Ok(Self::with_middle(swizzle, Middle::Pointer { bits }, inner))
     }
@@ -204,7 +202,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when elements are not a power of two of bits.
+    /// [`Error::Operand`] when elements are not a power of two of bits.
     #[doc(alias = "as_position_independent_swizzle_layout")]
     pub fn position_independent(&self) -> Result<Self, Error> {
         let outer = self.outer_in_elements()?;
@@ -219,17 +217,16 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when it is not; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
+    /// [`Error::Operand`] when it is not; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
     pub fn to_layout(&self) -> Result<Layout, Error> {
         if self.is_plain() {
             return Ok(self.inner.clone());
         }
-        Err(ErrorKind::Operand {
+        Err(Error::Operand {
             operation: "to_layout",
             operand: self.text(),
             why: "it is not a layout alone; to_xor gives one with XOR strides".into(),
-        }
-        .into())
+        })
     }
 
     /// Whether it is its inner layout.
@@ -267,7 +264,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, for strides of another kind, and where a number does not fit 64 bits.
+    /// [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`].
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         self.map(self.inner.at(index)?)
     }
@@ -276,7 +273,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails for strides of another kind, and where a number does not fit 64 bits.
+    /// [`Error::StrideKind`], [`Error::Overflow`].
     pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         self.map(self.inner.at_unbounded(index)?)
     }
@@ -303,15 +300,14 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offsets`], and when the outer function is a layout, where a number does not fit 64 bits.
+    /// Those of [`Layout::offsets`]; [`Error::Operand`] when the outer function is a layout, [`Error::Overflow`].
     pub fn offsets(&self) -> Result<impl ExactSizeIterator<Item = i64> + use<>, Error> {
         let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
-            return Err(ErrorKind::Operand {
+            return Err(Error::Operand {
                 operation: "offsets",
                 operand: self.text(),
                 why: "its outer function is a layout; compose the two".into(),
-            }
-            .into());
+            });
         };
         let start = self.base_offset();
         // The sums at both ends fit, so those between need no checks.

@@ -38,10 +38,10 @@ impl TiledMma {
     /// ```
     /// use colex_atom::Value;
     /// use colex_tiled::{Tensor, TiledMma};
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F16F16F16F16_TN")?, &"(2,1,1):(1,0,0)".parse()?, &"(_,_,_)".parse()?)?;
-    /// let a = Tensor::new(vec![Value::Real(0.5); 32 * 16], "(32,16):(16,1)".parse()?)?;
-    /// let b = Tensor::new(vec![Value::Real(2.0); 8 * 16], "(8,16):(1,8)".parse()?)?;
-    /// let mut c = Tensor::new(vec![Value::Real(1.0); 32 * 8], "(32,8):(1,32)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F16F16F16F16_TN")?, "(2,1,1):(1,0,0)", (.., .., ..))?;
+    /// let a = Tensor::new(vec![Value::Real(0.5); 32 * 16], "(32,16):(16,1)")?;
+    /// let b = Tensor::new(vec![Value::Real(2.0); 8 * 16], "(8,16):(1,8)")?;
+    /// let mut c = Tensor::new(vec![Value::Real(1.0); 32 * 8], "(32,8):(1,32)")?;
     /// mma.gemm(&a, &b, &mut c)?;
     /// assert!(c.elements()?.iter().all(|x| **x == Value::Real(17.0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,10 +73,10 @@ impl TiledMma {
     /// ```
     /// use colex_atom::Value;
     /// use colex_tiled::{Edge, GemmOptions, Tensor, TiledMma};
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32F16F16F32_TN")?, &"(1,1,1):(0,0,0)".parse()?, &"(_,_,_)".parse()?)?;
-    /// let a = Tensor::new(vec![Value::Real(1.0); 15 * 9], "(15,9):(1,15)".parse()?)?;
-    /// let b = Tensor::new(vec![Value::Real(2.0); 8 * 9], "(8,9):(1,8)".parse()?)?;
-    /// let mut c = Tensor::new(vec![Value::Real(0.0); 15 * 8], "(15,8):(1,15)".parse()?)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x8_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (.., .., ..))?;
+    /// let a = Tensor::new(vec![Value::Real(1.0); 15 * 9], "(15,9):(1,15)")?;
+    /// let b = Tensor::new(vec![Value::Real(2.0); 8 * 9], "(8,9):(1,8)")?;
+    /// let mut c = Tensor::new(vec![Value::Real(0.0); 15 * 8], "(15,8):(1,15)")?;
     /// let edges = GemmOptions { edge: Edge::Predicate, ..GemmOptions::default() };
     /// let outside = mma.gemm_with(&a, &b, &mut c, edges)?;
     /// assert!(c.elements()?.iter().all(|x| **x == Value::Real(18.0)));

@@ -32,14 +32,14 @@ impl TiledMma {
     /// use colex_atom::Value;
     /// use colex_tiled::{GemmOptions, Tensor, TiledMma};
     /// let atom = colex_atom::mma("SPARSE::GMMA_64x8x64_S32S8S8_SS_TN")?;
-    /// let mma = TiledMma::new(atom, &"1:0".parse()?, &"(_,_,_)".parse()?)?;
+    /// let mma = TiledMma::new(atom, "1:0", (.., .., ..))?;
     /// // Of each four along K the second and the fourth.
     /// let data: Vec<Value> = (0..64 * 64).map(|i| Value::Int(i / 64 % 2)).collect();
-    /// let dense = Tensor::new(data, "(64,64):(1,64)".parse()?)?;
+    /// let dense = Tensor::new(data, "(64,64):(1,64)")?;
     /// let (a, positions) = mma.compress(&dense)?;
     /// assert_eq!((format!("{:#}", a.layout()), *positions.get((0, 0))?), ("(64,32):(1,64)".into(), 0b1101));
-    /// let b = Tensor::new(vec![Value::Int(3); 8 * 64], "(8,64):(1,8)".parse()?)?;
-    /// let mut c = Tensor::new(vec![Value::Int(0); 64 * 8], "(64,8):(1,64)".parse()?)?;
+    /// let b = Tensor::new(vec![Value::Int(3); 8 * 64], "(8,64):(1,8)")?;
+    /// let mut c = Tensor::new(vec![Value::Int(0); 64 * 8], "(64,8):(1,64)")?;
     /// mma.gemm_sparse(&a, &positions, &b, &mut c, GemmOptions::default())?;
     /// assert!(c.elements()?.iter().all(|x| **x == Value::Int(96)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -62,8 +62,8 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
             beside.borrow_slice(&from)?,
             beside.borrow_slice_mut(&mut to)?,
         );
-        let rows = View::new(&source, "(128,256):(256,1)".parse()?)?;
-        let turned = ViewMut::new(&mut destination, "(256,128):(128,1)".parse()?)?;
+        let rows = View::new(&source, "(128,256):(256,1)")?;
+        let turned = ViewMut::new(&mut destination, "(256,128):(128,1)")?;
         transpose(&rows, &turned, &[1, 0])?;
     }
     let found = stream.clone_dtoh(&to)?;
