@@ -14,7 +14,7 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 /// let mut out = [0; 6];
 /// reference::copy(&[1, 2, 3, 4, 5, 6], &"(2,3):(3,1)".parse()?, &mut out, &"(2,3):(1,2)".parse()?)?;
 /// assert_eq!(out, [1, 4, 2, 5, 3, 6]);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors

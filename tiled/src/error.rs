@@ -16,7 +16,7 @@ colex_layout::opaque_error! {
     /// ```
     #[derive(Clone, PartialEq)]
     pub struct Error(ErrorKind);
-    from colex_layout::Error, colex_atom::Error;
+    from colex_layout::Error, colex_draw::Error, colex_atom::Error;
 }
 
 impl Error {
@@ -48,6 +48,8 @@ impl Error {
 pub(crate) enum ErrorKind {
     #[error(transparent)]
     Layout(#[from] colex_layout::Error),
+    #[error(transparent)]
+    Draw(#[from] colex_draw::Error),
     #[error(transparent)]
     Atom(#[from] colex_atom::Error),
     #[error("{have} {what} are not a multiple of the {need} that {atom} takes")]

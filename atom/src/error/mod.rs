@@ -24,7 +24,7 @@ colex_layout::opaque_error! {
     /// ```
     #[derive(Clone, PartialEq)]
     pub struct Error(ErrorKind);
-    from CopyError, TmaError, Im2colError, GmmaError, NoSwizzle, colex_layout::Error;
+    from CopyError, TmaError, Im2colError, GmmaError, NoSwizzle, colex_layout::Error, colex_draw::Error;
 }
 
 impl Error {
@@ -108,6 +108,8 @@ pub(crate) enum ErrorKind {
     NoAccess,
     #[error(transparent)]
     Layout(#[from] colex_layout::Error),
+    #[error(transparent)]
+    Draw(#[from] colex_draw::Error),
     #[error("`{name}` is a row to look at: it has layouts and no opcode")]
     NotExecutable { name: String },
     #[error("operand {operand} of `{name}` should be {expected}, not {found}")]

@@ -20,7 +20,7 @@ impl GmmaDescriptor {
     ///     GmmaDescriptor::of(rows, 16, Major::K).unwrap_err().to_string(),
     ///     "(64,16):(16,1) is not a canonical K-major layout of wgmma: without a swizzle, neighbouring rows lie 16 bytes apart, not 32"
     /// );
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Pictures of matrix instructions: which thread holds which element.
 
 use colex_draw::{Picture, ThreadValues, print_latex_mma};
-use colex_layout::{Error, Layout};
+use colex_layout::Layout;
 
 use crate::MmaAtom;
+use crate::error::Error;
 
 impl MmaAtom {
     /// Draws which lane holds which element of C (M by N), A (M by K) and B (N by K).
@@ -24,8 +25,9 @@ impl MmaAtom {
         let traits = self.traits();
         let [m, n, k] = traits.mnk;
         let lane = |thread| traits.thread.at_unbounded(thread).unwrap_or(thread);
-        let map =
-            |layout: &Layout, rows, cols| Ok(ThreadValues::of(layout, rows, cols)?.numbered(lane));
+        let map = |layout: &Layout, rows, cols| {
+            ThreadValues::of(layout, rows, cols).map(|m| m.numbered(lane))
+        };
         Ok([
             map(&traits.c, m, n)?,
             map(&traits.a, m, k)?,
@@ -93,7 +95,7 @@ impl MmaAtom {
     /// As [`MmaAtom::maps`].
     pub fn latex(&self) -> Result<String, Error> {
         let [c, a, b] = self.maps()?;
-        print_latex_mma(&c, &a, &b)
+        Ok(print_latex_mma(&c, &a, &b)?)
     }
 }
 

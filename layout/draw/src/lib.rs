@@ -22,6 +22,7 @@ extern crate alloc;
 extern crate std;
 
 mod cute;
+mod error;
 mod layout;
 mod picture;
 mod table;
@@ -29,6 +30,7 @@ mod thread;
 
 pub use cute::latex::{print_latex, print_latex_copy, print_latex_mma};
 pub use cute::mma::print_svg_mma;
+pub use error::Error;
 pub use layout::grid::{BANK_BYTES, BANKS, ColorBy, LabelBy, bank, banks};
 pub use layout::tiling::Tiling;
 pub use picture::grid::{Cell, Grid, Headers, Mark};

@@ -4,6 +4,7 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
@@ -31,8 +32,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when strides are negative or modes overlap or interleave, [`Error::StrideKind`],
-    /// [`Error::Overflow`].
+    /// Fails when strides are negative or modes overlap or interleave, for strides of another kind,
+    /// and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -67,10 +68,11 @@ impl Layout {
         note: &mut impl FnMut(Gap),
     ) -> Result<Self, Error> {
         if let Some(extent) = target.leaves().iter().find(|n| n.value() < 1) {
-            return Err(Error::Extent {
+            return Err(ErrorKind::Extent {
                 extent: extent.value(),
                 shape: target.text(),
-            });
+            }
+            .into());
         }
         let modes = self.by_stride("complement")?;
         if let [leaf] = modes[..]
@@ -131,12 +133,13 @@ impl Layout {
         for leaf in &modes {
             let d = self.int_stride(operation, leaf)?;
             if d.value() < 0 {
-                return Err(Error::Operand {
+                return Err(ErrorKind::Operand {
                     operation,
                     operand: self.text(),
                     why: format!("stride {d} is negative; only non-negative strides have one")
                         .into(),
-                });
+                }
+                .into());
             }
         }
         modes.sort_by_key(|l| l.stride.coefficient().value());
@@ -149,14 +152,14 @@ impl Layout {
             Some(false) => "overlap: it is not injective",
             None => "overlap or interleave",
         };
-        Error::Operand {
+        ErrorKind::Operand {
             operation: "complement",
             operand: self.text(),
             why: format!(
                 "stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}"
             )
             .into(),
-        }
+        }.into()
     }
 }
 

@@ -17,6 +17,7 @@ use alloc::boxed::Box;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::error::composition::{CompositionError, Refusal, Share};
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of, walked};
@@ -50,10 +51,10 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Composition`] when coordinates carry between modes, so that no such layout exists (where CuTe gives a
+    /// Fails when coordinates carry between modes, so that no such layout exists (where CuTe gives a
     /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes
-    /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. [`Error::Overflow`], [`Error::StrideKind`].
-    /// [`Error::Rank`] when a tiler has more modes than `self`; [`Error::Operand`] when no swizzle on the left does the
+    /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. Fails where a number does not fit 64 bits, for strides of another kind.
+    /// Fails when a tiler has more modes than `self`, and when no swizzle on the left does the
     /// same, and for a composed layout with an offset or with negative offsets.
     ///
     /// # Example
@@ -121,10 +122,8 @@ impl Layout {
             self.check_indices_of(inner)?;
         }
         let flat = coalesced(self.leaves(), Tail::Continue);
-        match walk(self, &flat, inner, Check::Sound, &mut |_| ()) {
-            Err(Error::Composition(refused)) => refused.or_search(),
-            result => result,
-        }
+        walk(self, &flat, inner, Check::Sound, &mut |_| ())
+            .or_else(|error| error.into_composition()?.or_search())
     }
 
     /// Refuses an inner layout with negative offsets: XOR strides have no value there.
@@ -133,14 +132,14 @@ impl Layout {
         if least >= 0 {
             return Ok(());
         }
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             operation: "composition",
             operand: alloc::format!("{self} o {inner}").into(),
             why: alloc::format!(
                 "the right operand has the offset {least}, and XOR strides on the left have no value below index 0"
             )
             .into(),
-        })
+        }.into())
     }
 
     pub(crate) fn check_tiler_rank(
@@ -249,13 +248,14 @@ pub(crate) fn walk(
     note: &mut impl FnMut(Visit),
 ) -> Result<Layout, Error> {
     let refuse = |reason| {
-        Error::Composition(Box::new(CompositionError {
+        ErrorKind::Composition(Box::new(CompositionError {
             lhs: lhs.clone(),
             rhs: rhs.clone(),
             left_modes: layout_of(walked(lhs)),
             reason,
             search: Search::NotTried,
         }))
+        .into()
     };
     // Written out: through `try_refine` a composition takes a third longer.
     let mut out = TupleBuilder::new();

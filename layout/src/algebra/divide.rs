@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
@@ -20,7 +21,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`] of the tiler and of [`Layout::composition`]; [`Error::Rank`] when the tiler has
+    /// Those of [`Layout::complement`] of the tiler and of [`Layout::composition`], and when the tiler has
     /// more modes than `self`.
     ///
     /// # Example
@@ -94,7 +95,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_divide`]; [`Error::Rank`] when a part of the tiler is `_`.
+    /// Those of [`Layout::logical_divide`], and when a part of the tiler is `_`.
     ///
     /// # Example
     ///
@@ -143,7 +144,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_divide`]; [`Error::Operand`] when the result is larger than `self`.
+    /// Those of [`Layout::logical_divide`], and when the result is larger than `self`.
     ///
     /// # Example
     ///
@@ -174,11 +175,12 @@ impl Layout {
             let (covered, size) = (result.size(), self.size());
             alloc::format!("the tiler {tiler} covers {covered} of its {size} coordinates")
         };
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             operation: "logical_divide_exact",
             operand: self.text(),
             why: why.into(),
-        })
+        }
+        .into())
     }
 
     /// Whether the tiles of `tiler` cover each coordinate once, without padding.
@@ -208,7 +210,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when a mode at a leaf of the tiler does not have rank 2.
+    /// Fails when a mode at a leaf of the tiler does not have rank 2.
     pub fn tile_unzip(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.tile_unzip_by(tiler))
     }
@@ -314,7 +316,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`]; [`Error::Rank`] when the tiler has more modes.
+    /// Those of [`Layout::complement`], and when the tiler has more modes.
     ///
     /// # Example
     ///

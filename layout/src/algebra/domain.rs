@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
@@ -20,7 +21,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] when an extent or `n` is below 1, [`Error::Overflow`].
+    /// Fails when an extent or `n` is below 1, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -34,10 +35,11 @@ impl Tuple<Int> {
     /// Source: `domain_distribute` in `cute/layout.hpp`.
     pub fn domain_distribute(&self, n: i64) -> Result<Layout, Error> {
         if n < 1 {
-            return Err(Error::Extent {
+            return Err(ErrorKind::Extent {
                 extent: n,
                 shape: IntTuple::from(n).text(),
-            });
+            }
+            .into());
         }
         let compact = Layout::column_major(self.flatten())?;
         let mut rest = n;
@@ -58,7 +60,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the sizes differ or a mode of one straddles a mode of the other.
+    /// Fails when the sizes differ or a mode of one straddles a mode of the other.
     ///
     /// # Example
     ///
@@ -120,7 +122,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::greatest_common_domain`]; [`Error::StrideKind`] for coordinate and XOR strides.
+    /// Fails as [`Layout::greatest_common_domain`] does, and for coordinate and XOR strides.
     ///
     /// # Example
     ///

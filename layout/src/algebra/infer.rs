@@ -9,6 +9,7 @@ use core::convert::Infallible;
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::{Contradiction, Error, InferError, Int, IntTuple, IntoIntTuple, Layout, Seen};
 
@@ -23,8 +24,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Infer`] with the first values that contradict each other, [`Error::Extent`] for no values,
-    /// [`Error::TooMany`] for more than [`INFER_BOUND`].
+    /// Fails with the first values that contradict each other, for no values,
+    /// and for more than [`INFER_BOUND`].
     ///
     /// # Example
     ///
@@ -38,7 +39,7 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn infer(values: &[i64]) -> Result<Self, Error> {
-        let size = i64::try_from(values.len()).map_err(|_| Error::Overflow {
+        let size = i64::try_from(values.len()).map_err(|_| ErrorKind::Overflow {
             left: i64::MAX,
             operator: '+',
             right: 1,
@@ -71,7 +72,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::infer`], and [`Error::Overflow`] when the size of `shape` does not fit 64 bits.
+    /// Fails as [`Layout::infer`] does, and when the size of `shape` does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -97,20 +98,24 @@ impl Layout {
         crate::layout::check_shape(shape)?;
         let size = shape.product()?.value();
         if size > INFER_BOUND {
-            return Err(Error::TooMany {
+            return Err(ErrorKind::TooMany {
                 operation: "infer",
                 of: shape.text(),
                 count: size,
                 bound: INFER_BOUND,
-            });
+            }
+            .into());
         }
         let asked = |i| Ok::<_, Infallible>(f(i));
         match infer(shape, INFER_BOUND, asked) {
             Ok(Inferred::Found(modes)) => Ok(modes.over(shape)),
-            Ok(Inferred::Contradicted(contradiction)) => Err(Error::Infer(Box::new(InferError {
-                shape: shape.clone(),
-                contradiction: *contradiction,
-            }))),
+            Ok(Inferred::Contradicted(contradiction)) => {
+                Err(ErrorKind::Infer(Box::new(InferError {
+                    shape: shape.clone(),
+                    contradiction: *contradiction,
+                }))
+                .into())
+            }
             Ok(Inferred::GaveUp) => unreachable!("the size was compared with the bound"),
             Err(never) => match never {},
         }

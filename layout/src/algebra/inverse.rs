@@ -4,6 +4,7 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
@@ -19,7 +20,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -66,8 +67,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when a stride does not divide the next one, is negative, or when offsets carry into a
-    /// digit that the inverse cannot tell; [`Error::StrideKind`], [`Error::Overflow`].
+    /// Fails when a stride does not divide the next one, is negative, or when offsets carry into a
+    /// digit that the inverse cannot tell, and for strides of another kind, where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -85,10 +86,13 @@ impl Layout {
 
     /// [`Layout::left_inverse`]; `note` sees every mode.
     pub(crate) fn left_inverse_noting(&self, note: &mut impl FnMut(Pick)) -> Result<Self, Error> {
-        let refuse = |why| Error::Operand {
-            operation: "left_inverse",
-            operand: self.text(),
-            why,
+        let refuse = |why| {
+            ErrorKind::Operand {
+                operation: "left_inverse",
+                operand: self.text(),
+                why,
+            }
+            .into()
         };
         let modes = self.sorted_modes("left_inverse")?;
         let last = *modes.last().expect("a coalesced layout has a mode");
@@ -164,7 +168,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`].
+    /// Fails where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -228,8 +232,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate strides, and for XOR strides of `other`; [`Error::Overflow`];
-    /// [`Error::Operand`] when the run cannot be told from [`RUN_BOUND`] of its elements, which takes XOR strides that
+    /// Fails for coordinate strides, and for XOR strides of `other`, and where a number does not fit 64 bits,
+    /// and when the run cannot be told from [`RUN_BOUND`] of its elements, which takes XOR strides that
     /// set the same bits or strides of `self` whose carries cancel one another.
     ///
     /// # Example
@@ -307,14 +311,14 @@ impl<'a> Run<'a> {
         let Some(lower) = modes.checked_sub(1) else {
             self.looked_at += 1;
             if self.looked_at > RUN_BOUND {
-                return Err(Error::Operand {
+                return Err(ErrorKind::Operand {
                     operation: "max_common_vector",
                     operand: self.layout.text(),
                     why: format!(
                         "the search for the end of the contiguous run gave up after {RUN_BOUND} of its elements"
                     )
                     .into(),
-                });
+                }.into());
             }
             let within = index < self.layout.size();
             return Ok(i64::from(

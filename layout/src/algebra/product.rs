@@ -1,6 +1,7 @@
 //! Products: a block repeated in the order that a tiler says.
 
 use crate::algebra::divide::{Unpack, unit_layout};
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, IntoIntTuple, IntoLayout, IntoTiler, Layout, TilerRef};
@@ -17,8 +18,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`] of the block and of [`Layout::composition`]; [`Error::Rank`] when the tiler has
-    /// more modes than `self`; [`Error::Overflow`].
+    /// Those of [`Layout::complement`] of the block and of [`Layout::composition`], and when the tiler has
+    /// more modes than `self`, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -69,7 +70,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_product`]; [`Error::Rank`] when a part of the tiler is `_`.
+    /// Those of [`Layout::logical_product`], and when a part of the tiler is `_`.
     ///
     /// # Example
     ///
@@ -188,7 +189,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the block has more modes than `shape`, [`Error::Operand`] when it does not divide
+    /// Fails when the block has more modes than `shape`, when it does not divide
     /// `shape`; those of [`Layout::logical_product`].
     ///
     /// # Example
@@ -241,14 +242,14 @@ impl Layout {
         let modes = block.leaves().iter().zip(target.leaves()).enumerate();
         let mut undivided = modes.filter(|(_, (b, t))| t.value() % b.value() != 0);
         if let Some((i, (b, t))) = undivided.next() {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "tile_to_shape",
                 operand: self.text(),
                 why: alloc::format!(
                     "extent {b} of the block does not divide extent {t} of mode {i} of the shape {shape}"
                 )
                 .into(),
-            });
+            }.into());
         }
         target.ceil_div(&block)
     }

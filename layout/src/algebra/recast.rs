@@ -5,6 +5,7 @@ use alloc::string::String;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int::{ceil_div, gcd};
@@ -25,9 +26,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when a stride neither divides `n` nor is divided by it, when a stride that `n` does not
+    /// Fails when a stride neither divides `n` nor is divided by it, when a stride that `n` does not
     /// divide is negative, when the modes within one unit together reach into the next, and for XOR strides and a
-    /// factor that is not a power of two; [`Error::StrideKind`] for coordinate strides; [`Error::Rank`] for a factor
+    /// factor that is not a power of two, and for coordinate strides, and for a factor
     /// below 1.
     ///
     /// # Example
@@ -60,7 +61,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::upcast`]; [`Error::Operand`] when a unit is used in part only.
+    /// Those of [`Layout::upcast`], and when a unit is used in part only.
     ///
     /// # Example
     ///
@@ -80,10 +81,13 @@ impl Layout {
 
     /// The error of a recast by the factor `n`.
     fn refusal(&self, operation: &'static str, n: i64) -> impl Fn(String) -> Error + '_ {
-        move |why| Error::Operand {
-            operation,
-            operand: format!("{self} by {n}").into(),
-            why: why.into(),
+        move |why| {
+            ErrorKind::Operand {
+                operation,
+                operand: format!("{self} by {n}").into(),
+                why: why.into(),
+            }
+            .into()
         }
     }
 
@@ -126,11 +130,14 @@ impl Layout {
             d if d.is_zero() => return Ok(leaf),
             Stride::Int(d) | Stride::Xor(d) => d,
             Stride::Basis(_) => {
-                return Err(RecastMisfit::Error(Error::StrideKind {
-                    operation: "upcast",
-                    layout: self.text(),
-                    needs: "integer or XOR strides",
-                }));
+                return Err(RecastMisfit::Error(
+                    ErrorKind::StrideKind {
+                        operation: "upcast",
+                        layout: self.text(),
+                        needs: "integer or XOR strides",
+                    }
+                    .into(),
+                ));
             }
         };
         let size = d.value().unsigned_abs();
@@ -278,11 +285,11 @@ impl Layout {
             if let Stride::Basis(_) = leaf.stride
                 && !leaf.stride.is_zero()
             {
-                return Err(Error::StrideKind {
+                return Err(ErrorKind::StrideKind {
                     operation: "upcast",
                     layout: self.text(),
                     needs: "integer or XOR strides",
-                });
+                }.into());
             }
             if d.value() % n == 0 {
                 return Ok(LeafMode::new(leaf.extent, to(d.value() / n)));
@@ -347,9 +354,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no mode has stride 1, so that the parts of one element have no place;
-    /// [`Error::Overflow`], [`Error::StrideKind`]; [`Error::XorScale`] for XOR strides and a factor that is not a power
-    /// of two; [`Error::Rank`] for a factor below 1.
+    /// Fails when no mode has stride 1, so that the parts of one element have no place,
+    /// and where a number does not fit 64 bits, for strides of another kind, and for XOR strides and a factor that is not a power
+    /// of two, and for a factor below 1.
     ///
     /// # Example
     ///
@@ -368,12 +375,13 @@ impl Layout {
         let neighbours = || (0..leaves.len()).filter(|&i| unit(leaves[i].stride));
         let long = neighbours().find(|&i| leaves[i].extent.value() > 1);
         let Some(grown) = long.or_else(|| neighbours().next()) else {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "downcast",
                 operand: self.text(),
                 why: "no mode has stride 1, so the parts of one element have no mode to go to"
                     .into(),
-            });
+            }
+            .into());
         };
         let n = Int::Static(n);
         let mut at = 0..;
@@ -397,7 +405,7 @@ impl Layout {
     /// # Errors
     ///
     /// Those of [`Layout::upcast`] and [`Layout::downcast`]. Where neither size divides the other, each unit of their
-    /// least common multiple is cut into its parts, so [`Error::Operand`] when some part is not touched; units of more
+    /// least common multiple is cut into its parts, so when some part is not touched; units of more
     /// than 4096 elements must be whole.
     ///
     /// # Example
@@ -422,7 +430,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::recast`]; [`Error::Operand`] when an element of `new_bits` is used in part only.
+    /// Those of [`Layout::recast`], and when an element of `new_bits` is used in part only.
     ///
     /// # Example
     ///
@@ -448,10 +456,13 @@ impl Layout {
         units: Units,
     ) -> Result<Self, Error> {
         let (larger, smaller) = factors(operation, self, old_bits, new_bits)?;
-        let refuse = |why: String| Error::Operand {
-            operation,
-            operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-            why: why.into(),
+        let refuse = |why: String| {
+            ErrorKind::Operand {
+                operation,
+                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
+                why: why.into(),
+            }
+            .into()
         };
         let up = match larger {
             1 => self.clone(),
@@ -473,7 +484,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///

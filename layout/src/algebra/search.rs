@@ -19,6 +19,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::algebra::composition::{Case, Check, DigitSums, Walker};
 use crate::algebra::infer::{Inferred, OpenModes, infer};
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::int::mul;
@@ -34,7 +35,7 @@ impl CompositionError {
             Ok(result) => Ok(result),
             Err(why) => {
                 self.search = why;
-                Err(Error::Composition(self))
+                Err(ErrorKind::Composition(self).into())
             }
         }
     }
@@ -73,11 +74,12 @@ fn integers(lhs: &Layout) -> Result<(), Error> {
     let other = |l: &&LeafMode| !matches!(l.stride, Stride::Int(_));
     match lhs.leaves().iter().find(other) {
         None => Ok(()),
-        Some(_) => Err(Error::StrideKind {
+        Some(_) => Err(ErrorKind::StrideKind {
             operation: "the search for a composition",
             layout: lhs.text(),
             needs: "integer strides on the left",
-        }),
+        }
+        .into()),
     }
 }
 

@@ -68,15 +68,13 @@ impl Layout {
         if visits.iter().all(|v| v.case != Case::Carries) {
             together(&shown, &visits, &mut steps);
         }
-        let result = match ruled {
-            Err(Error::Composition(refused)) => {
-                signs(&refused, &paths, &mut steps);
-                let result = refused.or_search();
-                searched(self, inner, &paths, &result, &mut steps);
-                result
-            }
-            result => result,
-        };
+        let result = ruled.or_else(|error| {
+            let refused = error.into_composition()?;
+            signs(&refused, &paths, &mut steps);
+            let result = refused.or_search();
+            searched(self, inner, &paths, &result, &mut steps);
+            result
+        });
         let title = format!("A o B with A = {self} and B = {inner}");
         Explanation::new(title, steps, result)
     }
@@ -138,8 +136,10 @@ fn searched(
     steps: &mut Vec<Step>,
 ) {
     match result {
-        Err(Error::Composition(refused)) => steps.push(Step::Search(refused.search.clone())),
-        Err(_) => {}
+        Err(error) => {
+            let refused = error.composition();
+            steps.extend(refused.map(|refused| Step::Search(refused.search.clone())));
+        }
         Ok(found) => {
             let mut modes = Vec::new();
             at_leaves(rhs.view(), found.view(), &mut modes);

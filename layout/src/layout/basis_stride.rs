@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Tuple, TupleBuilder, View};
@@ -21,7 +22,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] below 1; [`Error::BasisPath`] when the shape nests deeper than six levels or has more than
+    /// Fails for an extent below 1, and when the shape nests deeper than six levels or has more than
     /// 256 modes in one.
     ///
     /// # Example
@@ -56,7 +57,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Overflow`]; [`Error::MixedStrides`] when one stride names a mode and another
+    /// Fails for a coordinate outside of the shape, where a number does not fit 64 bits, and when one stride names a mode and another
     /// a mode inside it.
     pub fn coord_at(&self, index: i64) -> Result<IntTuple, Error> {
         let digits = self.shape().coord(index)?;
@@ -67,7 +68,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::coord_at`], and [`Error::Coordinate`].
+    /// Those of [`Layout::coord_at`], and for a coordinate that does not fit the shape.
     ///
     /// # Example
     ///
@@ -101,7 +102,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for XOR strides, [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails for XOR strides, for strides of different kinds, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -138,11 +139,12 @@ impl Layout {
     }
 
     fn prefix_clash(&self) -> Error {
-        Error::StrideKind {
+        ErrorKind::StrideKind {
             operation: "a coordinate",
             layout: self.text(),
             needs: "strides that do not name both a mode and a mode inside it",
         }
+        .into()
     }
 
     /// The integer layout that a layout of coordinates becomes in a tensor with these strides: each basis vector is
@@ -153,8 +155,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] when `self` has no coordinate values or names a mode that `strides` does not have;
-    /// [`Error::Overflow`].
+    /// Fails when `self` has no coordinate values or names a mode that `strides` does not have,
+    /// and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -167,10 +169,13 @@ impl Layout {
     /// ```
     pub fn inner_product(&self, strides: impl IntoIntTuple) -> Result<Self, Error> {
         let strides = strides.into_int_tuple()?;
-        let needs = |needs| Error::StrideKind {
-            operation: "inner_product",
-            layout: self.text(),
-            needs,
+        let needs = |needs| -> Error {
+            ErrorKind::StrideKind {
+                operation: "inner_product",
+                layout: self.text(),
+                needs,
+            }
+            .into()
         };
         let leaves = self.0.try_map(|leaf| match leaf.stride {
             Stride::Basis(b) => {
@@ -313,7 +318,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::BasisPath`] when the tuple nests deeper than six levels or has more than 256 modes in one.
+    /// Fails when the tuple nests deeper than six levels or has more than 256 modes in one.
     #[doc(alias = "make_basis_like")]
     pub fn basis_like(&self) -> Result<Tuple<Stride>, Error> {
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();

@@ -36,7 +36,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `profile` has more modes than the layout, at any level.
+    /// Fails when `profile` has more modes than the layout, at any level.
     ///
     /// # Example
     ///
@@ -81,7 +81,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `profile` has more modes than the layout, at any level.
+    /// Fails when `profile` has more modes than the layout, at any level.
     pub fn filter_modes(&self, profile: impl IntoIntTuple) -> Result<Self, Error> {
         self.by_profile("filter_modes", &profile.into_int_tuple()?, Self::filter)
     }

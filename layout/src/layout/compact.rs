@@ -14,7 +14,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] below 1, [`Error::Overflow`].
+    /// Fails for an extent below 1, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -46,7 +46,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] below 1, [`Error::Overflow`].
+    /// Fails for an extent below 1, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -77,7 +77,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `order` nests where `shape` does not, [`Error::Extent`], [`Error::Overflow`].
+    /// Fails when `order` nests where `shape` does not, for an extent below 1, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -108,7 +108,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -133,7 +133,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -229,7 +229,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`], [`Error::Overflow`].
+    /// Fails for a mode beyond the rank, and where a number does not fit 64 bits.
     pub fn size_at(&self, path: &[usize]) -> Result<Int, Error> {
         product(self.get(path)?.view())
     }

@@ -13,7 +13,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when an integer meets a tuple.
+    /// Fails when an integer meets a tuple.
     ///
     /// # Example
     ///
@@ -45,7 +45,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when an integer meets a tuple.
+    /// Fails when an integer meets a tuple.
     #[doc(alias = "colex_less")]
     #[doc(alias = "colex_leq")]
     #[doc(alias = "colex_gtr")]
@@ -67,7 +67,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when an integer meets a tuple.
+    /// Fails when an integer meets a tuple.
     #[doc(alias = "elem_gtr")]
     #[doc(alias = "elem_leq")]
     #[doc(alias = "elem_geq")]

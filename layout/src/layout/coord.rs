@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::{add, mul};
 use crate::tuple::int_tuple::{product, rank_error};
@@ -28,8 +29,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::StrideKind`] for coordinate strides,
-    /// [`Error::Overflow`].
+    /// Fails unless `0 <= index < size`, for coordinate strides,
+    /// and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -49,7 +50,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`]; [`Error::OutOfBounds`] for XOR strides below
+    /// Fails for coordinate strides, where a number does not fit 64 bits, and for XOR strides below
     /// index 0.
     pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         let leaves = self.leaves();
@@ -69,8 +70,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::OutOfBounds`], [`Error::StrideKind`],
-    /// [`Error::Overflow`].
+    /// Fails when the nesting does not fit, for a coordinate outside of the shape, for strides of another kind,
+    /// and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -98,7 +99,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`], [`Error::StrideKind`], [`Error::Overflow`].
+    /// Fails for a coordinate that does not fit the shape, for strides of another kind, and where a number does not fit 64 bits.
     pub fn offset_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         match coord.as_index() {
             Some(index) => self.at_unbounded(index),
@@ -128,18 +129,20 @@ impl Layout {
         match leaf.stride {
             Stride::Int(d) => add(sum, mul(c, d.value())?),
             // A digit below 0 has no bits.
-            Stride::Xor(_) if c < 0 => Err(Error::OutOfBounds {
+            Stride::Xor(_) if c < 0 => Err(ErrorKind::OutOfBounds {
                 coord: c,
                 size: leaf.size(),
                 shape: self.shape().text(),
-            }),
+            }
+            .into()),
             Stride::Xor(d) => Ok(sum ^ carryless(c, d.value())?),
             d if d.is_zero() => Ok(sum),
-            Stride::Basis(_) => Err(Error::StrideKind {
+            Stride::Basis(_) => Err(ErrorKind::StrideKind {
                 operation: "the offset",
                 layout: self.text(),
                 needs: "integer or XOR strides",
-            }),
+            }
+            .into()),
         }
     }
 
@@ -147,18 +150,19 @@ impl Layout {
         if (0..self.size()).contains(&index) {
             return Ok(());
         }
-        Err(Error::OutOfBounds {
+        Err(ErrorKind::OutOfBounds {
             coord: index,
             size: self.size(),
             shape: self.shape().text(),
-        })
+        }
+        .into())
     }
 
     /// All offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number of them.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`] for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
+    /// Fails for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
     /// [`Layout::at`].
     ///
     /// # Example
@@ -174,11 +178,14 @@ impl Layout {
     /// ```
     pub fn table(&self) -> Result<Vec<i64>, Error> {
         let size = self.size();
-        let many = |bound| Error::TooMany {
-            operation: "table",
-            of: self.text(),
-            count: size,
-            bound,
+        let many = |bound| {
+            ErrorKind::TooMany {
+                operation: "table",
+                of: self.text(),
+                count: size,
+                bound,
+            }
+            .into()
         };
         if size > TABLE_BOUND {
             return Err(many(TABLE_BOUND));
@@ -213,7 +220,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] unless `0 <= index < size`, [`Error::Overflow`].
+    /// Fails unless `0 <= index < size`, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -233,7 +240,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`] when the nesting does not fit, [`Error::Overflow`].
+    /// Fails when the nesting does not fit, and where a number does not fit 64 bits.
     pub fn coord_unbounded(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
         self.coord_of(&coord.into_int_tuple()?, Bounds::Open)
     }
@@ -248,7 +255,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Overflow`].
+    /// Fails for a coordinate outside of the shape, and where a number does not fit 64 bits.
     pub fn flat_coord(&self, index: i64) -> Result<Self, Error> {
         if self.rank() == 1 {
             return Self::leaf(self.product()?).coord(index);
@@ -260,7 +267,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    /// Fails for a coordinate that does not fit the shape, for a coordinate outside of the shape, and where a number does not fit 64 bits.
     #[doc(alias = "crd2idx")]
     pub fn index(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.index_of(&coord.into_int_tuple()?, Bounds::Within)
@@ -270,7 +277,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`], [`Error::Overflow`].
+    /// Fails for a coordinate that does not fit the shape, and where a number does not fit 64 bits.
     pub fn index_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.index_of(&coord.into_int_tuple()?, Bounds::Open)
     }
@@ -294,7 +301,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::OutOfBounds`], [`Error::Overflow`].
+    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, for a coordinate outside of the shape, and where a number does not fit 64 bits.
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl IntoIntTuple, target: &Self) -> Result<Self, Error> {
         self.coord_within(coord.into_int_tuple()?, target, Bounds::Within)
@@ -304,7 +311,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Coordinate`], [`Error::Rank`], [`Error::Overflow`].
+    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, and where a number does not fit 64 bits.
     pub fn coord_in_unbounded(
         &self,
         coord: impl IntoIntTuple,
@@ -345,21 +352,24 @@ fn digits(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<Digits, 
 /// Whether `coord` nests as `shape` does down to its leaves, and lies within.
 fn check_fit(shape: &IntTuple, coord: &IntTuple, bounds: Bounds) -> Result<(), Error> {
     if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
-        return Err(Error::Extent {
+        return Err(ErrorKind::Extent {
             extent: extent.value(),
             shape: shape.text(),
-        });
+        }
+        .into());
     }
     fits(shape.view(), coord.view(), bounds).map_err(|e| match e {
-        CoordMisfit::Nesting => Error::Coordinate {
+        CoordMisfit::Nesting => ErrorKind::Coordinate {
             coord: coord.text(),
             shape: shape.text(),
-        },
-        CoordMisfit::Beyond { coord, size } => Error::OutOfBounds {
+        }
+        .into(),
+        CoordMisfit::Beyond { coord, size } => ErrorKind::OutOfBounds {
             coord,
             size,
             shape: shape.text(),
-        },
+        }
+        .into(),
         CoordMisfit::Size(e) => e,
     })
 }

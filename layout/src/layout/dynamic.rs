@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
@@ -33,7 +34,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when there are more or fewer values than dynamic leaves.
+    /// Fails when there are more or fewer values than dynamic leaves.
     ///
     /// # Example
     ///
@@ -65,7 +66,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`].
+    /// Fails where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -92,11 +93,12 @@ impl Tuple<Int> {
 }
 
 fn miscounted(of: &impl core::fmt::Display, found: usize, given: usize) -> Error {
-    Error::Operand {
+    ErrorKind::Operand {
         operation: "with_dynamic_values",
         operand: format!("{of}").into(),
         why: format!("it has {found} dynamic leaves, not {given}").into(),
     }
+    .into()
 }
 
 impl Layout {
@@ -124,8 +126,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when there are more or fewer values than dynamic leaves, [`Error::Extent`] below 1,
-    /// [`Error::Overflow`].
+    /// Fails when there are more or fewer values than dynamic leaves, for an extent below 1,
+    /// and where a number does not fit 64 bits.
     pub fn with_dynamic_values(&self, values: &[i64]) -> Result<Self, Error> {
         let (shape, stride) = (self.shape(), self.stride_numbers());
         let of_shape = shape.dynamic_values().len();

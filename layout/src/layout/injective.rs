@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::equation::{Budget, STEPS, Term, gcd, solve};
@@ -31,7 +32,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Undecided`] when the bound is reached.
+    /// Fails when the bound is reached.
     ///
     /// # Example
     ///
@@ -44,10 +45,13 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn is_injective(&self) -> Result<bool, Error> {
-        self.decide(Effort::Full).ok_or_else(|| Error::Undecided {
-            operation: "is_injective",
-            of: self.text(),
-            bound: STEPS.into(),
+        self.decide(Effort::Full).ok_or_else(|| {
+            ErrorKind::Undecided {
+                operation: "is_injective",
+                of: self.text(),
+                bound: STEPS.into(),
+            }
+            .into()
         })
     }
 

@@ -42,7 +42,7 @@ pub trait IntoLayout: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::new`], [`Error::Parse`] for a text that is no layout, and those of
+    /// Those of [`Layout::new`], for a text that is no layout, and those of
     /// [`ComposedLayout::to_layout`].
     fn into_layout(self) -> Result<Layout, Error>;
 
@@ -82,7 +82,7 @@ pub trait IntoComposedLayout: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::new`], and [`Error::Parse`] for a text that is no composed layout.
+    /// Those of [`Layout::new`], and for a text that is no composed layout.
     fn into_composed_layout(self) -> Result<ComposedLayout, Error>;
 }
 
@@ -125,7 +125,7 @@ pub trait IntoTiler: Sized {
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] for a text that is no tiler, [`Error::Integer`] for an integer beyond 64 bits.
+    /// Fails for a text that is no tiler, and for an integer beyond 64 bits.
     fn into_tiler(self) -> Result<Tiler, Error>;
 
     /// Calls `f` with the tiler, which is not copied where `self` refers to one.

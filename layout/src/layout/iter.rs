@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::tuple::int::mul;
 use crate::{Error, Int, IntTuple, Layout, Stride};
@@ -40,7 +41,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate strides, [`Error::Overflow`] when an offset does not fit 64 bits.
+    /// Fails for coordinate strides, and when an offset does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -217,7 +218,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] when an extent is below 1.
+    /// Fails when an extent is below 1.
     ///
     /// # Example
     ///
@@ -237,12 +238,12 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] when an extent is below 1, [`Error::Operand`] when `order` is not a permutation of the leaves.
+    /// Fails when an extent is below 1, and when `order` is not a permutation of the leaves.
     pub fn coords_in_order(&self, order: &[usize]) -> Result<Coords, Error> {
         let mut seen: SmallVec<[usize; 12]> = SmallVec::from_slice(order);
         seen.sort_unstable();
         if !seen.iter().copied().eq(0..self.leaves().len()) {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "coords_in_order",
                 operand: self.text(),
                 why: alloc::format!(
@@ -250,17 +251,19 @@ impl IntTuple {
                     self.leaves().len()
                 )
                 .into(),
-            });
+            }
+            .into());
         }
         self.walk(SmallVec::from_slice(order))
     }
 
     fn walk(&self, order: SmallVec<[usize; 12]>) -> Result<Coords, Error> {
         if let Some(extent) = self.leaves().iter().find(|n| n.value() < 1) {
-            return Err(Error::Extent {
+            return Err(ErrorKind::Extent {
                 extent: extent.value(),
                 shape: self.text(),
-            });
+            }
+            .into());
         }
         let digits = SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
         Ok(Coords {

@@ -4,6 +4,7 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::equation::{Budget, STEPS, Term, solve};
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
@@ -14,8 +15,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no coordinate has this offset; [`Error::Undecided`] when 2^18 digits were tried, which
-    /// only many modes with strides of like size need; [`Error::StrideKind`], [`Error::Overflow`].
+    /// Fails when no coordinate has this offset, and when 2^18 digits were tried, which
+    /// only many modes with strides of like size need, and for strides of another kind, where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -34,17 +35,18 @@ impl Layout {
         let (terms, leaves): (SmallVec<[Term; 12]>, SmallVec<[usize; 12]>) =
             self.terms()?.into_iter().unzip();
         let found = solve(&terms, offset.into(), &mut Budget(STEPS));
-        let found = found.ok_or_else(|| Error::Undecided {
+        let found = found.ok_or_else(|| ErrorKind::Undecided {
             operation: "coord_of",
             of: self.text(),
             bound: STEPS.into(),
         })?;
         let Some(found) = found else {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "coord_of",
                 operand: self.text(),
                 why: format!("no coordinate has the offset {offset}").into(),
-            });
+            }
+            .into());
         };
         let mut digits: SmallVec<[Int; 12]> =
             SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());
@@ -102,7 +104,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when shape and stride nest differently, [`Error::DivideByZero`] for a stride 0 at an extent
+    /// Fails when shape and stride nest differently, for a stride 0 at an extent
     /// above 1.
     pub fn coord_by_stride(&self, index: i64, stride: &Self) -> Result<Self, Error> {
         if !self.is_congruent(stride) {
@@ -124,7 +126,7 @@ impl Tuple<Int> {
             }
             let quotient = index
                 .checked_div(d)
-                .ok_or(Error::DivideByZero { dividend: index })?;
+                .ok_or(ErrorKind::DivideByZero { dividend: index })?;
             Ok(Int::Dynamic(quotient % s.value()))
         })
     }

@@ -17,6 +17,7 @@ pub(crate) mod tiler;
 
 use core::fmt;
 
+use crate::error::ErrorKind;
 use crate::tuple::MAX_DEPTH;
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Leaf, Tuple, View};
@@ -87,9 +88,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::NotCongruent`], [`Error::Extent`] below 1, [`Error::MixedStrides`], [`Error::Overflow`] when the size
-    /// does not fit 64 bits, [`Error::Deep`] beyond 64 nested parentheses, [`Error::Integer`] for an integer that does
-    /// not fit 64 bits, and [`Error::Parse`] for a text that is no tuple.
+    /// Fails where shape and stride nest differently, for an extent below 1, for strides of different kinds, when the size
+    /// does not fit 64 bits, beyond 64 nested parentheses, for an integer that does
+    /// not fit 64 bits, and for a text that is no tuple.
     ///
     /// # Example
     ///
@@ -113,10 +114,11 @@ impl Layout {
 
     fn of_tuples(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
         if !shape.is_congruent(&stride) {
-            return Err(Error::NotCongruent {
+            return Err(ErrorKind::NotCongruent {
                 shape: shape.text(),
                 stride: stride.text(),
-            });
+            }
+            .into());
         }
         check_shape(&shape)?;
         check_kinds(stride.leaves())?;
@@ -136,7 +138,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] below 1.
+    /// Fails for an extent below 1.
     pub fn leaf(extent: impl Into<Int>, stride: impl Into<Stride>) -> Result<Self, Error> {
         Self::new(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
     }
@@ -145,7 +147,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::MixedStrides`], [`Error::Overflow`] when the size does not fit 64 bits, and [`Error::Deep`] beyond 64
+    /// Fails for strides of different kinds, when the size does not fit 64 bits, and beyond 64
     /// nested parentheses.
     ///
     /// # Example
@@ -268,7 +270,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`] for coordinate and XOR strides, [`Error::Overflow`].
+    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -301,11 +303,12 @@ impl Layout {
         match leaf.stride {
             Stride::Int(d) => Ok(d),
             d if d.is_zero() => Ok(d.coefficient()),
-            _ => Err(Error::StrideKind {
+            _ => Err(ErrorKind::StrideKind {
                 operation,
                 layout: self.text(),
                 needs: "integer strides",
-            }),
+            }
+            .into()),
         }
     }
 
@@ -322,10 +325,11 @@ impl Layout {
 fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
     // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
     if tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
-        Err(Error::Deep {
+        Err(ErrorKind::Deep {
             depth: tuple.depth(),
             bound: MAX_DEPTH,
-        })
+        }
+        .into())
     } else {
         Ok(())
     }
@@ -351,18 +355,20 @@ fn is_neutral(d: Stride) -> bool {
 
 fn mixed(first: Stride, other: Stride) -> Error {
     use alloc::string::ToString;
-    Error::MixedStrides {
+    ErrorKind::MixedStrides {
         first: first.to_string().into(),
         other: other.to_string().into(),
     }
+    .into()
 }
 
 pub(crate) fn check_shape(shape: &IntTuple) -> Result<(), Error> {
     if let Some(extent) = shape.leaves().iter().find(|n| n.value() < 1) {
-        return Err(Error::Extent {
+        return Err(ErrorKind::Extent {
             extent: extent.value(),
             shape: shape.text(),
-        });
+        }
+        .into());
     }
     shape
         .leaves()

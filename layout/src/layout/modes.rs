@@ -11,7 +11,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when an index is beyond the rank at its level.
+    /// Fails when an index is beyond the rank at its level.
     ///
     /// # Example
     ///
@@ -30,7 +30,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when an index is beyond the rank; [`Error::Overflow`] when repeated modes make it too large.
+    /// Fails when an index is beyond the rank, and when repeated modes make it too large.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
         self.0.select(indices).and_then(Self::checked)
     }
@@ -39,7 +39,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    /// Fails when the range is empty or ends beyond the rank.
     pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
         self.0.take(range).map(Self)
     }
@@ -48,7 +48,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    /// Fails when the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.0.group(range).map(Self)
     }
@@ -63,7 +63,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the numbers of leaves differ, or when `self` is not flat.
+    /// Fails when the numbers of leaves differ, or when `self` is not flat.
     pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
         self.0.unflatten(profile).map(Self)
     }
@@ -75,7 +75,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Composition`] when `shape` straddles modes of `self`.
+    /// Fails when `shape` straddles modes of `self`.
     ///
     /// # Example
     ///
@@ -93,7 +93,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails for strides of different kinds, and where a number does not fit 64 bits.
     pub fn append(&self, mode: impl IntoLayout) -> Result<Self, Error> {
         mode.with_layout(|mode| Self::checked(self.0.append(&mode.0)))
     }
@@ -102,7 +102,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails for strides of different kinds, and where a number does not fit 64 bits.
     pub fn prepend(&self, mode: impl IntoLayout) -> Result<Self, Error> {
         mode.with_layout(|mode| Self::checked(self.0.prepend(&mode.0)))
     }
@@ -111,7 +111,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not fit 64 bits.
     pub fn append_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
@@ -121,7 +121,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `self` has more than `rank` modes; [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not fit 64 bits.
     pub fn prepend_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0
@@ -133,7 +133,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when `i` is beyond the rank; [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails when `i` is beyond the rank, and for strides of different kinds, and where a number does not fit 64 bits.
     pub fn replace(&self, i: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0.replace(i, &mode.0).and_then(Self::checked)
@@ -149,7 +149,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the modes differ in rank, or some are tuples and some single modes.
+    /// Fails when the modes differ in rank, or some are tuples and some single modes.
     pub fn zip(&self) -> Result<Self, Error> {
         self.0.zip().map(Self)
     }
@@ -158,7 +158,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the ranks differ; [`Error::MixedStrides`], [`Error::Overflow`].
+    /// Fails when the ranks differ, and for strides of different kinds, and where a number does not fit 64 bits.
     pub fn zip_with(&self, other: impl IntoLayout) -> Result<Self, Error> {
         let other = other.into_layout()?;
         self.0.zip_with(&other.0).and_then(Self::checked)

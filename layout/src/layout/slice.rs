@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::RangeFull;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
@@ -155,7 +156,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `coord` nests where the layout does not.
+    /// Fails when `coord` nests where the layout does not.
     ///
     /// # Example
     ///
@@ -173,7 +174,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `coord` nests where the layout does not.
+    /// Fails when `coord` nests where the layout does not.
     pub fn dice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         self.keep("dice", &coord.into_coord()?, Keep::At)
     }
@@ -187,7 +188,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`]; [`Error::Operand`] for XOR
+    /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind, where a number does not fit 64 bits, and for XOR
     /// strides where no layout adds to the start.
     ///
     /// # Example
@@ -223,7 +224,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offset_unbounded`]; [`Error::Operand`] for XOR strides when a digit of `coord` shares bits with
+    /// Those of [`Layout::offset_unbounded`], and for XOR strides when a digit of `coord` shares bits with
     /// those of its mode, or its offset with those of the layout: then offsets do not add.
     ///
     /// # Example
@@ -250,14 +251,15 @@ impl Layout {
             };
             let digits = self.leaves().iter().zip(digits.leaves());
             if start & self.xor_mask()? != 0 || !digits.into_iter().all(apart) {
-                return Err(Error::Operand {
+                return Err(ErrorKind::Operand {
                     operation: "domain_offset",
                     operand: self.text(),
                     why: alloc::format!(
                         "its XOR offsets do not add to those of the coordinate {coord:#}"
                     )
                     .into(),
-                });
+                }
+                .into());
             }
         }
         Ok((self.clone(), start))

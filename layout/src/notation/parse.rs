@@ -4,6 +4,7 @@ use core::str::FromStr;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::tuple::{MAX_DEPTH, Tuple, TupleBuilder};
 use crate::{
     Basis, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Middle, Outer, Slot, Stride,
@@ -51,11 +52,12 @@ impl<'a> Cursor<'a> {
     }
 
     fn error(&self, expected: &'static str) -> Error {
-        Error::Parse {
+        ErrorKind::Parse {
             text: self.text.into(),
             at: self.at,
             expected,
         }
+        .into()
     }
 
     fn end(&self) -> Result<(), Error> {

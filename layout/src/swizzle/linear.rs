@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::swizzle::xor::{push_runs, vectors};
 use crate::tuple::int::bit_length;
@@ -34,7 +35,7 @@ impl Layout {
     pub(crate) fn composition_xor(&self, inner: &Self) -> Result<Self, Error> {
         let mask = inner.xor_mask()?;
         let bits = bit_length(mask.saturating_add(1));
-        let columns = self.index_bits(bits).ok_or_else(|| Error::Operand {
+        let columns = self.index_bits(bits).ok_or_else(|| ErrorKind::Operand {
             operation: "composition",
             operand: format!("{self} o {inner}").into(),
             why: "XOR strides on the right need a left operand that is linear over F2: extents that are powers of \

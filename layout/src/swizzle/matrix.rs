@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::Error;
+use crate::error::ErrorKind;
 
 /// A matrix over F2: input bit `k` maps to the bit-vector `columns[k]`, and the images of set bits XOR.
 ///
@@ -31,19 +32,21 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Extent`] when a column is negative: bit 63 is the sign.
+    /// Fails when a column is negative: bit 63 is the sign.
     pub fn new(columns: Vec<i64>) -> Result<Self, Error> {
         match columns.iter().find(|c| **c < 0) {
-            Some(c) => Err(Error::Operand {
+            Some(c) => Err(ErrorKind::Operand {
                 operation: "BinaryMatrix",
                 operand: alloc::format!("{c}").into(),
                 why: "a column has at most 63 bits".into(),
-            }),
-            None if columns.len() > 63 => Err(Error::Operand {
+            }
+            .into()),
+            None if columns.len() > 63 => Err(ErrorKind::Operand {
                 operation: "BinaryMatrix",
                 operand: alloc::format!("{} columns", columns.len()).into(),
                 why: "a matrix has at most 63 columns".into(),
-            }),
+            }
+            .into()),
             None => Ok(Self { columns }),
         }
     }
@@ -83,14 +86,15 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `inner` reaches more bits than `self` has columns.
+    /// Fails when `inner` reaches more bits than `self` has columns.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
         if inner.height() > self.columns.len() {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "composition",
                 operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
                 why: alloc::format!("the inner matrix reaches {} bits", inner.height()).into(),
-            });
+            }
+            .into());
         }
         Ok(Self {
             columns: inner.columns.iter().map(|c| self.apply(*c)).collect(),
@@ -181,12 +185,12 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when it is not square or not of full rank.
+    /// Fails when it is not square or not of full rank.
     pub fn inverse(&self) -> Result<Self, Error> {
         if self.rank() == self.columns.len() && self.height() == self.columns.len() {
             return Ok(self.right_inverse());
         }
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             operation: "inverse",
             operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
             why: alloc::format!(
@@ -195,7 +199,8 @@ impl BinaryMatrix {
                 self.height()
             )
             .into(),
-        })
+        }
+        .into())
     }
 }
 

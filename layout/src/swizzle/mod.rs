@@ -8,6 +8,7 @@ pub(crate) mod xor;
 use alloc::format;
 use core::fmt;
 
+use crate::error::ErrorKind;
 use crate::{Compose, Error, Layout};
 
 /// The permutation `x ^ ((x & Y) >> S)` of the integers: `B` bits from bit `M + max(S,0)` on (the mask Y) are XORed
@@ -75,13 +76,16 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Swizzle`] when a number is negative that may not be, when `|shift| < bits`, or beyond bit 62.
+    /// Fails when a number is negative that may not be, when `|shift| < bits`, or beyond bit 62.
     pub fn new(bits: i64, base: i64, shift: i64) -> Result<Self, Error> {
-        let refuse = |why| Error::Swizzle {
-            bits,
-            base,
-            shift,
-            why,
+        let refuse = |why| {
+            ErrorKind::Swizzle {
+                bits,
+                base,
+                shift,
+                why,
+            }
+            .into()
         };
         if bits < 0 || base < 0 {
             return Err(refuse("the number of bits and the base are at least 0"));
@@ -108,7 +112,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the masks are not two runs of equally many bits; those of [`Swizzle::new`].
+    /// Fails when the masks are not two runs of equally many bits; those of [`Swizzle::new`].
     ///
     /// # Example
     ///
@@ -122,10 +126,14 @@ impl Swizzle {
         if from == 0 && into == 0 {
             return Self::new(0, 0, 0);
         }
-        let refuse = || Error::Operand {
-            operation: "from_masks",
-            operand: format!("{from:#x} into {into:#x}").into(),
-            why: "the masks are not two runs of equally many bits, apart from each other".into(),
+        let refuse = || {
+            ErrorKind::Operand {
+                operation: "from_masks",
+                operand: format!("{from:#x} into {into:#x}").into(),
+                why: "the masks are not two runs of equally many bits, apart from each other"
+                    .into(),
+            }
+            .into()
         };
         if from <= 0 || into <= 0 {
             return Err(refuse());
@@ -200,7 +208,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no single swizzle equals both in a row; those of [`IntoLayout`](crate::IntoLayout).
+    /// Fails when no single swizzle equals both in a row; those of [`IntoLayout`](crate::IntoLayout).
     ///
     /// # Example
     ///
@@ -226,14 +234,14 @@ impl Swizzle {
         // Both sides are linear over F2, so agreeing on every bit is agreeing everywhere.
         let same =
             |s: Self| (0..LAST_BIT).all(|k| s.apply(1 << k) == self.apply(other.apply(1 << k)));
-        joined
-            .ok()
-            .filter(|s| same(*s))
-            .ok_or_else(|| Error::Operand {
+        joined.ok().filter(|s| same(*s)).ok_or_else(|| {
+            ErrorKind::Operand {
                 operation: "composition",
                 operand: format!("{self} o {other}").into(),
                 why: "no single swizzle equals both in a row".into(),
-            })
+            }
+            .into()
+        })
     }
 
     /// The swizzle in units of `n` elements.
@@ -242,7 +250,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `n` is not a power of two.
+    /// Fails when `n` is not a power of two.
     pub fn upcast(self, n: i64) -> Result<Self, Error> {
         let base = self.base() - log2_factor("upcast", self, n)?;
         if base >= 0 {
@@ -256,7 +264,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `n` is not a power of two, [`Error::Swizzle`] beyond bit 62.
+    /// Fails when `n` is not a power of two, beyond bit 62.
     pub fn downcast(self, n: i64) -> Result<Self, Error> {
         Self::new(
             self.bits(),
@@ -269,7 +277,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the ratio is not a power of two.
+    /// Fails when the ratio is not a power of two.
     ///
     /// # Example
     ///
@@ -297,7 +305,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`] when the size does not fit 64 bits.
+    /// Fails when the size does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -318,11 +326,12 @@ fn log2_factor(operation: &'static str, swizzle: Swizzle, n: i64) -> Result<i64,
     if n > 0 && n.count_ones() == 1 {
         return Ok(i64::from(n.trailing_zeros()));
     }
-    Err(Error::Operand {
+    Err(ErrorKind::Operand {
         operation,
         operand: format!("{swizzle} by {n}").into(),
         why: "the factor is not a power of two".into(),
-    })
+    }
+    .into())
 }
 
 impl fmt::Display for Swizzle {

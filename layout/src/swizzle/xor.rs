@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::TupleBuilder;
 use crate::tuple::int::bit_length;
@@ -14,10 +15,13 @@ use crate::{BinaryMatrix, ComposedLayout, Error, Int, Layout, Outer, Stride, Swi
 pub(crate) fn vectors(leaf: &LeafMode, d: i64) -> Result<SmallVec<[i64; 16]>, Error> {
     (0..bit_length(leaf.size()))
         .map(|k| {
-            d.checked_mul(1 << k).ok_or(Error::Overflow {
-                left: d,
-                operator: '*',
-                right: 1 << k,
+            d.checked_mul(1 << k).ok_or_else(|| {
+                ErrorKind::Overflow {
+                    left: d,
+                    operator: '*',
+                    right: 1 << k,
+                }
+                .into()
             })
         })
         .collect()
@@ -36,7 +40,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] with two coordinates whose offsets share a bit, or a negative stride.
+    /// Fails with two coordinates whose offsets share a bit, or a negative stride.
     pub(crate) fn linear_mask(&self) -> Result<i64, Error> {
         let mut mask = 0;
         for leaf in self.leaves() {
@@ -50,11 +54,12 @@ impl Layout {
                             "mode {leaf} sets bits of {v:#b} that other coordinates set too, so sums carry"
                         )
                     };
-                    return Err(Error::Operand {
+                    return Err(ErrorKind::Operand {
                         operation: "to_xor",
                         operand: self.text(),
                         why: why.into(),
-                    });
+                    }
+                    .into());
                 }
                 mask |= v;
             }
@@ -66,7 +71,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when two coordinates set the same bit, so that sums carry; [`Error::StrideKind`].
+    /// Fails when two coordinates set the same bit, so that sums carry, and for strides of another kind.
     ///
     /// # Example
     ///
@@ -96,7 +101,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when an extent is not a power of two, or sums of strides carry.
+    /// Fails when an extent is not a power of two, or sums of strides carry.
     ///
     /// # Example
     ///
@@ -111,11 +116,12 @@ impl Layout {
         let mut columns = Vec::new();
         for leaf in xor.leaves() {
             if leaf.size().count_ones() != 1 {
-                return Err(Error::Operand {
+                return Err(ErrorKind::Operand {
                     operation: "to_matrix",
                     operand: self.text(),
                     why: format!("extent {} is not a power of two", leaf.extent).into(),
-                });
+                }
+                .into());
             }
             columns.extend(vectors(leaf, leaf.stride.coefficient().value())?);
         }
@@ -126,7 +132,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`] when the matrix has more columns than an index has bits.
+    /// Fails when the matrix has more columns than an index has bits.
     ///
     /// # Example
     ///
@@ -140,7 +146,7 @@ impl Layout {
         let size = 1_i64
             .checked_shl(u32::try_from(matrix.columns().len()).unwrap_or(64))
             .filter(|n| *n > 0);
-        let size = size.ok_or(Error::Overflow {
+        let size = size.ok_or(ErrorKind::Overflow {
             left: 2,
             operator: '^',
             right: matrix.columns().len() as i64,
@@ -156,7 +162,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when no `Swizzle o Layout` equals it.
+    /// Fails when no `Swizzle o Layout` equals it.
     ///
     /// # Example
     ///
@@ -176,11 +182,12 @@ impl Layout {
         let width = i64::from(64 - top.leading_zeros());
         let fit = |sw: &Swizzle| unswizzled(&all, *sw).map(|strides| (*sw, strides));
         let Some((swizzle, strides)) = Swizzle::within(width).find_map(|sw| fit(&sw)) else {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "to_swizzled",
                 operand: self.text(),
                 why: format!("no swizzle within its {width} bits leaves an integer layout").into(),
-            });
+            }
+            .into());
         };
         let mut strides = strides.into_iter();
         let inner = self.0.map(|leaf| {
@@ -231,12 +238,13 @@ pub(crate) fn push_runs(
         let last = k + n == columns.len();
         let size = if last { rest } else { 1 << n };
         if rest % size != 0 {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "to_xor",
                 operand: format!("a mode of extent {extent}").into(),
                 why: format!("its bits need different strides, and {size} does not divide {rest}")
                     .into(),
-            });
+            }
+            .into());
         }
         rest /= size;
         runs.push(LeafMode::new(
@@ -260,7 +268,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the inner layout, or its sum with the offset, carries; or when the outer function is not
+    /// Fails when the inner layout, or its sum with the offset, carries; or when the outer function is not
     /// linear over F2.
     ///
     /// # Example
@@ -281,12 +289,13 @@ impl ComposedLayout {
         let inner = self.inner();
         let mask = inner.to_xor()?.xor_mask()?;
         if offset < 0 || mask & offset != 0 {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "to_xor",
                 operand: self.text(),
                 why: format!("the offset {offset} and the layout set the same bits, so sums carry")
                     .into(),
-            });
+            }
+            .into());
         }
         let xor = inner.map_bits(|v| swizzle.apply(v))?;
         Ok((xor, swizzle.apply(offset)))
@@ -336,15 +345,18 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] of `operation` when two coordinates set the same bit, or an extent does not split.
+    /// Fails, as an error of `operation`, when two coordinates set the same bit, or an extent does not split.
     pub(crate) fn added_to(&self, operation: &'static str, start: i64) -> Result<Self, Error> {
         if start & self.xor_mask()? == 0 {
             return Ok(self.clone());
         }
-        let refuse = |why: &str| Error::Operand {
-            operation,
-            operand: self.text(),
-            why: format!("its XOR offsets do not add to its start {start}: {why}").into(),
+        let refuse = |why: &str| {
+            ErrorKind::Operand {
+                operation,
+                operand: self.text(),
+                why: format!("its XOR offsets do not add to its start {start}: {why}").into(),
+            }
+            .into()
         };
         if !self.sets_bits_once()? {
             return Err(refuse(

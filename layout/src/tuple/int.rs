@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::Error;
+use crate::error::ErrorKind;
 
 /// An integer that remembers whether it is static, as in CuTe.
 ///
@@ -66,7 +67,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`] when it does not fit 64 bits.
+    /// Fails when it does not fit 64 bits.
     pub fn times(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, mul(self.value(), other.value())?))
     }
@@ -75,7 +76,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`] when it does not fit 64 bits.
+    /// Fails when it does not fit 64 bits.
     pub fn plus(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, add(self.value(), other.value())?))
     }
@@ -84,7 +85,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// [`Error::DivideByZero`] and [`Error::Overflow`].
+    /// Fails for a division by 0 and where a number does not fit 64 bits.
     pub fn ceil_div(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, ceil_div(self.value(), other.value())?))
     }
@@ -102,11 +103,12 @@ impl Int {
 
 #[cold]
 fn overflow(left: i64, operator: char, right: i64) -> Error {
-    Error::Overflow {
+    ErrorKind::Overflow {
         left,
         operator,
         right,
     }
+    .into()
 }
 
 /// The checked product.
@@ -136,7 +138,7 @@ pub(crate) fn abs(a: i64) -> Result<i64, Error> {
 /// `ceil(a / b)`, toward positive infinity, checked.
 pub(crate) fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     if b == 0 {
-        return Err(Error::DivideByZero { dividend: a });
+        return Err(ErrorKind::DivideByZero { dividend: a }.into());
     }
     let Some(quotient) = a.checked_div(b) else {
         return Err(overflow(a, '/', b));

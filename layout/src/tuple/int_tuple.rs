@@ -2,6 +2,7 @@
 
 use alloc::string::ToString;
 
+use crate::error::ErrorKind;
 use crate::tuple::int::{add, gcd, mul};
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 use crate::{Error, Int, IntoIntTuple};
@@ -41,7 +42,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`].
+    /// Fails where a number does not fit 64 bits.
     #[doc(alias = "size")]
     pub fn product(&self) -> Result<Int, Error> {
         product(self.view())
@@ -51,7 +52,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`].
+    /// Fails where a number does not fit 64 bits.
     pub fn product_each(&self) -> Result<Self, Error> {
         let products = self
             .view()
@@ -65,7 +66,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `guide` nests where `self` does not, [`Error::Overflow`].
+    /// Fails when `guide` nests where `self` does not, and where a number does not fit 64 bits.
     pub fn product_like<U: Leaf>(&self, guide: &Tuple<U>) -> Result<Self, Error> {
         let mismatch = || {
             rank_error(
@@ -88,7 +89,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`].
+    /// Fails where a number does not fit 64 bits.
     pub fn sum(&self) -> Result<Int, Error> {
         let mut leaves = self.leaves().iter();
         leaves.try_fold(Int::Static(0), |sum, n| sum.plus(*n))
@@ -116,7 +117,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the operands nest differently, [`Error::Overflow`].
+    /// Fails when the operands nest differently, and where a number does not fit 64 bits.
     pub fn inner_product(&self, other: impl IntoIntTuple) -> Result<Int, Error> {
         let other = &other.into_int_tuple()?;
         if !self.is_congruent(other) {
@@ -143,7 +144,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
+    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -176,7 +177,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
+    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
     pub fn round_up(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
         let divisor = &divisor.into_int_tuple()?;
         if !is_alike(self.view(), divisor.view()) {
@@ -196,7 +197,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotDivisible`], [`Error::Rank`], [`Error::DivideByZero`], [`Error::Overflow`].
+    /// Fails where neither number divides the other, for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -214,11 +215,12 @@ impl Tuple<Int> {
             let (x, y) = (a.value(), b.value());
             let divides = |x: i64, y: i64| y != 0 && x.checked_rem(y) == Some(0);
             if y != 0 && !divides(x, y) && !divides(y, x) {
-                return Err(Error::NotDivisible {
+                return Err(ErrorKind::NotDivisible {
                     operation: "shape_div",
                     left: x,
                     right: y,
-                });
+                }
+                .into());
             }
             a.ceil_div(b)
         })
@@ -228,7 +230,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`], [`Error::Overflow`].
+    /// Fails for operands whose ranks do not fit, and where a number does not fit 64 bits.
     pub fn elem_scale(&self, factors: impl IntoIntTuple) -> Result<Self, Error> {
         let factors = &factors.into_int_tuple()?;
         let factors = factors.product_like(self)?;
@@ -246,7 +248,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when `guide` nests where `self` does not.
+    /// Fails when `guide` nests where `self` does not.
     pub fn filter_zeros(&self, guide: &Self) -> Result<Self, Error> {
         let mut b = TupleBuilder::new();
         let mismatch = || {
@@ -318,12 +320,13 @@ where
     A: core::fmt::Display,
     B: core::fmt::Display,
 {
-    Error::Rank {
+    ErrorKind::Rank {
         operation,
         left: left.to_string().into(),
         right: right.to_string().into(),
         needs,
     }
+    .into()
 }
 
 pub(crate) fn product(view: IntView<'_>) -> Result<Int, Error> {

@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::str::FromStr;
 
+use crate::error::ErrorKind;
 use crate::tuple::{Tuple, TupleBuilder};
 use crate::{Basis, C, E, Error, Int, IntTuple, Slot, Stride};
 
@@ -47,14 +48,14 @@ pub trait IntoTuple<T>: Sized {
     ///
     /// # Errors
     ///
-    /// [`Error::Integer`] for an integer beyond 64 bits, [`Error::Parse`] for a text that is not such a tuple.
+    /// Fails for an integer beyond 64 bits, and for a text that is not such a tuple.
     fn append_to(self, out: &mut TupleBuilder<T>) -> Result<(), Error>;
 
     /// Returns the tuple.
     ///
     /// # Errors
     ///
-    /// [`Error::Integer`] for an integer beyond 64 bits, [`Error::Parse`] for a text that is not such a tuple.
+    /// Fails for an integer beyond 64 bits, and for a text that is not such a tuple.
     fn into_tuple(self) -> Result<Tuple<T>, Error>
     where
         T: Copy,
@@ -165,9 +166,10 @@ macro_rules! wide_integers {
 
 #[cold]
 fn beyond(n: &dyn ToString) -> Error {
-    Error::Integer {
+    ErrorKind::Integer {
         value: n.to_string().into(),
     }
+    .into()
 }
 
 /// References to values that are copied.

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::error::ErrorKind;
 use crate::tuple::int::mul;
 use crate::{Error, Int};
 
@@ -45,7 +46,7 @@ impl Basis {
     ///
     /// # Errors
     ///
-    /// [`Error::BasisPath`] when the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
+    /// Fails when the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
     ///
     /// # Example
     ///
@@ -56,14 +57,15 @@ impl Basis {
     /// ```
     pub fn new(value: Int, path: &[usize]) -> Result<Self, Error> {
         if path.is_empty() || path.len() > MAX_BASIS_DEPTH {
-            return Err(Error::BasisPath {
+            return Err(ErrorKind::BasisPath {
                 depth: path.len(),
                 mode: 0,
-            });
+            }
+            .into());
         }
         let mut modes = [0; MAX_BASIS_DEPTH];
         for (slot, &mode) in modes.iter_mut().zip(path) {
-            *slot = u8::try_from(mode).map_err(|_| Error::BasisPath {
+            *slot = u8::try_from(mode).map_err(|_| ErrorKind::BasisPath {
                 depth: path.len(),
                 mode,
             })?;
@@ -172,16 +174,17 @@ impl Stride {
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`], and [`Error::XorScale`] for an XOR stride and a factor that is not a power of two.
+    /// Fails where a number does not fit 64 bits, and for an XOR stride and a factor that is not a power of two.
     pub fn times(self, factor: Int) -> Result<Self, Error> {
         let c = self.coefficient();
         if let Self::Xor(_) = self {
             let k = factor.value();
             if k != 0 && !(k > 0 && k.count_ones() == 1) {
-                return Err(Error::XorScale {
+                return Err(ErrorKind::XorScale {
                     stride: c.value(),
                     factor: k,
-                });
+                }
+                .into());
             }
         }
         Ok(self.with_coefficient(c.taint(factor, mul(c.value(), factor.value())?)))

@@ -6,6 +6,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::error::ErrorKind;
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 
 impl<T: Leaf> Tuple<T> {
@@ -18,18 +19,19 @@ impl<T: Leaf> Tuple<T> {
     }
 
     pub(crate) fn no_mode(&self, i: usize) -> Error {
-        Error::Mode {
+        ErrorKind::Mode {
             mode: i,
             rank: self.rank(),
             of: self.text(),
         }
+        .into()
     }
 
     /// The mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when an index is beyond the rank at its level.
+    /// Fails when an index is beyond the rank at its level.
     pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
         let mut view = self.view();
         for &i in path {
@@ -42,7 +44,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when an index is beyond the rank.
+    /// Fails when an index is beyond the rank.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
         let modes: SmallVec<[_; 12]> = self.view().modes().collect();
         if let Some(&mode) = indices.iter().find(|i| **i >= modes.len()) {
@@ -55,7 +57,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    /// Fails when the range is empty or ends beyond the rank.
     pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("take", &range)?;
         Ok(Self::from_views(
@@ -67,7 +69,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] when the range is empty or ends beyond the rank.
+    /// Fails when the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("group", &range)?;
         let mut b = TupleBuilder::new();
@@ -90,12 +92,13 @@ impl<T: Leaf> Tuple<T> {
         if range.start < range.end && range.end <= self.rank() {
             return Ok(());
         }
-        Err(Error::Range {
+        Err(ErrorKind::Range {
             operation,
             begin: range.start,
             end: range.end,
             of: self.text(),
-        })
+        }
+        .into())
     }
 
     /// All leaves in one flat tuple; a single value stays one.
@@ -112,15 +115,16 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the numbers of leaves differ, or when `self` is not flat.
+    /// Fails when the numbers of leaves differ, or when `self` is not flat.
     pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
         if self.depth() > 1 || self.leaves().len() != profile.leaves().len() {
-            return Err(Error::Rank {
+            return Err(ErrorKind::Rank {
                 operation: "unflatten",
                 left: self.text(),
                 right: profile.text(),
                 needs: "a flat left operand with as many modes as the profile has leaves",
-            });
+            }
+            .into());
         }
         Ok(profile.with_leaves(self.leaves()))
     }
@@ -141,7 +145,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `self` has more than `rank` modes.
+    /// Fails when `self` has more than `rank` modes.
     pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("append", rank)?;
         if missing == 0 {
@@ -158,7 +162,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `self` has more than `rank` modes.
+    /// Fails when `self` has more than `rank` modes.
     pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("prepend", rank)?;
         if missing == 0 {
@@ -170,14 +174,17 @@ impl<T: Leaf> Tuple<T> {
     }
 
     fn missing(&self, operation: &'static str, rank: usize) -> Result<usize, Error> {
-        rank.checked_sub(self.rank()).ok_or_else(|| Error::Operand {
-            operation,
-            operand: self.text(),
-            why: alloc::format!(
-                "it has {} modes, more than the {rank} asked for",
-                self.rank()
-            )
-            .into(),
+        rank.checked_sub(self.rank()).ok_or_else(|| {
+            ErrorKind::Operand {
+                operation,
+                operand: self.text(),
+                why: alloc::format!(
+                    "it has {} modes, more than the {rank} asked for",
+                    self.rank()
+                )
+                .into(),
+            }
+            .into()
         })
     }
 
@@ -185,7 +192,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when `i` is beyond the rank.
+    /// Fails when `i` is beyond the rank.
     pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         self.expect_view(i)?;
         if self.is_leaf() {
@@ -203,7 +210,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when `i` is beyond the rank.
+    /// Fails when `i` is beyond the rank.
     pub fn remove(&self, i: usize) -> Result<Self, Error> {
         self.expect_view(i)?;
         Ok(Self::from_views(
@@ -219,7 +226,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mode`] when `i` is beyond the rank by more than one.
+    /// Fails when `i` is beyond the rank by more than one.
     pub fn insert(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         if i > self.rank() {
             return Err(self.no_mode(i));
@@ -258,7 +265,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the modes differ in rank, or some are tuples and some single values.
+    /// Fails when the modes differ in rank, or some are tuples and some single values.
     pub fn zip(&self) -> Result<Self, Error> {
         let Some(first) = self.view().modes().next() else {
             return Ok(self.clone());
@@ -274,12 +281,13 @@ impl<T: Leaf> Tuple<T> {
             .modes()
             .any(|m| m.is_leaf() || m.rank() != first.rank())
         {
-            return Err(Error::Rank {
+            return Err(ErrorKind::Rank {
                 operation: "zip",
                 left: first.to_tuple().text(),
                 right: self.text(),
                 needs: "modes that are tuples of one rank",
-            });
+            }
+            .into());
         }
         let mut b = TupleBuilder::new();
         let outer = b.open();
@@ -299,7 +307,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rank`] when the ranks differ, or one is a single value and the other a tuple.
+    /// Fails when the ranks differ, or one is a single value and the other a tuple.
     pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
         Self::concat([self, other]).zip()
     }

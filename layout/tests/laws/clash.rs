@@ -1,7 +1,7 @@
 //! Compositions that only the search solves, beside modes that clash with nothing, however large these are.
 
 use colex_layout::explain::Step;
-use colex_layout::{Contradiction, Error, Layout, Search, Seen};
+use colex_layout::{Contradiction, Layout, Search, Seen};
 use proptest::prelude::*;
 
 use crate::law::law;
@@ -217,7 +217,8 @@ fn search_as_enumerated() {
                         ruled += 1;
                     }
                 }
-                (Err(Error::Composition(e)), Err(_)) => {
+                (Err(error), Err(_)) if error.is_composition_refused() => {
+                    let e = error.composition().expect("it is one");
                     let Search::Contradicted(why) = &e.search else {
                         panic!("{e}");
                     };

@@ -1,6 +1,6 @@
 //! Inference: the layout of a table is the coalesced layout that made it, and errors show the first contradiction.
 
-use colex_layout::{Contradiction, Error, IntTuple, Layout};
+use colex_layout::{Contradiction, IntTuple, Layout};
 
 use crate::law::law;
 use crate::small;
@@ -68,8 +68,9 @@ fn infer_first() {
                 let agrees = |n: usize| known.iter().any(|k| k[..n] == table[..n]);
                 match Layout::infer(&table) {
                     Ok(l) => assert_eq!(l.table().unwrap(), table),
-                    Err(Error::Infer(e)) => {
-                        let at = match e.contradiction {
+                    Err(error) => {
+                        let e = error.infer().unwrap_or_else(|| panic!("{error}"));
+                        let at = match &e.contradiction {
                             Contradiction::Origin { found }
                             | Contradiction::Run { found, .. }
                             | Contradiction::Sum { found, .. } => {
@@ -84,7 +85,6 @@ fn infer_first() {
                         );
                         *refused += 1;
                     }
-                    Err(other) => panic!("{other}"),
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The search after a refused composition: sound, complete over the right-hand modes, bounded, and its sentences.
 
-use colex_layout::{CompositionError, Error, Layout, SEARCH_BOUND, Search};
+use colex_layout::{CompositionError, Layout, SEARCH_BOUND, Search};
 
 use crate::law::law;
 use crate::small;
@@ -94,11 +94,9 @@ fn search_sentences_of_the_other_refusals() {
     );
 }
 
-fn refused(a: &str, b: &str) -> Box<CompositionError> {
-    match layout(a).composition(&layout(b)) {
-        Err(Error::Composition(refused)) => refused,
-        other => panic!("{a} o {b}: {other:?}"),
-    }
+fn refused(a: &str, b: &str) -> CompositionError {
+    let error = layout(a).composition(&layout(b)).unwrap_err();
+    error.composition().expect("a composition").clone()
 }
 
 /// A layout that exists, `(131072,100000):(2097152,2097153)`, over modes that the rule refuses and that are too many
@@ -182,12 +180,14 @@ fn search_complete() {
                     );
                     found.set(found.get() + u64::from(a.cute_composition(b).is_err()));
                 }
-                Err(Error::Composition(e)) => {
+                Err(error) => {
+                    let e = error
+                        .composition()
+                        .unwrap_or_else(|| panic!("{a} o {b}: {error}"));
                     assert!(matches!(e.search, Search::Contradicted(_)), "{e}");
                     let again = Layout::infer_modes(&b.shape(), |i| expected[i as usize]);
                     assert!(again.is_err(), "{a} o {b} is {}", again.unwrap());
                 }
-                Err(other) => panic!("{a} o {b}: {other}"),
             }
             *count += 1;
         }

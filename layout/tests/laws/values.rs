@@ -266,9 +266,18 @@ fn every_integer() {
         for number in numbers {
             let expected = match i64::try_from(number) {
                 Ok(n) => Ok(IntTuple::leaf(n.into())),
-                Err(_) => Err(Error::Integer {
-                    value: number.to_string().into(),
-                }),
+                Err(_) => {
+                    let refused = number.into_int_tuple();
+                    assert_eq!(
+                        refused.as_ref().unwrap_err().to_string(),
+                        format!(
+                            "the integer {number} does not fit 64 bits: integers of tuples lie from {} to {}",
+                            i64::MIN,
+                            i64::MAX
+                        )
+                    );
+                    refused
+                }
             };
             let expected_layout = Layout::new(IntTuple::leaf(1.into()), number);
             macro_rules! integers {

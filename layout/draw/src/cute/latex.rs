@@ -3,10 +3,11 @@
 use alloc::string::String;
 use core::fmt::Display;
 
+use crate::error::Error;
 use crate::table::text::put;
 use crate::thread::fit::{check_operands, check_sides};
 use crate::{Table, ThreadValues};
-use colex_layout::{Error, Int, Layout};
+use colex_layout::{Int, Layout};
 
 /// Returns a page of LaTeX with the grid of `layout`, byte for byte as CuTe's `print_latex` prints it for ranks 1 and
 /// 2.
@@ -25,7 +26,7 @@ use colex_layout::{Error, Int, Layout};
 /// let page = print_latex(&"(2,2):(1,2)".parse()?)?;
 /// assert!(page.starts_with("% Layout: (2,2):(1,2)\n\\documentclass[convert]{standalone}\n"));
 /// assert!(page.contains("\\node[fill=black!60] at (1,1) {3};\n"));
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_latex.hpp`.
@@ -65,7 +66,7 @@ impl ThreadValues {
     /// use colex_draw::ThreadValues;
     /// let page = ThreadValues::of(&"(4,2):(2,1)".parse()?, 2, 4)?.latex();
     /// assert!(page.contains("at (1,3) {\\shortstack{T3 \\\\ V1}};\n"));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[doc(alias = "print_latex_tv")]
     #[must_use]
@@ -83,7 +84,7 @@ impl ThreadValues {
 ///
 /// # Errors
 ///
-/// [`Error::Operand`] when the two are not maps over one tile.
+/// Fails when the two are not maps over one tile.
 pub fn print_latex_copy(
     source: &ThreadValues,
     destination: &ThreadValues,
@@ -111,7 +112,7 @@ pub fn print_latex_copy(
 ///
 /// # Errors
 ///
-/// [`Error::Operand`] when the tiles do not fit together.
+/// Fails when the tiles do not fit together.
 pub fn print_latex_mma(
     c: &ThreadValues,
     a: &ThreadValues,

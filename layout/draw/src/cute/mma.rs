@@ -4,9 +4,9 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::ThreadValues;
+use crate::error::Error;
 use crate::table::text::put;
 use crate::thread::fit::check_operands;
-use colex_layout::Error;
 
 /// Returns an SVG with A at the left, B at the top and C below and right of them, byte for byte as CuTe's `print_svg`
 /// prints a `TiledMMA`.
@@ -15,7 +15,7 @@ use colex_layout::Error;
 ///
 /// # Errors
 ///
-/// [`Error::Operand`] when the tiles do not fit together.
+/// Fails when the tiles do not fit together.
 ///
 /// Source: `cute/util/print_svg.hpp`.
 #[doc(alias = "print_svg")]

@@ -1,8 +1,9 @@
 //! Layouts whose values are coordinates, drawn.
 
+use crate::error::Error;
 use crate::table::check_cells;
 use crate::{Cell, Fill, Grid, Nesting};
-use colex_layout::{Error, Layout};
+use colex_layout::Layout;
 
 impl Grid {
     /// Returns the coordinates that a layout with coordinate strides gives, arranged as [`Table::of`](crate::Table::of)
@@ -12,7 +13,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] with more than [`MAX_CELLS`](crate::MAX_CELLS) cells; those of [`Layout::coord_at`].
+    /// Fails with more than [`MAX_CELLS`](crate::MAX_CELLS) cells; those of [`Layout::coord_at`].
     ///
     /// # Example
     ///
@@ -20,7 +21,7 @@ impl Grid {
     /// use colex_draw::Grid;
     /// let transposed = Grid::of_coordinates(&"(2,3):(1@1,1@0)".parse()?)?;
     /// assert_eq!(transposed.cell(1, 2).lines.as_slice(), ["(2,1)"]);
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn of_coordinates(layout: &Layout) -> Result<Self, Error> {
         let name = alloc::string::ToString::to_string(layout);

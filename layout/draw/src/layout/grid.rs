@@ -61,7 +61,7 @@ impl Table {
     /// let grid = Table::of(&"(4,8):(8,1)".parse()?)?.grid(ColorBy::Cycle, LabelBy::Offset);
     /// assert_eq!(grid.cell(1, 3).lines.as_slice(), ["11"]);
     /// assert_eq!(grid.cell(1, 3).fill, Fill::Pastel(3));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn grid(&self, color: ColorBy, label: LabelBy) -> Grid {
@@ -81,7 +81,7 @@ impl Table {
     /// let table = Table::of(&"((2,2),(2,4)):((1,4),(2,8))".parse()?)?;
     /// let svg = table.picture(ColorBy::Offset, LabelBy::Offset).svg();
     /// assert!(svg.contains(">offset 0 to 31</text>"));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn picture(&self, color: ColorBy, label: LabelBy) -> Picture {
@@ -160,7 +160,7 @@ fn bank_name(n: i64) -> String {
 /// let columns: Vec<_> = picture.grids().map(column).collect();
 /// assert_eq!(columns[0], ["0"; 8]);
 /// assert_eq!(columns[1], ["0", "4", "8", "12", "16", "20", "24", "28"]);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[must_use]
 pub fn banks(before: &Table, after: &Table, bits: i64, label: LabelBy) -> Picture {

@@ -3,9 +3,10 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::error::Error;
 use crate::table::{check_cells, operand};
 use crate::{Fill, Grid, LabelBy, Picture, Table};
-use colex_layout::{Error, Layout, Tiler};
+use colex_layout::{Layout, Tiler};
 
 /// Which tile of a layout each cell of its drawing belongs to.
 ///
@@ -18,7 +19,7 @@ use colex_layout::{Error, Layout, Tiler};
 /// assert_eq!(tiling.tile(3, 4), Some((1, 1)));
 /// assert_eq!(tiling.tile(3, 1), Some((1, 1)));
 /// assert_eq!(tiling.tile(3, 2), Some((1, 2)));
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiling {
@@ -36,7 +37,7 @@ impl Tiling {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::of`] and of [`Layout::zipped_divide`], and [`Error::Operand`] when a nested part of the tiler
+    /// Those of [`Table::of`] and of [`Layout::zipped_divide`], and when a nested part of the tiler
     /// leaves a remainder: tiles that stick out of a nested mode have no place in the drawing.
     pub fn of(layout: &Layout, tiler: &Tiler) -> Result<Self, Error> {
         let table = Table::of(layout)?;
@@ -109,7 +110,7 @@ impl Tiling {
     /// let tiling = Tiling::of(&"(8,8):(8,1)".parse()?, &"(4,2)".parse()?)?;
     /// let svg = tiling.picture(LabelBy::Offset).svg();
     /// assert!(svg.contains("(8,8):(8,1) / (4,2)"));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn picture(&self, label: LabelBy) -> Picture {

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::{Error, ErrorKind};
 use crate::table::{cells, check_cells};
 use crate::{Fill, Nesting};
-use colex_layout::Error;
 
 /// One cell of a [`Grid`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Headers {
 /// use colex_draw::{Cell, Fill, Grid};
 /// let grid = Grid::from_fn(2, 3, |row, col| Cell::new([format!("{row}{col}")]).filled(Fill::pastel(row)))?;
 /// assert_eq!(grid.cell(1, 2).lines.as_slice(), ["12"]);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -127,7 +127,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] with fewer than 1 or more than [`MAX_CELLS`](crate::MAX_CELLS) cells.
+    /// Fails with fewer than 1 or more than [`MAX_CELLS`](crate::MAX_CELLS) cells.
     pub fn from_fn(rows: i64, cols: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Self, Error> {
         check_cells(
             &alloc::format!("a grid of {rows} by {cols}"),
@@ -222,7 +222,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] when a place is outside the grid.
+    /// Fails when a place is outside the grid.
     ///
     /// # Example
     ///
@@ -235,19 +235,20 @@ impl Grid {
     ///     grid.path([(0, 2)]).unwrap_err().to_string(),
     ///     "coordinate 2 is not within 0..2 in the shape (2,2)",
     /// );
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn path(mut self, places: impl IntoIterator<Item = (i64, i64)>) -> Result<Self, Error> {
         self.path = places.into_iter().collect();
-        let shape = || alloc::format!("({},{})", self.rows, self.cols).into();
+        let shape = || alloc::format!("({},{})", self.rows, self.cols);
         for (row, col) in &self.path {
             for (coord, size) in [(*row, self.rows), (*col, self.cols)] {
                 if !(0..size).contains(&coord) {
-                    return Err(Error::OutOfBounds {
+                    return Err(ErrorKind::OutOfBounds {
                         coord,
                         size,
                         shape: shape(),
-                    });
+                    }
+                    .into());
                 }
             }
         }
@@ -262,7 +263,7 @@ impl Grid {
     /// use colex_draw::{Cell, Grid, Mark};
     /// let grid = Grid::from_fn(2, 2, |_, _| Cell::default())?.focus(|row, _| row == 1);
     /// assert_eq!((grid.cell(0, 0).mark, grid.cell(1, 0).mark), (Mark::Dim, Mark::Focus));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn focus(mut self, is_in_focus: impl Fn(i64, i64) -> bool) -> Self {

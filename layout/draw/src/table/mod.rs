@@ -8,7 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::Nesting;
-use colex_layout::{ComposedLayout, Error, Layout};
+use crate::error::{Error, ErrorKind};
+use colex_layout::{ComposedLayout, Layout};
 
 /// The most cells that one table holds: 256 times 256.
 pub const MAX_CELLS: i64 = 1 << 16;
@@ -24,7 +25,7 @@ pub const MAX_CELLS: i64 = 1 << 16;
 /// assert_eq!((table.rows(), table.cols(), table.at(1, 2)), (2, 4, 6));
 /// let xor = Table::from_fn("row ^ col", 4, 4, |row, col| row ^ col)?;
 /// assert_eq!(xor.at(3, 1), 2);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -46,15 +47,15 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] with more than [`MAX_CELLS`] coordinates; [`Error::StrideKind`] for coordinate strides, and
-    /// [`Error::Overflow`].
+    /// Fails with more than [`MAX_CELLS`] coordinates, and for coordinate strides, and
+    /// where a number does not fit 64 bits.
     ///
     /// # Example
     ///
     /// ```
     /// use colex_draw::Table;
     /// use colex_layout::Layout;
-    /// let shape = |text: &str| Ok::<_, colex_layout::Error>({
+    /// let shape = |text: &str| Ok::<_, colex_draw::Error>({
     ///     let table = Table::of(&text.parse::<Layout>()?)?;
     ///     (table.rows(), table.cols())
     /// });
@@ -64,7 +65,7 @@ impl Table {
     ///     Table::of(&"(512,512):(1,512)".parse()?).unwrap_err().to_string(),
     ///     "draw of (512,512):(1,512): it has 262144 cells, and a drawing holds at most 65536",
     /// );
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn of(layout: &Layout) -> Result<Self, Error> {
         let cells = layout.size();
@@ -100,7 +101,7 @@ impl Table {
     /// use colex_draw::Table;
     /// let table = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;
     /// assert_eq!((table.at(0, 8), table.at(1, 0)), (8, 72));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn of_composed(layout: &ComposedLayout) -> Result<Self, Error> {
         let layout = layout.position_independent()?;
@@ -119,7 +120,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] with fewer than 1 or more than [`MAX_CELLS`] cells.
+    /// Fails with fewer than 1 or more than [`MAX_CELLS`] cells.
     pub fn from_fn(
         heading: impl Into<String>,
         rows: i64,
@@ -252,11 +253,12 @@ pub(crate) fn check_cells(what: &str, cells: Option<i64>) -> Result<(), Error> {
 
 /// The error that `what` cannot be drawn.
 pub(crate) fn operand(what: &str, why: &str) -> Error {
-    Error::Operand {
+    ErrorKind::Operand {
         operation: "draw",
         operand: what.into(),
         why: why.into(),
     }
+    .into()
 }
 
 #[cfg(test)]

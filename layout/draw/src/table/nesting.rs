@@ -14,7 +14,7 @@ use colex_layout::Layout;
 /// use colex_draw::Nesting;
 /// let nesting = Nesting::of(&"(2,2,3):(1,2,4)".parse()?);
 /// assert_eq!((0..6).map(|at| nesting.level(at)).collect::<Vec<_>>(), [0, 0, 1, 0, 2, 0]);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nesting {

@@ -3,9 +3,10 @@
 use alloc::string::String;
 use core::fmt::Display;
 
+use crate::error::{Error, ErrorKind};
 use crate::table::check_cells;
 use crate::table::text::put;
-use colex_layout::{Error, Layout};
+use colex_layout::Layout;
 
 /// Returns the values of a tensor, byte for byte as CuTe's `print_tensor` prints those of 32-bit integers.
 ///
@@ -15,7 +16,7 @@ use colex_layout::{Error, Layout};
 ///
 /// # Errors
 ///
-/// [`Error::Operand`] for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values; those of
+/// Fails for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values; those of
 /// [`Layout::at`].
 ///
 /// # Example
@@ -25,7 +26,7 @@ use colex_layout::{Error, Layout};
 /// let data = [10, 11, 12, 13, 14, 15];
 /// let lines = print_tensor(&"(2,3):(3,1)".parse()?, |offset| data[offset as usize])?;
 /// assert_eq!(lines, "   10   11   12\n   13   14   15\n");
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_tensor.hpp`.
@@ -62,11 +63,12 @@ pub fn print_tensor<D: Display>(
 }
 
 fn rank_error(name: &str, rank: usize) -> Error {
-    Error::Operand {
+    ErrorKind::Operand {
         operation: "print_tensor",
         operand: name.into(),
-        why: alloc::format!("it has rank {rank}, and tensors of rank 1 to 4 are printed").into(),
+        why: alloc::format!("it has rank {rank}, and tensors of rank 1 to 4 are printed"),
     }
+    .into()
 }
 
 #[cfg(test)]

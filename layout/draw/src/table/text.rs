@@ -4,7 +4,8 @@ use alloc::string::String;
 use core::fmt::Write;
 
 use crate::Table;
-use colex_layout::{Error, Layout};
+use crate::error::Error;
+use colex_layout::Layout;
 
 /// Returns the grid of `layout`, byte for byte as CuTe's `print_layout` prints it for rank 2.
 ///
@@ -30,7 +31,7 @@ use colex_layout::{Error, Layout};
 ///     "    +---+---+---+",
 /// ];
 /// assert_eq!(grid, lines.join("\n") + "\n");
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_tensor.hpp`.
@@ -47,7 +48,7 @@ impl Table {
     /// use colex_draw::Table;
     /// let table = Table::from_fn("row ^ col", 2, 2, |row, col| row ^ col)?;
     /// assert_eq!(table.text().lines().nth(3), Some(" 0  | 0 | 1 |"));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn text(&self) -> String {

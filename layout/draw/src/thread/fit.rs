@@ -2,9 +2,8 @@
 
 use alloc::format;
 
-use colex_layout::Error;
-
 use crate::ThreadValues;
+use crate::error::Error;
 use crate::table::operand;
 
 /// The tile that the two maps of a copy share.

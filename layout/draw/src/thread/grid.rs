@@ -20,7 +20,7 @@ impl ThreadValues {
     /// let grid = ThreadValues::of(&"((4,8),(2,2)):((32,1),(16,8))".parse()?, 16, 8)?.grid();
     /// assert_eq!(grid.cell(9, 2).lines.as_slice(), ["T5", "V2"]);
     /// assert_eq!(grid.cell(9, 2).fill, Fill::Thread(5));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn grid(&self) -> Grid {
@@ -39,7 +39,7 @@ impl ThreadValues {
     /// let seen = |row, col| grid.cell(row, col).mark == Mark::Focus;
     /// assert!((0..8).all(|v| { let (row, col) = c.place(5, v); seen(row, col) }));
     /// assert!(!seen(0, 0));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn grid_of(&self, thread: i64) -> Grid {
@@ -121,7 +121,7 @@ impl ThreadValues {
     /// use colex_draw::ThreadValues;
     /// let map = ThreadValues::of(&"(4,2):(1,4)".parse()?, 4, 2)?.transposed();
     /// assert_eq!((map.rows(), map.cols(), map.place(3, 1)), (2, 4, (1, 3)));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn transposed(&self) -> Self {

@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
+use crate::error::Error;
 use crate::table::{cells, check_cells, operand};
 use crate::thread::place::place;
-use colex_layout::{Error, Layout};
+use colex_layout::Layout;
 
 /// The most (thread, value) pairs that one map holds.
 const MAX_PAIRS: i64 = 1 << 20;
@@ -29,7 +30,7 @@ const MAX_PAIRS: i64 = 1 << 20;
 /// assert_eq!((c.threads(), c.values()), (32, 4));
 /// assert_eq!(c.place(5, 2), (9, 2));
 /// assert_eq!(c.owners(9, 2), [(5, 2)]);
-/// # Ok::<(), colex_layout::Error>(())
+/// # Ok::<(), colex_draw::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadValues {
@@ -54,7 +55,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the rank is not 2, when the tile or the layout is too large to draw, when a pair falls
+    /// Fails when the rank is not 2, when the tile or the layout is too large to draw, when a pair falls
     /// outside the tile, or for XOR strides and coordinates of more than two modes.
     ///
     /// # Example
@@ -68,7 +69,7 @@ impl ThreadValues {
     ///     error.to_string(),
     ///     "draw of (4,2):(1,4): thread 0, value 1 falls on element 4, outside the tile of 2 by 2",
     /// );
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn of(layout: &Layout, rows: i64, cols: i64) -> Result<Self, Error> {
         let heading = layout.to_string();
@@ -91,7 +92,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when there are no threads or values, when the tile is too large to draw, or when a pair falls
+    /// Fails when there are no threads or values, when the tile is too large to draw, or when a pair falls
     /// outside the tile.
     pub fn from_fn(
         heading: impl Into<String>,
@@ -174,7 +175,7 @@ impl ThreadValues {
     /// let lanes: Layout = "(4,2):(1,16)".parse()?;
     /// let map = ThreadValues::of(&"(8,8):(1,8)".parse()?, 8, 8)?.numbered(|thread| lanes.at_unbounded(thread).unwrap_or(thread));
     /// assert_eq!(map.grid().cell(5, 2).lines.as_slice(), ["T17", "V2"]);
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn numbered(mut self, number: impl Fn(i64) -> i64) -> Self {

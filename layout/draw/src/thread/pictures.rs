@@ -4,11 +4,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::error::Error;
 use crate::picture::metrics::{CAPTION_FONT, Metrics, text_width};
 use crate::thread::fit::{check_operands, check_sides};
 use crate::thread::grid::with_legend;
 use crate::{Grid, Picture, ThreadValues};
-use colex_layout::Error;
 
 /// The widest tiles of which two stand side by side, so that both are on the page.
 const BESIDE: i64 = 12;
@@ -20,7 +20,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the tiles do not fit together.
+    /// Fails when the tiles do not fit together.
     ///
     /// # Example
     ///
@@ -33,7 +33,7 @@ impl ThreadValues {
     /// let b = map("((4,8),2):((16,1),8)", 8, 8)?;
     /// let svg = ThreadValues::mma(&c, &a, &b)?.svg();
     /// assert_eq!(svg.matches(">T31</text>").count(), 4 + 4 + 2);
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn mma(c: &Self, a: &Self, b: &Self) -> Result<Picture, Error> {
         Self::mma_by([c, a, b], Self::grid)
@@ -55,7 +55,7 @@ impl ThreadValues {
     /// let picture = ThreadValues::mma_of(&c, &c, &b, 5)?;
     /// let seen = picture.grids().map(|grid| (0..8).filter(|&row| grid.cell(row, 2).mark == Mark::Focus).count());
     /// assert_eq!(seen.collect::<Vec<_>>(), [0, 1, 1]); // B above, then A and C
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn mma_of(c: &Self, a: &Self, b: &Self, thread: i64) -> Result<Picture, Error> {
         Self::mma_by([c, a, b], |map| map.grid_of(thread))
@@ -88,7 +88,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the two are not maps over one tile.
+    /// Fails when the two are not maps over one tile.
     ///
     /// # Example
     ///
@@ -98,7 +98,7 @@ impl ThreadValues {
     /// let (rows, columns) = (map("(4,4):(1,4)")?, map("(4,4):(4,1)")?);
     /// assert_eq!(ThreadValues::copy(&rows, &rows)?.grids().count(), 1);
     /// assert_eq!(ThreadValues::copy(&rows, &columns)?.grids().count(), 2);
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     pub fn copy(source: &Self, destination: &Self) -> Result<Picture, Error> {
         Self::copy_by(source, destination, Self::grid)

@@ -2,8 +2,9 @@
 
 use alloc::string::ToString;
 
+use crate::error::Error;
 use crate::table::operand;
-use colex_layout::{Error, Int, Layout, Stride};
+use colex_layout::{Int, Layout, Stride};
 
 /// The cell at an index of `layout`.
 pub(crate) fn place(layout: &Layout, index: i64, rows: i64) -> Result<(i64, i64), Error> {

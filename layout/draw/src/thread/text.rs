@@ -26,7 +26,7 @@ impl ThreadValues {
     ///     " 3  T2V1 T3V1",
     /// ];
     /// assert_eq!(map.text(), lines.join("\n") + "\n");
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn text(&self) -> String {

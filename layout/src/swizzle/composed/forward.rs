@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::ops::Range;
 
 use crate::algebra::recast::{Units, check_factor, factors};
+use crate::error::ErrorKind;
 use crate::{
     Compose, ComposedLayout, Error, IntoComposedLayout, IntoIntTuple, IntoLayout, IntoTiler,
     Layout, Middle, Outer,
@@ -148,7 +149,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::upcast`] and [`Layout::upcast`]; [`Error::Operand`] when `n` does not divide the offset, when
+    /// Those of [`Swizzle::upcast`] and [`Layout::upcast`], and when `n` does not divide the offset, when
     /// the swizzle reads bits that vary within a unit, when an outer layout does not keep units together, and for a
     /// pointer that is not known yet.
     ///
@@ -177,7 +178,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::downcast`] and [`Layout::downcast`]; [`Error::Operand`] when the first mode of an outer layout
+    /// Those of [`Swizzle::downcast`] and [`Layout::downcast`], and when the first mode of an outer layout
     /// does not have stride 1, and for a pointer that is not known yet.
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;
@@ -193,10 +194,13 @@ impl ComposedLayout {
     #[doc(alias = "recast_layout")]
     pub fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, Error> {
         let (larger, smaller) = factors("recast", self, old_bits, new_bits)?;
-        let refuse = |why: String| Error::Operand {
-            operation: "recast",
-            operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-            why: why.into(),
+        let refuse = |why: String| {
+            ErrorKind::Operand {
+                operation: "recast",
+                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
+                why: why.into(),
+            }
+            .into()
         };
         let up = match larger {
             1 => self.clone(),
@@ -211,10 +215,13 @@ impl ComposedLayout {
 
     /// The error of a recast by the factor `n`.
     fn by(&self, operation: &'static str, n: i64) -> impl Fn(String) -> Error + '_ {
-        move |why| Error::Operand {
-            operation,
-            operand: format!("{self} by {n}").into(),
-            why: why.into(),
+        move |why| {
+            ErrorKind::Operand {
+                operation,
+                operand: format!("{self} by {n}").into(),
+                why: why.into(),
+            }
+            .into()
         }
     }
 

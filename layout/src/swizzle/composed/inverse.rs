@@ -2,6 +2,7 @@
 
 use alloc::format;
 
+use crate::error::ErrorKind;
 use crate::tuple::int::bit_length;
 use crate::{BinaryMatrix, ComposedLayout, Error, Layout, Outer, Swizzle};
 
@@ -23,10 +24,13 @@ impl Layout {
         if swizzle.is_identity() {
             return Ok(self.into());
         }
-        let refuse = |why: &str| Error::Operand {
-            operation: "composition",
-            operand: format!("{self} o {swizzle}").into(),
-            why: why.into(),
+        let refuse = |why: &str| {
+            ErrorKind::Operand {
+                operation: "composition",
+                operand: format!("{self} o {swizzle}").into(),
+                why: why.into(),
+            }
+            .into()
         };
         let (from, into) = (
             self.at_unbounded(swizzle.from_mask())?,
@@ -54,10 +58,13 @@ impl Layout {
         &self,
         inner: &ComposedLayout,
     ) -> Result<ComposedLayout, Error> {
-        let refuse = |why: alloc::string::String| Error::Operand {
-            operation: "composition",
-            operand: inner.text(),
-            why: why.into(),
+        let refuse = |why: alloc::string::String| {
+            ErrorKind::Operand {
+                operation: "composition",
+                operand: inner.text(),
+                why: why.into(),
+            }
+            .into()
         };
         if inner.base_offset() != 0 {
             let offset = inner.base_offset();
@@ -112,7 +119,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when the offset is not 0, or the layout is not linear over F2; those of
+    /// Fails when the offset is not 0, or the layout is not linear over F2; those of
     /// [`Layout::right_inverse`].
     ///
     /// # Example
@@ -152,10 +159,13 @@ impl ComposedLayout {
         of: impl Fn(&Layout) -> Result<Layout, Error>,
         of_matrix: impl Fn(&BinaryMatrix) -> BinaryMatrix,
     ) -> Result<Self, Error> {
-        let refuse = |why: &str| Error::Operand {
-            operation,
-            operand: self.text(),
-            why: why.into(),
+        let refuse = |why: &str| {
+            ErrorKind::Operand {
+                operation,
+                operand: self.text(),
+                why: why.into(),
+            }
+            .into()
         };
         if self.base_offset() != 0 {
             return Err(refuse("its offset is not 0"));

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::fmt;
 
+use crate::error::ErrorKind;
 use crate::tuple::int::add;
 use crate::{Error, IntTuple, IntoIntTuple, Layout, Swizzle};
 
@@ -100,7 +101,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when `bits` is not positive.
+    /// Fails when `bits` is not positive.
     ///
     /// # Example
     ///
@@ -113,11 +114,12 @@ impl ComposedLayout {
     /// ```
     pub fn for_pointer(swizzle: Swizzle, bits: i64, inner: Layout) -> Result<Self, Error> {
         if bits < 1 {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "for_pointer",
                 operand: inner.text(),
                 why: format!("an element of {bits} bits").into(),
-            });
+            }
+            .into());
         }
         Ok(Self::with_middle(swizzle, Middle::Pointer { bits }, inner))
     }
@@ -202,7 +204,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when elements are not a power of two of bits.
+    /// Fails when elements are not a power of two of bits.
     #[doc(alias = "as_position_independent_swizzle_layout")]
     pub fn position_independent(&self) -> Result<Self, Error> {
         let outer = self.outer_in_elements()?;
@@ -217,16 +219,17 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::Operand`] when it is not; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
+    /// Fails when it is not; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
     pub fn to_layout(&self) -> Result<Layout, Error> {
         if self.is_plain() {
             return Ok(self.inner.clone());
         }
-        Err(Error::Operand {
+        Err(ErrorKind::Operand {
             operation: "to_layout",
             operand: self.text(),
             why: "it is not a layout alone; to_xor gives one with XOR strides".into(),
-        })
+        }
+        .into())
     }
 
     /// Whether it is its inner layout.
@@ -264,7 +267,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::StrideKind`], [`Error::Overflow`].
+    /// Fails for a coordinate outside of the shape, for strides of another kind, and where a number does not fit 64 bits.
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         self.map(self.inner.at(index)?)
     }
@@ -273,7 +276,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::StrideKind`], [`Error::Overflow`].
+    /// Fails for strides of another kind, and where a number does not fit 64 bits.
     pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         self.map(self.inner.at_unbounded(index)?)
     }
@@ -300,14 +303,15 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offsets`]; [`Error::Operand`] when the outer function is a layout, [`Error::Overflow`].
+    /// Those of [`Layout::offsets`], and when the outer function is a layout, where a number does not fit 64 bits.
     pub fn offsets(&self) -> Result<impl ExactSizeIterator<Item = i64> + use<>, Error> {
         let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
-            return Err(Error::Operand {
+            return Err(ErrorKind::Operand {
                 operation: "offsets",
                 operand: self.text(),
                 why: "its outer function is a layout; compose the two".into(),
-            });
+            }
+            .into());
         };
         let start = self.base_offset();
         // The sums at both ends fit, so those between need no checks.

@@ -31,7 +31,7 @@ impl Picture {
     /// let grid = Grid::from_fn(1, 2, |_, col| Cell::new([format!("<{col}>")]).filled(Fill::thread(col)))?;
     /// let svg = Picture::of(grid).title("Two cells").svg();
     /// assert!(svg.contains("<title>Two cells</title>") && svg.contains(">&lt;0&gt;</text>"));
-    /// # Ok::<(), colex_layout::Error>(())
+    /// # Ok::<(), colex_draw::Error>(())
     /// ```
     #[must_use]
     pub fn svg(&self) -> String {
