@@ -35,3 +35,8 @@ pub use colex_tensor as tensor;
 pub use copy::call::{copy, transpose};
 pub use error::{Error, PlanRefusal};
 pub use gemm::{Gemm, gemm};
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -48,3 +48,8 @@ pub use host::{Arithmetic, Compressed, Edge, GemmOptions, OutOfBounds};
 pub use mma::{MmaSteps, Operand, ThrMma, TiledMma};
 pub use report::{CopyReport, MmaReport, OperandReport};
 pub use tensor::{Coordinates, Partition, Partitionable, Tensor};
+
+/// The examples of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

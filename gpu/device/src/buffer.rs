@@ -85,31 +85,85 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Returns how many elements it has.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.len(), 3);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.length
     }
 
     /// Returns whether it has none.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert!(!buffer.is_empty());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Returns its bytes.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.bytes(), 12);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn bytes(&self) -> usize {
         self.length * T::BYTES
     }
 
     /// Returns the address of its first element on the device.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.slice(1..)?.address(), buffer.address() + 4);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn address(&self) -> u64 {
         self.memory.address + (self.start * T::BYTES) as u64
     }
 
     /// Returns the device that holds it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert!(buffer.device().is_same_device(&device));
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.memory.device
     }
 
     /// Returns some of its elements, in the same memory.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.slice(1..3)?.download()?, [2.0, 3.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -143,6 +197,16 @@ impl<T: Element> Buffer<T> {
 
     /// Replaces all its elements.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// buffer.write(&[4.0, 5.0, 6.0])?;
+    /// assert_eq!(buffer.download()?, [4.0, 5.0, 6.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails if there are more or fewer of them.
@@ -162,6 +226,16 @@ impl<T: Element> Buffer<T> {
 
     /// Sets every byte to a value.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// buffer.fill_bytes(0)?;
+    /// assert_eq!(buffer.download()?, [0.0; 3]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of the device.
@@ -180,6 +254,15 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Returns its elements, once all work before is done.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.download()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -205,6 +288,16 @@ impl<T: Element> Buffer<T> {
 
     /// Returns its elements as an array of that shape, the last index running fastest.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// let array = buffer.download_array((1, 3))?;
+    /// assert_eq!(array[[0, 2]], 3.0);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails if the shape has more or fewer elements, and those of [`download`](Buffer::download).
@@ -216,6 +309,17 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Replaces all its elements by those of another buffer of the same device.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// let copy = device.zeros(3)?;
+    /// copy.copy_from(&buffer)?;
+    /// assert_eq!(copy.download()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -289,6 +393,16 @@ fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
 
 impl Device {
     /// Returns a buffer with the elements of an array, the last index running fastest, for all strides of the array.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let array = ndarray::array![[1.0f32, 2.0], [3.0, 4.0]];
+    /// let buffer = device.upload_array(&array.t())?;
+    /// assert_eq!(buffer.download()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

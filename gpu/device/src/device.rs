@@ -95,6 +95,12 @@ impl Simulated {
 impl Device {
     /// Returns the first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it
     /// cannot.
+    ///
+    /// ```
+    /// # use colex_device::Device;
+    /// let device = Device::open();
+    /// assert_eq!(device.is_simulator(), Device::gpu(0).is_err());
+    /// ```
     pub fn open() -> Device {
         Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
     }
@@ -152,11 +158,25 @@ impl Device {
     }
 
     /// Returns whether it is the simulator.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.is_simulator());
+    /// ```
     pub fn is_simulator(&self) -> bool {
         matches!(self.0, Kind::Simulator(_))
     }
 
     /// Returns its name, as messages use it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.name(), "the simulator of sm_90a");
+    /// ```
     pub fn name(&self) -> String {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.name().to_string(),
@@ -165,6 +185,13 @@ impl Device {
     }
 
     /// Returns the architecture that kernels for it are printed for.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.arch(), Arch::Sm90a);
+    /// ```
     pub fn arch(&self) -> Arch {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.arch(),
@@ -173,6 +200,13 @@ impl Device {
     }
 
     /// Returns what a launch may ask of it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.limits().shared, 232_448); // bytes of shared memory per block
+    /// ```
     pub fn limits(&self) -> Limits {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.limits(),
@@ -181,6 +215,14 @@ impl Device {
     }
 
     /// Returns whether both are handles to the same device: for GPUs, to the same context, however each was made.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.is_same_device(&device.clone()));
+    /// assert!(!device.is_same_device(&Device::simulator(Arch::Sm90a)));
+    /// ```
     pub fn is_same_device(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Simulator(a), Kind::Simulator(b)) => Arc::ptr_eq(a, b),
@@ -190,6 +232,15 @@ impl Device {
     }
 
     /// Checks that what is used with this device is held by it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let other = Device::simulator(Arch::Sm80);
+    /// assert!(device.check_same("the buffer", &device).is_ok());
+    /// assert!(device.check_same("the buffer", &other).is_err());
+    /// ```
     ///
     /// # Errors
     ///
@@ -215,6 +266,13 @@ impl Device {
     }
 
     /// Returns the version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.driver_version(), None); // the simulator needs no driver
+    /// ```
     pub fn driver_version(&self) -> Option<i32> {
         match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.driver_version()),
@@ -223,6 +281,13 @@ impl Device {
     }
 
     /// Returns where machine code for it is kept, if it is a GPU.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.cache().is_none()); // the simulator assembles nothing
+    /// ```
     pub fn cache(&self) -> Option<Cache> {
         match &self.0 {
             Kind::Gpu(gpu) => Some(gpu.cache()),
@@ -232,6 +297,15 @@ impl Device {
 
     /// Keeps machine code for it elsewhere, or nowhere, from now on; for all handles to the device. The simulator has
     /// no machine code to keep.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use colex_device::Cache;
+    ///
+    /// device.set_cache(Cache::off()); // machine code is assembled anew by every process
+    /// ```
     pub fn set_cache(&self, cache: Cache) {
         if let Kind::Gpu(gpu) = &self.0 {
             gpu.set_cache(cache);
@@ -239,6 +313,14 @@ impl Device {
     }
 
     /// Waits until all work given to it is done.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// device.synchronize()?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -253,6 +335,15 @@ impl Device {
     /// Returns the same device through a stream of its own, whose work runs beside that of this one. On the simulator,
     /// which does everything at once, it is another handle.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let beside = device.on_new_stream()?;
+    /// assert!(beside.is_same_device(&device));
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// What the driver says.
@@ -264,11 +355,38 @@ impl Device {
     }
 
     /// Forgets the kernels it has loaded, save those whose functions are still held: the next load reads the disk.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// device.clear_module_cache();
+    /// ```
     pub fn clear_module_cache(&self) {
         self.held().clear();
     }
 
     /// Returns what a library keeps with this device, by the type of it; the default value at first.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use colex_device::Extension;
+    /// use std::sync::Mutex;
+    ///
+    /// #[derive(Debug, Default)]
+    /// struct Launches(Mutex<u32>);
+    /// impl Extension for Launches {
+    ///     fn clear(&self) {
+    ///         *self.0.lock().unwrap() = 0;
+    ///     }
+    /// }
+    /// *device.extension::<Launches>().0.lock().unwrap() += 1;
+    /// assert_eq!(*device.extension::<Launches>().0.lock().unwrap(), 1);
+    /// device.clear_module_cache();
+    /// assert_eq!(*device.extension::<Launches>().0.lock().unwrap(), 0);
+    /// ```
     pub fn extension<T: Extension>(&self) -> Arc<T> {
         let held = self.held();
         if let Some(extension) = held.extension::<T>() {
@@ -350,6 +468,14 @@ impl Device {
 
     /// Returns a buffer with these elements.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.upload(&[1u32, 2])?.download()?, [1, 2]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`uninitialised`](Device::uninitialised).
@@ -360,6 +486,14 @@ impl Device {
     }
 
     /// Allocates a buffer of `length` zeros.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.zeros::<f32>(3)?.download()?, [0.0; 3]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -373,6 +507,14 @@ impl Device {
     /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that what a kernel
     /// should have written and did not is seen.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.poisoned::<f32>(3)?.download()?.iter().all(|x| x.is_nan()));
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`uninitialised`](Device::uninitialised).
@@ -384,6 +526,15 @@ impl Device {
 
     /// Allocates a buffer of `length` elements that are not written. The simulator reports the first that is read; a
     /// GPU gives what the memory held before.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let buffer = device.uninitialised::<f32>(3)?;
+    /// assert!(buffer.download().is_err()); // the simulator reports the first unwritten byte
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

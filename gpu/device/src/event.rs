@@ -34,6 +34,17 @@ impl Device {
     /// Lets the work given from now on wait for a point in another stream of the same device. On the simulator every
     /// point is reached at once.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let copies = device.on_new_stream()?;
+    /// // .. give copies work, then:
+    /// let landed = copies.record()?;
+    /// device.wait_for(&landed)?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails for a point in another device's work; what the driver says.

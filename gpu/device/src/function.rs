@@ -214,6 +214,18 @@ impl Device {
 
     /// Returns the same without a handle to the device, so that what the device keeps can hold it.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let loaded = device.load_kernel(&kernel)?;
+    /// device.launch_loaded(&loaded, &Launch::new(1, 32), &[])?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`load`](Device::load).
@@ -250,6 +262,18 @@ impl Device {
     }
 
     /// Returns the function of a kernel that this device has loaded.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let function = device.function(device.load_kernel(&kernel)?);
+    /// assert_eq!(function.entry(), "empty");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn function(&self, loaded: Arc<LoadedKernel>) -> Function {
         Function {
             loaded,
@@ -259,6 +283,17 @@ impl Device {
 
     /// Returns an entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text,
     /// and every launch is checked against them.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let text = kernel.ptx().unwrap();
+    /// assert!(device.load_ptx(&text, "empty").is_err()); // the simulator runs kernels of colex-ir
+    /// ```
     ///
     /// # Errors
     ///
@@ -298,6 +333,17 @@ impl Device {
     /// A kernel reads and writes where its addresses lead, and nothing here follows them on a GPU; where a system lets
     /// devices use the host's memory, a stray one may lead there. Run a kernel on the simulator first.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// device.launch(&device.load(&kernel)?, Launch::new(1, 32), &[])?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails for what can be seen beforehand, and if the function was loaded elsewhere.
@@ -312,6 +358,18 @@ impl Device {
     }
 
     /// Runs a kernel that this device has loaded, over a grid.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let loaded = device.load_kernel(&kernel)?;
+    /// device.launch_loaded(&loaded, &Launch::new(1, 32), &[])?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -334,6 +392,18 @@ impl Device {
     /// Runs a kernel over a grid on the simulator, and says what it counted: instructions, passes of shared memory,
     /// sectors of global memory.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let report = device.profile(&device.load(&kernel)?, Launch::new(1, 32), &[])?;
+    /// assert_eq!(report.sectors(), (0, 0));
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`launch`](Device::launch); on a GPU, which does not count.
@@ -348,6 +418,19 @@ impl Device {
     }
 
     /// Runs a kernel that this device has loaded, and returns what the simulator counted.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let loaded = device.load_kernel(&kernel)?;
+    /// let report = device.profile_loaded(&loaded, &Launch::new(1, 32), &[])?;
+    /// assert_eq!(report.bank_conflicts(), 0);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -375,6 +458,19 @@ impl Device {
     }
 
     /// Checks that a function is this device's.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// let function = device.load(&kernel)?;
+    /// assert!(device.owns(&function).is_ok());
+    /// assert!(Device::simulator(Arch::Sm90a).owns(&function).is_err());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -89,6 +89,18 @@ impl Device {
     /// Measures work: the function gives it to the device that it is called with, whose stream is captured into a
     /// graph; the graph runs as often as `repeats` says. Allocate before, and synchronize after.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use colex_device::{Repeats, Timing};
+    ///
+    /// let (from, to) = (device.zeros::<f32>(1 << 10)?, device.zeros::<f32>(1 << 10)?);
+    /// let timing: Result<Timing, _> = device.time(Repeats::default(), |_| to.copy_from(&from));
+    /// assert!(timing.is_err()); // only a GPU has a time
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of the function, and if it used another handle; on the

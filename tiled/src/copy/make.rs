@@ -13,6 +13,16 @@ impl TiledCopy {
     /// Returns the copy whose threads hold what they hold of an operand of `mma`: CuTe's `make_tiled_copy_A`, `_B`,
     /// `_C`.
     ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
+    /// assert_eq!((load.threads(), load.tile_shape()?.to_string()), (128, "(_32,_16)".to_string()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`TiledCopy::from_tv`] and [`TiledMma::tv`].
@@ -30,6 +40,16 @@ impl TiledCopy {
     }
 
     /// Returns the smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let store = TiledCopy::for_accumulator_atom(colex_atom::copy("UniversalCopy<uint64_t>")?, 32, &mma)?;
+    /// assert_eq!(store.threads(), 128);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -56,6 +76,16 @@ impl TiledCopy {
 
     /// Returns the copy whose threads hold what the given side of `copy` holds: CuTe's `make_tiled_copy_S`, `_D`.
     ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// let single = TiledCopy::for_side(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &copy, Side::Destination)?;
+    /// assert_eq!(format!("{:#}", single.tv()), "(32,(4,1)):(4,(1,0))");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`TiledCopy::from_tv`] and [`TiledCopy::tv_of`].
@@ -72,6 +102,16 @@ impl TiledCopy {
 
     /// Returns the copy in which `(thread, value)` moves the element at the offset `tv` of `data`: CuTe's
     /// `make_cotiled_copy`.
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// let (tv, data): (Layout, Layout) = ("(8,4):(4,1)".parse()?, "(4,8):(1,4)".parse()?);
+    /// let copy = TiledCopy::cotiled(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &tv, &data)?;
+    /// assert_eq!(format!("{:#}", copy.tv()), "(8,4):(4,1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -58,6 +58,17 @@ impl TiledCopy {
     /// The tile is the raked product of the two, and the thread-value layout its right inverse. That is what the two
     /// say only if each of them numbers its coordinates 0, 1, 2 and so on, each once, in some order.
     ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// // 32 threads, each with four neighbours of a column: one access of 16 bytes.
+    /// let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.tile_shape()?.to_string(), "(32,4)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails when `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
@@ -84,6 +95,16 @@ impl TiledCopy {
     }
 
     /// Returns the copy with this thread-value layout over the tile that `tiler` cuts. CuTe's `make_tiled_copy_impl`.
+    ///
+    /// ```
+    /// use colex_layout::{Layout, Tiler};
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// let tv: Layout = "(4,2):(2,1)".parse()?;
+    /// let copy = TiledCopy::from_tv(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, tv, Tiler::from(8))?;
+    /// assert_eq!((copy.threads(), copy.tile_shape()?.to_string()), (4, "8".to_string()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -128,48 +149,120 @@ impl TiledCopy {
     }
 
     /// Returns the atom.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.atom().name(), "UniversalCopy<uint128_t>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn atom(&self) -> &CopyAtom {
         &self.atom
     }
 
     /// Returns the width of a value in bits.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.value_bits(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn value_bits(&self) -> i64 {
         self.bits
     }
 
     /// Returns the tile, mode by mode (CuTe's `Tiler_MN`).
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.tiler().to_string(), "(32,4)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn tiler(&self) -> &Tiler {
         &self.tiler
     }
 
     /// Returns `(thread, value) -> index in the tile` (CuTe's `TiledLayout_TV`).
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(format!("{:#}", copy.tv()), "(32,4):(4,1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn tv(&self) -> &Layout {
         &self.tv
     }
 
     /// Returns how many threads take part.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.threads(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn threads(&self) -> i64 {
         size(&self.tv, 0)
     }
 
     /// Returns how many threads one instruction takes.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.atom_threads(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn atom_threads(&self) -> i64 {
         size(&self.values.reference, 0)
     }
 
     /// Returns how many values each thread moves by one instruction (CuTe's `AtomNumVal`).
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.atom_values(), 4); // 128 bits in values of 32
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn atom_values(&self) -> i64 {
         size(&self.values.reference, 1)
     }
 
     /// Returns `(thread, value) -> index in the tile` as the side has it: `get_layoutS_TV`, `get_layoutD_TV`.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(format!("{:#}", copy.tv_of(Side::Source)?), "(32,(4,1)):(4,(1,0))");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -182,6 +275,15 @@ impl TiledCopy {
     }
 
     /// Returns the extents of the tile.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// assert_eq!(copy.tile_shape()?.to_string(), "(32,4)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -202,6 +304,17 @@ impl TiledCopy {
     /// `(threads, (one atom's values, the rest of a thread's values), (rest of each mode))`.
     ///
     /// CuTe's `tidfrg_S` and `tidfrg_D`; [`TiledCopy::partition_steps`] has every form on the way.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// let tensor: Layout = "(64,8):(1,64)".parse()?;
+    /// let partitions = copy.partitions(&tensor, Side::Source)?;
+    /// assert_eq!(format!("{partitions:#}"), "((8,4),(4,1),(2,2)):((4,64),(1,0),(32,256))");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -229,6 +342,18 @@ impl TiledCopy {
     }
 
     /// Returns what thread `thread` does.
+    ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Side, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// let tensor: Layout = "(64,8):(1,64)".parse()?;
+    /// let part = copy.slice(3)?.partition_src(&tensor)?;
+    /// assert_eq!(format!("{} + {:#}", part.start, part.layout), "12 + ((4,1),2,2):((1,0),32,256)");
+    /// assert_eq!(copy.slice(32).unwrap_err().to_string(), "thread 32 is not within 0..32");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

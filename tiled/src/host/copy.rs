@@ -75,6 +75,20 @@ impl TiledCopy {
     /// and begin at a multiple of its length, counted from the first element of the data: where [`TiledCopy::report`]
     /// says [`Traffic::Scattered`](crate::Traffic::Scattered), the copy is refused.
     ///
+    /// ```
+    /// # use colex_layout::Layout;
+    /// # use colex_tiled::{Tensor, TiledCopy};
+    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// let layout: Layout = "(64,8):(1,64)".parse()?;
+    /// let src = Tensor::new((1..=512).collect::<Vec<i32>>(), layout.clone())?;
+    /// let mut dst = Tensor::new(vec![0; 512], layout)?;
+    /// // The first column only: whole accesses of four elements are moved or left out.
+    /// copy.copy_if(&src, &mut dst, |coord| coord.to_string().ends_with(",0)"))?;
+    /// assert_eq!(dst.elements()?.iter().filter(|element| ***element != 0).count(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails when the tensors differ in their extents, when `dst` has one element at several

@@ -86,6 +86,17 @@ impl TiledMma {
     ///
     /// Missing modes of `atoms` are `1:0`, of `permutation` `_`. CuTe's `make_tiled_mma`.
     ///
+    /// ```
+    /// use colex_layout::{Layout, Tiler};
+    /// use colex_tiled::TiledMma;
+    ///
+    /// // Four warps, two along M and two along N.
+    /// let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!((mma.threads(), mma.tile_shape()), (128, [32, 16, 16]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails when either has more than three modes, for an extent that the atoms do not divide, for an
@@ -187,12 +198,30 @@ impl TiledMma {
     }
 
     /// Returns the atom.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.atom().mnk(), [16, 8, 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn atom(&self) -> &MmaAtom {
         &self.atom
     }
 
     /// Returns `(thread of an atom, atom along M, along N, along K) -> thread index` (CuTe's `ThrLayoutVMNK`).
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(format!("{:#}", mma.thread_layout()), "(32,2,2,1):(1,32,64,0)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "get_thr_layout_vmnk")]
     #[must_use]
     pub const fn thread_layout(&self) -> &Layout {
@@ -209,12 +238,30 @@ impl TiledMma {
     }
 
     /// Returns how many threads take part.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.threads(), 128);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn threads(&self) -> i64 {
         self.threads.size()
     }
 
     /// Returns the permutation of mode `i` of MNK, with `_` replaced by the extent that the atoms cover.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.permutation(0).to_string(), "_32");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "permutation_mnk")]
     #[must_use]
     pub fn permutation(&self, i: usize) -> Tiler {
@@ -225,6 +272,15 @@ impl TiledMma {
     }
 
     /// Returns the extents of the tile along M, N and K.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.tile_shape(), [32, 16, 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "tile_size")]
     #[must_use]
     pub fn tile_shape(&self) -> [i64; 3] {
@@ -232,6 +288,15 @@ impl TiledMma {
     }
 
     /// Returns the extents of an operand's tile.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.operand_tile(Operand::A), [32, 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn operand_tile(&self, operand: Operand) -> [i64; 2] {
         let tile = self.tile_shape();
@@ -241,6 +306,20 @@ impl TiledMma {
     /// Returns the whole operand as `((thread of an atom, (atoms, atoms)), (values of an atom, (rest, rest)))`.
     ///
     /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`; [`TiledMma::fragment_steps`] has every form on the way.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let a: Layout = "(32,16):(16,1)".parse()?;
+    /// let fragments = mma.fragments(&a, Operand::A)?;
+    /// assert_eq!(
+    ///     format!("{fragments:#}"),
+    ///     "(((4,8),(2,1)),((2,2,2),(1,1))):(((2,16),(256,0)),((1,128,8),(0,0)))"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -259,6 +338,16 @@ impl TiledMma {
     /// Threads that share elements have stride 0 along the mode that the operand lacks: N for A, M for B, K for C.
     /// (CuTe's `get_layoutC_TV` goes on along N instead of along K, and beyond the tile, where atoms repeat along
     /// both.)
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let tv = mma.tv(Operand::C)?;
+    /// assert_eq!(format!("{tv:#}"), "((4,8,2,2),((2,2),(1,1))):((64,1,16,256),((32,8),(0,0)))");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -299,6 +388,16 @@ impl TiledMma {
     ///
     /// The threads of Volta's atom are those of one quad-pair; the other lanes of the warp repeat what their fellows
     /// do, as in CuTe, and [`ThrMma::is_member`] tells them apart.
+    ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// assert_eq!(mma.slice(5)?.thread(), 5);
+    /// assert_eq!(mma.slice(128).unwrap_err().to_string(), "thread 128 is not within 0..128");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

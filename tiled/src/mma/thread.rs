@@ -120,6 +120,16 @@ impl TiledMma {
     /// Returns the layout of the accumulators that a thread has of a C of this shape: CuTe's `partition_fragment_C` of
     /// an MMA.
     ///
+    /// ```
+    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let acc = mma.accumulator((64, 32))?;
+    /// assert_eq!(format!("{acc:#}"), "((2,2),2,2):((1,2),4,8)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`TiledMma::fragments`].

@@ -77,6 +77,17 @@ impl Device {
     /// limits, later ones ask nothing. All devices of one context are the same [device](Device::is_same_device). They
     /// share what was loaded for any of them, for as long as the program keeps the context.
     ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// let device = Device::open();
+    /// if let Some((context, stream)) = device.cuda() {
+    ///     let same = Device::from_cuda(context.clone(), stream.clone())?;
+    ///     assert!(same.is_same_device(&device));
+    /// }
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails if the stream is not the context's, and for a driver that is too old and for a device that is too old;
@@ -89,6 +100,13 @@ impl Device {
     }
 
     /// Returns the context and the stream it works in, if it is a GPU.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.cuda().is_none()); // a simulator has no context
+    /// ```
     pub fn cuda(&self) -> Option<(&Arc<CudaContext>, &Arc<CudaStream>)> {
         match &self.0 {
             Kind::Gpu(gpu) => Some((gpu.stream.context(), &gpu.stream)),
@@ -97,6 +115,18 @@ impl Device {
     }
 
     /// Lends a slice to launches that only read it.
+    ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// let device = Device::open();
+    /// if let Some((_, stream)) = device.cuda() {
+    ///     let slice = stream.clone_htod(&[1f32, 2.0, 3.0]).expect("memory for 12 bytes");
+    ///     let borrowed = device.borrow_slice(&slice)?;
+    ///     assert_eq!((borrowed.len(), borrowed.is_writable()), (3, false));
+    /// }
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -119,6 +149,17 @@ impl Device {
     }
 
     /// Lends a slice to launches that write it.
+    ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// let device = Device::open();
+    /// if let Some((_, stream)) = device.cuda() {
+    ///     let mut slice = stream.clone_htod(&[1f32, 2.0, 3.0]).expect("memory for 12 bytes");
+    ///     assert!(device.borrow_slice_mut(&mut slice)?.is_writable());
+    /// }
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -86,6 +86,20 @@ impl TiledMma {
 
     /// Returns an A of (M,K) without its zeros, for [`TiledMma::gemm_sparse`]: column-major.
     ///
+    /// ```
+    /// use colex_atom::Value;
+    /// use colex_layout::{Layout, Tiler};
+    /// use colex_tiled::{Tensor, TiledMma};
+    ///
+    /// let (atoms, permutation): (Layout, Tiler) = ("(1,1,1):(0,0,0)".parse()?, "(_,_,_)".parse()?);
+    /// let atom = colex_atom::mma("SM90_64x8x32_F16F16F16_SS_SPARSE")?;
+    /// let mma = TiledMma::new(atom, &atoms, &permutation)?;
+    /// let a: Layout = "(64,32):(1,64)".parse()?;
+    /// let compressed = mma.compress(&Tensor::new(vec![Value::Real(0.0); 64 * 32], a)?)?;
+    /// assert_eq!(compressed.0.layout().size(), 64 * 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails for an atom whose A is dense, for a K that is not of whole groups, and
