@@ -376,7 +376,7 @@ impl Tensor {
     /// # Errors
     ///
     /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Layout`] when the coordinate does not fit the layout;
-    /// [`ErrorKind::Operands`] for a place that a mode does not have, whatever the registers hold.
+    /// [`ErrorKind::Operands`] for a place that a mode does not have for any values of the registers.
     #[track_caller]
     pub fn slice(&self, coord: impl Into<SliceCoord>) -> Tensor {
         let coord = coord.into();

@@ -56,7 +56,7 @@ impl AtThread for TiledMma {
     }
 }
 
-/// Where in a tile a thread has the values of a fragment: two coordinates for each index.
+/// Where a thread has the values of a fragment in a tile: two coordinates for each index.
 ///
 /// A value beyond the last has coordinates without a value; so have all of them where the tile has no such partition. The
 /// kernel that uses them is refused.
