@@ -108,7 +108,7 @@ fn the_sentences_of_bulk_copies() {
         let to = k.shared_tensor(Ty::F32, shared);
         let landed = k.barriers(1);
         k.bulk_load(&from, &to, &landed.at(0));
-        k.finish().expect_err("it is refused").kind.to_string()
+        k.finish().expect_err("it is refused").what()
     };
     assert_eq!(
         said("1024:_1", 64, "32:1"),

@@ -7,7 +7,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::plan::GemmPlan;
 use crate::kernels::Major;
 use colex_ir::{Rounding, Type};
-use colex_tensor::{AtThread, Builder, Error, ErrorKind, Fragment, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
 /// One operand of a block's product.
 pub(crate) struct OperandPipeline {
@@ -134,11 +134,7 @@ fn shares_of(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> Option<
 pub(crate) fn uneven(tile: [i64; 2], threads: i64) -> Error {
     let [rows, columns] = tile;
     let why = format!("{threads} threads have no equal shares of {rows} x {columns} elements");
-    let operation = "the shares of a tile";
-    Error {
-        kind: ErrorKind::Operands { operation, why },
-        at: std::panic::Location::caller(),
-    }
+    Error::new("the shares of a tile", why)
 }
 
 impl OperandPipeline {

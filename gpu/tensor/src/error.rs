@@ -1,62 +1,84 @@
 //! What can be wrong with a kernel written with tensors.
 
-use std::fmt;
 use std::panic::Location;
 
 use colex_ir::Reg;
 
-/// Why a kernel was not built: what is wrong, and the call that asked for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Error {
-    /// What is wrong.
-    pub kind: ErrorKind,
-    /// The call of the kernel's author.
-    pub at: &'static Location<'static>,
+colex_layout::opaque_error! {
+    /// Why a kernel was not built: what is wrong, and the call that asked for it.
+    ///
+    /// Its sentence, which begins with file and line of the call, is its `Display` and `Debug` output.
+    #[derive(Clone, PartialEq)]
+    pub struct Error(Found);
 }
 
-/// What is wrong.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
-pub enum ErrorKind {
-    /// A partition has no result.
-    Tiled(colex_tiled::Error),
-    /// The algebra has no result.
-    Layout(colex_layout::Error),
-    /// The atom has no such form.
-    Atom(colex_atom::Error),
-    /// The schedule cannot be.
-    Schedule(colex_sched::Error),
-    /// A dynamic leaf where only static ones are right.
+impl Error {
+    /// Returns an error of the caller: `operation: why`, for functions that build parts of kernels.
+    ///
+    /// ```
+    /// let error = colex_tensor::Error::new("my_copy", "5 rows are not a multiple of 4");
+    /// assert_eq!(error.what(), "my_copy: 5 rows are not a multiple of 4");
+    /// assert_eq!(error.at().line(), 3);
+    /// ```
+    #[track_caller]
+    pub fn new(operation: &'static str, why: impl Into<String>) -> Error {
+        ErrorKind::operands(operation, why).here()
+    }
+
+    pub(crate) fn at_call(kind: ErrorKind, at: &'static Location<'static>) -> Error {
+        Found { kind, at }.into()
+    }
+
+    /// Returns the call of the kernel's author that failed.
+    pub fn at(&self) -> &'static Location<'static> {
+        self.kind().at
+    }
+
+    /// Returns the sentence without the place.
+    pub fn what(&self) -> String {
+        self.kind().kind.to_string()
+    }
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{at}: {kind}")]
+pub(crate) struct Found {
+    pub(crate) kind: ErrorKind,
+    pub(crate) at: &'static Location<'static>,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ErrorKind {
+    #[error(transparent)]
+    Tiled(#[from] colex_tiled::Error),
+    #[error(transparent)]
+    Layout(#[from] colex_layout::Error),
+    #[error(transparent)]
+    Atom(#[from] colex_atom::Error),
+    #[error(transparent)]
+    Schedule(#[from] colex_sched::Error),
+    #[error(
+        "{operation} of {layout}: a dynamic leaf has a value at launch only; cut a tile of static extents out of it with \
+         `local_tile`, and go on with that"
+    )]
     Dynamic {
-        /// The operation.
         operation: &'static str,
-        /// The layout.
         layout: String,
     },
-    /// Operands of which one does not fit the others.
+    #[error("{operation}: {why}")]
     Operands {
-        /// The operation.
         operation: &'static str,
-        /// What does not fit, with the numbers, and what would.
         why: String,
     },
-    /// A variable was written between the moment its value was read and the moment it is used.
-    Stale {
-        /// Its register.
-        reg: Reg,
-    },
-    /// An expression that has no value for any values of the registers.
-    NoInteger {
-        /// What is wrong in it, and what would be right.
-        why: String,
-    },
-    /// A value that a register of 32 bits does not hold.
-    Wide {
-        /// The expression.
-        index: String,
-        /// Its smallest and largest value.
-        range: (i64, i64),
-    },
+    #[error(
+        "the variable in {reg} is written between where its value is read and where it is used; read it again"
+    )]
+    Stale { reg: Reg },
+    #[error("{why}")]
+    NoInteger { why: String },
+    #[error("{index} lies from {} to {}, and a register of 32 bits does not hold that", range.0, range.1)]
+    Wide { index: String, range: (i64, i64) },
 }
 
 impl ErrorKind {
@@ -69,10 +91,11 @@ impl ErrorKind {
 
     #[track_caller]
     pub(crate) fn here(self) -> Error {
-        Error {
+        Found {
             kind: self,
             at: Location::caller(),
         }
+        .into()
     }
 }
 
@@ -83,79 +106,24 @@ pub(crate) trait At<T> {
 
 impl<T, E: Into<ErrorKind>> At<T> for Result<T, E> {
     fn at(self, at: &'static Location<'static>) -> Result<T, Error> {
-        self.map_err(|kind| Error {
-            kind: kind.into(),
-            at,
-        })
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ErrorKind::Tiled(e) => e.fmt(f),
-            ErrorKind::Layout(e) => e.fmt(f),
-            ErrorKind::Atom(e) => e.fmt(f),
-            ErrorKind::Schedule(e) => e.fmt(f),
-            ErrorKind::Dynamic { operation, layout } => write!(
-                f,
-                "{operation} of {layout}: a dynamic leaf has a value at launch only; cut a tile of static extents out of \
-                 it with `local_tile`, and go on with that"
-            ),
-            ErrorKind::Operands { operation, why } => write!(f, "{operation}: {why}"),
-            ErrorKind::Stale { reg } => write!(
-                f,
-                "the variable in {reg} is written between where its value is read and where it is used; read it again"
-            ),
-            ErrorKind::NoInteger { why } => f.write_str(why),
-            ErrorKind::Wide {
-                index,
-                range: (low, high),
-            } => write!(
-                f,
-                "{index} lies from {low} to {high}, and a register of 32 bits does not hold that"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.at, self.kind)
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::Tiled(e) => Some(e),
-            ErrorKind::Layout(e) => Some(e),
-            ErrorKind::Atom(e) => Some(e),
-            ErrorKind::Schedule(e) => Some(e),
-            _ => None,
-        }
+        self.map_err(|kind| Error::at_call(kind.into(), at))
     }
 }
 
 macro_rules! from {
-    ($($ty:ty => $variant:ident;)*) => {$(
-        impl From<$ty> for ErrorKind {
-            fn from(e: $ty) -> Self {
-                ErrorKind::$variant(e)
-            }
-        }
-
+    ($($ty:ty),*) => {$(
         impl From<$ty> for Error {
             #[track_caller]
-            fn from(e: $ty) -> Self {
-                ErrorKind::$variant(e).here()
+            fn from(error: $ty) -> Self {
+                ErrorKind::from(error).here()
             }
         }
     )*};
 }
-from! {
-    colex_tiled::Error => Tiled;
-    colex_layout::Error => Layout;
-    colex_atom::Error => Atom;
-    colex_sched::Error => Schedule;
-}
+
+from!(
+    colex_tiled::Error,
+    colex_layout::Error,
+    colex_atom::Error,
+    colex_sched::Error
+);

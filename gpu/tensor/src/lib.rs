@@ -68,7 +68,7 @@ pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;
 pub use copy::{Hints, Piece};
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use fragment::elementwise::FragmentExpr;
 pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};

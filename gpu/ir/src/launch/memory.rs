@@ -23,7 +23,7 @@ pub trait DeviceMemory: fmt::Debug {
 }
 
 /// Why tensors and scalars cannot be passed to a kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ArgumentError {
     /// The sentence: which argument, what is wrong with it, and what would be right.
     pub why: String,
@@ -61,3 +61,5 @@ impl fmt::Display for ArgumentError {
 }
 
 impl std::error::Error for ArgumentError {}
+
+colex_layout::debug_as_display!(ArgumentError);

@@ -88,7 +88,7 @@ impl Pipeline {
 }
 
 impl Builder {
-    /// Room for mbarriers in shared memory, not initialised. Fewer than one is an error, [`ErrorKind::Operands`], that
+    /// Room for mbarriers in shared memory, not initialised. Fewer than one is an error that
     /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn barriers(&mut self, count: i64) -> Barriers {
@@ -138,7 +138,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Schedule`] for a schedule of which no pipeline is built.
+    /// [`Builder::finish`] fails for a schedule of which no pipeline is built.
     #[track_caller]
     pub fn pipeline_of(&mut self, schedule: &colex_sched::pipeline::WarpSpecialized) -> Pipeline {
         if let Err(error) = schedule.check() {
@@ -368,8 +368,8 @@ impl Builder {
 
     /// `barrier.sync` of a named barrier whose number the kernel computes.
     ///
-    /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors,
-    /// [`ErrorKind::Operands`], that [`Builder::finish`] answers with.
+    /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors
+    /// that [`Builder::finish`] answers with.
     #[track_caller]
     pub fn sync_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();

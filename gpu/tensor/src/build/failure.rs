@@ -31,7 +31,9 @@ impl FirstFailure {
 
     /// Keeps a failure, unless there is an earlier one.
     pub(crate) fn keep(&self, kind: ErrorKind, at: &'static Location<'static>) {
-        self.0.borrow_mut().get_or_insert(Error { kind, at });
+        self.0
+            .borrow_mut()
+            .get_or_insert_with(|| Error::at_call(kind, at));
     }
 
     /// Returns what `body` makes, or `inert` if it fails or something has failed before.

@@ -69,7 +69,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for a step below 1, [`ErrorKind::Wide`] for ends beyond 32 bits.
+    /// [`Builder::finish`] fails for a step below 1, for ends beyond 32 bits.
     #[track_caller]
     pub fn for_(
         &mut self,

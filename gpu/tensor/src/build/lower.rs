@@ -24,7 +24,7 @@ pub(crate) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
 impl Builder {
     /// The value in a register of 32 bits.
     ///
-    /// A value whose range is larger is an error, [`ErrorKind::Wide`], that [`Builder::finish`] answers with.
+    /// A value whose range is larger is an error that [`Builder::finish`] answers with.
     #[track_caller]
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();

@@ -130,8 +130,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The first failure of any call of the builder, or of its tensors and fragments, with the file and the line of that call;
-    /// [`ErrorKind::Operands`] for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
+    /// The first failure of any call of the builder, or of its tensors and fragments, with the file and the line of that call,
+    /// and for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
     pub fn finish(mut self) -> Result<crate::build::launch::TensorKernel, Error> {
         if let Some(error) = self.failure.get() {
             return Err(error);
@@ -140,10 +140,7 @@ impl Builder {
         let target = self.ir.target();
         let kernel = std::mem::replace(&mut self.ir, KernelBuilder::new("", target)).finish();
         let kernel = self.claimed(kernel);
-        let refuse = |why: String| Error {
-            kind: ErrorKind::operands("finish", why),
-            at: kernel.at,
-        };
+        let refuse = |why: String| Error::at_call(ErrorKind::operands("finish", why), kernel.at);
         if kernel.block != Some([self.threads, 1, 1]) {
             return Err(refuse(format!(
                 "the block is declared as {:?}, and the kernel was begun for {} threads along x",
@@ -243,7 +240,7 @@ impl Builder {
     /// The number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that branches on
     /// it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a warpgroup.
     ///
-    /// Threads that are no whole warps are an error, [`ErrorKind::Operands`], that [`Builder::finish`] answers with.
+    /// Threads that are no whole warps are an error that [`Builder::finish`] answers with.
     #[track_caller]
     pub fn uniform(&mut self, threads: u32) -> Index {
         if threads == 0 || !threads.is_multiple_of(32) {

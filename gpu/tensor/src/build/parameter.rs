@@ -21,7 +21,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for strides that are not integers, and elements narrower than a byte.
+    /// [`Builder::finish`] fails for strides that are not integers, and elements narrower than a byte.
     #[track_caller]
     pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Tensor {
         let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Global, ty);
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] when the layout has no size in memory; [`ErrorKind::Operands`] for
+    /// [`Builder::finish`] fails when the layout has no size in memory, and for
     /// elements narrower than a byte, offsets below 0 and more bytes than a block has.
     #[track_caller]
     pub fn shared_tensor(&mut self, ty: Ty, layout: impl Into<ComposedLayout>) -> Tensor {
@@ -248,7 +248,7 @@ impl Builder {
 
     /// Reserves `bytes` bytes of the block's shared memory, aligned to `align` (a power of two), and returns their address.
     ///
-    /// More than a block has, and an alignment that is no power of two, are errors, [`ErrorKind::Operands`], that
+    /// More than a block has, and an alignment that is no power of two, are errors that
     /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {

@@ -20,7 +20,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
+    /// [`Builder::finish`] fails for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
     /// 16 on, in global and in shared memory, of one type of element; and, as for [`Builder::copy`], for a run that may lie
     /// beyond the tensor.
     #[doc(alias = "SM90_BULK_COPY_G2S")]

@@ -141,11 +141,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for sizes and types of elements that differ, values that are not neighbours, ends that the atom
+    /// [`Builder::finish`] fails for sizes and types of elements that differ, values that are not neighbours, ends that the atom
     /// does not connect, ends that do not hold the same elements of tiles of the same extents in every thread (registers
     /// remember those that a copy or arithmetic has put there first), partitions that reach beyond their tile, tiles that may
-    /// reach beyond a tensor of static extents, and threads of the tiled copy that no thread of the block is;
-    /// [`ErrorKind::Layout`], [`ErrorKind::Atom`].
+    /// reach beyond a tensor of static extents, and threads of the tiled copy that no thread of the block is,
+    /// and where the layout algebra has no result, for an atom without such a form.
     #[track_caller]
     pub fn copy<'a>(
         &mut self,
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::copy`], and [`ErrorKind::Operands`] for vectors that may lie across an end: of a dynamic extent the launch
+    /// Fails as [`Builder::copy`] does, and for vectors that may lie across an end: of a dynamic extent the launch
     /// is asked for a multiple.
     #[doc(alias = "copy_if")]
     #[track_caller]

@@ -80,7 +80,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] with the words of `TmaPlan` for what TMA cannot do.
+    /// [`Builder::finish`] fails with the words of `TmaPlan` for what TMA cannot do.
     #[track_caller]
     pub fn tma_tensor(
         &mut self,
@@ -169,7 +169,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] when there are not as many coordinates as modes; when `shared` is not in shared memory, has
+    /// [`Builder::finish`] fails when there are not as many coordinates as modes, and when `shared` is not in shared memory, has
     /// another element type, swizzle or layout than the map's tile, or does not begin where the swizzle and the copy engine
     /// want it; or when the tensor is multicast.
     #[track_caller]

@@ -32,8 +32,8 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] where another thread has an element, or no layout over the registers is the operand's;
-    /// [`ErrorKind::Tiled`].
+    /// [`Builder::finish`](crate::Builder::finish) fails where another thread has an element, or no layout over the registers is the operand's,
+    /// and where a partition has no result.
     #[track_caller]
     pub fn as_operand(
         &self,

@@ -44,7 +44,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for other types.
+    /// [`Builder::finish`] fails for other types.
     #[track_caller]
     pub fn convert(&mut self, from: &Fragment, to: Ty) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(to);

@@ -118,7 +118,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for elements that share a register, other types and other sizes, for fragments that hold other
+    /// [`Builder::finish`] fails for elements that share a register, other types and other sizes, for fragments that hold other
     /// elements of their tiles at one index, and for a `d` with one register for several elements that the instruction does
     /// not read.
     #[track_caller]

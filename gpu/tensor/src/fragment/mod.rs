@@ -70,7 +70,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for a type of another width, or whose registers are of another class.
+    /// [`Builder::finish`] fails for a type of another width, or whose registers are of another class.
     #[track_caller]
     pub fn as_type(&self, ty: Ty) -> Fragment {
         self.attempt(Location::caller(), || {
@@ -105,7 +105,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] for a coordinate that does not fit the layout; [`ErrorKind::Operands`] for a
+    /// [`Builder::finish`] fails for a coordinate that does not fit the layout, and for a
     /// place that only the kernel knows.
     #[track_caller]
     pub fn slice(&self, coord: impl Into<SliceCoord>) -> Fragment {
@@ -138,7 +138,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Tiled`].
+    /// [`Builder::finish`] fails where a partition has no result.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     #[track_caller]
@@ -156,7 +156,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] when they are not neighbours in the registers.
+    /// [`Builder::finish`] fails when they are not neighbours in the registers.
     #[track_caller]
     pub fn values(&self, first: i64, count: i64) -> Fragment {
         self.attempt(Location::caller(), || self.neighbours(first, count))
@@ -186,7 +186,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] where several elements share a register.
+    /// [`Builder::finish`] fails where several elements share a register.
     #[track_caller]
     pub fn gathered(&self, first: i64, count: i64) -> Fragment {
         self.attempt(Location::caller(), || self.gather(first, count))
@@ -273,7 +273,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Layout`], [`ErrorKind::Dynamic`]; [`ErrorKind::Operands`] for more than [`MAX_REGISTERS`] registers.
+    /// [`Builder::finish`] fails where the layout algebra has no result, for a dynamic layout, and for more than [`MAX_REGISTERS`] registers.
     #[doc(alias = "make_rmem_tensor")]
     #[track_caller]
     pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Fragment {
@@ -415,7 +415,7 @@ impl Builder {
 
     /// Every register that the fragment's layout names becomes zero.
     ///
-    /// A layout of other elements than there are registers for is an error, [`ErrorKind::Operands`], that
+    /// A layout of other elements than there are registers for is an error that
     /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn clear(&mut self, fragment: &Fragment) {
@@ -431,7 +431,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for fragments that differ in type or size, or hold other elements of their tiles at one index.
+    /// [`Builder::finish`] fails for fragments that differ in type or size, or hold other elements of their tiles at one index.
     #[track_caller]
     pub fn axpby(
         &mut self,

@@ -63,8 +63,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Operands`] where several warps have parts of a row, which no shuffle brings together;
-    /// [`ErrorKind::Tiled`].
+    /// Fails where several warps have parts of a row, which no shuffle brings together,
+    /// and where a partition has no result.
     #[track_caller]
     pub fn new(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, Error> {
         Rows::of(mma, tile).at(Location::caller())
@@ -139,7 +139,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for another number of elements than of rows, and for the numbers of other rows.
+    /// [`Builder::finish`] fails for another number of elements than of rows, and for the numbers of other rows.
     #[track_caller]
     pub fn broadcast_rows(&self, values: &Fragment) -> Fragment {
         values.attempt(Location::caller(), || self.broadcast(values))
@@ -217,7 +217,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for elements that are not of 32 bits and alone in their registers, and for a fragment that was
+    /// [`Builder::finish`] fails for elements that are not of 32 bits and alone in their registers, and for a fragment that was
     /// not made for these rows.
     #[track_caller]
     pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) {

@@ -66,7 +66,7 @@ impl GmmaOperand {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Layout`] when there is no mode after K; [`ErrorKind::Operands`] for a stage that it need not have.
+    /// [`Builder::finish`] fails when there is no mode after K, and for a stage that it need not have.
     #[track_caller]
     pub fn at(&self, stage: impl Into<Index>) -> GmmaOperand {
         let stage = stage.into();
@@ -127,7 +127,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] with the words of `GmmaDescriptor` for a layout that is not canonical; for elements of another
+    /// [`Builder::finish`] fails with the words of `GmmaDescriptor` for a layout that is not canonical, and for elements of another
     /// type than the atom's, tiles that are no whole atoms, and a thread index that leaves a warpgroup out; those of the
     /// partition.
     #[doc(alias = "make_fragment_A")]
@@ -261,7 +261,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for extents that do not match, elements of other types than the atom's, descriptors of another
+    /// [`Builder::finish`] fails for extents that do not match, elements of other types than the atom's, descriptors of another
     /// operand or MMA, fragments that hold other elements of their tiles than the product takes, and more threads than the
     /// block has.
     #[track_caller]

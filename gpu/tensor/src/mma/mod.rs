@@ -53,7 +53,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: [`ErrorKind::Operands`] for extents that do not match each other or the atom, elements of other types than the atom's,
+    /// [`Builder::finish`] fails for extents that do not match each other or the atom, elements of other types than the atom's,
     /// a fragment that was made for another operand or holds other elements of its tile than the product takes, tiles of
     /// extents that differ, more threads than the block has, and atoms that read shared memory.
     #[doc(alias = "gemm")]

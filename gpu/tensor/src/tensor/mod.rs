@@ -159,7 +159,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a type of another width.
+    /// [`Builder::finish`](crate::Builder::finish) fails for a type of another width.
     #[track_caller]
     pub fn as_type(&self, ty: Ty) -> Tensor {
         self.attempt(Location::caller(), || {
@@ -205,7 +205,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] when there are not as many coordinates as modes,
+    /// [`Builder::finish`](crate::Builder::finish) fails when there are not as many coordinates as modes,
     /// and for a tile that lies outside for all values of the coordinates.
     #[track_caller]
     pub fn local_tile(&self, tile: impl IntoExtents, at: impl IntoIndices) -> Tensor {
@@ -321,7 +321,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a tensor in shared memory, and when there are
+    /// [`Builder::finish`](crate::Builder::finish) fails for a tensor in shared memory, and when there are
     /// not as many numbers as modes.
     #[track_caller]
     pub fn offset_by(&self, by: impl IntoIndices) -> Tensor {
@@ -362,8 +362,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Operands`] for a tensor in shared memory,
-    /// [`ErrorKind::Layout`] for an index beyond the last.
+    /// [`Builder::finish`](crate::Builder::finish) fails for a tensor in shared memory,
+    /// and for an index beyond the last.
     #[track_caller]
     pub fn coordinates(&self, index: i64) -> Vec<Index> {
         let inert = || vec![Index::constant(0); self.layout().rank()];
@@ -375,8 +375,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Layout`] when the coordinate does not fit the layout;
-    /// [`ErrorKind::Operands`] for a place that a mode does not have for any values of the registers.
+    /// [`Builder::finish`](crate::Builder::finish) fails when the coordinate does not fit the layout,
+    /// and for a place that a mode does not have for any values of the registers.
     #[track_caller]
     pub fn slice(&self, coord: impl Into<SliceCoord>) -> Tensor {
         let coord = coord.into();

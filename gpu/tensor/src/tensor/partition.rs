@@ -128,8 +128,8 @@ impl CopyAt<'_> {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Dynamic`] for a parameter of dynamic extents: a tile of it must be cut out first;
-    /// [`ErrorKind::Operands`] for a thread beyond the last; [`ErrorKind::Tiled`].
+    /// [`Builder::finish`](crate::Builder::finish) fails for a parameter of dynamic extents: a tile of it must be cut out first,
+    /// and for a thread beyond the last, and where a partition has no result.
     #[doc(alias = "partition_S")]
     #[track_caller]
     pub fn partition_src(&self, tensor: &Tensor) -> Tensor {
@@ -311,7 +311,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`](crate::Builder::finish): [`ErrorKind::Layout`] when the composition has no result; [`ErrorKind::Operands`] for indices that the tensor does not
+    /// [`Builder::finish`](crate::Builder::finish) fails when the composition has no result, and for indices that the tensor does not
     /// have.
     #[track_caller]
     pub fn compose(&self, with: &Layout) -> Tensor {

@@ -24,8 +24,8 @@ fn tiled(atom: &str, atoms: &str, tile: &str) -> TiledMma {
 
 fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     let error = result.expect_err("it is refused");
-    assert_eq!(error.at.file(), file!(), "the author's file is named");
-    error.kind.to_string()
+    assert_eq!(error.at().file(), file!(), "the author's file is named");
+    error.what()
 }
 
 /// Queries and keys that tiles divide and others, one of each, and fewer keys than queries; with and without the future.

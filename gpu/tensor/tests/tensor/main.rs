@@ -12,12 +12,12 @@ pub(crate) fn refused<S>(
     let begun = scene(&mut k);
     call(&mut k, begun);
     let error = k.finish().expect_err("it is refused");
-    let file = error.at.file();
+    let file = error.at().file();
     assert!(
         file.contains("tests/tensor/"),
         "the author's file is named, not {file}"
     );
-    error.kind.to_string()
+    error.what()
 }
 
 mod attention;

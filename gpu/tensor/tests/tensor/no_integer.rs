@@ -16,8 +16,8 @@ fn said(body: impl FnOnce(&mut Builder)) -> String {
     let mut k = Builder::new("k", Arch::Sm90a, 128);
     body(&mut k);
     let error = k.finish().expect_err("it is refused");
-    assert_eq!(error.at.file(), file!(), "the author's file is named");
-    error.kind.to_string()
+    assert_eq!(error.at().file(), file!(), "the author's file is named");
+    error.what()
 }
 
 #[track_caller]

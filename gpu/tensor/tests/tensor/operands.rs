@@ -15,8 +15,8 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 
 fn said<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     let error = result.expect_err("it is refused");
-    assert_eq!(error.at.file(), file!(), "the author's file is named");
-    error.kind.to_string()
+    assert_eq!(error.at().file(), file!(), "the author's file is named");
+    error.what()
 }
 
 fn mma(atoms: &str, tile: &str) -> TiledMma {

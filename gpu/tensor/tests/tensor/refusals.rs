@@ -146,9 +146,9 @@ fn a_stale_value_is_refused_at_the_line_that_uses_it() {
     let line = line!() + 1;
     let _ = k.value(&(before + 1));
     let error = k.finish().expect_err("it is refused");
-    assert_eq!((error.at.file(), error.at.line()), (file!(), line));
+    assert_eq!((error.at().file(), error.at().line()), (file!(), line));
     assert_eq!(
-        error.kind.to_string(),
+        error.what(),
         "the variable in %r0 is written between where its value is read and where it is used; read it again"
     );
 }
@@ -180,7 +180,7 @@ fn a_number_too_large_for_its_register() {
         format!(
             "{}:{}:15: r0 * 4096 lies from 0 to 8796093014016, and a register of 32 bits does not hold that",
             file!(),
-            error.at.line()
+            error.at().line()
         )
     );
 }
