@@ -53,11 +53,8 @@ fn through(padding: bool) -> Result<TensorKernel, Error> {
         .expect("a layout");
     let tile = k.shared_tensor(Ty::F32, tile);
     let word = copy("UniversalCopy<uint32_t>").expect("a row");
-    let of = |threads: &str| {
-        let threads = threads.parse().expect("a layout");
-        let values = "(1,1):(1,1)".parse().expect("a layout");
-        TiledCopy::new(word.clone(), 32, &threads, &values).expect("a copy")
-    };
+    let of =
+        |threads: &str| TiledCopy::new(word.clone(), 32, threads, "(1,1):(1,1)").expect("a copy");
     let (by_row, by_column) = (of("(8,32):(32,1)"), of("(32,8):(1,32)"));
     let thread = k.thread();
     for (copy, src, dst) in [(by_row, &from, &tile), (by_column, &tile, &to)] {
