@@ -21,10 +21,10 @@ pub struct Gap {
 }
 
 impl Layout {
-    /// The offsets that `self` skips below `target`, in increasing order: with `self` it covers `0..target`.
+    /// Returns the offsets that `self` skips below `target`, in increasing order: with `self` it covers `0..target`.
     ///
-    /// A tuple `target` is divided mode by mode, as CuTe does: where a mode does not divide it, the result may be larger
-    /// than that for its product, or fall short of it.
+    /// A tuple `target` is divided mode by mode, as CuTe does: where a mode does not divide it, the result may be
+    /// larger than that for its product, or fall short of it.
     ///
     /// Laws `complement_ordered` (`c.at(i-1) < c.at(i)`), `complement_disjoint` (`c.at(i)` is not an offset of `self`
     /// for `i > 0`), and `complement_covers`: every offset below an integer target is the sum of one offset of
@@ -51,7 +51,7 @@ impl Layout {
         self.complement_in(&target.into_int_tuple()?, &mut |_| ())
     }
 
-    /// The complement up to this layout's own reach, the cosize of its filtered form.
+    /// Returns the complement up to this layout's own reach, the cosize of its filtered form.
     ///
     /// # Errors
     ///

@@ -51,11 +51,11 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when coordinates carry between modes, so that no such layout exists (where CuTe gives a
-    /// wrong layout, or none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes
-    /// that clash, which the sentence says; [`Layout::explain_composition`] shows the steps. Fails where a number does not fit 64 bits, for strides of another kind.
-    /// Fails when a tiler has more modes than `self`, and when no swizzle on the left does the
-    /// same, and for a composed layout with an offset or with negative offsets.
+    /// Fails when coordinates carry between modes, so that no such layout exists (where CuTe gives a wrong layout, or
+    /// none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes that clash, which
+    /// the sentence says; [`Layout::explain_composition`] shows the steps. Fails where a number does not fit 64 bits,
+    /// for strides of another kind. Fails when a tiler has more modes than `self`, and when no swizzle on the left does
+    /// the same, and for a composed layout with an offset or with negative offsets.
     ///
     /// # Example
     ///
@@ -159,7 +159,7 @@ impl Layout {
         ))
     }
 
-    /// What CuTe's composition returns, right or wrong: its checks alone, for comparison.
+    /// Returns what CuTe's composition returns, right or wrong: its checks alone, for comparison.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ pub(crate) enum Check {
     AsCute,
 }
 
-/// What each mode of the left-hand side receives.
+/// The largest digit that the right-hand modes add up to in one mode of the left-hand side, by sign.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct DigitSum {
     positive: i64,
@@ -350,7 +350,7 @@ impl<'a> Walker<'a> {
         Ok(None)
     }
 
-    /// The digit of the left mode `k`.
+    /// Moves the right-hand mode across the digit of left mode `k`; returns the visit if it carries.
     #[inline]
     fn cross(
         &mut self,
@@ -385,12 +385,18 @@ impl<'a> Walker<'a> {
     #[inline]
     fn case(&self, s: i64) -> (Case, i64) {
         let (n, r) = (self.rest.value(), self.step.value());
+        // The digit of `c * r` at extent `s` is `c * r % s`. If `s` divides `r` it is always 0: the mode passes on,
+        // with the step in units of the next digit.
         if n == 1 || r % s == 0 {
             return (Case::Skips, 1);
         }
+        // The largest step stays below `s`: no step carries, so all of them are multiples of this stride.
         if (i128::from(n) - 1) * i128::from(r) < i128::from(s) {
             return (Case::Within, n);
         }
+        // After `s / r` steps the digit is 0 again and exactly 1 has gone to the next digit, if `r` divides `s`; the
+        // rest of the mode counts there by 1. This needs whole rounds: `s / r` divides `n`. Otherwise a step changes
+        // two digits at once by an amount that depends on where it starts, and no stride describes it.
         let take = (s / r + i64::from(s % r != 0)).min(n);
         if n % take == 0 && (s % r == 0 || self.check == Check::AsCute && r < s) {
             (Case::Splits, take)
@@ -459,7 +465,11 @@ enum JointMisfit {
     Bits,
 }
 
-/// Whether the digits of all right-hand modes together stay within each left mode.
+/// Checks that the digits of all right-hand modes together stay within each left mode.
+///
+/// Each mode alone stays in its digits, but the modes of a coordinate are added: two modes may share a digit and carry
+/// together. The sum of their largest digits is reached at the last coordinate, so comparing it with the extent
+/// decides. With strides of both signs a digit could borrow as well, so they must stay in one digit.
 fn together(flat: &Flat, sums: &[DigitSum]) -> Result<(), JointMisfit> {
     for (mode, sum) in sums[..flat.len() - 1].iter().enumerate() {
         for (digits, up) in [(sum.positive, true), (sum.negative, false)] {

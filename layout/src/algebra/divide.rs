@@ -90,7 +90,7 @@ impl Layout {
         Self::checked(b.finish())
     }
 
-    /// [`Layout::logical_divide`], which rounds up, with the tiles gathered in mode 0 and the rests in mode 1:
+    /// Returns [`Layout::logical_divide`], which rounds up, with the tiles gathered in mode 0 and the rests in mode 1:
     /// `((T0,T1,..),(r0,r1,..,x,y))`.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Layout {
         self.logical_divide_by(tiler)?.tile_unzip_by(tiler)
     }
 
-    /// [`Layout::zipped_divide`], which rounds up, with the rests unpacked: `((T0,T1,..),r0,r1,..)`.
+    /// Returns [`Layout::zipped_divide`], which rounds up, with the rests unpacked: `((T0,T1,..),r0,r1,..)`.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Layout {
         Ok(self.zipped_divide_by(tiler)?.unpack(Unpack::Rest))
     }
 
-    /// [`Layout::zipped_divide`], which rounds up, with tiles and rests unpacked: `(T0,T1,..,r0,r1,..)`.
+    /// Returns [`Layout::zipped_divide`], which rounds up, with tiles and rests unpacked: `(T0,T1,..,r0,r1,..)`.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Layout {
         Ok(self.zipped_divide_by(tiler)?.unpack(Unpack::Both))
     }
 
-    /// [`Layout::logical_divide`] by tiles that divide: an error where they would cover more than `self`.
+    /// Returns [`Layout::logical_divide`] by tiles that divide: an error where they would cover more than `self`.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Layout {
         .into())
     }
 
-    /// Whether the tiles of `tiler` cover each coordinate once, without padding.
+    /// Returns whether the tiles of `tiler` cover each coordinate once, without padding.
     ///
     /// Law `divide_exact`: tile and rest together visit each index below the size once.
     ///
@@ -312,7 +312,8 @@ fn unzip(
 }
 
 impl IntTuple {
-    /// How many tiles of `tiler` cover this shape, mode by mode: the rest mode of a divide, as for a grid of blocks.
+    /// Returns how many tiles of `tiler` cover this shape, mode by mode: the rest mode of a divide, as for a grid of
+    /// blocks.
     ///
     /// # Errors
     ///
@@ -357,7 +358,7 @@ impl IntTuple {
         }
     }
 
-    /// Whether `tiler` divides every mode without padding (CuTe's `evenly_divides`).
+    /// Returns whether `tiler` divides every mode without padding (CuTe's `evenly_divides`).
     ///
     /// # Errors
     ///

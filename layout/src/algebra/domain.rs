@@ -13,7 +13,7 @@ use crate::tuple::int_tuple::rank_error;
 use crate::{Error, Int, IntTuple, IntoLayout, Layout, Stride};
 
 impl Tuple<Int> {
-    /// A layout of up to `n` indices of this shape, spread over its modes so that it divides each.
+    /// Returns a layout of up to `n` indices of this shape, spread over its modes so that it divides each.
     ///
     /// It takes from each mode, first to last, the greatest common divisor with what is left of `n`.
     ///
@@ -53,7 +53,7 @@ impl Tuple<Int> {
 }
 
 impl Layout {
-    /// The coarsest flat shape over whose coordinates both layouts are linear in each mode.
+    /// Returns the coarsest flat shape over whose coordinates both layouts are linear in each mode.
     ///
     /// Its extents divide the coalesced modes of both. It is the domain on which two layouts can be added, compared
     /// or traversed together (`Cecka 2026`).
@@ -114,7 +114,7 @@ impl Layout {
             .filter(|end| *end > 1)
     }
 
-    /// The layout of the sums: `r.at(i) == self.at(i) + other.at(i)`.
+    /// Returns the layout of the sums: `r.at(i) == self.at(i) + other.at(i)`.
     ///
     /// The result has the modes of both where they nest alike, else those of their greatest common domain.
     ///

@@ -17,7 +17,7 @@ use crate::{Contradiction, Error, InferError, Int, IntTuple, IntoIntTuple, Layou
 pub const INFER_BOUND: i64 = 1 << 30;
 
 impl Layout {
-    /// The layout with these values, `l.at(i) == values[i]`: coalesced, which makes it the only one.
+    /// Returns the layout with these values, `l.at(i) == values[i]`: coalesced, which makes it the only one.
     ///
     /// Laws `infer_table` (the layout of `l.table()` is `l.coalesce()`) and `infer_first` (the error shows the least
     /// index at which no layout of that size agrees with the values so far).
@@ -47,7 +47,7 @@ impl Layout {
         Self::infer_with(size, |i| values[usize::try_from(i).expect("0 <= i < len")])
     }
 
-    /// The layout of `size` with `l.at(i) == f(i)`. Asks for each value once, up to the first contradiction.
+    /// Returns the layout of `size` with `l.at(i) == f(i)`. Asks for each value once, up to the first contradiction.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Layout {
         Self::infer_modes(size, f)
     }
 
-    /// The layout whose modes are those of `shape`, each leaf refined where its values need it, with
+    /// Returns the layout whose modes are those of `shape`, each leaf refined where its values need it, with
     /// `l.at(i) == f(i)` at every linear index of `shape`.
     ///
     /// A table of threads by values has the shape `(threads,values)` and the index `thread + threads * value`.

@@ -12,7 +12,7 @@ use crate::tuple::int::{add, mul};
 use crate::{Error, Int, IntoLayout, Layout, Stride};
 
 impl Layout {
-    /// The longest layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
+    /// Returns the longest layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
     ///
     /// It finds the modes that continue one another from stride 1; a layout without stride 1 gives `1:0`.
     ///
@@ -58,8 +58,8 @@ impl Layout {
         Self::checked(layout_of(coalesced(&result, Tail::Drop)).0)
     }
 
-    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`, all three within
-    /// their sizes.
+    /// Returns the layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`, all three
+    /// within their sizes.
     ///
     /// Where `self` is injective this is `l.at(self.at(i)) == i`.
     ///
@@ -164,7 +164,7 @@ impl Layout {
         Ok(modes)
     }
 
-    /// The indices at which the layout is 0 by its stride-0 modes: `self.at(n.at(i)) == 0`.
+    /// Returns the indices at which the layout is 0 by its stride-0 modes: `self.at(n.at(i)) == 0`.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl Layout {
         }
     }
 
-    /// The longest layout that both undo: `self.at(r.at(i)) == i` and `other.at(r.at(i)) == i`.
+    /// Returns the longest layout that both undo: `self.at(r.at(i)) == i` and `other.at(r.at(i)) == i`.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Layout {
         inverse.composition(&Self::leaf(n, Stride::constant(1))?)
     }
 
-    /// How many elements from the first on are contiguous in both: what one vector access may move.
+    /// Returns how many elements from the first on are contiguous in both: what one vector access may move.
     ///
     /// That is the largest `n` such that both have the offsets `0..n` at the same indices, where `other` has them at
     /// those of its right inverse.

@@ -7,7 +7,7 @@ use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, IntoIntTuple, IntoLayout, IntoTiler, Layout, TilerRef};
 
 impl Layout {
-    /// `self`, repeated as `tiler` says: mode 0 is the block, mode 1 goes from copy to copy.
+    /// Returns `self`, repeated as `tiler` says: mode 0 is the block, mode 1 goes from copy to copy.
     /// `A x T = (A, complement(A, |A| * cosize(T)) o T)`.
     ///
     /// The block is the inner, fastest part; the tiler says how many copies there are and in which order.
@@ -66,7 +66,7 @@ impl Layout {
         Ok((target, self.complement(target)?))
     }
 
-    /// [`Layout::logical_product`] with the blocks gathered in mode 0 and the copies in mode 1.
+    /// Returns [`Layout::logical_product`] with the blocks gathered in mode 0 and the copies in mode 1.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Layout {
         self.logical_product_by(tiler)?.tile_unzip_by(tiler)
     }
 
-    /// [`Layout::zipped_product`] with the copies unpacked.
+    /// Returns [`Layout::zipped_product`] with the copies unpacked.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Layout {
         Ok(self.zipped_product_by(tiler)?.unpack(Unpack::Rest))
     }
 
-    /// [`Layout::zipped_product`] with blocks and copies unpacked.
+    /// Returns [`Layout::zipped_product`] with blocks and copies unpacked.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Layout {
         Ok(self.zipped_product_by(tiler)?.unpack(Unpack::Both))
     }
 
-    /// The block repeated over `tiler` mode by mode, block inside: `((b0,t0),(b1,t1),..)`.
+    /// Returns the block repeated over `tiler` mode by mode, block inside: `((b0,t0),(b1,t1),..)`.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Layout {
         Ok(Self(block.0.zip_with(&copies.0)?))
     }
 
-    /// The block repeated over `tiler` mode by mode, block interleaved: `((t0,b0),(t1,b1),..)`.
+    /// Returns the block repeated over `tiler` mode by mode, block interleaved: `((t0,b0),(t1,b1),..)`.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Layout {
         ))
     }
 
-    /// The block repeated until it has `shape`, along the modes in their order: CuTe's `tile_to_shape`.
+    /// Returns the block repeated until it has `shape`, along the modes in their order: CuTe's `tile_to_shape`.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Layout {
         self.padded(shape.rank())?.blocked_product(&copies)
     }
 
-    /// The block repeated until it has `shape`, first along the mode of the least `order`.
+    /// Returns the block repeated until it has `shape`, first along the mode of the least `order`.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Layout {
         self.padded(shape.rank())?.blocked_product(&copies)
     }
 
-    /// As [`Layout::tile_to_shape`], repeated along the last mode first: `LayoutRight` as the order.
+    /// Returns the same as [`Layout::tile_to_shape`], repeated along the last mode first: `LayoutRight` as the order.
     ///
     /// # Errors
     ///

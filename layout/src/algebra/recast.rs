@@ -345,7 +345,8 @@ impl Layout {
         (long.unwrap_or(last), last)
     }
 
-    /// The layout in units of `1/n` element: neighbours become `n` times as many, larger strides are multiplied.
+    /// Returns the layout in units of `1/n` element: neighbours become `n` times as many, larger strides are
+    /// multiplied.
     ///
     /// One mode of stride 1 takes the parts: the first of an extent beyond 1, or else the first. CuTe's `downcast` lets
     /// every mode of stride 1 grow, so that parts are counted twice.
@@ -354,9 +355,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when no mode has stride 1, so that the parts of one element have no place,
-    /// and where a number does not fit 64 bits, for strides of another kind, and for XOR strides and a factor that is not a power
-    /// of two, and for a factor below 1.
+    /// Fails when no mode has stride 1, so that the parts of one element have no place, and where a number does not fit
+    /// 64 bits, for strides of another kind, and for XOR strides and a factor that is not a power of two, and for a
+    /// factor below 1.
     ///
     /// # Example
     ///

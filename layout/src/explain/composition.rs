@@ -16,7 +16,7 @@ use crate::{CompositionError, Error, IntoLayout, Layout, Refusal};
 const SHOWN: i64 = 16;
 
 impl Layout {
-    /// How [`Layout::composition`] comes to its result, or at which step it is refused.
+    /// Returns how [`Layout::composition`] comes to its result, or at which step it is refused.
     ///
     /// # Example
     ///

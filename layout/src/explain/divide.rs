@@ -12,7 +12,7 @@ use crate::{Error, IntoTiler, Layout, Tiler};
 type Explain = fn(&Layout, &Tiler) -> Explanation;
 
 impl Layout {
-    /// How [`Layout::logical_divide`] comes to its result, or where it is refused.
+    /// Returns how [`Layout::logical_divide`] comes to its result, or where it is refused.
     ///
     /// # Example
     ///
@@ -59,7 +59,7 @@ impl Layout {
         Explanation::new(title, steps, result)
     }
 
-    /// How [`Layout::logical_product`] comes to its result, or where it is refused.
+    /// Returns how [`Layout::logical_product`] comes to its result, or where it is refused.
     ///
     /// # Example
     ///

@@ -9,7 +9,7 @@ use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::{IntoIntTuple, Layout};
 
 impl Layout {
-    /// How [`Layout::complement`] comes to its result, or where it is refused.
+    /// Returns how [`Layout::complement`] comes to its result, or where it is refused.
     ///
     /// # Example
     ///
@@ -54,7 +54,7 @@ impl Layout {
         Explanation::new(title, steps, result)
     }
 
-    /// How [`Layout::right_inverse`] comes to its result.
+    /// Returns how [`Layout::right_inverse`] comes to its result.
     ///
     /// # Example
     ///
@@ -81,7 +81,7 @@ impl Layout {
         Explanation::new(title, steps, result)
     }
 
-    /// How [`Layout::left_inverse`] comes to its result, or where it is refused.
+    /// Returns how [`Layout::left_inverse`] comes to its result, or where it is refused.
     ///
     /// # Example
     ///

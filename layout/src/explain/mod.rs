@@ -162,7 +162,7 @@ impl Step {
 }
 
 impl Layout {
-    /// How [`Layout::coalesce`] comes to its result.
+    /// Returns how [`Layout::coalesce`] comes to its result.
     #[must_use]
     pub fn explain_coalesce(&self) -> Explanation {
         let mut steps = Vec::new();

@@ -14,7 +14,7 @@ use crate::{Basis, Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 type Sums = Vec<(SmallVec<[usize; 6]>, i64)>;
 
 impl Layout {
-    /// The layout that maps each coordinate of `shape` to itself: CuTe's `make_identity_layout`.
+    /// Returns the layout that maps each coordinate of `shape` to itself: CuTe's `make_identity_layout`.
     ///
     /// Partitioned like a tensor, it tells which coordinates each thread has (predication, TMA).
     ///
@@ -43,7 +43,7 @@ impl Layout {
         Self::new(shape, stride)
     }
 
-    /// Whether some stride is a basis vector, so that values are coordinates.
+    /// Returns whether some stride is a basis vector, so that values are coordinates.
     #[must_use]
     pub fn has_coordinate_values(&self) -> bool {
         self.leaves()
@@ -51,20 +51,20 @@ impl Layout {
             .any(|l| matches!(l.stride, Stride::Basis(_)))
     }
 
-    /// The value at a linear index as a coordinate; an integer for integer and XOR strides.
+    /// Returns the value at a linear index as a coordinate; an integer for integer and XOR strides.
     ///
     /// The coordinate nests as deep as the strides name modes; modes that no stride names are 0.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, where a number does not fit 64 bits, and when one stride names a mode and another
-    /// a mode inside it.
+    /// Fails for a coordinate outside of the shape, where a number does not fit 64 bits, and when one stride names a
+    /// mode and another a mode inside it.
     pub fn coord_at(&self, index: i64) -> Result<IntTuple, Error> {
         let digits = self.shape().coord(index)?;
         self.value(&digits)
     }
 
-    /// The value at a coordinate, as a coordinate.
+    /// Returns the value at a coordinate, as a coordinate.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Layout {
         Ok(b.finish())
     }
 
-    /// The smallest shape that contains every value: one past the largest value along each mode (strides taken
+    /// Returns the smallest shape that contains every value: one past the largest value along each mode (strides taken
     /// without their signs). For integer strides this is the cosize.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Layout {
         largest.try_map(|n| Ok(n.with_value(add(n.value(), 1)?)))
     }
 
-    /// The nesting of the values, as zeros: `(0,0)` for values that are pairs, `0` for integers.
+    /// Returns the nesting of the values, as zeros: `(0,0)` for values that are pairs, `0` for integers.
     ///
     /// # Errors
     ///
@@ -147,9 +147,9 @@ impl Layout {
         .into()
     }
 
-    /// The integer layout that a layout of coordinates becomes in a tensor with these strides: each basis vector is
-    /// replaced by the stride of the mode it names. No mode is joined or split, so it is right for every value of
-    /// the strides: this is how a kernel uses strides that are known at launch only.
+    /// Returns the integer layout that a layout of coordinates becomes in a tensor with these strides: each basis
+    /// vector is replaced by the stride of the mode it names. No mode is joined or split, so it is right for every
+    /// value of the strides: this is how a kernel uses strides that are known at launch only.
     ///
     /// Law `inner_product_at` (`r.at(i) == self.coord_at(i) . strides`).
     ///
@@ -283,7 +283,8 @@ fn added(mut parts: Sums) -> Result<Sums, Error> {
     Ok(sums)
 }
 
-/// The tuple of `sums`, ordered by their paths, which agree before `depth`; `None` when a path ends where another goes on.
+/// The tuple of `sums`, ordered by their paths, which agree before `depth`; `None` when a path ends where another goes
+/// on.
 fn nest(
     sums: &[(SmallVec<[usize; 6]>, i64)],
     depth: usize,
@@ -312,7 +313,7 @@ fn nest(
 }
 
 impl Tuple<Int> {
-    /// The basis vector of each leaf: `(4,(2,3))` gives `(1@0,(1@0@1,1@1@1))`. CuTe's `make_basis_like`.
+    /// Returns the basis vector of each leaf: `(4,(2,3))` gives `(1@0,(1@0@1,1@1@1))`. CuTe's `make_basis_like`.
     ///
     /// A single integer is its own direction and gives the integer 1.
     ///

@@ -11,7 +11,7 @@ use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 pub(crate) type Flat = SmallVec<[LeafMode; 12]>;
 
 impl Layout {
-    /// The same function of the index with as few modes as possible, at depth 0 or 1.
+    /// Returns the same function of the index with as few modes as possible, at depth 0 or 1.
     ///
     /// Modes of extent 1 vanish, and `(s0,s1):(d0,s0*d0)` is one mode `s0*s1:d0`.
     ///
@@ -50,7 +50,7 @@ impl Layout {
         self.by_profile("coalesce_modes", &profile.into_int_tuple()?, Self::coalesce)
     }
 
-    /// The layout with every stride-0 mode reduced to extent 1.
+    /// Returns the layout with every stride-0 mode reduced to extent 1.
     #[must_use]
     pub fn filter_zeros(&self) -> Self {
         Self(self.0.map(|leaf| {
@@ -62,7 +62,8 @@ impl Layout {
         }))
     }
 
-    /// The layout without its stride-0 and extent-1 modes: the image, each offset as often as other modes repeat it.
+    /// Returns the layout without its stride-0 and extent-1 modes: the image, each offset as often as other modes
+    /// repeat it.
     ///
     /// # Example
     ///

@@ -8,7 +8,7 @@ use crate::tuple::{Tuple, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 impl Layout {
-    /// The compact layout of `shape` whose first mode moves fastest: CuTe's `make_layout(shape)`, `LayoutLeft`.
+    /// Returns the compact layout of `shape` whose first mode moves fastest: CuTe's `make_layout(shape)`, `LayoutLeft`.
     ///
     /// A mode of extent 1 gets stride 0.
     ///
@@ -40,7 +40,7 @@ impl Layout {
         Self::new(shape.clone(), shape.with_leaves(&strides))
     }
 
-    /// The compact layout of `shape` whose last mode moves fastest: CuTe's `LayoutRight`.
+    /// Returns the compact layout of `shape` whose last mode moves fastest: CuTe's `LayoutRight`.
     ///
     /// A mode of extent 1 gets stride 0.
     ///
@@ -70,7 +70,8 @@ impl Layout {
         Self::new(shape.clone(), shape.with_leaves(&strides))
     }
 
-    /// The compact layout of `shape` whose modes are laid out in increasing `order`: CuTe's `make_ordered_layout`.
+    /// Returns the compact layout of `shape` whose modes are laid out in increasing `order`: CuTe's
+    /// `make_ordered_layout`.
     ///
     /// An integer in `order` may stand for a whole mode, which is then column-major inside.
     /// Modes of equal order start at the same stride, as in CuTe.
@@ -104,7 +105,7 @@ impl Layout {
         Self::new(shape.clone(), shape.with_leaves(&strides))
     }
 
-    /// The compact layout of the same shape, its modes in the order of this layout's strides; stride 0 stays 0.
+    /// Returns the compact layout of the same shape, its modes in the order of this layout's strides; stride 0 stays 0.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl Layout {
         })))
     }
 
-    /// The register tensor for this layout: mode 0 column-major and fastest, the other modes in the order of their
-    /// strides; stride 0 stays 0 in mode 0. CuTe's `make_fragment_like`.
+    /// Returns the register tensor for this layout: mode 0 column-major and fastest, the other modes in the order of
+    /// their strides; stride 0 stays 0 in mode 0. CuTe's `make_fragment_like`.
     ///
     /// # Errors
     ///
@@ -225,7 +226,7 @@ fn start_strides(
 }
 
 impl Tuple<Int> {
-    /// The product of a whole sub-tuple, by its path.
+    /// Returns the product of a whole sub-tuple, by its path.
     ///
     /// # Errors
     ///

@@ -9,7 +9,8 @@ use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, Layout};
 
 impl Tuple<Int> {
-    /// Lexicographic order: the first differing mode decides; a shorter tuple is less than its continuation.
+    /// Returns the lexicographic order: the first differing mode decides; a shorter tuple is less than its
+    /// continuation.
     ///
     /// # Errors
     ///
@@ -41,7 +42,7 @@ impl Tuple<Int> {
         })
     }
 
-    /// Colexicographic order: the last differing mode decides, as in the order of a layout's indices.
+    /// Returns the colexicographic order: the last differing mode decides, as in the order of a layout's indices.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl Tuple<Int> {
         })
     }
 
-    /// Whether every leaf is less than its counterpart; further modes of `other` do not matter.
+    /// Returns whether every leaf is less than its counterpart; further modes of `other` do not matter.
     ///
     /// This is the bounds check of a coordinate: `coord.elem_less(&shape)`.
     ///
@@ -82,7 +83,7 @@ impl Tuple<Int> {
         })
     }
 
-    /// Whether the nesting of `self` is a prefix of the nesting of `other`: a partial order on profiles.
+    /// Returns whether the nesting of `self` is a prefix of the nesting of `other`: a partial order on profiles.
     ///
     /// # Example
     ///
@@ -98,7 +99,8 @@ impl Tuple<Int> {
         weakly_congruent(self.view(), other.view())
     }
 
-    /// Whether every coordinate of `self` is one of `other`: sizes agree at every leaf of `self`. A partial order.
+    /// Returns whether every coordinate of `self` is one of `other`: sizes agree at every leaf of `self`. A partial
+    /// order.
     ///
     /// # Example
     ///
@@ -172,19 +174,19 @@ fn compatible(a: IntView<'_>, b: IntView<'_>) -> bool {
 }
 
 impl Layout {
-    /// Whether every coordinate of `self` is a coordinate of `other`.
+    /// Returns whether every coordinate of `self` is a coordinate of `other`.
     #[must_use]
     pub fn is_compatible(&self, other: &Self) -> bool {
         self.shape().is_compatible(&other.shape())
     }
 
-    /// Whether both nest alike.
+    /// Returns whether both nest alike.
     #[must_use]
     pub fn is_congruent(&self, other: &Self) -> bool {
         self.0.is_congruent(&other.0)
     }
 
-    /// Whether every offset in `0..cosize` is reached. Negative and non-integer strides never are onto.
+    /// Returns whether every offset in `0..cosize` is reached. Negative and non-integer strides never are onto.
     ///
     /// # Example
     ///
@@ -217,13 +219,13 @@ impl Layout {
         })
     }
 
-    /// Whether every offset in `0..size` is reached exactly once: a permutation of the indices.
+    /// Returns whether every offset in `0..size` is reached exactly once: a permutation of the indices.
     #[must_use]
     pub fn is_bijective(&self) -> bool {
         self.is_surjective() && self.cosize().is_ok_and(|n| n == self.size())
     }
 
-    /// Whether the index is the offset: the layout walks memory from one element to the next.
+    /// Returns whether the index is the offset: the layout walks memory from one element to the next.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         let flat = self.coalesce();

@@ -25,7 +25,7 @@ enum Bounds {
 }
 
 impl Layout {
-    /// The offset at a linear index, counted colexicographically.
+    /// Returns the offset at a linear index, counted colexicographically.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Layout {
         self.at_unbounded(index)
     }
 
-    /// The offset at a linear index, where the last mode goes on beyond the size, as CuTe has it.
+    /// Returns the offset at a linear index, where the last mode goes on beyond the size, as CuTe has it.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Layout {
         self.step(sum, rest, last)
     }
 
-    /// The offset at a coordinate of any matching nesting: `5`, `(1,2)`, `((1,0),2)`.
+    /// Returns the offset at a coordinate of any matching nesting: `5`, `(1,2)`, `((1,0),2)`.
     ///
     /// # Errors
     ///
@@ -95,11 +95,12 @@ impl Layout {
         }
     }
 
-    /// As [`Layout::offset`], without the bounds check: CuTe's own behaviour.
+    /// Returns the same as [`Layout::offset`], without the bounds check: CuTe's own behaviour.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for strides of another kind, and where a number does not fit 64 bits.
+    /// Fails for a coordinate that does not fit the shape, for strides of another kind, and where a number does not fit
+    /// 64 bits.
     pub fn offset_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         match coord.as_index() {
             Some(index) => self.at_unbounded(index),
@@ -158,7 +159,8 @@ impl Layout {
         .into())
     }
 
-    /// All offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number of them.
+    /// Returns all offsets of the layout in a vector, in the order of the index; [`Layout::offsets`] walks any number
+    /// of them.
     ///
     /// # Errors
     ///
@@ -216,7 +218,7 @@ pub(crate) fn carryless(c: i64, d: i64) -> Result<i64, Error> {
 }
 
 impl Tuple<Int> {
-    /// The hierarchical coordinate at a linear index (CuTe's `idx2crd`); `self` is the shape.
+    /// Returns the hierarchical coordinate at a linear index (CuTe's `idx2crd`); `self` is the shape.
     ///
     /// # Errors
     ///
@@ -236,7 +238,7 @@ impl Tuple<Int> {
         self.coord_of(&index.into(), Bounds::Within)
     }
 
-    /// The hierarchical coordinate of any coordinate that fits the shape, its last digit unbounded.
+    /// Returns the hierarchical coordinate of any coordinate that fits the shape, its last digit unbounded.
     ///
     /// # Errors
     ///
@@ -251,7 +253,7 @@ impl Tuple<Int> {
         Ok(self.map(|_| Int::Dynamic(digits.next().expect("one digit per leaf"))))
     }
 
-    /// The coordinate with one number per mode at a linear index.
+    /// Returns the coordinate with one number per mode at a linear index.
     ///
     /// # Errors
     ///
@@ -263,17 +265,18 @@ impl Tuple<Int> {
         self.product_each()?.coord(index)
     }
 
-    /// The linear index of a coordinate (CuTe's `crd2idx(coord, shape)`); `self` is the shape.
+    /// Returns the linear index of a coordinate (CuTe's `crd2idx(coord, shape)`); `self` is the shape.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// Fails for a coordinate that does not fit the shape, for a coordinate outside of the shape, and where a number
+    /// does not fit 64 bits.
     #[doc(alias = "crd2idx")]
     pub fn index(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
         self.index_of(&coord.into_int_tuple()?, Bounds::Within)
     }
 
-    /// As [`Tuple::index`], without the bounds check.
+    /// Returns the same as [`Tuple::index`], without the bounds check.
     ///
     /// # Errors
     ///
@@ -295,23 +298,25 @@ impl Tuple<Int> {
             .try_fold(0, |rest, (c, s)| add(c.value(), mul(s.value(), rest)?))
     }
 
-    /// The coordinate in the shape `target` that has the same linear index as `coord` has in `self`.
+    /// Returns the coordinate in the shape `target` that has the same linear index as `coord` has in `self`.
     ///
     /// Modes of equal nesting are treated one by one, as CuTe's `crd2crd` does.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, for a coordinate
+    /// outside of the shape, and where a number does not fit 64 bits.
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl IntoIntTuple, target: &Self) -> Result<Self, Error> {
         self.coord_within(coord.into_int_tuple()?, target, Bounds::Within)
     }
 
-    /// As [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
+    /// Returns the same as [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, and where a number does not fit 64 bits.
+    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, and where a number does
+    /// not fit 64 bits.
     pub fn coord_in_unbounded(
         &self,
         coord: impl IntoIntTuple,

@@ -11,7 +11,7 @@ use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
 
 impl Tuple<Int> {
-    /// Today's values of the dynamic leaves, from left to right.
+    /// Returns the current values of the dynamic leaves, from left to right.
     ///
     /// # Example
     ///
@@ -30,7 +30,7 @@ impl Tuple<Int> {
             .collect()
     }
 
-    /// The same tuple with its dynamic leaves, from left to right, replaced by `values`.
+    /// Returns the same tuple with its dynamic leaves, from left to right, replaced by `values`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Tuple<Int> {
         }))
     }
 
-    /// Neighbouring leaves multiplied together where both are static or both dynamic.
+    /// Multiplies neighbouring leaves together where both are static or both are dynamic.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ fn miscounted(of: &impl core::fmt::Display, found: usize, given: usize) -> Error
 }
 
 impl Layout {
-    /// Today's values of the dynamic leaves: those of the shape, then those of the stride.
+    /// Returns the current values of the dynamic leaves: those of the shape, then those of the stride.
     ///
     /// A kernel takes them as launch arguments, in this order.
     ///
@@ -122,7 +122,7 @@ impl Layout {
         values
     }
 
-    /// The same layout with its dynamic leaves replaced: those of the shape first, then those of the stride.
+    /// Returns the same layout with its dynamic leaves replaced: those of the shape first, then those of the stride.
     ///
     /// # Errors
     ///

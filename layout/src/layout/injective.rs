@@ -21,7 +21,7 @@ const DIFFERENCES: i128 = 1 << 20;
 const FEW_STEPS: u32 = 1 << 10;
 
 impl Layout {
-    /// Whether different coordinates have different offsets.
+    /// Returns whether different coordinates have different offsets.
     ///
     /// Integer strides are decided from the numbers: two coordinates meet where a combination of strides, each taken
     /// less often than its extent, is 0. The search for one needs no table, so large layouts are decided too. In

@@ -35,7 +35,7 @@ pub struct Offsets {
 }
 
 impl Layout {
-    /// All offsets in the order of the index, without division.
+    /// Returns all offsets in the order of the index, without division.
     ///
     /// `for_each` and `fold` run an inner loop over the first mode and are the fastest.
     ///
@@ -214,7 +214,7 @@ pub struct Coords {
 }
 
 impl IntTuple {
-    /// All coordinates of this shape, the first mode fastest.
+    /// Returns all coordinates of this shape, the first mode fastest.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl IntTuple {
         self.walk((0..self.leaves().len()).collect())
     }
 
-    /// All coordinates of this shape, leaf `order[0]` fastest, then `order[1]`, and so on.
+    /// Returns all coordinates of this shape, leaf `order[0]` fastest, then `order[1]`, and so on.
     ///
     /// # Errors
     ///

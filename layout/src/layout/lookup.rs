@@ -10,13 +10,13 @@ use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
 
 impl Layout {
-    /// The hierarchical coordinate whose offset is `offset`: the first one in the order of the search where several
-    /// have it. CuTe's `get_hier_coord` answers for compact layouts only, without checking; this one for all.
+    /// Returns the hierarchical coordinate whose offset is `offset`: the first one in the order of the search where
+    /// several have it. CuTe's `get_hier_coord` answers for compact layouts only, without checking; this one for all.
     ///
     /// # Errors
     ///
-    /// Fails when no coordinate has this offset, and when 2^18 digits were tried, which
-    /// only many modes with strides of like size need, and for strides of another kind, where a number does not fit 64 bits.
+    /// Fails when no coordinate has this offset, and when 2^18 digits were tried, which only many modes with strides of
+    /// like size need, and for strides of another kind, where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -56,7 +56,7 @@ impl Layout {
         Ok(self.0.with_leaves(&digits))
     }
 
-    /// The coordinate with one number per mode whose offset is `offset`.
+    /// Returns the coordinate with one number per mode whose offset is `offset`.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Layout {
         self.shape().flat_coord(index)
     }
 
-    /// The index whose offset is `offset`.
+    /// Returns the index whose offset is `offset`.
     ///
     /// # Errors
     ///
@@ -98,7 +98,8 @@ impl Layout {
 }
 
 impl Tuple<Int> {
-    /// The digits of `index` for modes of extents `self` and strides `stride`: `(index / stride) % extent` each.
+    /// Returns the digits of `index` for modes of extents `self` and strides `stride`: `(index / stride) % extent`
+    /// each.
     ///
     /// CuTe's three-argument `idx2crd`; right for compact layouts only, see [`Layout::coord_of`] for all.
     ///

@@ -81,16 +81,16 @@ impl Layout {
     /// Returns the layout of `shape` and `stride`.
     ///
     /// Both are nested Rust tuples of integers ([`IntoIntTuple`], [`IntoStride`]): a plain number is dynamic, `C::<64>`
-    /// static. A stride may also hold basis vectors (`E::<0>`) or XOR bit-vectors ([`Stride::xor`]). Texts, [`IntTuple`]
-    /// and `Tuple<Stride>` are taken too.
+    /// static. A stride may also hold basis vectors (`E::<0>`) or XOR bit-vectors ([`Stride::xor`]). Texts,
+    /// [`IntTuple`] and `Tuple<Stride>` are taken too.
     ///
     /// Law `layout_of_tuples`: the result is what the text of the same numbers parses to.
     ///
     /// # Errors
     ///
-    /// Fails where shape and stride nest differently, for an extent below 1, for strides of different kinds, when the size
-    /// does not fit 64 bits, beyond 64 nested parentheses, for an integer that does
-    /// not fit 64 bits, and for a text that is no tuple.
+    /// Fails where shape and stride nest differently, for an extent below 1, for strides of different kinds, when the
+    /// size does not fit 64 bits, beyond 64 nested parentheses, for an integer that does not fit 64 bits, and for a
+    /// text that is no tuple.
     ///
     /// # Example
     ///
@@ -134,7 +134,7 @@ impl Layout {
         })))
     }
 
-    /// The single mode `extent:stride`.
+    /// Returns the single mode `extent:stride`.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Layout {
         Self::new(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
     }
 
-    /// The layout whose modes are `modes`: CuTe's `make_layout(a,b,..)`.
+    /// Returns the layout whose modes are `modes`: CuTe's `make_layout(a,b,..)`.
     ///
     /// # Errors
     ///
@@ -179,37 +179,37 @@ impl Layout {
         alloc::string::ToString::to_string(self).into()
     }
 
-    /// The shape.
+    /// Returns the shape.
     #[must_use]
     pub fn shape(&self) -> IntTuple {
         self.0.map(|leaf| leaf.extent)
     }
 
-    /// The stride.
+    /// Returns the stride.
     #[must_use]
     pub fn stride(&self) -> Tuple<Stride> {
         self.0.map(|leaf| leaf.stride)
     }
 
-    /// The number of modes.
+    /// Returns the number of modes.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.0.rank()
     }
 
-    /// How deep the parentheses nest.
+    /// Returns how deep the parentheses nest.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.0.depth()
     }
 
-    /// The number of coordinates: the product of all extents.
+    /// Returns the number of coordinates: the product of all extents.
     #[must_use]
     pub fn size(&self) -> i64 {
         size_of(self.0.leaves())
     }
 
-    /// The size with its staticness.
+    /// Returns the size with its staticness.
     #[must_use]
     pub fn size_int(&self) -> Int {
         let is_static = self.0.leaves().iter().all(|l| l.extent.is_static());
@@ -220,30 +220,30 @@ impl Layout {
         }
     }
 
-    /// The leaf modes from left to right.
+    /// Returns the leaf modes from left to right.
     #[must_use]
     pub fn leaves(&self) -> &[LeafMode] {
         self.0.leaves()
     }
 
-    /// The mode `i`, or `None` beyond the rank.
+    /// Returns the mode `i`, or `None` beyond the rank.
     #[must_use]
     pub fn mode(&self, i: usize) -> Option<Self> {
         self.0.mode(i).map(Self)
     }
 
-    /// The modes, in order.
+    /// Returns the modes, in order.
     pub fn modes(&self) -> impl ExactSizeIterator<Item = Self> + '_ {
         self.0.modes().map(Self)
     }
 
-    /// Whether this is a single mode without parentheses.
+    /// Returns whether this is a single mode without parentheses.
     #[must_use]
     pub fn is_leaf(&self) -> bool {
         self.0.is_leaf()
     }
 
-    /// Whether every extent and stride is static.
+    /// Returns whether every extent and stride is static.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.0
@@ -252,7 +252,7 @@ impl Layout {
             .all(|l| l.extent.is_static() && l.stride.coefficient().is_static())
     }
 
-    /// The same layout with every leaf static.
+    /// Returns the same layout with every leaf static.
     #[must_use]
     pub fn to_static(&self) -> Self {
         let fix = |n: Int| Int::Static(n.value());
@@ -264,7 +264,7 @@ impl Layout {
         }))
     }
 
-    /// One past the largest distance from offset 0: the length of buffer that non-negative strides need.
+    /// Returns one past the largest distance from offset 0: the length of buffer that non-negative strides need.
     ///
     /// `1 + sum (extent - 1) * |stride|`, as in CuTe, also for negative strides.
     ///
@@ -312,7 +312,7 @@ impl Layout {
         }
     }
 
-    /// Whether both give the same offset at every index: equality as functions of `0..size`.
+    /// Returns whether both give the same offset at every index: equality as functions of `0..size`.
     ///
     /// Compares their coalesced forms, so no enumeration is needed.
     #[must_use]

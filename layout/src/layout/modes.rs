@@ -7,7 +7,7 @@ use crate::tuple::Leaf;
 use crate::{Error, IntoIntTuple, IntoLayout, Layout, Tuple};
 
 impl Layout {
-    /// The sub-layout that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
+    /// Returns the sub-layout that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Layout {
         self.0.get(path).map(Self)
     }
 
-    /// The layout of the modes that `indices` name, in that order; always a tuple.
+    /// Returns the layout of the modes that `indices` name, in that order; always a tuple.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Layout {
         self.0.select(indices).and_then(Self::checked)
     }
 
-    /// The modes in `range`, always as a tuple.
+    /// Returns the modes in `range`, always as a tuple.
     ///
     /// # Errors
     ///
@@ -53,13 +53,13 @@ impl Layout {
         self.0.group(range).map(Self)
     }
 
-    /// All leaf modes in one flat layout; a single mode stays one.
+    /// Returns all leaf modes in one flat layout; a single mode stays one.
     #[must_use]
     pub fn flatten(&self) -> Self {
         Self(self.0.flatten())
     }
 
-    /// The leaf modes, nested as `profile` is.
+    /// Returns the leaf modes, nested as `profile` is.
     ///
     /// # Errors
     ///
@@ -68,7 +68,8 @@ impl Layout {
         self.0.unflatten(profile).map(Self)
     }
 
-    /// The layout over the same leaf modes in another nesting: CuTe's `with_shape` by the function, not the strides.
+    /// Returns the layout over the same leaf modes in another nesting: CuTe's `with_shape` by the function, not the
+    /// strides.
     ///
     /// The result is `self` composed with the compact layout of `shape`, which may be smaller; beyond the size of
     /// `self` its last mode goes on.
@@ -89,7 +90,7 @@ impl Layout {
         self.composition(&Self::column_major(shape)?)
     }
 
-    /// One more mode at the end; a single mode first becomes a tuple of one mode.
+    /// Returns one more mode at the end; a single mode first becomes a tuple of one mode.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl Layout {
         mode.with_layout(|mode| Self::checked(self.0.append(&mode.0)))
     }
 
-    /// One more mode at the front; a single mode first becomes a tuple of one mode.
+    /// Returns one more mode at the front; a single mode first becomes a tuple of one mode.
     ///
     /// # Errors
     ///
@@ -111,7 +112,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not fit 64 bits.
+    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not
+    /// fit 64 bits.
     pub fn append_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
@@ -121,7 +123,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not fit 64 bits.
+    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not
+    /// fit 64 bits.
     pub fn prepend_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0
@@ -129,7 +132,7 @@ impl Layout {
             .and_then(Self::checked)
     }
 
-    /// The layout with mode `i` replaced.
+    /// Returns the layout with mode `i` replaced.
     ///
     /// # Errors
     ///
@@ -139,7 +142,7 @@ impl Layout {
         self.0.replace(i, &mode.0).and_then(Self::checked)
     }
 
-    /// The layout inside any number of one-mode parentheses.
+    /// Returns the layout inside any number of one-mode parentheses.
     #[must_use]
     pub fn unwrap(&self) -> Self {
         Self(self.0.unwrap())
@@ -164,7 +167,7 @@ impl Layout {
         self.0.zip_with(&other.0).and_then(Self::checked)
     }
 
-    /// A layout of one step, `_1:_0`.
+    /// Returns a layout of one step, `_1:_0`.
     #[must_use]
     pub fn unit() -> Self {
         Self(Tuple::leaf(LeafMode::UNIT))

@@ -125,14 +125,14 @@ macro_rules! from_tuples {
 from_tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 
 impl Coord {
-    /// Whether some mode stays whole.
+    /// Returns whether some mode stays whole.
     #[doc(alias = "has_underscore")]
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.leaves().contains(&Slot::All)
     }
 
-    /// The coordinate with 0 for `_`: where a slice starts.
+    /// Returns the coordinate with 0 for `_`: where a slice starts.
     #[must_use]
     pub fn start(&self) -> IntTuple {
         self.map(|slot| match slot {
@@ -150,7 +150,7 @@ enum Keep {
 }
 
 impl Layout {
-    /// The modes where `coord` has `_`, the others fixed (at offset 0; see [`Layout::slice_and_offset`]).
+    /// Returns the modes where `coord` has `_`, the others fixed (at offset 0; see [`Layout::slice_and_offset`]).
     ///
     /// Modes kept inside a nested part of `coord` move up one level, as in CuTe.
     ///
@@ -170,7 +170,7 @@ impl Layout {
         self.keep("slice", &coord.into_coord()?, Keep::All)
     }
 
-    /// The modes where `coord` has an index: the part that a slice fixes.
+    /// Returns the modes where `coord` has an index: the part that a slice fixes.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Layout {
         self.keep("dice", &coord.into_coord()?, Keep::At)
     }
 
-    /// The slice, and the offset at which it starts: `self(coord with c) == offset + slice(c)`.
+    /// Returns the slice, and the offset at which it starts: `self(coord with c) == offset + slice(c)`.
     ///
     /// Offsets of XOR strides combine by XOR. Where a bit of the start is one of the slice too, the slice that adds has
     /// integer strides, one mode for each run of bits that step alike.
@@ -188,8 +188,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind, where a number does not fit 64 bits, and for XOR
-    /// strides where no layout adds to the start.
+    /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind,
+    /// where a number does not fit 64 bits, and for XOR strides where no layout adds to the start.
     ///
     /// # Example
     ///
@@ -214,7 +214,7 @@ impl Layout {
         Ok((slice, start))
     }
 
-    /// The layout as seen from `coord`, which becomes the origin, and the offset of that origin.
+    /// Returns the layout as seen from `coord`, which becomes the origin, and the offset of that origin.
     ///
     /// As in CuTe, coordinates add digit by digit, one digit for each leaf: at the digits `c` the layout has
     /// `self(coord + c) - offset`. A number for a nested mode is its digits; a sum that carries from one digit into the

@@ -36,7 +36,7 @@ pub enum Tiler {
 }
 
 impl Tiler {
-    /// The number of modes: 1 unless it is a tuple.
+    /// Returns the number of modes: 1 unless it is a tuple.
     #[must_use]
     pub fn rank(&self) -> usize {
         match self {

@@ -112,7 +112,7 @@ macro_rules! tiler {
     }};
 }
 
-/// The value of a text that was checked when it was compiled.
+/// Returns the value of a text that was checked when it was compiled.
 #[must_use]
 pub fn parsed<T: FromStr<Err = Error>>(text: &str) -> T {
     text.parse()
@@ -140,7 +140,7 @@ pub const fn require_tiler(text: &str) {
     }
 }
 
-/// Whether `text` is a layout, or why not.
+/// Checks that `text` is a layout; an error says why not.
 ///
 /// # Errors
 ///
@@ -156,7 +156,7 @@ pub const fn check_layout(text: &str) -> Result<(), &'static str> {
     scan.end()
 }
 
-/// Whether `text` is a tuple of integers, or why not.
+/// Checks that `text` is a tuple of integers; an error says why not.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub const fn check_int_tuple(text: &str) -> Result<(), &'static str> {
     scan.end()
 }
 
-/// Whether `text` is a tiler, or why not.
+/// Checks that `text` is a tiler; an error says why not.
 ///
 /// # Errors
 ///

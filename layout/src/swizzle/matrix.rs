@@ -28,7 +28,7 @@ pub struct BinaryMatrix {
 }
 
 impl BinaryMatrix {
-    /// The matrix with these columns.
+    /// Returns the matrix with these columns.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl BinaryMatrix {
         }
     }
 
-    /// The identity on `bits` bits.
+    /// Returns the identity on `bits` bits.
     #[must_use]
     pub fn identity(bits: usize) -> Self {
         Self {
@@ -59,20 +59,20 @@ impl BinaryMatrix {
         }
     }
 
-    /// The images of the input bits, from bit 0 on.
+    /// Returns the images of the input bits, from bit 0 on.
     #[must_use]
     pub fn columns(&self) -> &[i64] {
         &self.columns
     }
 
-    /// The number of output bits that some column reaches.
+    /// Returns the number of output bits that some column reaches.
     #[must_use]
     pub fn height(&self) -> usize {
         let union = self.columns.iter().fold(0, |a, b| a | b);
         (64 - union.leading_zeros()) as usize
     }
 
-    /// The image of `x`; bits beyond the columns are ignored.
+    /// Returns the image of `x`; bits beyond the columns are ignored.
     #[must_use]
     pub fn apply(&self, x: i64) -> i64 {
         self.columns
@@ -82,7 +82,7 @@ impl BinaryMatrix {
             .fold(0, |sum, (_, c)| sum ^ c)
     }
 
-    /// `self o inner`, the product of the matrices.
+    /// Returns `self o inner`, the product of the matrices.
     ///
     /// # Errors
     ///
@@ -122,19 +122,19 @@ impl BinaryMatrix {
         (pivots, kernel)
     }
 
-    /// The dimension of the image.
+    /// Returns the dimension of the image.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.echelon().0.len()
     }
 
-    /// A basis of the inputs that map to 0: broadcasts.
+    /// Returns a basis of the inputs that map to 0: broadcasts.
     #[must_use]
     pub fn kernel(&self) -> Vec<i64> {
         self.echelon().1
     }
 
-    /// An input that maps to `image`, or `None` when there is none.
+    /// Returns an input that maps to `image`, or `None` when there is none.
     #[must_use]
     pub fn solve(&self, image: i64) -> Option<i64> {
         let (pivots, _) = self.echelon();
@@ -147,7 +147,8 @@ impl BinaryMatrix {
         (rest == 0).then_some(input)
     }
 
-    /// A matrix `r` with `self o r` the identity on its input bits: as many low output bits as are reached alone.
+    /// Returns a matrix `r` with `self o r` the identity on its input bits: as many low output bits as are reached
+    /// alone.
     #[must_use]
     pub fn right_inverse(&self) -> Self {
         let columns = (0..self.height()).map_while(|bit| self.solve(1 << bit));
@@ -156,7 +157,7 @@ impl BinaryMatrix {
         }
     }
 
-    /// A matrix `l` with `self(l(self(x))) == self(x)`, and `l(self(x)) == x` where `self` is injective.
+    /// Returns a matrix `l` with `self(l(self(x))) == self(x)`, and `l(self(x)) == x` where `self` is injective.
     #[must_use]
     pub fn left_inverse(&self) -> Self {
         let (mut pivots, _) = self.echelon();
@@ -181,7 +182,7 @@ impl BinaryMatrix {
         }
     }
 
-    /// The inverse of a square matrix of full rank.
+    /// Returns the inverse of a square matrix of full rank.
     ///
     /// # Errors
     ///

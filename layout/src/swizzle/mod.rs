@@ -50,7 +50,7 @@ impl Swizzle {
         shift: 3,
     };
 
-    /// All swizzles of the lowest `width` bits, by increasing number of bits; the identity first.
+    /// Returns all swizzles of the lowest `width` bits, by increasing number of bits; the identity first.
     ///
     /// # Example
     ///
@@ -72,7 +72,7 @@ impl Swizzle {
         core::iter::once(Self::IDENTITY).chain(proper)
     }
 
-    /// `Swizzle<bits,base,shift>`.
+    /// Returns `Swizzle<bits,base,shift>`.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Swizzle {
         })
     }
 
-    /// The swizzle that XORs the bits of `from` into the bits of `into` (CuTe's `make_swizzle<Y,Z>`).
+    /// Returns the swizzle that XORs the bits of `from` into the bits of `into` (CuTe's `make_swizzle<Y,Z>`).
     ///
     /// # Errors
     ///
@@ -151,38 +151,38 @@ impl Swizzle {
         }
     }
 
-    /// The number of bits, `B`.
+    /// Returns the number of bits, `B`.
     #[must_use]
     pub const fn bits(self) -> i64 {
         self.bits as i64
     }
 
-    /// The number of low bits that stay, `M`.
+    /// Returns the number of low bits that stay, `M`.
     #[must_use]
     pub const fn base(self) -> i64 {
         self.base as i64
     }
 
-    /// The distance between the two groups of bits, `S`.
+    /// Returns the distance between the two groups of bits, `S`.
     #[must_use]
     pub const fn shift(self) -> i64 {
         self.shift as i64
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     #[must_use]
     pub const fn is_identity(self) -> bool {
         self.bits == 0
     }
 
-    /// The mask Y: the bits that are read.
+    /// Returns the mask Y: the bits that are read.
     #[must_use]
     pub const fn from_mask(self) -> i64 {
         let up = if self.shift > 0 { self.shift } else { 0 };
         ((1 << self.bits) - 1) << (self.base as i64 + up as i64)
     }
 
-    /// The mask Z: the bits that change.
+    /// Returns the mask Z: the bits that change.
     #[must_use]
     pub const fn into_mask(self) -> i64 {
         let up = if self.shift < 0 {
@@ -193,7 +193,7 @@ impl Swizzle {
         ((1 << self.bits) - 1) << (self.base as i64 + up)
     }
 
-    /// The swizzled value; negative values keep their sign bits.
+    /// Returns the swizzled value; negative values keep their sign bits.
     #[must_use]
     pub const fn apply(self, x: i64) -> i64 {
         let read = x & self.from_mask();
@@ -244,7 +244,7 @@ impl Swizzle {
         })
     }
 
-    /// The swizzle in units of `n` elements.
+    /// Returns the swizzle in units of `n` elements.
     ///
     /// Bits below the unit vanish: with `M < log2(n)` fewer bits remain, as in CuTe.
     ///
@@ -260,7 +260,7 @@ impl Swizzle {
         }
     }
 
-    /// The swizzle in units of `1/n` element.
+    /// Returns the swizzle in units of `1/n` element.
     ///
     /// # Errors
     ///
@@ -273,7 +273,7 @@ impl Swizzle {
         )
     }
 
-    /// The swizzle of elements of `old_bits` as one of elements of `new_bits`.
+    /// Returns the swizzle of elements of `old_bits` as one of elements of `new_bits`.
     ///
     /// # Errors
     ///
@@ -293,13 +293,13 @@ impl Swizzle {
         self.upcast(new_bits / g)?.downcast(old_bits / g)
     }
 
-    /// The largest power of two of neighbours that stay neighbours, `2^M`.
+    /// Returns the largest power of two of neighbours that stay neighbours, `2^M`.
     #[must_use]
     pub const fn max_alignment(self) -> i64 {
         1 << self.base
     }
 
-    /// The swizzle as a layout of the `2^(B+M+|S|)` integers that it permutes, with XOR strides.
+    /// Returns the swizzle as a layout of the `2^(B+M+|S|)` integers that it permutes, with XOR strides.
     ///
     /// CuTe's `make_layout(Swizzle)` has size `B+M+|S|`; the exponent is meant.
     ///

@@ -28,7 +28,7 @@ pub(crate) fn vectors(leaf: &LeafMode, d: i64) -> Result<SmallVec<[i64; 16]>, Er
 }
 
 impl Layout {
-    /// Whether some stride is an XOR stride.
+    /// Returns whether some stride is an XOR stride.
     #[must_use]
     pub fn is_xor(&self) -> bool {
         self.leaves()
@@ -67,7 +67,7 @@ impl Layout {
         Ok(mask)
     }
 
-    /// The same layout with XOR strides, where adding its strides never carries.
+    /// Returns the same layout with XOR strides, where adding its strides never carries.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Layout {
         Ok(Self(self.0.map(xor)))
     }
 
-    /// The matrix over F2 that maps the bits of the index to the bits of the offset.
+    /// Returns the matrix over F2 that maps the bits of the index to the bits of the offset.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Layout {
         BinaryMatrix::new(columns)
     }
 
-    /// The flat layout of a matrix over F2: one mode a run of columns that shift into one another.
+    /// Returns the flat layout of a matrix over F2: one mode a run of columns that shift into one another.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Layout {
         Self::checked(b.finish())
     }
 
-    /// The swizzle and the integer layout that together are this XOR layout.
+    /// Returns the swizzle and the integer layout that together are this XOR layout.
     ///
     /// The swizzle has the fewest bits possible. An integer layout is its own with the identity swizzle.
     ///
@@ -264,7 +264,8 @@ pub(crate) fn push_runs(
 }
 
 impl ComposedLayout {
-    /// The layout with XOR strides, and the offset that every value is XORed with: `value(c) == start ^ layout(c)`.
+    /// Returns the layout with XOR strides, and the offset that every value is XORed with:
+    /// `value(c) == start ^ layout(c)`.
     ///
     /// # Errors
     ///
@@ -340,8 +341,8 @@ impl Layout {
 
     /// The layout `r` with `start + r(c) == start ^ self(c)`, for an XOR layout.
     ///
-    /// Where `start` has none of its bits that is the layout itself. Otherwise a bit that `start` has is a step down: the
-    /// result has integer strides, and a mode for each run of bits that step alike.
+    /// Where `start` has none of its bits that is the layout itself. Otherwise a bit that `start` has is a step down:
+    /// the result has integer strides, and a mode for each run of bits that step alike.
     ///
     /// # Errors
     ///

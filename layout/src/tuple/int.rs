@@ -32,7 +32,7 @@ pub enum Int {
 }
 
 impl Int {
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub const fn value(self) -> i64 {
         match self {
@@ -40,13 +40,13 @@ impl Int {
         }
     }
 
-    /// Whether the value is known when a kernel is built.
+    /// Returns whether the value is known when a kernel is built.
     #[must_use]
     pub const fn is_static(self) -> bool {
         matches!(self, Self::Static(_))
     }
 
-    /// The same staticness with another value.
+    /// Returns the same staticness with another value.
     #[must_use]
     pub const fn with_value(self, value: i64) -> Self {
         match self {
@@ -63,7 +63,7 @@ impl Int {
         }
     }
 
-    /// The product.
+    /// Returns the product.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Int {
         Ok(self.taint(other, mul(self.value(), other.value())?))
     }
 
-    /// The sum.
+    /// Returns the sum.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Int {
         Ok(self.taint(other, add(self.value(), other.value())?))
     }
 
-    /// The quotient rounded up, `ceil(self / other)`.
+    /// Returns the quotient rounded up, `ceil(self / other)`.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Int {
         Ok(self.taint(other, ceil_div(self.value(), other.value())?))
     }
 
-    /// The smaller of two.
+    /// Returns the smaller of two.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         self.taint(other, self.value().min(other.value()))

@@ -25,20 +25,20 @@ pub type IntTuple = Tuple<Int>;
 pub(crate) type IntView<'a> = View<'a, Int>;
 
 impl Tuple<Int> {
-    /// The tuple of the same nesting with every leaf `value`.
+    /// Returns the tuple of the same nesting with every leaf `value`.
     #[must_use]
     pub fn repeat_like(&self, value: impl Into<Int>) -> Self {
         let value = value.into();
         self.map(|_| value)
     }
 
-    /// The tuple of the same nesting whose leaves `next` gives, from left to right.
+    /// Returns the tuple of the same nesting whose leaves `next` gives, from left to right.
     #[must_use]
     pub fn with_leaves_from(&self, mut next: impl FnMut() -> i64) -> Self {
         self.map(|_| Int::Dynamic(next()))
     }
 
-    /// The product of all leaves; 1 for `()`.
+    /// Returns the product of all leaves; 1 for `()`.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Tuple<Int> {
         product(self.view())
     }
 
-    /// The product of each mode: `(2,(3,4))` gives `(2,12)`.
+    /// Returns the product of each mode: `(2,(3,4))` gives `(2,12)`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Tuple<Int> {
         Ok(Self::flat(products))
     }
 
-    /// The products of `self` at the leaves of `guide`: `(2,(3,4))` like `(0,0)` gives `(2,12)`.
+    /// Returns the products of `self` at the leaves of `guide`: `(2,(3,4))` like `(0,0)` gives `(2,12)`.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Tuple<Int> {
         Ok(b.finish())
     }
 
-    /// The sum of all leaves.
+    /// Returns the sum of all leaves.
     ///
     /// # Errors
     ///
@@ -95,25 +95,25 @@ impl Tuple<Int> {
         leaves.try_fold(Int::Static(0), |sum, n| sum.plus(*n))
     }
 
-    /// The largest leaf, or `None` for `()`.
+    /// Returns the largest leaf, or `None` for `()`.
     #[must_use]
     pub fn max(&self) -> Option<Int> {
         self.leaves().iter().copied().max()
     }
 
-    /// The smallest leaf, or `None` for `()`.
+    /// Returns the smallest leaf, or `None` for `()`.
     #[must_use]
     pub fn min(&self) -> Option<Int> {
         self.leaves().iter().copied().min()
     }
 
-    /// The greatest common divisor of all leaves; 0 for `()`.
+    /// Returns the greatest common divisor of all leaves; 0 for `()`.
     #[must_use]
     pub fn gcd(&self) -> i64 {
         self.leaves().iter().fold(0, |a, n| gcd(a, n.value()))
     }
 
-    /// The sum of the products of corresponding leaves.
+    /// Returns the sum of the products of corresponding leaves.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ impl Tuple<Int> {
             })
     }
 
-    /// The quotient rounded up: leaf by leaf for two tuples (missing modes of `divisor` are 1), folded over the modes
-    /// for a tuple and an integer, by the product for an integer and a tuple.
+    /// Returns the quotient rounded up: leaf by leaf for two tuples (missing modes of `divisor` are 1), folded over the
+    /// modes for a tuple and an integer, by the product for an integer and a tuple.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Tuple<Int> {
         self.divide("ceil_div", divisor, Pad::Ones, Int::ceil_div)
     }
 
-    /// Each leaf rounded up to a multiple of its divisor; missing modes of `divisor` are 1.
+    /// Returns each leaf rounded up to a multiple of its divisor; missing modes of `divisor` are 1.
     ///
     /// A number has a number as its divisor and a tuple a tuple, in every mode: the multiples of a tuple have no order.
     ///
@@ -193,11 +193,12 @@ impl Tuple<Int> {
         })
     }
 
-    /// The quotient of shapes: as [`Tuple::ceil_div`], but one of each pair of numbers must divide the other.
+    /// Returns the quotient of shapes: as [`Tuple::ceil_div`], but one of each pair of numbers must divide the other.
     ///
     /// # Errors
     ///
-    /// Fails where neither number divides the other, for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// Fails where neither number divides the other, for operands whose ranks do not fit, for a division by 0, and
+    /// where a number does not fit 64 bits.
     ///
     /// # Example
     ///
@@ -226,7 +227,7 @@ impl Tuple<Int> {
         })
     }
 
-    /// Each leaf times the product of the corresponding part of `factors`.
+    /// Returns each leaf times the product of the corresponding part of `factors`.
     ///
     /// # Errors
     ///

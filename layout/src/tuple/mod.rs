@@ -174,7 +174,7 @@ fn rank_node(rank: usize) -> u32 {
 }
 
 impl<T: Copy> Tuple<T> {
-    /// A single value, without parentheses.
+    /// Returns a single value, without parentheses.
     pub fn leaf(value: T) -> Self {
         Self {
             nodes: SmallVec::from_slice(&[0]),
@@ -182,7 +182,7 @@ impl<T: Copy> Tuple<T> {
         }
     }
 
-    /// The tuple of `modes`: `(m0,m1,..)`.
+    /// Returns the tuple of `modes`: `(m0,m1,..)`.
     #[inline]
     pub fn concat<'a>(modes: impl IntoIterator<Item = &'a Self>) -> Self
     where
@@ -191,7 +191,7 @@ impl<T: Copy> Tuple<T> {
         Self::from_views(modes.into_iter().map(Self::view))
     }
 
-    /// The flat tuple of `values`.
+    /// Returns the flat tuple of `values`.
     #[inline]
     pub fn flat(values: impl IntoIterator<Item = T>) -> Self {
         let leaves: SmallVec<_> = values.into_iter().collect();
@@ -223,25 +223,25 @@ impl<T: Copy> Tuple<T> {
         }
     }
 
-    /// Whether this is a single value without parentheses.
+    /// Returns whether this is a single value without parentheses.
     #[must_use]
     pub fn is_leaf(&self) -> bool {
         self.view().is_leaf()
     }
 
-    /// The value, if this is a single one without parentheses.
+    /// Returns the value, if this is a single one without parentheses.
     #[must_use]
     pub fn as_leaf(&self) -> Option<T> {
         self.view().as_leaf()
     }
 
-    /// The number of modes; 1 for a single value.
+    /// Returns the number of modes; 1 for a single value.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.view().rank()
     }
 
-    /// How deep the parentheses nest: 0 for `4`, 1 for `(4)`, 2 for `(3,(6,2),8)`.
+    /// Returns how deep the parentheses nest: 0 for `4`, 1 for `(4)`, 2 for `(3,(6,2),8)`.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.view().depth()
@@ -252,24 +252,24 @@ impl<T: Copy> Tuple<T> {
         self.nodes.len()
     }
 
-    /// All values from left to right.
+    /// Returns all values from left to right.
     #[must_use]
     pub fn leaves(&self) -> &[T] {
         &self.leaves
     }
 
-    /// The mode `i`, or `None` beyond the rank. A single value is its own mode 0.
+    /// Returns the mode `i`, or `None` beyond the rank. A single value is its own mode 0.
     #[must_use]
     pub fn mode(&self, i: usize) -> Option<Self> {
         self.view().mode(i).map(View::to_tuple)
     }
 
-    /// The modes, in order.
+    /// Returns the modes, in order.
     pub fn modes(&self) -> impl ExactSizeIterator<Item = Self> + '_ {
         self.view().modes().map(View::to_tuple)
     }
 
-    /// Whether both nest alike (CuTe's `congruent`).
+    /// Returns whether both nest alike (CuTe's `congruent`).
     #[must_use]
     pub fn is_congruent<U: Copy>(&self, other: &Tuple<U>) -> bool {
         self.nodes == other.nodes

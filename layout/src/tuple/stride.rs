@@ -42,7 +42,7 @@ struct BasisPath {
 }
 
 impl Basis {
-    /// The vector `value` along the mode that `path` names, outermost index first.
+    /// Returns the vector `value` along the mode that `path` names, outermost index first.
     ///
     /// # Errors
     ///
@@ -97,14 +97,14 @@ impl Basis {
         }
     }
 
-    /// The mode indices from the outermost to the innermost.
+    /// Returns the mode indices from the outermost to the innermost.
     pub fn path(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.path.modes[..usize::from(self.path.len)]
             .iter()
             .map(|&m| usize::from(m))
     }
 
-    /// Whether both point along the same mode.
+    /// Returns whether both point along the same mode.
     #[must_use]
     pub fn is_parallel(&self, other: &Self) -> bool {
         self.path == other.path
@@ -112,7 +112,7 @@ impl Basis {
 }
 
 impl Stride {
-    /// The static integer `n`.
+    /// Returns the static integer `n`.
     #[must_use]
     pub const fn constant(n: i64) -> Self {
         Self::Int(Int::Static(n))
@@ -134,7 +134,7 @@ impl Stride {
         Self::Xor(bits.into())
     }
 
-    /// The integer, if the stride is one.
+    /// Returns the integer, if the stride is one.
     #[must_use]
     pub const fn as_int(self) -> Option<Int> {
         match self {
@@ -143,7 +143,7 @@ impl Stride {
         }
     }
 
-    /// The coefficient: the integer itself, the factor of a basis vector, or the bits of an XOR stride.
+    /// Returns the coefficient: the integer itself, the factor of a basis vector, or the bits of an XOR stride.
     #[must_use]
     pub const fn coefficient(self) -> Int {
         match self {
@@ -151,13 +151,13 @@ impl Stride {
         }
     }
 
-    /// Whether a step changes nothing.
+    /// Returns whether a step changes nothing.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.coefficient().value() == 0
     }
 
-    /// The same direction with another coefficient.
+    /// Returns the same direction with another coefficient.
     #[must_use]
     pub const fn with_coefficient(self, value: Int) -> Self {
         match self {
@@ -167,7 +167,7 @@ impl Stride {
         }
     }
 
-    /// `self` scaled by an integer: the result of `factor` steps.
+    /// Returns `self` scaled by an integer: the result of `factor` steps.
     ///
     /// An XOR stride scales by powers of two only: `^d` times `2^k` is `^(d << k)`, and other multiples of it are not
     /// F2-linear in the coordinate.

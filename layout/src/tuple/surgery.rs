@@ -27,7 +27,7 @@ impl<T: Leaf> Tuple<T> {
         .into()
     }
 
-    /// The mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
+    /// Returns the mode that a path of indices names: `get(&[1, 0])` is mode 0 of mode 1.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl<T: Leaf> Tuple<T> {
         Ok(view.to_tuple())
     }
 
-    /// The tuple of the modes that `indices` name, in that order; always a tuple, also for one index.
+    /// Returns the tuple of the modes that `indices` name, in that order; always a tuple, also for one index.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl<T: Leaf> Tuple<T> {
         Ok(Self::from_views(indices.iter().map(|&i| modes[i])))
     }
 
-    /// The modes in `range`, always as a tuple.
+    /// Returns the modes in `range`, always as a tuple.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<T: Leaf> Tuple<T> {
         .into())
     }
 
-    /// All leaves in one flat tuple; a single value stays one.
+    /// Returns all leaves in one flat tuple; a single value stays one.
     #[must_use]
     pub fn flatten(&self) -> Self {
         if self.is_leaf() {
@@ -111,7 +111,7 @@ impl<T: Leaf> Tuple<T> {
         }
     }
 
-    /// The leaves, nested as `profile` is: the inverse of [`Tuple::flatten`].
+    /// Returns the leaves, nested as `profile` is: the inverse of [`Tuple::flatten`].
     ///
     /// # Errors
     ///
@@ -129,13 +129,13 @@ impl<T: Leaf> Tuple<T> {
         Ok(profile.with_leaves(self.leaves()))
     }
 
-    /// One more mode at the end; a single value first becomes a tuple of one mode.
+    /// Returns one more mode at the end; a single value first becomes a tuple of one mode.
     #[must_use]
     pub fn append(&self, mode: &Self) -> Self {
         Self::from_views(self.view().modes().chain([mode.view()]))
     }
 
-    /// One more mode at the front; a single value first becomes a tuple of one mode.
+    /// Returns one more mode at the front; a single value first becomes a tuple of one mode.
     #[must_use]
     pub fn prepend(&self, mode: &Self) -> Self {
         Self::from_views([mode.view()].into_iter().chain(self.view().modes()))
@@ -188,7 +188,7 @@ impl<T: Leaf> Tuple<T> {
         })
     }
 
-    /// The tuple with mode `i` replaced.
+    /// Returns the tuple with mode `i` replaced.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl<T: Leaf> Tuple<T> {
         ))
     }
 
-    /// The tuple without mode `i`.
+    /// Returns the tuple without mode `i`.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl<T: Leaf> Tuple<T> {
         ))
     }
 
-    /// The tuple with `mode` before mode `i`.
+    /// Returns the tuple with `mode` before mode `i`.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl<T: Leaf> Tuple<T> {
         ))
     }
 
-    /// The value or tuple inside any number of one-mode parentheses: `((4))` becomes `4`.
+    /// Returns the value or tuple inside any number of one-mode parentheses: `((4))` becomes `4`.
     #[must_use]
     pub fn unwrap(&self) -> Self {
         let mut view = self.view();
@@ -249,7 +249,7 @@ impl<T: Leaf> Tuple<T> {
         view.to_tuple()
     }
 
-    /// The tuple of a single value; a tuple stays itself.
+    /// Returns the tuple of a single value; a tuple stays itself.
     #[must_use]
     pub fn wrap(&self) -> Self {
         if self.is_leaf() {

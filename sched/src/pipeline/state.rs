@@ -172,7 +172,8 @@ impl<'a> Plan<'a> {
         Ok(next)
     }
 
-    /// The first half of `bar.sync` arrives, the second passes; whether the step is over.
+    /// Executes one half of `bar.sync`: the first arrives, the second passes the barrier. Returns whether the step is
+    /// over. Two halves, because other actors run between the arrival and the release.
     fn sync(&self, s: &mut State, actor: usize, barrier: usize) -> Result<bool, Fault> {
         let at = 2 * self.offsets.actors + actor;
         if s.0[at] != 0 {
@@ -207,7 +208,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The barrier after its phase has ended, if all have arrived and all loads have landed.
+    /// Returns the barrier, with the phase completed if all have arrived and all loads have landed. Only the parity of
+    /// the phase is kept, as in an mbarrier: the state space stays finite, and waiting for the wrong phase is found.
     fn completed(&self, barrier: usize, now: BarrierState) -> BarrierState {
         if now.pending != 0 || now.loads != 0 {
             return now;
@@ -252,7 +254,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The state after landing `id`.
+    /// Returns the state after the load `id` has landed.
     pub(super) fn land(&self, s: &State, id: u16) -> Result<State, Fault> {
         let (mut next, flight) = (s.clone(), &self.flights[id as usize]);
         let slot = &self.pipeline.slots[flight.slot];

@@ -1,7 +1,7 @@
 //! The step `words`: the house words that no comment, error sentence, chapter or README may contain.
 //!
-//! The check reads the words of every `.rs` and `.md` file, code included, so that names and texts agree. Comment markers
-//! are skipped, so a phrase is also found across the lines of one comment. A blank line ends a phrase.
+//! The check reads the words of every `.rs` and `.md` file, code included, so that names and texts agree. Comment
+//! markers are skipped, so a phrase is also found across the lines of one comment. A blank line ends a phrase.
 
 use std::path::Path;
 
@@ -186,15 +186,77 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         let found = tokens(&text);
         words += found.len();
         let shown = workspace::shown(&run.root, path);
-        let found = complaints_about(&found).into_iter();
+        let mut found = complaints_about(&found);
+        if SUMMARISED.iter().any(|folder| shown.starts_with(folder)) {
+            found.extend(summaries(&text));
+        }
+        let found = found.into_iter();
         complaints.extend(found.map(|(line, what)| format!("{shown}:{line}: {what}")));
     }
     let covered = format!(
-        "{words} words of {} files, against {} phrases and the rates without `per`",
+        "{words} words of {} files, against {} phrases and the rates without `per`, and the summary lines",
         files.len(),
         PHRASES.len()
     );
     Ok(Outcome::of(files.len(), covered, &complaints))
+}
+
+/// The folders whose public functions have summary lines in the third person present.
+const SUMMARISED: &[&str] = &[
+    "layout/src/",
+    "layout/draw/src/",
+    "atom/src/",
+    "tiled/src/",
+    "sched/src/",
+    "gpu/ir/src/",
+    "gpu/sim/src/",
+    "gpu/device/src/",
+    "gpu/proof/src/",
+    "gpu/src/",
+];
+
+/// The lines of summaries of public functions that do not begin with a verb in the third person.
+fn summaries(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_doc = |at: usize| lines[at].starts_with("///");
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let is_function = ["pub fn ", "pub const fn ", "pub unsafe fn "]
+            .iter()
+            .any(|start| line.starts_with(start));
+        if !is_function {
+            continue;
+        }
+        // Attributes stand between the documentation and the function; their lines are no documentation.
+        let end = (0..at)
+            .rev()
+            .find(|&i| is_doc(i) || lines[i].is_empty() || lines[i] == "}");
+        let Some(end) = end.filter(|&i| is_doc(i)) else {
+            continue;
+        };
+        let first = (0..=end)
+            .rev()
+            .take_while(|&i| is_doc(i))
+            .last()
+            .unwrap_or(end);
+        let summary = lines[first].trim_start_matches('/').trim();
+        let word = summary
+            .split(|c: char| !c.is_ascii_alphabetic())
+            .next()
+            .unwrap_or("");
+        let is_verb = word.starts_with(|c: char| c.is_ascii_uppercase()) && word.ends_with('s');
+        if !is_verb
+            || [
+                "As", "Its", "This", "Across", "Always", "Less", "Sums", "Yes",
+            ]
+            .contains(&word)
+        {
+            let what =
+                format!("\"{summary}\": begin with a verb in the third person, as `Returns ..`");
+            found.push((first + 1, what));
+        }
+    }
+    found
 }
 
 /// The change log, and the list itself.
@@ -344,6 +406,14 @@ mod tests {
                 "\"two halves a row\": write `two halves per row`"
             ]
         );
+    }
+
+    #[test]
+    fn summaries_begin_with_a_verb() {
+        let text = "    /// The size.\n    #[must_use]\n    pub fn size() {}\n\n    /// Returns it.\n    ///\n    \
+                    /// More.\n    pub const fn it() {}\n\n    pub fn bare() {}\n    /// Its own.\n    fn private() {}\n";
+        let what = "\"The size.\": begin with a verb in the third person, as `Returns ..`";
+        assert_eq!(summaries(text), [(1, what.to_string())]);
     }
 
     #[test]

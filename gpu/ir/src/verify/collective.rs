@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::uniform::{UniformValues, Value, WHOLE};
 use crate::{Atom, Cohort, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync};
 
-/// Finds collective instructions that the control flow lets only some of their threads reach.
+/// Finds collective instructions that divergent control flow lets only some of their threads reach.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut walk = CollectiveWalk {
         kernel,
@@ -36,7 +36,7 @@ fn whole(kernel: &Kernel) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Active {
     group: u32,
-    /// What parts larger groups.
+    /// The branch that divides larger groups.
     parted: Option<&'static Location<'static>>,
 }
 
@@ -86,7 +86,7 @@ struct CollectiveWalk<'a> {
     loops: Vec<CollectiveLoop>,
     values: UniformValues,
     found: Vec<Diagnostic>,
-    /// Above 0 while a loop is walked to see what it does to values.
+    /// Above 0 while the fixpoint of a loop is computed: findings are reported only in the last walk.
     silent: u32,
 }
 
@@ -204,7 +204,8 @@ impl CollectiveWalk<'_> {
         let written = written([body, &[]]);
         let mut inside = own;
         self.silent += 1;
-        // Until nothing changes: what a turn leaves behind is there when the next one begins.
+        // A fixpoint: the values at the end of one iteration are those at the beginning of the next. It ends since
+        // values only become less uniform, and each has finitely many levels.
         loop {
             let before = self.values.snapshot(&written);
             let open = self.turn(body, inside, &written);

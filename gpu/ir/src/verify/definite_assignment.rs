@@ -14,15 +14,15 @@ pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     walk.found
 }
 
-/// What is written at a point; none if the point is never reached.
+/// What is written at a point; `None` if the point is unreachable. Unreachable is the neutral element of `meet`.
 type Reached = Option<AssignmentState>;
 
 #[derive(Clone, Default)]
 struct AssignmentState {
     written: RegSet,
-    /// Registers written by those threads only whose predicate has that value.
+    /// Registers written only by the threads in which a guard holds.
     where_: HashMap<Reg, HashSet<Guard>>,
-    /// What is known to hold here, from the branches around.
+    /// The guards that hold here, from the enclosing branches.
     holds: HashSet<Guard>,
 }
 
@@ -126,7 +126,7 @@ impl AssignmentWalk {
                 return Some(state);
             }
         };
-        // With a guard, other threads go on as if nothing had been there.
+        // A guarded statement may not execute: in threads without the guard nothing changed, so both paths meet here.
         if stmt.guard.is_some() {
             meet(after, Some(state))
         } else {
@@ -169,7 +169,9 @@ impl AssignmentWalk {
     }
 
     fn repeat(&mut self, body: &[Stmt], state: AssignmentState) -> Reached {
-        // What the body writes to predicates, it may have written already when it begins again.
+        // A later iteration begins with predicates that an earlier one has written: facts about them do not hold in the
+        // body. Registers need no fixpoint: what is written before the loop stays written, and the first iteration is
+        // the one with the fewest writes.
         let mut state = state;
         let mut predicates = HashSet::new();
         written(body, &mut predicates);

@@ -49,7 +49,7 @@ impl Value {
 pub(super) struct UniformValues(HashMap<Reg, Value>);
 
 impl UniformValues {
-    /// A register that was not written yet holds no value that could differ.
+    /// Returns what is known of a register. One that was not written yet holds no value that could differ.
     pub(super) fn of(&self, reg: Reg) -> Value {
         self.0.get(&reg).copied().unwrap_or(Value::Same(WHOLE))
     }
@@ -73,7 +73,7 @@ impl UniformValues {
         self.0.extend(pairs);
     }
 
-    /// Where two ways meet that differ in these registers.
+    /// Joins two paths that differ in these registers: the less uniform value remains.
     pub(super) fn join(&mut self, regs: &[Reg], others: &[Value]) {
         for (reg, other) in regs.iter().zip(others) {
             let value = self.of(*reg).join(*other);
@@ -81,7 +81,8 @@ impl UniformValues {
         }
     }
 
-    /// Registers that were written where groups of `2^parted` threads went together hold values of that size at most.
+    /// Limits registers that were written under divergence: threads of different groups of `2^parted` may hold values
+    /// of different iterations or branches.
     pub(super) fn part(&mut self, written: &[Reg], parted: u32) {
         for reg in written {
             let value = self.of(*reg);
@@ -117,7 +118,8 @@ impl UniformValues {
         match row.formula {
             Formula::Function | Formula::Logic(..) | Formula::Select(..) => function(),
             Formula::Lane => Value::Same(0),
-            // What others write meanwhile, the warps may see at different times.
+            // Other threads may write the memory between the loads of two warps, so the value is uniform in a warp at
+            // most.
             Formula::Shared => Value::Same(self.least(kernel, &row).min(5)),
             Formula::Copy(a) => of(a),
             Formula::Binary(op, _, a, b) => binary(op, of(a), *b, of(b)),

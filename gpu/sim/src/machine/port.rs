@@ -1,4 +1,4 @@
-//! The way to memory, for warps and for engines: bounds, initialisation, races.
+//! All accesses to memory, by warps and by engines: checks of bounds, initialisation and data races.
 
 use super::Machine;
 use super::place::Target;
@@ -221,7 +221,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Compares an access to shared memory with those before it.
+    /// Checks an access to shared memory for data races with the accesses before it.
     pub(crate) fn check_access(
         &mut self,
         g: &mut Group,
@@ -249,7 +249,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Compares an access to global memory with those before it, of all clusters.
+    /// Checks an access to global memory for data races with the accesses before it, of all clusters.
     fn check_global_access(
         &mut self,
         g: &Group,
@@ -275,7 +275,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Remembers that two blocks have stored the same value at the same place.
+    /// Records that two unordered blocks store the same value at one place: a note, since every order gives that value.
     fn note_equal(&mut self, g: &Group, accessor: &Accessor<'_>, address: u64, other: Mark) {
         if let Some((_, count)) = self.equal.get_mut(&accessor.site.pc) {
             *count += 1;
@@ -354,19 +354,20 @@ impl Machine<'_, '_> {
     }
 }
 
-/// Whether some bytes were written, and are these.
+/// Returns whether all bytes are written and equal `data`.
 fn holds(bytes: &[u8], written: &[bool], data: &[u8]) -> bool {
     bytes == data && written.iter().all(|written| *written)
 }
 
-/// What an agent of a fresh cluster knows: its own beginning.
+/// Returns the vector clock of an agent of a fresh cluster: only its own first step.
 pub(crate) fn beginning(agents: usize, agent: usize) -> View {
     let mut view = View::new(agents);
     view.seen.raise(agent, 1);
     view
 }
 
-/// Another moment in the life of an agent: what it does from now on is not covered by what it has passed on.
+/// Starts the next step of an agent. A release publishes the clock before it, so what the agent does afterwards is not
+/// ordered by that release.
 pub(crate) fn tick(clock: &mut Clock, agent: usize) {
     clock.raise(agent, clock.get(agent) + 1);
 }

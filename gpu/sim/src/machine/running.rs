@@ -1,4 +1,5 @@
-//! Runs a cluster: chooses the warp that takes the next turn, and the asynchronous operations that complete between turns.
+//! Runs a cluster: chooses the warp that takes the next turn, and the asynchronous operations that complete between
+//! turns.
 
 use super::Machine;
 use super::exec::Exec;
@@ -102,7 +103,8 @@ impl Machine<'_, '_> {
     pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         let mut served = cluster.group.served;
         for turn in 1..=TURNS_BEFORE_NEXT_CLUSTER {
-            // No warp made progress for another: they may wait for a cluster that has not started.
+            // No warp made progress for another: they may wait for a cluster that has not started. A device gives no
+            // such guarantee of progress, but kernels whose blocks are all resident rely on it.
             if turn % IDLE_TURNS_BEFORE_NEXT_CLUSTER == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {

@@ -1,7 +1,7 @@
 //! Vector clocks: what each agent knows to have happened before (Lamport 1978; Flanagan and Freund 2009, FastTrack).
 //!
-//! Agents are the warps of a cluster, and [`ENGINES`] for asynchronous operations, which take turns. Of other clusters a
-//! view holds what their ordered accesses have passed on.
+//! Agents are the warps of a cluster, and [`ENGINES`] for asynchronous operations, which take turns. Of other clusters
+//! a view holds what their ordered accesses have passed on.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::lockstep::SEVERAL;
 /// Engines for asynchronous operations in a cluster.
 pub(crate) const ENGINES: usize = 128;
 
-/// How far each agent had come, for every agent.
+/// A vector clock: for every agent, how many of its steps happened before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clock(Vec<u32>);
 
@@ -30,14 +30,14 @@ impl Clock {
         }
     }
 
-    /// Knows what the other knows too.
+    /// Joins: after it, everything that happened before `other` also happened before this.
     pub(crate) fn join(&mut self, other: &Clock) {
         for (mine, other) in self.0.iter_mut().zip(&other.0) {
             *mine = (*other).max(*mine);
         }
     }
 
-    /// Knows only what the other knows too.
+    /// Meets: keeps what happened before both.
     pub(crate) fn meet(&mut self, other: &Clock) {
         for (mine, other) in self.0.iter_mut().zip(&other.0) {
             *mine = (*other).min(*mine);

@@ -1,4 +1,4 @@
-//! What the lanes of a warp know of each other: they take turns by chance, unless something makes them meet.
+//! Happens-before between the lanes of a warp: lanes are unordered except where they reconverge.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,10 +9,10 @@ use crate::lane::bits::lanes;
 /// A lane that stands for several.
 pub(crate) const SEVERAL: usize = 32;
 
-/// How far of the warp's clock each lane knows what each other lane has done.
+/// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lockstep {
-    /// All lanes know this much of all others.
+    /// Up to this clock, every lane is ordered after all others.
     floor: u32,
     /// Where lanes met that are not all: what each knows of each other beyond the floor.
     pairs: Option<Rc<[[u32; 32]; 32]>>,
@@ -21,7 +21,7 @@ pub(crate) struct Lockstep {
 }
 
 impl Lockstep {
-    /// All lanes know what happened up to this time.
+    /// Orders all lanes after everything up to `clock`: the whole warp has converged.
     pub(crate) fn all(&mut self, clock: u32) {
         if clock >= self.floor {
             self.floor = clock;
@@ -50,7 +50,7 @@ impl Lockstep {
         since <= self.known(lane, other.lane())
     }
 
-    /// Some lanes know what all did up to this time.
+    /// Orders the lanes of `mask` after everything up to `clock`.
     pub(crate) fn some(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
             return self.all(clock);
@@ -63,7 +63,7 @@ impl Lockstep {
         });
     }
 
-    /// Some lanes meet, and tell each other what they know.
+    /// Synchronises the lanes of `mask` with each other: each is ordered after what any of them was.
     pub(crate) fn meet(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
             return self.all(clock);
@@ -79,7 +79,7 @@ impl Lockstep {
         lanes(mask).for_each(|lane| pairs[lane] = cohort);
     }
 
-    /// Up to when a lane knows of another.
+    /// Returns the clock up to which the steps of lane `of` happen before `lane`.
     pub(crate) fn known(&self, lane: usize, of: usize) -> u32 {
         let beyond = match &self.pairs {
             None => 0,

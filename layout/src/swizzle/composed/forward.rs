@@ -99,19 +99,19 @@ impl ComposedLayout {
         inner.compose(self)
     }
 
-    /// All leaf modes in one flat layout.
+    /// Returns all leaf modes in one flat layout.
     #[must_use]
     pub fn flatten(&self) -> Self {
         self.over(self.inner().flatten())
     }
 
-    /// The same function of the index with as few inner modes as possible.
+    /// Returns the same function of the index with as few inner modes as possible.
     #[must_use]
     pub fn coalesce(&self) -> Self {
         self.over(self.inner().coalesce())
     }
 
-    /// The register tensor for the inner layout; registers are not swizzled.
+    /// Returns the register tensor for the inner layout; registers are not swizzled.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl ComposedLayout {
         self.inner().fragment_like()
     }
 
-    /// The offsets that the inner layout skips below `target`, as CuTe has it.
+    /// Returns the offsets that the inner layout skips below `target`, as CuTe has it.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl ComposedLayout {
         self.inner().complement(target)
     }
 
-    /// The indices that stride-0 modes map to the first element.
+    /// Returns the indices that stride-0 modes map to the first element.
     ///
     /// # Errors
     ///
@@ -338,7 +338,7 @@ impl ComposedLayout {
         })
     }
 
-    /// The longest layout of indices at which both count up from their first offset: `self.at(r.at(k))` is
+    /// Returns the longest layout of indices at which both count up from their first offset: `self.at(r.at(k))` is
     /// `self.at(0) + k`, and `other.at(r.at(k))` is `k`.
     ///
     /// Under a swizzle it ends where the aligned block of `2^M` elements ends in which the first one lies.
@@ -350,7 +350,7 @@ impl ComposedLayout {
         other.with_layout(|other| self.inner().common_layout(other, self.vector_limit()?))
     }
 
-    /// How many elements from the first on are contiguous in both.
+    /// Returns how many elements from the first on are contiguous in both.
     ///
     /// Under a swizzle the count ends where the aligned block of `2^M` elements ends in which the first one lies. CuTe
     /// leaves the offset out of account, and does not limit the count where both swizzles are the same.

@@ -52,8 +52,8 @@ impl Layout {
         }
     }
 
-    /// `self o inner` for a composed layout on the right: `(self o Sw) o inner'`, or `self o (outer o inner')` where the
-    /// outer function is a layout.
+    /// `self o inner` for a composed layout on the right: `(self o Sw) o inner'`, or `self o (outer o inner')` where
+    /// the outer function is a layout.
     pub(crate) fn composition_composed(
         &self,
         inner: &ComposedLayout,
@@ -113,7 +113,7 @@ impl Layout {
 }
 
 impl ComposedLayout {
-    /// The longest layout that `self` undoes: `self.at(r.at(i)) == i`.
+    /// Returns the longest layout that `self` undoes: `self.at(r.at(i)) == i`.
     ///
     /// Where no swizzle on the left of the inner inverse gives it, the result has XOR strides.
     ///
@@ -140,7 +140,7 @@ impl ComposedLayout {
         )
     }
 
-    /// The layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
+    /// Returns the layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
     ///
     /// # Errors
     ///

@@ -92,12 +92,12 @@ impl From<&Layout> for ComposedLayout {
 }
 
 impl ComposedLayout {
-    /// `outer o offset o inner`.
+    /// Returns `outer o offset o inner`.
     pub fn new(outer: impl Into<Outer>, offset: i64, inner: impl Into<Layout>) -> Self {
         Self::with_middle(outer, Middle::Offset(offset), inner.into())
     }
 
-    /// A swizzle of byte addresses over a layout of elements of `bits` bits, as CuTe's shared-memory atoms are.
+    /// Returns a swizzle of byte addresses over a layout of elements of `bits` bits, as CuTe's shared-memory atoms are.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The same outer function and offset over another inner layout: what every forwarded operation does.
+    /// Returns the same outer function and offset over another inner layout: what every forwarded operation does.
     #[must_use]
     pub fn with_inner_layout(&self, inner: Layout) -> Self {
         self.over(inner)
@@ -151,14 +151,14 @@ impl ComposedLayout {
         format!("{self}").into()
     }
 
-    /// The outer function (CuTe's `layout_a`).
+    /// Returns the outer function (CuTe's `layout_a`).
     #[doc(alias = "layout_a")]
     #[must_use]
     pub const fn outer(&self) -> &Outer {
         &self.outer
     }
 
-    /// The inner layout (CuTe's `layout_b`).
+    /// Returns the inner layout (CuTe's `layout_b`).
     #[doc(alias = "layout_b")]
     #[doc(alias = "get_nonswizzle_portion")]
     #[must_use]
@@ -166,13 +166,13 @@ impl ComposedLayout {
         &self.inner
     }
 
-    /// What stands in the middle.
+    /// Returns what stands in the middle.
     #[must_use]
     pub const fn middle(&self) -> Middle {
         self.middle
     }
 
-    /// The offset in the middle; 0 for a pointer that is not yet known.
+    /// Returns the offset in the middle; 0 for a pointer that is not yet known.
     #[must_use]
     pub const fn base_offset(&self) -> i64 {
         match self.middle {
@@ -181,7 +181,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The swizzle, the identity when the outer function is a layout (CuTe's `get_swizzle_portion`).
+    /// Returns the swizzle, the identity when the outer function is a layout (CuTe's `get_swizzle_portion`).
     #[doc(alias = "get_swizzle_portion")]
     #[must_use]
     pub const fn swizzle(&self) -> Swizzle {
@@ -199,7 +199,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The swizzle in units of elements, over offset 0 in place of an unknown pointer
+    /// Returns the swizzle in units of elements, over offset 0 in place of an unknown pointer
     /// (CuTe's `as_position_independent_swizzle_layout`).
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl ComposedLayout {
         ))
     }
 
-    /// The plain layout, when the outer function is the identity swizzle and the offset is 0.
+    /// Returns the plain layout, when the outer function is the identity swizzle and the offset is 0.
     ///
     /// # Errors
     ///
@@ -232,47 +232,48 @@ impl ComposedLayout {
         .into())
     }
 
-    /// Whether it is its inner layout.
+    /// Returns whether it is its inner layout.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.middle == Middle::Offset(0)
             && matches!(self.outer, Outer::Swizzle(sw) if sw.is_identity())
     }
 
-    /// The shape, that of the inner layout.
+    /// Returns the shape, that of the inner layout.
     #[must_use]
     pub fn shape(&self) -> IntTuple {
         self.inner.shape()
     }
 
-    /// The number of coordinates.
+    /// Returns the number of coordinates.
     #[must_use]
     pub fn size(&self) -> i64 {
         self.inner.size()
     }
 
-    /// The number of modes.
+    /// Returns the number of modes.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.inner.rank()
     }
 
-    /// How deep the parentheses nest.
+    /// Returns how deep the parentheses nest.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.inner.depth()
     }
 
-    /// The offset at a linear index.
+    /// Returns the offset at a linear index.
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, for strides of another kind, and where a number does not fit 64 bits.
+    /// Fails for a coordinate outside of the shape, for strides of another kind, and where a number does not fit 64
+    /// bits.
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         self.map(self.inner.at(index)?)
     }
 
-    /// The offset at a linear index, unbounded.
+    /// Returns the offset at a linear index, unbounded.
     ///
     /// # Errors
     ///
@@ -281,7 +282,7 @@ impl ComposedLayout {
         self.map(self.inner.at_unbounded(index)?)
     }
 
-    /// The offset at a coordinate.
+    /// Returns the offset at a coordinate.
     ///
     /// # Errors
     ///
@@ -299,7 +300,7 @@ impl ComposedLayout {
         }
     }
 
-    /// All offsets of a swizzled layout in the order of the index, without division.
+    /// Returns all offsets of a swizzled layout in the order of the index, without division.
     ///
     /// # Errors
     ///
@@ -321,7 +322,7 @@ impl ComposedLayout {
         Ok(self.inner.offsets()?.map(move |x| swizzle.apply(start + x)))
     }
 
-    /// All offsets in the order of the index.
+    /// Returns all offsets in the order of the index.
     ///
     /// # Errors
     ///

@@ -12,11 +12,12 @@ use crate::{ComposedLayout, Error, Int, IntoCoord, IntoIntTuple, Layout, Outer, 
 const POINTWISE_LIMIT: i64 = 1 << 16;
 
 impl ComposedLayout {
-    /// The modes where `coord` has `_`, and the offset at which they start: `self(coord with c) == slice(c) + offset`.
+    /// Returns the modes where `coord` has `_`, and the offset at which they start:
+    /// `self(coord with c) == slice(c) + offset`.
     ///
     /// As in CuTe, a slice that does not vary both groups of the swizzle's bits is a plain layout, whose strides take
-    /// the fixed bits into account; otherwise the fixed bits stay inside, under the swizzle.
-    /// Where CuTe's split of bits does not give the same function (sums carry between them), the whole offset stays inside.
+    /// the fixed bits into account; otherwise the fixed bits stay inside, under the swizzle. Where CuTe's split of bits
+    /// does not give the same function (sums carry between them), the whole offset stays inside.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The modes where `coord` has `_`, with the offset inside.
+    /// Returns the modes where `coord` has `_`, with the offset inside.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl ComposedLayout {
         ))
     }
 
-    /// The layout as seen from `coord`, which becomes the origin; the offset is inside.
+    /// Returns the layout as seen from `coord`, which becomes the origin; the offset is inside.
     ///
     /// # Errors
     ///
