@@ -224,7 +224,8 @@ fn summaries(text: &str) -> Vec<(usize, String)> {
         let is_function = ["pub fn ", "pub const fn ", "pub unsafe fn "]
             .iter()
             .any(|start| line.starts_with(start));
-        if !is_function {
+        // The documentation of a function in a macro is an argument of the macro.
+        if !is_function || line.contains("fn $") {
             continue;
         }
         // Attributes stand between the documentation and the function; their lines are no documentation.
