@@ -89,6 +89,7 @@ impl Layout {
     ///
     /// Source: `composition` in `cute/layout.hpp`; `Cecka 2026`.
     #[doc(alias = "compose")]
+    #[inline]
     pub fn composition<I: Compose<Self>>(&self, inner: I) -> Result<I::Output, Error> {
         inner.compose(self)
     }

@@ -136,6 +136,14 @@ macro_rules! integers {
             }
 
             #[inline]
+            fn into_tuple(self) -> Result<Tuple<T>, Error>
+            where
+                T: Copy,
+            {
+                Ok(Tuple::leaf(Int::Dynamic(self.into()).into()))
+            }
+
+            #[inline]
             fn as_index(&self) -> Option<i64> {
                 Some((*self).into())
             }
@@ -201,6 +209,14 @@ impl<T: From<Int>> IntoTuple<T> for Int {
     fn append_to(self, out: &mut TupleBuilder<T>) -> Result<(), Error> {
         out.leaf(self.into());
         Ok(())
+    }
+
+    #[inline]
+    fn into_tuple(self) -> Result<Tuple<T>, Error>
+    where
+        T: Copy,
+    {
+        Ok(Tuple::leaf(self.into()))
     }
 
     #[inline]
