@@ -10,10 +10,10 @@ use std::f64::consts::LOG2_E;
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::{BinaryOp, UnaryOp};
 use colex_gpu::tensor::{
-    self, Arg, AtThread, Builder, CopyAt, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+    self, AtThread, Builder, CopyAt, Fragment, Index, Places, Rows, Tensor, TensorKernel,
 };
-use colex_gpu::{Device, Launch};
-use colex_layout::{C, ComposedLayout, Layout};
+use colex_gpu::{Device, Load};
+use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 
@@ -73,12 +73,8 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     through_q.fetch(&mut k, &q.local_tile((TILE, WIDTH), (&block, 0)));
     landed(&mut k);
     through_q.read(&mut k, &held_q);
-    let visible = Visible {
-        places: mma.at(&tid).places(Operand::C, (TILE, TILE)),
-        count: keys.extent(0),
-        block: block.clone(),
-        is_causal,
-    };
+    let places = mma.at(&tid).places(Operand::C, (TILE, TILE));
+    let visible = Visible::new(places, keys.extent(0), &block, is_causal);
     k.for_(0, visible.steps(), 1, |k, step| {
         through_k.fetch(k, &keys.local_tile((TILE, WIDTH), (step, 0)));
         through_v.fetch(k, &v.local_tile((WIDTH, TILE), (0, step)));
@@ -188,6 +184,15 @@ struct Visible {
 }
 
 impl Visible {
+    fn new(places: Places, count: Index, block: &Index, is_causal: bool) -> Visible {
+        Visible {
+            places,
+            count,
+            block: block.clone(),
+            is_causal,
+        }
+    }
+
     /// Returns how many tiles of keys the block sees.
     fn steps(&self) -> Index {
         let past = (&self.block + 1) * TILE;
@@ -291,19 +296,18 @@ pub(crate) fn check(
     let (q, k, v): (Vec<f16>, Vec<f16>, Vec<f16>) =
         (numbers(0, queries), numbers(5, keys), numbers(11, keys));
     let (on_q, on_k, on_v) = (device.upload(&q)?, device.upload(&k)?, device.upload(&v)?);
-    let on_o = device.poisoned::<f16>(queries * width)?;
-    let rows = |n: usize| Layout::new((n, C::<64>), (64, C::<1>));
-    let columns = Layout::new((C::<64>, keys), (C::<1>, 64))?;
-    let arguments = built.arguments(&[
-        Arg::tensor(&on_q, &rows(queries)?),
-        Arg::tensor(&on_k, &rows(keys)?),
-        Arg::tensor(&on_v, &columns),
-        Arg::tensor(&on_o, &rows(queries)?),
-    ])?;
-    let function = device.load(&built.kernel)?;
-    let grid = [queries.div_ceil(TILE as usize) as u32, 1, 1];
-    let launch = Launch::new(grid, 128).dynamic_shared(built.dynamic_shared());
-    device.launch(&function, launch, &arguments)?;
+    let mut on_o = device.poisoned::<f16>(queries * width)?;
+    let attention = built.load(device)?;
+    let by_rows = |n: usize| (n as i64, WIDTH);
+    attention.launch(
+        [queries.div_ceil(TILE as usize)],
+        (
+            on_q.view(by_rows(queries))?,
+            on_k.view(by_rows(keys))?,
+            on_v.view_t((WIDTH, keys as i64))?,
+            on_o.view_mut(by_rows(queries))?,
+        ),
+    )?;
     let mut worst = 0.0f64;
     for (i, found) in on_o.download()?.chunks(width).enumerate() {
         let seen = if is_causal { keys.min(i + 1) } else { keys };

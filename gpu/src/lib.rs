@@ -17,6 +17,7 @@ mod copy;
 mod error;
 pub mod gemm;
 pub mod kernels;
+mod launch;
 mod method;
 pub mod reference;
 mod scratch;
@@ -35,6 +36,7 @@ pub use colex_tensor as tensor;
 pub use copy::call::{copy, transpose};
 pub use error::{Error, PlanRefusal};
 pub use gemm::{Gemm, gemm};
+pub use launch::{DeviceKernel, IntoArguments, IntoGrid, LaunchArg, Load};
 
 /// The examples of the README run.
 #[cfg(doctest)]

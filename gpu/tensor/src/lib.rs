@@ -63,7 +63,10 @@ mod tensor;
 pub use build::Builder;
 pub use build::barrier::{Barriers, Pipeline, PipelineState};
 pub use build::flow::Cond;
-pub use build::launch::{Arg, ArgumentError, RawMemory, Signature, TensorArg, TensorKernel};
+pub use build::launch::{
+    Arg, ArgumentError, KernelParameter, ParameterKind, RawMemory, Signature, TensorArg,
+    TensorKernel,
+};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;

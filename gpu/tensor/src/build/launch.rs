@@ -22,7 +22,64 @@ pub struct TensorKernel {
     pub report: super::report::Report,
 }
 
+/// A parameter of a kernel as its launch sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelParameter<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What is passed for it.
+    pub kind: ParameterKind,
+    /// Whether the kernel writes the memory behind it.
+    pub is_written: bool,
+}
+
+/// What is passed for a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A tensor.
+    Tensor,
+    /// A tensor that the copy engine moves: its map.
+    Map,
+    /// A number.
+    Value,
+}
+
 impl TensorKernel {
+    /// Returns the parameters in the order in which the kernel declared them.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_tensor::{Builder, ParameterKind};
+    ///
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?);
+    /// k.index_argument("n", 0..100);
+    /// let kernel = k.finish()?;
+    /// let kinds: Vec<ParameterKind> = kernel.parameters().map(|parameter| parameter.kind).collect();
+    /// assert_eq!(kinds, [ParameterKind::Tensor, ParameterKind::Value]);
+    /// assert!(kernel.parameters().all(|parameter| !parameter.is_written));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn parameters(&self) -> impl Iterator<Item = KernelParameter<'_>> {
+        self.signature.slots.iter().map(|slot| match slot {
+            Slot::Tensor(tensor) => KernelParameter {
+                name: &tensor.name,
+                kind: ParameterKind::Tensor,
+                is_written: tensor.is_written,
+            },
+            Slot::Map(map) => KernelParameter {
+                name: &map.name,
+                kind: ParameterKind::Map,
+                is_written: map.is_stored,
+            },
+            Slot::Value(value) => KernelParameter {
+                name: &value.name,
+                kind: ParameterKind::Value,
+                is_written: false,
+            },
+        })
+    }
+
     /// The bytes of dynamic shared memory that a launch must give each block.
     pub fn dynamic_shared(&self) -> u32 {
         self.signature.shared
@@ -92,13 +149,14 @@ impl TensorKernel {
                     let layout = memory.layout;
                     let bytes = i64::from(tensor.ty.bits() / 8);
                     arguments.push(Argument::Pointer(memory.coordinate_0(bytes)));
-                    let leaves = layout.leaves().iter();
-                    let extents = leaves.clone().map(|leaf| leaf.extent);
-                    let extents = extents.filter(|n| !n.is_static());
-                    arguments.extend(extents.map(|n| Argument::U32(n.value() as u32)));
-                    let strides = leaves.map(|leaf| leaf.stride.coefficient());
-                    let strides = strides.filter(|d| !d.is_static());
-                    arguments.extend(strides.map(|d| Argument::U64(d.value() as u64)));
+                    // The kernel decides which leaves it takes: those that it was not built with.
+                    let pairs = layout.leaves().iter().zip(tensor.layout.leaves());
+                    let extents = pairs.clone().filter(|(_, own)| !own.extent.is_static());
+                    arguments.extend(extents.map(|(n, _)| Argument::U32(n.extent.value() as u32)));
+                    let strides = pairs.filter(|(_, own)| !own.stride.coefficient().is_static());
+                    arguments.extend(
+                        strides.map(|(d, _)| Argument::U64(d.stride.coefficient().value() as u64)),
+                    );
                 }
                 (Slot::Value(value), Arg::Value(argument)) => {
                     value.check(argument)?;
@@ -407,11 +465,18 @@ impl TensorSlot {
                 self.align
             ));
         }
-        let extents = layout.leaves().iter().map(|leaf| ("extent", leaf.extent));
-        let strides = layout.leaves().iter();
-        let strides = strides.map(|leaf| ("stride", leaf.stride.coefficient()));
-        let dynamic = extents.chain(strides).filter(|(_, n)| !n.is_static());
-        for ((what, value), asked) in dynamic.zip(&self.asked) {
+        let pairs = layout.leaves().iter().zip(self.layout.leaves());
+        let extents = pairs
+            .clone()
+            .map(|(leaf, own)| ("extent", leaf.extent, own.extent));
+        let strides = pairs.map(|(leaf, own)| {
+            let [leaf, own] = [leaf, own].map(|leaf| leaf.stride.coefficient());
+            ("stride", leaf, own)
+        });
+        let dynamic = extents
+            .chain(strides)
+            .filter(|(_, _, own)| !own.is_static());
+        for ((what, value, _), asked) in dynamic.zip(&self.asked) {
             let value = value.value();
             if value % asked.vector != 0 {
                 return refuse(format!(
@@ -479,9 +544,9 @@ fn rust_types(ty: Ty) -> &'static [&'static str] {
     }
 }
 
-/// Whether two layouts are of one form, and agree in which leaves are static and in the values of those.
+/// Whether a layout has the form of the one that a kernel was built with, and the values of its static leaves.
 fn is_same_kind(a: &Layout, b: &Layout) -> bool {
-    let alike = |a: Int, b: Int| a.is_static() == b.is_static() && (!a.is_static() || a == b);
+    let alike = |a: Int, b: Int| !b.is_static() || a.value() == b.value();
     let pairs = || a.leaves().iter().zip(b.leaves());
     a.leaves().len() == b.leaves().len()
         && pairs().all(|(a, b)| {

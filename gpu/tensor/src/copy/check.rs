@@ -261,8 +261,11 @@ impl Builder {
             Piece::Registers(_) => return Ok(()),
             Piece::Memory(tensor) => tensor,
         };
+        if let View::Coords { of, .. } = &tensor.view {
+            self.launch.write(of.slot);
+        }
         match (&tensor.view, &tensor.share) {
-            (View::Coords { of, .. }, _) if !of.layout.is_static() => self.launch.write(of.slot),
+            (View::Coords { of, .. }, _) if !of.layout.is_static() => {}
             (View::Coords { of, .. }, _) if !of.layout.is_injective()? => {
                 return refuse(&of.layout);
             }

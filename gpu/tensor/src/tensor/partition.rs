@@ -246,6 +246,7 @@ impl MmaAt<'_> {
     /// As [`CopyAt::partition_src`], of a kernel that uses one of the coordinates.
     #[track_caller]
     pub fn places(&self, operand: Operand, tile: impl Into<[i64; 2]>) -> Places {
+        let at = Location::caller();
         match self.in_tile(operand, tile.into()) {
             Ok(all) => Places {
                 all,
@@ -253,7 +254,7 @@ impl MmaAt<'_> {
             },
             Err(kind) => Places {
                 all: Vec::new(),
-                beyond: [0, 1].map(|_| Index::poison_of(kind.clone(), Location::caller())),
+                beyond: [0, 1].map(|_| Index::poison_of(kind.clone(), at)),
             },
         }
     }

@@ -24,6 +24,7 @@ mod attention;
 mod conversions;
 mod copies;
 mod defects;
+mod failures;
 mod gemm_sm80;
 mod gemm_sm90;
 mod grids;

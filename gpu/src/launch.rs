@@ -1,0 +1,275 @@
+//! Launches of kernels that are built from tensors: a grid and the views of their memory.
+
+use colex_device::{Device, Element, Function, View, ViewMut};
+use colex_ir::launch::{Argument, ArgumentError, DeviceMemory, Launch};
+use colex_layout::Layout;
+use colex_tensor::{Arg, KernelParameter, ParameterKind, TensorKernel};
+
+use crate::error::Error;
+
+/// Loads a kernel that was built from tensors.
+pub trait Load {
+    /// Returns the kernel, compiled for a device.
+    ///
+    /// # Errors
+    ///
+    /// What the verifier or the device says of the kernel.
+    fn load(&self, device: &Device) -> Result<DeviceKernel, Error>;
+}
+
+impl Load for TensorKernel {
+    fn load(&self, device: &Device) -> Result<DeviceKernel, Error> {
+        Ok(DeviceKernel {
+            function: device.load(&self.kernel)?,
+            device: device.clone(),
+            kernel: self.clone(),
+        })
+    }
+}
+
+/// A kernel on a device, which knows its block, its cluster and its shared memory.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_gpu::tensor::{AtThread, Builder};
+/// use colex_gpu::{Device, Load};
+/// use colex_tiled::TiledCopy;
+///
+/// let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+/// let copy = TiledCopy::new(atom, 32, &"(4,8):(8,1)".parse()?, &"(1,1):(0,0)".parse()?)?;
+/// let mut k = Builder::new("copy", Arch::Sm80, 32);
+/// let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, &layout("(1,1):(1,_1)")));
+/// let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
+/// let src = copy.at(&thread).partition_src(&from.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+/// let dst = copy.at(&thread).partition_dst(&to.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+/// let held = k.fragment_like(&src);
+/// k.copy_in_bounds(&copy, &src, &held);
+/// k.copy_in_bounds(&copy, &held, &dst);
+/// # fn layout(text: &str) -> colex_layout::Layout { text.parse().unwrap() }
+///
+/// let device = Device::simulator(Arch::Sm80);
+/// let kernel = k.finish()?.load(&device)?;
+/// let from = device.upload(&[1.5f32; 60])?;
+/// let mut to = device.zeros::<f32>(60)?;
+/// kernel.launch([6_usize.div_ceil(4), 10_usize.div_ceil(8)], (from.view((6, 10))?, to.view_mut((6, 10))?))?;
+/// assert_eq!(to.download()?, [1.5; 60]);
+///
+/// // What the kernel writes is borrowed mutably, and a view knows its extents and its type.
+/// let refused = kernel.launch([1], (from.view((6, 10))?, from.view((6, 10))?)).unwrap_err();
+/// assert_eq!(refused.to_string(), "tensor to: the kernel writes it, and the view is read-only: take `view_mut`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeviceKernel {
+    device: Device,
+    function: Function,
+    kernel: TensorKernel,
+}
+
+impl DeviceKernel {
+    /// Returns what was built.
+    pub fn kernel(&self) -> &TensorKernel {
+        &self.kernel
+    }
+
+    /// Returns the function that the device has loaded.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Runs the kernel over a grid of blocks. The arguments are views and numbers, in the order in which the kernel declared
+    /// its parameters: a tuple of [`View`] for what it reads, [`ViewMut`] for what it writes, and numbers.
+    ///
+    /// # Errors
+    ///
+    /// Too many or too few arguments; a view of another device, type or form than the kernel was built for, or at an address
+    /// that its vectors do not take; a read-only view of what the kernel writes; what the device says of the launch.
+    pub fn launch<'a>(
+        &self,
+        grid: impl IntoGrid,
+        arguments: impl IntoArguments<'a>,
+    ) -> Result<(), Error> {
+        let arguments = arguments.into_arguments();
+        let arguments = self.arguments(&arguments)?;
+        let block = self.kernel.kernel.block.unwrap_or([1; 3]);
+        let mut launch =
+            Launch::new(grid.into_grid()?, block).dynamic_shared(self.kernel.dynamic_shared());
+        if let Some(cluster) = self.kernel.kernel.cluster {
+            launch = launch.cluster(cluster);
+        }
+        Ok(self.device.launch(&self.function, launch, &arguments)?)
+    }
+
+    fn arguments(&self, given: &[LaunchArg<'_>]) -> Result<Vec<Argument>, Error> {
+        let parameters: Vec<KernelParameter<'_>> = self.kernel.parameters().collect();
+        if parameters.len() != given.len() {
+            let why = format!(
+                "{} arguments for {} tensors and numbers of {}",
+                given.len(),
+                parameters.len(),
+                self.kernel.kernel.name
+            );
+            return Err(ArgumentError { why }.into());
+        }
+        let pairs = parameters.iter().zip(given);
+        let arguments = pairs.map(|(parameter, given)| self.argument(parameter, given));
+        let arguments = arguments.collect::<Result<Vec<Arg<'_>>, Error>>()?;
+        Ok(self.kernel.arguments(&arguments)?)
+    }
+
+    fn argument<'a>(
+        &self,
+        parameter: &KernelParameter<'_>,
+        given: &'a LaunchArg<'_>,
+    ) -> Result<Arg<'a>, Error> {
+        let refuse = |why: &str| {
+            let why = format!("tensor {}: {why}", parameter.name);
+            Err(ArgumentError { why }.into())
+        };
+        let view = match given {
+            LaunchArg::Value(argument) => return Ok(Arg::Value(argument.clone())),
+            LaunchArg::View(view) => view,
+        };
+        if parameter.is_written && !view.is_mut {
+            return refuse("the kernel writes it, and the view is read-only: take `view_mut`");
+        }
+        if !view.device.is_same_device(&self.device) {
+            return refuse(&format!(
+                "the view is of {}, and the kernel is loaded on {}",
+                view.memory.device_name(),
+                self.device.name()
+            ));
+        }
+        let Some(layout) = &view.layout else {
+            return refuse("an extent of the view is 0: there is nothing to launch");
+        };
+        if parameter.kind != ParameterKind::Map {
+            return Ok(Arg::tensor(&*view.memory, layout));
+        }
+        let map = self.kernel.tensor_map(parameter.name, layout)?;
+        ArgumentError::of_map(map.element, view.memory.element_name())?;
+        let bound = self.device.tensor_map_at(&map, view.memory.address())?;
+        Ok(Arg::Value(bound.into()))
+    }
+}
+
+/// One argument of a launch.
+#[derive(Debug)]
+pub enum LaunchArg<'a> {
+    /// Memory under a layout.
+    View(LaunchView<'a>),
+    /// A number.
+    Value(Argument),
+}
+
+/// Memory under a layout, as a launch takes it.
+#[derive(Debug)]
+pub struct LaunchView<'a> {
+    memory: Box<dyn DeviceMemory + 'a>,
+    device: Device,
+    /// None if an extent is 0.
+    layout: Option<Layout>,
+    is_mut: bool,
+}
+
+impl<'a, T: Element> From<View<'a, T>> for LaunchArg<'a> {
+    fn from(view: View<'a, T>) -> Self {
+        LaunchArg::View(LaunchView {
+            layout: view.layout().cloned(),
+            device: view.device().clone(),
+            memory: Box::new(view),
+            is_mut: false,
+        })
+    }
+}
+
+impl<'a, T: Element> From<&View<'a, T>> for LaunchArg<'a> {
+    fn from(view: &View<'a, T>) -> Self {
+        view.clone().into()
+    }
+}
+
+impl<'a, T: Element> From<ViewMut<'a, T>> for LaunchArg<'a> {
+    fn from(view: ViewMut<'a, T>) -> Self {
+        let read: View<'a, T> = View::clone(&view);
+        LaunchArg::View(LaunchView {
+            layout: read.layout().cloned(),
+            device: read.device().clone(),
+            memory: Box::new(read),
+            is_mut: true,
+        })
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty),*) => {$(
+        impl From<$ty> for LaunchArg<'_> {
+            fn from(value: $ty) -> Self {
+                LaunchArg::Value(value.into())
+            }
+        }
+    )*};
+}
+numbers!(u32, u64, f32, f64, Argument);
+
+/// The arguments of a launch: a tuple of views and numbers.
+pub trait IntoArguments<'a> {
+    /// Returns them in order.
+    fn into_arguments(self) -> Vec<LaunchArg<'a>>;
+}
+
+impl<'a> IntoArguments<'a> for Vec<LaunchArg<'a>> {
+    fn into_arguments(self) -> Vec<LaunchArg<'a>> {
+        self
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)*;)*) => {$(
+        impl<'a, $($name: Into<LaunchArg<'a>>),*> IntoArguments<'a> for ($($name,)*) {
+            #[allow(non_snake_case, reason = "the fields have the names of their types")]
+            fn into_arguments(self) -> Vec<LaunchArg<'a>> {
+                let ($($name,)*) = self;
+                vec![$($name.into()),*]
+            }
+        }
+    )*};
+}
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+}
+
+/// The blocks of a launch along x, y and z: an array of one, two or three numbers.
+pub trait IntoGrid {
+    /// Returns the extents.
+    ///
+    /// # Errors
+    ///
+    /// A number of blocks that 32 bits do not hold.
+    fn into_grid(self) -> Result<[u32; 3], Error>;
+}
+
+macro_rules! grids {
+    ($($ty:ty),*) => {$(
+        impl<const N: usize> IntoGrid for [$ty; N] {
+            fn into_grid(self) -> Result<[u32; 3], Error> {
+                const { assert!(N >= 1 && N <= 3, "a grid has one, two or three extents") };
+                let mut grid = [1; 3];
+                for (extent, blocks) in grid.iter_mut().zip(self) {
+                    *extent = u32::try_from(blocks).map_err(|_| ArgumentError {
+                        why: format!("a grid of {blocks} blocks along an axis: 32 bits hold an extent"),
+                    })?;
+                }
+                Ok(grid)
+            }
+        }
+    )*};
+}
+grids!(u32, usize, i64, i32);

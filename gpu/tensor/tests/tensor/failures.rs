@@ -1,0 +1,209 @@
+//! The one channel of errors: every call that fails is named by `finish` with its file and its line, and what it hands out
+//! is inert.
+
+use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
+use colex_ir::{BinaryOp, ScaleD, UnaryOp};
+use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_tensor::{
+    AtThread, Builder, Cond, Fragment, GmmaOperand, Hints, Index, Rows, Tensor, TmaTensor,
+};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("a literal")
+}
+
+/// What calls are made on.
+struct Scene {
+    copy: TiledCopy,
+    mma: TiledMma,
+    gmma: TiledMma,
+    rows: Rows,
+    tid: Index,
+    tensor: Tensor,
+    shared: Tensor,
+    part: Tensor,
+    held: Fragment,
+    sums: Fragment,
+    map: TmaTensor,
+    slab: Tensor,
+    operand: GmmaOperand,
+    full: Index,
+}
+
+fn scene(k: &mut Builder) -> Scene {
+    let word = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(
+        word,
+        32,
+        &parsed::<Layout>("(4,32):(32,1)"),
+        &parsed::<Layout>("(1,1):(0,0)"),
+    );
+    let copy = copy.expect("a tiled copy");
+    let tiled = |atom: &str, atoms: &str| {
+        let atom = colex_atom::mma(atom).expect("an atom");
+        TiledMma::new(atom, atoms, "(_,_,_)").expect("a tiled MMA")
+    };
+    let mma = tiled("SM80_16x8x16_F32F16F16F32_TN", "(4,1,1):(1,0,0)");
+    let gmma = tiled("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
+    let tid = k.thread();
+    let tensor = k.tensor("a", Ty::F32, &parsed("(64,64):(64,_1)"));
+    let shared = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,64,2):(64,1,512)"));
+    let part = copy.at(&tid).partition_src(&shared.at(2, 0));
+    let held = k.fragment_like(&part);
+    let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
+    let atom = atom.position_independent().expect("a swizzle of addresses");
+    let own: ComposedLayout = atom
+        .tile_to_shape(&IntTuple::flat([64i64, 64].map(Into::into)))
+        .expect("it divides");
+    let map = k.tma_tensor(
+        "m",
+        Ty::Bf16,
+        &parsed("(96,96):(96,_1)"),
+        &[64, 64],
+        &own,
+        1,
+    );
+    let slab = k.shared_tensor(Ty::Bf16, own);
+    Scene {
+        rows: Rows::new(&mma, [64, 64]).expect("rows"),
+        sums: k.accumulators(&mma, (64, 64)),
+        operand: k.gmma_operand(&gmma, Operand::B, &slab, &0.into()),
+        full: k.barriers(1).at(0),
+        copy,
+        mma,
+        gmma,
+        tid,
+        tensor,
+        shared,
+        part,
+        held,
+        map,
+        slab,
+    }
+}
+
+/// A call that fails, and its name.
+type Case = (&'static str, fn(&mut Builder, &Scene));
+
+/// The line of the case with that name.
+fn line_of(name: &str) -> u32 {
+    let begins = format!("\"{name}\" =>");
+    let mut lines = (1..).zip(include_str!("failures.rs").lines());
+    let case = lines.find(|(_, line)| line.trim_start().starts_with(&begins));
+    case.expect("a case has a line").0
+}
+
+macro_rules! cases {
+    ($($name:literal => |$k:ident, $s:ident| $call:expr;)*) => {
+        vec![$(($name, |$k: &mut Builder, $s: &Scene| { let _ = $call; })),*]
+    };
+}
+
+/// Calls of every method that can fail.
+#[rustfmt::skip]
+fn failing() -> Vec<Case> {
+    cases! {
+        "tensor" => |k, _s| k.tensor("x", Ty::U4, &parsed("8:1"));
+        "shared_tensor" => |k, _s| k.shared_tensor(Ty::U4, parsed::<Layout>("8:1"));
+        "fragment" => |k, _s| k.fragment(Ty::F32, &parsed("_80000:_1"));
+        "fragment of a parameter" => |k, _s| k.fragment(Ty::F32, &parsed("8:1"));
+        "fragment_of" => |k, s| k.fragment_of(&s.mma, Operand::A, (0, 16));
+        "row_values" => |k, s| { k.row_values(&s.rows, Ty::F32); k.uniform(48) };
+        "tma_tensor" => |k, s| k.tma_tensor("y", Ty::U4, s.tensor.layout(), &[8], &parsed("8:1"), 1);
+        "var" => |k, _s| k.var(9, 0..4);
+        "barriers" => |k, _s| k.barriers(-1);
+        "shared_bytes" => |k, _s| k.shared_bytes(64, 100);
+        "index_argument" => |k, _s| k.index_argument("n", 4..4);
+        "pipeline_of" => |k, _s| k.pipeline_of(&colex_sched::pipeline::WarpSpecialized::cooperative(1, 1, 2));
+        "for_" => |k, _s| k.for_(0, 8, 0, |_, _| ());
+        "sync_named" => |k, _s| k.sync_named(&16.into(), 128);
+        "arrive_named" => |k, _s| k.arrive_named(&1.into(), 31);
+        "value" => |k, s| k.value(&(&s.tid * i64::MAX));
+        "local_tile" => |_k, s| s.tensor.local_tile((8, 8), 0);
+        "slice" => |_k, s| s.shared.slice((.., .., 2));
+        "at" => |_k, s| s.shared.at(2, 2);
+        "at beyond the last mode" => |_k, s| s.shared.at(5, 0);
+        "offset_by" => |_k, s| s.shared.offset_by((1, 0, 0));
+        "coordinates" => |_k, s| s.shared.coordinates(0);
+        "compose" => |_k, s| s.part.compose(&parsed("_9:_1"));
+        "as_type of a tensor" => |_k, s| s.shared.as_type(Ty::F16);
+        "partition_src" => |_k, s| s.copy.at(&s.tid).partition_src(&s.tensor);
+        "partition_dst" => |_k, s| s.copy.at(&(&s.tid + 1)).partition_dst(&s.shared);
+        "partition" => |_k, s| s.mma.at(&s.tid).partition(&s.tensor, Operand::C);
+        "as_type of a fragment" => |_k, s| s.held.as_type(Ty::F16);
+        "as_type of another class" => |_k, s| s.held.as_type(Ty::S32);
+        "slice of a fragment" => |_k, s| s.held.slice((.., .., &s.tid));
+        "retile" => |_k, s| s.held.retile(&s.copy).values(0, 99);
+        "values" => |_k, s| s.held.values(0, 99);
+        "gathered" => |_k, s| s.held.gathered(0, 99);
+        "as_operand" => |_k, s| s.sums.as_operand(&s.mma, &s.mma, Operand::C, (64, 64));
+        "broadcast_rows" => |_k, s| s.rows.broadcast_rows(&s.sums);
+        "convert" => |k, s| k.convert(&s.held, Ty::S8);
+        "copy" => |k, s| k.copy(&s.copy, &s.part, &s.sums);
+        "copy_in_bounds" => |k, s| k.copy_in_bounds(&s.copy, &s.part, &s.sums);
+        "copy_if" => |k, s| k.copy_if(&s.copy, &s.part, &s.sums, |_, _| Cond::Known(true));
+        "copy_with" => |k, s| k.copy_with(&s.copy, &s.part, &s.sums, false, Hints::default());
+        "mma" => |k, s| k.mma(&s.mma, &s.sums, &s.sums, &s.sums, &s.sums);
+        "wgmma_tile" => |k, s| k.wgmma_tile(&s.mma, &s.sums, &s.sums, &s.operand, ScaleD::Zero);
+        "gmma_operand" => |k, s| k.gmma_operand(&s.gmma, Operand::C, &s.slab, &0.into());
+        "GmmaOperand::at" => |_k, s| s.operand.at(0);
+        "tma_load" => |k, s| k.tma_load(&s.map, 0, &s.slab, &s.full);
+        "tma_load_hinted" => |k, s| { let p = k.emit(|k| k.mov(colex_ir::Type::B64, 0)); k.tma_load_hinted(&s.map, 0, &s.slab, &s.full, p) };
+        "tma_load_multicast" => |k, s| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.tma_load_multicast(&s.map, (0, 0), &s.slab, &s.full, &0.into(), m) };
+        "tma_store" => |k, s| k.tma_store(&s.map, (-1, 0), &s.slab);
+        "tma_reduce" => |k, s| k.tma_reduce(&s.map, Reduction::Xor, (0, 0), &s.slab);
+        "bulk_load" => |k, s| k.bulk_load(&s.shared, &s.shared, &s.full);
+        "bulk_store" => |k, s| k.bulk_store(&s.shared, &s.shared);
+        "map1" => |k, s| k.map1(UnaryOp::Neg, &s.held, &s.sums);
+        "map2" => |k, s| k.map2(BinaryOp::Add, &s.held, &s.held, &s.sums);
+        "fma" => |k, s| k.fma(&s.held, &s.held, 2.0, &s.sums);
+        "assign" => |k, s| k.assign(&s.held, &s.sums);
+        "axpby" => |k, s| k.axpby(2.0, &s.held, None, &s.sums);
+        "fill" => |k, _s| { let f = k.fragment(Ty::S32, &parsed("_2:_1")); k.fill(&f, 0.5) };
+        "mask" => |k, _s| { let f = k.fragment(Ty::S32, &parsed("_2:_1")); k.mask(&f, 0.5, |_, _| Cond::Known(false)) };
+        "reduce_rows" => |k, s| k.reduce_rows(BinaryOp::Add, &s.rows, &s.held);
+        "places" => |k, s| { let p = s.mma.at(&(&s.tid + 1)).places(Operand::C, (64, 64)); k.value(&p[0][0]) };
+    }
+}
+
+fn begin() -> Builder {
+    Builder::new("k", Arch::Sm90a, 128)
+}
+
+/// A failure is kept with the line of its call. No call after it panics, and none takes its place.
+#[test]
+fn law_finish_names_the_line_of_the_first_failure() {
+    let mut k = begin();
+    scene(&mut k);
+    k.finish().expect("the scene is right");
+    let (all, mut count) = (failing(), 0);
+    for (name, call) in &all {
+        let mut k = begin();
+        let s = scene(&mut k);
+        call(&mut k, &s);
+        let first = k.finish().map(|_| ()).expect_err(name);
+        assert!(
+            first.at().file().ends_with("failures.rs"),
+            "{name}: {first}"
+        );
+        assert_eq!(first.at().line(), line_of(name), "{name}: {first}");
+        // The same, and every other failing call and another scene after it, in a branch and a loop.
+        let mut k = begin();
+        let s = scene(&mut k);
+        call(&mut k, &s);
+        let tid = k.thread();
+        let some = k.less(&tid, &1.into());
+        k.if_(some, |k| {
+            for (_, other) in &all {
+                other(k, &s);
+                count += 1;
+            }
+            k.for_(0, 4, 1, |k, _| {
+                scene(k);
+            });
+        });
+        assert_eq!(k.finish().map(|_| ()).expect_err(name), first, "{name}");
+    }
+    println!("law tensor.first_failure: {count} cases");
+}

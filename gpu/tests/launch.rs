@@ -1,0 +1,89 @@
+//! Launches with views: what does not fit the kernel is refused, word for word, before anything runs.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::tensor::{AtThread, Builder};
+use colex_gpu::{Device, DeviceKernel, Load};
+use colex_tiled::TiledCopy;
+use half::f16;
+
+/// A copy of `(m, n)` by rows, 16 bytes at once, of rows whose stride is a multiple of a vector.
+fn copy(device: &Device) -> DeviceKernel {
+    let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("an atom");
+    let layout = |text: &str| text.parse::<colex_layout::Layout>().expect("a layout");
+    let copy = TiledCopy::new(atom, 32, &layout("(4,8):(8,1)"), &layout("(1,4):(0,1)"));
+    let copy = copy.expect("a tiled copy");
+    let mut k = Builder::new("copy", Arch::Sm80, 32);
+    let from = k.tensor("from", Ty::F32, &layout("(64,_32):(32,_1)"));
+    let to = k.tensor("to", Ty::F32, &layout("(64,_32):(32,_1)"));
+    let (thread, m) = (k.thread(), k.block_index(0));
+    let mine = copy.at(&thread);
+    let src = mine.partition_src(&from.local_tile((4, 32), (&m, 0))); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&to.local_tile((4, 32), (&m, 0))); // (CPY, CPY_M, CPY_N)
+    let held = k.fragment_like(&src);
+    k.copy_in_bounds(&copy, &src, &held);
+    k.copy_in_bounds(&copy, &held, &dst);
+    let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
+    built.load(device).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_launch_takes_views() {
+    let device = Device::simulator(Arch::Sm80);
+    let kernel = copy(&device);
+    let data: Vec<f32> = (0..320).map(|i| i as f32).collect();
+    let from = device.upload(&data).expect("memory");
+    let mut to = device.zeros::<f32>(320).expect("memory");
+    let (source, target) = (from.view((10, 32)), to.view_mut((10, 32)));
+    let done = kernel.launch([10_usize.div_ceil(4)], (source.unwrap(), target.unwrap()));
+    done.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(to.download().expect("it is there"), data);
+}
+
+#[test]
+fn views_that_do_not_fit_are_refused() {
+    let device = Device::simulator(Arch::Sm80);
+    let kernel = copy(&device);
+    let from = device.zeros::<f32>(330).expect("memory");
+    let halves = device.zeros::<f16>(330).expect("memory");
+    let mut to = device.zeros::<f32>(330).expect("memory");
+    let elsewhere = Device::simulator(Arch::Sm80);
+    let there = elsewhere.zeros::<f32>(330).expect("memory");
+    let shape = (10, 32);
+    let odd = from.slice(1..).expect("a part");
+    let none = from.view((0, 32)).expect("a view of no elements");
+    macro_rules! target {
+        () => {
+            to.view_mut((10, 32)).expect("a view")
+        };
+    }
+    let said = [
+        kernel.launch([3], (from.view(shape).unwrap(),)),
+        kernel.launch([3], (halves.view(shape).unwrap(), target!())),
+        kernel.launch([3], (from.view((10, 33)).unwrap(), target!())),
+        kernel.launch([3], (from.view_t(shape).unwrap(), target!())),
+        kernel.launch([3], (odd.view(shape).unwrap(), target!())),
+        kernel.launch([3], (there.view(shape).unwrap(), target!())),
+        kernel.launch([3], (none, target!())),
+        kernel.launch([3], (from.view(shape).unwrap(), from.view(shape).unwrap())),
+        kernel.launch([3], (7u32, target!())),
+        kernel.launch([1_i64 << 32], (from.view(shape).unwrap(), target!())),
+    ]
+    .map(|result| result.expect_err("it is refused").to_string());
+    let address = from.address() + 4;
+    let expected = [
+        "1 arguments for 2 tensors and numbers of copy".to_string(),
+        "tensor from: elements of f16, and the kernel is built for f32".to_string(),
+        "tensor from: (10,33):(33,_1) differs from (64,_32):(32,_1), which the kernel is built for, in a static leaf".to_string(),
+        "tensor from: (10,32):(_1,10) differs from (64,_32):(32,_1), which the kernel is built for, in a static leaf".to_string(),
+        format!("tensor from: the address {address:#x} is not a multiple of 16 bytes, which its vectors need"),
+        "tensor from: the view is of the simulator of sm_80, and the kernel is loaded on the simulator of sm_80".to_string(),
+        "tensor from: an extent of the view is 0: there is nothing to launch".to_string(),
+        "tensor to: the kernel writes it, and the view is read-only: take `view_mut`".to_string(),
+        "argument from is a tensor, and a scalar is given".to_string(),
+        "a grid of 4294967296 blocks along an axis: 32 bits hold an extent".to_string(),
+    ];
+    for (said, expected) in said.iter().zip(&expected) {
+        assert_eq!(said, expected);
+    }
+    println!("law launch.views: {} cases", said.len());
+}
