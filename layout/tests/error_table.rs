@@ -48,6 +48,22 @@ fn texts() -> Rows {
     vec![
         (read(""), "expected a number at byte 0 of \"\""),
         (
+            read("[4,8]:[8,1]"),
+            "expected a number or '(', as brackets do not group modes, at byte 0 of \"[4,8]:[8,1]\"",
+        ),
+        (
+            read("4,8:8,1"),
+            "expected ':' and the stride, as several modes need parentheses, at byte 1 of \"4,8:8,1\"",
+        ),
+        (
+            read("Sw<3,4,3> o 0 o 8:1"),
+            "expected a layout without a swizzle, as one with it is a ComposedLayout, at byte 0 of \"Sw<3,4,3> o 0 o 8:1\"",
+        ),
+        (
+            error("Sw<3,4,3> o (8,64):(64,1)".parse::<ComposedLayout>()),
+            "expected the offset, as in Sw<3,4,3> o 0 o 8:1, at byte 12 of \"Sw<3,4,3> o (8,64):(64,1)\"",
+        ),
+        (
             read("(2,4):(1,2"),
             "expected ',' or ')' at byte 10 of \"(2,4):(1,2\"",
         ),

@@ -135,6 +135,8 @@ impl<'a> Cursor<'a> {
                 if self.peek() != Some(b')') {
                     continue;
                 }
+            } else if self.peek() == Some(b'[') {
+                return Err(self.error("a number or '(', as brackets do not group modes,"));
             } else {
                 b.leaf(leaf(self)?);
                 count(&mut open);
@@ -159,7 +161,15 @@ impl<'a> Cursor<'a> {
     }
 
     fn layout(&mut self) -> Result<Layout, Error> {
+        if self.text[self.at..].starts_with("Sw<") {
+            return Err(
+                self.error("a layout without a swizzle, as one with it is a ComposedLayout,")
+            );
+        }
         let shape = self.int_tuple()?;
+        if self.peek() == Some(b',') {
+            return Err(self.error("':' and the stride, as several modes need parentheses,"));
+        }
         self.expect(":", "':' and the stride")?;
         self.layout_of(shape)
     }
@@ -209,6 +219,9 @@ impl<'a> Cursor<'a> {
 
     fn middle(&mut self) -> Result<Middle, Error> {
         if !self.eat("smem_ptr[") {
+            if self.peek() == Some(b'(') {
+                return Err(self.error("the offset, as in Sw<3,4,3> o 0 o 8:1,"));
+            }
             self.eat("_");
             return self.number().map(Middle::Offset);
         }

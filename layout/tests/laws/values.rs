@@ -419,7 +419,7 @@ fn refused_values() {
     );
     assert_eq!(
         says("Sw<3,3,3> o 0 o 8:1".into_layout().unwrap_err()),
-        "expected a number at byte 0 of \"Sw<3,3,3> o 0 o 8:1\""
+        "expected a layout without a swizzle, as one with it is a ComposedLayout, at byte 0 of \"Sw<3,3,3> o 0 o 8:1\""
     );
     let swizzled = "Sw<3,3,3> o 0 o 64:1".into_composed_layout().unwrap();
     assert_eq!(
