@@ -45,14 +45,17 @@ impl Builder {
             Cond::Known(false) => return other(self),
             Cond::Where(guard) => guard,
         };
+        let before = self.held.elements.clone();
         let then = self.body(false, |k| {
             k.opened(Opened::Branch(p));
             then(k);
         });
+        let after_then = std::mem::replace(&mut self.held.elements, before);
         let other = self.body(false, |k| {
             k.opened(Opened::Branch(p));
             other(k);
         });
+        self.held.join(after_then);
         self.site(at, |k| k.ir.push(Control::If { p, then, other }));
     }
 
@@ -60,7 +63,15 @@ impl Builder {
     #[track_caller]
     pub fn loop_(&mut self, body: impl FnOnce(&mut Self)) {
         let at = Location::caller();
-        let body = self.body(true, body);
+        let mut turns = None;
+        let body = self.body(true, |k| {
+            body(k);
+            turns = k.scopes.last_mut().map(|s| std::mem::take(&mut s.turns));
+        });
+        if let Some(turns) = turns {
+            let ended = self.end_turns(&turns);
+            self.run(at, |_| ended);
+        }
         self.site(at, |k| k.ir.push(Control::Loop { body }));
     }
 

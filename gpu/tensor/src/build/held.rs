@@ -1,6 +1,6 @@
 //! What registers and threads hold of a tile: what copies and arithmetic compare.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use colex_ir::Reg;
@@ -27,12 +27,44 @@ pub(crate) struct Element {
     pub(crate) places: Rc<Places>,
     pub(crate) thread: Option<Index>,
     pub(crate) number: usize,
+    /// Whether the registers were made for it: they never hold another one.
+    pub(crate) is_declared: bool,
 }
+
+impl Element {
+    /// Whether both are the same one in every thread.
+    fn is(&self, other: &Element) -> bool {
+        let (a, b) = (&self.places, &other.places);
+        if Rc::ptr_eq(a, b) {
+            return self.number == other.number && self.thread == other.thread;
+        }
+        // A product numbers the threads that a copy is told: which one it is, the copy knows.
+        let threads = match (&self.thread, &other.thread) {
+            (Some(x), Some(y)) => x == y,
+            _ => true,
+        };
+        threads
+            && a.tile == b.tile
+            && a.elements[self.number] == b.elements[other.number]
+            && a.threads == b.threads
+    }
+}
+
+/// What a part of a register holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Is(Element),
+    /// One element after one branch or turn of a loop, and another one after another.
+    Either,
+}
+
+/// A part of a register.
+pub(crate) type Part = (Reg, i64);
 
 /// What registers hold, and the places of the tiles that were cut so far.
 #[derive(Debug, Default)]
 pub(crate) struct HeldByRegisters {
-    pub(crate) elements: HashMap<(Reg, i64), Element>,
+    pub(crate) elements: HashMap<Part, Content>,
     known: Vec<Rc<Places>>,
 }
 
@@ -64,7 +96,81 @@ impl Held {
     }
 }
 
+/// What a loop does to registers that held elements before it.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Parts that are filled in it.
+    filled: HashSet<Part>,
+    /// Parts that are read in it before they are filled.
+    read: HashSet<Part>,
+    /// Parts that hold another element afterwards than before.
+    changed: HashSet<Part>,
+}
+
+impl HeldByRegisters {
+    /// What the parts hold that either of two ways leaves: what both agree upon, and what only one knows.
+    pub(crate) fn join(&mut self, other: HashMap<Part, Content>) {
+        for (part, content) in other {
+            let own = self.elements.entry(part).or_insert_with(|| content.clone());
+            match (&*own, &content) {
+                (Content::Is(a), Content::Is(b)) if a.is(b) => {}
+                _ => *own = Content::Either,
+            }
+        }
+    }
+}
+
 impl Builder {
+    /// Notes that a part of a register is filled with an element; none is known of what it holds where there is none.
+    pub(crate) fn fill_part(&mut self, part: Part, element: Option<Element>) {
+        let known = self.held.elements.get(&part);
+        let old = match element {
+            _ if matches!(known, Some(Content::Is(own)) if own.is_declared) => None,
+            Some(element) => {
+                let content = Content::Is(element.clone());
+                let old = self.held.elements.insert(part, content);
+                old.filter(|old| !matches!(old, Content::Is(old) if old.is(&element)))
+            }
+            None => {
+                self.held.elements.remove(&part);
+                None
+            }
+        };
+        for scope in self.scopes.iter_mut().filter(|s| s.repeats) {
+            scope.turns.filled.insert(part);
+            if old.is_some() {
+                scope.turns.changed.insert(part);
+            }
+        }
+    }
+
+    /// Notes that what a part of a register holds is taken for granted.
+    pub(crate) fn read_part(&mut self, part: Part) {
+        for scope in self.scopes.iter_mut().filter(|s| s.repeats) {
+            if !scope.turns.filled.contains(&part) {
+                scope.turns.read.insert(part);
+            }
+        }
+    }
+
+    /// Refuses a loop that reads registers of which its second turn finds other elements than the first. After a loop nobody
+    /// knows which of its fillings was the last.
+    pub(crate) fn end_turns(&mut self, turns: &Turns) -> Result<(), ErrorKind> {
+        let mut changed: Vec<&Part> = turns.changed.iter().collect();
+        changed.sort();
+        if let Some((reg, _)) = changed.iter().find(|part| turns.read.contains(part)) {
+            let why = format!(
+                "the first turn reads elements of a tile from {reg} that were there before, and leaves those of another tile \
+                 for the next turn: fill the fragment in each turn before it is read"
+            );
+            return Err(ErrorKind::operands("loop", why));
+        }
+        for part in changed {
+            self.held.elements.insert(*part, Content::Either);
+        }
+        Ok(())
+    }
+
     fn places(&mut self, cutter: &Cutter, tile: &[i64]) -> Result<Rc<Places>, ErrorKind> {
         let same = |places: &&Rc<Places>| places.tile == tile && places.cutter == *cutter;
         if let Some(known) = self.held.known.iter().find(same) {

@@ -85,6 +85,8 @@ pub(crate) struct Scope {
     pub(crate) claimed: Vec<(Reg, ClaimId)>,
     /// What opened it.
     pub(crate) opened: Opened,
+    /// What its turns do to what registers hold.
+    pub(crate) turns: crate::build::held::Turns,
 }
 
 impl Scope {
@@ -99,6 +101,7 @@ impl Scope {
             used: HashSet::new(),
             claimed: Vec::new(),
             opened: Opened::Other,
+            turns: crate::build::held::Turns::default(),
         }
     }
 }

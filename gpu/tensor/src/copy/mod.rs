@@ -17,6 +17,7 @@ use crate::build::held::Held;
 use crate::copy::run::Run;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
+use crate::fragment::held::Known;
 use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::places::Cutter;
@@ -271,7 +272,13 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
-        let held = self.check_places(copy, &src, &dst)?;
+        // Registers that are not loaded become zero, but where a condition leaves out the instruction.
+        let fills = match (&src, &mask) {
+            (Piece::Memory(_), Mask::If(_)) => atom.row().form == CopyForm::Universal,
+            (Piece::Registers(_), Mask::If(_)) => false,
+            (_, Mask::All | Mask::Inside) => true,
+        };
+        let held = self.check_places(copy, (&src, &dst), fills)?;
         for (piece, end) in [(&src, Side::Source), (&dst, Side::Destination)] {
             check_partition(copy, piece, end)?;
         }
@@ -313,22 +320,33 @@ impl Builder {
         run.join(self);
         match (dst, held) {
             (Piece::Registers(fragment), Some(held)) => self.hold(fragment, &held),
-            _ => Ok(()),
+            (Piece::Registers(fragment), None) if fills => self.forget(fragment),
+            (Piece::Registers(_) | Piece::Memory(_), _) => Ok(()),
         }
     }
 
-    /// Refuses ends that hold other elements of their tiles; what registers hold afterwards that nothing was known of.
+    /// Refuses ends that hold other elements of their tiles; what registers hold afterwards, if it is known. Plain registers
+    /// that the copy fills hold whatever the source has.
     fn check_places(
         &mut self,
         copy: &TiledCopy,
-        src: &Piece<'_>,
-        dst: &Piece<'_>,
+        (src, dst): (&Piece<'_>, &Piece<'_>),
+        fills: bool,
     ) -> Result<Option<Held>, ErrorKind> {
-        let mut held = |piece: &Piece<'_>| match piece {
-            Piece::Memory(tensor) => self.held_in_memory(tensor),
-            Piece::Registers(fragment) => self.held_in_registers(fragment),
+        let mut target = match dst {
+            Piece::Memory(tensor) => self.held_in_memory(tensor)?,
+            Piece::Registers(fragment) if fills && self.is_plain(fragment)? => None,
+            Piece::Registers(fragment) => self.held_in_registers("copy", fragment)?,
         };
-        let (mut source, mut target) = (held(src)?, held(dst)?);
+        let mut source = match src {
+            Piece::Memory(tensor) => self.held_in_memory(tensor)?,
+            Piece::Registers(fragment) => match self.known_in_registers(fragment)? {
+                Known::Either if target.is_none() => None,
+                Known::Nothing | Known::All(_) | Known::Either => {
+                    self.held_in_registers("copy", fragment)?
+                }
+            },
+        };
         // An atom whose threads exchange elements has one side in memory: the registers hold those of the other side.
         let values = copy.atom().val_layouts(copy.value_bits())?;
         if values.src != values.dst {
@@ -343,7 +361,7 @@ impl Builder {
         match (source, target) {
             (Some(a), Some(b)) => {
                 self.check_same_places("copy", [&a, &b], ["the source", "the destination"])?;
-                Ok(None)
+                Ok(Some(a))
             }
             (source, _) => Ok(source),
         }

@@ -258,7 +258,7 @@ impl Builder {
             for reg in d.named()? {
                 k.ir.mov_to(reg, value);
             }
-            Ok(())
+            k.forget(d)
         });
     }
 

@@ -5,21 +5,48 @@ use std::rc::Rc;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
-use crate::build::held::{Element, Held};
+use crate::build::held::{Content, Element, Held};
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 
+/// What the registers of a fragment hold of a tile.
+pub(crate) enum Known {
+    /// Nothing that is known.
+    Nothing,
+    /// All of a thread's part, each element once.
+    All(Held),
+    /// That depends on which branch or turn of a loop came before.
+    Either,
+}
+
+impl Known {
+    /// What is held, if that is known. Where it depends, nothing can be compared with it.
+    fn all(self, operation: &'static str) -> Result<Option<Held>, ErrorKind> {
+        match self {
+            Known::Nothing => Ok(None),
+            Known::All(held) => Ok(Some(held)),
+            Known::Either => Err(ErrorKind::operands(
+                operation,
+                "the registers hold elements of one tile after one branch or turn of a loop, and of another tile after \
+                 another: fill the fragment again before it is read",
+            )),
+        }
+    }
+}
+
 impl Builder {
-    /// What registers hold of a tile, where they hold all of a thread's part, each element once.
-    pub(crate) fn held_in_registers(&self, of: &Fragment) -> Result<Option<Held>, ErrorKind> {
+    /// What registers hold of a tile.
+    pub(crate) fn known_in_registers(&self, of: &Fragment) -> Result<Known, ErrorKind> {
         if !of.is_whole {
-            return Ok(None);
+            return Ok(Known::Nothing);
         }
         let mut held: Option<Held> = None;
         let mut seen = Vec::new();
         for i in 0..of.layout.size() {
-            let Some(element) = self.held.elements.get(&of.element(i)?) else {
-                return Ok(None);
+            let element = match self.held.elements.get(&of.element(i)?) {
+                None => return Ok(Known::Nothing),
+                Some(Content::Either) => return Ok(Known::Either),
+                Some(Content::Is(element)) => element,
             };
             let held = held.get_or_insert_with(|| {
                 seen = vec![false; element.places.elements.len()];
@@ -33,11 +60,39 @@ impl Builder {
                 || held.thread != element.thread
                 || std::mem::replace(&mut seen[element.number], true)
             {
-                return Ok(None);
+                return Ok(Known::Nothing);
             }
             held.elements.push(element.number);
         }
-        Ok(held.filter(|held| held.elements.len() == held.places.elements.len()))
+        let held = held.filter(|held| held.elements.len() == held.places.elements.len());
+        Ok(held.map_or(Known::Nothing, Known::All))
+    }
+
+    /// The same of registers that an operation reads, which refuses those of which it depends.
+    pub(crate) fn held_in_registers(
+        &mut self,
+        operation: &'static str,
+        of: &Fragment,
+    ) -> Result<Option<Held>, ErrorKind> {
+        let held = self.known_in_registers(of)?.all(operation)?;
+        if held.is_some() {
+            for i in 0..of.layout.size() {
+                self.read_part(of.element(i)?);
+            }
+        }
+        Ok(held)
+    }
+
+    /// Whether no register of a fragment was made for an element of a tile: what fills it decides what it holds.
+    pub(crate) fn is_plain(&self, of: &Fragment) -> Result<bool, ErrorKind> {
+        for i in 0..of.layout.size() {
+            if let Some(Content::Is(element)) = self.held.elements.get(&of.element(i)?)
+                && element.is_declared
+            {
+                return Ok(false);
+            }
+        }
+        Ok(of.is_whole)
     }
 
     /// Refuses fragments whose elements at one index are not those at one place of a tile. The first is written: it holds
@@ -47,19 +102,36 @@ impl Builder {
         operation: &'static str,
         fragments: &[&Fragment],
     ) -> Result<(), ErrorKind> {
+        let [d, sources @ ..] = fragments else {
+            return Ok(());
+        };
+        let is_read = sources
+            .iter()
+            .any(|source| source.regs.iter().any(|reg| d.regs.contains(reg)));
+        let is_filled = !is_read && self.is_plain(d)?;
+        let compared = if is_filled { sources } else { fragments };
         let mut known: Option<Held> = None;
-        for fragment in fragments {
-            match (self.held_in_registers(fragment)?, &known) {
-                (Some(held), Some(known)) => {
+        let mut depends = false;
+        for fragment in compared {
+            match (self.known_in_registers(fragment)?, &known) {
+                (Known::All(_), Some(known)) => {
+                    let held = self.held_in_registers(operation, fragment)?;
                     let names = ["one fragment", "another"];
-                    self.check_same_places(operation, [known, &held], names)?;
+                    if let Some(held) = held {
+                        self.check_same_places(operation, [known, &held], names)?;
+                    }
                 }
-                (Some(held), None) => known = Some(held),
-                (None, _) => {}
+                (Known::All(_), None) => known = self.held_in_registers(operation, fragment)?,
+                (Known::Either, _) => depends = true,
+                (Known::Nothing, _) => {}
             }
         }
-        match (known, fragments) {
-            (Some(held), [d, ..]) if d.is_whole && d.layout.is_injective()? => self.hold(d, &held),
+        if depends && known.is_some() {
+            Known::Either.all(operation)?;
+        }
+        match known {
+            Some(held) if d.is_whole && d.layout.is_injective()? => self.hold(d, &held),
+            None if is_filled => self.forget(d),
             _ => Ok(()),
         }
     }
@@ -74,7 +146,7 @@ impl Builder {
     ) -> Result<(), ErrorKind> {
         let mut extents: [Option<(i64, String)>; 3] = [None, None, None];
         for (operand, fragment) in operands {
-            let Some(held) = self.held_in_registers(fragment)? else {
+            let Some(held) = self.held_in_registers(operation, fragment)? else {
                 continue;
             };
             let Some(tile) = held.tile() else {
@@ -113,13 +185,39 @@ impl Builder {
 
     /// Notes what the elements of a fragment are from now on.
     pub(crate) fn hold(&mut self, fragment: &Fragment, held: &Held) -> Result<(), ErrorKind> {
+        self.hold_as(fragment, held, false)
+    }
+
+    /// The same of registers that are made for these elements.
+    pub(crate) fn declare(&mut self, fragment: &Fragment, held: &Held) -> Result<(), ErrorKind> {
+        self.hold_as(fragment, held, true)
+    }
+
+    fn hold_as(
+        &mut self,
+        fragment: &Fragment,
+        held: &Held,
+        is_declared: bool,
+    ) -> Result<(), ErrorKind> {
         for (i, number) in (0..fragment.layout.size()).zip(&held.elements) {
+            let part = fragment.element(i)?;
             let element = Element {
                 places: Rc::clone(&held.places),
                 thread: held.thread.clone(),
                 number: *number,
+                is_declared,
             };
-            self.held.elements.insert(fragment.element(i)?, element);
+            self.fill_part(part, Some(element));
+        }
+        Ok(())
+    }
+
+    /// Notes that nothing is known any more of what a fragment holds, unless it was made for it.
+    pub(crate) fn forget(&mut self, fragment: &Fragment) -> Result<(), ErrorKind> {
+        if self.is_plain(fragment)? {
+            for i in 0..fragment.layout.size() {
+                self.fill_part(fragment.element(i)?, None);
+            }
         }
         Ok(())
     }
@@ -133,10 +231,25 @@ impl Builder {
                 Some((*reg, offset % packed))
             };
             let ends = (part(from, packed[0]), part(fragment, packed[1]));
-            if let (Some(from), Some(to)) = ends
-                && let Some(element) = self.held.elements.get(&from).cloned()
-            {
-                self.held.elements.insert(to, element);
+            let (Some(from), Some(to)) = ends else {
+                continue;
+            };
+            match self.held.elements.get(&from).cloned() {
+                Some(Content::Is(element)) => {
+                    self.read_part(from);
+                    let is_declared = false;
+                    self.fill_part(
+                        to,
+                        Some(Element {
+                            is_declared,
+                            ..element
+                        }),
+                    );
+                }
+                Some(Content::Either) => {
+                    self.held.elements.insert(to, Content::Either);
+                }
+                None => {}
             }
         }
     }

@@ -359,7 +359,7 @@ impl Builder {
     ) -> Result<Fragment, ErrorKind> {
         let fragment = self.new_fragment(part.ty(), layout)?;
         if let Some(held) = self.held_in_memory(part)? {
-            self.hold(&fragment, &held)?;
+            self.declare(&fragment, &held)?;
         }
         Ok(fragment)
     }
@@ -409,7 +409,7 @@ impl Builder {
             failure: self.failure.clone(),
         };
         let held = self.held_by_operand(mma, operand, extents)?;
-        self.hold(&fragment, &held)?;
+        self.declare(&fragment, &held)?;
         Ok(fragment)
     }
 
@@ -423,7 +423,7 @@ impl Builder {
             for reg in fragment.named()? {
                 k.ir.mov_to(reg, zero_of(reg.ty));
             }
-            Ok(())
+            k.forget(fragment)
         });
     }
 

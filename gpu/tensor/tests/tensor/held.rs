@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp;
-use colex_gpu::tensor::{AtThread, Builder, Index, Tensor};
+use colex_gpu::tensor::{AtThread, Builder, Fragment, Index, Tensor};
 use colex_layout::{IntTuple, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -75,6 +75,138 @@ fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
             k.axpby(2.0, &held, Some(1.0.into()), &other);
         }),
         "axpby: one fragment is a part of a tile of [8, 8], and another of one of [8, 4]: both tiles have the same extents"
+    );
+}
+
+/// Loads a tile of these extents into registers, and stores them as one of those.
+fn through(k: &mut Builder, held: &Fragment, [load, store]: [Option<[i64; 2]>; 2]) {
+    let copy = tiled("(4,8):(8,1)", "(1,1):(0,0)");
+    let thread = k.thread();
+    let mine = copy.at(&thread);
+    if let Some(extents) = load {
+        let from = parameter(k, "from");
+        k.copy_in_bounds(&copy, &mine.partition_src(&tile(&from, extents)), held);
+    }
+    if let Some(extents) = store {
+        let to = parameter(k, "to");
+        k.copy_in_bounds(&copy, held, &mine.partition_dst(&tile(&to, extents)));
+    }
+}
+
+/// Two elements for each thread of a tile of either extents.
+const NARROW: [i64; 2] = [8, 4];
+const SQUARE: [i64; 2] = [8, 8];
+
+/// Builds with a plain fragment of two elements: what is refused, if anything is.
+fn with_pair(body: impl FnOnce(&mut Builder, &Fragment)) -> Result<(), String> {
+    let mut k = warp();
+    let held = k.fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"));
+    body(&mut k, &held);
+    k.finish().map(|_| ()).map_err(|e| e.to_string())
+}
+
+fn ends_with(result: Result<(), String>, sentence: &str) {
+    let said = result.expect_err("it is refused");
+    assert!(said.ends_with(sentence), "{said}");
+}
+
+const OTHER_TILE: &str = "copy: the source is a part of a tile of [8, 8], and the destination of one of [8, 4]: both tiles have \
+                          the same extents";
+
+#[test]
+fn a_plain_fragment_is_filled_again_with_a_tile_of_other_extents() {
+    let refilled = |k: &mut Builder, held: &Fragment| {
+        through(k, held, [Some(NARROW); 2]);
+        through(k, held, [Some(SQUARE); 2]);
+    };
+    assert_eq!(with_pair(refilled), Ok(()));
+    let last = with_pair(|k, held| {
+        refilled(k, held);
+        through(k, held, [None, Some(NARROW)]);
+    });
+    ends_with(last, OTHER_TILE);
+    // A number is an element of any tile.
+    let zeros = with_pair(|k, held| {
+        refilled(k, held);
+        k.fill(held, 0.0);
+        through(k, held, [None, Some(NARROW)]);
+    });
+    assert_eq!(zeros, Ok(()));
+    // Registers that were made for a tile stay with it.
+    let own = with_pair(|k, _| {
+        let (like, thread) = (parameter(k, "like"), k.thread());
+        let copy = tiled("(4,8):(8,1)", "(1,1):(0,0)");
+        let part = copy.at(&thread).partition_src(&tile(&like, SQUARE));
+        let own = k.fragment_like(&part);
+        through(k, &own, [Some(NARROW), None]);
+    });
+    ends_with(own, "both tiles have the same extents");
+}
+
+#[test]
+fn branches_that_fill_registers_with_other_tiles_do_not_agree() {
+    let branches = |k: &mut Builder, [then, other]: [&dyn Fn(&mut Builder); 2]| {
+        let block = k.block_index(0);
+        let cond = k.less(&block, &3.into());
+        k.if_else(cond, then, other);
+    };
+    // Each side stores what it has loaded.
+    let both = |k: &mut Builder, held: &Fragment| {
+        let sides = [NARROW, SQUARE].map(|t| move |k: &mut Builder| through(k, held, [Some(t); 2]));
+        branches(k, [&sides[0], &sides[1]]);
+    };
+    let again = with_pair(|k, held| {
+        both(k, held);
+        through(k, held, [Some(SQUARE); 2]);
+    });
+    assert_eq!(again, Ok(()));
+    let after = with_pair(|k, held| {
+        both(k, held);
+        through(k, held, [None, Some(SQUARE)]);
+    });
+    ends_with(
+        after,
+        "copy: the registers hold elements of one tile after one branch or turn of a loop, and of another tile after another: \
+         fill the fragment again before it is read",
+    );
+    // The other side finds what was there before the branch.
+    let before = with_pair(|k, held| {
+        through(k, held, [Some(SQUARE), None]);
+        let then = |k: &mut Builder| through(k, held, [Some(NARROW), None]);
+        branches(k, [&then, &|k| through(k, held, [None, Some(NARROW)])]);
+    });
+    ends_with(before, OTHER_TILE);
+}
+
+#[test]
+fn the_second_turn_of_a_loop_finds_what_the_first_has_left() {
+    let filled_first = |k: &mut Builder, held: &Fragment| {
+        k.for_(0, 4, 1, |k, _| {
+            through(k, held, [Some(NARROW); 2]);
+            through(k, held, [Some(SQUARE); 2]);
+        });
+    };
+    assert_eq!(with_pair(filled_first), Ok(()));
+    let after = with_pair(|k, held| {
+        filled_first(k, held);
+        through(k, held, [None, Some(SQUARE)]);
+    });
+    ends_with(after, "fill the fragment again before it is read");
+    // Stored, and the next one loaded ahead: of the same tile, and of another one.
+    let ahead = |next: [i64; 2]| {
+        with_pair(|k, held| {
+            through(k, held, [Some(SQUARE), None]);
+            k.for_(0, 4, 1, |k, _| {
+                through(k, held, [None, Some(SQUARE)]);
+                through(k, held, [Some(next), None]);
+            });
+        })
+    };
+    assert_eq!(ahead(SQUARE), Ok(()));
+    ends_with(
+        ahead(NARROW),
+        "loop: the first turn reads elements of a tile from %f0 that were there before, and leaves those of another tile for the \
+         next turn: fill the fragment in each turn before it is read",
     );
 }
 
