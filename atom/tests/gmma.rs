@@ -26,7 +26,7 @@ fn descriptors_are_cutes() {
         ),
     ];
     for (text, major, bits) in goldens {
-        let descriptor = GmmaDescriptor::of(&composed(text), 16, major).unwrap();
+        let descriptor = GmmaDescriptor::of(composed(text), 16, major).unwrap();
         assert_eq!(descriptor.encode().unwrap(), bits, "{text}");
     }
 }
@@ -126,7 +126,7 @@ fn steps_along_k_are_the_layouts() {
     let slices = tile.zipped_divide((64, 16)).unwrap();
     let starts: Vec<i64> = (0..8)
         .map(|at| {
-            GmmaDescriptor::of(&slice_at(&slices, at), 16, Major::K)
+            GmmaDescriptor::of(slice_at(&slices, at), 16, Major::K)
                 .unwrap()
                 .start
         })
@@ -181,7 +181,7 @@ fn every_wgmma_has_descriptors() {
 
 #[track_caller]
 fn refused(text: &str, bits: u32, major: Major, sentence: &str) {
-    let error = GmmaDescriptor::of(&composed(text), bits, major).unwrap_err();
+    let error = GmmaDescriptor::of(composed(text), bits, major).unwrap_err();
     assert_eq!(error.to_string(), sentence);
 }
 
@@ -262,13 +262,13 @@ fn fields_that_do_not_fit_are_named() {
 fn the_operand_must_be_the_instructions() {
     let atom = mma("SM90_64x128x16_F32F16F16_RS").unwrap();
     assert_eq!(
-        atom.descriptor('A', &composed("Sw<3,3,3> o 0 o (64,16):(64,1)"))
+        atom.descriptor('A', composed("Sw<3,3,3> o 0 o (64,16):(64,1)"))
             .unwrap_err()
             .to_string(),
         "operand A of `SM90_64x128x16_F32F16F16_RS` should be in registers, not a tile (64,16)"
     );
     assert_eq!(
-        atom.descriptor('B', &composed("Sw<3,3,3> o 0 o (64,16):(64,1)"))
+        atom.descriptor('B', composed("Sw<3,3,3> o 0 o (64,16):(64,1)"))
             .unwrap_err()
             .to_string(),
         "operand B of `SM90_64x128x16_F32F16F16_RS` should be a tile (128,16) of shared memory, not a tile (64,16)"

@@ -155,6 +155,7 @@ impl DeviceKernel {
 
 /// One argument of a launch.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives for one call")]
 pub enum LaunchArg<'a> {
     /// Memory under a layout.
     View(LaunchView<'a>),

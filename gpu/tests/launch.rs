@@ -10,7 +10,7 @@ use half::f16;
 fn copy(device: &Device) -> DeviceKernel {
     let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("an atom");
     let layout = |text: &str| text.parse::<colex_layout::Layout>().expect("a layout");
-    let copy = TiledCopy::new(atom, 32, &layout("(4,8):(8,1)"), &layout("(1,4):(0,1)"));
+    let copy = TiledCopy::new(atom, 32, layout("(4,8):(8,1)"), layout("(1,4):(0,1)"));
     let copy = copy.expect("a tiled copy");
     let mut k = Builder::new("copy", Arch::Sm80, 32);
     let from = k.tensor("from", Ty::F32, &layout("(64,_32):(32,_1)"));

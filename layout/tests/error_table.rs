@@ -201,11 +201,11 @@ fn numbers() -> Rows {
             "inner_product of (2,3) and (2,(3,4)) needs congruent operands",
         ),
         (
-            error(tuple("(4,5)").ceil_div(&tuple("(2,2,2)"))),
+            error(tuple("(4,5)").ceil_div(tuple("(2,2,2)"))),
             "ceil_div of (4,5) and (2,2,2) needs a divisor of at most the same rank, mode by mode",
         ),
         (
-            error(tuple("(4,5)").shape_div(&tuple("(2,2,2)"))),
+            error(tuple("(4,5)").shape_div(tuple("(2,2,2)"))),
             "shape_div of (4,5) and (2,2,2) needs operands of the same rank, mode by mode",
         ),
         (
@@ -263,7 +263,7 @@ fn places() -> Rows {
             "mode 3 of (4,(3,6)), which has rank 2",
         ),
         (
-            error(a.append_to_rank(1, &Layout::unit())),
+            error(a.append_to_rank(1, Layout::unit())),
             "append of (4,(3,6)):(1,(4,12)): it has 2 modes, more than the 1 asked for",
         ),
         (
@@ -384,7 +384,7 @@ fn operations() -> Rows {
             "logical_divide_exact of 10:1: the tiler 3 covers 12 of its 10 coordinates",
         ),
         (
-            error(layout("(2,2):(1,2)").logical_divide_exact(&tiler("(2,2):(1,3)").clone())),
+            error(layout("(2,2):(1,2)").logical_divide_exact(tiler("(2,2):(1,3)").clone())),
             "logical_divide_exact of (2,2):(1,2): the tiler (2,2):(1,3) leaves some coordinates out and reaches beyond others",
         ),
         (
@@ -400,7 +400,7 @@ fn operations() -> Rows {
             "tile_to_shape of (2,4):(4,1) and 4 needs a block of at most the rank of the shape",
         ),
         (
-            error(Layout::ordered(&tuple("(4,5)"), &tuple("(0,(1,2))"))),
+            error(Layout::ordered(tuple("(4,5)"), tuple("(0,(1,2))"))),
             "ordered of (4,5) and (0,(1,2)) needs an order whose nesting the shape refines",
         ),
         (

@@ -334,16 +334,13 @@ fn a_tile_is_named_by_one_number_for_each_mode() -> Outcome {
     let tensor = Tensor::new(vec![0; 128 * 16], "(128,16):(1,128)")?;
     let tiler: Tiler = "(64,8)".parse()?;
     assert_eq!(
-        tensor.local_tile(&tiler, &0).unwrap_err().to_string(),
+        tensor.local_tile(&tiler, 0).unwrap_err().to_string(),
         "local_tile: 0 has 1 of the 2 modes that the tiles of (128,16):(1,128) by (64,8) have: it takes one number for each"
     );
     let identity = Tensor::identity((128, 16))?;
-    assert!(identity.local_tile(&tiler, &3).is_err());
+    assert!(identity.local_tile(&tiler, 3).is_err());
     assert_eq!(
-        identity
-            .outer_partition(&tiler, &3)
-            .unwrap_err()
-            .to_string(),
+        identity.outer_partition(&tiler, 3).unwrap_err().to_string(),
         "outer_partition: 3 has 1 of the 2 modes that the places of the tile of (128,16):(_1@0,_1@1) by (64,8) have: it \
          takes one number for each"
     );

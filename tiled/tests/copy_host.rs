@@ -325,7 +325,7 @@ fn elements_and_vectors_that_no_instruction_moves_are_refused() -> Outcome {
     // The report knows the layout alone: where the tensor begins counts too.
     let data = vec![1_i32; 64];
     let whole = Tensor::new(&data[..], "(33):(1)")?;
-    let shifted = whole.local_tile(&Tiler::from(11), &1)?;
+    let shifted = whole.local_tile(Tiler::from(11), 1)?;
     let along = copy("UniversalCopy<uint128_t>", "1:0", "4:1")?;
     let part = shifted.map_layout(|_| "4:1".parse())?;
     assert_eq!(

@@ -196,8 +196,8 @@ fn predicates_count_what_is_there() -> Outcome {
         }
         assert_eq!(inside, rows * columns);
     }
-    let line = Tensor::identity(10)?.local_tile(&4, &2)?;
-    let inside: Vec<bool> = line.within(&10)?.elements()?.into_iter().copied().collect();
+    let line = Tensor::identity(10)?.local_tile(4, 2)?;
+    let inside: Vec<bool> = line.within(10)?.elements()?.into_iter().copied().collect();
     assert_eq!(inside, [true, true, false, false]);
     let beyond = Tensor::identity(10)?.get(10).unwrap_err();
     assert_eq!(

@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<CopyAtom, Error> {
     {
         return Ok(atom);
     }
-    Err(unknown(text, name).into())
+    Err(unknown(text, name))
 }
 
 /// An operation with template arguments: types of one width, or a number of bits.

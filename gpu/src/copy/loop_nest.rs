@@ -122,7 +122,7 @@ impl LoopNest {
     ///
     /// Those of [`Layout::max_common_vector`].
     pub fn vector(&self) -> Result<i64, colex_layout::Error> {
-        self.source().max_common_vector(&self.destination())
+        self.source().max_common_vector(self.destination())
     }
 
     /// Returns the widest vector, in elements of `bytes` bytes and at most `most` bytes, with which a kernel can make

@@ -112,8 +112,8 @@ pub(crate) fn build(
     let place = place(&mut k, &source, loops.len());
     let tile = [TILE, TILE];
     let (from, to) = (
-        source.local_tile(&tile, &place),
-        destination.local_tile(&tile, &place),
+        source.local_tile(tile, &place),
+        destination.local_tile(tile, &place),
     );
     let (along_source, along_destination) = (over_tile(bytes, false)?, over_tile(bytes, true)?);
     let thread = k.thread();

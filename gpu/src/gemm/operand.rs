@@ -37,7 +37,7 @@ pub(crate) fn shared_layout(
     step: i64,
 ) -> Result<ComposedLayout, Error> {
     let atom = swizzled(major, bits, shape, step)?;
-    Ok(atom.tile_to_shape(&IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
+    Ok(atom.tile_to_shape(IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
 }
 
 /// The same for tensor maps: blocks of a swizzle follow each other along the mode that is not contiguous, so that a box
@@ -234,9 +234,8 @@ impl OperandPipeline {
     pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) {
         let from = self.smem_src.at(3, stage).at(2, i);
         k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
-        match self.registers.ty() {
-            Ty::Tf32 => to_tf32(k, &self.step(i)),
-            _ => (),
+        if self.registers.ty() == Ty::Tf32 {
+            to_tf32(k, &self.step(i))
         }
     }
 

@@ -131,7 +131,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;
     } else {
         let (c, thread) = (c.local_tile((bm, bn), (m, n)), k.thread());
-        Direct::new(plan, &mma)?.store(&mut k, plan, &mma, &acc, &c, &thread, scale);
+        Direct::new(plan, &mma)?.store(&mut k, plan, &acc, &c, &thread, scale);
     }
     k.finish()
 }

@@ -153,14 +153,14 @@ fn flat(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = h.place("partition", &tid);
     let at = [k.block_index(0), k.block_index(1)];
     let from = src.local_tile(
-        &h.tile("local_tile", tile),
+        h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "from m", &at[0]),
             h.moved("local_tile", "from n", &at[1]),
         ],
     );
     let to = dst.local_tile(
-        &h.tile("local_tile", tile),
+        h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "to m", &at[0]),
             h.moved("local_tile", "to n", &at[1]),
@@ -235,14 +235,14 @@ fn whole(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let m = k.block_index(0);
     let tile = [8, columns];
     let from = src.local_tile(
-        &h.tile("local_tile", tile),
+        h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "from m", &m),
             h.moved("local_tile", "from n", &0.into()),
         ],
     );
     let to = dst.local_tile(
-        &h.tile("local_tile", tile),
+        h.tile("local_tile", tile),
         &[
             h.moved("local_tile", "to m", &m),
             h.moved("local_tile", "to n", &0.into()),
@@ -293,9 +293,9 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         h.moved("offset_by", "by n", &(-1).into()),
     ];
     let from = src
-        .local_tile(&h.tile("local_tile", tile), &at)
+        .local_tile(h.tile("local_tile", tile), &at)
         .offset_by(&by);
-    let to = dst.local_tile(&h.tile("local_tile", tile), &at);
+    let to = dst.local_tile(h.tile("local_tile", tile), &at);
     let from = copy.at(&tid).partition_src(&from);
     let to = copy.at(&tid).partition_dst(&to);
     let held = registers(h, &mut k, ty, &from);
@@ -366,9 +366,9 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = k.thread();
     let (put, get) = (h.place("partition", &tid), h.place("partition", &tid));
     let at = [k.block_index(0), k.block_index(1)];
-    let from = src.local_tile(&h.tile("local_tile", [16, 16]), &at);
+    let from = src.local_tile(h.tile("local_tile", [16, 16]), &at);
     let to = dst.local_tile(
-        &h.tile("local_tile", [16, 16]),
+        h.tile("local_tile", [16, 16]),
         &[at[1].clone(), at[0].clone()],
     );
     let source = rows_first.at(&put).partition_src(&from);
@@ -457,7 +457,7 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             h.moved("local_tile", "from m", &m),
             h.moved("local_tile", "from n", step),
         ];
-        let from = load.at(&tid).partition_src(&src.local_tile(&tile, &at));
+        let from = load.at(&tid).partition_src(&src.local_tile(tile, &at));
         let to = into.at(3, h.beyond("at", &(step % 2)));
         k.copy_in_bounds(
             &load,
@@ -477,7 +477,7 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         k.cp_async_wait(h.count("cp_async_wait", 1).clamp(0, 1 << 31) as u32);
         k.sync();
         let from = out_of.at(3, h.beyond("at", &(step % 2)));
-        let to = dst.local_tile(&[8, width], &[m.clone(), step.clone()]);
+        let to = dst.local_tile([8, width], &[m.clone(), step.clone()]);
         let to = store.at(&tid).partition_dst(&to);
         let held = k.fragment_like(&from);
         k.copy(
@@ -540,8 +540,8 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let at = [k.block_index(0), k.block_index(1)];
     let source = copy
         .at(&tid)
-        .partition_src(&x.local_tile(&h.tile("local_tile", [8, 8]), &at));
-    let both = copy.at(&tid).partition_src(&y.local_tile(&[8, 8], &at));
+        .partition_src(&x.local_tile(h.tile("local_tile", [8, 8]), &at));
+    let both = copy.at(&tid).partition_src(&y.local_tile([8, 8], &at));
     let held = layout("(1,2):(0,1)");
     let held = |h: &mut Hook, k: &mut Builder| {
         let ty = h.ty("fragment", ty);
@@ -608,11 +608,11 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let dst = parameter(h, &mut k, "dst", ty, "4096:_1");
     let m = k.block_index(0);
     let from = src.local_tile(
-        &h.tile("local_tile", [chunk]),
+        h.tile("local_tile", [chunk]),
         &[h.moved("local_tile", "from", &m)],
     );
     let to = dst.local_tile(
-        &h.tile("local_tile", [chunk]),
+        h.tile("local_tile", [chunk]),
         &[h.moved("local_tile", "to", &m)],
     );
     let here = shared(h, &mut k, ty, "Sw<0,4,3>", &format!("{chunk}:1"));

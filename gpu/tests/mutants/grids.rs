@@ -75,8 +75,8 @@ impl Matrices {
     /// Copies a tile of the source to one of the destination, without a question.
     fn copy_tile(&self, h: &mut Hook, k: &mut Builder, [from, to]: [[Index; 2]; 2]) {
         let tile = h_tile(self.vector);
-        let from = self.src.local_tile(&h.tile("local_tile", tile), &from);
-        let to = self.dst.local_tile(&h.tile("local_tile", tile), &to);
+        let from = self.src.local_tile(h.tile("local_tile", tile), &from);
+        let to = self.dst.local_tile(h.tile("local_tile", tile), &to);
         let from = self.copy.at(&self.thread).partition_src(&from);
         let to = self.copy.at(&self.thread).partition_dst(&to);
         let held = registers(h, k, self.ty, &from);
@@ -250,7 +250,7 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let at = [k.block_index(0), k.block_index(1)];
     let mut end = |tensor: &Tensor, names: [&'static str; 2]| {
         let [run, row] = [0, 1].map(|i| h.moved("local_tile", names[i], &at[i]));
-        tensor.local_tile(&h.tile("local_tile", [64]), &[run, row])
+        tensor.local_tile(h.tile("local_tile", [64]), &[run, row])
     };
     let from = end(&src, ["from run", "from row"]);
     let to = end(&dst, ["to run", "to row"]);

@@ -234,10 +234,10 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     )?;
     let tid = h.place("partition", &tid);
     let half = here.local_tile(
-        &h.tile("local_tile", [8, 64]),
+        h.tile("local_tile", [8, 64]),
         &[h.beyond("local_tile", &rank), 0.into()],
     );
-    let out = to.local_tile(&h.tile("local_tile", [8, 64]), &[&m * 2 + &rank, 0.into()]);
+    let out = to.local_tile(h.tile("local_tile", [8, 64]), &[&m * 2 + &rank, 0.into()]);
     let part = copy.at(&tid).partition_src(&half);
     let regs = k.fragment_like(&part);
     k.copy(&copy, &part, &regs);
@@ -417,7 +417,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 });
                 k.advance(&state);
             });
-            let tile = c.local_tile(&h.tile("local_tile", [bm, bn]), &[0.into(), 0.into()]);
+            let tile = c.local_tile(h.tile("local_tile", [bm, bn]), &[0.into(), 0.into()]);
             let to = store
                 .at(&h.place("partition", &thread))
                 .partition_dst(&tile);
@@ -562,7 +562,7 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let tid = k.thread();
     let (get, set) = (h.place("partition", &tid), h.place("partition", &tid));
     let at = [k.block_index(0), k.block_index(1)];
-    let tile = from.local_tile(&h.tile("local_tile", [16, 32]), &at);
+    let tile = from.local_tile(h.tile("local_tile", [16, 32]), &at);
     let part = load.at(&get).partition_src(&tile);
     let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [16, 32]));
     k.copy_in_bounds(&load, &part, &sums.retile(&load));

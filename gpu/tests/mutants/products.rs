@@ -148,14 +148,14 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
         let ga = a.local_tile(
-            &h.tile("local_tile", [bm, bk]),
+            h.tile("local_tile", [bm, bk]),
             &[
                 h.moved("local_tile", "a m", &at[0]),
                 h.moved("local_tile", "a k", step),
             ],
         );
         let gb = b.local_tile(
-            &h.tile("local_tile", [bn, bk]),
+            h.tile("local_tile", [bn, bk]),
             &[
                 h.moved("local_tile", "b n", &at[1]),
                 h.moved("local_tile", "b k", step),
@@ -201,7 +201,7 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
         &mma,
         Operand::C,
     )?;
-    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at);
+    let gc = c.local_tile(h.tile("local_tile", [bm, bn]), &at);
     let to = store.at(&h.place("partition", &tid)).partition_dst(&gc);
     k.copy_in_bounds(
         &store,
@@ -338,14 +338,14 @@ fn ampere_sums(
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
         let ga = a.local_tile(
-            &h.tile("local_tile", [bm, bk]),
+            h.tile("local_tile", [bm, bk]),
             &[
                 h.moved("local_tile", "a m", &at[0]),
                 h.moved("local_tile", "a k", step),
             ],
         );
         let gb = b.local_tile(
-            &h.tile("local_tile", [bn, bk]),
+            h.tile("local_tile", [bn, bk]),
             &[
                 h.moved("local_tile", "b n", &at[1]),
                 h.moved("local_tile", "b k", step),
@@ -411,7 +411,7 @@ fn ampere_sums(
         );
         k.sync();
     });
-    let gc = c.local_tile(&h.tile("local_tile", [bm, bn]), &at);
+    let gc = c.local_tile(h.tile("local_tile", [bm, bn]), &at);
     Ok((mma, sums, gc))
 }
 

@@ -335,7 +335,7 @@ impl IntTuple {
     fn tiles_by(&self, tiler: TilerRef<'_>) -> Result<Self, Error> {
         match tiler {
             TilerRef::All => Ok(Self::leaf(Int::Static(1))),
-            TilerRef::Int(n) => self.ceil_div(&Self::leaf(n)),
+            TilerRef::Int(n) => self.ceil_div(Self::leaf(n)),
             TilerRef::Layout(t) => Ok(t.complement(self)?.shape()),
             TilerRef::Modes(tilers) if tilers.len() <= self.rank() => {
                 let each = self

@@ -40,7 +40,7 @@ impl Layout {
     pub fn identity(shape: impl IntoIntTuple) -> Result<Self, Error> {
         let shape = shape.into_int_tuple()?;
         let stride = shape.basis_like()?;
-        Self::new(shape, stride)
+        Self::of_tuples(shape, stride)
     }
 
     /// Returns whether some stride is a basis vector, so that values are coordinates.

@@ -37,7 +37,7 @@ impl Layout {
             .iter()
             .map(|&s| advance(s, &mut current))
             .collect::<Result<SmallVec<[_; 12]>, _>>()?;
-        Self::new(shape.clone(), shape.with_leaves(&strides))
+        Self::of_tuples(shape.clone(), shape.with_leaves(&strides))
     }
 
     /// Returns the compact layout of `shape` whose last mode moves fastest: CuTe's `LayoutRight`.
@@ -67,7 +67,7 @@ impl Layout {
             .map(|&s| advance(s, &mut current))
             .collect::<Result<SmallVec<[_; 12]>, _>>()?;
         strides.reverse();
-        Self::new(shape.clone(), shape.with_leaves(&strides))
+        Self::of_tuples(shape.clone(), shape.with_leaves(&strides))
     }
 
     /// Returns the compact layout of `shape` whose modes are laid out in increasing `order`: CuTe's
@@ -102,7 +102,7 @@ impl Layout {
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();
         let starts = Starts::new(order, &extents)?;
         start_strides(shape.view(), order.view(), &starts, &mut strides)?;
-        Self::new(shape.clone(), shape.with_leaves(&strides))
+        Self::of_tuples(shape.clone(), shape.with_leaves(&strides))
     }
 
     /// Returns the compact layout of the same shape, its modes in the order of this layout's strides; stride 0 stays 0.

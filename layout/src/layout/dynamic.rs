@@ -141,7 +141,7 @@ impl Layout {
         let strides = self
             .stride()
             .map(|d| d.with_coefficient(*numbers.next().expect("shape and stride are congruent")));
-        Self::new(shape, strides)
+        Self::of_tuples(shape, strides)
     }
 
     /// The coefficients of the strides.

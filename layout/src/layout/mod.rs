@@ -112,7 +112,7 @@ impl Layout {
         Self::of_tuples(shape.into_int_tuple()?, stride.into_stride()?)
     }
 
-    fn of_tuples(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
+    pub(crate) fn of_tuples(shape: IntTuple, stride: Tuple<Stride>) -> Result<Self, Error> {
         if !shape.is_congruent(&stride) {
             return Err(ErrorKind::NotCongruent {
                 shape: shape.text(),
@@ -140,7 +140,7 @@ impl Layout {
     ///
     /// Fails for an extent below 1.
     pub fn leaf(extent: impl Into<Int>, stride: impl Into<Stride>) -> Result<Self, Error> {
-        Self::new(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
+        Self::of_tuples(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
     }
 
     /// Returns the layout whose modes are `modes`: CuTe's `make_layout(a,b,..)`.

@@ -177,7 +177,7 @@ impl<'a> Cursor<'a> {
     /// The rest of a layout after `shape:`.
     fn layout_of(&mut self, shape: IntTuple) -> Result<Layout, Error> {
         let stride = self.tuple(Self::stride)?;
-        Layout::new(shape, stride)
+        Layout::of_tuples(shape, stride)
     }
 
     fn swizzle(&mut self) -> Result<Swizzle, Error> {

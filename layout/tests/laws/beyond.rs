@@ -142,7 +142,7 @@ fn linear(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     {
         let inferred = Layout::infer(&table).expect("a layout's own values are those of a layout");
         assert_eq!(inferred.table().as_deref(), Ok(&table[..]), "{layout}");
-        results += told(Layout::infer_modes(&layout.shape(), |_| bytes.number()));
+        results += told(Layout::infer_modes(layout.shape(), |_| bytes.number()));
     }
     results
 }

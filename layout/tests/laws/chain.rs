@@ -120,15 +120,15 @@ fn unary(bytes: &mut Bytes<'_>, a: &Layout) -> Made {
         18 => a.take(i..j),
         19 => a.group(i..j),
         20 => a.zip(),
-        21 => a.coalesce_modes(&bytes.tuple()),
-        22 => a.filter_modes(&bytes.tuple()),
+        21 => a.coalesce_modes(bytes.tuple()),
+        22 => a.filter_modes(bytes.tuple()),
         23 => a.with_shape(bytes.tuple()),
-        24 => a.tile_to_shape(&bytes.tuple()),
-        25 => a.tile_to_shape_ordered(&bytes.tuple(), &bytes.tuple()),
-        26 => Layout::ordered(&bytes.tuple(), &bytes.tuple()),
+        24 => a.tile_to_shape(bytes.tuple()),
+        25 => a.tile_to_shape_ordered(bytes.tuple(), bytes.tuple()),
+        26 => Layout::ordered(bytes.tuple(), bytes.tuple()),
         27 => Layout::row_major(bytes.tuple()),
         28 => Layout::identity(bytes.tuple()),
-        _ => a.append_to_rank(i + j, &Layout::unit()),
+        _ => a.append_to_rank(i + j, Layout::unit()),
     }
 }
 

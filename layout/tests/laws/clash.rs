@@ -201,7 +201,7 @@ fn search_as_enumerated() {
         random::check(24_000, (few(4, left), few(4, right)), |(a, b)| {
             let (left, right) = (leaves(&a), leaves(&b));
             let values: Vec<i64> = (0..b.size()).map(|c| at(&left, at(&right, c))).collect();
-            let expected = Layout::infer_modes(&b.shape(), |i| values[i as usize]);
+            let expected = Layout::infer_modes(b.shape(), |i| values[i as usize]);
             let (mut ruled, mut found, mut refused) = cases.get();
             match (a.composition(&b), expected) {
                 (Ok(r), Ok(expected)) => {

@@ -690,7 +690,7 @@ fn pointers_count_bytes() {
 fn xor_slices_add() {
     let whole = layout("(8,64):(^72,^1)");
     let (row, offset) = whole
-        .slice_and_offset(&coord("(1,_)"))
+        .slice_and_offset(coord("(1,_)"))
         .expect("bits that are set once");
     assert_eq!((row.at(8), offset), (Ok(-8), 72));
     for text in [
@@ -700,16 +700,14 @@ fn xor_slices_add() {
     ] {
         let whole = tile(text);
         let truth: Vec<_> = (0..64).map(|j| whole.offset((1, j))).collect();
-        let row = whole
-            .slice(&coord("(1,_)"))
-            .expect("bits that are set once");
+        let row = whole.slice(coord("(1,_)")).expect("bits that are set once");
         assert_eq!(
             (0..64).map(|j| row.at(j)).collect::<Vec<_>>(),
             truth,
             "{text}"
         );
         let (row, offset) = whole
-            .slice_and_offset(&coord("(1,_)"))
+            .slice_and_offset(coord("(1,_)"))
             .expect("bits that are set once");
         assert_eq!(
             (0..64).map(|j| Ok(row.at(j)? + offset)).collect::<Vec<_>>(),
@@ -724,7 +722,7 @@ fn xor_slices_add() {
 fn xor_slices_that_do_not_add_are_refused() {
     let error = |text: &str, at: &str| {
         layout(text)
-            .slice_and_offset(&coord(at))
+            .slice_and_offset(coord(at))
             .expect_err(text)
             .to_string()
     };

@@ -53,7 +53,7 @@ fn ordered_layouts() {
         for shape in shapes().filter(|s| s.leaves().len() == 3) {
             for order in orders {
                 let order = IntTuple::flat(order.map(Int::from));
-                let layout = Layout::ordered(&shape.flatten(), &order).expect("small");
+                let layout = Layout::ordered(shape.flatten(), &order).expect("small");
                 assert!(sorted(&layout).into_iter().eq(0..layout.size()), "{layout}");
                 let mut by_order: Vec<_> = order
                     .leaves()

@@ -186,7 +186,7 @@ fn divide_at_large() {
     let accepted = std::cell::Cell::new(0);
     let pairs = (random::compact(4), random::compact(3));
     random::check(20_000, pairs, |(a, tile)| {
-        let Ok(quotient) = a.logical_divide(&Tiler::from(&tile)) else {
+        let Ok(quotient) = a.logical_divide(Tiler::from(&tile)) else {
             return Ok(());
         };
         let rest = tile

@@ -164,7 +164,7 @@ fn explain_composition_texts() {
     ] {
         insta::assert_snapshot!(
             format!("composition_{name}"),
-            layout(a).explain_composition(&layout(b))
+            layout(a).explain_composition(layout(b))
         );
     }
 }

@@ -213,10 +213,10 @@ fn known_hangs_and_aborts_are_bounded() {
             );
         }),
         call("an access of 2^40 lanes", || {
-            assert!(Access::new("a", &layout("1099511627776:1"), 4, 4).is_err());
+            assert!(Access::new("a", layout("1099511627776:1"), 4, 4).is_err());
         }),
         call("an access of 65537 lanes", || {
-            let error = Access::new("a", &layout("65537:1"), 4, 4).unwrap_err();
+            let error = Access::new("a", layout("65537:1"), 4, 4).unwrap_err();
             equal(
                 error.to_string().as_str(),
                 "Access of a has 65537 elements, and its bound is 65536",
@@ -242,7 +242,7 @@ fn known_hangs_and_aborts_are_bounded() {
         call("choose_swizzle where none helps", || {
             let lanes = layout("(4,2,4):(72057594037927936,1152921504606846976,128)");
             let access = Access::new("far", &lanes, 1, 4).unwrap();
-            let row = Access::new("row", &layout("32:4"), 1, 4).unwrap();
+            let row = Access::new("row", layout("32:4"), 1, 4).unwrap();
             let same = Access::from_bytes("same", (0..32).map(|i| i << 40 | 4).collect(), 4);
             let _ = choose_swizzle(&[access, row, same.unwrap()]);
         }),
@@ -408,12 +408,12 @@ fn unary() -> Vec<Unary> {
         }),
         ("coalesce", |a| drop(a.coalesce())),
         ("coalesce_modes", |a| {
-            ends(a.coalesce_modes(&a.shape()));
-            ends(a.coalesce_modes(&a.shape().repeat_like(1)));
+            ends(a.coalesce_modes(a.shape()));
+            ends(a.coalesce_modes(a.shape().repeat_like(1)));
         }),
         ("filter", |a| {
             drop(a.filter());
-            ends(a.filter_modes(&a.shape()));
+            ends(a.filter_modes(a.shape()));
         }),
         ("flatten", |a| {
             let flat = a.flatten();
@@ -525,8 +525,8 @@ fn unary() -> Vec<Unary> {
             ends(a.get(&[usize::MAX]));
             ends(a.take(1..usize::MAX));
             ends(a.group(usize::MAX - 1..usize::MAX));
-            ends(a.append_to_rank(rank + 3, &Layout::unit()));
-            ends(a.prepend_to_rank(rank + 3, &Layout::unit()));
+            ends(a.append_to_rank(rank + 3, Layout::unit()));
+            ends(a.prepend_to_rank(rank + 3, Layout::unit()));
         }),
         ("slice", |a| {
             let all = Coord::flat((0..a.rank()).map(|_| Slot::All));
@@ -590,9 +590,9 @@ fn unary() -> Vec<Unary> {
         ("infer", |a| {
             let value = |i: i64| a.at_unbounded(i % 1000).unwrap_or(i64::MAX);
             if a.size() <= 1 << 12 {
-                ends(Layout::infer_modes(&a.shape(), value));
+                ends(Layout::infer_modes(a.shape(), value));
             } else {
-                ends(Layout::infer_modes(&a.shape(), |i| {
+                ends(Layout::infer_modes(a.shape(), |i| {
                     if i < 999 { 0 } else { i64::MAX - i }
                 }));
             }
@@ -613,9 +613,9 @@ fn binary() -> Vec<Binary> {
         ("blocked_product", |a, b| ends(a.blocked_product(b))),
         ("raked_product", |a, b| ends(a.raked_product(b))),
         ("tile_to_shape", |a, b| {
-            ends(a.tile_to_shape(&b.shape()));
-            ends(a.tile_to_shape_ordered(&b.shape(), &b.shape()));
-            ends(a.tile_to_shape_row_major(&b.shape()));
+            ends(a.tile_to_shape(b.shape()));
+            ends(a.tile_to_shape_ordered(b.shape(), b.shape()));
+            ends(a.tile_to_shape_row_major(b.shape()));
         }),
         ("domain", |a, b| {
             ends(a.greatest_common_domain(b));
@@ -655,10 +655,10 @@ fn binary() -> Vec<Binary> {
             explained(a, b, || a.explain_composition(b));
         }),
         ("explain_logical_divide", |a, b| {
-            explained(a, b, || a.explain_logical_divide(&Tiler::from(b)));
+            explained(a, b, || a.explain_logical_divide(Tiler::from(b)));
         }),
         ("explain_logical_product", |a, b| {
-            explained(a, b, || a.explain_logical_product(&Tiler::from(b)));
+            explained(a, b, || a.explain_logical_product(Tiler::from(b)));
         }),
     ]
 }

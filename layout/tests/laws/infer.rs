@@ -18,7 +18,7 @@ fn infer_table() {
                 let l = small::layout(&modes);
                 let table = l.table().unwrap();
                 assert_eq!(Layout::infer(&table).unwrap(), l.coalesce(), "{l}");
-                let by_mode = Layout::infer_modes(&l.shape(), |i| table[i as usize]).unwrap();
+                let by_mode = Layout::infer_modes(l.shape(), |i| table[i as usize]).unwrap();
                 assert_eq!(by_mode.rank(), l.rank());
                 assert_eq!(by_mode.table().unwrap(), table, "{l}");
                 *count += 1;

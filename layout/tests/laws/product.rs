@@ -120,7 +120,7 @@ fn blocked_and_raked_product() {
 fn check_sides(block: &Layout, tiler: &Layout, blocked: &Layout, raked: &Layout) {
     let rank = block.rank().max(tiler.rank());
     let pad = |l: &Layout| {
-        l.append_to_rank(rank, &Layout::unit())
+        l.append_to_rank(rank, Layout::unit())
             .expect("at most this rank")
     };
     let product = pad(block).logical_product(pad(tiler)).expect("as blocked");
@@ -231,7 +231,7 @@ fn product_disjoint_large() {
     let accepted = std::cell::Cell::new(0);
     let pairs = (random::compact(3), random::compact(3));
     random::check(10_000, pairs, |(block, tiler)| {
-        let Ok(product) = block.logical_product(&Tiler::from(&tiler)) else {
+        let Ok(product) = block.logical_product(Tiler::from(&tiler)) else {
             return Ok(());
         };
         prop_assert_eq!(product.mode(0), Some(block.clone()));

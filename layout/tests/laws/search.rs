@@ -185,7 +185,7 @@ fn search_complete() {
                         .composition()
                         .unwrap_or_else(|| panic!("{a} o {b}: {error}"));
                     assert!(matches!(e.search, Search::Contradicted(_)), "{e}");
-                    let again = Layout::infer_modes(&b.shape(), |i| expected[i as usize]);
+                    let again = Layout::infer_modes(b.shape(), |i| expected[i as usize]);
                     assert!(again.is_err(), "{a} o {b} is {}", again.unwrap());
                 }
             }

@@ -101,7 +101,7 @@ fn append_prepend_replace() {
             assert_eq!(before.take(1..rank + 1), own, "{layout}");
             for i in 0..rank {
                 let replaced = layout.replace(i, mode).unwrap();
-                let back = replaced.clone().replace(i, &layout.mode(i).unwrap());
+                let back = replaced.clone().replace(i, layout.mode(i).unwrap());
                 let leaf = layout.is_leaf();
                 assert!(leaf || back.as_ref() == Ok(layout), "{layout} at {i}");
                 assert!(
@@ -110,10 +110,10 @@ fn append_prepend_replace() {
                 );
             }
             for wide in rank..rank + 3 {
-                let padded = layout.append_to_rank(wide, &Layout::unit()).unwrap();
+                let padded = layout.append_to_rank(wide, Layout::unit()).unwrap();
                 assert_eq!(padded.size(), layout.size(), "{layout} to {wide}");
                 assert_eq!(padded.rank(), wide, "{layout} to {wide}");
-                let front = layout.prepend_to_rank(wide, &Layout::unit()).unwrap();
+                let front = layout.prepend_to_rank(wide, Layout::unit()).unwrap();
                 assert_eq!(
                     table(&leaves(&front)),
                     table(&leaves(layout)),

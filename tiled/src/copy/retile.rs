@@ -40,9 +40,9 @@ impl TiledCopy {
         let by_value = by_value.zipped_divide(self.atom_values())?;
         let mut tiler = vec![Tiler::from(values)];
         tiler.extend(order.modes().map(|m| Tiler::from(m.size())));
-        let tiled = fragment.zipped_divide(&Tiler::Modes(tiler))?;
+        let tiled = fragment.zipped_divide(Tiler::Modes(tiler))?;
         let cut = tiled.composition((&by_value, ..))?;
-        let retiled = cut.slice(&retile_coord(fragment.rank()))?;
+        let retiled = cut.slice(retile_coord(fragment.rank()))?;
         if sorted(&retiled)? == sorted(fragment)? {
             return Ok(retiled);
         }

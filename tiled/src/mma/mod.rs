@@ -116,7 +116,7 @@ impl TiledMma {
             refused(format!("{what} has {have} modes, more than M, N and K"))
         };
         let atoms = atoms
-            .append_to_rank(3, &Layout::unit())
+            .append_to_rank(3, Layout::unit())
             .map_err(|_| too_many(atoms, atoms.rank()))?;
         let mut modes = match permutation {
             Tiler::Modes(modes) => modes.clone(),

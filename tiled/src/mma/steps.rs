@@ -56,7 +56,7 @@ impl TiledMma {
         };
         let modes = operand.modes();
         let order = modes.map(|i| self.permutation(i));
-        let permuted = tensor.logical_divide(&Tiler::Modes(order.to_vec()))?;
+        let permuted = tensor.logical_divide(Tiler::Modes(order.to_vec()))?;
         let by_atom = permuted.zipped_divide(&both(modes.map(|i| self.atom().mnk()[i]))?)?;
         let by_value = by_atom.composition((tv, ..))?;
         let atoms = both(modes.map(|i| size(self.thread_layout(), i + 1)))?;

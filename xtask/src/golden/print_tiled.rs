@@ -89,7 +89,7 @@ fn mma(name: &str, atoms: &str, tile: &str) -> Result<TiledMma, String> {
         atoms.parse().map_err(sentence)?,
         marked(tile).parse().map_err(sentence)?,
     );
-    TiledMma::new(atom, &atoms.to_static(), &tile).map_err(sentence)
+    TiledMma::new(atom, atoms.to_static(), &tile).map_err(sentence)
 }
 
 fn copy(name: &str, ty: &str, threads: &str, values: &str) -> Result<TiledCopy, String> {

@@ -213,13 +213,7 @@ fn tiler_text(tiler: &Tiler) -> Json {
 fn copy_of(case: &Case) -> Result<TiledCopy, String> {
     let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
     let (threads, values): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
-    TiledCopy::new(
-        atom,
-        case.int(1)?,
-        &threads.to_static(),
-        &values.to_static(),
-    )
-    .map_err(sentence)
+    TiledCopy::new(atom, case.int(1)?, threads.to_static(), values.to_static()).map_err(sentence)
 }
 
 fn copy_fields(copy: &TiledCopy) -> Fields {
@@ -348,9 +342,7 @@ fn retile(case: &Case) -> Fields {
     let copy = copy_of(case)?;
     let tensor: Layout = parsed(case, 4)?;
     let thread = copy.slice(0).map_err(sentence)?;
-    let part = thread
-        .partition_dst(&tensor.to_static())
-        .map_err(sentence)?;
+    let part = thread.partition_dst(tensor.to_static()).map_err(sentence)?;
     let fragment = part.layout.fragment_like().map_err(sentence)?;
     let retiled = copy.retile(&fragment).map_err(sentence)?;
     Ok(vec![("in", text(fragment)), ("retile", text(retiled))])
@@ -365,7 +357,7 @@ fn mma_of(case: &Case, i: usize, permuted: bool) -> Result<TiledMma, String> {
     } else {
         Tiler::Modes(Vec::new())
     };
-    TiledMma::new(atom, &atoms.to_static(), &permutation).map_err(sentence)
+    TiledMma::new(atom, atoms.to_static(), &permutation).map_err(sentence)
 }
 
 fn tiled_mma(case: &Case) -> Fields {
@@ -434,7 +426,7 @@ fn fragment_of_half(case: &Case) -> Verdict {
         let [m, n, _] = atom.traits().mnk;
         let held = atom.traits().c.mode(1).map_or(0, |values| values.size());
         let mma =
-            TiledMma::new(atom, &Layout::unit(), &Tiler::Modes(Vec::new())).map_err(sentence)?;
+            TiledMma::new(atom, Layout::unit(), Tiler::Modes(Vec::new())).map_err(sentence)?;
         let half = Layout::column_major([m / 2, n]).map_err(sentence)?;
         let thread = mma.slice(0).map_err(sentence)?;
         let fragment = thread.fragment(&half, Operand::C).map_err(sentence)?;
@@ -512,7 +504,7 @@ fn cotiled(case: &Case) -> Fields {
     let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
     let (tv, data): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
     copy_fields(
-        &TiledCopy::cotiled(atom, case.int(1)?, &tv.to_static(), &data.to_static())
+        &TiledCopy::cotiled(atom, case.int(1)?, tv.to_static(), data.to_static())
             .map_err(sentence)?,
     )
 }

@@ -30,6 +30,7 @@ fn part(acc: &Fragment) -> i64 {
 /// The copy of a thread's accumulators to and from its own elements of C.
 pub(crate) struct Direct {
     copy: TiledCopy,
+    mma: TiledMma,
 }
 
 impl Direct {
@@ -41,7 +42,8 @@ impl Direct {
         let width = if pair { 2 * bits } else { bits };
         let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
         let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
-        Ok(Direct { copy })
+        let mma = mma.clone();
+        Ok(Direct { copy, mma })
     }
 
     /// `C = alpha acc + beta C`, each thread its own elements.
@@ -49,14 +51,13 @@ impl Direct {
         &self,
         k: &mut Builder,
         plan: &GemmPlan,
-        mma: &TiledMma,
         acc: &Fragment,
         c: &Tensor,
         thread: &Index,
         scale: [Reg; 2],
     ) {
         // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
-        let to = mma.at(thread).partition(c, Operand::C);
+        let to = self.mma.at(thread).partition(c, Operand::C);
         // A few at a time: what C held, and what it will, are alive for no longer than that.
         let part = part(acc);
         let parts = acc.layout().size() / part;

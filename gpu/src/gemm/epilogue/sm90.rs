@@ -24,7 +24,7 @@ pub(crate) enum Epilogue {
     /// In parts of 128 bytes per row.
     Staged(Box<Staged>),
     /// By each thread its own elements.
-    Direct(Box<Tensor>, Direct),
+    Direct(Box<(Tensor, Direct)>),
 }
 
 /// C's tensor map, and where its parts lie in shared memory.
@@ -46,7 +46,8 @@ impl Epilogue {
         let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
         if !plan.stages_c() {
             let c = Box::new(k.tensor("C", ty, &layout));
-            return Ok(Epilogue::Direct(c, Direct::new(plan, mma)?));
+            let direct = Direct::new(plan, mma)?;
+            return Ok(Epilogue::Direct(Box::new((*c, direct))));
         }
         let [rows, columns] = [plan.tile[0], columns(plan)];
         let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
@@ -180,11 +181,12 @@ impl ThreadEpilogue<'_> {
 
     /// `C = alpha acc + beta C` of a tile.
     pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &[Index; 2], scale: [Reg; 2]) {
-        let (plan, mma) = (self.plan, self.mma);
+        let plan = self.plan;
         match self.end {
-            Epilogue::Direct(c, direct) => {
+            Epilogue::Direct(of_c) => {
+                let (c, direct) = &**of_c;
                 let tile = c.local_tile((plan.tile[0], plan.tile[1]), at);
-                direct.store(k, plan, mma, acc, &tile, &self.thread, scale);
+                direct.store(k, plan, acc, &tile, &self.thread, scale);
             }
             Epilogue::Staged(staged) => {
                 for part in 0..self.parts() {

@@ -144,6 +144,7 @@ place!(Index, &Index, i64, i32);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives for one call")]
 pub enum SliceCoord {
     /// Each mode is kept or fixed.
     Modes(Vec<SliceMode>),

@@ -36,8 +36,8 @@ fn scene(k: &mut Builder) -> Scene {
     let copy = TiledCopy::new(
         word,
         32,
-        &parsed::<Layout>("(4,32):(32,1)"),
-        &parsed::<Layout>("(1,1):(0,0)"),
+        parsed::<Layout>("(4,32):(32,1)"),
+        parsed::<Layout>("(1,1):(0,0)"),
     );
     let copy = copy.expect("a tiled copy");
     let tiled = |atom: &str, atoms: &str| {
@@ -54,7 +54,7 @@ fn scene(k: &mut Builder) -> Scene {
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
     let atom = atom.position_independent().expect("a swizzle of addresses");
     let own: ComposedLayout = atom
-        .tile_to_shape(&IntTuple::flat([64i64, 64].map(Into::into)))
+        .tile_to_shape(IntTuple::flat([64i64, 64].map(Into::into)))
         .expect("it divides");
     let map = k.tma_tensor(
         "m",

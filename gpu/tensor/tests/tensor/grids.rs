@@ -24,8 +24,8 @@ fn copy() -> TiledCopy {
 /// Copies the tile at these numbers of `from` to that of `to`, without a question.
 fn copy_tile(k: &mut Builder, [from, to]: [&Tensor; 2], at: &[Index]) {
     let (copy, thread) = (copy(), k.thread());
-    let from = copy.at(&thread).partition_src(&from.local_tile(&TILE, at));
-    let to = copy.at(&thread).partition_dst(&to.local_tile(&TILE, at));
+    let from = copy.at(&thread).partition_src(&from.local_tile(TILE, at));
+    let to = copy.at(&thread).partition_dst(&to.local_tile(TILE, at));
     let held = k.fragment_like(&from);
     k.copy(&copy, &from, &held);
     k.copy(&copy, &held, &to);
@@ -235,7 +235,7 @@ fn a_tile_that_is_cut_to_the_last_is_not_refused() {
             .block_index(0)
             .min(&(from.extent(1) / 8 - 1).within(0..1 << 28));
         let (copy, thread) = (copy(), k.thread());
-        let tile = from.local_tile(&TILE, &[0.into(), n]);
+        let tile = from.local_tile(TILE, &[0.into(), n]);
         let part = copy.at(&thread).partition_src(&tile);
         let held = k.fragment_like(&part);
         k.copy(&copy, &part, &held)
@@ -269,7 +269,7 @@ fn what_the_author_states_is_looked_at_too() {
     let stated = kernel(DYNAMIC, |k, [from, _]| {
         let n = k.block_index(0);
         let (copy, thread) = (copy(), k.thread());
-        let tile = from.local_tile(&TILE, &[0.into(), n]).stated_inside();
+        let tile = from.local_tile(TILE, &[0.into(), n]).stated_inside();
         let part = copy.at(&thread).partition_src(&tile);
         let held = k.fragment_like(&part);
         k.copy(&copy, &part, &held)
@@ -285,7 +285,7 @@ fn a_condition_that_lets_too_much_through_is_a_fault() {
         kernel(DYNAMIC, |k, [from, _]| {
             let n = k.block_index(0);
             let (copy, thread) = (copy(), k.thread());
-            let tile = from.local_tile(&TILE, &[0.into(), n]);
+            let tile = from.local_tile(TILE, &[0.into(), n]);
             let part = copy.at(&thread).partition_src(&tile);
             let held = k.fragment_like(&part);
             k.copy_if(&copy, &part, &held, |k, at| k.less(&at[1], &columns.into()))

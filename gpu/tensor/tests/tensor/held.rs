@@ -33,7 +33,7 @@ fn parameter(k: &mut Builder, name: &str) -> Tensor {
 
 /// A tile at the beginning of a parameter.
 fn tile(of: &Tensor, extents: [i64; 2]) -> Tensor {
-    of.local_tile(&extents, (0, 0))
+    of.local_tile(extents, (0, 0))
 }
 
 fn warp() -> Builder {
@@ -373,7 +373,7 @@ fn law_copies_through_registers_keep_coordinates() {
         let of = |copy: &TiledCopy, n: i64, extents| {
             let part = copy
                 .slice(n)
-                .and_then(|part| part.partition_src(&identity(extents)));
+                .and_then(|part| part.partition_src(identity(extents)));
             places(part.and_then(|part| part.values()).expect("coordinates"))
         };
         let same = e1 == e2 && (0..32).all(|t| of(&load, n1(t), e1) == of(&store, n2(t), e2));
@@ -398,11 +398,9 @@ fn by_register(
     let slice = mma.slice(t).expect("a thread");
     let whole = Layout::column_major(IntTuple::flat(extents.map(colex_layout::Int::Static)));
     let fragment = slice
-        .fragment(&whole.expect("extents").to_static(), operand)
+        .fragment(whole.expect("extents").to_static(), operand)
         .expect("a fragment");
-    let part = slice
-        .partition(&identity(extents), operand)
-        .expect("a part");
+    let part = slice.partition(identity(extents), operand).expect("a part");
     let at = places(part.values().expect("coordinates"));
     (0..)
         .zip(at)
@@ -462,7 +460,7 @@ fn law_products_and_copies_take_the_elements_that_registers_hold() {
             let same = (0..128).all(|t| {
                 let part = store
                     .slice(t)
-                    .and_then(|s| s.partition_dst(&identity(extents)));
+                    .and_then(|s| s.partition_dst(identity(extents)));
                 let wanted = places(part.and_then(|p| p.values()).expect("coordinates"));
                 let of = registers(t);
                 wanted.len() as i64 == retiled.layout().size()

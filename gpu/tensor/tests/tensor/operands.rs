@@ -190,8 +190,8 @@ fn the_verifier_knows_the_operands_of_registers() {
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom"),
         32,
-        &parsed::<Layout>("(4,8):(8,1)"),
-        &parsed::<Layout>("(1,1):(0,0)"),
+        parsed::<Layout>("(4,8):(8,1)"),
+        parsed::<Layout>("(1,1):(0,0)"),
     );
     let copy = copy.expect("a tiled copy");
     let filled = |k: &mut Builder, ty: Ty| {
@@ -206,7 +206,8 @@ fn the_verifier_knows_the_operands_of_registers() {
             reg
         })
     };
-    let calls: [(&str, &dyn Fn(&mut Builder)); 6] = [
+    type Call<'a> = &'a dyn Fn(&mut Builder);
+    let calls: [(&str, Call<'_>); 6] = [
         ("ex2 of f64", &|k| {
             let f = filled(k, Ty::F64);
             k.map1(UnaryOp::Ex2, &f, &f);
@@ -278,8 +279,8 @@ fn halves_of_registers_are_loaded_in_any_order() {
                 let one = TiledCopy::new(
                     colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom"),
                     16,
-                    &parsed::<Layout>("(1,32):(0,1)"),
-                    &parsed::<Layout>("(1,1):(0,0)"),
+                    parsed::<Layout>("(1,32):(0,1)"),
+                    parsed::<Layout>("(1,1):(0,0)"),
                 )?;
                 let row = from.local_tile((1, 32), &at);
                 let row = one.at(&tid).partition_src(&row);
@@ -348,8 +349,8 @@ fn tiles_with_bounded_numbers_lie_inside() {
         let copy = TiledCopy::new(
             atom,
             32,
-            &parsed::<Layout>("(4,8):(8,1)"),
-            &parsed::<Layout>("(1,1):(0,0)"),
+            parsed::<Layout>("(4,8):(8,1)"),
+            parsed::<Layout>("(1,1):(0,0)"),
         )?;
         let tid = k.thread();
         k.for_(0, count, 1, |k, step| {
