@@ -7,7 +7,7 @@ use crate::MmaAtom;
 use crate::error::Error;
 
 impl MmaAtom {
-    /// Draws which lane holds which element of C (M by N), A (M by K) and B (N by K).
+    /// Returns the maps of C (M by N), A (M by K) and B (N by K), in that order: which lane holds which element.
     ///
     /// # Errors
     ///
@@ -35,7 +35,8 @@ impl MmaAtom {
         ])
     }
 
-    /// Returns the operands around the result: A at the left, B at the top, C in the centre, each cell with its lane
+    /// Returns a picture of the operands around the result: A on the left, B at the top, C in the centre, each cell
+    /// with its lane
     /// and value.
     ///
     /// # Errors
@@ -86,7 +87,7 @@ impl MmaAtom {
         Ok(format!("A {}\nB {}\nC {}", a.text(), b.text(), c.text()))
     }
 
-    /// Returns the same as a page of LaTeX, in the form of CuTe's `print_latex`.
+    /// Returns the picture of A, B and C as a page of LaTeX, in the form of CuTe's `print_latex`.
     ///
     /// The comments name the layouts of the atom; CuTe names those of a tiled operation that it builds first.
     ///

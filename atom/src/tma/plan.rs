@@ -1,4 +1,5 @@
-//! From a tile of a tensor and a layout of shared memory to a tensor map and the instructions that fill the tile.
+//! Plans TMA copies: derives a tensor map and the instructions that move a tile, from the layouts of the tensor
+//! and of shared memory.
 
 use colex_layout::{Basis, ComposedLayout, IntoIntTuple, Layout, Stride, Tiler};
 
@@ -25,7 +26,7 @@ pub struct TmaTile<'a> {
     pub shared: &'a ComposedLayout,
     /// The element type.
     pub element: TmaElement,
-    /// How many blocks share the tile, each loading a slice for all; 1 for none.
+    /// The number of blocks that share the tile: each loads one slice and multicasts it to all. 1 disables multicast.
     pub multicast: i64,
 }
 
@@ -63,11 +64,11 @@ pub struct TmaPlan {
 }
 
 impl TmaPlan {
-    /// Derives the map.
+    /// Derives the tensor map and the boxes of the tile that `request` describes.
     ///
     /// # Errors
     ///
-    /// A [`Error`] that says what TMA cannot do.
+    /// Fails if TMA cannot express the request; the [`Error`] names the restriction.
     pub fn new(request: &TmaTile<'_>) -> Result<Self, Error> {
         let (swizzle, shared) = plain(request.shared, request.element)?;
         let (global, tile) = of_rank_one(request.global, request.tile)?;
@@ -101,7 +102,8 @@ impl TmaPlan {
         &self.map
     }
 
-    /// Returns the box before it is cut for a multicast, as CuTe prints it: extents over coordinates of the tensor.
+    /// Returns the box before its multicast split, as a layout in CuTe's notation: the extents of the box, with
+    /// strides that are basis vectors over the modes of the tensor.
     pub fn box_layout(&self) -> String {
         let all = |text: &dyn Fn(&Piece) -> String| {
             let modes: Vec<String> = self
@@ -125,8 +127,9 @@ impl TmaPlan {
         )
     }
 
-    /// Returns the modes of the tensor that share a dimension with a mode further out: the hardware does not see where
-    /// they end, so a tile must not leave the tensor along them.
+    /// Returns the tensor modes that share a dimension of the tensor map with an outer mode. TMA does not check
+    /// bounds at the end of
+    /// such a mode, so a tile must stay within the tensor along it.
     pub fn unbounded_modes(&self) -> Vec<Basis> {
         let inner = |dimension: &Dimension| {
             let outermost = dimension.modes.iter().map(|piece| piece.stride).max();
@@ -145,8 +148,8 @@ impl TmaPlan {
         self.order.size() * self.map.element.bytes()
     }
 
-    /// Returns the coordinates of the box, innermost first, at a coordinate of the tensor: what the tensor map's
-    /// coordinates are for the tile that begins there.
+    /// Returns the tensor-map coordinates, innermost first, of the tile
+    /// that begins at the tensor coordinate `coord`.
     ///
     /// # Errors
     ///
@@ -187,7 +190,8 @@ impl TmaPlan {
         &self.tensor
     }
 
-    /// Returns the load that fills the tile, moving one slice: with a multicast where several blocks share the tile.
+    /// Returns the load atom of one instruction; the multicast form if several blocks share the tile. The number in
+    /// its name is in bits.
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
@@ -212,7 +216,7 @@ impl TmaPlan {
         })
     }
 
-    /// Returns the store that empties the tile.
+    /// Returns the store atom, which copies the tile from shared memory to the tensor.
     ///
     /// # Errors
     ///

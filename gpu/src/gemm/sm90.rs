@@ -324,7 +324,7 @@ impl WarpSpecializedKernel<'_> {
         let thread = k.thread().within(0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
         let is_arriver = k.less(&lane, &i64::from(CLUSTER).into());
-        let epilogue = epilogue.of_thread(k, self.plan, mma, &thread);
+        let epilogue = epilogue.of_thread(k, self.plan, &thread);
         self.each_tile(k, |k, at| {
             epilogue.fetch(k, &at);
             let before = k.var(0, 0..self.plan.stages);

@@ -11,12 +11,13 @@ use crate::{Error, Int, IntTuple, Layout};
 
 impl Layout {
     /// Returns the hierarchical coordinate whose offset is `offset`: the first one in the order of the search where
-    /// several have it. CuTe's `get_hier_coord` answers for compact layouts only, without checking; this one for all.
+    /// several have it. CuTe's `get_hier_coord` is correct for compact layouts only and does not check this; this
+    /// method also handles layouts that are not compact.
     ///
     /// # Errors
     ///
-    /// Fails when no coordinate has this offset, and when 2^18 digits were tried, which only many modes with strides of
-    /// like size need, and for strides of another kind, where a number does not fit 64 bits.
+    /// Fails if no coordinate has this offset, if the search exceeds 2^18 tries (only with many modes with strides of
+    /// similar magnitude), if the strides are of an unsupported kind, and if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -105,7 +106,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when shape and stride nest differently, for a stride 0 at an extent
+    /// Fails if `self` and `stride` are not congruent, and for a stride of 0 at an extent
     /// above 1.
     pub fn coord_by_stride(&self, index: i64, stride: &Self) -> Result<Self, Error> {
         if !self.is_congruent(stride) {

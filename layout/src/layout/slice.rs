@@ -150,7 +150,8 @@ enum Keep {
 }
 
 impl Layout {
-    /// Returns the modes where `coord` has `_`, the others fixed (at offset 0; see [`Layout::slice_and_offset`]).
+    /// Returns the layout of the modes where `coord` has `_`, without the offset of the fixed modes (see
+    /// [`Layout::slice_and_offset`]).
     ///
     /// Modes kept inside a nested part of `coord` move up one level, as in CuTe.
     ///
@@ -170,7 +171,7 @@ impl Layout {
         self.keep("slice", &coord.into_coord()?, Keep::All)
     }
 
-    /// Returns the modes where `coord` has an index: the part that a slice fixes.
+    /// Returns the layout of the modes where `coord` has an index: those that [`Layout::slice`] removes.
     ///
     /// # Errors
     ///
@@ -181,15 +182,15 @@ impl Layout {
 
     /// Returns the slice, and the offset at which it starts: `self(coord with c) == offset + slice(c)`.
     ///
-    /// Offsets of XOR strides combine by XOR. Where a bit of the start is one of the slice too, the slice that adds has
-    /// integer strides, one mode for each run of bits that step alike.
+    /// Offsets of XOR strides combine by XOR. If the start and the slice share a bit, the returned slice has
+    /// integer strides, so that its offsets add to the start, with one mode for each run of bits of equal step.
     ///
     /// Law `slice_adds`.
     ///
     /// # Errors
     ///
     /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind,
-    /// where a number does not fit 64 bits, and for XOR strides where no layout adds to the start.
+    /// if a number does not fit in 64 bits, and for XOR strides if no layout satisfies the equation above.
     ///
     /// # Example
     ///
@@ -216,8 +217,9 @@ impl Layout {
 
     /// Returns the layout as seen from `coord`, which becomes the origin, and the offset of that origin.
     ///
-    /// As in CuTe, coordinates add digit by digit, one digit for each leaf: at the digits `c` the layout has
-    /// `self(coord + c) - offset`. A number for a nested mode is its digits; a sum that carries from one digit into the
+    /// As in CuTe, coordinates add leaf by leaf: the returned layout maps the coordinate `c` to
+    /// `self(coord + c) - offset`. An integer for a nested mode is split into its leaves before the addition; a sum
+    /// that carries from one leaf into the
     /// next is another coordinate.
     ///
     /// Law `domain_offset_adds`.

@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::tuple::{Tuple, TupleBuilder};
 use crate::{Basis, C, E, Error, Int, IntTuple, Slot, Stride};
 
-/// A value that reads as a tuple with leaves of type `T`.
+/// A value that converts to a tuple with leaves of type `T`.
 ///
 /// | value | tuple |
 /// |---|---|
@@ -17,7 +17,7 @@ use crate::{Basis, C, E, Error, Int, IntTuple, Slot, Stride};
 /// | [`C::<4>`](C), [`Int::Static(4)`](Int) | a static leaf, `_4` |
 /// | a Rust tuple of up to 12 values, an array, a slice, a `Vec` | their tuple, `(4,(2,3))`; values nest freely |
 /// | [`IntTuple`], [`Coord`](crate::Coord), `Tuple<Stride>`, or a reference to one | itself |
-/// | `&str`, `String` | what the text says in CuTe's notation |
+/// | `&str`, `String` | the tuple that the string denotes in CuTe's notation |
 /// | [`E::<0>`](E), [`Basis`], [`Stride`] (strides only) | a leaf |
 /// | `..`, [`Slot`] (coordinates of slices only) | a leaf; `..` is CuTe's `_` |
 ///
@@ -48,7 +48,7 @@ pub trait IntoTuple<T>: Sized {
     ///
     /// # Errors
     ///
-    /// Fails for an integer beyond 64 bits, and for a text that is not such a tuple.
+    /// Fails for an integer that does not fit in 64 bits, and for a string that does not parse as such a tuple.
     fn append_to(self, out: &mut TupleBuilder<T>) -> Result<(), Error>;
 
     /// Returns the tuple.
@@ -65,7 +65,7 @@ pub trait IntoTuple<T>: Sized {
         Ok(out.into())
     }
 
-    /// Returns the integer, where the value is a single one: the index of a coordinate, without making a tuple.
+    /// Returns the integer if the value is a single one, without building a tuple: the index of a coordinate.
     #[doc(hidden)]
     fn as_index(&self) -> Option<i64> {
         None

@@ -18,8 +18,8 @@ use std::str::FromStr;
 
 /// One of the orders in which a kernel can visit its tiles.
 ///
-/// The library of `colex-gpu` takes the grouped ones, which [`Order::tile`] computes. The others are what the kernels
-/// of CUTLASS take, and curves: [`crate::choose`] and the book compare them.
+/// The library of `colex-gpu` uses the grouped orders, which [`Order::tile`] computes. The others are those of
+/// CUTLASS kernels and space-filling curves; [`crate::choose`] and the book compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// A grid with one block per tile (no clusters).
@@ -59,8 +59,10 @@ impl Order {
         all
     }
 
-    /// Returns the tile `[m, n]` of a place as a formula over a grid of `tiles`, along m and n; with clusters, both
-    /// count clusters. `None` for an order without such a formula: its places outnumber the tiles, or it is a table.
+    /// Returns the tile `[m, n]` at position `place` of the order, for a grid of `tiles` tiles along m and n; with
+    /// clusters, both
+    /// count clusters. Returns `None` for an order without a closed formula: one with more places than tiles, or a
+    /// table.
     ///
     /// ```
     /// use colex_sched::{Expr, Order};

@@ -1,6 +1,8 @@
 //! Where a pipeline stands: a stage of the ring and the parity of its round.
 
-/// A stage and the parity bit that its barrier is waited for with. Source: `sm90_pipeline.hpp`, `PipelineState`.
+/// The state of a pipeline: a stage, and the parity bit with which to wait on its barrier.
+///
+/// Source: `sm90_pipeline.hpp`, `PipelineState`.
 ///
 /// Item `i` of a ring of `stages` uses stage `i % stages` in round `i / stages`. A consumer waits with the parity of
 /// the round; a producer with the other one, so that its first wait, on a barrier never used, passes.
@@ -22,7 +24,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Returns a consumer's start in a ring of `stages` (at least 1).
+    /// Returns the initial state of a consumer in a ring of `stages` stages (at least 1).
     pub fn consumer(stages: usize) -> Phase {
         Phase {
             stage: 0,
@@ -31,7 +33,7 @@ impl Phase {
         }
     }
 
-    /// Returns a producer's start.
+    /// Returns the initial state of a producer in a ring of `stages` stages (at least 1).
     pub fn producer(stages: usize) -> Phase {
         Phase {
             parity: 1,
@@ -39,7 +41,7 @@ impl Phase {
         }
     }
 
-    /// Returns the place `items` further on: what a warpgroup does to skip the tiles of another.
+    /// Returns the state `items` items later. A warpgroup skips the items of another warpgroup with it.
     #[must_use]
     pub fn advance(self, items: usize) -> Phase {
         let stages = self.stages as u128;

@@ -14,7 +14,7 @@ const TILE: [&str; 3] = [
     "extent k of the tile",
 ];
 
-/// Returns the problem in tiles: `(ceil(M/tile m), ceil(N/tile n), splits)` (S73).
+/// Returns the shape of the problem in tiles: `(ceil(M / tile m), ceil(N / tile n), splits)`.
 ///
 /// Source: `threadblock_swizzle.h`, `get_tiled_shape`.
 ///
@@ -38,7 +38,7 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
     tiled_mn(problem, tile, splits)
 }
 
-/// Returns the k-tiles of one output tile: `ceil(K / tile k)`.
+/// Returns the number of k-tiles of one output tile: `ceil(K / tile k)`.
 ///
 /// # Errors
 /// Fails for an extent or tile extent below 1.
@@ -62,7 +62,8 @@ pub(crate) fn tiled_mn(
     shape.product().map(|_| shape)
 }
 
-/// Returns the k-tiles `begin..end` of split `split` of `splits`: the first `k_tiles % splits` get one more.
+/// Returns the range of k-tiles of split `split` of `splits`: each of the first `k_tiles % splits` splits gets
+/// one k-tile more.
 ///
 /// # Errors
 /// Fails for more splits than k-tiles, for a negative split,

@@ -10,16 +10,16 @@ use crate::types::{
 };
 use colex_atom::Arch;
 
-/// How memory is accessed.
+/// The qualifiers of a memory access: state space, element type, cache hint, memory order and cache policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Which memory.
+    /// The state space.
     pub space: Space,
     /// The type of one element of the vector.
     pub ty: Type,
-    /// What is asked of the caches.
+    /// The cache hint.
     pub cache: Cache,
-    /// How it is ordered.
+    /// The memory order.
     pub order: Order,
     /// A 64-bit cache policy from `createpolicy`.
     pub policy: Option<Reg>,
@@ -124,7 +124,7 @@ pub enum Memory {
         a: Address,
         s: Vec<Operand>,
     },
-    /// `atom`, which answers with the old value.
+    /// `atom`: an atomic operation that returns the old value.
     Atomic {
         op: AtomicOp,
         space: Space,
@@ -135,7 +135,7 @@ pub enum Memory {
         s: Operand,
         t: Option<Operand>,
     },
-    /// `red`, which does not. Several sources are a vector.
+    /// `red`: an atomic operation that returns no value. Several sources form a vector.
     Reduce {
         op: AtomicOp,
         space: Space,
@@ -146,7 +146,7 @@ pub enum Memory {
     },
     /// `mapa`: the address of the same place in another block of the cluster.
     Mapa { d: Reg, a: Operand, rank: Operand },
-    /// `cvta.to.global` and its like: a generic address from or to that of a space.
+    /// `cvta`: converts between a generic address and an address in a state space.
     Cvta {
         to_generic: bool,
         space: Space,

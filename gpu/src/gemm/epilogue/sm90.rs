@@ -82,7 +82,6 @@ impl Epilogue {
         &'a self,
         k: &mut Builder,
         plan: &'a GemmPlan,
-        mma: &'a TiledMma,
         thread: &Index,
     ) -> ThreadEpilogue<'a> {
         let (group, lane) = (
@@ -91,7 +90,6 @@ impl Epilogue {
         );
         ThreadEpilogue {
             plan,
-            mma,
             thread: thread.clone(),
             leads: k.equal(&lane, &0.into()),
             group,
@@ -126,7 +124,6 @@ impl FragmentCopies {
 /// What a thread does with its share of C.
 pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
-    mma: &'a TiledMma,
     thread: Index,
     group: Index,
     /// Whether it speaks to the copy engine for its warpgroup.

@@ -1,4 +1,4 @@
-//! `Builder`: a kernel builder that computes with [`Index`] and keeps what it has computed.
+//! `Builder`: a kernel builder that computes with [`Index`] and reuses the values it has computed.
 
 pub(crate) mod barrier;
 pub(crate) mod claims;
@@ -33,8 +33,9 @@ use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 /// after it the builder and its tensors and fragments hand out inert values, and report nothing more. Instructions that
 /// have no method here are those of [`KernelBuilder`], by [`Builder::emit`].
 ///
-/// What an [`Index`] needs is computed once in the outermost loop where it can be, and found again. The methods of
-/// control flow here take the place of those of [`KernelBuilder`], which know nothing of what was computed where.
+/// The value of an [`Index`] is computed once, hoisted to the outermost loop where that is possible, and reused.
+/// The methods of
+/// control flow replace those of [`KernelBuilder`], which do not track where a value was computed.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -129,12 +130,12 @@ impl Builder {
         }
     }
 
-    /// The kernel as data, with its shared memory laid out.
+    /// Returns the finished kernel, with its shared memory laid out.
     ///
     /// # Errors
     ///
     /// The first failure of any call of the builder, or of its tensors and fragments, with the file and the line of that call,
-    /// and for a block or a cluster that was declared otherwise than the threads and the ranks were counted.
+    /// and a mismatch between the declared block or cluster size and the one that the calls of the builder used.
     pub fn finish(mut self) -> Result<crate::build::launch::TensorKernel, Error> {
         if let Some(error) = self.failure.get() {
             return Err(error);
@@ -243,7 +244,7 @@ impl Builder {
     /// The number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that branches on
     /// it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a warpgroup.
     ///
-    /// Threads that are no whole warps are an error that [`Builder::finish`] answers with.
+    /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
     #[track_caller]
     pub fn uniform(&mut self, threads: u32) -> Index {
         if threads == 0 || !threads.is_multiple_of(32) {
@@ -279,13 +280,14 @@ impl Builder {
         self.special(Special::Ctaid(axis), 0..limit)
     }
 
-    /// The grid's extent along an axis.
+    /// Returns the number of blocks in the grid along `axis`.
     #[track_caller]
     pub fn grid_extent(&mut self, axis: u8) -> Index {
         self.special(Special::NCtaid(axis), 1..1 << 31)
     }
 
-    /// The block's rank in its cluster of `blocks` blocks, which [`Builder::finish`] compares with those declared.
+    /// Returns the rank of the block in its cluster of `blocks` blocks; [`Builder::finish`] fails if another cluster
+    /// size is declared.
     #[track_caller]
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
         let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
@@ -324,15 +326,15 @@ impl Builder {
         (range.start, range.end - 1)
     }
 
-    /// A register that is written here and never again, as an integer of that range (ends excluded).
+    /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards.
     #[track_caller]
     pub fn index_of(&mut self, reg: Reg, range: Range<i64>) -> Index {
         self.index_with(reg, range, 1)
     }
 
-    /// The same, known to be a multiple of a power of two.
+    /// Returns `reg` as [`Builder::index_of`] does, known to be a multiple of `multiple`, a power of two.
     ///
-    /// A range without an integer, and what is no power of two, are errors that [`Builder::finish`] answers with.
+    /// If `range` is empty or `multiple` is not a power of two, [`Builder::finish`] returns an error.
     #[track_caller]
     pub fn index_with(&mut self, reg: Reg, range: Range<i64>, multiple: i64) -> Index {
         let at = Location::caller();
