@@ -212,6 +212,7 @@ const SUMMARISED: &[&str] = &[
     "gpu/sim/src/",
     "gpu/device/src/",
     "gpu/proof/src/",
+    "gpu/tensor/src/",
     "gpu/src/",
 ];
 

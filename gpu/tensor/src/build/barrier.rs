@@ -64,31 +64,32 @@ pub struct PipelineState {
 }
 
 impl Barriers {
-    /// The address of one of them. A place that no barrier has is refused where the address is used.
+    /// Returns the shared-memory address of one of them, in bytes. A place that no barrier has is refused where the
+    /// address is used.
     pub fn at(&self, place: impl Into<Index>) -> Index {
         &self.base + place.into().within(0..self.count) * 8
     }
 
-    /// How many there are.
+    /// Returns the number of barriers.
     pub fn count(&self) -> i64 {
         self.count
     }
 }
 
 impl Pipeline {
-    /// How many arrivals complete a phase of the full and of the empty barriers.
+    /// Returns the numbers of arrivals that complete a phase of the full and of the empty barriers.
     pub fn arrivals(&self) -> [u32; 2] {
         self.arrivals
     }
 
-    /// How many stages the ring has.
+    /// Returns the number of stages of the ring.
     pub fn stages(&self) -> i64 {
         self.stages
     }
 }
 
 impl Builder {
-    /// Room for mbarriers in shared memory, not initialised. Fewer than one is an error that
+    /// Reserves shared memory for `count` mbarriers, not initialised. Fewer than one is an error that
     /// [`Builder::finish`] answers with.
     #[track_caller]
     pub fn barriers(&mut self, count: i64) -> Barriers {
@@ -174,13 +175,14 @@ impl Builder {
         });
     }
 
-    /// Where a consumer begins: stage 0, waiting for the first phase of the full barriers.
+    /// Returns the state in which a consumer begins: stage 0, waiting for the first phase of the full barriers.
     #[track_caller]
     pub fn consumer_state(&mut self, ring: &Pipeline) -> PipelineState {
         self.state(ring, 0)
     }
 
-    /// Where a producer begins: stage 0, the phase before the first of the empty barriers, which counts as complete.
+    /// Returns the state in which a producer begins: stage 0, the phase before the first of the empty barriers, which
+    /// counts as complete.
     #[track_caller]
     pub fn producer_state(&mut self, ring: &Pipeline) -> PipelineState {
         self.state(ring, 1)
@@ -195,17 +197,17 @@ impl Builder {
         }
     }
 
-    /// The stage of a state now.
+    /// Returns the stage of a state now.
     pub fn stage(&mut self, state: &PipelineState) -> Index {
         self.get(&state.stage)
     }
 
-    /// The parity of a state now.
+    /// Returns the parity of a state now, 0 or 1.
     pub fn parity(&mut self, state: &PipelineState) -> Index {
         self.get(&state.parity)
     }
 
-    /// To the next stage; after the last the first, in the other phase.
+    /// Advances a state to the next stage; after the last stage, to stage 0 in the other phase.
     #[track_caller]
     pub fn advance(&mut self, state: &PipelineState) {
         self.site(Location::caller(), |k| {
@@ -366,7 +368,7 @@ impl Builder {
         Ok(())
     }
 
-    /// `barrier.sync` of a named barrier whose number the kernel computes.
+    /// Adds a `barrier.sync` of a named barrier whose number the kernel computes.
     ///
     /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors
     /// that [`Builder::finish`] answers with.
@@ -382,7 +384,8 @@ impl Builder {
         });
     }
 
-    /// `barrier.arrive` at a named barrier whose number the kernel computes. Errors are those of [`Builder::sync_named`].
+    /// Adds a `barrier.arrive` at a named barrier whose number the kernel computes. Errors are those of
+    /// [`Builder::sync_named`].
     #[track_caller]
     pub fn arrive_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();
@@ -395,7 +398,8 @@ impl Builder {
         });
     }
 
-    /// One lane of the warp: the same in all calls of one kernel where the same lanes are active.
+    /// Returns a condition that holds in one lane of the warp: the same lane in all calls of one kernel where the same
+    /// lanes are active.
     #[track_caller]
     pub fn elected(&mut self) -> Cond {
         let elected = self.ir.elect();

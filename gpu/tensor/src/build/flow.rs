@@ -140,7 +140,8 @@ impl Builder {
         }
     }
 
-    /// The instructions that `body` adds are executed only where the condition holds, without a branch.
+    /// Predicates the instructions that `body` adds: they are executed only where the condition holds, without a
+    /// branch.
     pub fn where_<T>(
         &mut self,
         cond: Cond,
@@ -153,7 +154,7 @@ impl Builder {
         }
     }
 
-    /// Both conditions.
+    /// Returns the condition that holds where both conditions hold.
     #[track_caller]
     pub fn both(&mut self, a: Cond, b: Cond) -> Cond {
         match (a, b) {
@@ -168,7 +169,7 @@ impl Builder {
         }
     }
 
-    /// The other way round.
+    /// Returns the negation of a condition.
     pub fn not(cond: Cond) -> Cond {
         match cond {
             Cond::Known(known) => Cond::Known(!known),

@@ -80,17 +80,17 @@ impl TensorKernel {
         })
     }
 
-    /// The bytes of dynamic shared memory that a launch must give each block.
+    /// Returns the bytes of dynamic shared memory that a launch must give each block.
     pub fn dynamic_shared(&self) -> u32 {
         self.signature.shared
     }
 
-    /// The report of every copy and matrix instruction, in the order of the kernel.
+    /// Returns the report of every copy and matrix instruction, in the order of the kernel.
     pub fn report(&self) -> &super::report::Report {
         &self.report
     }
 
-    /// The launch arguments for these tensors and scalars, in the order in which the kernel declared them.
+    /// Returns the launch arguments for these tensors and scalars, in the order in which the kernel declared them.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -277,7 +277,7 @@ pub struct RawMemory {
 }
 
 impl<'a> Arg<'a> {
-    /// The elements of a buffer under a layout, coordinate 0 at the first one.
+    /// Builds the argument of a tensor: the elements of a buffer under a layout, coordinate 0 at the first one.
     pub fn tensor(buffer: &'a dyn DeviceMemory, layout: &'a Layout) -> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: buffer.address(),
@@ -289,7 +289,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// Memory that no buffer holds under a layout, coordinate 0 at its first element. What is said of the memory is believed.
+    /// Builds the argument of a tensor in memory that no buffer holds, under a layout, coordinate 0 at its first
+    /// element. What is said of the memory is believed.
     pub fn raw(memory: RawMemory, layout: &'a Layout) -> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: memory.address,
@@ -301,7 +302,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// Memory whose elements and length the library has compared with the layout.
+    /// Builds the argument of a tensor at an address whose elements and length the library has compared with the
+    /// layout.
     #[doc(hidden)]
     pub fn checked(address: u64, layout: &'a Layout) -> Arg<'a> {
         Arg::Tensor(TensorArg {
@@ -314,7 +316,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// The same with coordinate 0 at that element of the memory: for strides below 0. A scalar has no elements.
+    /// Returns the same argument with coordinate 0 at that element of the memory: for strides below 0. A scalar has no
+    /// elements.
     #[must_use]
     pub fn from_element(self, origin: i64) -> Arg<'a> {
         match self {

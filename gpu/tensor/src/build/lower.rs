@@ -22,7 +22,7 @@ pub(crate) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
 }
 
 impl Builder {
-    /// The value in a register of 32 bits.
+    /// Returns the value in a register of 32 bits.
     ///
     /// A value whose range is larger is an error that [`Builder::finish`] answers with.
     #[track_caller]
@@ -40,13 +40,13 @@ impl Builder {
         self.site(at, |k| k.lower(index, false))
     }
 
-    /// The value in a register of 64 bits.
+    /// Returns the value in a register of 64 bits.
     #[track_caller]
     pub fn wide_value(&mut self, index: &Index) -> Reg {
         self.site(Location::caller(), |k| k.lower(index, true))
     }
 
-    /// A constant as it is, anything else in a register of 32 bits.
+    /// Returns a constant as it is, anything else in a register of 32 bits.
     #[track_caller]
     pub fn operand(&mut self, index: &Index) -> Operand {
         match index.as_constant() {
@@ -55,7 +55,8 @@ impl Builder {
         }
     }
 
-    /// An address in bytes: a register and a constant that the instruction holds. 64 bits for global memory.
+    /// Returns an address in bytes: a register and a constant that the instruction holds. The register has 64 bits for
+    /// global memory, 32 bits otherwise.
     #[track_caller]
     pub fn address(&mut self, bytes: &Index, global: bool) -> Address {
         let (rest, constant) = bytes.split();
@@ -67,7 +68,7 @@ impl Builder {
         base.at(constant)
     }
 
-    /// `a < b`
+    /// Returns the condition `a < b`.
     #[track_caller]
     pub fn less(&mut self, a: &Index, b: &Index) -> Cond {
         let (ra, rb) = (a.range(), b.range());
@@ -78,7 +79,7 @@ impl Builder {
         }
     }
 
-    /// `a == b`
+    /// Returns the condition `a == b`.
     #[track_caller]
     pub fn equal(&mut self, a: &Index, b: &Index) -> Cond {
         let difference = b - a;

@@ -225,7 +225,7 @@ impl Builder {
         result
     }
 
-    /// The thread's place in its block, along x.
+    /// Returns the thread's place in its block, along x.
     #[track_caller]
     pub fn thread(&mut self) -> Index {
         // The verifier speaks of a block without threads.
@@ -235,14 +235,15 @@ impl Builder {
         thread
     }
 
-    /// The thread's place in its warp.
+    /// Returns the thread's place in its warp, 0 to 31.
     #[track_caller]
     pub fn lane(&mut self) -> Index {
         self.thread() % 32
     }
 
-    /// The number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that branches on
-    /// it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a warpgroup.
+    /// Returns the number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that
+    /// branches on it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a
+    /// warpgroup.
     ///
     /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
     #[track_caller]
@@ -273,7 +274,7 @@ impl Builder {
         })
     }
 
-    /// The block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
+    /// Returns the block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
     #[track_caller]
     pub fn block_index(&mut self, axis: u8) -> Index {
         let limit = if axis == 0 { (1 << 31) - 1 } else { 1 << 16 };
@@ -295,7 +296,7 @@ impl Builder {
         self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
     }
 
-    /// A special register of 32 bits, read once at the beginning.
+    /// Returns the value of a special register of 32 bits, read once at the beginning.
     #[track_caller]
     pub fn special(&mut self, special: Special, range: Range<i64>) -> Index {
         let at = Location::caller();
@@ -351,7 +352,7 @@ impl Builder {
         self.scopes.len() as u32 - 1
     }
 
-    /// The kernel built so far, for a look at it.
+    /// Returns the kernel built so far, for inspection.
     pub fn kernel_so_far(self) -> Kernel {
         self.ir.finish()
     }

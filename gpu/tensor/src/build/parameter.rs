@@ -15,9 +15,9 @@ use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
 impl Builder {
-    /// A tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the order of
-    /// [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are constants
-    /// of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
+    /// Declares a tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the
+    /// order of [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are
+    /// constants of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Builder {
         Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
     }
 
-    /// A scalar that the launch passes: a register.
+    /// Declares a scalar that the launch passes, and returns the register that holds it.
     #[track_caller]
     pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
         self.new_scalar(name, ty, None)
@@ -149,8 +149,8 @@ impl Builder {
         reg
     }
 
-    /// An integer of 32 bits that the launch passes, within a range (ends excluded), in which [`crate::TensorKernel::arguments`]
-    /// checks that it lies.
+    /// Declares an integer of 32 bits that the launch passes, within a range (ends excluded).
+    /// [`crate::TensorKernel::arguments`] checks that the integer lies in it.
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
         let range = self.ends("index_argument", range, Location::caller());
@@ -160,7 +160,7 @@ impl Builder {
         index
     }
 
-    /// A tensor in the block's shared memory. Its layout, swizzled or not, is always static: nothing of it is
+    /// Allocates a tensor in the block's shared memory. Its layout, swizzled or not, is always static: nothing of it is
     /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::TensorKernel`] knows.
     ///
     /// # Errors

@@ -75,7 +75,7 @@ pub struct Traffic {
 }
 
 impl Line {
-    /// What the call does to memory; nothing for matrix instructions.
+    /// Returns what the call does to memory; nothing for matrix instructions.
     pub fn traffic(&self, report: &Report) -> Vec<Traffic> {
         let ends = self.ends.iter();
         ends.filter_map(|end| end.traffic(&report.values)).collect()
@@ -83,7 +83,7 @@ impl Line {
 }
 
 impl Report {
-    /// The lines.
+    /// Returns the lines of the report, one for each call, in the order of the kernel.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }

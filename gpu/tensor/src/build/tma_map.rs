@@ -98,7 +98,7 @@ impl MapSlot {
 }
 
 impl TensorKernel {
-    /// The tensor map of a parameter for the tensor's layout today: what `Device::tensor_map` binds to a buffer.
+    /// Returns the tensor map of a parameter for a layout of this launch: what `Device::tensor_map` binds to a buffer.
     ///
     /// # Errors
     ///

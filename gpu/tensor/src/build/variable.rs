@@ -16,7 +16,7 @@ pub struct Var {
 }
 
 impl Builder {
-    /// A variable of 32 bits with its first value, always within a range (ends excluded).
+    /// Declares a variable of 32 bits with its first value, always within a range (ends excluded).
     ///
     /// A range without an integer and a value that cannot lie in it are errors that [`Builder::finish`] answers with, also
     /// of [`Builder::set`].
@@ -34,7 +34,7 @@ impl Builder {
         })
     }
 
-    /// The variable's value now.
+    /// Returns the variable's value now.
     pub fn get(&mut self, var: &Var) -> Index {
         let written = self.written.get(&var.reg).copied().unwrap_or(0);
         let began = self.scopes.iter().filter(|s| s.repeats).map(|s| s.began);
@@ -57,7 +57,8 @@ impl Builder {
         });
     }
 
-    /// The variable's register, to be written by instructions of the author's own: [`Builder::touch`] must follow.
+    /// Returns the variable's register, to be written by instructions of the author's own: [`Builder::touch`] must
+    /// follow.
     pub fn variable(&self, var: &Var) -> Reg {
         var.reg
     }

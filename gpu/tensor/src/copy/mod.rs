@@ -160,9 +160,10 @@ impl Builder {
         });
     }
 
-    /// The same, only of coordinates within the extents of the tensor in global memory, from 0 on, and of the tile that was
-    /// partitioned, in global or shared memory. Where they are not, a load into registers or a zero-filling `cp.async` gives
-    /// zeros, and nothing is stored. A question that the ranges of the coordinates answer takes no instruction.
+    /// Copies as [`Builder::copy`] does, but only coordinates within the extents of the tensor in global memory, from 0
+    /// on, and of the tile that was partitioned, in global or shared memory. Where they are not, a load into registers
+    /// or a zero-filling `cp.async` gives zeros, and nothing is stored. A question that the ranges of the coordinates
+    /// answer takes no instruction.
     ///
     /// # Errors
     ///
@@ -182,8 +183,9 @@ impl Builder {
         });
     }
 
-    /// The same, only where `cond` says so of the coordinates of an instruction's first value in the tensor in global memory
-    /// (none where there is no such end). What a partition has beyond its tile is not copied.
+    /// Copies as [`Builder::copy`] does, but only where `cond` holds for the coordinates of an instruction's first
+    /// value in the tensor in global memory (none where there is no such end). What a partition has beyond its tile is
+    /// not copied.
     ///
     /// # Errors
     ///
@@ -203,7 +205,8 @@ impl Builder {
         });
     }
 
-    /// [`Builder::copy_in_bounds`] with hints for the caches; with `inside` false, [`Builder::copy`].
+    /// Copies as [`Builder::copy_in_bounds`] does, with hints for the caches; with `inside` false, as [`Builder::copy`]
+    /// does.
     ///
     /// # Errors
     ///

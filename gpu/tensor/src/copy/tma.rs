@@ -74,9 +74,10 @@ impl<'a> Move<'a> {
 }
 
 impl Builder {
-    /// A tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of one stage).
-    /// `layout` is an example: its static leaves and the form of its strides count, the map for the values of a launch is
-    /// [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share each tile.
+    /// Declares a tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of
+    /// one stage). `layout` is an example: its static leaves and the form of its strides count, the map for the values
+    /// of a launch is [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share
+    /// each tile.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl Builder {
         });
     }
 
-    /// [`Builder::tma_load`] under a cache policy.
+    /// Loads a tile as [`Builder::tma_load`] does, under a cache policy.
     ///
     /// # Errors
     ///

@@ -11,9 +11,10 @@ use super::rows::places;
 use crate::error::ErrorKind;
 
 impl Fragment {
-    /// The same registers as the left factor ([`Operand::A`]: rows are M, columns K) or the right one ([`Operand::B`]:
-    /// rows are N, columns K) of another product: `self` has the accumulators of `from` over a tile of C, in their order,
-    /// in the element type that `to` reads. Nothing moves: every thread must have what the other instruction wants of it.
+    /// Returns the same registers as the left factor ([`Operand::A`]: rows are M, columns K) or the right one
+    /// ([`Operand::B`]: rows are N, columns K) of another product: `self` has the accumulators of `from` over a tile of
+    /// C, in their order, in the element type that `to` reads. Nothing moves: every thread must have what the other
+    /// instruction wants of it.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};

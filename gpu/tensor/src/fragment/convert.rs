@@ -22,9 +22,9 @@ fn scalar(ty: Ty) -> Option<Type> {
 }
 
 impl Builder {
-    /// The same elements in another type, under the same layout, in fresh registers: between `f64`, `f32`, `f16`, `bf16`
-    /// and `s32`, rounded to nearest even (toward zero into integers, `f64` and `s32` to the narrow ones through `f32`), and
-    /// `f32` to `tf32`.
+    /// Converts the elements to another type, under the same layout, in fresh registers: between `f64`, `f32`, `f16`,
+    /// `bf16` and `s32`, rounded to nearest even (toward zero into integers, `f64` and `s32` to the narrow ones through
+    /// `f32`), and `f32` to `tf32`.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};

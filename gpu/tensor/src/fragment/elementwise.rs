@@ -114,7 +114,7 @@ fn registers(
 }
 
 impl Builder {
-    /// `d[i] = op(a[i])`, in the order of `i`. `d` may be `a`.
+    /// Computes `d[i] = op(a[i])`, in the order of `i`. `d` may be `a`.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Builder {
         );
     }
 
-    /// `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
+    /// Computes `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
     ///
     /// Every index has its instruction, and elements that a layout puts at one offset are one register. So a fragment whose
     /// layout has stride 0 along the columns of another is a number for each of its rows: read, it is the same for the
@@ -176,7 +176,8 @@ impl Builder {
         });
     }
 
-    /// `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the three.
+    /// Computes `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the
+    /// three.
     ///
     /// # Errors
     ///
@@ -206,7 +207,7 @@ impl Builder {
         );
     }
 
-    /// `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
+    /// Copies `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
     ///
     /// # Errors
     ///
@@ -246,7 +247,7 @@ impl Builder {
         });
     }
 
-    /// Every element that the layout names becomes the number, in the elements' type.
+    /// Sets every element that the layout names to the number, in the elements' type.
     ///
     /// # Errors
     ///

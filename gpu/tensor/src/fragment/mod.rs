@@ -52,7 +52,7 @@ pub(crate) fn class(ty: Ty) -> RegType {
 }
 
 impl Fragment {
-    /// The type of an element.
+    /// Returns the type of an element.
     pub fn ty(&self) -> Ty {
         self.ty
     }
@@ -86,17 +86,17 @@ impl Fragment {
         })
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// All registers, also those that a slice does not name.
+    /// Returns all registers, also those that a slice does not name.
     pub fn regs(&self) -> &[Reg] {
         &self.regs
     }
 
-    /// How many elements share a register.
+    /// Returns the number of elements that share a register.
     pub fn packed(&self) -> i64 {
         i64::from((self.regs[0].ty.bits() / self.ty.bits()).max(1))
     }
@@ -123,7 +123,7 @@ impl Fragment {
         })
     }
 
-    /// The same registers under another layout, as `TiledCopy::retile` gives it.
+    /// Returns the same registers under another layout, as `TiledCopy::retile` gives it.
     pub fn with_layout(&self, layout: Layout) -> Fragment {
         Fragment {
             is_whole: self.is_whole && layout.size() == self.layout.size(),
@@ -134,7 +134,7 @@ impl Fragment {
         }
     }
 
-    /// The same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
+    /// Returns the same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Builder {
         Ok(fragment)
     }
 
-    /// Every register that the fragment's layout names becomes zero.
+    /// Sets every register that the fragment's layout names to zero.
     ///
     /// A layout of other elements than there are registers for is an error that
     /// [`Builder::finish`] answers with.
@@ -427,7 +427,7 @@ impl Builder {
         });
     }
 
-    /// `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
+    /// Computes `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
     ///
     /// # Errors
     ///

@@ -59,7 +59,7 @@ pub(crate) fn places(
 }
 
 impl Rows {
-    /// The rows of a C of these extents.
+    /// Builds the rows of a tile of C of these extents, `(M, N)`.
     ///
     /// # Errors
     ///
@@ -122,13 +122,13 @@ impl Rows {
         })
     }
 
-    /// A number for each row a thread has a part of, as a layout over its accumulators: stride 0 along columns, rows in
-    /// ascending order.
+    /// Returns the layout over a thread's accumulators with one number for each row of which the thread has a part:
+    /// stride 0 along columns, rows in ascending order.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Of how many rows a thread has a part.
+    /// Returns the number of rows of which a thread has a part.
     pub fn count(&self) -> i64 {
         let last = |l: &LeafMode| (l.extent.value() - 1) * l.stride.coefficient().value();
         1 + self.layout.leaves().iter().map(last).sum::<i64>()
@@ -164,7 +164,8 @@ impl Rows {
         Err(ErrorKind::operands("broadcast_rows", why))
     }
 
-    /// The lanes that have the other parts of a row: XOR of the lane with any of these, one after the other.
+    /// Returns the XOR masks of the lanes that have the other parts of a row: a reduction applies them one after the
+    /// other.
     pub fn lanes(&self) -> &[u32] {
         &self.held.lanes
     }
@@ -195,7 +196,8 @@ fn generators(distances: &BTreeSet<u32>) -> Result<Vec<u32>, ErrorKind> {
 }
 
 impl Builder {
-    /// A number for each row of the accumulators that this thread has a part of; nothing is in them yet.
+    /// Builds a fragment with one number for each row of the accumulators of which this thread has a part, not
+    /// initialised.
     ///
     /// # Errors
     ///

@@ -120,8 +120,8 @@ impl Hash for Index {
 }
 
 impl Index {
-    /// What a register holds, known to lie in a range (ends excluded), never written again. Of a register written inside of
-    /// a loop or branch, [`Builder::index_of`](crate::Builder::index_of) makes one that stays there.
+    /// Returns what a register holds, known to lie in a range (ends excluded), never written again. Of a register
+    /// written inside of a loop or branch, [`Builder::index_of`](crate::Builder::index_of) makes one that stays there.
     pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
         Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
     }
@@ -131,7 +131,7 @@ impl Index {
         Data::build(Node::Leaf(leaf), range, bits, depth)
     }
 
-    /// A constant.
+    /// Builds a constant.
     pub fn constant(value: i64) -> Index {
         Data::build(
             Node::Sum(Vec::new(), value),
@@ -141,7 +141,7 @@ impl Index {
         )
     }
 
-    /// Its value, if it is a constant.
+    /// Returns its value, if it is a constant.
     pub fn as_constant(&self) -> Option<i64> {
         match &self.0.node {
             Node::Sum(terms, constant) if terms.is_empty() => Some(*constant),
@@ -149,12 +149,12 @@ impl Index {
         }
     }
 
-    /// The smallest and the largest value it can have, as far as is known.
+    /// Returns the smallest and the largest value it can have, as far as is known.
     pub fn range(&self) -> (i64, i64) {
         self.0.range
     }
 
-    /// The largest power of two that is known to divide it; `1 << 62` for 0.
+    /// Returns the largest power of two that is known to divide it; `1 << 62` for 0.
     pub fn alignment(&self) -> i64 {
         match &self.0.node {
             Node::Sum(terms, constant) => {
@@ -195,8 +195,8 @@ impl Index {
         }
     }
 
-    /// The same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A range that none
-    /// of its values lies in is refused where the integer is used.
+    /// Returns the same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A
+    /// range that none of its values lies in is refused where the integer is used.
     pub fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
         if low >= range.start && high < range.end {
@@ -218,7 +218,7 @@ impl Index {
         Data::build(node, range, bits, self.0.depth)
     }
 
-    /// The smaller of the two.
+    /// Returns the smaller of the two.
     pub fn min(&self, other: &Index) -> Index {
         if let Some(poison) = self.either_poison(other) {
             return poison;
@@ -240,7 +240,7 @@ impl Index {
         )
     }
 
-    /// `then` where `a < b`, else `other`.
+    /// Returns `then` where `a < b`, else `other`.
     pub fn select_less(a: &Index, b: &Index, then: &Index, other: &Index) -> Index {
         if let Some(poison) = a.either_poison(b).or_else(|| then.either_poison(other)) {
             return poison;
@@ -263,7 +263,7 @@ impl Index {
         )
     }
 
-    /// Bit by bit, one or the other but not both. Neither may be negative.
+    /// Returns the bitwise exclusive or. Neither may be negative.
     pub fn xor(&self, other: &Index) -> Index {
         if let Some(poison) = self.either_poison(other) {
             return poison;

@@ -122,7 +122,7 @@ impl colex_sched::Arith for Index {
 }
 
 impl Index {
-    /// A formula of a schedule, its variables given by name; `None` if one is not given.
+    /// Builds the index of a schedule's formula, its variables given by name; returns `None` if one is not given.
     ///
     /// ```
     /// use colex_tensor::Index;
@@ -160,7 +160,8 @@ impl Index {
         })
     }
 
-    /// Its value, given the value of each register; `None` on an unknown register, a division by zero or overflow.
+    /// Returns its value, given the value of each register; `None` on an unknown register, a division by zero or
+    /// overflow.
     ///
     /// ```
     /// use colex_ir::{Reg, RegType};

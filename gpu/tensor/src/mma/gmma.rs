@@ -62,7 +62,7 @@ impl<'a> From<&'a Fragment> for GmmaSource<'a> {
 }
 
 impl GmmaOperand {
-    /// The operand at a stage that only the kernel knows: the last mode fixed.
+    /// Returns the operand at a stage that only the kernel knows: the last mode fixed.
     ///
     /// # Errors
     ///
@@ -83,12 +83,12 @@ impl GmmaOperand {
         })
     }
 
-    /// How many atoms along M or N, and along K.
+    /// Returns the number of atoms along M or N, and along K.
     pub fn extents(&self) -> [i64; 2] {
         [0, 1].map(|i| self.rest.mode(i).map_or(1, |m| m.size()))
     }
 
-    /// What the descriptors have in common: the swizzle and the two offsets.
+    /// Returns what the descriptors have in common: the swizzle and the two offsets.
     pub fn descriptor(&self) -> GmmaDescriptor {
         self.descriptor
     }
@@ -122,8 +122,8 @@ impl GmmaOperand {
 }
 
 impl Builder {
-    /// The descriptors of A or B: `shared` is `(M, K, stage)` or `(N, K, stage)` in a layout that `wgmma` reads, `thread`
-    /// the thread of the MMA (the same for all threads of a warpgroup, best from [`Builder::uniform`]).
+    /// Builds the descriptors of A or B: `shared` is `(M, K, stage)` or `(N, K, stage)` in a layout that `wgmma` reads,
+    /// `thread` the thread of the MMA (the same for all threads of a warpgroup, best from [`Builder::uniform`]).
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl Builder {
         })
     }
 
-    /// `d = a b + d` by `wgmma` over the atoms of a stage, or `d = a b` for the first along K where `scale_d` says
-    /// [`ScaleD::Zero`]. The warpgroup's fence goes before it (`k.wgmma_fence()`), commit and wait after it.
+    /// Computes `d = a b + d` by `wgmma` over the atoms of a stage, or `d = a b` for the first along K where `scale_d`
+    /// says [`ScaleD::Zero`]. The warpgroup's fence goes before it (`k.wgmma_fence()`), commit and wait after it.
     ///
     /// # Errors
     ///

@@ -48,8 +48,8 @@ pub(crate) fn check_type(
 }
 
 impl Builder {
-    /// `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the modes along K
-    /// may be missing. Accumulators stay where they are: `d` may be `c`.
+    /// Computes `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the
+    /// modes along K may be missing. Accumulators stay where they are: `d` may be `c`.
     ///
     /// # Errors
     ///

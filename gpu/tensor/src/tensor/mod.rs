@@ -123,7 +123,7 @@ pub(crate) fn identity(extents: &[i64]) -> Result<Layout, ErrorKind> {
 }
 
 impl Tensor {
-    /// The type of an element.
+    /// Returns the type of an element.
     pub fn ty(&self) -> Ty {
         self.ty
     }
@@ -168,19 +168,19 @@ impl Tensor {
         })
     }
 
-    /// Where it is.
+    /// Returns the memory space that the tensor is in.
     pub fn space(&self) -> Space {
         self.space
     }
 
-    /// The layout whose values are offsets or, in global memory, coordinates.
+    /// Returns the layout whose values are offsets in elements or, in global memory, coordinates.
     pub fn layout(&self) -> &Layout {
         match &self.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => layout,
         }
     }
 
-    /// The extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
+    /// Returns the extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
     pub fn extent(&self, mode: usize) -> Index {
         match &self.view {
             View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
@@ -188,9 +188,9 @@ impl Tensor {
         }
     }
 
-    /// The tile at a coordinate: extents and, mode by mode, the number of the tile. Modes of the tensor beyond those of
-    /// the tile are fixed at their coordinate. No tile begins more than 65536 elements beyond the tensor's end: that is
-    /// what lets coordinates be numbers of 32 bits.
+    /// Returns the tile at a coordinate: extents and, mode by mode, the number of the tile. Modes of the tensor beyond
+    /// those of the tile are fixed at their coordinate. No tile begins more than 65536 elements beyond the tensor's
+    /// end: that is what lets coordinates be numbers of 32 bits.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -292,9 +292,9 @@ impl Tensor {
         })
     }
 
-    /// The same tile, of which the author says that it lies inside of the tensor in global memory: a branch of the kernel
-    /// asks, or the launch makes sure. [`Builder::copy`](crate::Builder::copy) takes it as it is, where it otherwise asks the
-    /// launch for extents that the tile divides.
+    /// Returns the same tile, of which the author says that it lies inside of the tensor in global memory: a branch of
+    /// the kernel asks, or the launch makes sure. [`Builder::copy`](crate::Builder::copy) takes it as it is, where it
+    /// otherwise asks the launch for extents that the tile divides.
     #[must_use]
     pub fn stated_inside(&self) -> Tensor {
         let mut stated = self.clone();
@@ -304,9 +304,9 @@ impl Tensor {
         stated
     }
 
-    /// The same tile of a tensor in global memory, moved by a number of elements along each mode of the parameter (or back):
-    /// its coordinates are those of the parameter still, and [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and
-    /// `copy_if` see where it leaves it.
+    /// Returns the same tile of a tensor in global memory, moved by a number of elements along each mode of the
+    /// parameter (or back): its coordinates are those of the parameter still, and
+    /// [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and `copy_if` see where it leaves it.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};

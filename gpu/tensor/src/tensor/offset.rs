@@ -53,7 +53,7 @@ pub(crate) fn along(mode: &Layout, place: &Index) -> Vec<(usize, Index)> {
     result
 }
 
-/// The value of a layout at an index that only the kernel knows: its digits, each times its stride.
+/// Returns the value of a layout at an index that only the kernel knows: its digits, each times its stride.
 ///
 /// ```
 /// use colex_ir::{Reg, RegType};
@@ -84,7 +84,8 @@ pub(crate) fn layout_at_coordinates(layout: &Layout, at: &[Index]) -> Vec<Index>
     result
 }
 
-/// `swizzle(x)`: terms that are multiples of its period, and constants whose bits nothing else touches, move out of it.
+/// Returns `swizzle(x)`: terms that are multiples of its period, and constants whose bits nothing else touches, move
+/// out of it.
 pub fn swizzled(swizzle: Swizzle, x: &Index) -> Index {
     if swizzle.is_identity() {
         return x.clone();

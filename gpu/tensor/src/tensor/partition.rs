@@ -124,7 +124,7 @@ pub(crate) fn fixed<'a>(
 }
 
 impl CopyAt<'_> {
-    /// What the thread reads: `(CPY, CPY_M, CPY_N, ..)`.
+    /// Returns the elements that the thread reads: `(CPY, CPY_M, CPY_N, ..)`.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl CopyAt<'_> {
         tensor.attempt(Location::caller(), || self.partition(tensor, Side::Source))
     }
 
-    /// What the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
+    /// Returns the elements that the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
     ///
     /// # Errors
     ///
@@ -173,7 +173,8 @@ impl CopyAt<'_> {
 }
 
 impl MmaAt<'_> {
-    /// What the thread has of A, B or C in memory: `(MMA, MMA_M, MMA_K)` and so on.
+    /// Returns the elements of A, B or C in memory that the thread has: `(MMA, MMA_M, MMA_K)` of A,
+    /// `(MMA, MMA_N, MMA_K)` of B, `(MMA, MMA_M, MMA_N)` of C, then further modes of the tensor such as stages.
     ///
     /// # Errors
     ///
@@ -225,7 +226,7 @@ impl MmaAt<'_> {
         })
     }
 
-    /// Where in a tile of these extents the thread has every value of a fragment: two coordinates for each index.
+    /// Returns the coordinates in a tile of these extents of every value of a fragment: two coordinates for each index.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -308,7 +309,7 @@ fn place(mode: &Layout, thread: &Index) -> Index {
 }
 
 impl Tensor {
-    /// The same elements in the modes of another layout of this size: for what no partition says.
+    /// Returns the same elements in the modes of another layout of this size: for what no partition says.
     ///
     /// # Errors
     ///
