@@ -87,3 +87,51 @@ fn views_that_do_not_fit_are_refused() {
     }
     println!("law launch.views: {} cases", said.len());
 }
+
+/// A compact view gives a mode of extent 1 the stride 0, where a kernel may have been built with a static stride.
+#[test]
+fn compact_views_of_every_extent_are_taken() {
+    let device = Device::simulator(Arch::Sm80);
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+    let (data, mut cases) = ((0..54).map(|i| i as f32).collect::<Vec<f32>>(), 0);
+    let from = device.upload(&data).expect("memory");
+    for by_rows in [true, false] {
+        let mut k = Builder::new("copy", Arch::Sm80, 32);
+        let built_with = if by_rows {
+            "(64,64):(64,_1)"
+        } else {
+            "(64,64):(_1,64)"
+        };
+        let built_with: colex_layout::Layout = built_with.parse().expect("a layout");
+        let [src, dst] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, &built_with));
+        let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
+        let mine = copy.at(&thread);
+        let src = mine.partition_src(&src.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+        let dst = mine.partition_dst(&dst.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+        let held = k.fragment_like(&src);
+        k.copy_in_bounds(&copy, &src, &held);
+        k.copy_in_bounds(&copy, &held, &dst);
+        let kernel = k.finish().and_then(|built| Ok(built.load(&device)));
+        let kernel = kernel.expect("a kernel").expect("it loads");
+        for (m, n) in (1..=6_usize).flat_map(|m| (1..=9_usize).map(move |n| (m, n))) {
+            let mut to = device.zeros::<f32>(54).expect("memory");
+            let views = if by_rows {
+                (from.view((m, n)).unwrap(), to.view_mut((m, n)).unwrap())
+            } else {
+                (from.view_t((m, n)).unwrap(), to.view_t_mut((m, n)).unwrap())
+            };
+            let done = kernel.launch([m.div_ceil(4), n.div_ceil(8)], views);
+            done.unwrap_or_else(|e| panic!("{m} by {n}, by rows {by_rows}: {e}"));
+            let found = to.download().expect("it is there");
+            assert_eq!(
+                found[..m * n],
+                data[..m * n],
+                "{m} by {n}, by rows {by_rows}"
+            );
+            assert!(found[m * n..].iter().all(|&beyond| beyond == 0.0));
+            cases += 1;
+        }
+    }
+    println!("law launch.compact_views: {cases} cases");
+}
