@@ -329,7 +329,7 @@ impl Builder {
     }
 
     /// Refuses ends that hold other elements of their tiles; what registers hold afterwards, if it is known. Plain registers
-    /// that the copy fills hold whatever the source has.
+    /// that the copy fills hold what the source has.
     fn check_places(
         &mut self,
         copy: &TiledCopy,
