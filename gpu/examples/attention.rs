@@ -146,6 +146,7 @@ impl<'a> Through<'a> {
         tid: &Index,
     ) -> Through<'a> {
         let shared = k.shared_tensor(Ty::F16, layout.clone());
+        // Of K and V the rows are N: CPY_N in place of CPY_M.
         Through {
             fetch: fetch.at(tid),
             fetch_copy: fetch,
@@ -241,7 +242,7 @@ impl Softmax {
             rows_of_out: Rows::new(mma, [TILE, WIDTH])?,
             top,
             sum,
-            out: k.accumulators(mma, (TILE, WIDTH)),
+            out: k.accumulators(mma, (TILE, WIDTH)), // (MMA, MMA_M, MMA_N)
         })
     }
 

@@ -100,6 +100,7 @@ pub(crate) fn through_registers(
             tensor.stated_inside()
         }
     };
+    // Both (CPY, CPY_M, CPY_N, ..): after the values of an instruction one mode for each mode of the tile.
     let (source, destination) = (
         part.partition_src(&known(from)),
         part.partition_dst(&known(to)),

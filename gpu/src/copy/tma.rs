@@ -330,8 +330,8 @@ impl Within {
 
     /// What a thread has of `from` goes to the same coordinates of `to`.
     fn run(&self, k: &mut Builder, from: &Tensor, to: &Tensor) -> Result<(), Error> {
-        let source = self.read.at(&self.thread).partition_src(from);
-        let destination = self.write.at(&self.thread).partition_dst(to);
+        let source = self.read.at(&self.thread).partition_src(from); // (CPY, CPY_M, CPY_N)
+        let destination = self.write.at(&self.thread).partition_dst(to); // (CPY, CPY_M, CPY_N)
         let values = self.read.tv().get(&[1])?.size();
         let rest = source.layout().size() / values;
         let held = Layout::column_major(static_pair([values, rest]))?.to_static();

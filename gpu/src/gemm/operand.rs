@@ -183,13 +183,14 @@ impl OperandPipeline {
         };
         let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
         let thread = k.thread();
+        // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
         let registers = k.fragment_of(mma, operand, [mn, bk]);
         Ok(OperandPipeline {
             tile: [mn, bk],
             row: row.clone(),
-            fetched: fetch.at(&thread).partition_dst(&shared),
-            smem_src: read.at(&thread).partition_src(&shared),
-            fragment_dst: registers.retile(&read),
+            fetched: fetch.at(&thread).partition_dst(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            smem_src: read.at(&thread).partition_src(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            fragment_dst: registers.retile(&read),             // (CPY, CPY_M, CPY_K)
             registers,
             tensor,
             fetch,
@@ -209,7 +210,7 @@ impl OperandPipeline {
             step
         };
         let tile = self.tensor.local_tile(self.tile, (&self.row, step));
-        let from = self.fetch.at(&self.thread).partition_src(&tile);
+        let from = self.fetch.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
         let to = self.fetched.at(3, stage);
         if self.whole && self.is_async {
             return k.copy(&self.fetch, &from, &to);

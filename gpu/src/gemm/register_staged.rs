@@ -58,7 +58,7 @@ pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKe
     };
     let x = StagedOperand::new(&mut k, plan, mma, Operand::A, x)?;
     let y = StagedOperand::new(&mut k, plan, mma, Operand::B, y)?;
-    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]]);
+    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]]); // (MMA, MMA_M, MMA_N)
     main_loop(&mut k, mma, [&x, &y], &acc, &steps);
     let vector = operands.vector(Operand::C).min(gemm.neighbours);
     store(&mut k, plan, mma, &acc, &c, vector, scale)?;
@@ -111,15 +111,16 @@ impl StagedOperand {
         let read = TiledCopy::for_operand(universal(smem.read * to)?, to, mma, place)?;
         let shared = k.shared_tensor(smem.ty, smem.layout);
         let thread = k.thread();
+        // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
         let registers = k.fragment_of(mma, place, tile);
         Ok(StagedOperand {
             ty: smem.ty,
             tile,
             tensor,
             row,
-            smem_dst: put.at(&thread).partition_dst(&shared),
-            smem_src: read.at(&thread).partition_src(&shared),
-            fragment_dst: registers.retile(&read),
+            smem_dst: put.at(&thread).partition_dst(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            smem_src: read.at(&thread).partition_src(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            fragment_dst: registers.retile(&read),            // (CPY, CPY_M, CPY_K)
             registers,
             thread,
             load,
@@ -131,7 +132,7 @@ impl StagedOperand {
     /// Tile `step` along K on its way into registers; zeros beyond the edges.
     fn load(&self, k: &mut Builder, step: &Index) -> Fragment {
         let tile = self.tensor.local_tile(self.tile, (&self.row, step));
-        let from = self.load.at(&self.thread).partition_src(&tile);
+        let from = self.load.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
         let held = k.fragment_like(&from);
         k.copy_in_bounds(&self.load, &from, &held);
         held
@@ -204,7 +205,7 @@ fn store(
     let ty = plan.operands.c;
     let bits = i64::from(ty.bits());
     let copy = TiledCopy::for_operand(universal(vector * bits)?, bits, mma, Operand::C)?;
-    let to = copy.at(&k.thread()).partition_dst(c);
+    let to = copy.at(&k.thread()).partition_dst(c); // (CPY, CPY_M, CPY_N)
     let old = if plan.operands.beta {
         let old = k.fragment(ty, acc.layout());
         k.copy_in_bounds(&copy, &to, &old.retile(&copy));

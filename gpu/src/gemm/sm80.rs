@@ -125,7 +125,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [m, n] = plan.tile_at(k.block_index(0), &tiles);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let b = OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?;
-    let acc = k.accumulators(&mma, [bm, bn]);
+    let acc = k.accumulators(&mma, [bm, bn]); // (MMA, MMA_M, MMA_N)
     main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps);
     if sm80::fits(plan, &mma, &acc, arch) {
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;

@@ -317,8 +317,9 @@ impl WarpSpecializedKernel<'_> {
             .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
         let leader = &group * i64::from(WARPGROUP_THREADS);
         let [(_, sa), (_, sb)] = &self.operands;
-        let da = k.gmma_operand(mma, Operand::A, sa, &leader);
-        let db = k.gmma_operand(mma, Operand::B, sb, &leader);
+        let da = k.gmma_operand(mma, Operand::A, sa, &leader); // (MMA_M, MMA_K, STAGES) descriptors
+        let db = k.gmma_operand(mma, Operand::B, sb, &leader); // (MMA_N, MMA_K, STAGES) descriptors
+        // (MMA, MMA_M, MMA_N)
         let acc = k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1]));
         let state = k.consumer_state(ring);
         let thread = k.thread().within(0..mma.threads());

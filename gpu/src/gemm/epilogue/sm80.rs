@@ -93,7 +93,9 @@ impl SmemEpilogue {
             rows,
             columns,
             put: TiledCopy::for_accumulator_atom(universal(pair)?, from, mma)?,
+            // (MMA, MMA_M, MMA_N), with MMA_M = 1: the buffer has the rows of one atom of every warp.
             put_to: mma.at(&thread).partition(&shared, Operand::C),
+            // (CPY, CPY_M, CPY_N)
             read_from: read.at(&thread).partition_src(&shared),
             read,
             store: TiledCopy::new(universal(vector * to)?, to, &threads, &values)?,
@@ -122,7 +124,7 @@ pub(crate) fn store(
         let held = k.fragment_like(&epilogue.read_from);
         k.copy(&epilogue.read, &epilogue.read_from, &held);
         let tile = c.local_tile((epilogue.rows, epilogue.columns), (&m * parts + part, &n));
-        let to = epilogue.store.at(&thread).partition_dst(&tile);
+        let to = epilogue.store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
         let old = if plan.operands.beta {
             let old = k.fragment_like(&to);
             k.copy_in_bounds(&epilogue.store, &to, &old);

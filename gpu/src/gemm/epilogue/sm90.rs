@@ -210,6 +210,7 @@ impl ThreadEpilogue<'_> {
             Some(landed) => {
                 let parity = self.parity(k, part);
                 k.wait(&self.barrier(landed, part), &parity);
+                // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
                 let old = k.fragment(self.plan.operands.c, sum.layout());
                 k.copy(&copies.read, &from.at(3, part % BUFFERS), &old);
@@ -222,6 +223,7 @@ impl ThreadEpilogue<'_> {
             k.where_(self.leads, |ir| ir.bulk_wait(BUFFERS as u32 - 1, true));
             k.sync_named(&named, WARPGROUP_THREADS);
         }
+        // (CPY, CPY_M, CPY_N, BUFFERS)
         let to = copies.write.at(&self.thread).partition_dst(&staged.shared);
         k.copy(&copies.write, &out, &to.at(3, part % BUFFERS));
         k.fence(FenceKind::ProxyAsyncShared);
