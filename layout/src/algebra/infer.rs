@@ -185,6 +185,7 @@ impl LeafModes {
             self.step = found;
             return Ok(());
         }
+        // The product is taken in 128 bits: in 64 it could wrap and equal the value by accident.
         let steps = i128::from(high) * i128::from(self.step);
         if low != 0 {
             let implied = i128::from(self.value(low)) + steps;
@@ -198,6 +199,8 @@ impl LeafModes {
         if steps == i128::from(found) {
             return Ok(());
         }
+        // The open mode would end here, so the extents up to it multiply to `digit`. In every layout that product divides
+        // the size of the leaf, so no later value helps.
         if self.size % digit != 0 {
             return Err(Mismatch::Run { implied: steps });
         }
@@ -282,6 +285,8 @@ impl OpenModes {
                 Err(conflict(ConflictKind::Origin))
             };
         };
+        // A layout is additive in its digits, so only an index with one digit other than 0 tells something new; every other
+        // value is a check.
         let below = self.0[..top].iter().zip(digits);
         let low: i64 = below.map(|(leaf, d)| leaf.value(*d)).sum();
         let leaf = &mut self.0[top];

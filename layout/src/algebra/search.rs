@@ -49,6 +49,8 @@ fn search(lhs: &Layout, rhs: &Layout) -> Result<Layout, Search> {
     let groups = groups(&flat, &parts).map_err(Search::Failed)?;
     let mut modes: Vec<PartModes> = parts.iter().map(Part::known).collect();
     let mut failure: Option<(i64, Search)> = None;
+    // Groups do not carry into one another, so each is read with the other coordinates at 0: the cost is the sum of
+    // their sizes, not the product. All are read, so that the error is the first contradiction by coordinate.
     for group in groups.iter().filter(|g| g.is_open(&parts)) {
         match read(lhs, rhs, &parts, group) {
             Ok(found) => {
@@ -241,6 +243,9 @@ fn groups(flat: &Flat, parts: &[Part]) -> Result<Vec<Group>, Error> {
         merge(&mut groups, moves, group)?;
     }
     let ends = &flat[..flat.len() - 1];
+    // A merged group may have larger digits than its members had, so earlier modes are asked again; every round leaves
+    // fewer groups, as no group overflows a mode alone, which ends the loop. The last mode has no digit above it to
+    // carry into.
     while let Some(k) = (0..ends.len()).find(|k| overflows(&groups, *k, ends[*k].size())) {
         merge(&mut groups, |g| g.digits[k] > 0, group)?;
     }

@@ -114,6 +114,7 @@ impl Builder {
             Some(ty) if narrow_type((bound, bound)).is_some() && fits(ty, bound) => (false, ty),
             _ => (true, Type::S64),
         };
+        // A register of 32 bits wraps, so the comparison is narrow only if both sides fit one type: signed 64 bits otherwise.
         let value = self.lower(&rest, wide);
         let home = self.home(rest.0.depth);
         let p = self.ir.hoisted(home, |k| k.setp(cmp, ty, value, bound));
@@ -133,6 +134,8 @@ impl Builder {
         if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
             return *reg;
         }
+        // A value is computed in the outermost body where its leaves are known, outside of loops: one register serves every
+        // use, and no iteration computes it again.
         let home = self.home(index.0.depth);
         let reg = match (wide, narrow_type(index.range())) {
             (true, Some(ty)) if !is_wide_leaf(index) => {
@@ -183,6 +186,7 @@ impl Builder {
             Node::Product(a, b) => self.lower_product(a, b, wide, home),
             Node::Quotient(a, b) => self.lower_quotient(a, b, wide, home),
             Node::Remainder(a, b) => {
+                // The quotient is a value of its own, so a kernel that uses `a / b` and `a % b` divides once.
                 let quotient = self.lower(&(a / b), wide);
                 let (a, minus) = (self.lower(a, wide), self.either(&(-b.clone()), wide));
                 let ty = if wide { Type::S64 } else { Type::S32 };

@@ -20,6 +20,7 @@ impl Builder {
             let ty = if wide { Type::S64 } else { Type::U32 };
             return self.emit_at(home, |k| k.add(ty, rest, constant));
         }
+        // What the current loop does not change is one register, computed outside of it.
         let (mut terms, outer): (Vec<_>, Vec<_>) = terms
             .iter()
             .cloned()
@@ -39,6 +40,7 @@ impl Builder {
                 None => (x, c),
             };
             let value = self.lower(&x, false);
+            // The result fits 32 bits, so arithmetic modulo 2^32 gives it: a factor may wrap, and needs its low half only.
             let c = i64::from(c as i32);
             acc = Some(self.emit_at(home, |k| match (acc, c) {
                 (None, 1) => value,
@@ -72,6 +74,7 @@ impl Builder {
         for (x, c) in wide {
             acc = Some(self.add_wide(&x, c, acc, home));
         }
+        // Each term fits 32 bits, which their sum need not: its own range decides.
         let cohort = sum(narrow.clone(), 0);
         match narrow_type(cohort.range()) {
             _ if narrow.is_empty() => {}

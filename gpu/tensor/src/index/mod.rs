@@ -78,6 +78,7 @@ impl Data {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         node.hash(&mut hasher);
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
+        // A negative value may have every high bit set, so no mask of it is redundant.
         let bits = if range.0 < 0 { u64::MAX } else { bits };
         Index(Arc::new(Data {
             node,
@@ -107,6 +108,7 @@ impl Hasher for Fnv {
 impl PartialEq for Index {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+            // The range is no part of equality: one node has one register, however much is known of it.
             || (self.0.hash == other.0.hash && self.0.node == other.0.node)
     }
 }
@@ -390,6 +392,7 @@ fn gathered(terms: &[(Index, i64)], constant: i64) -> Option<(Vec<(Index, i64)>,
             crate::index::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
         }
     }
+    // Terms cancel only once all are gathered; a factor of 0 left here would make equal integers unequal nodes.
     flat.retain(|(_, c)| *c != 0);
     Some((flat, total))
 }
