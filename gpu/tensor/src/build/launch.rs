@@ -554,7 +554,7 @@ fn is_same_kind(a: &Layout, b: &Layout) -> bool {
     a.leaves().len() == b.leaves().len()
         && pairs().all(|(a, b)| {
             alike(a.extent, b.extent)
-                // A mode of extent 1 takes no step, whatever its stride: a compact layout gives it the stride 0.
+                // A mode of extent 1 takes no step, so its stride does not matter: a compact layout gives it the stride 0.
                 && (a.extent.value() == 1 || alike(a.stride.coefficient(), b.stride.coefficient()))
                 && std::mem::discriminant(&a.stride) == std::mem::discriminant(&b.stride)
         })
