@@ -36,7 +36,7 @@ impl Load for TensorKernel {
 /// use colex_tiled::TiledCopy;
 ///
 /// let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
-/// let copy = TiledCopy::new(atom, 32, &"(4,8):(8,1)".parse()?, &"(1,1):(0,0)".parse()?)?;
+/// let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
 /// let mut k = Builder::new("copy", Arch::Sm80, 32);
 /// let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, &layout("(1,1):(1,_1)")));
 /// let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));

@@ -16,9 +16,9 @@ impl Error {
     /// Returns an error of the caller: `operation: why`, for functions that build parts of kernels.
     ///
     /// ```
-    /// let error = colex_tensor::Error::new("my_copy", "5 rows are not a multiple of 4");
+    /// let (line, error) = (line!(), colex_tensor::Error::new("my_copy", "5 rows are not a multiple of 4"));
     /// assert_eq!(error.what(), "my_copy: 5 rows are not a multiple of 4");
-    /// assert_eq!(error.at().line(), 3);
+    /// assert_eq!(error.at().line(), line);
     /// ```
     #[track_caller]
     pub fn new(operation: &'static str, why: impl Into<String>) -> Error {

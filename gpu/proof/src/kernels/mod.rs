@@ -4,6 +4,7 @@ pub mod copies;
 pub mod gemm;
 pub mod plans;
 mod samples;
+pub mod views;
 
 pub(crate) use samples::samples;
 pub use samples::{copy_samples, product_samples};

@@ -37,8 +37,8 @@ impl Builder {
     /// assert_eq!((halves.regs().len(), halves.packed()), (2, 2));
     /// assert_eq!(k.convert(&halves, Ty::F32).regs().len(), 4);
     /// k.convert(&halves, Ty::S8);
-    /// let error = k.finish().unwrap_err().kind;
-    /// assert_eq!(error.to_string(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
+    /// let error = k.finish().unwrap_err();
+    /// assert_eq!(error.what(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

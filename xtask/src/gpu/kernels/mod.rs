@@ -49,6 +49,7 @@ const CHECKS: &[Check] = &[
     Check { name: "products of bf16 to f32", run: products::every::<half::bf16, f32> },
     Check { name: "products of i8", run: products::every::<i8, i32> },
     Check { name: "products of i32", run: products::every::<i32, i32> },
+    Check { name: "products of views", run: products::views },
     Check { name: "large products", run: products::large },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },

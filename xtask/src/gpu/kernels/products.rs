@@ -46,6 +46,18 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
     Ok("multiplied in its context and stream".to_string())
 }
 
+/// Products of views with any strides, packed where no kernel takes them.
+pub(super) fn views(device: &Device) -> Result<String> {
+    let rounds = 60;
+    let packed =
+        colex_proof::kernels::views::check(device, 11, rounds).map_err(anyhow::Error::msg)?;
+    let [a, b, c] = packed.before;
+    let after = packed.after;
+    Ok(format!(
+        "{rounds} cases: A packed {a} times, B {b}, C {c} before and {after} after"
+    ))
+}
+
 /// Sizes of many blocks, even and odd, on a GPU.
 pub(super) fn large(device: &Device) -> Result<String> {
     if !is_fast(device) {
