@@ -112,7 +112,7 @@ fn compact_views_of_every_extent_are_taken() {
         let held = k.fragment_like(&src);
         k.copy_in_bounds(&copy, &src, &held);
         k.copy_in_bounds(&copy, &held, &dst);
-        let kernel = k.finish().and_then(|built| Ok(built.load(&device)));
+        let kernel = k.finish().map(|built| built.load(&device));
         let kernel = kernel.expect("a kernel").expect("it loads");
         for (m, n) in (1..=6_usize).flat_map(|m| (1..=9_usize).map(move |n| (m, n))) {
             let mut to = device.zeros::<f32>(54).expect("memory");

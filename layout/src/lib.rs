@@ -23,7 +23,7 @@ pub use error::composition::{CompositionError, Refusal, Search, Share};
 pub use error::infer::{Contradiction, InferError, Seen};
 pub use explain::Explanation;
 pub use layout::coord::TABLE_BOUND;
-pub use layout::into::{Compose, IntoComposedLayout, IntoLayout, IntoTiler, TilerRef};
+pub use layout::into::{Compose, IntoLayout, IntoTiler, TilerRef};
 pub use layout::iter::{Coords, Offsets, Points};
 pub use layout::slice::{Coord, IntoCoord, Slot};
 pub use layout::tiler::Tiler;
@@ -31,6 +31,7 @@ pub use layout::{Layout, LeafMode};
 #[doc(hidden)]
 pub use notation::literal;
 pub use swizzle::Swizzle;
+pub use swizzle::composed::into::IntoComposedLayout;
 pub use swizzle::composed::{ComposedLayout, Middle, Outer};
 pub use swizzle::matrix::BinaryMatrix;
 pub use tuple::builder::TupleBuilder;

@@ -42,10 +42,10 @@ pub(crate) fn files(root: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// `target` and `build` hold outputs; a hidden folder belongs to a tool.
+/// `target` and `book/build` hold outputs; a hidden folder belongs to a tool.
 fn is_left_out(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    name == "target" || name == "build" || name.starts_with('.')
+    name == "target" || folder.ends_with("book/build") || name.starts_with('.')
 }
 
 /// `path` as it is written in messages: relative to the repository.
@@ -67,4 +67,28 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 #[cfg(feature = "repository")]
 pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module may be called `build`: only the folders of outputs are left out.
+    #[test]
+    fn every_tracked_source_is_listed() {
+        let root = root().expect("the tests run in the repository");
+        let git = std::process::Command::new("git")
+            .args(["ls-files", "*.rs"])
+            .current_dir(&root)
+            .output();
+        // Without git, or from a packaged source, there is no list to compare with.
+        let Some(listed) = git.ok().filter(|output| output.status.success()) else {
+            return;
+        };
+        let found = files(&root, ".rs").expect("the repository is listed");
+        let tracked = String::from_utf8(listed.stdout).expect("names are text");
+        for name in tracked.lines().filter(|name| root.join(name).exists()) {
+            assert!(found.contains(&root.join(name)), "{name} is left out");
+        }
+    }
 }

@@ -3,13 +3,15 @@
 mod copy;
 mod gmma;
 mod im2col;
+mod swizzle;
 mod tma;
 
 use crate::machine::Arch;
-use crate::memory::{MAX_LANES, NoSwizzle};
 pub(crate) use copy::CopyError;
 pub(crate) use gmma::GmmaError;
 pub(crate) use im2col::Im2colError;
+pub(crate) use swizzle::Bits;
+pub use swizzle::{Effect, NoSwizzle};
 pub(crate) use tma::TmaError;
 
 colex_layout::opaque_error! {
@@ -102,8 +104,8 @@ pub(crate) enum ErrorKind {
         of: String,
         why: String,
     },
-    #[error("Access of {of} has {count} elements, and its bound is {MAX_LANES}")]
-    TooManyLanes { of: String, count: i64 },
+    #[error("Access of {of} has {count} elements, and its bound is {most}")]
+    TooManyLanes { of: String, count: i64, most: i64 },
     #[error("choose_swizzle of no access: there is nothing to choose for")]
     NoAccess,
     #[error(transparent)]

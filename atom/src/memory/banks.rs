@@ -70,8 +70,8 @@ fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
     if lanes <= MAX_LANES {
         return Ok(());
     }
-    let (of, count) = (name.into(), lanes);
-    Err(ErrorKind::TooManyLanes { of, count }.into())
+    let (of, count, most) = (name.into(), lanes, MAX_LANES);
+    Err(ErrorKind::TooManyLanes { of, count, most }.into())
 }
 
 /// One access that many lanes make together: a byte offset for each, and the bytes that each moves.

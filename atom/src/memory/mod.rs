@@ -5,6 +5,7 @@ mod banks;
 mod choose;
 mod sectors;
 
+pub use crate::error::{Effect, NoSwizzle};
 pub use banks::{Access, Banks, Conflicts, MAX_LANES, Phase};
-pub use choose::{Choice, Effect, NoSwizzle, choose_swizzle, choose_swizzle_for};
+pub use choose::{Choice, choose_swizzle, choose_swizzle_for};
 pub use sectors::{SECTOR_BYTES, Touched};

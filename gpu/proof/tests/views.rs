@@ -9,7 +9,7 @@ fn layout(text: &str) -> Layout {
     text.parse().expect("a layout")
 }
 
-/// The law: a product of views is the sum over K at every coordinate, whatever the strides, and it writes nothing else.
+/// The law: a product of views is the sum over K at every coordinate, at any strides, and it writes nothing else.
 #[test]
 fn a_product_of_views_is_the_sum_at_every_coordinate() {
     let mut cases = 0;

@@ -55,6 +55,7 @@
 mod build;
 mod copy;
 mod error;
+mod failure;
 mod fragment;
 mod index;
 mod mma;

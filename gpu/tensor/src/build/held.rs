@@ -153,8 +153,8 @@ impl Builder {
         }
     }
 
-    /// Refuses a loop that reads registers of which its second turn finds other elements than the first. After a loop nobody
-    /// knows which of its fillings was the last.
+    /// Refuses a loop that reads registers of which its second turn finds other elements than the first. After a loop it is
+    /// not known which of its fillings was the last.
     pub(crate) fn end_turns(&mut self, turns: &Turns) -> Result<(), ErrorKind> {
         let mut changed: Vec<&Part> = turns.changed.iter().collect();
         changed.sort();

@@ -2,7 +2,6 @@
 
 pub(crate) mod barrier;
 pub(crate) mod claims;
-pub(crate) mod failure;
 pub(crate) mod flow;
 pub(crate) mod held;
 mod instructions;
@@ -21,8 +20,8 @@ use std::panic::Location;
 use colex_atom::Arch;
 
 use crate::build::claims::Opened;
-use crate::build::failure::FirstFailure;
 use crate::error::{Error, ErrorKind};
+use crate::failure::FirstFailure;
 use crate::index::{Index, Leaf};
 use colex_ir::claims::ClaimId;
 use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};

@@ -14,9 +14,9 @@ use colex_layout::{Int, IntTuple, Layout};
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
-use crate::build::failure::FirstFailure;
 use crate::build::flow::zero_of;
 use crate::error::ErrorKind;
+use crate::failure::FirstFailure;
 use crate::tensor::coord::SliceCoord;
 use colex_ir::{Operand as Word, Reg, RegType, Type};
 

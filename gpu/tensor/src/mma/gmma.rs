@@ -9,8 +9,8 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::check_type;
 use crate::build::Builder;
-use crate::build::failure::FirstFailure;
 use crate::error::ErrorKind;
+use crate::failure::FirstFailure;
 use crate::fragment::Fragment;
 use crate::index::{Index, sum};
 use crate::tensor::offset::period;

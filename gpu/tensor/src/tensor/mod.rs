@@ -11,8 +11,8 @@ use std::rc::Rc;
 use colex_atom::{Space, Ty};
 use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
 
-use crate::build::failure::FirstFailure;
 use crate::error::ErrorKind;
+use crate::failure::FirstFailure;
 use crate::index::Index;
 use crate::tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
 use crate::tensor::offset::{along, nested, swizzled};

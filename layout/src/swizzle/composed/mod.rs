@@ -1,6 +1,7 @@
 //! Composed layouts `A o offset o B`: an offset is taken by `B`, shifted, and mapped by `A`.
 
 mod forward;
+pub(crate) mod into;
 mod inverse;
 mod slice;
 
