@@ -30,7 +30,7 @@ pub(crate) trait CopyFamily {
     ///
     /// # Errors
     ///
-    /// Those of [`build`](Family::build), and what the device says of a kernel.
+    /// Those of `build`, and what the device says of a kernel.
     fn launches(
         &self,
         plan: &CopyPlan,

@@ -66,7 +66,7 @@ impl Operands {
 ///
 /// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an
 /// error that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
-/// [`GemmCall::with_plan`](super::GemmCall::with_plan) what does not suit the call.
+/// [`Gemm::prepare_with`](super::Gemm::prepare_with) what does not suit the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemmPlan {
     /// The generation.

@@ -14,7 +14,7 @@ use crate::{C, Error, Int, IntTuple, IntoIntTuple, IntoStride, Layout, Slot, Til
 /// | [`Layout`], `&Layout` | itself |
 /// | a pair `(shape, stride)` of an [`IntoIntTuple`] and an [`IntoStride`] | [`Layout::new(shape, stride)`](Layout::new) |
 /// | `&str`, `String` | what the text says, `"(4,3):(3,1)"` |
-/// | [`ComposedLayout`], `&ComposedLayout` | [`ComposedLayout::to_layout`] |
+/// | [`ComposedLayout`](crate::ComposedLayout), `&ComposedLayout` | [`ComposedLayout::to_layout`](crate::ComposedLayout::to_layout) |
 ///
 /// A function that takes an [`IntoTiler`] reads a pair as two tilers, one per mode.
 ///
@@ -41,7 +41,7 @@ pub trait IntoLayout: Sized {
     /// # Errors
     ///
     /// Those of [`Layout::new`], for a text that is no layout, and those of
-    /// [`ComposedLayout::to_layout`].
+    /// [`ComposedLayout::to_layout`](crate::ComposedLayout::to_layout).
     fn into_layout(self) -> Result<Layout, Error>;
 
     /// Calls `f` with the layout, which is not copied where `self` refers to one.
@@ -142,10 +142,10 @@ impl Tiler {
 /// | outer | on the right | the composition |
 /// |---|---|---|
 /// | [`Layout`] | an [`IntoTiler`]: a layout, or one tiler per mode | a [`Layout`] |
-/// | [`Layout`] | [`Swizzle`], [`ComposedLayout`] | a [`ComposedLayout`] |
-/// | [`ComposedLayout`] | an [`IntoTiler`] | a [`ComposedLayout`] |
-/// | [`Swizzle`] | an [`IntoLayout`] | a [`ComposedLayout`] |
-/// | [`Swizzle`] | [`Swizzle`] | a [`Swizzle`] |
+/// | [`Layout`] | [`Swizzle`](crate::Swizzle), [`ComposedLayout`](crate::ComposedLayout) | a [`ComposedLayout`](crate::ComposedLayout) |
+/// | [`ComposedLayout`](crate::ComposedLayout) | an [`IntoTiler`] | a [`ComposedLayout`](crate::ComposedLayout) |
+/// | [`Swizzle`](crate::Swizzle) | an [`IntoLayout`] | a [`ComposedLayout`](crate::ComposedLayout) |
+/// | [`Swizzle`](crate::Swizzle) | [`Swizzle`](crate::Swizzle) | a [`Swizzle`](crate::Swizzle) |
 ///
 /// # Example
 ///

@@ -22,7 +22,7 @@ use crate::{Basis, C, E, Error, Int, IntTuple, Slot, Stride};
 /// | `..`, [`Slot`] (coordinates of slices only) | a leaf; `..` is CuTe's `_` |
 ///
 /// Functions name the tuple that they take: [`IntoIntTuple`] for shapes, orders and coordinates, [`IntoStride`] and
-/// [`IntoCoord`].
+/// [`IntoCoord`](crate::IntoCoord).
 /// A type of another crate that stands for an integer implements this trait for its own leaves and is then taken inside
 /// Rust tuples too.
 ///

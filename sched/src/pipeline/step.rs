@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A pipeline: memory slots, barriers, and actors that run their steps in order, each at its own pace.
 ///
-/// All fields are open: a plan may be changed by hand, and [`super::check`] checks any plan.
+/// All fields are open: a plan may be changed by hand, and [`super::check()`] checks any plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// What it is.

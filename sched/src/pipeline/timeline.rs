@@ -33,7 +33,7 @@ pub struct Span {
 /// Walks the pipeline once, every step as early as its barriers and its actor allow; loads of one step land together.
 ///
 /// # Errors
-/// The [`Fault`] this one walk meets, and [`Fault::Malformed`] where the clock passes 64 bits. That it meets none proves nothing about the others: see [`super::check`].
+/// The [`Fault`] this one walk meets, and [`Fault::Malformed`] where the clock passes 64 bits. That it meets none proves nothing about the others: see [`super::check()`].
 pub fn timeline(pipeline: &Pipeline, durations: &Durations) -> Result<Vec<Span>, Fault> {
     let plan = Plan::new(pipeline)?;
     let mut clock = Clock {

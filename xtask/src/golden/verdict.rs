@@ -121,7 +121,7 @@ impl GoldenReport {
         failures.map(Remark::line).collect()
     }
 
-    /// The files, then every case that is not equal, as [`super::kept`] keeps them.
+    /// The files, then every case that is not equal, as `kept` keeps them.
     pub(crate) fn endings(&self) -> Vec<String> {
         let cases = self.remarks.iter().map(Remark::ending);
         self.files.iter().cloned().chain(cases).collect()

@@ -33,7 +33,7 @@ struct BulkPlan {
 ///
 /// # Errors
 ///
-/// [`Error::NotExecutable`], and for a size that the copy does not take.
+/// Fails for a row that is not executable, and for a size that the copy does not take.
 pub fn bulk_case(
     atom: &CopyAtom,
     bytes: u32,

@@ -42,7 +42,7 @@ struct MmaRound {
 ///
 /// # Errors
 ///
-/// [`Error::NotExecutable`].
+/// Fails for a row that is not executable.
 pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error> {
     let name = atom.name();
     let mut random = Random::of(seed, &name);

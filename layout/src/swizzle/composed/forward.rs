@@ -149,7 +149,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::upcast`] and [`Layout::upcast`], and when `n` does not divide the offset, when
+    /// Those of [`Swizzle::upcast`](crate::Swizzle::upcast) and [`Layout::upcast`], and when `n` does not divide the offset, when
     /// the swizzle reads bits that vary within a unit, when an outer layout does not keep units together, and for a
     /// pointer that is not known yet.
     ///
@@ -178,7 +178,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::downcast`] and [`Layout::downcast`], and when the first mode of an outer layout
+    /// Those of [`Swizzle::downcast`](crate::Swizzle::downcast) and [`Layout::downcast`], and when the first mode of an outer layout
     /// does not have stride 1, and for a pointer that is not known yet.
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;

@@ -87,7 +87,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::gemm`] does, and with [`Edge::Refuse`](crate::Edge::Refuse) only.
+    /// Fails as [`TiledMma::gemm`] does, and with [`Edge::Refuse`] only.
     pub fn gemm_with<A, B, C>(
         &self,
         a: &Tensor<A>,
