@@ -109,7 +109,7 @@ impl DeviceKernel {
                 parameters.len(),
                 self.kernel.kernel.name
             );
-            return Err(ArgumentError { why }.into());
+            return Err(ArgumentError::new(why).into());
         }
         let pairs = parameters.iter().zip(given);
         let arguments = pairs.map(|(parameter, given)| self.argument(parameter, given));
@@ -122,10 +122,7 @@ impl DeviceKernel {
         parameter: &KernelParameter<'_>,
         given: &'a LaunchArg<'_>,
     ) -> Result<Arg<'a>, Error> {
-        let refuse = |why: &str| {
-            let why = format!("tensor {}: {why}", parameter.name);
-            Err(ArgumentError { why }.into())
-        };
+        let refuse = |why: &str| Err(ArgumentError::of_tensor(parameter.name, why).into());
         let view = match given {
             LaunchArg::Value(argument) => return Ok(Arg::Value(argument.clone())),
             LaunchArg::View(view) => view,
@@ -264,8 +261,9 @@ macro_rules! grids {
                 const { assert!(N >= 1 && N <= 3, "a grid has one, two or three extents") };
                 let mut grid = [1; 3];
                 for (extent, blocks) in grid.iter_mut().zip(self) {
-                    *extent = u32::try_from(blocks).map_err(|_| ArgumentError {
-                        why: format!("a grid of {blocks} blocks along an axis: 32 bits hold an extent"),
+                    *extent = u32::try_from(blocks).map_err(|_| {
+                        let why = format!("a grid of {blocks} blocks along an axis: 32 bits hold an extent");
+                        ArgumentError::new(why)
                     })?;
                 }
                 Ok(grid)

@@ -1,6 +1,7 @@
 //! What can go wrong between a kernel and its result.
 
 use colex_atom::Arch;
+use colex_ir::Escaped;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::Fault;
@@ -151,7 +152,8 @@ pub(crate) enum ErrorKind {
     #[error("{bytes} bytes of the host's memory were asked for, and it has no room for them")]
     HostMemory { bytes: usize },
     #[error(
-        "`{kernel}` is built for {target}, which does not run on {device} ({arch}): build it for that"
+        "`{}` is built for {target}, which does not run on {device} ({arch}): build it for that",
+        Escaped(kernel)
     )]
     Target {
         kernel: String,
@@ -161,10 +163,12 @@ pub(crate) enum ErrorKind {
     },
     #[error("the driver's assembler for {device} refused the text: {log}")]
     Assembly { device: String, log: String },
-    #[error("the module has no entry `{entry}`: it has {}", list(found))]
+    #[error("the module has no entry `{}`: it has {}", Escaped(entry), list(found))]
     NoEntry { entry: String, found: Vec<String> },
     #[error(
-        "the parameter `{declaration}` of `{entry}` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes"
+        "the parameter `{}` of `{}` is neither a number of 16 to 64 bits nor a tensor map of 128 bytes",
+        Escaped(declaration),
+        Escaped(entry)
     )]
     Parameter { entry: String, declaration: String },
     #[error(
@@ -264,7 +268,10 @@ fn elements(length: usize) -> String {
 fn list(names: &[String]) -> String {
     match names {
         [] => "none".into(),
-        names => names.join(", "),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| Escaped(name).to_string()).collect();
+            names.join(", ")
+        }
     }
 }
 

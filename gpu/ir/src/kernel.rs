@@ -5,6 +5,7 @@ use std::panic::Location;
 use colex_atom::Arch;
 
 use super::claims::Claim;
+use super::escaped::Escaped;
 use super::stmt::Stmt;
 use super::ty::{RegType, Type};
 
@@ -101,7 +102,7 @@ impl SharedRegion {
         format!(
             "{within}{unit} {} of the shared {} ({}:{})",
             byte / each,
-            self.name,
+            Escaped(&self.name),
             self.at.file(),
             self.at.line()
         )

@@ -8,6 +8,7 @@
 
 mod build;
 pub mod claims;
+mod escaped;
 mod kernel;
 pub mod launch;
 mod modifiers;
@@ -23,6 +24,7 @@ mod types;
 pub mod verify;
 
 pub use build::KernelBuilder;
+pub use escaped::Escaped;
 pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
 pub use launch::Error;
 pub use modifiers::{

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::escaped::Escaped;
 use super::kernel::{Kernel, ParamType};
 use super::op::{Atom, Control, End, Op, ScaleD};
 use super::operand::{Address, Base, Operand, Reg};
@@ -34,9 +35,9 @@ use super::stmt::{Guard, Stmt};
 /// ```
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "kernel {} for {}", self.name, self.target)?;
+        writeln!(f, "kernel {} for {}", Escaped(&self.name), self.target)?;
         for param in &self.params {
-            write!(f, "    param {}: ", param.name)?;
+            write!(f, "    param {}: ", Escaped(&param.name))?;
             match param.ty {
                 ParamType::Scalar(ty) => writeln!(f, "{ty}")?,
                 ParamType::Pointer { align } => writeln!(f, "pointer, align {align}")?,
@@ -44,7 +45,7 @@ impl fmt::Display for Kernel {
             }
         }
         for var in &self.shared {
-            let (name, bytes, align) = (&var.name, var.bytes, var.align);
+            let (name, bytes, align) = (Escaped(&var.name), var.bytes, var.align);
             writeln!(f, "    shared {name}: {bytes} bytes, align {align}")?;
         }
         if let Some(align) = self.dynamic_shared {
@@ -185,10 +186,10 @@ impl Names<'_> {
         let base = match address.base {
             Base::Reg(reg) => reg.to_string(),
             Base::Shared(id) => (self.0.shared.get(id.index()))
-                .map_or_else(|| "?".to_string(), |var| var.name.clone()),
+                .map_or_else(|| "?".to_string(), |var| Escaped(&var.name).to_string()),
             Base::DynamicShared => "dynamic".to_string(),
             Base::Param(id) => (self.0.params.get(id.index()))
-                .map_or_else(|| "?".to_string(), |param| param.name.clone()),
+                .map_or_else(|| "?".to_string(), |param| Escaped(&param.name).to_string()),
         };
         match address.offset {
             0 => format!("[{base}]"),

@@ -7,27 +7,139 @@ use std::path::{Path, PathBuf};
 use colex_atom::Arch;
 use colex_gpu::Device;
 
-/// Asserts that an error prints its sentence as `Debug`, and that a result with it is one pointer wide.
+/// Asserts that an error prints its sentence as `Debug`.
 fn says_its_sentence<E: Error>(error: &E) {
     assert_eq!(format!("{error:?}"), error.to_string());
+}
+
+/// Asserts the same of an error whose results are one pointer wide.
+fn is_one_pointer<E: Error>(error: &E) {
+    says_its_sentence(error);
     assert_eq!(size_of::<Result<(), E>>(), size_of::<usize>(), "{error}");
 }
+
+/// The public types that are errors: the folder and the name. The tests below compare them with the sources.
+const TYPES: [(&str, &str); 15] = [
+    ("atom/src", "Error"),
+    ("atom/src", "NoSwizzle"),
+    ("gpu/device/src", "Error"),
+    ("gpu/ir/src", "ArgumentError"),
+    ("gpu/ir/src", "Error"),
+    ("gpu/ir/src", "Refused"),
+    ("gpu/sim/src", "Error"),
+    ("gpu/sim/src", "Fault"),
+    ("gpu/src", "Error"),
+    ("gpu/tensor/src", "Error"),
+    ("layout/draw/src", "Error"),
+    ("layout/src", "Error"),
+    ("sched/src", "Error"),
+    ("sched/src", "Fault"),
+    ("tiled/src", "Error"),
+];
 
 #[test]
 fn every_error_prints_its_sentence_and_is_one_pointer() {
     let device = Device::simulator(Arch::Sm80);
     let layout = "4:".parse::<colex_layout::Layout>().unwrap_err();
-    says_its_sentence(&layout);
-    says_its_sentence(&colex_atom::copy("ldmatrix").unwrap_err());
-    says_its_sentence(&colex_tiled::Error::from(layout.clone()));
-    says_its_sentence(&colex_sched::Raster::hilbert(0, 4).unwrap_err());
-    says_its_sentence(&colex_ir::launch::check_arguments(&[], &[1u32.into()]).unwrap_err());
-    says_its_sentence(&colex_sim::Memory::default().read(0, 4).unwrap_err());
-    says_its_sentence(&colex_tensor::Error::new("copy", "5 rows"));
+    is_one_pointer(&layout);
+    is_one_pointer(&colex_draw::Grid::from_fn(0, 4, |_, _| Default::default()).unwrap_err());
+    is_one_pointer(&colex_atom::copy("ldmatrix").unwrap_err());
+    says_its_sentence(&colex_atom::NoSwizzle {
+        tried: 1,
+        best: colex_layout::Swizzle::IDENTITY,
+        effects: Vec::new(),
+        too_wide: None,
+    });
+    is_one_pointer(&colex_tiled::Error::from(layout.clone()));
+    is_one_pointer(&colex_sched::Raster::hilbert(0, 4).unwrap_err());
+    says_its_sentence(&colex_sched::pipeline::Fault::Deadlock {
+        blocked: Vec::new(),
+    });
+    is_one_pointer(&colex_ir::launch::check_arguments(&[], &[1u32.into()]).unwrap_err());
+    is_one_pointer(&colex_ir::launch::ArgumentError::new(
+        "1 arguments for 2 tensors",
+    ));
+    let refused = colex_ir::KernelBuilder::new("2fast", Arch::Sm80).finish();
+    is_one_pointer(&refused.verify().unwrap_err());
+    is_one_pointer(&colex_sim::Memory::default().read(0, 4).unwrap_err());
+    is_one_pointer(&fault());
+    is_one_pointer(&colex_tensor::Error::new("copy", "5 rows"));
     let slice = device.zeros::<f32>(4).unwrap().slice(2..9).unwrap_err();
-    says_its_sentence(&slice);
-    says_its_sentence(&colex_gpu::Error::from(slice));
-    println!("law errors.debug_is_display: 9 cases");
+    is_one_pointer(&slice);
+    is_one_pointer(&colex_gpu::Error::from(slice));
+    println!("law errors.debug_is_display: {} cases", TYPES.len());
+}
+
+/// The fault of a kernel that writes where no allocation is.
+fn fault() -> colex_sim::Fault {
+    use colex_ir::{Access, KernelBuilder, Space, Type};
+    let mut k = KernelBuilder::new("stray", Arch::Sm80);
+    let data = k.pointer("data\u{1b}");
+    let address = k.param(data);
+    k.store(Access::new(Space::Global, Type::U32), address, 7);
+    let launch = colex_ir::launch::Launch::new(1, 1);
+    let arguments = [colex_ir::launch::Argument::Pointer(64)];
+    let mut memory = colex_sim::Memory::default();
+    let options = colex_sim::SimOptions::default();
+    colex_sim::simulate(&k.finish(), &launch, &arguments, &mut memory, &options).unwrap_err()
+}
+
+/// A name of the caller cannot break a sentence, nor reach the terminal as an escape sequence.
+#[test]
+fn names_with_control_characters_are_escaped_in_every_sentence() {
+    use colex_ir::launch::ArgumentError;
+    use colex_ir::{KernelBuilder, ParamType, Type};
+    const NAME: &str = "a\n\u{1b}[31mb\r\0";
+    const SHOWN: &str = "a\\n\\u{1b}[31mb\\r\\u{0}";
+    let mut sentences = vec![
+        ArgumentError::new(NAME).to_string(),
+        ArgumentError::of_tensor(NAME, "short").to_string(),
+        ArgumentError::of_tensor("a", NAME).to_string(),
+        ArgumentError::of_scalar(NAME, "7").to_string(),
+        ArgumentError::of_form(NAME, "a scalar").to_string(),
+        colex_tensor::Error::new("copy", NAME).what(),
+    ];
+    let mut k = KernelBuilder::new(NAME, Arch::Sm80);
+    k.parameter(NAME, ParamType::Scalar(Type::Pred));
+    k.parameter(NAME, ParamType::Pointer { align: 12 });
+    k.shared(NAME, 0, 12);
+    let kernel = k.finish();
+    let text = kernel.to_string();
+    assert_eq!(text.matches(SHOWN).count(), 4, "{text}");
+    let refused = kernel.verify().unwrap_err();
+    sentences.extend(
+        refused
+            .diagnostics()
+            .iter()
+            .map(|found| found.problem.to_string()),
+    );
+    let refused = refused.to_string();
+    sentences.push(refused.lines().next().expect("a line").to_string());
+    let device = Device::simulator(Arch::Sm80);
+    let other = KernelBuilder::new(NAME, Arch::Sm90a).finish();
+    sentences.push(device.load(&other).unwrap_err().to_string());
+    let mut k = colex_tensor::Builder::new("k", Arch::Sm80, 32);
+    k.tensor(
+        NAME,
+        colex_atom::Ty::F32,
+        &"4:1@0".parse().expect("a layout"),
+    );
+    sentences.push(k.finish().unwrap_err().what());
+    for sentence in &sentences {
+        assert!(sentence.contains(SHOWN), "{sentence:?}");
+        assert!(!sentence.contains(char::is_control), "{sentence:?}");
+    }
+    let region = colex_ir::SharedRegion {
+        name: NAME.to_string(),
+        start: 0,
+        bytes: 4,
+        unit: ("byte", 1),
+        at: std::panic::Location::caller(),
+    };
+    assert!(region.describe(0).contains(SHOWN));
+    let fault = fault();
+    assert!(!fault.to_string().contains(char::is_control), "{fault:?}");
+    println!("law errors.escaped: {} sentences", sentences.len());
 }
 
 /// The `.rs` files below a folder.
@@ -42,24 +154,88 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The sources of the crates.
+const FOLDERS: [&str; 10] = [
+    "layout/src",
+    "layout/draw/src",
+    "atom/src",
+    "tiled/src",
+    "sched/src",
+    "gpu/src",
+    "gpu/ir/src",
+    "gpu/sim/src",
+    "gpu/tensor/src",
+    "gpu/device/src",
+];
+
+/// The public type that a line declares.
+fn declared(line: &str) -> Option<&str> {
+    let rest = ["pub struct ", "pub enum "]
+        .iter()
+        .find_map(|start| line.trim_start().strip_prefix(start))?;
+    rest.split(['(', ' ', ';', '<', '{']).next()
+}
+
+/// The public types of a source that are errors: declared by `opaque_error!`, derived, or implemented by hand.
+fn errors(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let declares = line.starts_with("colex_layout::opaque_error! {")
+            || line.starts_with("crate::opaque_error! {")
+            || line.starts_with("#[derive(") && line.contains("thiserror::Error");
+        if declares {
+            let next = lines[at + 1..].iter().find(|line| {
+                let line = line.trim_start();
+                !(line.starts_with("#[") || line.starts_with("//"))
+            });
+            found.extend(next.and_then(|line| declared(line)));
+        }
+        let by_hand = line.strip_prefix("impl std::error::Error for ");
+        let by_hand = by_hand.and_then(|rest| rest.split(' ').next());
+        let is_public = |name: &&str| lines.iter().any(|line| declared(line) == Some(name));
+        found.extend(by_hand.filter(is_public));
+    }
+    found
+}
+
+/// Every public type that is an error is in the list above, whose test sees its sentence; and none of those of the GPU
+/// crates has a public field.
+#[test]
+fn no_error_is_missing_from_the_list_and_none_has_public_fields() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut found, mut complaints) = (Vec::new(), Vec::new());
+    for folder in FOLDERS {
+        let mut files = Vec::new();
+        sources(&root.join(folder), &mut files);
+        for path in files {
+            let text = fs::read_to_string(&path).expect("a source");
+            for name in errors(&text) {
+                found.push((folder, name.to_string()));
+                let body = text.split_once(&format!("pub struct {name} {{"));
+                let body = body.and_then(|(_, rest)| rest.split_once("\n}"));
+                // What `colex-atom` found is data.
+                let is_data = name == "NoSwizzle";
+                if body.is_some_and(|(body, _)| body.contains("\n    pub ")) && !is_data {
+                    complaints.push(format!("{}: {name} has a public field", path.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(complaints, [""; 0]);
+    found.sort();
+    let listed = TYPES.map(|(folder, name)| (folder, name.to_string()));
+    assert_eq!(found, listed);
+    println!("law errors.listed: {} types", found.len());
+}
+
 /// What is in an error may change without breaking a caller: no crate has a public enumeration of errors, and what
 /// implements `Error` by hand has its sentence as `Debug`.
 #[test]
 fn no_error_is_a_public_enumeration() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
-    for folder in [
-        "layout/src",
-        "layout/draw/src",
-        "atom/src",
-        "tiled/src",
-        "sched/src",
-        "gpu/src",
-        "gpu/ir/src",
-        "gpu/sim/src",
-        "gpu/tensor/src",
-        "gpu/device/src",
-    ] {
+    for folder in FOLDERS {
         sources(&root.join(folder), &mut files);
     }
     let mut complaints = Vec::new();
@@ -76,6 +252,7 @@ fn no_error_is_a_public_enumeration() {
             }
             let by_hand = line.strip_prefix("impl std::error::Error for ");
             if let Some(name) = by_hand.and_then(|rest| rest.split(' ').next())
+                && errors(&text).contains(&name)
                 && !text.contains(&format!("debug_as_display!({name})"))
             {
                 complaints.push(format!(

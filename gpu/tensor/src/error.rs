@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use colex_ir::Reg;
+use colex_ir::{Escaped, Reg};
 
 colex_layout::opaque_error! {
     /// Why a kernel was not built: what is wrong, and the call that asked for it.
@@ -66,7 +66,7 @@ pub(crate) enum ErrorKind {
         operation: &'static str,
         layout: String,
     },
-    #[error("{operation}: {why}")]
+    #[error("{operation}: {}", Escaped(why))]
     Operands {
         operation: &'static str,
         why: String,

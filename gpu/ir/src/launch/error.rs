@@ -3,6 +3,7 @@
 use core::fmt;
 use std::panic::Location;
 
+use crate::Escaped;
 use crate::launch::ParameterType;
 
 colex_layout::opaque_error! {
@@ -140,7 +141,7 @@ impl fmt::Display for Outside {
             tuple(&self.block),
             self.coordinate,
             self.mode,
-            self.tensor,
+            Escaped(&self.tensor),
             self.extent,
             self.at.file(),
             self.at.line()

@@ -4,6 +4,8 @@ use core::fmt;
 
 use colex_atom::TmaElement;
 
+use crate::Escaped;
+
 /// Elements in the memory of a device: what a buffer says of itself when it is passed to a kernel.
 pub trait DeviceMemory: fmt::Debug {
     /// Returns the address of the first element on the device.
@@ -22,19 +24,75 @@ pub trait DeviceMemory: fmt::Debug {
     fn device_name(&self) -> String;
 }
 
-/// Why tensors and scalars cannot be passed to a kernel.
-#[derive(Clone, PartialEq)]
-pub struct ArgumentError {
-    /// The sentence: which argument, what is wrong with it, and what would be right.
-    pub why: String,
+colex_layout::opaque_error! {
+    /// Why tensors and scalars cannot be passed to a kernel: which argument, what is wrong with it, and what would be
+    /// right.
+    ///
+    /// Its sentence is its `Display` and `Debug` output.
+    ///
+    /// ```
+    /// use colex_ir::launch::ArgumentError;
+    ///
+    /// let error = ArgumentError::of_tensor("a", "elements of f16, and the kernel is built for f32");
+    /// assert_eq!(error.to_string(), "tensor a: elements of f16, and the kernel is built for f32");
+    /// assert_eq!(error.parameter(), Some("a"));
+    /// assert_eq!(ArgumentError::new("1 arguments for 2 tensors and scalars").parameter(), None);
+    /// ```
+    #[derive(Clone, PartialEq)]
+    pub struct ArgumentError(ArgumentErrorKind);
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ArgumentErrorKind {
+    #[error("{}", Escaped(why))]
+    Call { why: String },
+    #[error("tensor {}: {}", Escaped(name), Escaped(why))]
+    Tensor { name: String, why: String },
+    #[error("argument {}: {}", Escaped(name), Escaped(why))]
+    Scalar { name: String, why: String },
+    #[error("argument {} is {wanted}", Escaped(name))]
+    Form { name: String, wanted: &'static str },
 }
 
 impl ArgumentError {
-    /// Refuses a buffer whose elements are not those of a map; bytes may be anything's.
+    /// Returns the error of a launch whose arguments do not suit it as a whole: their number, or their devices.
+    pub fn new(why: impl Into<String>) -> ArgumentError {
+        ArgumentErrorKind::Call { why: why.into() }.into()
+    }
+
+    /// Returns the error of the tensor that is passed for the parameter `name`: `tensor NAME: WHY`.
+    pub fn of_tensor(name: &str, why: impl Into<String>) -> ArgumentError {
+        let (name, why) = (name.to_string(), why.into());
+        ArgumentErrorKind::Tensor { name, why }.into()
+    }
+
+    /// Returns the error of the scalar that is passed for the parameter `name`: `argument NAME: WHY`.
+    pub fn of_scalar(name: &str, why: impl Into<String>) -> ArgumentError {
+        let (name, why) = (name.to_string(), why.into());
+        ArgumentErrorKind::Scalar { name, why }.into()
+    }
+
+    /// Returns the error of an argument that is not of the form that the parameter `name` has: `argument NAME is WANTED`.
+    pub fn of_form(name: &str, wanted: &'static str) -> ArgumentError {
+        let name = name.to_string();
+        ArgumentErrorKind::Form { name, wanted }.into()
+    }
+
+    /// Returns the name of the parameter whose argument is refused; `None` if the call as a whole is the reason.
+    pub fn parameter(&self) -> Option<&str> {
+        match self.kind() {
+            ArgumentErrorKind::Call { .. } => None,
+            ArgumentErrorKind::Tensor { name, .. }
+            | ArgumentErrorKind::Scalar { name, .. }
+            | ArgumentErrorKind::Form { name, .. } => Some(name),
+        }
+    }
+
+    /// Checks that the elements of a buffer are those of a tensor map. Elements of `u8` are bytes of any type.
     ///
     /// # Errors
     ///
-    /// The [`ArgumentError`] that names both types.
+    /// Returns an error that names both types if they differ.
     pub fn of_map(element: TmaElement, held: &'static str) -> Result<(), ArgumentError> {
         let names: &[&str] = match element {
             TmaElement::U8 => &["i8"],
@@ -50,16 +108,6 @@ impl ArgumentError {
             return Ok(());
         }
         let why = format!("elements of {held}, and the map is of {element:?}");
-        Err(ArgumentError { why })
+        Err(ArgumentError::new(why))
     }
 }
-
-impl fmt::Display for ArgumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for ArgumentError {}
-
-colex_layout::debug_as_display!(ArgumentError);

@@ -5,23 +5,40 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 use super::problem::Problem;
-use crate::Kernel;
+use crate::{Escaped, Kernel};
 
-/// A kernel that cannot be right, with everything that is wrong in it.
-#[derive(Clone, PartialEq)]
-pub struct Refused {
-    /// The kernel's name.
-    pub kernel: String,
-    /// What is wrong: the kernel itself first, then its instructions in program order.
-    pub diagnostics: Vec<Diagnostic>,
+colex_layout::opaque_error! {
+    /// Why the verifier refuses a kernel: everything that is wrong in it.
+    ///
+    /// Its sentences, one line for each finding, are its `Display` and `Debug` output.
+    #[derive(Clone, PartialEq)]
+    pub struct Refused(Refusal);
+}
+
+/// What is wrong with the kernel of a name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    kernel: String,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Refused {
+    /// Returns the name of the kernel.
+    pub fn kernel(&self) -> &str {
+        &self.kind().kernel
+    }
+
+    /// Returns what is wrong: findings about the kernel itself first, then those about its instructions in program order.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.kind().diagnostics
+    }
+
     pub(crate) fn new(kernel: &Kernel, diagnostics: Vec<Diagnostic>) -> Self {
-        Refused {
+        Refusal {
             kernel: kernel.name.clone(),
             diagnostics: joined(diagnostics),
         }
+        .into()
     }
 }
 
@@ -49,18 +66,16 @@ fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     out
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}` is refused:", self.kernel)?;
+        write!(f, "kernel `{}` is refused:", Escaped(&self.kernel))?;
         self.diagnostics
             .iter()
             .try_for_each(|diagnostic| write!(f, "\n{diagnostic}"))
     }
 }
 
-impl std::error::Error for Refused {}
-
-colex_layout::debug_as_display!(Refused);
+impl std::error::Error for Refusal {}
 
 /// One thing that is wrong with a kernel.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use super::Findings;
 use super::problem::Problem;
 use crate::{
-    Access, Address, Async, Base, Cache, Kernel, Memory, Op, Order, ParamType, RegType, Scope,
-    Space, Sync, Type,
+    Access, Address, Async, Base, Cache, Escaped, Kernel, Memory, Op, Order, ParamType, RegType,
+    Scope, Space, Sync, Type,
 };
 
 /// Checks what an instruction accesses; copies by their rows are checked elsewhere.
@@ -327,14 +327,14 @@ pub(super) fn name(kernel: &Kernel, address: Address) -> String {
     let base = match address.base {
         Base::Reg(reg) => reg.to_string(),
         Base::DynamicShared => "dynamic".to_string(),
-        Base::Shared(id) => kernel
-            .shared
-            .get(id.index())
-            .map_or_else(|| format!("shared {}", id.index()), |var| var.name.clone()),
-        Base::Param(id) => kernel
-            .params
-            .get(id.index())
-            .map_or_else(|| format!("parameter {}", id.index()), |p| p.name.clone()),
+        Base::Shared(id) => kernel.shared.get(id.index()).map_or_else(
+            || format!("shared {}", id.index()),
+            |var| Escaped(&var.name).to_string(),
+        ),
+        Base::Param(id) => kernel.params.get(id.index()).map_or_else(
+            || format!("parameter {}", id.index()),
+            |p| Escaped(&p.name).to_string(),
+        ),
     };
     match address.offset {
         0 => format!("[{base}]"),

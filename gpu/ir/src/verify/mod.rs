@@ -37,9 +37,9 @@ impl Kernel {
     /// let line = line!() + 1;
     /// k.add(Type::F32, lane, 1);
     /// let refused = k.finish().verify().unwrap_err();
-    /// assert_eq!(refused.diagnostics[0].at.line(), line);
+    /// assert_eq!(refused.diagnostics()[0].at.line(), line);
     /// assert_eq!(
-    ///     refused.diagnostics[0].problem.to_string(),
+    ///     refused.diagnostics()[0].problem.to_string(),
     ///     "`add.f32` cannot take the constant 1: write 1.0"
     /// );
     /// ```

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
-use crate::{Cohort, Operand, Reg, RegType, Type};
+use crate::{Cohort, Escaped, Operand, Reg, RegType, Type};
 
 /// What is wrong with an instruction or a declaration.
 #[non_exhaustive]
@@ -312,16 +312,19 @@ impl fmt::Display for Problem {
         match self {
             Problem::Name { what, name } => write!(
                 f,
-                "`{name}` is no name for a {what}: take letters, digits and `_`, and no digit first"
+                "`{}` is no name for a {what}: take letters, digits and `_`, and no digit first",
+                Escaped(name)
             ),
             Problem::NameTwice { name } => write!(
                 f,
-                "`{name}` is the name of two parameters or shared variables: each needs its own"
+                "`{}` is the name of two parameters or shared variables: each needs its own",
+                Escaped(name)
             ),
             Problem::ParameterType { name, ty } => {
                 write!(
                     f,
-                    "parameter `{name}` cannot be a {ty}: pass a number of 8 to 64 bits"
+                    "parameter `{}` cannot be a {ty}: pass a number of 8 to 64 bits",
+                    Escaped(name)
                 )
             }
             Problem::ParameterSpace { bytes } => {
@@ -333,13 +336,15 @@ impl fmt::Display for Problem {
             Problem::Alignment { name, align } => {
                 write!(
                     f,
-                    "`{name}` is aligned to {align} bytes: an alignment is a power of two"
+                    "`{}` is aligned to {align} bytes: an alignment is a power of two",
+                    Escaped(name)
                 )
             }
             Problem::EmptyShared { name } => {
                 write!(
                     f,
-                    "shared variable `{name}` has no bytes: it needs at least 1"
+                    "shared variable `{}` has no bytes: it needs at least 1",
+                    Escaped(name)
                 )
             }
             Problem::SharedSpace {

@@ -25,8 +25,9 @@ fn kernel(target: Arch, body: impl FnOnce(&mut KernelBuilder)) -> Kernel {
 
 /// The sentences that a kernel gets.
 fn sentences(kernel: &Kernel) -> Vec<String> {
-    let found = kernel.verify().err().map_or(Vec::new(), |r| r.diagnostics);
-    found.iter().map(|d| d.problem.to_string()).collect()
+    let found = kernel.verify().err();
+    let found = found.iter().flat_map(|refused| refused.diagnostics());
+    found.map(|d| d.problem.to_string()).collect()
 }
 
 /// The kernel has one mistake, and this is what is said about it.

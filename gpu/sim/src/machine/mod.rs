@@ -29,9 +29,9 @@ use crate::report::{Count, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
 use crate::state::program::Program;
-use colex_ir::Kernel;
 use colex_ir::launch::Argument;
 use colex_ir::launch::{Launch, LaunchClaims};
+use colex_ir::{Escaped, Kernel};
 
 /// What all clusters share.
 pub(crate) struct Machine<'a, 'k> {
@@ -204,7 +204,7 @@ fn check_launch(
         ("clusters", kernel.cluster, launch.cluster),
     ] {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != given) {
-            let name = &kernel.name;
+            let name = Escaped(&kernel.name);
             return wrong(format!(
                 "`{name}` was built for {what} of {wanted:?} and is launched with {given:?}"
             ));

@@ -5,7 +5,7 @@ use super::place::Target;
 use super::port::Site;
 use crate::report::{LineCount, Report, Warning};
 use colex_ir::launch::Argument;
-use colex_ir::{RegType, Stmt};
+use colex_ir::{Escaped, RegType, Stmt};
 
 impl Machine<'_, '_> {
     /// The place of a thread of the block.
@@ -62,7 +62,7 @@ impl Machine<'_, '_> {
         let named = params.iter().zip(self.arguments).filter(|(_, a)| points(a));
         let nearest = named.min_by_key(|(_, argument)| address(argument));
         match nearest.filter(|(_, a)| self.memory.holds(allocation, address(a))) {
-            Some((param, _)) => format!("`{}`", param.name),
+            Some((param, _)) => format!("`{}`", Escaped(&param.name)),
             None => format!("the allocation at {allocation:#x}"),
         }
     }
@@ -70,7 +70,10 @@ impl Machine<'_, '_> {
     /// The variable of shared memory at or before a place: its name, beginning and bytes.
     pub(crate) fn variable(&self, at: usize) -> Option<(String, usize, usize)> {
         let statics = self.program.kernel.shared.iter().zip(&self.program.shared);
-        let statics = statics.map(|(v, start)| (v.name.clone(), *start as usize, v.bytes as usize));
+        let statics = statics.map(|(v, start)| {
+            let name = Escaped(&v.name).to_string();
+            (name, *start as usize, v.bytes as usize)
+        });
         let dynamic = (self.launch.dynamic_shared > 0).then(|| {
             let bytes = self.launch.dynamic_shared as usize;
             (

@@ -138,7 +138,7 @@ impl TensorKernel {
                 given.len(),
                 slots.len()
             );
-            return Err(ArgumentError { why });
+            return Err(ArgumentError::new(why));
         }
         one_device(given)?;
         let mut arguments = Vec::new();
@@ -167,22 +167,16 @@ impl TensorKernel {
                     arguments.push(Argument::TensorMap(bound.clone()));
                 }
                 (Slot::Tensor(tensor), Arg::Value(_)) => {
-                    let why = format!(
-                        "argument {} is a tensor, and a scalar is given",
-                        tensor.name
-                    );
-                    return Err(ArgumentError { why });
+                    let wanted = "a tensor, and a scalar is given";
+                    return Err(ArgumentError::of_form(&tensor.name, wanted));
                 }
                 (Slot::Map(map), _) => {
-                    let why = format!(
-                        "argument {} is a tensor map: bind one to its memory",
-                        map.name
-                    );
-                    return Err(ArgumentError { why });
+                    let wanted = "a tensor map: bind one to its memory";
+                    return Err(ArgumentError::of_form(&map.name, wanted));
                 }
                 (Slot::Value(value), Arg::Tensor(_)) => {
-                    let why = format!("argument {} is a scalar, and a tensor is given", value.name);
-                    return Err(ArgumentError { why });
+                    let wanted = "a scalar, and a tensor is given";
+                    return Err(ArgumentError::of_form(&value.name, wanted));
                 }
             }
         }
@@ -207,7 +201,7 @@ fn one_device(given: &[Arg<'_>]) -> Result<(), ArgumentError> {
                     first.device_name(),
                     device.device_name()
                 );
-                return Err(ArgumentError { why });
+                return Err(ArgumentError::new(why));
             }
         }
     }
@@ -398,11 +392,7 @@ pub(crate) struct ValueSlot {
 
 impl ValueSlot {
     fn check(&self, argument: &Argument) -> Result<(), ArgumentError> {
-        let refuse = |why: String| {
-            Err(ArgumentError {
-                why: format!("argument {}: {why}", self.name),
-            })
-        };
+        let refuse = |why: String| Err(ArgumentError::of_scalar(&self.name, why));
         let fits = match argument {
             Argument::U16(_) => self.ty.bits() == 16,
             Argument::U32(_) => self.ty.bits() == 32 && !self.ty.is_float(),
@@ -440,11 +430,7 @@ impl TensorSlot {
     fn check(&self, given: &TensorArg<'_>) -> Result<(), ArgumentError> {
         let bytes = i64::from(self.ty.bits() / 8);
         let (layout, address) = (given.layout, given.coordinate_0(bytes));
-        let refuse = |why: String| {
-            Err(ArgumentError {
-                why: format!("tensor {}: {why}", self.name),
-            })
-        };
+        let refuse = |why: String| Err(ArgumentError::of_tensor(&self.name, why));
         let found = match given.held {
             Held::Rust(name) if !rust_types(self.ty).contains(&name) => name.to_string(),
             Held::Type(ty) if ty != self.ty => ty.to_string(),

@@ -30,9 +30,7 @@ impl MapSlot {
     /// [`ArgumentError`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
     /// tensor that the kernel stores to, for rows that are no multiples of 16 bytes and elements at several coordinates.
     pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, ArgumentError> {
-        let refuse = |why: String| ArgumentError {
-            why: format!("tensor {}: {why}", self.name),
-        };
+        let refuse = |why: String| ArgumentError::of_tensor(&self.name, why);
         let plan = TmaPlan::new(&TmaTile {
             global: layout,
             tile: &self.tile,
@@ -88,12 +86,11 @@ impl MapSlot {
             return Ok(());
         }
         let why = format!(
-            "tensor {}: the map given moves {}, and the kernel is built for {}",
-            self.name,
+            "the map given moves {}, and the kernel is built for {}",
             boxes(map),
             boxes(ours)
         );
-        Err(ArgumentError { why })
+        Err(ArgumentError::of_tensor(&self.name, why))
     }
 }
 
@@ -110,12 +107,10 @@ impl TensorKernel {
         });
         match slot {
             Some(map) => map.map(layout),
-            None => Err(ArgumentError {
-                why: format!(
-                    "the kernel {} has no tensor map called {name}",
-                    self.kernel.name
-                ),
-            }),
+            None => Err(ArgumentError::new(format!(
+                "the kernel {} has no tensor map called {name}",
+                self.kernel.name
+            ))),
         }
     }
 }
