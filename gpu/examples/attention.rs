@@ -58,7 +58,7 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
     let q = k.tensor("q", Ty::F16, &by_rows);
     let keys = k.tensor("k", Ty::F16, &by_rows);
-    let v = k.tensor("v", Ty::F16, &"(_64,1024):(_1,64)".parse()?);
+    let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
     let o = k.tensor("o", Ty::F16, &by_rows);
     let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
     let through_q = Through::new(&mut k, &copies.rows, &copies.read_q, &tid);

@@ -3,6 +3,7 @@
 use colex_device::{Device, Element, Function, View, ViewMut};
 use colex_ir::launch::{Argument, ArgumentError, DeviceMemory, Launch};
 use colex_layout::Layout;
+use colex_sim::Report;
 use colex_tensor::{Arg, KernelParameter, ParameterKind, TensorKernel};
 
 use crate::error::Error;
@@ -38,7 +39,7 @@ impl Load for TensorKernel {
 /// let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
 /// let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
 /// let mut k = Builder::new("copy", Arch::Sm80, 32);
-/// let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, &layout("(1,1):(1,_1)")));
+/// let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(1,1):(1,_1)"));
 /// let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
 /// let src = copy.at(&thread).partition_src(&from.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
 /// let dst = copy.at(&thread).partition_dst(&to.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
@@ -89,15 +90,65 @@ impl DeviceKernel {
         grid: impl IntoGrid,
         arguments: impl IntoArguments<'a>,
     ) -> Result<(), Error> {
-        let arguments = arguments.into_arguments();
-        let arguments = self.arguments(&arguments)?;
-        let block = self.kernel.kernel.block.unwrap_or([1; 3]);
-        let mut launch =
-            Launch::new(grid.into_grid()?, block).dynamic_shared(self.kernel.dynamic_shared());
-        if let Some(cluster) = self.kernel.kernel.cluster {
-            launch = launch.cluster(cluster);
-        }
+        let arguments = self.arguments(&arguments.into_arguments())?;
+        let launch = self.over(grid.into_grid()?);
         Ok(self.device.launch(&self.function, launch, &arguments)?)
+    }
+
+    /// Runs the kernel over a grid of blocks on the simulator, with arguments as [`DeviceKernel::launch`] takes them, and
+    /// returns what it counted: instructions of warps, sectors of global memory, passes of shared memory lost to bank
+    /// conflicts.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::tensor::{AtThread, Builder};
+    /// use colex_gpu::{Device, Load};
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// // Each thread reads 4 bytes of a row of 32, and writes 4 bytes of a column.
+    /// let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    /// let copy = TiledCopy::new(atom, 32, "(1,32):(32,1)", "(1,1):(0,0)")?;
+    /// let mut k = Builder::new("turn", Arch::Sm80, 32);
+    /// let from = k.tensor("from", Ty::F32, "(_1,_32):(_32,_1)");
+    /// let to = k.tensor("to", Ty::F32, "(_1,_32):(_1,_8)");
+    /// let mine = copy.at(&k.thread());
+    /// let (src, dst) = (mine.partition_src(&from.local_tile((1, 32), (0, 0))), to.local_tile((1, 32), (0, 0)));
+    /// let held = k.fragment_like(&src);
+    /// k.copy(&copy, &src, &held);
+    /// k.copy(&copy, &held, &mine.partition_dst(&dst));
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let from = device.upload(&[1.5f32; 32])?;
+    /// let mut to = device.zeros::<f32>(256)?;
+    /// let spread = colex_gpu::ViewMut::new(&mut to, ((1, 32), (1, 8)))?;
+    /// let report = k.finish()?.load(&device)?.profile([1], (from.view((1, 32))?, spread))?;
+    /// // 4 sectors are read; 32 are written, where 4 would hold what is written.
+    /// assert_eq!(report.sectors(), (4 + 32, 4 + 4));
+    /// assert_eq!(report.bank_conflicts(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DeviceKernel::launch`]; on a GPU, which does not count.
+    pub fn profile<'a>(
+        &self,
+        grid: impl IntoGrid,
+        arguments: impl IntoArguments<'a>,
+    ) -> Result<Report, Error> {
+        let arguments = self.arguments(&arguments.into_arguments())?;
+        let launch = self.over(grid.into_grid()?);
+        Ok(self.device.profile(&self.function, launch, &arguments)?)
+    }
+
+    /// A launch over a grid, with the kernel's block, cluster and shared memory.
+    fn over(&self, grid: [u32; 3]) -> Launch {
+        let block = self.kernel.kernel.block.unwrap_or([1; 3]);
+        let launch = Launch::new(grid, block).dynamic_shared(self.kernel.dynamic_shared());
+        match self.kernel.kernel.cluster {
+            Some(cluster) => launch.cluster(cluster),
+            None => launch,
+        }
     }
 
     fn arguments(&self, given: &[LaunchArg<'_>]) -> Result<Vec<Argument>, Error> {

@@ -13,8 +13,8 @@ fn copy(device: &Device) -> DeviceKernel {
     let copy = TiledCopy::new(atom, 32, layout("(4,8):(8,1)"), layout("(1,4):(0,1)"));
     let copy = copy.expect("a tiled copy");
     let mut k = Builder::new("copy", Arch::Sm80, 32);
-    let from = k.tensor("from", Ty::F32, &layout("(64,_32):(32,_1)"));
-    let to = k.tensor("to", Ty::F32, &layout("(64,_32):(32,_1)"));
+    let from = k.tensor("from", Ty::F32, "(64,_32):(32,_1)");
+    let to = k.tensor("to", Ty::F32, "(64,_32):(32,_1)");
     let (thread, m) = (k.thread(), k.block_index(0));
     let mine = copy.at(&thread);
     let src = mine.partition_src(&from.local_tile((4, 32), (&m, 0))); // (CPY, CPY_M, CPY_N)

@@ -101,7 +101,7 @@ fn the_sentences_of_bulk_copies() {
     use colex_gpu::tensor::Builder;
     let said = |global: &str, tile: i64, shared: &str| {
         let mut k = Builder::new("bulk", Arch::Sm90a, 32);
-        let from = k.tensor("from", Ty::F32, &global.parse().expect("a layout"));
+        let from = k.tensor("from", Ty::F32, global);
         let block = k.block_index(0).within(0..1000);
         let from = from.local_tile(tile, block);
         let shared: colex_layout::ComposedLayout = shared.parse().expect("a layout");

@@ -60,8 +60,8 @@ pub(crate) const THREADS: i64 = 32;
 pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
     let (ty, chunk) = (raw(bytes), CHUNK / bytes);
-    let source = k.tensor("source", ty, &run(MOST));
-    let destination = k.tensor("destination", ty, &run(MOST));
+    let source = k.tensor("source", ty, run(MOST));
+    let destination = k.tensor("destination", ty, run(MOST));
     let block = k.block_index(0).within(0..MOST / chunk);
     let (from, to) = (
         source.local_tile(chunk, &block),

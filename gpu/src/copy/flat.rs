@@ -74,8 +74,8 @@ pub(crate) fn build(
     let mut k = Builder::new("copy_flat", arch, THREADS as u32);
     let (ty, tile) = (raw(bytes), THREADS * vector);
     let (source, destination) = (
-        k.tensor("source", ty, &run(MOST)),
-        k.tensor("destination", ty, &run(MOST)),
+        k.tensor("source", ty, run(MOST)),
+        k.tensor("destination", ty, run(MOST)),
     );
     let block = k.block_index(0).within(0..MOST / tile + 1);
     let from = source.local_tile(tile, &block);

@@ -70,11 +70,11 @@ pub(crate) fn build(
 ) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("copy_strided", arch, THREADS as u32);
     let (ty, fastest) = (raw(bytes), fastest(vector));
-    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, fastest));
+    let source = k.tensor("source", ty, dynamic(loops, |step| step.source, fastest));
     let destination = k.tensor(
         "destination",
         ty,
-        &dynamic(loops, |step| step.destination, fastest),
+        dynamic(loops, |step| step.destination, fastest),
     );
     let number =
         (k.block_index(0).within(0..MOST / THREADS + 1) * THREADS + k.thread()).within(0..MOST);

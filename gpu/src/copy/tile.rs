@@ -103,11 +103,11 @@ pub(crate) fn build(
     let threads = THREADS[0] * THREADS[1];
     let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
     let ty = raw(bytes);
-    let source = k.tensor("source", ty, &dynamic(loops, |step| step.source, Some(0)));
+    let source = k.tensor("source", ty, dynamic(loops, |step| step.source, Some(0)));
     let destination = k.tensor(
         "destination",
         ty,
-        &dynamic(loops, |step| step.destination, Some(1)),
+        dynamic(loops, |step| step.destination, Some(1)),
     );
     let place = place(&mut k, &source, loops.len());
     let tile = [TILE, TILE];

@@ -237,7 +237,7 @@ impl MappedTile {
         let mut slab = tile;
         slab[fastest] = ROW / bytes;
         let memory = squares_in_memory(slab, bytes, fastest)?;
-        let map = k.tma_tensor(name, raw(bytes), global, &slab, &memory, 1);
+        let map = k.tma_tensor(name, raw(bytes), global, slab, &memory, 1);
         let tile = k.shared_tensor(raw(bytes), squares_in_memory(tile, bytes, fastest)?);
         Ok(MappedTile {
             map,

@@ -41,9 +41,9 @@ pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKe
     let (plan, mma) = (gemm.plan, &gemm.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
     let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
-    let a = k.tensor("A", operands.ab, &operands.layout(Operand::A));
-    let b = k.tensor("B", operands.ab, &operands.layout(Operand::B));
-    let c = k.tensor("C", operands.c, &operands.layout(Operand::C));
+    let a = k.tensor("A", operands.ab, operands.layout(Operand::A));
+    let b = k.tensor("B", operands.ab, operands.layout(Operand::B));
+    let c = k.tensor("C", operands.c, operands.layout(Operand::C));
     let scale = ["alpha", "beta"].map(|name| k.scalar_argument(name, scale_type(operands.ab)));
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
@@ -52,7 +52,7 @@ pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKe
     let [smem_a, smem_b] = gemm.tiles;
     let (a, b) = ((Operand::A, a, m, smem_a), (Operand::B, b, n, smem_b));
     let (x, y, c) = if gemm.transposed {
-        (b, a, c.compose(&transposed([bm, bn])))
+        (b, a, c.compose(transposed([bm, bn])))
     } else {
         (a, b, c)
     };

@@ -114,7 +114,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         } else {
             plan.operands.ab
         };
-        k.tensor(&format!("{operand:?}"), ty, &plan.operands.layout(operand))
+        k.tensor(&format!("{operand:?}"), ty, plan.operands.layout(operand))
     });
     let scale = [
         k.scalar_argument("alpha", scale_type(plan.operands.ab)),

@@ -249,7 +249,7 @@ fn operand(
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = plan.operands.layout(operand);
     let name = format!("{operand:?}");
-    let tensor = k.tma_tensor(&name, ty, &like, &[mn, bk], &tile, blocks);
+    let tensor = k.tma_tensor(&name, ty, &like, [mn, bk], &tile, blocks);
     Ok((tensor, k.shared_tensor(ty, stages)))
 }
 

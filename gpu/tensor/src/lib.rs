@@ -8,9 +8,9 @@
 //! | [`Index`] | an integer over registers: `k.thread()`, `k.block_index(0)`, loop counters, `a.extent(1)`; `+ - * / %` with each other and with constants; `k.value(&i)` is its register |
 //! | [`Var`] | an integer that changes: `k.var(0, 0..4)`, `k.get(&v)`, `k.set(&v, i)` |
 //! | [`Cond`] | `k.less(&i, &j)`, `k.equal(&i, &j)`, `k.both(p, q)`; `k.if_(p, ..)`, `k.where_(p, ..)` |
-//! | [`Tensor`] | `k.tensor(name, ty, &layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
+//! | [`Tensor`] | `k.tensor(name, ty, layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
-//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, &layout)`; `f.retile(&copy)`, `f.slice(..)?`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
+//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)?`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
 //! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
@@ -32,8 +32,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A copy in tiles of 32 by 128, rows contiguous: every thread moves 16 bytes at once, 8 times.
 //! let mut k = Builder::new("copy", Arch::Sm80, 128);
-//! let any = "(1,1):(1,_1)".parse()?;
-//! let (from, to) = (k.tensor("from", Ty::F32, &any), k.tensor("to", Ty::F32, &any));
+//! let any = "(1,1):(1,_1)";
+//! let (from, to) = (k.tensor("from", Ty::F32, any), k.tensor("to", Ty::F32, any));
 //! let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
 //! let tiled = TiledCopy::new(
 //!     colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,32):(32,1)", "(1,4):(0,1)",

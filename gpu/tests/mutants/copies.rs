@@ -95,7 +95,7 @@ pub(crate) fn registers(h: &mut Hook, k: &mut Builder, ty: Ty, part: &Tensor) ->
     if other == ty && form == *own.layout() {
         return own;
     }
-    k.fragment(other, &form.to_static())
+    k.fragment(other, form.to_static())
 }
 
 pub(crate) fn grid_of(given: &Given, tile: [i64; 2]) -> [u32; 3] {
@@ -546,7 +546,7 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let held = |h: &mut Hook, k: &mut Builder| {
         let ty = h.ty("fragment", ty);
         let layout = h.layout("fragment", Kind::Layout, &held);
-        k.fragment(ty, &layout.to_static())
+        k.fragment(ty, layout.to_static())
     };
     let (rx, ry) = (held(h, &mut k), held(h, &mut k));
     k.copy_in_bounds(&copy, &source, &rx);

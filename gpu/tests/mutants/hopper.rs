@@ -67,7 +67,7 @@ fn mapped(
     let tile = h.tile("tma_tensor", tile);
     let shared = composed(h, "tma_tensor", shared);
     let blocks = h.count("tma_tensor", blocks);
-    k.tma_tensor(name, ty, &like, &tile, &shared, blocks)
+    k.tma_tensor(name, ty, &like, tile, &shared, blocks)
 }
 
 fn held(h: &mut Hook, k: &mut Builder, ty: Ty, own: &ComposedLayout) -> Tensor {

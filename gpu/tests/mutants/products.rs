@@ -455,7 +455,7 @@ fn ampere(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
 }
 
 fn integers_like(k: &mut Builder, of: &colex_gpu::tensor::Fragment) -> colex_gpu::tensor::Fragment {
-    k.fragment(Ty::S32, &of.layout().to_static())
+    k.fragment(Ty::S32, of.layout().to_static())
 }
 
 /// Each element less the largest of its row of the tile.
@@ -483,7 +483,7 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             std::slice::from_ref(&top),
         ),
     );
-    let four = k.fragment(Ty::F32, &layout("_4:_1"));
+    let four = k.fragment(Ty::F32, "_4:_1");
     let first = top.values(0, 1);
     k.reduce_rows(
         BinaryOp::Max,

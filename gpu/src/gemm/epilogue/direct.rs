@@ -62,7 +62,7 @@ impl Direct {
         let part = part(acc);
         let parts = acc.layout().size() / part;
         let by_part = Layout::new((part, parts), (1, part));
-        let to = to.compose(&by_part.expect("positive extents make a layout")); // (values of a part, parts)
+        let to = to.compose(by_part.expect("positive extents make a layout")); // (values of a part, parts)
         for i in 0..parts {
             let sum = acc.gathered(part * i, part);
             let to = to.at(1, i);

@@ -52,7 +52,7 @@ impl Epilogue {
         let [rows, columns] = [plan.tile[0], columns(plan)];
         let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
         let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns], columns)?;
-        let map = k.tma_tensor("C", ty, &layout, &[ROWS, columns], &tile, 1);
+        let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
         let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * rows / ROWS;
         let landed = plan.operands.beta.then(|| k.barriers(buffers));

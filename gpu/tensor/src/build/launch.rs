@@ -52,7 +52,7 @@ impl TensorKernel {
     /// use colex_tensor::{Builder, ParameterKind};
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?);
+    /// k.tensor("a", Ty::F32, "(512,_64):(_1,520)");
     /// k.index_argument("n", 0..100);
     /// let kernel = k.finish()?;
     /// let kinds: Vec<ParameterKind> = kernel.parameters().map(|parameter| parameter.kind).collect();
@@ -98,7 +98,7 @@ impl TensorKernel {
     /// use colex_tensor::{Builder, Arg};
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// k.tensor("a", Ty::F32, &"(512,_64):(_1,520)".parse()?);
+    /// k.tensor("a", Ty::F32, "(512,_64):(_1,520)");
     /// let built = k.finish()?;
     /// let device = Device::simulator(Arch::Sm80);
     /// let a = device.zeros::<f32>(104 * 64)?;
@@ -247,7 +247,7 @@ enum Held {
 /// use colex_tensor::{Builder, Arg, RawMemory};
 ///
 /// let mut k = Builder::new("k", Arch::Sm80, 32);
-/// k.tensor("a", Ty::F32, &"(512):(1)".parse()?);
+/// k.tensor("a", Ty::F32, "(512):(1)");
 /// let built = k.finish()?;
 /// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
 /// assert!(built.arguments(&[Arg::raw(memory, &"(100):(1)".parse()?)]).is_ok());

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{ComposedLayout, Layout, LeafMode};
+use colex_layout::{ComposedLayout, IntoComposedLayout, IntoLayout, Layout, LeafMode};
 
 use super::Builder;
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
@@ -21,12 +21,12 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for strides that are not integers, and elements narrower than a byte.
+    /// [`Builder::finish`] fails for what is no layout, for strides that are not integers, and elements narrower than a byte.
     #[track_caller]
-    pub fn tensor(&mut self, name: &str, ty: Ty, layout: &Layout) -> Tensor {
+    pub fn tensor(&mut self, name: &str, ty: Ty, layout: impl IntoLayout) -> Tensor {
         let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Global, ty);
         self.attempt(Location::caller(), inert, |k| {
-            k.new_tensor(name, ty, layout)
+            k.new_tensor(name, ty, &layout.into_layout()?)
         })
     }
 
@@ -165,13 +165,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails when the layout has no size in memory, and for
+    /// [`Builder::finish`] fails for what is no layout, when the layout has no size in memory, and for
     /// elements narrower than a byte, offsets below 0 and more bytes than a block has.
     #[track_caller]
-    pub fn shared_tensor(&mut self, ty: Ty, layout: impl Into<ComposedLayout>) -> Tensor {
-        let layout = layout.into();
+    pub fn shared_tensor(&mut self, ty: Ty, layout: impl IntoComposedLayout) -> Tensor {
         let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Shared, ty);
-        self.attempt(Location::caller(), inert, |k| k.new_shared(ty, &layout))
+        self.attempt(Location::caller(), inert, |k| {
+            k.new_shared(ty, &layout.into_composed_layout()?)
+        })
     }
 
     fn new_shared(&mut self, ty: Ty, layout: &ComposedLayout) -> Result<Tensor, ErrorKind> {

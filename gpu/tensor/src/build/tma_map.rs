@@ -1,7 +1,7 @@
 //! Builds the tensor map for the layout given at launch.
 
 use colex_atom::{TensorMap, TmaElement, TmaPlan, TmaTile};
-use colex_layout::{ComposedLayout, Layout, Tiler};
+use colex_layout::{ComposedLayout, IntoLayout, Layout, Tiler};
 
 use super::launch::{ArgumentError, Slot, TensorKernel, check_written};
 
@@ -100,13 +100,20 @@ impl TensorKernel {
     /// # Errors
     ///
     /// [`ArgumentError`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
-    pub fn tensor_map(&self, name: &str, layout: &Layout) -> Result<TensorMap, ArgumentError> {
+    pub fn tensor_map(
+        &self,
+        name: &str,
+        layout: impl IntoLayout,
+    ) -> Result<TensorMap, ArgumentError> {
         let slot = self.signature.slots.iter().find_map(|slot| match slot {
             Slot::Map(map) if map.name == name => Some(map),
             _ => None,
         });
         match slot {
-            Some(map) => map.map(layout),
+            Some(map) => {
+                let layout = layout.into_layout();
+                map.map(&layout.map_err(|e| ArgumentError::of_tensor(name, e.to_string()))?)
+            }
             None => Err(ArgumentError::new(format!(
                 "the kernel {} has no tensor map called {name}",
                 self.kernel.name

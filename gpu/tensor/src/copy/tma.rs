@@ -3,14 +3,14 @@
 use std::panic::Location;
 
 use colex_atom::{CopyAtom, Reduction, TmaElement, TmaPlan, TmaTile, Ty};
-use colex_layout::{ComposedLayout, Layout, Tiler};
+use colex_layout::{ComposedLayout, Int, IntoComposedLayout, IntoLayout, Layout, Tiler};
 
 use crate::build::Builder;
 use crate::build::launch::Slot;
 use crate::build::tma_map::MapSlot;
 use crate::error::ErrorKind;
 use crate::index::Index;
-use crate::tensor::coord::IntoIndices;
+use crate::tensor::coord::{IntoExtents, IntoIndices};
 use crate::tensor::offset::layout_at_coordinates;
 use crate::tensor::{Tensor, View};
 use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
@@ -87,9 +87,9 @@ impl Builder {
         &mut self,
         name: &str,
         ty: Ty,
-        layout: &Layout,
-        tile: &[i64],
-        shared: &ComposedLayout,
+        layout: impl IntoLayout,
+        tile: impl IntoExtents,
+        shared: impl IntoComposedLayout,
         multicast: i64,
     ) -> TmaTensor {
         let inert = |_: &mut Self| TmaTensor {
@@ -99,11 +99,15 @@ impl Builder {
             plan: None,
             tile: Vec::new(),
             ty,
-            shared: shared.clone(),
+            shared: ComposedLayout::from(
+                Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
+            ),
             blocks: multicast,
         };
         self.attempt(Location::caller(), inert, |k| {
-            k.new_map(name, ty, layout, tile, shared, multicast)
+            let (layout, tile) = (layout.into_layout()?, tile.into_extents());
+            let shared = shared.into_composed_layout()?;
+            k.new_map(name, ty, &layout, &tile, &shared, multicast)
         })
     }
 

@@ -100,6 +100,6 @@ impl Fragment {
         }
         let values = first.unwrap_or_default();
         let layout = Layout::infer_modes(&shape, |i| values[i as usize])?;
-        Ok(self.with_layout(layout.to_static()))
+        Ok(self.under(layout.to_static()))
     }
 }

@@ -31,7 +31,7 @@ impl Builder {
     /// use colex_tensor::Builder;
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let sums = k.fragment(Ty::F32, &"_4:_1".parse()?);
+    /// let sums = k.fragment(Ty::F32, "_4:_1");
     /// k.clear(&sums);
     /// let halves = k.convert(&sums, Ty::F16);
     /// assert_eq!((halves.regs().len(), halves.packed()), (2, 2));

@@ -147,8 +147,8 @@ impl Builder {
     /// use colex_tensor::Builder;
     ///
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let x = k.fragment(Ty::F32, &"(_2,_3):(_1,_2)".parse()?);
-    /// let top = k.fragment(Ty::F32, &"(_2,_3):(_1,_0)".parse()?);
+    /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
+    /// let top = k.fragment(Ty::F32, "(_2,_3):(_1,_0)");
     /// k.fill(&x, 1.0);
     /// k.fill(&top, f64::NEG_INFINITY);
     /// k.map2(BinaryOp::Max, &top, &top, &x);

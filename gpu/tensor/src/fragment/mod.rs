@@ -10,7 +10,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{MmaAtom, Ty};
-use colex_layout::{Int, IntTuple, Layout};
+use colex_layout::{Int, IntTuple, IntoLayout, Layout};
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
@@ -124,7 +124,16 @@ impl Fragment {
     }
 
     /// Returns the same registers under another layout, as `TiledCopy::retile` gives it.
-    pub fn with_layout(&self, layout: Layout) -> Fragment {
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails for what is no layout.
+    #[track_caller]
+    pub fn with_layout(&self, layout: impl IntoLayout) -> Fragment {
+        self.attempt(Location::caller(), || Ok(self.under(layout.into_layout()?)))
+    }
+
+    pub(crate) fn under(&self, layout: Layout) -> Fragment {
         Fragment {
             is_whole: self.is_whole && layout.size() == self.layout.size(),
             layout,
@@ -276,9 +285,11 @@ impl Builder {
     /// [`Builder::finish`] fails where the layout algebra has no result, for a dynamic layout, and for more than [`MAX_REGISTERS`] registers.
     #[doc(alias = "make_rmem_tensor")]
     #[track_caller]
-    pub fn fragment(&mut self, ty: Ty, layout: &Layout) -> Fragment {
+    pub fn fragment(&mut self, ty: Ty, layout: impl IntoLayout) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(ty);
-        self.attempt(Location::caller(), inert, |k| k.new_fragment(ty, layout))
+        self.attempt(Location::caller(), inert, |k| {
+            k.new_fragment(ty, &layout.into_layout()?)
+        })
     }
 
     /// One register that nothing is done with: what a failed call hands out.

@@ -153,7 +153,7 @@ impl Rows {
         if values.layout.size() == self.count() && values.layout == identity(self.count())? {
             return Ok(Fragment {
                 rows: Some(Rc::clone(&self.held)),
-                ..values.with_layout(self.layout.clone())
+                ..values.under(self.layout.clone())
             });
         }
         let why = format!(

@@ -15,7 +15,7 @@ use crate::index::Index;
 /// use colex_tensor::Builder;
 ///
 /// let mut k = Builder::new("k", Arch::Sm80, 128);
-/// let a = k.tensor("a", Ty::F16, &"(1000,512):(512,_1)".parse()?);
+/// let a = k.tensor("a", Ty::F16, "(1000,512):(512,_1)");
 /// let m = k.block_index(0);
 /// let tile = a.local_tile((128, 32), (&m, 3));
 /// assert_eq!(tile.coordinates(0), [&m * 128, 96.into()]);
@@ -137,7 +137,7 @@ place!(Index, &Index, i64, i32);
 /// use colex_tensor::Builder;
 ///
 /// let mut k = Builder::new("k", Arch::Sm80, 128);
-/// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)".parse::<Layout>()?);
+/// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)");
 /// let stage = k.var(0, 0..3);
 /// let stage = k.get(&stage);
 /// assert_eq!(stages.slice((.., .., &stage)).layout().to_string(), "(_64,_32):(_32,_1)");

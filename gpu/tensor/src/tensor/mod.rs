@@ -196,7 +196,7 @@ impl Tensor {
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let a = k.tensor("a", Ty::F16, &"(1000,512,7):(512,_1,512000)".parse()?);
+    /// let a = k.tensor("a", Ty::F16, "(1000,512,7):(512,_1,512000)");
     /// let (m, batch) = (k.block_index(0), k.block_index(1));
     /// let tile = a.local_tile((128, 32), (&m, 3, &batch));
     /// assert_eq!(format!("{:#}", tile.layout()), "(128,32):(1@0,1@1)");
@@ -312,7 +312,7 @@ impl Tensor {
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let a = k.tensor("a", Ty::F32, &"(100,100):(100,_1)".parse()?);
+    /// let a = k.tensor("a", Ty::F32, "(100,100):(100,_1)");
     /// let below = a.local_tile((8, 8), (2, 3)).offset_by((1, 0));
     /// let coordinates: Vec<String> = below.coordinates(9).iter().map(|c| c.to_string()).collect();
     /// assert_eq!(coordinates, ["18", "25"]);

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::rc::Rc;
 
-use colex_layout::{Coord, Layout, Slot};
+use colex_layout::{Coord, IntoLayout, Layout, Slot};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::{Cut, Share, Tensor, View};
@@ -316,8 +316,8 @@ impl Tensor {
     /// [`Builder::finish`](crate::Builder::finish) fails when the composition has no result, and for indices that the tensor does not
     /// have.
     #[track_caller]
-    pub fn compose(&self, with: &Layout) -> Tensor {
-        self.attempt(Location::caller(), || self.composed(with))
+    pub fn compose(&self, with: impl IntoLayout) -> Tensor {
+        self.attempt(Location::caller(), || self.composed(&with.into_layout()?))
     }
 
     fn composed(&self, with: &Layout) -> Result<Tensor, ErrorKind> {

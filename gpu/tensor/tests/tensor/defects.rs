@@ -148,7 +148,7 @@ fn warp() -> Builder {
 fn a_tile_before_the_first_is_outside() {
     let copy = tiled("(1,32):(0,1)", 1);
     let scene = |k: &mut Builder| {
-        let a = k.tensor("a", Ty::F32, &parsed("(_64,_32):(_32,_1)"));
+        let a = k.tensor("a", Ty::F32, "(_64,_32):(_32,_1)");
         let (tid, m) = (k.thread(), k.block_index(0));
         let tile = a.local_tile((8, 32), (m - 1, 0));
         let part = copy.at(&tid).partition_src(&tile);
@@ -177,7 +177,7 @@ fn a_vector_across_an_end_is_refused() {
     assert_eq!(
         refused(
             warp(),
-            |k| k.tensor("a", Ty::F32, &parsed("(_64,_6):(_8,_1)")),
+            |k| k.tensor("a", Ty::F32, "(_64,_6):(_8,_1)"),
             |k, a| {
                 let tile = a.local_tile((32, 4), (0, 1));
                 let part = copy.at(&k.thread()).partition_src(&tile);
@@ -205,9 +205,9 @@ fn hopper() -> Builder {
 
 /// A map of 64 by 64 bf16 in swizzled boxes.
 fn map(k: &mut Builder) -> TmaTensor {
-    let like = parsed("(4096,4096):(4096,_1)");
+    let like = "(4096,4096):(4096,_1)";
     let tile = blocks(SmemSwizzle::B128, &[64, 64]);
-    k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 1)
+    k.tma_tensor("a", Ty::Bf16, like, [64, 64], &tile, 1)
 }
 
 /// Defect 3: the tensor in shared memory is what the map fills.
@@ -244,7 +244,7 @@ fn a_tile_in_shared_memory_is_the_maps() {
     }
     let global = |k: &mut Builder| {
         let full = k.barriers(1).at(0);
-        let tensor = k.tensor("g", Ty::Bf16, &parsed("(64,64):(64,_1)"));
+        let tensor = k.tensor("g", Ty::Bf16, "(64,64):(64,_1)");
         (map(k), tensor, full)
     };
     assert_eq!(
@@ -294,8 +294,8 @@ fn nothing_is_stored_before_a_tensor() {
 fn a_shared_tile_is_not_stored() {
     let tile = blocks(SmemSwizzle::B128, &[64, 64]);
     let scene = |k: &mut Builder| {
-        let like = parsed("(4096,4096):(4096,_1)");
-        let map = k.tma_tensor("a", Ty::Bf16, &like, &[64, 64], &tile, 2);
+        let like = "(4096,4096):(4096,_1)";
+        let map = k.tma_tensor("a", Ty::Bf16, like, [64, 64], &tile, 2);
         (map, k.shared_tensor(Ty::Bf16, tile.clone()))
     };
     assert_eq!(
@@ -317,10 +317,10 @@ fn rows_that_are_stored_are_whole_units() {
     let shared = k.shared_tensor(Ty::Bf16, tile);
     k.tma_store(&a, (0, 0), &shared);
     let built = k.finish().expect("a kernel");
-    assert!(built.tensor_map("a", &parsed("(100,96):(104,_1)")).is_ok());
+    assert!(built.tensor_map("a", "(100,96):(104,_1)").is_ok());
     assert_eq!(
         built
-            .tensor_map("a", &parsed("(100,99):(104,_1)"))
+            .tensor_map("a", "(100,99):(104,_1)")
             .expect_err("half a unit")
             .to_string(),
         "tensor a: rows of (100,99):(104,_1) have 198 bytes, and a store writes whole units of 16: what lies behind a row would \
@@ -333,10 +333,10 @@ fn rows_that_are_stored_are_whole_units() {
 fn a_destination_has_a_place_for_every_element() {
     let copy = tiled("(4,8):(8,1)", 1);
     let scene = |k: &mut Builder| {
-        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,8):(7,1)"));
+        let tile = k.shared_tensor(Ty::F32, "(8,8):(7,1)");
         let part = copy.at(&k.thread()).partition_dst(&tile);
         let held = k.fragment_like(&part);
-        let twice = k.fragment(Ty::F32, &parsed("((_1,_2)):((_0,_0))"));
+        let twice = k.fragment(Ty::F32, "((_1,_2)):((_0,_0))");
         (part, held, twice)
     };
     assert!(
@@ -357,7 +357,7 @@ fn a_destination_has_a_place_for_every_element() {
     );
     let mut k = warp();
     let (_, held, _) = scene(&mut k);
-    let to = k.tensor("to", Ty::F32, &parsed("(64,64):(64,1)"));
+    let to = k.tensor("to", Ty::F32, "(64,64):(64,1)");
     let tile = to.local_tile((8, 8), (k.block_index(0), 0));
     let part = copy.at(&k.thread()).partition_dst(&tile);
     k.copy_in_bounds(&copy, &held, &part);
@@ -382,7 +382,7 @@ fn a_destination_has_a_place_for_every_element() {
 fn both_ends_are_parts_of_one_tile_by_one_copy() {
     let (rows, columns) = (tiled("(4,8):(8,1)", 1), tiled("(8,4):(4,1)", 1));
     let scene = |k: &mut Builder| {
-        let mut of = |shape: &str| k.shared_tensor(Ty::F32, parsed::<Layout>(shape));
+        let mut of = |shape: &str| k.shared_tensor(Ty::F32, shape);
         let (wide, tall) = (of("(8,16):(16,1)"), of("(16,8):(8,1)"));
         let part = rows.at(&k.thread()).partition_src(&wide);
         let held = k.fragment_like(&part);
@@ -403,7 +403,7 @@ fn both_ends_are_parts_of_one_tile_by_one_copy() {
     );
     assert_eq!(
         refused(warp(), scene, |_, (wide, ..)| {
-            wide.compose(&parsed("(_8,_17):(_1,_8)"));
+            wide.compose("(_8,_17):(_1,_8)");
         }),
         "compose: (_8,_17):(_1,_8) has indices beyond those of (_8,_16):(_16,_1), which are 0 to 127"
     );
@@ -430,7 +430,7 @@ fn law_vectors_are_aligned() {
         };
         let text = format!("({},_64):({},_1)", rows.shape(), rows.stride());
         let mut k = Builder::new("k", Arch::Sm80, 4);
-        let tensor = k.tensor("a", Ty::F32, &parsed(&text));
+        let tensor = k.tensor("a", Ty::F32, &text);
         let (tid, m) = (k.thread(), k.block_index(0).within(0..rows.size()));
         let place = at.map_or(m, Index::from);
         let tile = tensor.local_tile((1, 16), (place, 2));
@@ -575,7 +575,7 @@ fn threads_that_the_block_does_not_have() {
         "mma: SM80_16x8x16_F32F16F16F32_TN of 256 threads, the last of them number 255, in a block of 128"
     );
     let copied = |copy: &TiledCopy, k: &mut Builder, thread: &Index| {
-        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,32):(32,1)"));
+        let tile = k.shared_tensor(Ty::F32, "(8,32):(32,1)");
         let part = copy.at(thread).partition_src(&tile);
         let held = k.fragment_like(&part);
         k.copy(copy, &part, &held);
@@ -663,9 +663,9 @@ fn descriptors_are_those_of_the_product() {
 fn a_copy_is_of_one_type() {
     let copy = tiled("(1,32):(0,1)", 1);
     let scene = |k: &mut Builder| {
-        let tile = k.shared_tensor(Ty::F32, parsed::<Layout>("(1,32):(32,1)"));
+        let tile = k.shared_tensor(Ty::F32, "(1,32):(32,1)");
         let part = copy.at(&k.thread()).partition_src(&tile);
-        let held = k.fragment(Ty::S32, &parsed("_1:_0"));
+        let held = k.fragment(Ty::S32, "_1:_0");
         k.copy(&copy, &part.as_type(Ty::S32), &held);
         (part, held)
     };
@@ -756,7 +756,7 @@ fn a_partition_does_not_reach_into_the_next_tile() {
 fn tiles_without_a_question_divide_their_tensor() {
     let build = |stated: bool| -> Result<TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let from = k.tensor("from", Ty::F32, &parsed("(64,96):(96,_1)"));
+        let from = k.tensor("from", Ty::F32, "(64,96):(96,_1)");
         let (tid, m) = (k.thread(), k.block_index(0));
         let copy = tiled("(4,8):(8,1)", 1);
         let tile = from.local_tile((12, 8), (m, 2));
@@ -797,8 +797,8 @@ fn tiles_without_a_question_divide_their_tensor() {
 #[test]
 fn arguments_are_what_the_kernel_was_built_for() {
     let mut k = Builder::new("k", Arch::Sm80, 32);
-    k.tensor("a", Ty::F16, &parsed("(8,8):(8,_1)"));
-    k.tensor("b", Ty::F32, &parsed("(8,8):(8,1)"));
+    k.tensor("a", Ty::F16, "(8,8):(8,_1)");
+    k.tensor("b", Ty::F32, "(8,8):(8,1)");
     k.index_argument("n", 1..100);
     k.scalar_argument("alpha", colex_ir::Type::F32);
     let built = k.finish().expect("a kernel");
@@ -878,7 +878,7 @@ fn a_block_is_declared_once() {
 #[test]
 fn a_stage_that_is_not_there() {
     let scene = |k: &mut Builder| {
-        let stages = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,3):(1,8)"));
+        let stages = k.shared_tensor(Ty::F32, "(8,3):(1,8)");
         let step = k.block_index(0);
         stages.at(1, &step % 3);
         (stages, step)

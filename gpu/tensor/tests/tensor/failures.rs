@@ -47,8 +47,8 @@ fn scene(k: &mut Builder) -> Scene {
     let mma = tiled("SM80_16x8x16_F32F16F16F32_TN", "(4,1,1):(1,0,0)");
     let gmma = tiled("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
     let tid = k.thread();
-    let tensor = k.tensor("a", Ty::F32, &parsed("(64,64):(64,_1)"));
-    let shared = k.shared_tensor(Ty::F32, parsed::<Layout>("(8,64,2):(64,1,512)"));
+    let tensor = k.tensor("a", Ty::F32, "(64,64):(64,_1)");
+    let shared = k.shared_tensor(Ty::F32, "(8,64,2):(64,1,512)");
     let part = copy.at(&tid).partition_src(&shared.at(2, 0));
     let held = k.fragment_like(&part);
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
@@ -56,14 +56,7 @@ fn scene(k: &mut Builder) -> Scene {
     let own: ComposedLayout = atom
         .tile_to_shape(IntTuple::flat([64i64, 64].map(Into::into)))
         .expect("it divides");
-    let map = k.tma_tensor(
-        "m",
-        Ty::Bf16,
-        &parsed("(96,96):(96,_1)"),
-        &[64, 64],
-        &own,
-        1,
-    );
+    let map = k.tma_tensor("m", Ty::Bf16, "(96,96):(96,_1)", [64, 64], &own, 1);
     let slab = k.shared_tensor(Ty::Bf16, own);
     Scene {
         rows: Rows::new(&mma, [64, 64]).expect("rows"),
@@ -104,13 +97,20 @@ macro_rules! cases {
 #[rustfmt::skip]
 fn failing() -> Vec<Case> {
     cases! {
-        "tensor" => |k, _s| k.tensor("x", Ty::U4, &parsed("8:1"));
-        "shared_tensor" => |k, _s| k.shared_tensor(Ty::U4, parsed::<Layout>("8:1"));
-        "fragment" => |k, _s| k.fragment(Ty::F32, &parsed("_80000:_1"));
-        "fragment of a parameter" => |k, _s| k.fragment(Ty::F32, &parsed("8:1"));
+        "tensor" => |k, _s| k.tensor("x", Ty::U4, "8:1");
+        "shared_tensor" => |k, _s| k.shared_tensor(Ty::U4, "8:1");
+        "fragment" => |k, _s| k.fragment(Ty::F32, "_80000:_1");
+        "fragment of a parameter" => |k, _s| k.fragment(Ty::F32, "8:1");
         "fragment_of" => |k, s| k.fragment_of(&s.mma, Operand::A, (0, 16));
+        "tensor by a text" => |k, _s| k.tensor("x", Ty::F32, "(4,3):3");
+        "shared_tensor by a text" => |k, _s| k.shared_tensor(Ty::F32, "(4,3):3");
+        "fragment by a text" => |k, _s| k.fragment(Ty::F32, "(4,3):3");
+        "tma_tensor by a text" => |k, _s| k.tma_tensor("y", Ty::F32, "(4,3):3", [4, 3], "(4,3):(3,1)", 1);
+        "tma_tensor's tile by a text" => |k, _s| k.tma_tensor("y", Ty::F32, "(4,3):(4,1)", [4, 3], "(4,3):3", 1);
+        "with_layout by a text" => |_k, s| s.held.with_layout("(4,3):3");
+        "compose with a text" => |_k, s| s.part.compose("(4,3):3");
         "row_values" => |k, s| { k.row_values(&s.rows, Ty::F32); k.uniform(48) };
-        "tma_tensor" => |k, s| k.tma_tensor("y", Ty::U4, s.tensor.layout(), &[8], &parsed("8:1"), 1);
+        "tma_tensor" => |k, s| k.tma_tensor("y", Ty::U4, s.tensor.layout(), [8], "8:1", 1);
         "var" => |k, _s| k.var(9, 0..4);
         "barriers" => |k, _s| k.barriers(-1);
         "shared_bytes" => |k, _s| k.shared_bytes(64, 100);
@@ -126,7 +126,7 @@ fn failing() -> Vec<Case> {
         "at beyond the last mode" => |_k, s| s.shared.at(5, 0);
         "offset_by" => |_k, s| s.shared.offset_by((1, 0, 0));
         "coordinates" => |_k, s| s.shared.coordinates(0);
-        "compose" => |_k, s| s.part.compose(&parsed("_9:_1"));
+        "compose" => |_k, s| s.part.compose("_9:_1");
         "as_type of a tensor" => |_k, s| s.shared.as_type(Ty::F16);
         "partition_src" => |_k, s| s.copy.at(&s.tid).partition_src(&s.tensor);
         "partition_dst" => |_k, s| s.copy.at(&(&s.tid + 1)).partition_dst(&s.shared);
@@ -160,8 +160,8 @@ fn failing() -> Vec<Case> {
         "fma" => |k, s| k.fma(&s.held, &s.held, 2.0, &s.sums);
         "assign" => |k, s| k.assign(&s.held, &s.sums);
         "axpby" => |k, s| k.axpby(2.0, &s.held, None, &s.sums);
-        "fill" => |k, _s| { let f = k.fragment(Ty::S32, &parsed("_2:_1")); k.fill(&f, 0.5) };
-        "mask" => |k, _s| { let f = k.fragment(Ty::S32, &parsed("_2:_1")); k.mask(&f, 0.5, |_, _| Cond::Known(false)) };
+        "fill" => |k, _s| { let f = k.fragment(Ty::S32, "_2:_1"); k.fill(&f, 0.5) };
+        "mask" => |k, _s| { let f = k.fragment(Ty::S32, "_2:_1"); k.mask(&f, 0.5, |_, _| Cond::Known(false)) };
         "reduce_rows" => |k, s| k.reduce_rows(BinaryOp::Add, &s.rows, &s.held);
         "places" => |k, s| { let p = s.mma.at(&(&s.tid + 1)).places(Operand::C, (64, 64)); k.value(&p[0][0]) };
     }
@@ -169,6 +169,28 @@ fn failing() -> Vec<Case> {
 
 fn begin() -> Builder {
     Builder::new("k", Arch::Sm90a, 128)
+}
+
+/// What is no layout is refused in the words of the layout algebra, by every method that takes one.
+#[test]
+fn a_text_that_is_no_layout_is_an_error_of_the_call() {
+    let mut count = 0;
+    for (name, call) in failing() {
+        if !name.ends_with(" a text") {
+            continue;
+        }
+        let mut k = begin();
+        let s = scene(&mut k);
+        call(&mut k, &s);
+        let why = "the shape (4,3) and the stride 3 nest differently";
+        assert_eq!(
+            k.finish().map(|_| ()).expect_err(name).what(),
+            why,
+            "{name}"
+        );
+        count += 1;
+    }
+    assert_eq!(count, 7);
 }
 
 /// A failure is kept with the line of its call. No call after it panics, and none takes its place.

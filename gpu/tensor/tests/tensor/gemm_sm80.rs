@@ -28,9 +28,9 @@ fn tiled_mma() -> Result<TiledMma, Error> {
 fn gemm() -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = TILE;
     let mut k = Builder::new("gemm", Arch::Sm80, 128);
-    let a = k.tensor("a", Ty::F16, &parsed("(4096,4096):(4096,_1)"));
-    let b = k.tensor("b", Ty::F16, &parsed("(4096,4096):(4096,_1)"));
-    let c = k.tensor("c", Ty::F32, &parsed("(4096,4096):(4096,_1)"));
+    let a = k.tensor("a", Ty::F16, "(4096,4096):(4096,_1)");
+    let b = k.tensor("b", Ty::F16, "(4096,4096):(4096,_1)");
+    let c = k.tensor("c", Ty::F32, "(4096,4096):(4096,_1)");
     let (tid, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
     let steps = (a.extent(1) + (bk - 1)) / bk;
 

@@ -42,10 +42,10 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
         k.shared_tensor(Ty::Bf16, swizzled(&[bn, bk, STAGES])),
     );
     let sd = k.shared_tensor(Ty::Bf16, swizzled(&[bm, 64, 2]));
-    let like = parsed("(4096,4096):(4096,_1)");
-    let a = k.tma_tensor("a", Ty::Bf16, &like, &[bm, bk], &swizzled(&[bm, bk]), 1);
-    let b = k.tma_tensor("b", Ty::Bf16, &like, &[bn, bk], &swizzled(&[bn, bk]), 2);
-    let d = k.tma_tensor("d", Ty::Bf16, &like, &[64, 64], &swizzled(&[64, 64]), 1);
+    let like = "(4096,4096):(4096,_1)";
+    let a = k.tma_tensor("a", Ty::Bf16, like, [bm, bk], swizzled(&[bm, bk]), 1);
+    let b = k.tma_tensor("b", Ty::Bf16, like, [bn, bk], swizzled(&[bn, bk]), 2);
+    let d = k.tma_tensor("d", Ty::Bf16, like, [64, 64], swizzled(&[64, 64]), 1);
     let tiles_m = k.index_argument("tiles_m", 1..1 << 20);
     let tiles_n = k.index_argument("tiles_n", 1..1 << 20);
     let steps = k.index_argument("steps", 1..1 << 24);

@@ -34,8 +34,8 @@ fn copy_tile(k: &mut Builder, [from, to]: [&Tensor; 2], at: &[Index]) {
 /// A kernel of two matrices of f32 with these layouts.
 fn kernel(layout: &str, body: impl FnOnce(&mut Builder, [&Tensor; 2])) -> TensorKernel {
     let mut k = Builder::new("k", Arch::Sm90a, 32);
-    let from = k.tensor("from", Ty::F32, &parsed(layout));
-    let to = k.tensor("to", Ty::F32, &parsed(layout));
+    let from = k.tensor("from", Ty::F32, layout);
+    let to = k.tensor("to", Ty::F32, layout);
     body(&mut k, [&from, &to]);
     k.finish().unwrap_or_else(|e| panic!("{e}"))
 }
@@ -101,7 +101,7 @@ fn a_grid_that_is_too_large_is_refused_before_the_launch() {
 #[test]
 fn a_static_extent_is_compared_with_the_grid_too() {
     let mut k = Builder::new("k", Arch::Sm90a, 32);
-    let a = k.tensor("a", Ty::F32, &parsed("(_8,_16):(_16,_1)"));
+    let a = k.tensor("a", Ty::F32, "(_8,_16):(_16,_1)");
     let (copy, thread, n) = (copy(), k.thread(), k.block_index(0));
     let part = copy.at(&thread).partition_src(&a.local_tile(TILE, (1, n)));
     let held = k.fragment_like(&part);

@@ -10,10 +10,6 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use crate::refused;
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
-    text.parse().expect("a literal")
-}
-
 fn word() -> colex_atom::CopyAtom {
     colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom")
 }
@@ -28,7 +24,7 @@ fn mma(atoms: &str, tile: &str) -> TiledMma {
 }
 
 fn parameter(k: &mut Builder, name: &str) -> Tensor {
-    k.tensor(name, Ty::F32, &parsed("(100,96):(96,_1)"))
+    k.tensor(name, Ty::F32, "(100,96):(96,_1)")
 }
 
 /// A tile at the beginning of a parameter.
@@ -50,7 +46,7 @@ fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
         let mine = copy.at(&tid);
         let source = mine.partition_src(&tile(&from, [8, 4]));
         let target = mine.partition_dst(&tile(&to, [8, 8]));
-        let held = k.fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"));
+        let held = k.fragment(Ty::F32, "(_1,_2):(_0,_1)");
         k.copy_in_bounds(&copy, &source, &held);
         let whole = mine.partition_src(&tile(&from, [8, 8]));
         let other = k.fragment_like(&whole);
@@ -100,7 +96,7 @@ const SQUARE: [i64; 2] = [8, 8];
 /// Builds with a plain fragment of two elements: what is refused, if anything is.
 fn with_pair(body: impl FnOnce(&mut Builder, &Fragment)) -> Result<(), String> {
     let mut k = warp();
-    let held = k.fragment(Ty::F32, &parsed("(_1,_2):(_0,_1)"));
+    let held = k.fragment(Ty::F32, "(_1,_2):(_0,_1)");
     body(&mut k, &held);
     k.finish().map(|_| ()).map_err(|e| e.to_string())
 }

@@ -2,13 +2,9 @@
 
 use colex_atom::{Arch, Ty};
 use colex_ir::{Reg, RegType, Special};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::ComposedLayout;
 use colex_tensor::{Builder, Index, Tensor};
 use colex_tiled::TiledCopy;
-
-fn layout(text: &str) -> Layout {
-    text.parse().expect("a literal")
-}
 
 /// What `finish` says of a kernel that `body` writes.
 #[track_caller]
@@ -193,8 +189,8 @@ fn a_swizzle_upwards_has_room() {
 #[test]
 fn places_that_a_tensor_does_not_have() {
     let scene = |k: &mut Builder| {
-        let a = k.tensor("a", Ty::F32, &layout("(8,8):(8,_1)"));
-        (a, k.shared_tensor(Ty::F32, layout("(8,8,3):(8,1,64)")))
+        let a = k.tensor("a", Ty::F32, "(8,8):(8,_1)");
+        (a, k.shared_tensor(Ty::F32, "(8,8,3):(8,1,64)"))
     };
     let refused = |call: fn(Tensor, Tensor)| {
         said(|k| {
@@ -238,19 +234,19 @@ fn places_that_a_tensor_does_not_have() {
 #[test]
 fn fragments_have_registers() {
     assert_eq!(
-        said(|k| drop(k.fragment(Ty::F32, &layout("_80000:_1")))),
+        said(|k| drop(k.fragment(Ty::F32, "_80000:_1"))),
         "fragment: _80000:_1 of f32 takes 80000 registers; a thread has 255, and a fragment 1024 at most"
     );
     assert_eq!(
         said(|k| {
-            let eight = k.fragment(Ty::F32, &layout("_8:_1"));
-            eight.with_layout(layout("_16:_1")).gathered(0, 16);
+            let eight = k.fragment(Ty::F32, "_8:_1");
+            eight.with_layout("_16:_1").gathered(0, 16);
         }),
         "registers: element 8 of _16:_1 has offset 8, and there are 8 registers of 1"
     );
     assert_eq!(
         said(|k| {
-            let (eight, stage) = (k.fragment(Ty::F32, &layout("(_2,_4):(_1,_2)")), k.thread());
+            let (eight, stage) = (k.fragment(Ty::F32, "(_2,_4):(_1,_2)"), k.thread());
             eight.slice((.., &stage));
         }),
         "slice: the place r0 is known when the kernel runs, and registers have no addresses: take a constant"
@@ -260,8 +256,8 @@ fn fragments_have_registers() {
     let copy = copy.expect("a tiled copy");
     assert_eq!(
         said(|k| {
-            let eight = k.fragment(Ty::F32, &layout("_8:_1"));
-            let halves = k.fragment(Ty::F16, &layout("_8:_1"));
+            let eight = k.fragment(Ty::F32, "_8:_1");
+            let halves = k.fragment(Ty::F16, "_8:_1");
             k.copy(&copy, &eight, &halves);
         }),
         "copy: elements of 32 bits into elements of 16, by a tiled copy of 32: all three are the same (`convert` makes other \
@@ -273,7 +269,7 @@ fn fragments_have_registers() {
 #[test]
 fn a_slice_is_not_the_whole() {
     let mut k = Builder::new("k", Arch::Sm80, 128);
-    let all = k.fragment(Ty::F32, &layout("_8:_1"));
+    let all = k.fragment(Ty::F32, "_8:_1");
     let two = all.values(2, 2);
     k.clear(&two);
     k.axpby(2.0, &two, None, &two);

@@ -120,7 +120,7 @@ fn named_barriers_are_those_of_a_block() {
 fn a_fragment_is_filled_with_numbers_of_its_type() {
     let fill = |ty, value| {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let f = k.fragment(ty, &parsed("_2:_1"));
+        let f = k.fragment(ty, "_2:_1");
         k.fill(&f, value);
         k.finish().map(|_| ())
     };
@@ -139,7 +139,7 @@ fn a_fragment_is_filled_with_numbers_of_its_type() {
     }
     assert_eq!(
         finished(|k| {
-            let f = k.fragment(Ty::S32, &parsed("_2:_1"));
+            let f = k.fragment(Ty::S32, "_2:_1");
             k.mask(&f, 1.5, |_, _| Cond::Known(false));
         }),
         "mask: 1.5 is no s32"
@@ -152,7 +152,7 @@ fn only_f32_becomes_tf32() {
     for ty in [Ty::F64, Ty::F16, Ty::Bf16, Ty::S32] {
         assert_eq!(
             finished(|k| {
-                let f = k.fragment(ty, &parsed("_2:_1"));
+                let f = k.fragment(ty, "_2:_1");
                 k.convert(&f, Ty::Tf32);
             }),
             format!(
@@ -170,8 +170,8 @@ fn a_map_is_reduced_as_its_elements_can_be() {
     let shape = IntTuple::flat([16i64, 16].map(Into::into));
     let own = atom.tile_to_shape(&shape).expect("it divides");
     let reduce = |k: &mut Builder, reduction| {
-        let like = parsed("(96,96):(96,_1)");
-        let map = k.tma_tensor("to", Ty::Bf16, &like, &[16, 16], &own, 1);
+        let like = "(96,96):(96,_1)";
+        let map = k.tma_tensor("to", Ty::Bf16, like, [16, 16], &own, 1);
         let here = k.shared_tensor(Ty::Bf16, own.clone());
         k.tma_reduce(&map, reduction, (0, 0), &here);
     };
@@ -195,7 +195,7 @@ fn the_verifier_knows_the_operands_of_registers() {
     );
     let copy = copy.expect("a tiled copy");
     let filled = |k: &mut Builder, ty: Ty| {
-        let f = k.fragment(ty, &parsed("_2:_1"));
+        let f = k.fragment(ty, "_2:_1");
         k.fill(&f, 1.0);
         f
     };
@@ -227,7 +227,7 @@ fn the_verifier_knows_the_operands_of_registers() {
             k.if_(less, Builder::sync);
         }),
         ("a policy of 32 bits", &|k| {
-            let a = k.tensor("a", Ty::F32, &parsed("(_4,_8):(_8,_1)"));
+            let a = k.tensor("a", Ty::F32, "(_4,_8):(_8,_1)");
             let part = copy
                 .at(&k.thread())
                 .partition_src(&a.local_tile((4, 8), (0, 0)));
@@ -272,7 +272,7 @@ fn halves_of_registers_are_loaded_in_any_order() {
                 "((_2,_2),_1):((_2,_1),_0)",
                 "(_4,_1):(_1,_0)",
             ][form];
-            let held = k.fragment(Ty::F16, &parsed(order));
+            let held = k.fragment(Ty::F16, order);
             k.copy(&copy, &source, &held);
             if form == 2 {
                 // The second element of each pair again, from the row of the first.
@@ -344,7 +344,7 @@ fn a_fragment_of_half_a_register_has_one() {
 fn tiles_with_bounded_numbers_lie_inside() {
     let build = |layout: &str, count: i64| -> Result<colex_tensor::TensorKernel, Error> {
         let mut k = Builder::new("k", Arch::Sm80, 32);
-        let from = k.tensor("from", Ty::F32, &parsed(layout));
+        let from = k.tensor("from", Ty::F32, layout);
         let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
         let copy = TiledCopy::new(
             atom,

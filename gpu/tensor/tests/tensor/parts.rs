@@ -99,11 +99,8 @@ fn over_rows() -> Result<TiledCopy, Error> {
 fn sums_of_fragments_where_a_condition_holds() {
     let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("axpby", Arch::Sm80, 32);
-        let whole = parsed("(_32,_4):(_4,_1)");
-        let (x, y) = (
-            k.tensor("x", Ty::F32, &whole),
-            k.tensor("y", Ty::F32, &whole),
-        );
+        let whole = "(_32,_4):(_4,_1)";
+        let (x, y) = (k.tensor("x", Ty::F32, whole), k.tensor("y", Ty::F32, whole));
         let copy = over_rows()?;
         let tid = k.thread();
         let (x, y) = (
@@ -149,7 +146,7 @@ fn a_reduction_by_tma() {
     let like: Layout = parsed("(64,64):(64,_1)");
     let build = || -> Result<TensorKernel, Error> {
         let mut k = Builder::new("reduce", Arch::Sm90a, 32);
-        let map = k.tma_tensor("y", Ty::F32, &like, &[32, 32], &rows, 1);
+        let map = k.tma_tensor("y", Ty::F32, &like, [32, 32], &rows, 1);
         let shared = k.shared_tensor(Ty::F32, rows.clone());
         let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
         let copy = TiledCopy::new(atom, 32, "(1,32):(0,1)", "(32,1):(1,0)")?;

@@ -22,7 +22,7 @@ fn kernel() -> Builder {
 }
 
 fn parameter(k: &mut Builder) -> Tensor {
-    k.tensor("a", Ty::F32, &layout("(100,100):(100,_1)"))
+    k.tensor("a", Ty::F32, "(100,100):(100,_1)")
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn values_of_a_vector_are_neighbours_and_aligned() {
     let from = |text: &str| {
         refused(
             kernel(),
-            |k| k.shared_tensor(Ty::F32, layout(text)),
+            |k| k.shared_tensor(Ty::F32, text),
             |k, tile| {
                 let tid = k.thread() % 32;
                 let part = copy.at(&tid).partition_src(&tile);
@@ -89,7 +89,7 @@ fn values_of_a_vector_are_neighbours_and_aligned() {
 fn ends_that_the_atom_does_not_connect() {
     let atom = colex_atom::copy("SM75_U32x4_LDSM_N").expect("an atom");
     let copy = TiledCopy::new(atom, 16, "(8,4):(4,1)", "(1,8):(0,1)").expect("a tiled copy");
-    let registers = |k: &mut Builder| (parameter(k), k.fragment(Ty::F16, &layout("_8:_1")));
+    let registers = |k: &mut Builder| (parameter(k), k.fragment(Ty::F16, "_8:_1"));
     assert_eq!(
         refused(kernel(), registers, |k, (a, regs)| {
             let tid = k.thread() % 32;
@@ -123,7 +123,7 @@ fn two_bytes_have_no_place_of_their_own_in_a_register() {
     let atom = colex_atom::copy("UniversalCopy<uint16_t>").expect("an atom");
     let copy = TiledCopy::new(atom, 8, "(8,4):(4,1)", "(1,2):(0,1)").expect("a tiled copy");
     let scene = |k: &mut Builder| {
-        let bytes = k.tensor("bytes", Ty::S8, &layout("(64,64):(64,_1)"));
+        let bytes = k.tensor("bytes", Ty::S8, "(64,64):(64,_1)");
         let tile = bytes.local_tile((8, 16), (0, 0));
         let part = copy.at(&k.thread()).partition_src(&tile);
         let regs = k.fragment_like(&part);
@@ -192,7 +192,7 @@ fn vectors_of_rows_at_odd_strides() {
     assert_eq!(
         refused(
             Builder::new("k", Arch::Sm80, 32),
-            |k| k.tensor("a", Ty::F32, &layout("(100,100):(_65,_1)")),
+            |k| k.tensor("a", Ty::F32, "(100,100):(_65,_1)"),
             |k, a| {
                 let tid = k.thread();
                 let part = copy.at(&tid).partition_src(&a.local_tile((8, 16), (0, 0)));
@@ -208,7 +208,7 @@ fn vectors_of_rows_at_odd_strides() {
 #[test]
 fn a_vector_before_the_last_is_inside() {
     let mut k = Builder::new("k", Arch::Sm80, 32);
-    let a = k.tensor("a", Ty::F32, &layout("(_64,_6):(_8,_1)"));
+    let a = k.tensor("a", Ty::F32, "(_64,_6):(_8,_1)");
     let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("a width");
     let copy = TiledCopy::new(atom, 32, "(32,1):(1,0)", "(1,4):(0,1)").expect("a tiled copy");
     let tid = k.thread();
