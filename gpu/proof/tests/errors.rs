@@ -119,11 +119,7 @@ fn names_with_control_characters_are_escaped_in_every_sentence() {
     let other = KernelBuilder::new(NAME, Arch::Sm90a).finish();
     sentences.push(device.load(&other).unwrap_err().to_string());
     let mut k = colex_tensor::Builder::new("k", Arch::Sm80, 32);
-    k.tensor(
-        NAME,
-        colex_atom::Ty::F32,
-        &"4:1@0".parse().expect("a layout"),
-    );
+    k.tensor(NAME, colex_atom::Ty::F32, "4:1@0");
     sentences.push(k.finish().unwrap_err().what());
     for sentence in &sentences {
         assert!(sentence.contains(SHOWN), "{sentence:?}");
