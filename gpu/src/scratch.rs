@@ -68,7 +68,5 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
 
 /// Returns the number by which a device's stream is known; 0 on the simulator.
 fn stream(device: &Device) -> u64 {
-    device
-        .cuda()
-        .map_or(0, |(_, stream)| stream.cu_stream() as u64)
+    device.raw().map_or(0, |raw| raw.stream as u64)
 }

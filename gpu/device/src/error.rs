@@ -68,10 +68,12 @@ impl Error {
 
     /// Returns whether a buffer, a function or an event belongs to another device.
     pub fn is_other_device(&self) -> bool {
-        matches!(
-            self.kind(),
-            ErrorKind::OtherDevice { .. } | ErrorKind::OtherContext { .. }
-        )
+        match self.kind() {
+            ErrorKind::OtherDevice { .. } | ErrorKind::OtherContext { .. } => true,
+            #[cfg(feature = "cudarc")]
+            ErrorKind::NotOfCudarc => true,
+            _ => false,
+        }
     }
 
     /// Returns whether the work to be timed was not given to the device that its function is called with.
@@ -180,6 +182,19 @@ pub(crate) enum ErrorKind {
     NothingCaptured,
     #[error("the {what} belongs to another context than the device's")]
     OtherContext { what: &'static str },
+    #[error("the context is null: give the `CUcontext` that the program works in")]
+    NullContext,
+    #[cfg(feature = "cudarc")]
+    #[error(
+        "a slice of cudarc is lent to a device of cudarc's context and stream: make the device by `Device::from_cuda`"
+    )]
+    NotOfCudarc,
+    #[error(
+        "{address:#x} is not the address of an element: it must be a multiple of {need}, and not 0"
+    )]
+    RawAddress { address: u64, need: u64 },
+    #[error("{length} elements from {address:#x} on end beyond the last address")]
+    RawLength { address: u64, length: usize },
     #[error("{call} returned {name} ({code}): {text}")]
     Driver {
         call: &'static str,

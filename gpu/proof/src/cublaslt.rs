@@ -1,8 +1,7 @@
 //! cuBLASLt: what a matrix product is measured against.
 
 use colex_atom::Ty;
-use colex_gpu::cuda::cudarc::cublaslt::sys;
-use colex_gpu::cuda::{CublasLt, LtMatrix, LtProduct};
+use colex_gpu::cuda::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Error};
 
@@ -95,24 +94,22 @@ fn matrix<T: GemmElement>(problem: &GemmProblem, name: MatrixName, transposed: b
     }
 }
 
-fn types(compute: Compute) -> (sys::cublasComputeType_t, sys::cudaDataType) {
-    use sys::cublasComputeType_t::*;
+fn types(compute: Compute) -> (LtCompute, LtType) {
     match compute {
-        Compute::F32 => (CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F),
-        Compute::Tf32 => (CUBLAS_COMPUTE_32F_FAST_TF32, sys::cudaDataType::CUDA_R_32F),
-        Compute::F64 => (CUBLAS_COMPUTE_64F, sys::cudaDataType::CUDA_R_64F),
-        Compute::S32 => (CUBLAS_COMPUTE_32I, sys::cudaDataType::CUDA_R_32I),
+        Compute::F32 => (LtCompute::F32, LtType::F32),
+        Compute::Tf32 => (LtCompute::Tf32, LtType::F32),
+        Compute::F64 => (LtCompute::F64, LtType::F64),
+        Compute::S32 => (LtCompute::S32, LtType::S32),
     }
 }
 
-fn data_type(ty: Ty) -> sys::cudaDataType {
-    use sys::cudaDataType::*;
+fn data_type(ty: Ty) -> LtType {
     match ty {
-        Ty::F64 => CUDA_R_64F,
-        Ty::F16 => CUDA_R_16F,
-        Ty::Bf16 => CUDA_R_16BF,
-        Ty::S32 => CUDA_R_32I,
-        Ty::S8 => CUDA_R_8I,
-        _ => CUDA_R_32F,
+        Ty::F64 => LtType::F64,
+        Ty::F16 => LtType::F16,
+        Ty::Bf16 => LtType::Bf16,
+        Ty::S32 => LtType::S32,
+        Ty::S8 => LtType::S8,
+        _ => LtType::F32,
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colex_atom::Arch;
-use colex_gpu::cuda::cudarc::driver::CudaContext;
+use colex_gpu::cuda::RawStream;
+use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{
     CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
 };
-use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
+use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, copy, transpose};
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
@@ -47,6 +48,28 @@ fn on<'a, T: GemmElement, C: GemmElement>(
     c: &Buffer<C>,
 ) -> Result<Gemm<'a, T, C>, Error> {
     problem.on(a, b, Box::leak(Box::new(c.clone())))
+}
+
+/// A stream of `cudarc` in the primary context.
+fn cudarc_stream() -> (Arc<CudaContext>, Arc<CudaStream>) {
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    (context, stream)
+}
+
+/// A device of the raw handles of another.
+fn beside(device: &Device) -> Result<Device, DeviceError> {
+    let raw = device.raw().expect("the fake driver has contexts");
+    // SAFETY: the handles live as long as `device`, and the fake driver follows none of them.
+    unsafe { Device::from_raw(raw) }
+}
+
+/// A device of another context than the primary one, on its default stream.
+fn elsewhere(context: usize) -> Result<Device, DeviceError> {
+    let context = std::ptr::without_provenance_mut(context);
+    let stream = std::ptr::null_mut();
+    // SAFETY: the fake driver follows no handle.
+    unsafe { Device::from_raw(RawStream { context, stream }) }
 }
 
 type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
@@ -215,7 +238,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         }),
         1,
     ));
-    let (context, stream) = device.cuda().unwrap();
+    let (context, stream) = cudarc_stream();
     let (a, c) = (buffer::<bf16>(device), buffer::<bf16>(device));
     all.push((
         "from_cuda, load and gemm".to_string(),
@@ -226,6 +249,15 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
             on(problem, [&a, &a], &c)?.run()
         }),
         2,
+    ));
+    let (a, c) = (buffer::<bf16>(device), buffer::<bf16>(device));
+    all.push((
+        "prepared gemm on a device of raw handles".to_string(),
+        Box::new({
+            let beside = beside(device).unwrap();
+            move || on(problem, [&a, &a], &c)?.prepare()?.run(&beside)
+        }),
+        1,
     ));
     all
 }
@@ -358,20 +390,27 @@ fn a_call_that_was_prepared_for_other_addresses_is_right() {
 fn a_device_of_a_context_costs_nothing_the_second_time() {
     let act = || {
         let device = device();
-        // Another context than that of the device that counts.
-        let context = CudaContext::new_non_primary(0, 0).unwrap();
-        let stream = context.new_stream().unwrap();
-        let make = || Ok(Device::from_cuda(context.clone(), stream.clone()).map(drop)?);
-        let first = counted(&device, make).unwrap();
-        let second = counted(&device, make).unwrap();
-        assert!(!first.contains_key("cuCtxSynchronize"), "{first:?}");
-        assert_eq!(second, Counts::new());
-        shown(&first)
+        let (context, stream) = cudarc_stream();
+        let cudarc = || Ok(Device::from_cuda(context.clone(), stream.clone()).map(drop)?);
+        // Of a context that no device has kept since, the number is asked for; of a stream, its context.
+        let default = || Ok(elsewhere(0x9000).map(drop)?);
+        let raw = || Ok(beside(&device).map(drop)?);
+        let works: [&dyn Fn() -> Result<(), Error>; 3] = [&cudarc, &default, &raw];
+        let counts = works.map(|make| {
+            let counts = [(); 3].map(|()| counted(&device, make).unwrap());
+            assert!(!counts[0].contains_key("cuCtxSynchronize"), "{counts:?}");
+            assert_eq!(counts[1], counts[2]);
+            format!("{}, then {}", shown(&counts[0]), shown(&counts[1]))
+        });
+        counts.join("; ")
     };
     let name = "calls::a_device_of_a_context_costs_nothing_the_second_time";
     assert_eq!(
         said(name, "whole", act),
-        "cuDeviceGetAttribute 12, cuDeviceGetName 1"
+        "none, then none; \
+         cuCtxGetDevice 1, cuCtxGetId 1, cuCtxSetCurrent 1, cuDeviceGetAttribute 12, cuDeviceGetName 1, \
+         then cuCtxGetId 1; \
+         cuStreamGetCtx 1, then cuStreamGetCtx 1"
     );
 }
 
@@ -380,21 +419,21 @@ fn a_device_of_a_context_costs_nothing_the_second_time() {
 fn devices_of_one_context_take_each_others_functions() {
     let act = || {
         let opened = device();
-        let (context, stream) = opened.cuda().unwrap();
+        let (context, stream) = cudarc_stream();
         let other_stream = context.new_stream().unwrap();
         let same = [
             Device::from_cuda(context.clone(), stream.clone()).unwrap(),
             Device::from_cuda(context.clone(), other_stream.clone()).unwrap(),
             // A second owner of the primary context.
             {
-                let again = CudaContext::new(0).unwrap();
-                let stream = again.new_stream().unwrap();
+                let (again, stream) = cudarc_stream();
                 Device::from_cuda(again, stream).unwrap()
             },
+            beside(&opened).unwrap(),
+            opened.on_new_stream().unwrap(),
+            beside(&opened.on_new_stream().unwrap()).unwrap(),
         ];
-        let own = CudaContext::new_non_primary(0, 0).unwrap();
-        let stream = own.new_stream().unwrap();
-        let apart = Device::from_cuda(own, stream).unwrap();
+        let apart = elsewhere(0x9000).unwrap();
         let function = opened.load(&kernel()).unwrap();
         let launch = |device: &Device| device.launch(&function, Launch::new(1, 32), &[7u32.into()]);
         for device in &same {
@@ -422,11 +461,7 @@ fn devices_of_one_context_take_each_others_functions() {
 #[test]
 fn a_context_at_the_address_of_one_that_ended_begins_anew() {
     let act = || {
-        let counting = {
-            let context = CudaContext::new_non_primary(0, 0).unwrap();
-            let stream = context.new_stream().unwrap();
-            Device::from_cuda(context, stream).unwrap()
-        };
+        let counting = elsewhere(0x9000).unwrap();
         let load = || {
             // The fake driver has its primary context always at one address.
             let device = Device::gpu(0)?;
@@ -444,8 +479,7 @@ fn a_context_at_the_address_of_one_that_ended_begins_anew() {
             );
         }
         // While an owner lives, what was loaded stays, though all devices are gone.
-        let context = CudaContext::new(0).unwrap();
-        let stream = context.new_stream().unwrap();
+        let (context, stream) = cudarc_stream();
         let load = || {
             let device = Device::from_cuda(context.clone(), stream.clone())?;
             Ok(device.load(&kernel()).map(drop)?)
@@ -457,13 +491,98 @@ fn a_context_at_the_address_of_one_that_ended_begins_anew() {
     assert_eq!(said(name, "whole", act), "none");
 }
 
+/// What a program loads through raw handles stays loaded between its devices, in more than one context, until it is
+/// cleared; at the address of a context that ended it begins anew.
+#[test]
+fn devices_of_raw_handles_find_what_was_loaded() {
+    let act = || {
+        let counting = device();
+        let load = |context: usize| {
+            counted(&counting, || {
+                Ok(elsewhere(context)?.load(&kernel()).map(drop)?)
+            })
+            .unwrap()
+        };
+        let first = [0x9000, 0xa000].map(load);
+        for counts in &first {
+            assert_eq!(counts.get("cuModuleLoadDataEx"), Some(&1), "{counts:?}");
+        }
+        for _ in 0..3 {
+            for context in [0x9000, 0xa000] {
+                assert_eq!(shown(&load(context)), "cuCtxGetId 1");
+            }
+        }
+        let clear = || {
+            elsewhere(0x9000)?.clear_module_cache();
+            Ok(())
+        };
+        let cleared = counted(&counting, clear).unwrap();
+        assert_eq!(cleared.get("cuModuleUnload"), Some(&1), "{cleared:?}");
+        let again =
+            [0x9000, 0xa000].map(|context| load(context).contains_key("cuModuleLoadDataEx"));
+        format!("{again:?}")
+    };
+    let name = "calls::devices_of_raw_handles_find_what_was_loaded";
+    assert_eq!(said(name, "whole", act), "[true, false]");
+}
+
+/// What cannot be lent, and what no device can be made of, in the words of the error.
+#[test]
+fn raw_handles_that_do_not_fit_are_refused() {
+    let act = || {
+        let device = device();
+        let raw = device.raw().unwrap();
+        let null = std::ptr::null_mut();
+        let stranger = std::ptr::without_provenance_mut(0x77);
+        let made = |context, stream| {
+            // SAFETY: the fake driver follows no handle.
+            let made = unsafe { Device::from_raw(RawStream { context, stream }) };
+            made.unwrap_err().to_string()
+        };
+        let lent = |device: &Device, address, length| {
+            // SAFETY: nothing is launched.
+            let lent = unsafe { device.borrow_raw_mut::<f32>(address, length) };
+            lent.err().unwrap().to_string()
+        };
+        let simulator = Device::simulator(Arch::Sm90a);
+        let (_, stream) = cudarc_stream();
+        let slice = stream.clone_htod(&[1f32]).unwrap();
+        let other = device.borrow_slice(&slice).err().unwrap();
+        assert!(other.is_other_device() && simulator.raw().is_none());
+        let said = [
+            made(null, raw.stream),
+            made(stranger, raw.stream),
+            made(raw.context, stranger),
+            lent(&device, 0, 1),
+            lent(&device, 0x7002, 1),
+            lent(&device, u64::MAX - 7, 3),
+            lent(&simulator, 0x7000, 1),
+            other.to_string(),
+        ];
+        said.join("\n")
+    };
+    let name = "calls::raw_handles_that_do_not_fit_are_refused";
+    let expected = [
+        "the context is null: give the `CUcontext` that the program works in",
+        "the stream belongs to another context than the device's",
+        "cuStreamGetCtx returned code 400 (400): what the driver says",
+        "0x0 is not the address of an element: it must be a multiple of 4, and not 0",
+        "0x7002 is not the address of an element: it must be a multiple of 4, and not 0",
+        "3 elements from 0xfffffffffffffff8 on end beyond the last address",
+        "the simulator of sm_90a does not take raw memory: its memory is made by `upload` and `zeros`, so that every \
+         access can be checked",
+        "a slice of cudarc is lent to a device of cudarc's context and stream: make the device by `Device::from_cuda`",
+    ];
+    assert_eq!(said(name, "whole", act), expected.join(" / "));
+}
+
 /// Eight threads, each with devices of its own of one context, call the same few products and copies: each kernel is
 /// made once.
 #[test]
 fn threads_share_what_was_made() {
     let act = || {
         let device = device();
-        let (context, _) = device.cuda().unwrap();
+        let (context, _) = cudarc_stream();
         let buffers: Arc<Vec<Buffer<bf16>>> = Arc::new((0..6).map(|_| buffer(&device)).collect());
         let work = |thread: usize, round: usize| {
             let at = |i: usize| &buffers[(thread + round + i) % 6];

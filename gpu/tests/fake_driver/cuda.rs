@@ -7,6 +7,7 @@
 //! passes them.
 #![allow(non_snake_case)]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -183,11 +184,95 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
     0
 }
 
+/// The address of the primary context, whenever there is one.
+const PRIMARY: Handle = 0x2000;
+
+/// How often the primary context is retained, and how many there have been.
+static PRIMARIES: Mutex<(u64, u64)> = Mutex::new((0, 0));
+
 #[no_mangle]
 pub extern "C" fn cuDevicePrimaryCtxRetain(context: &mut Handle, _: i32) -> Code {
     counted!(cuDevicePrimaryCtxRetain);
-    *context = 0x2000;
+    *context = PRIMARY;
+    let mut primaries = PRIMARIES.lock().unwrap();
+    primaries.1 += u64::from(primaries.0 == 0);
+    primaries.0 += 1;
     number("retain").unwrap_or(0)
+}
+
+#[no_mangle]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: i32) -> Code {
+    counted!(cuDevicePrimaryCtxRelease_v2);
+    PRIMARIES.lock().unwrap().0 -= 1;
+    0
+}
+
+/// A number for each context that there has been.
+#[no_mangle]
+pub extern "C" fn cuCtxGetId(context: Handle, id: &mut u64) -> Code {
+    counted!(cuCtxGetId);
+    *id = match context {
+        PRIMARY => PRIMARIES.lock().unwrap().1,
+        other => other as u64,
+    };
+    0
+}
+
+thread_local! {
+    /// The current context of a thread.
+    static CURRENT: Cell<Handle> = const { Cell::new(0) };
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxSetCurrent(context: Handle) -> Code {
+    counted!(cuCtxSetCurrent);
+    CURRENT.set(context);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxGetCurrent(context: &mut Handle) -> Code {
+    counted!(cuCtxGetCurrent);
+    *context = CURRENT.get();
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxGetDevice(device: &mut i32) -> Code {
+    counted!(cuCtxGetDevice);
+    *device = 0;
+    if CURRENT.get() == 0 { 201 } else { 0 }
+}
+
+/// The streams, each with its context.
+static STREAMS: Mutex<Vec<(Handle, Handle)>> = Mutex::new(Vec::new());
+
+#[no_mangle]
+pub extern "C" fn cuStreamCreate(stream: &mut Handle, _: u32) -> Code {
+    counted!(cuStreamCreate);
+    *stream = fresh();
+    STREAMS.lock().unwrap().push((*stream, CURRENT.get()));
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Code {
+    counted!(cuStreamDestroy_v2);
+    STREAMS.lock().unwrap().retain(|(made, _)| *made != stream);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamGetCtx(stream: Handle, context: &mut Handle) -> Code {
+    counted!(cuStreamGetCtx);
+    let streams = STREAMS.lock().unwrap();
+    match streams.iter().find(|(made, _)| *made == stream) {
+        Some((_, of)) => {
+            *context = *of;
+            0
+        }
+        None => 400,
+    }
 }
 
 #[no_mangle]
@@ -303,17 +388,13 @@ pub extern "C" fn cuCtxCreate_v4(context: &mut Handle, _: Handle, _: u32, _: i32
 }
 
 makes! {
-    cuStreamCreate(&mut Handle, u32);
     cuEventCreate(&mut Handle, u32);
     cuModuleLoadDataEx(&mut Handle, Handle, u32, Handle, Handle);
     cuModuleGetFunction(&mut Handle, Handle, Handle);
-    cuCtxGetCurrent(&mut Handle);
     cuGraphInstantiateWithFlags(&mut Handle, Handle, u64);
 }
 
 succeeds! {
-    cuDevicePrimaryCtxRelease_v2(i32);
-    cuCtxSetCurrent(Handle);
     cuCtxDestroy_v2(Handle);
     cuCtxSynchronize();
     cuMemFree_v2(u64);
@@ -321,7 +402,6 @@ succeeds! {
     cuMemcpyHtoDAsync_v2(u64, Handle, usize, Handle);
     cuMemcpyDtoHAsync_v2(Handle, u64, usize, Handle);
     cuMemcpyDtoDAsync_v2(u64, u64, usize, Handle);
-    cuStreamDestroy_v2(Handle);
     cuStreamWaitEvent(Handle, Handle, u32);
     cuStreamBeginCapture_v2(Handle, u32);
     cuStreamEndCapture(Handle, Handle);

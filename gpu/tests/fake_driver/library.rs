@@ -30,12 +30,16 @@ pub(crate) fn build(folder: &Path, whole: bool) -> Result<(), String> {
     if !whole {
         rustc.args(["--cfg", "without_tensor_maps"]);
     }
-    rustc.arg("-o").arg(folder.join("libcuda.so")).arg(text);
+    let library = folder.join("libcuda.so.1");
+    rustc.arg("-o").arg(&library).arg(text);
     let output = rustc
         .output()
         .map_err(|error| format!("rustc cannot be started: {error}"))?;
     if output.status.success() {
-        Ok(())
+        // The same file by the name that `cudarc` looks for: the loader opens one library.
+        let link = folder.join("libcuda.so");
+        let linked = fs::hard_link(&library, &link);
+        linked.map_err(|error| format!("{} cannot be made: {error}", link.display()))
     } else {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use colex_gpu::cuda::cudarc::driver::CudaContext;
 use colex_gpu::ir::KernelBuilder;
 use colex_gpu::kernels::{CopyCall, GemmProblem, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
@@ -179,7 +180,11 @@ impl Buffers {
             "262144:1".parse::<colex_layout::Layout>()?,
             "262144:1".parse()?,
         ];
-        let (context, stream) = device.cuda().context("the device is a GPU")?;
+        let context = CudaContext::new(0)?;
+        let stream = context.new_stream()?;
+        let beside =
+            move || Device::from_cuda(context.clone(), stream.clone()).map_err(Error::from);
+        let beside_too = beside.clone();
         let round = Cell::new(0_usize);
         let next = move |count: usize| {
             round.set((round.get() + 1) % count);
@@ -199,10 +204,7 @@ impl Buffers {
                     Ok(device.launch(&function, Launch::new(1, 32), &[])?)
                 }),
             ),
-            (
-                "Device::from_cuda",
-                Box::new(|| Ok(Device::from_cuda(context.clone(), stream.clone()).map(drop)?)),
-            ),
+            ("Device::from_cuda", Box::new(move || beside().map(drop))),
             (
                 "gemm 256x512x512 bf16",
                 Box::new(move || problem.on(a, b, &mut c.clone())?.run()),
@@ -210,7 +212,7 @@ impl Buffers {
             (
                 "gemm, a device by from_cuda for each call",
                 Box::new(move || {
-                    let beside = Device::from_cuda(context.clone(), stream.clone())?;
+                    let beside = beside_too()?;
                     let mut c = c.clone();
                     let call = problem.on(a, b, &mut c)?.prepare()?;
                     call.run(&beside)

@@ -1,23 +1,14 @@
-//! The driver's functions, as far as they are used here.
+//! The driver's functions, as far as they are used here, by their names in `cuda.h`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use cudarc::driver::sys;
+use libloading::Library;
+
+use super::sys;
 
 /// What every function of the driver returns: `CUresult` as a plain number, since a newer driver may have codes that
 /// the bindings do not list.
 pub(super) type StatusCode = u32;
-
-/// What `cudarc` calls for contexts, streams and slices beyond the functions below; it panics at one that is missing.
-const OF_CUDARC: [&str; 7] = [
-    "cuDeviceGet",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxGetCurrent",
-    "cuStreamCreate",
-    "cuStreamDestroy_v2",
-    "cuEventQuery",
-];
 
 /// An opaque handle: a module, a function, an event, a graph.
 pub(super) type Handle = *mut c_void;
@@ -30,19 +21,15 @@ macro_rules! table {
         }
 
         impl Api {
-            /// Looks all of them up in a library that is present.
+            /// Looks all of them up in the driver's library.
             ///
             /// # Errors
             ///
             /// The first name that the library does not have and that is needed.
-            pub(super) fn load() -> Result<Api, &'static str> {
-                // SAFETY: the caller has seen the library load. The types are those of `cuda.h` for these symbols,
-                // whose suffix names the version of the signature; `CUresult` is an `unsigned int`.
+            pub(super) fn load(library: &Library) -> Result<Api, &'static str> {
+                // SAFETY: the types are those of `cuda.h` for these symbols, whose suffix names the version of the
+                // signature; `CUresult` is an `unsigned int`. The library is never closed.
                 unsafe {
-                    let library = sys::culib();
-                    for symbol in OF_CUDARC {
-                        library.get::<unsafe extern "C" fn() -> StatusCode>(symbol.as_bytes()).map_err(|_| symbol)?;
-                    }
                     Ok(Api {
                         $($name: *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)?,)*
                     })
@@ -56,30 +43,38 @@ table! {
     init: "cuInit"(c_uint);
     get_error_name: "cuGetErrorName"(StatusCode, *mut *const c_char);
     get_error_string: "cuGetErrorString"(StatusCode, *mut *const c_char);
+    device_get: "cuDeviceGet"(*mut c_int, c_int);
     device_get_count: "cuDeviceGetCount"(*mut c_int);
     device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
     device_get_attribute: "cuDeviceGetAttribute"(*mut c_int, c_uint, c_int);
-    ctx_set_current: "cuCtxSetCurrent"(sys::CUcontext);
+    primary_retain: "cuDevicePrimaryCtxRetain"(*mut sys::Context, c_int);
+    primary_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
+    ctx_get_device: "cuCtxGetDevice"(*mut c_int);
+    ctx_get_id: "cuCtxGetId"(sys::Context, *mut u64);
+    ctx_set_current: "cuCtxSetCurrent"(sys::Context);
     ctx_synchronize: "cuCtxSynchronize"();
     mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
     mem_alloc: "cuMemAlloc_v2"(*mut u64, usize);
     mem_free: "cuMemFree_v2"(u64);
-    memset_d8_async: "cuMemsetD8Async"(u64, u8, usize, sys::CUstream);
-    memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, sys::CUstream);
-    memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, sys::CUstream);
-    memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(u64, u64, usize, sys::CUstream);
-    stream_synchronize: "cuStreamSynchronize"(sys::CUstream);
-    stream_wait_event: "cuStreamWaitEvent"(sys::CUstream, Handle, c_uint);
-    stream_begin_capture: "cuStreamBeginCapture_v2"(sys::CUstream, c_uint);
-    stream_end_capture: "cuStreamEndCapture"(sys::CUstream, *mut Handle);
+    memset_d8_async: "cuMemsetD8Async"(u64, u8, usize, sys::Stream);
+    memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, sys::Stream);
+    memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, sys::Stream);
+    memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(u64, u64, usize, sys::Stream);
+    stream_create: "cuStreamCreate"(*mut sys::Stream, c_uint);
+    stream_destroy: "cuStreamDestroy_v2"(sys::Stream);
+    stream_get_ctx: "cuStreamGetCtx"(sys::Stream, *mut sys::Context);
+    stream_synchronize: "cuStreamSynchronize"(sys::Stream);
+    stream_wait_event: "cuStreamWaitEvent"(sys::Stream, Handle, c_uint);
+    stream_begin_capture: "cuStreamBeginCapture_v2"(sys::Stream, c_uint);
+    stream_end_capture: "cuStreamEndCapture"(sys::Stream, *mut Handle);
     event_create: "cuEventCreate"(*mut Handle, c_uint);
-    event_record: "cuEventRecord"(Handle, sys::CUstream);
+    event_record: "cuEventRecord"(Handle, sys::Stream);
     event_synchronize: "cuEventSynchronize"(Handle);
     event_elapsed_time: "cuEventElapsedTime"(*mut f32, Handle, Handle);
     event_destroy: "cuEventDestroy_v2"(Handle);
     graph_get_nodes: "cuGraphGetNodes"(Handle, *mut Handle, *mut usize);
     graph_instantiate: "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
-    graph_launch: "cuGraphLaunch"(Handle, sys::CUstream);
+    graph_launch: "cuGraphLaunch"(Handle, sys::Stream);
     graph_destroy: "cuGraphDestroy"(Handle);
     graph_exec_destroy: "cuGraphExecDestroy"(Handle);
     link_create: "cuLinkCreate_v2"(c_uint, *mut c_uint, *mut *mut c_void, *mut Handle);
@@ -91,7 +86,7 @@ table! {
     module_unload: "cuModuleUnload"(Handle);
     func_get_attribute: "cuFuncGetAttribute"(*mut c_int, c_uint, Handle);
     func_set_attribute: "cuFuncSetAttribute"(Handle, c_uint, c_int);
-    launch_kernel: "cuLaunchKernelEx"(*const sys::CUlaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
+    launch_kernel: "cuLaunchKernelEx"(*const sys::LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     tensor_map_encode: "cuTensorMapEncodeTiled"(*mut [u64; 16], c_uint, c_uint, u64, *const u64, *const u64, *const u32, *const u32, c_uint, c_uint, c_uint, c_uint);
     tensor_map_encode_im2col: "cuTensorMapEncodeIm2col"(*mut [u64; 16], c_uint, c_uint, u64, *const u64, *const u64, *const c_int, *const c_int, c_uint, c_uint, *const u32, c_uint, c_uint, c_uint, c_uint);
 }

@@ -1,14 +1,131 @@
 //! The calls into cuBLASLt, in its own terms: matrices are columns. `colex-proof` says products of the library in them.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
-use cudarc::cublaslt::result::{self, CublasError};
-use cudarc::cublaslt::sys;
+use libloading::Library;
 
+use super::api::Handle;
+use super::library;
 use crate::buffer::Buffer;
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
 use colex_ir::launch::DeviceMemory;
+
+/// The type of a matrix: `cudaDataType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum LtType {
+    /// `CUDA_R_32F`.
+    F32 = 0,
+    /// `CUDA_R_64F`.
+    F64 = 1,
+    /// `CUDA_R_16F`.
+    F16 = 2,
+    /// `CUDA_R_8I`.
+    S8 = 3,
+    /// `CUDA_R_32I`.
+    S32 = 10,
+    /// `CUDA_R_16BF`.
+    Bf16 = 14,
+}
+
+/// What products are computed in: `cublasComputeType_t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum LtCompute {
+    /// `CUBLAS_COMPUTE_32F`.
+    F32 = 68,
+    /// `CUBLAS_COMPUTE_64F`.
+    F64 = 70,
+    /// `CUBLAS_COMPUTE_32I`.
+    S32 = 72,
+    /// `CUBLAS_COMPUTE_32F_FAST_TF32`.
+    Tf32 = 77,
+}
+
+/// What every function of cuBLASLt returns: `cublasStatus_t`.
+type Status = c_int;
+
+/// `cublasLtMatmulHeuristicResult_t`: an algorithm, and what the library says of it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Heuristic {
+    algorithm: [u64; 8],
+    workspace: usize,
+    state: Status,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+macro_rules! table {
+    ($($name:ident: $symbol:literal ($($argument:ty),* $(,)?);)*) => {
+        /// The addresses of cuBLASLt's functions.
+        struct LtApi {
+            $($name: unsafe extern "C" fn($($argument),*) -> Status,)*
+        }
+
+        impl LtApi {
+            /// Looks all of them up.
+            ///
+            /// # Errors
+            ///
+            /// The first name that the library does not have.
+            fn load(library: &Library) -> Result<LtApi, &'static str> {
+                // SAFETY: the types are those of `cublasLt.h` for these symbols. The library is never closed.
+                unsafe {
+                    Ok(LtApi {
+                        $($name: *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)?,)*
+                    })
+                }
+            }
+        }
+    };
+}
+
+table! {
+    create: "cublasLtCreate"(*mut Handle);
+    destroy: "cublasLtDestroy"(Handle);
+    product_create: "cublasLtMatmulDescCreate"(*mut Handle, LtCompute, LtType);
+    product_destroy: "cublasLtMatmulDescDestroy"(Handle);
+    product_set: "cublasLtMatmulDescSetAttribute"(Handle, c_int, *const c_void, usize);
+    layout_create: "cublasLtMatrixLayoutCreate"(*mut Handle, LtType, u64, u64, i64);
+    layout_destroy: "cublasLtMatrixLayoutDestroy"(Handle);
+    preference_create: "cublasLtMatmulPreferenceCreate"(*mut Handle);
+    preference_destroy: "cublasLtMatmulPreferenceDestroy"(Handle);
+    preference_set: "cublasLtMatmulPreferenceSetAttribute"(Handle, c_int, *const c_void, usize);
+    heuristics: "cublasLtMatmulAlgoGetHeuristic"(
+        Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Heuristic, *mut c_int,
+    );
+    matmul: "cublasLtMatmul"(
+        Handle, Handle, *const c_void, *const c_void, Handle, *const c_void, Handle, *const c_void, *const c_void,
+        Handle, *mut c_void, Handle, *const [u64; 8], *mut c_void, usize, *mut c_void,
+    );
+}
+
+/// `CUBLASLT_MATMUL_DESC_TRANSA` and `CUBLASLT_MATMUL_DESC_TRANSB`.
+const TRANSPOSE: [c_int; 2] = [3, 4];
+
+/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
+const MAX_WORKSPACE: c_int = 1;
+
+/// Returns the library's functions, which are looked up once per process.
+///
+/// # Errors
+///
+/// Why there are none.
+fn api() -> Result<&'static LtApi, &'static str> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    static API: OnceLock<Result<LtApi, &'static str>> = OnceLock::new();
+    // SAFETY: the library's initialisers run, as in every program that uses it.
+    let library = LIBRARY.get_or_init(|| unsafe { library::open(library::CUBLASLT) });
+    let load = || {
+        let library = library.as_ref();
+        let library = library.ok_or("libcublasLt is not where libraries are looked for")?;
+        LtApi::load(library).map_err(|_| "its libcublasLt lacks a function that is needed")
+    };
+    API.get_or_init(load).as_ref().map_err(|why| *why)
+}
 
 /// Bytes of scratch memory an algorithm may ask for.
 const WORKSPACE: usize = 64 << 20;
@@ -17,7 +134,7 @@ const WORKSPACE: usize = 64 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct LtMatrix {
     /// The type of its elements.
-    pub ty: sys::cudaDataType,
+    pub ty: LtType,
     /// Bytes of one element.
     pub element_bytes: u64,
     /// Elements of a column.
@@ -52,9 +169,9 @@ pub struct LtProduct {
     /// What is written, and read where `beta` is not 0.
     pub sum: LtMatrix,
     /// What products are computed in.
-    pub compute: sys::cublasComputeType_t,
+    pub compute: LtCompute,
     /// The type of alpha and beta.
-    pub scale: sys::cudaDataType,
+    pub scale: LtType,
     /// The factor of the product.
     pub alpha: f64,
     /// The factor of what the sum held.
@@ -64,14 +181,45 @@ pub struct LtProduct {
 /// One product as cuBLASLt's own choices compute it.
 pub struct CublasLt {
     device: Device,
-    handle: sys::cublasLtHandle_t,
-    product: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    choices: Vec<sys::cublasLtMatmulHeuristicResult_t>,
+    layouts: [Descriptor; 3],
+    product: Descriptor,
+    handle: Descriptor,
+    choices: Vec<Heuristic>,
     workspace: Buffer<u8>,
     /// The bytes that each matrix spans.
     bytes: [u64; 3],
     factors: [Factor; 2],
+}
+
+/// Something that the library made, and that it destroys when this is dropped.
+struct Descriptor {
+    handle: Handle,
+    destroy: unsafe extern "C" fn(Handle) -> Status,
+}
+
+// SAFETY: the library's handles and descriptors may be used from any thread.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above; a shared reference only reads them.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    /// Makes one by a function that stores its handle.
+    fn new(
+        call: &'static str,
+        destroy: unsafe extern "C" fn(Handle) -> Status,
+        make: impl FnOnce(*mut Handle) -> Status,
+    ) -> Result<Descriptor, Error> {
+        let mut handle = std::ptr::null_mut();
+        checked(call, make(&mut handle))?;
+        Ok(Descriptor { handle, destroy })
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: made by the library, with one owner, which is being dropped.
+        unsafe { (self.destroy)(self.handle) };
+    }
 }
 
 /// Alpha or beta in the type of the sums.
@@ -83,10 +231,10 @@ enum Factor {
 }
 
 impl Factor {
-    fn of(scale: sys::cudaDataType, value: f64) -> Factor {
+    fn of(scale: LtType, value: f64) -> Factor {
         match scale {
-            sys::cudaDataType::CUDA_R_64F => Factor::F64(value),
-            sys::cudaDataType::CUDA_R_32I => Factor::S32(value as i32),
+            LtType::F64 => Factor::F64(value),
+            LtType::S32 => Factor::S32(value as i32),
             _ => Factor::F32(value as f32),
         }
     }
@@ -108,16 +256,28 @@ fn bind(device: &Device) -> Result<(), Error> {
     }
 }
 
-fn refused(call: &'static str) -> impl Fn(CublasError) -> Error {
-    move |CublasError(status)| {
-        ErrorKind::Driver {
-            call,
-            code: status as u32,
-            name: format!("{status:?}"),
-            text: "cuBLASLt said no more".to_string(),
-        }
-        .into()
+/// A status as a result.
+fn checked(call: &'static str, status: Status) -> Result<(), Error> {
+    let name = match status {
+        0 => return Ok(()),
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        16 => "CUBLAS_STATUS_LICENSE_ERROR",
+        _ => "a status without a name",
+    };
+    Err(ErrorKind::Driver {
+        call,
+        code: status.unsigned_abs(),
+        name: name.to_string(),
+        text: "cuBLASLt said no more".to_string(),
     }
+    .into())
 }
 
 impl CublasLt {
@@ -135,98 +295,92 @@ impl CublasLt {
             }
             .into()
         };
-        if device.cuda().is_none() {
+        if device.is_simulator() {
             return Err(lacks("there is none on the host"));
         }
-        // SAFETY: looks for a library and closes it again.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(lacks("libcublasLt is not where libraries are looked for"));
-        }
+        let api = api().map_err(lacks)?;
         bind(device)?;
         let matrices = [product.first, product.second, product.sum];
         let layout = |matrix: LtMatrix| {
-            result::create_matrix_layout(matrix.ty, matrix.rows, matrix.columns, matrix.leading)
-                .map_err(refused("cublasLtMatrixLayoutCreate"))
+            Descriptor::new("cublasLtMatrixLayoutCreate", api.layout_destroy, |made| {
+                let LtMatrix {
+                    ty,
+                    rows,
+                    columns,
+                    leading,
+                    ..
+                } = matrix;
+                // SAFETY: stores one handle.
+                unsafe { (api.layout_create)(made, ty, rows, columns, leading) }
+            })
         };
         let [first, second, sum] = matrices.map(layout);
         let mut new = CublasLt {
             device: device.clone(),
-            handle: result::create_handle().map_err(refused("cublasLtCreate"))?,
-            product: result::create_matmul_desc(product.compute, product.scale)
-                .map_err(refused("cublasLtMatmulDescCreate"))?,
+            handle: Descriptor::new("cublasLtCreate", api.destroy, |made| {
+                // SAFETY: stores one handle.
+                unsafe { (api.create)(made) }
+            })?,
+            product: Descriptor::new("cublasLtMatmulDescCreate", api.product_destroy, |made| {
+                // SAFETY: stores one handle.
+                unsafe { (api.product_create)(made, product.compute, product.scale) }
+            })?,
             layouts: [first?, second?, sum?],
             choices: Vec::new(),
             workspace: device.uninitialised(WORKSPACE)?,
             bytes: matrices.map(|matrix| matrix.bytes()),
             factors: [product.alpha, product.beta].map(|value| Factor::of(product.scale, value)),
         };
-        new.transpose([product.first.transposed, product.second.transposed])?;
-        new.ask(count)?;
+        let transposed = [product.first.transposed, product.second.transposed];
+        for (attribute, transposed) in TRANSPOSE.into_iter().zip(transposed) {
+            // `CUBLAS_OP_N` is 0 and `CUBLAS_OP_T` 1.
+            let operation = c_int::from(transposed);
+            let value = std::ptr::from_ref(&operation).cast();
+            let bytes = size_of_val(&operation);
+            // SAFETY: the descriptor lives, and the value has the attribute's type.
+            let status = unsafe { (api.product_set)(new.product.handle, attribute, value, bytes) };
+            checked("cublasLtMatmulDescSetAttribute", status)?;
+        }
+        new.choices = new.ask(api, count)?;
         Ok(new)
     }
 
-    /// Says of both factors whether they are transposed.
-    fn transpose(&mut self, operations: [bool; 2]) -> Result<(), Error> {
-        let attributes = [
-            sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
-            sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB,
-        ];
-        for (attribute, operation) in attributes.into_iter().zip(operations) {
-            // `CUBLAS_OP_N` is 0 and `CUBLAS_OP_T` 1.
-            let operation = i32::from(operation);
-            let value = std::ptr::from_ref(&operation).cast();
-            // SAFETY: the descriptor lives, and the value has the attribute's type.
-            unsafe {
-                result::set_matmul_desc_attribute(
-                    self.product,
-                    attribute,
-                    value,
-                    size_of_val(&operation),
-                )
-            }
-            .map_err(refused("cublasLtMatmulDescSetAttribute"))?;
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, count: usize) -> Result<(), Error> {
-        let preference =
-            result::create_matmul_pref().map_err(refused("cublasLtMatmulPreferenceCreate"))?;
+    /// Asks for at most `count` algorithms.
+    fn ask(&self, api: &LtApi, count: usize) -> Result<Vec<Heuristic>, Error> {
+        let call = "cublasLtMatmulPreferenceCreate";
+        let preference = Descriptor::new(call, api.preference_destroy, |made| {
+            // SAFETY: stores one handle.
+            unsafe { (api.preference_create)(made) }
+        })?;
         let most = WORKSPACE;
-        let attribute =
-            sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-        let [first, second, c] = self.layouts;
+        let value = std::ptr::from_ref(&most).cast();
+        // SAFETY: the preference lives, and the value has the attribute's type.
+        let status = unsafe {
+            (api.preference_set)(preference.handle, MAX_WORKSPACE, value, size_of_val(&most))
+        };
+        checked("cublasLtMatmulPreferenceSetAttribute", status)?;
+        let [first, second, c] = self.layouts.each_ref().map(|layout| layout.handle);
         let (mut found, mut choices) = (0, Vec::with_capacity(count));
         // SAFETY: all descriptors live; the library stores at most `count` results, for which there is room, and says
         // how many; what it stored is plain data.
-        let asked = unsafe {
-            let set = result::set_matmul_pref_attribute(
-                preference,
-                attribute,
-                std::ptr::from_ref(&most).cast(),
-                size_of_val(&most),
+        let status = unsafe {
+            let status = (api.heuristics)(
+                self.handle.handle,
+                self.product.handle,
+                first,
+                second,
+                c,
+                c,
+                preference.handle,
+                c_int::try_from(count).unwrap_or(c_int::MAX),
+                choices.as_mut_ptr(),
+                &mut found,
             );
-            let asked = set.and_then(|()| {
-                sys::cublasLtMatmulAlgoGetHeuristic(
-                    self.handle,
-                    self.product,
-                    first,
-                    second,
-                    c,
-                    c,
-                    preference,
-                    count as i32,
-                    choices.as_mut_ptr(),
-                    &mut found,
-                )
-                .result()
-            });
-            let destroyed = result::destroy_matmul_pref(preference);
-            choices.set_len(found as usize);
-            asked.and(destroyed)
+            choices.set_len(usize::try_from(found).map_or(0, |found| found.min(count)));
+            status
         };
-        self.choices = choices;
-        asked.map_err(refused("cublasLtMatmulAlgoGetHeuristic"))
+        checked("cublasLtMatmulAlgoGetHeuristic", status)?;
+        Ok(choices)
     }
 
     /// Returns how many algorithms it answered with.
@@ -247,16 +401,16 @@ impl CublasLt {
         factors: [&dyn DeviceMemory; 2],
         sum: &dyn DeviceMemory,
     ) -> Result<(), Error> {
-        let Some((_, stream)) = device
-            .cuda()
-            .filter(|_| device.is_same_device(&self.device))
-        else {
-            return Err(ErrorKind::OtherDevice {
-                what: "the product",
-                device: device.name(),
-                holder: self.device.name(),
+        let gpu = match &device.0 {
+            Kind::Gpu(gpu) if device.is_same_device(&self.device) => gpu,
+            Kind::Gpu(_) | Kind::Simulator(_) => {
+                return Err(ErrorKind::OtherDevice {
+                    what: "the product",
+                    device: device.name(),
+                    holder: self.device.name(),
+                }
+                .into());
             }
-            .into());
         };
         let memories = [factors[0], factors[1], sum];
         for (memory, bytes) in memories.into_iter().zip(self.bytes) {
@@ -282,46 +436,34 @@ impl CublasLt {
             expected: self.choices.len(),
             found: choice,
         })?;
-        bind(device)?;
-        let [first, second, third] = self.layouts;
+        let api = api().expect("the library made this product");
+        gpu.bind()?;
+        let [first, second, third] = self.layouts.each_ref().map(|layout| layout.handle);
         let [x, y, c] = memories.map(|memory| memory.address());
         let [alpha, beta] = &self.factors;
         let pointer = |address: u64| address as *const c_void;
         // SAFETY: all descriptors live, the memory is on this device and as long as the matrices, and the factors have
         // the type of the sums.
-        unsafe {
-            result::matmul(
-                self.handle,
-                self.product,
+        let status = unsafe {
+            (api.matmul)(
+                self.handle.handle,
+                self.product.handle,
                 alpha.pointer(),
-                beta.pointer(),
                 pointer(x),
                 first,
                 pointer(y),
                 second,
+                beta.pointer(),
                 pointer(c),
                 third,
                 c as *mut c_void,
                 third,
-                &algorithm.algo,
+                &algorithm.algorithm,
                 self.workspace.address() as *mut c_void,
                 WORKSPACE,
-                stream.cu_stream().cast(),
+                gpu.stream.handle(),
             )
-        }
-        .map_err(refused("cublasLtMatmul"))
-    }
-}
-
-impl Drop for CublasLt {
-    fn drop(&mut self) {
-        // SAFETY: each has one owner, which is being dropped.
-        unsafe {
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-            let _ = result::destroy_matmul_desc(self.product);
-            let _ = result::destroy_handle(self.handle);
-        }
+        };
+        checked("cublasLtMatmul", status)
     }
 }

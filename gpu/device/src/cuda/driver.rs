@@ -3,9 +3,10 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
-use cudarc::driver::sys;
+use libloading::Library;
 
 use super::api::{Api, StatusCode};
+use super::library;
 use crate::error::{Error, ErrorKind};
 
 /// The oldest version of CUDA whose driver has tensor maps and launches with clusters.
@@ -41,11 +42,11 @@ pub(super) fn driver() -> Result<&'static Driver, Error> {
 }
 
 fn probe() -> Result<Driver, Error> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     // SAFETY: loading the driver's library runs its initialisers; so does every program that uses CUDA.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(ErrorKind::NoDriver.into());
-    }
-    let version = version()?;
+    let library = LIBRARY.get_or_init(|| unsafe { library::open(library::DRIVER) });
+    let library = library.as_ref().ok_or(ErrorKind::NoDriver)?;
+    let version = version(library)?;
     if version < OLDEST {
         return Err(ErrorKind::DriverTooOld {
             version,
@@ -54,7 +55,7 @@ fn probe() -> Result<Driver, Error> {
         }
         .into());
     }
-    let api = Api::load().map_err(|symbol| ErrorKind::DriverTooOld {
+    let api = Api::load(library).map_err(|symbol| ErrorKind::DriverTooOld {
         version,
         needed: OLDEST,
         missing: Some(symbol),
@@ -68,12 +69,12 @@ fn probe() -> Result<Driver, Error> {
 }
 
 /// The version that the library says, before anything else is looked up.
-fn version() -> Result<i32, Error> {
+fn version(library: &Library) -> Result<i32, Error> {
     let mut version = 0;
-    // SAFETY: the library is present, and the symbol's type is that of `cuda.h` since CUDA 2.2.
+    // SAFETY: the symbol's type is that of `cuda.h` since CUDA 2.2.
     let found = unsafe {
-        let symbol = sys::culib()
-            .get::<unsafe extern "C" fn(*mut c_int) -> StatusCode>(b"cuDriverGetVersion\0");
+        let symbol =
+            library.get::<unsafe extern "C" fn(*mut c_int) -> StatusCode>(b"cuDriverGetVersion\0");
         symbol.map(|ask| ask(&mut version))
     };
     match found {

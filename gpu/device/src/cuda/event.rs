@@ -35,7 +35,7 @@ impl Gpu {
     pub(super) fn again(&self, event: &GpuEvent) -> Result<(), Error> {
         self.call("cuEventRecord", |api| {
             // SAFETY: event and stream live, in the same context.
-            unsafe { (api.event_record)(event.handle, self.stream.cu_stream()) }
+            unsafe { (api.event_record)(event.handle, self.stream.handle()) }
         })
     }
 
@@ -43,7 +43,7 @@ impl Gpu {
     pub(crate) fn wait_for(&self, event: &GpuEvent) -> Result<(), Error> {
         self.call("cuStreamWaitEvent", |api| {
             // SAFETY: event and stream live; no flags.
-            unsafe { (api.stream_wait_event)(self.stream.cu_stream(), event.handle, 0) }
+            unsafe { (api.stream_wait_event)(self.stream.handle(), event.handle, 0) }
         })
     }
 }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use colex_atom::Arch;
-use cudarc::driver::{CudaContext, CudaStream, sys};
-use sys::CUdevice_attribute as Attribute;
 
 use super::api::{Api, StatusCode};
+use super::context::{ContextUsers, Owner, PrimaryContext, Stream};
 use super::driver::{Driver, driver};
+use super::sys::{self, DeviceAttribute as Attribute};
 use crate::cache::Cache;
 use crate::device::Held;
 use crate::error::{Error, ErrorKind};
@@ -20,57 +20,39 @@ use colex_ir::launch::Limits;
 pub(crate) struct Gpu {
     pub(super) shared: Arc<Shared>,
     /// The stream, which keeps its context alive.
-    pub(super) stream: Arc<CudaStream>,
+    pub(super) stream: Stream,
     /// What ends with the last handle, if the context was opened here.
     opened: Option<Arc<OpenedContext>>,
 }
 
-/// What all handles to a context share, including those made from `cudarc`: one of these lives as long as its context is in use in this
-/// process. It does not keep the context alive.
+/// What all handles to a context share, however each was made: one of these lives as long as its context is in use in
+/// this process. It does not keep the context alive.
 pub(super) struct Shared {
     pub(super) driver: &'static Driver,
     /// The address of the context. No two contexts that live at one time have the same.
     context: usize,
+    /// The context's number, which the driver gives to no other.
+    id: u64,
     pub(super) users: Arc<ContextUsers>,
     pub(super) name: String,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
     pub(super) cache: Mutex<Cache>,
     pub(super) held: Held,
+    /// Whether what is kept stays when no owner is left that was seen here: a caller's context lives on between the
+    /// devices that are made of it.
+    outlives_owners: bool,
     /// What happened to the context, once it is of no more use.
     lost: OnceLock<String>,
-}
-
-/// The owners of a context. While one of them lives, the context is the one that it was.
-#[derive(Default)]
-pub(super) struct ContextUsers(Mutex<Vec<Weak<CudaContext>>>);
-
-impl ContextUsers {
-    /// Adds an owner. Those that are gone are forgotten.
-    fn add(&self, context: &Arc<CudaContext>) {
-        let mut users = locked(&self.0);
-        if users
-            .iter()
-            .any(|user| user.as_ptr() == Arc::as_ptr(context))
-        {
-            return;
-        }
-        users.retain(|user| user.strong_count() > 0);
-        users.push(Arc::downgrade(context));
-    }
-
-    /// An owner that lives, if there is one.
-    pub(super) fn any(&self) -> Option<Arc<CudaContext>> {
-        locked(&self.0).iter().find_map(Weak::upgrade)
-    }
 }
 
 /// A context that was opened here by its device's ordinal. Its modules are unloaded when the last handle is dropped:
 /// others may keep the device's primary context alive for much longer.
 struct OpenedContext {
     shared: Arc<Shared>,
+    stream: Stream,
     /// Dropped after the modules.
-    _context: Arc<CudaContext>,
+    _context: Arc<PrimaryContext>,
 }
 
 impl Drop for OpenedContext {
@@ -83,7 +65,6 @@ impl Drop for OpenedContext {
 struct Opened {
     ordinal: usize,
     context: Weak<OpenedContext>,
-    stream: Weak<CudaStream>,
 }
 
 impl Opened {
@@ -92,7 +73,7 @@ impl Opened {
         let opened = self.context.upgrade()?;
         Some(Gpu {
             shared: opened.shared.clone(),
-            stream: self.stream.upgrade()?,
+            stream: opened.stream.clone(),
             opened: Some(opened),
         })
     }
@@ -104,6 +85,9 @@ static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// What is shared of every context in use, so that a device made of it a second time finds what the first has kept.
 static CONTEXTS: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
+/// How many contexts of callers are remembered while no device of theirs lives.
+const CALLERS_CONTEXTS: usize = 32;
+
 /// A lock's content, also after a panic of the thread that held the lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
@@ -112,44 +96,62 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// What is shared of a context, made when the context is seen for the first time. The driver is not asked otherwise.
-    fn of(context: &Arc<CudaContext>) -> Result<Arc<Shared>, Error> {
-        let address = context.cu_ctx() as usize;
+    /// What is shared of a context, made when the context is seen for the first time. The driver is not asked about a
+    /// context that an owner has kept since.
+    fn of(owner: &Owner) -> Result<Arc<Shared>, Error> {
+        let driver = driver()?;
+        let handle = owner.handle();
+        let address = handle as usize;
         let mut known = locked(&CONTEXTS);
+        let at_address = known.iter().find(|shared| shared.context == address);
         // Where no owner is left that was seen here, the address may have come to mean another context.
-        let same =
-            |shared: &&Arc<Shared>| shared.context == address && shared.users.any().is_some();
-        if let Some(shared) = known.iter().find(same) {
-            shared.users.add(context);
+        let id = match at_address {
+            Some(shared) if shared.users.any().is_some() => shared.id,
+            _ => context_id(driver, handle)?,
+        };
+        if let Some(shared) = at_address.filter(|shared| shared.id == id) {
+            shared.users.add(owner);
             return Ok(shared.clone());
         }
-        let shared = Arc::new(Shared::new(context, address)?);
-        let unused = |shared: &mut Arc<Shared>| shared.users.any().is_none();
-        let unused: Vec<_> = known.extract_if(.., unused).collect();
+        let shared = Arc::new(Shared::new(driver, owner, id)?);
+        let gone = |known: &Shared| {
+            known.context == address || !known.outlives_owners && known.users.any().is_none()
+        };
+        let mut unused: Vec<_> = known.extract_if(.., |known| gone(known)).collect();
+        let idle = |known: &Arc<Shared>| known.users.any().is_none();
+        if known.iter().filter(|known| idle(known)).count() > CALLERS_CONTEXTS {
+            unused.extend(
+                known
+                    .iter()
+                    .position(idle)
+                    .map(|oldest| known.remove(oldest)),
+            );
+        }
         known.push(shared.clone());
         drop(known);
         drop(unused);
         Ok(shared)
     }
 
-    fn new(context: &Arc<CudaContext>, address: usize) -> Result<Shared, Error> {
-        let driver = driver()?;
-        let device = context.cu_device();
+    fn new(driver: &'static Driver, owner: &Owner, id: u64) -> Result<Shared, Error> {
+        let device = device_of(driver, owner.handle())?;
         let name = device_name(driver, device)?;
         let attribute = |which: Attribute| device_attribute(driver, device, which);
         let capability = (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            attribute(Attribute::CapabilityMajor)?,
+            attribute(Attribute::CapabilityMinor)?,
         );
         let arch = arch_of(capability).ok_or_else(|| ErrorKind::DeviceTooOld {
             name: name.clone(),
             capability,
         })?;
         let users = ContextUsers::default();
-        users.add(context);
+        users.add(owner);
         Ok(Shared {
             driver,
-            context: address,
+            context: owner.handle() as usize,
+            id,
+            outlives_owners: matches!(owner, Owner::Caller(_)),
             users: Arc::new(users),
             name,
             arch,
@@ -174,20 +176,21 @@ impl Gpu {
         if let Some(gpu) = held.and_then(Opened::handle) {
             return gpu.alive().map(|()| gpu);
         }
-        let context = CudaContext::new(ordinal).map_err(|e| {
-            broken(
-                driver,
-                ordinal,
-                "cuDevicePrimaryCtxRetain",
-                e.0 as StatusCode,
-            )
+        let refused = |call| move |code| broken(driver, ordinal, call, code);
+        let mut device = 0;
+        let asked =
+            c_int::try_from(ordinal).expect("an ordinal below the count, which is an `int`");
+        // SAFETY: stores one integer.
+        driver.check("cuDeviceGet", unsafe {
+            (driver.api.device_get)(&mut device, asked)
         })?;
-        let stream = context
-            .new_stream()
-            .map_err(|e| broken(driver, ordinal, "cuStreamCreate", e.0 as StatusCode))?;
-        let mut gpu = Gpu::of(stream)?;
+        let context = PrimaryContext::retain(driver, device);
+        let context = Arc::new(context.map_err(refused("cuDevicePrimaryCtxRetain"))?);
+        let stream = Stream::new(driver, Owner::Primary(context.clone()));
+        let mut gpu = Gpu::of(stream.map_err(refused("cuStreamCreate"))?)?;
         let opened = Arc::new(OpenedContext {
             shared: gpu.shared.clone(),
+            stream: gpu.stream.clone(),
             _context: context,
         });
         // A context that a kernel broke says so here, not at the first call that follows.
@@ -199,15 +202,14 @@ impl Gpu {
         open.push(Opened {
             ordinal,
             context: Arc::downgrade(&opened),
-            stream: Arc::downgrade(&gpu.stream),
         });
         gpu.opened = Some(opened);
         Ok(gpu)
     }
 
     /// A handle to a stream that is there already, and to its context.
-    pub(super) fn of(stream: Arc<CudaStream>) -> Result<Gpu, Error> {
-        let shared = Shared::of(stream.context())?;
+    pub(super) fn of(stream: Stream) -> Result<Gpu, Error> {
+        let shared = Shared::of(&stream.owner())?;
         let gpu = Gpu {
             shared,
             stream,
@@ -265,15 +267,15 @@ impl Gpu {
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         self.call("cuStreamSynchronize", |api| {
             // SAFETY: the stream lives as long as this handle.
-            unsafe { (api.stream_synchronize)(self.stream.cu_stream()) }
+            unsafe { (api.stream_synchronize)(self.stream.handle()) }
         })
     }
 
     /// The same GPU through a stream of its own.
     pub(crate) fn on_new_stream(&self) -> Result<Gpu, Error> {
         self.alive()?;
-        let made = self.stream.context().new_stream();
-        let stream = made.map_err(|e| self.failed("cuStreamCreate", e.0 as StatusCode))?;
+        let made = self.stream.beside(self.shared.driver);
+        let stream = made.map_err(|code| self.failed("cuStreamCreate", code))?;
         Ok(Gpu {
             stream,
             ..self.clone()
@@ -294,7 +296,7 @@ impl Gpu {
         self.alive()?;
         let api = &self.shared.driver.api;
         // SAFETY: the context lives as long as its stream.
-        let current = unsafe { (api.ctx_set_current)(self.stream.context().cu_ctx()) };
+        let current = unsafe { (api.ctx_set_current)(self.stream.context()) };
         if current != 0 {
             return Err(self.failed("cuCtxSetCurrent", current));
         }
@@ -371,6 +373,30 @@ pub(crate) fn device_count(driver: &Driver) -> Result<usize, Error> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// The device of a context, which becomes current.
+fn device_of(driver: &Driver, context: sys::Context) -> Result<c_int, Error> {
+    let mut device = 0;
+    // SAFETY: the context lives.
+    driver.check("cuCtxSetCurrent", unsafe {
+        (driver.api.ctx_set_current)(context)
+    })?;
+    // SAFETY: stores one integer; the context is current.
+    driver.check("cuCtxGetDevice", unsafe {
+        (driver.api.ctx_get_device)(&mut device)
+    })?;
+    Ok(device)
+}
+
+/// The number that no other context of this process has, alive or gone.
+fn context_id(driver: &Driver, context: sys::Context) -> Result<u64, Error> {
+    let mut id = 0;
+    // SAFETY: the context lives; the function stores one integer.
+    driver.check("cuCtxGetId", unsafe {
+        (driver.api.ctx_get_id)(context, &mut id)
+    })?;
+    Ok(id)
+}
+
 /// The device's name.
 fn device_name(driver: &Driver, device: c_int) -> Result<String, Error> {
     let mut name = [0 as c_char; 256];
@@ -396,23 +422,23 @@ fn device_attribute(driver: &Driver, device: c_int, which: Attribute) -> Result<
 fn limits(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Limits, Error> {
     use Attribute::*;
     Ok(Limits {
-        threads: attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        threads: attribute(MaxThreadsPerBlock)?,
         block: [
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+            attribute(MaxBlockX)?,
+            attribute(MaxBlockY)?,
+            attribute(MaxBlockZ)?,
         ],
         grid: [
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
-            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+            attribute(MaxGridX)?,
+            attribute(MaxGridY)?,
+            attribute(MaxGridZ)?,
         ],
-        cluster: match attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)? {
+        cluster: match attribute(ClusterLaunch)? {
             0 => 1,
             _ => 8,
         },
-        shared: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared: attribute(MaxSharedOptIn)?,
+        multiprocessors: attribute(Multiprocessors)?,
     })
 }
 

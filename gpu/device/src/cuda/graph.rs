@@ -23,7 +23,7 @@ impl Gpu {
         &self,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<Graph, E> {
-        let stream = self.stream.cu_stream();
+        let stream = self.stream.handle();
         self.call("cuStreamBeginCapture", |api| {
             // SAFETY: the stream lives.
             unsafe { (api.stream_begin_capture)(stream, THREAD_LOCAL) }
@@ -73,7 +73,7 @@ impl Graph {
     pub(crate) fn launch(&self) -> Result<(), Error> {
         self.gpu.call("cuGraphLaunch", |api| {
             // SAFETY: graph and stream live.
-            unsafe { (api.graph_launch)(self.executable, self.gpu.stream.cu_stream()) }
+            unsafe { (api.graph_launch)(self.executable, self.gpu.stream.handle()) }
         })
     }
 }

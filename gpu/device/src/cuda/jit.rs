@@ -2,10 +2,9 @@
 
 use std::ffi::{CString, c_char, c_uint, c_void};
 
-use cudarc::driver::sys::{CUjit_option_enum as JitOption, CUjitInputType_enum as Input};
-
 use super::api::Handle;
 use super::gpu::Gpu;
+use super::sys::{JitInput, JitOption};
 use crate::error::{Error, ErrorKind};
 use crate::signature;
 
@@ -36,13 +35,13 @@ impl Options {
             errors: vec![0; LOG_BYTES],
         };
         let (info, errors) = (options.info.as_mut_ptr(), options.errors.as_mut_ptr());
-        options.push(JitOption::CU_JIT_INFO_LOG_BUFFER, info.cast());
-        options.number(JitOption::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
-        options.push(JitOption::CU_JIT_ERROR_LOG_BUFFER, errors.cast());
-        options.number(JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
-        options.number(JitOption::CU_JIT_LOG_VERBOSE, 1);
+        options.push(JitOption::InfoLog, info.cast());
+        options.number(JitOption::InfoLogBytes, LOG_BYTES);
+        options.push(JitOption::ErrorLog, errors.cast());
+        options.number(JitOption::ErrorLogBytes, LOG_BYTES);
+        options.number(JitOption::Verbose, 1);
         if let Some(code) = target {
-            options.number(JitOption::CU_JIT_TARGET, code);
+            options.number(JitOption::Target, code);
         }
         options
     }
@@ -126,7 +125,7 @@ impl Gpu {
                 let none = std::ptr::null_mut();
                 (api.link_add_data)(
                     link,
-                    Input::CU_JIT_INPUT_PTX as c_uint,
+                    JitInput::Ptx as c_uint,
                     data,
                     source.as_bytes_with_nul().len(),
                     name.as_ptr(),

@@ -1,12 +1,12 @@
 //! Launches, after all that can be checked was checked.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
-use cudarc::driver::sys;
 use smallvec::SmallVec;
 
 use super::gpu::Gpu;
 use super::module::Loaded;
+use super::sys::{LaunchAttribute, LaunchConfig};
 use crate::error::{Error, ErrorKind};
 use colex_ir::launch::Launch;
 use colex_ir::launch::{Argument, TensorMapArgument};
@@ -71,18 +71,14 @@ impl Gpu {
         function.expect_dynamic(self, launch.dynamic_shared)?;
         let maps = maps(arguments)?;
         let mut addresses = addresses(arguments, &maps);
-        let mut cluster = cluster(launch);
-        let config = sys::CUlaunchConfig {
-            gridDimX: launch.grid[0],
-            gridDimY: launch.grid[1],
-            gridDimZ: launch.grid[2],
-            blockDimX: launch.block[0],
-            blockDimY: launch.block[1],
-            blockDimZ: launch.block[2],
-            sharedMemBytes: launch.dynamic_shared,
-            hStream: self.stream.cu_stream(),
-            attrs: cluster.as_mut_ptr(),
-            numAttrs: u32::from(launch.cluster != [1; 3]),
+        let mut cluster = LaunchAttribute::cluster(launch.cluster);
+        let config = LaunchConfig {
+            grid: launch.grid,
+            block: launch.block,
+            shared_bytes: launch.dynamic_shared,
+            stream: self.stream.handle(),
+            attributes: &mut cluster,
+            attribute_count: u32::from(launch.cluster != [1; 3]),
         };
         self.call("cuLaunchKernelEx", |api| {
             // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns; one
@@ -98,18 +94,6 @@ impl Gpu {
             }
         })
     }
-}
-
-/// The attribute that asks for clusters.
-fn cluster(launch: &Launch) -> [sys::CUlaunchAttribute; 1] {
-    let [x, y, z] = launch.cluster;
-    [sys::CUlaunchAttribute {
-        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-        pad: [0 as c_char; 4],
-        value: sys::CUlaunchAttributeValue {
-            clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z },
-        },
-    }]
 }
 
 #[cfg(test)]

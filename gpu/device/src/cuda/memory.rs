@@ -58,12 +58,7 @@ impl Gpu {
             let from = elements.as_ptr().cast::<c_void>();
             // SAFETY: the buffer has as many bytes at the address, and the slice outlives the copy: `copied` waits.
             unsafe {
-                (gpu.shared.driver.api.memcpy_htod_async)(
-                    address,
-                    from,
-                    bytes,
-                    gpu.stream.cu_stream(),
-                )
+                (gpu.shared.driver.api.memcpy_htod_async)(address, from, bytes, gpu.stream.handle())
             }
         })
     }
@@ -74,12 +69,7 @@ impl Gpu {
         self.copied(size_of_val(elements), "cuMemcpyDtoHAsync", |gpu, bytes| {
             // SAFETY: as in `write`; every pattern of bits is an element (the trait is sealed).
             unsafe {
-                (gpu.shared.driver.api.memcpy_dtoh_async)(
-                    to,
-                    address,
-                    bytes,
-                    gpu.stream.cu_stream(),
-                )
+                (gpu.shared.driver.api.memcpy_dtoh_async)(to, address, bytes, gpu.stream.handle())
             }
         })
     }
@@ -91,7 +81,7 @@ impl Gpu {
         }
         self.call("cuMemcpyDtoDAsync", |api| {
             // SAFETY: both buffers have `bytes` bytes, and their memory is freed in the stream's order or later.
-            unsafe { (api.memcpy_dtod_async)(to, from, bytes, self.stream.cu_stream()) }
+            unsafe { (api.memcpy_dtod_async)(to, from, bytes, self.stream.handle()) }
         })
     }
 
@@ -102,7 +92,7 @@ impl Gpu {
         }
         self.call("cuMemsetD8Async", |api| {
             // SAFETY: the buffer has `bytes` bytes.
-            unsafe { (api.memset_d8_async)(address, byte, bytes, self.stream.cu_stream()) }
+            unsafe { (api.memset_d8_async)(address, byte, bytes, self.stream.handle()) }
         })
     }
 

@@ -1,25 +1,33 @@
 //! The CUDA executor: the only module that knows the driver, and the only one with `unsafe`.
 //!
-//! The driver's functions are looked up once, by name, before the first is called: none that an old driver lacks is
-//! ever reached, and a code that no header names stays a number. `cudarc` finds the library and owns contexts and
-//! streams, so that they can be a user's own.
+//! The driver's library is opened at run time, and its functions are looked up once, by name, before the first is
+//! called: none that an old driver lacks is ever reached, and a code that no header names stays a number. Contexts and
+//! streams are opened here, or are a program's own: raw handles, or those of `cudarc` with the feature of that name.
 
 mod api;
+mod context;
 mod cublaslt;
+#[cfg(feature = "cudarc")]
+mod cudarc_interop;
 mod driver;
 mod event;
 mod gpu;
 mod graph;
-mod interop;
 mod jit;
 mod launch;
+mod lent;
+mod library;
 mod memory;
 mod module;
+mod raw;
+mod sys;
 mod tensor_map;
 
-pub use cublaslt::{CublasLt, LtMatrix, LtProduct};
+pub use cublaslt::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
+#[cfg(feature = "cudarc")]
 pub use cudarc;
-pub use interop::BorrowedSlice;
+pub use lent::BorrowedSlice;
+pub use raw::RawStream;
 
 pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use cudarc::driver::sys::CUfunction_attribute_enum as Attribute;
-
 use super::api::Handle;
+use super::context::ContextUsers;
 use super::driver::Driver;
-use super::gpu::{ContextUsers, Gpu};
+use super::gpu::Gpu;
 use super::jit::Cubin;
+use super::sys::FunctionAttribute as Attribute;
 use crate::cache::{Entry, Key};
 use crate::error::Error;
 use crate::function::{Origin, Resources};
@@ -40,7 +40,7 @@ impl Drop for Module {
         // SAFETY: the context lives as long as its owner, and the module's handle has no other owner. Neither call can
         // fail in a way that matters: a context that is lost has no modules.
         unsafe {
-            (api.ctx_set_current)(context.cu_ctx());
+            (api.ctx_set_current)(context.handle());
             (api.module_unload)(self.handle);
         }
     }
@@ -82,7 +82,7 @@ impl Loaded {
             return Ok(());
         }
         gpu.call("cuFuncSetAttribute", |api| {
-            let which = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
+            let which = Attribute::MaxDynamicSharedBytes as c_uint;
             // SAFETY: the function lives.
             unsafe { (api.func_set_attribute)(self.handle, which, bytes as c_int) }
         })?;
@@ -97,10 +97,10 @@ impl Gpu {
         let handle = self.entry(module.handle, entry)?;
         let attribute = |which| self.attribute(handle, which);
         let resources = Resources {
-            registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-            local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            static_shared: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
-            threads: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            registers: attribute(Attribute::Registers)?,
+            local_bytes: attribute(Attribute::LocalBytes)?,
+            static_shared: attribute(Attribute::SharedBytes)?,
+            threads: attribute(Attribute::MaxThreadsPerBlock)?,
         };
         Ok(Loaded {
             module,

@@ -1,9 +1,9 @@
 //! Tensor maps as the hardware reads them.
 
 use colex_atom::{Interleave, L2Promotion, OobFill, PixelBox, TensorMap, TmaElement, TmaSwizzle};
-use cudarc::driver::sys;
 
 use super::gpu::Gpu;
+use super::sys::{MapElement, MapFill, MapInterleave, MapPromotion, MapSwizzle};
 use crate::error::Error;
 
 /// 128 bytes where the driver wants them: at a multiple of 64, and of 128 since CUDA 13.
@@ -117,57 +117,52 @@ impl Lists {
 }
 
 fn element(element: TmaElement) -> u32 {
-    use sys::CUtensorMapDataType_enum::*;
     (match element {
-        TmaElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        TmaElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        TmaElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
-        TmaElement::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
-        TmaElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
-        TmaElement::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
-        TmaElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        TmaElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-        TmaElement::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-        TmaElement::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        TmaElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        TmaElement::U8 => MapElement::U8,
+        TmaElement::U16 => MapElement::U16,
+        TmaElement::U32 => MapElement::U32,
+        TmaElement::S32 => MapElement::S32,
+        TmaElement::U64 => MapElement::U64,
+        TmaElement::S64 => MapElement::S64,
+        TmaElement::F16 => MapElement::F16,
+        TmaElement::F32 => MapElement::F32,
+        TmaElement::F64 => MapElement::F64,
+        TmaElement::Bf16 => MapElement::Bf16,
+        TmaElement::Tf32 => MapElement::Tf32,
     }) as u32
 }
 
 fn swizzle(swizzle: TmaSwizzle) -> u32 {
-    use sys::CUtensorMapSwizzle_enum::*;
     (match swizzle {
-        TmaSwizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
-        TmaSwizzle::B32 => CU_TENSOR_MAP_SWIZZLE_32B,
-        TmaSwizzle::B64 => CU_TENSOR_MAP_SWIZZLE_64B,
-        TmaSwizzle::B128 => CU_TENSOR_MAP_SWIZZLE_128B,
-        TmaSwizzle::B128Atom32 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,
-        TmaSwizzle::B128Atom64 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B,
+        TmaSwizzle::None => MapSwizzle::None,
+        TmaSwizzle::B32 => MapSwizzle::B32,
+        TmaSwizzle::B64 => MapSwizzle::B64,
+        TmaSwizzle::B128 => MapSwizzle::B128,
+        TmaSwizzle::B128Atom32 => MapSwizzle::B128Atom32,
+        TmaSwizzle::B128Atom64 => MapSwizzle::B128Atom64,
     }) as u32
 }
 
 fn interleave(interleave: Interleave) -> u32 {
-    use sys::CUtensorMapInterleave_enum::*;
     (match interleave {
-        Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,
-        Interleave::B16 => CU_TENSOR_MAP_INTERLEAVE_16B,
-        Interleave::B32 => CU_TENSOR_MAP_INTERLEAVE_32B,
+        Interleave::None => MapInterleave::None,
+        Interleave::B16 => MapInterleave::B16,
+        Interleave::B32 => MapInterleave::B32,
     }) as u32
 }
 
 fn promotion(promotion: L2Promotion) -> u32 {
-    use sys::CUtensorMapL2promotion_enum::*;
     (match promotion {
-        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        L2Promotion::B64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-        L2Promotion::B128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        L2Promotion::B256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        L2Promotion::None => MapPromotion::None,
+        L2Promotion::B64 => MapPromotion::B64,
+        L2Promotion::B128 => MapPromotion::B128,
+        L2Promotion::B256 => MapPromotion::B256,
     }) as u32
 }
 
 fn fill(fill: OobFill) -> u32 {
-    use sys::CUtensorMapFloatOOBfill_enum::*;
     (match fill {
-        OobFill::Zero => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        OobFill::NanRequestZeroFma => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+        OobFill::Zero => MapFill::Zero,
+        OobFill::NanRequestZeroFma => MapFill::Nan,
     }) as u32
 }

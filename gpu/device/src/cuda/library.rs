@@ -1,0 +1,33 @@
+//! Shared libraries, looked for at run time: nothing of CUDA is needed to build, or to start.
+
+use libloading::Library;
+
+/// The names of the driver's library, those of the run-time package before those of the toolkit's stub.
+pub(super) const DRIVER: &[&str] = if cfg!(windows) {
+    &["nvcuda.dll"]
+} else {
+    &[
+        "libcuda.so.1",
+        "libcuda.so",
+        "/usr/lib/wsl/lib/libcuda.so.1",
+    ]
+};
+
+/// The names of cuBLASLt's library, newest first.
+pub(super) const CUBLASLT: &[&str] = if cfg!(windows) {
+    &["cublasLt64_13.dll", "cublasLt64_12.dll"]
+} else {
+    &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]
+};
+
+/// Opens the first of the libraries that the system finds.
+///
+/// # Safety
+///
+/// The libraries' initialisers run.
+pub(super) unsafe fn open(names: &[&str]) -> Option<Library> {
+    // SAFETY: as the caller promises.
+    names
+        .iter()
+        .find_map(|name| unsafe { Library::new(*name) }.ok())
+}
