@@ -51,6 +51,9 @@ enum Task {
         /// Show it on this machine afterwards, until interrupted.
         #[arg(long)]
         serve: bool,
+        /// Write what the programs print into the chapters' `output` blocks.
+        #[arg(long)]
+        bless: bool,
         /// The port to serve on.
         #[arg(long, default_value_t = 3000, requires = "serve")]
         port: u16,
@@ -87,7 +90,9 @@ fn main() -> ExitCode {
             bless_times,
         } => verify::task(gpu, only.as_deref(), bless_times),
         #[cfg(feature = "repository")]
-        Task::Book { serve, port } => book::task(serve.then_some(port)),
+        Task::Book { serve, bless, port } => {
+            book::task(serve.then_some(port), book::Blessing::of(bless))
+        }
         Task::Golden { files, keep } => golden::task(&files, keep),
         Task::Gpu { what } => gpu::task(&what),
         Task::Bench { name, json } => bench::task(name.as_deref(), json.as_deref()),

@@ -136,6 +136,16 @@ impl Fence {
         (words.next()? == "figure").then(|| words.next().unwrap_or(""))
     }
 
+    /// Whether the block shows a piece of a program.
+    pub(crate) fn is_program(&self) -> bool {
+        self.words().next() == Some("program")
+    }
+
+    /// Whether the block shows what the program above it prints.
+    pub(crate) fn is_output(&self) -> bool {
+        self.words().next() == Some("output")
+    }
+
     /// Whether rustdoc compiles the block.
     pub(crate) fn is_rust(&self) -> bool {
         self.words().next().is_none()
@@ -165,7 +175,8 @@ impl Fence {
             ));
         }
         self.body.contains("{{#").then(|| {
-            "a Rust block with an `{{#include}}` cannot run: rustdoc does not expand it".into()
+            "a Rust block with an `{{#include}}` cannot run: rustdoc does not expand it; a `program` block shows a piece"
+                .into()
         })
     }
 }

@@ -24,6 +24,13 @@ impl Drawings {
         format!("{before}{}{after}", comment(all.len() - 1))
     }
 
+    /// A comment in place of `html`, which is kept.
+    pub(super) fn keep_all(&self, html: &str) -> String {
+        let mut all = self.all();
+        all.push(html.to_string());
+        comment(all.len() - 1)
+    }
+
     /// Puts the drawings into the pages of `folder`, each where its comment stands.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ fn is_run(text: &str, line: usize) -> bool {
     let section = line..heading.unwrap_or(usize::MAX);
     fences
         .iter()
-        .any(|fence| fence.is_rust() && section.contains(&fence.line))
+        .any(|fence| (fence.is_rust() || fence.is_program()) && section.contains(&fence.line))
 }
 
 /// What the list of examples says wrongly, and what runs nowhere.

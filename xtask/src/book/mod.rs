@@ -8,6 +8,7 @@ mod math;
 mod names;
 mod pages;
 mod preprocess;
+mod programs;
 mod serve;
 mod terms;
 
@@ -22,6 +23,7 @@ use crate::figure;
 use crate::markdown::{self, Fence};
 use crate::workspace::{self, counted};
 use chapters::Chapters;
+pub(crate) use programs::Blessing;
 
 /// What a check of the book covered and found.
 pub(crate) struct BookReport {
@@ -33,9 +35,17 @@ pub(crate) struct BookReport {
     pub(crate) complaints: Vec<String>,
 }
 
-/// Builds the book and says where it is; with a port, serves it there.
-pub(crate) fn task(port: Option<u16>) -> Result<ExitCode> {
+/// Runs the programs and builds the book, and says where it is; with a port, serves it there.
+pub(crate) fn task(port: Option<u16>, blessing: Blessing) -> Result<ExitCode> {
     let root = workspace::root()?;
+    let ran = run_programs(&root, blessing, |_| ())?;
+    if !ran.complaints.is_empty() {
+        bail!(
+            "the programs of the book have mistakes:\n{}",
+            ran.complaints.join("\n")
+        );
+    }
+    println!("{}", ran.covered);
     let built = build(&root)?;
     if !built.complaints.is_empty() {
         bail!("the book has mistakes:\n{}", built.complaints.join("\n"));
@@ -56,11 +66,21 @@ fn folder(root: &Path) -> PathBuf {
     root.join("book/build")
 }
 
+/// Builds and runs the programs of the book, and compares what they print with the chapters; `at` is told the name of each.
+pub(crate) fn run_programs(
+    root: &Path,
+    blessing: Blessing,
+    at: impl FnMut(&str),
+) -> Result<BookReport> {
+    programs::run(root, blessing, at)
+}
+
 /// Builds the pages and checks what became of them.
 pub(crate) fn build(root: &Path) -> Result<BookReport> {
     let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
     let drawings = drawings::Drawings::default();
-    book.with_preprocessor(preprocess::Drawn(drawings.clone()))
+    book.with_preprocessor(programs::Included::new(root, drawings.clone())?)
+        .with_preprocessor(preprocess::Drawn(drawings.clone()))
         .with_preprocessor(LinkPreprocessor::new());
     book.build()?;
     drawings.put_back(&folder(root))?;
@@ -96,12 +116,14 @@ pub(crate) fn check(root: &Path) -> Result<BookReport> {
             formulas += 1;
         }
     }
+    let pieces = programs::check(root, &chapters, &mut complaints)?;
     let links = links::check(root, &chapters, &mut complaints)?;
     let examples = examples::check(root, &chapters, &mut complaints)?;
     let names = names::check(root, &chapters, &mut complaints)?;
     let terms = terms::check(&chapters, &mut complaints)?;
     let counts = [
         counted(blocks, "code block"),
+        counted(pieces, "included piece"),
         counted(figures, "figure"),
         counted(formulas, "formula"),
         counted(links, "link"),

@@ -28,6 +28,7 @@ pub(super) const ALL: &[Step] = &[
     step("unit and law tests", unit_and_law_tests),
     step("snapshots", snapshots::check),
     step("doctests", doctests),
+    step("programs", programs),
     step("chapters", chapters),
     step("book", book_pages),
     step("golden files", golden_files),
@@ -152,6 +153,13 @@ fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         return Ok(Outcome::failed(covered, why));
     }
     Ok(tested(&done, &counts, covered))
+}
+
+/// The programs of the book, built as the tests are: what they need is there.
+fn programs(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let ran = book::run_programs(&run.root, book::Blessing::Compare, |what| progress.at(what))?;
+    run.counted("programs of the book", &ran.covered);
+    Ok(Outcome::of(ran.count, ran.covered, &ran.complaints))
 }
 
 fn chapters(run: &mut Run, _: &Progress) -> Result<Outcome> {

@@ -1,0 +1,210 @@
+//! The programs of the book: `book/examples/PART/CHAPTER.rs`, which the chapters show in pieces.
+//!
+//! A piece stands between `// ANCHOR: NAME` and `// ANCHOR_END: NAME` in its program, and in a chapter as
+//!
+//! ````text
+//! ```program
+//! {{#include ../../examples/layout/composition.rs:by_hand}}
+//! ```
+//!
+//! ```output
+//! ((2,2),3):((24,2),8)
+//! ```
+//! ````
+//!
+//! rustdoc takes no `program` fence for Rust, so a piece is not compiled twice. The `output` fence is what the program
+//! prints between the line `== by_hand ==` and the next such line: [`run::check`] compares the two.
+
+mod chapter;
+mod pages;
+mod run;
+mod sections;
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::chapters::Chapters;
+use crate::workspace;
+use chapter::Shown;
+pub(super) use pages::Included;
+pub(crate) use run::Blessing;
+pub(super) use run::check as run;
+use source::Programs;
+
+/// How many lines of code a reader sees at once.
+const LINES: usize = 40;
+
+/// Checks the text of the programs and of the chapters that show them; counts the pieces.
+pub(super) fn check(
+    root: &Path,
+    chapters: &Chapters,
+    complaints: &mut Vec<String>,
+) -> Result<usize> {
+    let programs = Programs::read(root)?;
+    complaints.extend(programs.complaints());
+    complaints.extend(programs.unlisted(&workspace::read(&root.join("book/Cargo.toml"))?));
+    let mut shown = BTreeSet::new();
+    let mut count = 0;
+    for file in &chapters.files {
+        let text = workspace::read(&chapters.folder.join(file))?;
+        let pieces = chapter::read(&text, file);
+        let at = |line: usize| format!("book/chapters/{file}:{line}");
+        complaints.extend(
+            pieces
+                .complaints
+                .iter()
+                .map(|(line, what)| format!("{}: {what}", at(*line))),
+        );
+        for piece in &pieces.shown {
+            count += 1;
+            complaints.extend(
+                piece_complaint(piece, &programs).map(|what| format!("{}: {what}", at(piece.line))),
+            );
+            shown.insert((piece.program.clone(), piece.name.clone()));
+        }
+        complaints.extend(own_program(file, &pieces.shown, &programs));
+    }
+    complaints.extend(programs.unseen(&shown));
+    Ok(count)
+}
+
+/// What is wrong with a piece that a chapter shows.
+fn piece_complaint(shown: &Shown, programs: &Programs) -> Option<String> {
+    let program = match programs.get(&shown.program) {
+        Ok(program) => program,
+        Err(what) => return Some(what),
+    };
+    let piece = match program.piece(&shown.name) {
+        Ok(piece) => piece,
+        Err(what) => return Some(what),
+    };
+    if let Some(what) = length_complaint(piece.lines().count()) {
+        return Some(what);
+    }
+    let prints = ["print!(", "println!("]
+        .iter()
+        .any(|call| piece.contains(call));
+    (prints && shown.output.is_none()).then(|| {
+        format!(
+            "`{}` prints, but no `output` block after it shows what",
+            shown.name
+        )
+    })
+}
+
+/// A chapter that shows programs has one of its own.
+fn own_program(file: &str, shown: &[Shown], programs: &Programs) -> Option<String> {
+    let own = file.strip_suffix(".md")?;
+    (!shown.is_empty() && programs.get(own).is_err()).then(|| {
+        format!("book/chapters/{file} shows pieces, but there is no book/examples/{own}.rs")
+    })
+}
+
+/// Why the book may not hold a Rust block that is no piece of a program.
+#[cfg(test)]
+fn block_complaint(body: &str) -> Option<String> {
+    let visible = body
+        .lines()
+        .filter(|line| *line != "#" && !line.starts_with("# "));
+    if body.contains("println!(") {
+        return Some(
+            "a test shows nothing of what it prints: make the block a piece of a program, and put an `output` block after it"
+                .into(),
+        );
+    }
+    length_complaint(visible.count())
+}
+
+fn length_complaint(lines: usize) -> Option<String> {
+    (lines > LINES).then(|| {
+        format!("{lines} lines in one block: show at most {LINES} at once and write between them what they do")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(program: &str, name: &str) -> Shown {
+        Shown {
+            line: 1,
+            range: 0..0,
+            program: program.into(),
+            name: name.into(),
+            output: None,
+        }
+    }
+
+    fn programs(piece: &str) -> Programs {
+        Programs::of([(
+            "layout/a",
+            format!("//! A.\n// ANCHOR: p\n{piece}\n// ANCHOR_END: p\n"),
+        )])
+    }
+
+    #[test]
+    fn a_piece_comes_from_a_program() {
+        let programs = programs("a();");
+        assert_eq!(piece_complaint(&shown("layout/a", "p"), &programs), None);
+        assert_eq!(
+            piece_complaint(&shown("layout/b", "p"), &programs).as_deref(),
+            Some("there is no program book/examples/layout/b.rs")
+        );
+        assert_eq!(
+            piece_complaint(&shown("layout/a", "q"), &programs).as_deref(),
+            Some("book/examples/layout/a.rs has no `// ANCHOR: q`; it has p")
+        );
+    }
+
+    #[test]
+    fn what_prints_has_its_output() {
+        let programs = programs("println!(\"{a}\");");
+        let mut piece = shown("layout/a", "p");
+        assert_eq!(
+            piece_complaint(&piece, &programs).as_deref(),
+            Some("`p` prints, but no `output` block after it shows what")
+        );
+        piece.output = Some(chapter::Output {
+            line: 1,
+            body: String::new(),
+            range: 0..0,
+        });
+        assert_eq!(piece_complaint(&piece, &programs), None);
+        assert_eq!(block_complaint("assert!(true);\n"), None);
+        assert!(block_complaint("println!(\"x\");\n").is_some());
+    }
+
+    #[test]
+    fn a_long_kernel_is_shown_in_pieces() {
+        let long = "step();\n".repeat(41);
+        let expected =
+            "41 lines in one block: show at most 40 at once and write between them what they do";
+        assert_eq!(block_complaint(&long).as_deref(), Some(expected));
+        assert_eq!(
+            block_complaint(&format!("# hidden();\n{}", &long[8..])),
+            None
+        );
+        let programs = programs(long.trim_end());
+        assert_eq!(
+            piece_complaint(&shown("layout/a", "p"), &programs).as_deref(),
+            Some(expected)
+        );
+    }
+
+    #[test]
+    fn a_chapter_has_a_program_of_its_own() {
+        let programs = programs("a();");
+        let pieces = [shown("layout/a", "p")];
+        assert_eq!(own_program("layout/a.md", &pieces, &programs), None);
+        assert_eq!(own_program("layout/b.md", &[], &programs), None);
+        assert_eq!(
+            own_program("layout/b.md", &pieces, &programs).as_deref(),
+            Some(
+                "book/chapters/layout/b.md shows pieces, but there is no book/examples/layout/b.rs"
+            )
+        );
+    }
+}
