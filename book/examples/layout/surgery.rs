@@ -1,0 +1,174 @@
+//! Surgery on layouts: taking modes out, putting them together, and fixing coordinates.
+//!
+//! Run it with `cargo run -p colex-book --example layout_surgery`; each line `== .. ==` names a piece of the chapter.
+
+use colex_layout::{Coord, Error, Layout, layout};
+
+fn main() -> Result<(), Error> {
+    slices()?;
+    modes()?;
+    selected()?;
+    taken()?;
+    joined()?;
+    appended()?;
+    grouped()?;
+    zipped()?;
+    sliced_and_diced()?;
+    refusals();
+    kinds();
+    Ok(())
+}
+
+/// Takes a row and a tile out of a layout, each with its start.
+fn slices() -> Result<(), Error> {
+    println!("\n== slices ==");
+    // ANCHOR: slices
+    let rows = layout!((4,8):(8,1));
+    let (row, start) = rows.slice_and_offset((2, ..))?;
+    println!("{row}, {start}");
+
+    let tiled = layout!(((2,2),(2,4)):((1,4),(2,8)));
+    let (tile, start) = tiled.slice_and_offset(((.., 1), (.., 0)))?;
+    println!("{tile}, {start}");
+    for i in 0..2 {
+        for j in 0..2 {
+            assert_eq!(
+                start + tile.offset((i, j))?,
+                tiled.offset(((i, 1), (j, 0)))?
+            );
+        }
+    }
+    // ANCHOR_END: slices
+    Ok(())
+}
+
+/// Takes modes out by their path.
+fn modes() -> Result<(), Error> {
+    println!("\n== modes ==");
+    // ANCHOR: modes
+    let a = layout!((4,(3,6)):(1,(4,12)));
+    println!("{}", a.get(&[0])?);
+    println!("{}", a.get(&[1])?);
+    println!("{}", a.get(&[1, 0])?);
+    println!("{}", a.get(&[1, 1])?);
+    // ANCHOR_END: modes
+    Ok(())
+}
+
+/// Selects modes.
+fn selected() -> Result<(), Error> {
+    println!("\n== selected ==");
+    // ANCHOR: selected
+    let a = layout!((2,3,5,7):(1,2,6,30));
+    println!("{}", a.select(&[1, 3])?);
+    println!("{}", a.select(&[0, 1, 3])?);
+    println!("{}", a.select(&[2])?);
+    // ANCHOR_END: selected
+    Ok(())
+}
+
+/// Takes a range of modes.
+fn taken() -> Result<(), Error> {
+    println!("\n== taken ==");
+    // ANCHOR: taken
+    let a = layout!((2,3,5,7):(1,2,6,30));
+    println!("{}", a.take(1..3)?);
+    println!("{}", a.take(1..4)?);
+    println!("{}", a.take(1..1).unwrap_err());
+    // ANCHOR_END: taken
+    Ok(())
+}
+
+/// Joins layouts as modes of one layout.
+fn joined() -> Result<(), Error> {
+    println!("\n== joined ==");
+    // ANCHOR: joined
+    let (a, b) = (layout!(3:1), layout!(4:3));
+    let row = Layout::concat([&a, &b])?;
+    let col = Layout::concat([&b, &a])?;
+    let wrapped = Layout::concat([&a])?;
+    println!("{row}");
+    println!("{col}");
+    println!("{}", Layout::concat([&row, &col])?);
+    println!("{wrapped}");
+    println!("{}", Layout::concat([&wrapped])?);
+    println!("{}", Layout::concat([&a, &wrapped, &a])?);
+    // ANCHOR_END: joined
+    Ok(())
+}
+
+/// Appends, prepends and replaces modes.
+fn appended() -> Result<(), Error> {
+    println!("\n== appended ==");
+    // ANCHOR: appended
+    let (a, b) = (layout!(3:1), layout!(4:3));
+    let ab = a.append(&b)?;
+    println!("{ab}");
+    println!("{}", a.prepend(&b)?);
+    let c = ab.append(&ab)?;
+    println!("{c}");
+    println!("{}", c.replace(2, &b)?);
+    // ANCHOR_END: appended
+    Ok(())
+}
+
+/// Groups modes, and flattens them again.
+fn grouped() -> Result<(), Error> {
+    println!("\n== grouped ==");
+    // ANCHOR: grouped
+    let a = layout!((_2,_3,_5,_7):(_1,_2,_6,_30));
+    let b = a.group(0..2)?;
+    let c = b.group(1..3)?;
+    println!("{b}");
+    println!("{c}");
+    assert_eq!(b.flatten(), a);
+    assert_eq!(c.flatten(), a);
+    assert_eq!(c.table()?, a.table()?);
+    // ANCHOR_END: grouped
+    Ok(())
+}
+
+/// Changes modes of tiles into tiles of modes.
+fn zipped() -> Result<(), Error> {
+    println!("\n== zipped ==");
+    // ANCHOR: zipped
+    let by_mode = layout!(((2,2),(2,4)):((1,4),(2,8)));
+    let by_tile = by_mode.zip()?;
+    println!("{by_tile}");
+    println!("{:?}", by_tile.get(&[0])?.table()?); // one tile
+    // ANCHOR_END: zipped
+    Ok(())
+}
+
+/// Splits a layout by a coordinate, into what is free and what is fixed.
+fn sliced_and_diced() -> Result<(), Error> {
+    println!("\n== sliced_and_diced ==");
+    // ANCHOR: sliced_and_diced
+    let a = layout!(((3,2),((2,3),2)):((4,1),((2,15),100)));
+    let coord: Coord = "((_,1),_)".parse()?;
+    println!("{}", a.slice(&coord)?);
+    println!("{}", a.dice(&coord)?);
+    assert_eq!(a.slice(&coord)?.size() * a.dice(&coord)?.size(), a.size());
+    // ANCHOR_END: sliced_and_diced
+    Ok(())
+}
+
+/// Shows what the library says of coordinates that do not fit.
+fn refusals() {
+    println!("\n== refusals ==");
+    // ANCHOR: refusals
+    let tiled = layout!(((2,2),(2,4)):((1,4),(2,8)));
+    let message = |coord: &str| tiled.slice_and_offset(coord).unwrap_err().to_string();
+    println!("{}", message("(9,_)"));
+    println!("{}", message("(_,_,1)"));
+    // ANCHOR_END: refusals
+}
+
+/// Shows that strides of two kinds do not mix.
+fn kinds() {
+    println!("\n== kinds ==");
+    // ANCHOR: kinds
+    let (a, b) = (layout!(4:1), layout!(2:1@0));
+    println!("{}", a.append(&b).unwrap_err());
+    // ANCHOR_END: kinds
+}
