@@ -1,0 +1,397 @@
+//! Copies: ldmatrix, cp.async, TMA and im2col as layouts.
+//!
+//! Run it with `cargo run -p colex-book --example atom_copies`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{
+    Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Route, Taps, TensorMap, TmaElement,
+    TmaPlan, TmaSwizzle, TmaTile, copy, mma,
+};
+use colex_layout::{ComposedLayout, Layout, Tiler};
+use std::collections::HashMap;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    ldmatrix()?;
+    transposed()?;
+    executed()?;
+    movmatrix()?;
+    cp_async()?;
+    tma()?;
+    tma_boxes()?;
+    tma_strided()?;
+    interleaved()?;
+    im2col()?;
+    im2col_refusals()?;
+    tma_law()?;
+    tma_refusals()?;
+    Ok(())
+}
+
+/// Reads the layouts of `ldmatrix`, and follows the values of one thread.
+fn ldmatrix() -> Result<(), Box<dyn Error>> {
+    println!("\n== ldmatrix ==");
+    // ANCHOR: ldmatrix
+    let load = copy("SM75_U32x1_LDSM_N")?;
+    println!("{}", load.op()?.ptx);
+    println!("{:#}", load.traits().src);
+    println!("{:#}", load.traits().dst);
+
+    let halves = load.val_layouts(16)?;
+    println!("{:#}", halves.src);
+    println!("{:#}", halves.dst);
+    assert_eq!(
+        load.routes(16)?[5],
+        Some(vec![
+            Route {
+                thread: 1,
+                value: 2
+            },
+            Route {
+                thread: 1,
+                value: 3
+            }
+        ])
+    );
+    // ANCHOR_END: ldmatrix
+    Ok(())
+}
+
+/// Compares `ldmatrix` with its transposed form.
+fn transposed() -> Result<(), Box<dyn Error>> {
+    println!("\n== transposed ==");
+    // ANCHOR: transposed
+    let (plain, transposed) = (copy("SM75_U32x1_LDSM_N")?, copy("SM75_U16x2_LDSM_T")?);
+    assert_eq!(plain.traits().src, transposed.traits().src);
+    println!("{:#}", transposed.traits().dst);
+
+    assert!(plain.val_layouts(32).is_ok());
+    println!("{}", transposed.val_layouts(32).unwrap_err());
+    // ANCHOR_END: transposed
+    Ok(())
+}
+
+/// Runs `ldmatrix` and compares what threads get with what the multiplication wants.
+fn executed() -> Result<(), Box<dyn Error>> {
+    // ANCHOR: executed
+    // Each element of the tile in shared memory is its own coordinate, m + 16 k.
+    let row_at =
+        |t: i64| -> Vec<i64> { (0..8).map(|j| t % 16 + 16 * (8 * (t / 16) + j)).collect() };
+    let given: Vec<Vec<i64>> = (0..32).map(row_at).collect();
+    let got = copy("SM75_U32x4_LDSM_N")?.execute(16, &given)?;
+
+    let a = mma("SM80_16x8x16_F32F16F16F32_TN")?.traits().a.clone();
+    for (t, fragment) in got.into_iter().enumerate() {
+        let wanted = (0..8)
+            .map(|v| a.at(t as i64 + 32 * v))
+            .collect::<Result<Vec<i64>, _>>()?;
+        assert_eq!(fragment, Some(wanted)); // what the instruction wants of thread t, in its order
+    }
+    // ANCHOR_END: executed
+    Ok(())
+}
+
+/// Reads and runs `movmatrix`, whose layout CuTe has wrong.
+fn movmatrix() -> Result<(), Box<dyn Error>> {
+    println!("\n== movmatrix ==");
+    // ANCHOR: movmatrix
+    let transpose = copy("SM75_U32x1_MOVM_T")?;
+    println!("{}", transpose.op()?.ptx);
+    println!("{:#}", transpose.traits().src);
+    println!("{:#}", transpose.traits().dst);
+
+    let defect = transpose.defect().expect("the row has one");
+    println!("{}", defect.cute_dst);
+    println!("{}", defect.why);
+
+    // Before: thread t has two elements of row t / 4. After: two of column t / 4.
+    let element = |row: usize, column: usize| (row, column);
+    let pair = |t: usize| [2 * (t % 4), 2 * (t % 4) + 1];
+    let rows: Vec<_> = (0..32)
+        .map(|t| pair(t).map(|j| element(t / 4, j)).to_vec())
+        .collect();
+    for (t, columns) in transpose.execute(16, &rows)?.into_iter().enumerate() {
+        assert_eq!(columns, Some(pair(t).map(|i| element(i, t / 4)).to_vec()));
+    }
+    // ANCHOR_END: movmatrix
+    Ok(())
+}
+
+/// Reads the layouts of `cp.async`.
+fn cp_async() -> Result<(), Box<dyn Error>> {
+    println!("\n== cp_async ==");
+    // ANCHOR: cp_async
+    let atom = copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
+    println!("{}", atom.op()?.ptx);
+    println!("{:#}", atom.traits().src);
+    assert_eq!(atom.traits().src, atom.traits().dst);
+
+    println!(
+        "{}",
+        copy("SM80_CP_ASYNC_CACHEGLOBAL<uint32_t>")?
+            .op()
+            .unwrap_err()
+    );
+    let filling = copy("SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>")?;
+    println!("{:?}", filling.zero_filled(&[1, 2, 3, 4], 2)?);
+    // ANCHOR_END: cp_async
+    Ok(())
+}
+
+/// Plans a TMA copy of a tile by rows.
+fn tma() -> Result<(), Box<dyn Error>> {
+    println!("\n== tma ==");
+    // ANCHOR: tma
+    let (global, tile): (Layout, Tiler) = ("(1024,256):(256,1)".parse()?, "(128,64)".parse()?);
+    let inner: Layout = "(128,64):(64,1)".parse()?;
+
+    let back = inner.right_inverse()?;
+    println!("{back:#}");
+    let places = Layout::identity(global.shape())?.composition(&tile)?;
+    println!("{:#}", places.composition(&back)?);
+
+    let shared: ComposedLayout = "Sw<3,3,3> o 0 o (128,64):(64,1)".parse()?;
+    let plan = TmaPlan::new(&TmaTile {
+        global: &global,
+        tile: &tile,
+        shared: &shared,
+        element: TmaElement::F16,
+        multicast: 1,
+    })?;
+    println!("{}", plan.box_layout());
+    let map = plan.map();
+    assert_eq!(
+        (&map.dims[..], &map.strides[..], &map.extents[..]),
+        (&[256, 1024][..], &[512][..], &[64, 128][..])
+    );
+    assert_eq!(map.swizzle, TmaSwizzle::B128);
+    println!("{}", plan.load()?.name()); // bits
+    // ANCHOR_END: tma
+    Ok(())
+}
+
+/// Plans a TMA copy that takes 16 boxes.
+fn tma_boxes() -> Result<(), Box<dyn Error>> {
+    println!("\n== tma_boxes ==");
+    // ANCHOR: tma_boxes
+    let global: Layout = "(1024,256):(1,1024)".parse()?;
+    let shared: ComposedLayout = "Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))".parse()?;
+    let request = TmaTile {
+        global: &global,
+        tile: &"(128,64)".parse()?,
+        shared: &shared,
+        element: TmaElement::F16,
+        multicast: 1,
+    };
+    let plan = TmaPlan::new(&request)?;
+    println!("{}", plan.box_layout());
+    let instructions = plan.instructions()?;
+    assert_eq!(instructions.len(), 16);
+    assert_eq!(
+        (instructions[1].shared, instructions[1].coordinates.clone()),
+        (512, vec![64, 0])
+    );
+    assert_eq!(
+        (instructions[2].shared, instructions[2].coordinates.clone()),
+        (1024, vec![0, 8])
+    );
+    // ANCHOR_END: tma_boxes
+    Ok(())
+}
+
+/// Plans a TMA copy of every fourth row.
+fn tma_strided() -> Result<(), Box<dyn Error>> {
+    println!("\n== tma_strided ==");
+    // ANCHOR: tma_strided
+    let (global, shared): (Layout, ComposedLayout) =
+        ("(200,256):(256,1)".parse()?, "(32,32):(32,1)".parse()?);
+    let plan = TmaPlan::new(&TmaTile {
+        global: &global,
+        tile: &"(32:4,32)".parse()?,
+        shared: &shared,
+        element: TmaElement::F32,
+        multicast: 1,
+    })?;
+    println!("{}", plan.box_layout());
+    assert_eq!(
+        (&plan.map().extents[..], &plan.map().element_strides[..]),
+        (&[32, 128][..], &[1, 4][..])
+    );
+    assert_eq!(
+        (plan.instructions()?.len(), plan.map().box_bytes()),
+        (1, 32 * 32 * 4)
+    );
+    // ANCHOR_END: tma_strided
+    Ok(())
+}
+
+/// Describes a tensor of interleaved slices.
+fn interleaved() -> Result<(), Box<dyn Error>> {
+    // ANCHOR: interleaved
+    // Two images of 20 by 12 pixels with 24 channels of 2 bytes: three slices of 8.
+    let map = TensorMap {
+        element: TmaElement::F16,
+        dims: vec![20, 12, 3, 2],
+        strides: vec![20 * 16, 12 * 20 * 16, 3 * 12 * 20 * 16],
+        extents: vec![8, 2, 1, 1],
+        element_strides: vec![1; 4],
+        im2col: None,
+        swizzle: TmaSwizzle::None,
+        interleave: Interleave::B16,
+        l2: L2Promotion::default(),
+        fill: OobFill::default(),
+    };
+    assert_eq!(map.box_bytes(), 8 * 2 * 16);
+    let first = |w, h, slice, n| {
+        map.loaded(&[w, h, slice, n])
+            .map(|elements| elements[0].global)
+    };
+    assert_eq!(first(5, 0, 0, 0)?, Some(5 * 16));
+    assert_eq!(first(0, 0, 2, 1)?, Some((3 + 2) * 12 * 20 * 16));
+    assert_eq!(first(0, 0, 3, 0)?, None); // There is no fourth slice: zeros.
+    // ANCHOR_END: interleaved
+    Ok(())
+}
+
+/// Plans an im2col copy, and follows two taps.
+fn im2col() -> Result<(), Box<dyn Error>> {
+    println!("\n== im2col ==");
+    // ANCHOR: im2col
+    // Channels, W, H, images; a tile of 16 positions and 8 channels, channels first.
+    let activations: Layout = "(8,4,4,2):(1,8,32,128)".parse()?;
+    let shared: ComposedLayout = "(16,8):(8,1)".parse()?;
+    let three = Taps {
+        padding: [1, 1],
+        ..Taps::new(3)
+    };
+    let plan = Im2colPlan::new(&Im2colTile {
+        activations: &activations,
+        taps: &[three, three],
+        shared: &shared,
+        element: TmaElement::F32,
+        multicast: 1,
+    })?;
+    println!("{:#}", plan.matrix());
+    let corners = plan.map().im2col.as_ref().unwrap();
+    assert_eq!(
+        (&corners.lower[..], &corners.upper[..]),
+        (&[-1, -1][..], &[-1, -1][..])
+    );
+    println!("{}", plan.load()?.name());
+
+    // Rows 0 to 15 of A under a tap: which pixel, or none.
+    let seen = |tap: [i64; 2]| -> Result<Vec<Option<i64>>, Box<dyn Error>> {
+        let start = plan.start(0, 0, &tap)?;
+        assert_eq!(start.coordinates, [0, -1, -1, 0]);
+        let column = plan.map().loaded_at(&start.coordinates, &start.offsets)?;
+        Ok(column
+            .iter()
+            .step_by(8)
+            .map(|x| x.global.map(|byte| byte / 32))
+            .collect())
+    };
+    assert_eq!(seen([1, 1])?, (0..16).map(Some).collect::<Vec<_>>());
+    // The first tap sees the pixel above and to the left.
+    let (line, none) = (
+        |first| [None, Some(first), Some(first + 1), Some(first + 2)],
+        [None; 4],
+    );
+    assert_eq!(seen([0, 0])?, [none, line(0), line(4), line(8)].concat());
+    // ANCHOR_END: im2col
+    Ok(())
+}
+
+/// Shows what an im2col copy cannot do.
+fn im2col_refusals() -> Result<(), Box<dyn Error>> {
+    println!("\n== im2col_refusals ==");
+    // ANCHOR: im2col_refusals
+    let refused = |taps: Taps, shared: &str| -> Result<String, Box<dyn Error>> {
+        let activations: Layout = "(32,8,2):(1,32,256)".parse()?;
+        let shared: ComposedLayout = shared.parse()?;
+        let tile = Im2colTile {
+            activations: &activations,
+            taps: &[taps],
+            shared: &shared,
+            element: TmaElement::F32,
+            multicast: 1,
+        };
+        Ok(Im2colPlan::new(&tile).unwrap_err().to_string())
+    };
+    println!("{}", refused(Taps::new(9), "(16,32):(32,1)")?);
+    println!("{}", refused(Taps::new(3), "(16,32):(1,16)")?);
+    // ANCHOR_END: im2col_refusals
+    Ok(())
+}
+
+/// Compares what TMA writes, byte by byte, with the layouts.
+fn tma_law() -> Result<(), Box<dyn Error>> {
+    // ANCHOR: tma_law
+    let (global, tile): (Layout, Tiler) = ("(200,256):(256,1)".parse()?, "(64,32)".parse()?);
+    let shared: ComposedLayout = "Sw<3,2,3> o 0 o (64,32):(32,1)".parse()?;
+    let plan = TmaPlan::new(&TmaTile {
+        global: &global,
+        tile: &tile,
+        shared: &shared,
+        element: TmaElement::F32,
+        multicast: 1,
+    })?;
+
+    let mut memory = HashMap::new(); // byte of shared memory -> byte of the tensor
+    for instruction in plan.instructions()? {
+        for element in plan.map().loaded(&instruction.coordinates)? {
+            let unswizzled = 4 * instruction.shared + element.shared;
+            memory.insert(
+                plan.map().swizzle.on_bytes().apply(unswizzled),
+                element.global,
+            );
+        }
+    }
+    let offsets = global.composition(&tile)?;
+    for i in 0..64 * 32 {
+        assert_eq!(memory[&(4 * shared.at(i)?)], Some(4 * offsets.at(i)?));
+    }
+    // ANCHOR_END: tma_law
+    Ok(())
+}
+
+/// Shows what TMA cannot do.
+fn tma_refusals() -> Result<(), Box<dyn Error>> {
+    println!("\n== tma_refusals ==");
+    // ANCHOR: tma_refusals
+    let refused = |global: &str, tile: &str, shared: &str| -> Result<String, Box<dyn Error>> {
+        let (global, shared): (Layout, ComposedLayout) = (global.parse()?, shared.parse()?);
+        let request = TmaTile {
+            global: &global,
+            tile: &tile.parse()?,
+            shared: &shared,
+            element: TmaElement::F32,
+            multicast: 1,
+        };
+        Ok(TmaPlan::new(&request).unwrap_err().to_string())
+    };
+    // Padding.
+    println!(
+        "{}",
+        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(40,1)")?
+    );
+    // A transpose on the way.
+    println!(
+        "{}",
+        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(1,64)")?
+    );
+    // Rows of 254 floats.
+    println!(
+        "{}",
+        refused("(1024,254):(254,1)", "(64,32)", "(64,32):(32,1)")?
+    );
+    // Rows wider than the swizzle.
+    println!(
+        "{}",
+        refused(
+            "(1024,256):(256,1)",
+            "(64,64)",
+            "Sw<3,2,3> o 0 o (64,64):(64,1)"
+        )?
+    );
+    // ANCHOR_END: tma_refusals
+    Ok(())
+}
