@@ -46,7 +46,27 @@ fn assert_sentences(rows: &Rows) {
 fn texts() -> Rows {
     let read = |text: &str| error(text.parse::<Layout>());
     vec![
-        (read(""), "expected a number at byte 0 of \"\""),
+        (
+            read(""),
+            "expected a layout, as in (4,8):(8,1), at byte 0 of \"\"",
+        ),
+        (
+            error(" ".parse::<ComposedLayout>()),
+            "expected a composed layout, as in Sw<3,4,3> o 0 o (8,64):(64,1), at byte 1 of \" \"",
+        ),
+        (
+            error("".parse::<Tiler>()),
+            "expected a tiler, as in (4,8) or <4:1,8:1>, at byte 0 of \"\"",
+        ),
+        (
+            read("(4,8):"),
+            "expected a stride that nests as the shape does, as in (4,8):(8,1), at byte 6 of \"(4,8):\"",
+        ),
+        (
+            read("(M,N):(1,M)"),
+            "expected a number, as names have no value in a text (Rust tuples such as (m, n) take variables), at byte 1 \
+             of \"(M,N):(1,M)\"",
+        ),
         (
             read("[4,8]:[8,1]"),
             "expected a number or '(', as brackets do not group modes, at byte 0 of \"[4,8]:[8,1]\"",
@@ -73,7 +93,8 @@ fn texts() -> Rows {
         ),
         (
             read("(2,4):(1,x)"),
-            "expected a number at byte 9 of \"(2,4):(1,x)\"",
+            "expected a number, as names have no value in a text (Rust tuples such as (m, n) take variables), at byte 9 \
+             of \"(2,4):(1,x)\"",
         ),
         (
             read("4:1 2"),
@@ -89,7 +110,7 @@ fn texts() -> Rows {
         ),
         (
             error("(2,)".parse::<IntTuple>()),
-            "expected a number at byte 3 of \"(2,)\"",
+            "expected a number or '(' at byte 3 of \"(2,)\"",
         ),
         (
             error("(3:1".parse::<Tiler>()),
@@ -275,6 +296,18 @@ fn places() -> Rows {
             "zip of (2,2):(1,2) and ((2,2),3):((1,2),4) needs modes that are tuples of one rank",
         ),
         (
+            error(layout("(2,3):(1,2)").zip_with("4:1")),
+            "zip_with of (2,3):(1,2) and 4:1 needs two single modes or two tuples of one rank",
+        ),
+        (
+            error(layout("(5):(10)").blocked_product("10:1")),
+            "blocked_product of (5):(10) and 10:1 needs two single modes or two tuples of one rank",
+        ),
+        (
+            error(layout("10:1").raked_product("(5):(10)")),
+            "raked_product of 10:1 and (5):(10) needs two single modes or two tuples of one rank",
+        ),
+        (
             error(a.at(72)),
             "coordinate 72 is not within 0..72 in the shape (4,(3,6))",
         ),
@@ -420,12 +453,40 @@ fn operations() -> Rows {
             "recast of (4,4):(1,4) and 0 needs element sizes of at least one bit",
         ),
         (
-            error(layout("(4,4):(1,8)").with_shape((3, 5))),
+            error(layout("(4,8):(1,4)").with_shape((3, 8))),
+            "with_shape of (4,8):(1,4): the shape (3,8) has 24 coordinates and the layout 32, and they do not cross its modes evenly",
+        ),
+        (
+            error(layout("(4,4):(1,8)").with_shape((8, 2, 3))),
+            "x",
+        ),
+        (
+            error(layout("(4,4):(1,8)").with_shape((2, 8))),
+            "x",
+        ),
+        (
+            error(layout("(4,6):(1,8)").with_shape((3, 8))),
             "(4,4):(1,8) o (3,5):(_1,3) is not a layout over the modes of (3,5):(_1,3): mode <1>, 5:3, takes 5 steps of 3 in extent 4 of (4,4):(1,8) and carries, as neither of 3 and 4 divides the other and (5-1)*3 = 12 is not below 4 (2 steps would fit); A(B(c)) is 1 at (1,0) and 3 at (0,1), which makes 4 at (1,1), but it is 8",
         ),
         (
             error(layout("(4,6):(1,4)").sum("(6,5):(1,6)")),
             "greatest_common_domain of (4,6):(1,4) and (6,5):(1,6) needs layouts of one size whose modes nest",
+        ),
+        (
+            error(Layout::infer(&[])),
+            "infer of no values: a layout has at least one coordinate, so it needs at least one value",
+        ),
+        (
+            error(layout("(4,4):(2,8)").recast(16, 6)),
+            "recast of (4,4):(2,8) from 16 to 6 bits: x",
+        ),
+        (
+            error(layout("(4,4):(2,8)").recast(16, 8)),
+            "recast of (4,4):(2,8) from 16 to 8 bits: no mode has stride 1, so the parts of one element have no mode to go to",
+        ),
+        (
+            error(parsed::<Swizzle>("Sw<2,0,3>").recast(16, 6)),
+            "recast of Sw<2,0,3> from 16 to 6 bits: one size is not a power of two times the other",
         ),
         (
             error(Layout::infer(&[0, 1, 3, 4, 9])),

@@ -39,6 +39,14 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn infer(values: &[i64]) -> Result<Self, Error> {
+        if values.is_empty() {
+            return Err(ErrorKind::Operand {
+                operation: "infer",
+                operand: "no values".into(),
+                why: "a layout has at least one coordinate, so it needs at least one value".into(),
+            }
+            .into());
+        }
         let size = i64::try_from(values.len()).map_err(|_| ErrorKind::Overflow {
             left: i64::MAX,
             operator: '+',

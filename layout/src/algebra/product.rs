@@ -131,8 +131,13 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn blocked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
-        let [block, copies] = tiler.with_layout(|tiler| self.ranked_product(tiler))?;
-        Ok(Self(block.0.zip_with(&copies.0)?))
+        tiler.with_layout(|tiler| self.blocked_product_by("blocked_product", tiler))
+    }
+
+    fn blocked_product_by(&self, operation: &'static str, tiler: &Self) -> Result<Self, Error> {
+        let [block, copies] = self.ranked_product(tiler)?;
+        let regrouped = block.0.zip_as(&copies.0, operation, [&self.0, &tiler.0]);
+        regrouped.map(Self)
     }
 
     /// Returns the block repeated over `tiler` mode by mode, block interleaved: `((t0,b0),(t1,b1),..)`.
@@ -141,8 +146,11 @@ impl Layout {
     ///
     /// Those of [`Layout::logical_product`].
     pub fn raked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
-        let [block, copies] = tiler.with_layout(|tiler| self.ranked_product(tiler))?;
-        Ok(Self(copies.0.zip_with(&block.0)?))
+        tiler.with_layout(|tiler| {
+            let [block, copies] = self.ranked_product(tiler)?;
+            let regrouped = copies.0.zip_as(&block.0, "raked_product", [&self.0, &tiler.0]);
+            regrouped.map(Self)
+        })
     }
 
     /// Block and copies, both brought to the larger rank with modes of extent 1.

@@ -371,18 +371,26 @@ impl Layout {
     /// ```
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;
+        self.parted(n, &|why| {
+            ErrorKind::Operand {
+                operation: "downcast",
+                operand: self.text(),
+                why: why.into(),
+            }
+            .into()
+        })
+    }
+
+    /// The layout in units of `1/n` element.
+    pub(crate) fn parted(&self, n: i64, refuse: &impl Fn(String) -> Error) -> Result<Self, Error> {
         let unit = |d: Stride| matches!(d, Stride::Int(d) | Stride::Xor(d) if d.is(1));
         let leaves = self.leaves();
         let neighbours = || (0..leaves.len()).filter(|&i| unit(leaves[i].stride));
         let long = neighbours().find(|&i| leaves[i].extent.value() > 1);
         let Some(grown) = long.or_else(|| neighbours().next()) else {
-            return Err(ErrorKind::Operand {
-                operation: "downcast",
-                operand: self.text(),
-                why: "no mode has stride 1, so the parts of one element have no mode to go to"
-                    .into(),
-            }
-            .into());
+            return Err(refuse(
+                "no mode has stride 1, so the parts of one element have no mode to go to".into(),
+            ));
         };
         let n = Int::Static(n);
         let mut at = 0..;
@@ -472,7 +480,7 @@ impl Layout {
         if smaller == 1 {
             Ok(up)
         } else {
-            up.downcast(smaller)
+            up.parted(smaller, &refuse)
         }
     }
 

@@ -1,7 +1,9 @@
 //! The surgery of [`Tuple`] on layouts, where shape and stride move together.
 
+use alloc::format;
 use core::ops::Range;
 
+use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Leaf;
 use crate::{Error, IntoIntTuple, IntoLayout, Layout, Tuple};
@@ -87,7 +89,23 @@ impl Layout {
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn with_shape(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
-        self.composition(&Self::column_major(shape)?)
+        let compact = Self::column_major(shape)?;
+        self.composition(&compact).map_err(|error| {
+            let (asked, size) = (compact.size(), self.size());
+            if asked == size {
+                return error;
+            }
+            ErrorKind::Operand {
+                operation: "with_shape",
+                operand: self.text(),
+                why: format!(
+                    "the shape {} has {asked} coordinates and the layout {size}, and they do not cross its modes evenly",
+                    compact.shape()
+                )
+                .into(),
+            }
+            .into()
+        })
     }
 
     /// Returns one more mode at the end; a single mode first becomes a tuple of one mode.

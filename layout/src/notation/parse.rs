@@ -11,6 +11,9 @@ use crate::{
     Swizzle, Tiler,
 };
 
+/// What stands in the place of a name.
+const NO_NAMES: &str = "a number, as names have no value in a text (Rust tuples such as (m, n) take variables),";
+
 /// A position in a text.
 struct Cursor<'a> {
     text: &'a str,
@@ -78,7 +81,10 @@ impl<'a> Cursor<'a> {
         let sign = usize::from(rest.starts_with('-'));
         let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
         if digits == 0 {
-            return Err(self.error("a number"));
+            return Err(self.error(match self.peek() {
+                Some(b'a'..=b'z' | b'A'..=b'Z') => NO_NAMES,
+                _ => "a number",
+            }));
         }
         let value = rest[..sign + digits]
             .parse()
@@ -135,8 +141,8 @@ impl<'a> Cursor<'a> {
                 if self.peek() != Some(b')') {
                     continue;
                 }
-            } else if self.peek() == Some(b'[') {
-                return Err(self.error("a number or '(', as brackets do not group modes,"));
+            } else if let Some(expected) = self.no_leaf() {
+                return Err(self.error(expected));
             } else {
                 b.leaf(leaf(self)?);
                 count(&mut open);
@@ -153,6 +159,16 @@ impl<'a> Cursor<'a> {
                 b.close(at, rank);
                 count(&mut open);
             }
+        }
+    }
+
+    /// What should stand here instead, if no leaf of a tuple begins here.
+    fn no_leaf(&self) -> Option<&'static str> {
+        match self.peek() {
+            Some(b'0'..=b'9' | b'-' | b'_' | b'^') => None,
+            Some(b'[') => Some("a number or '(', as brackets do not group modes,"),
+            Some(b'a'..=b'z' | b'A'..=b'Z') => Some(NO_NAMES),
+            _ => Some("a number or '('"),
         }
     }
 
@@ -176,6 +192,9 @@ impl<'a> Cursor<'a> {
 
     /// The rest of a layout after `shape:`.
     fn layout_of(&mut self, shape: IntTuple) -> Result<Layout, Error> {
+        if self.peek().is_none() {
+            return Err(self.error("a stride that nests as the shape does, as in (4,8):(8,1),"));
+        }
         let stride = self.tuple(Self::stride)?;
         Layout::of_tuples(shape, stride)
     }
@@ -302,12 +321,16 @@ fn count(open: &mut SmallVec<[(usize, usize); 16]>) {
     }
 }
 
-/// Reads the whole of `text` with `read`.
+/// Reads the whole of `text` with `read`; `expected` says what is missing from an empty one.
 fn whole<T>(
     text: &str,
+    expected: &'static str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut cursor = Cursor::new(text);
+    if cursor.peek().is_none() {
+        return Err(cursor.error(expected));
+    }
     let value = read(&mut cursor)?;
     cursor.end()?;
     Ok(value)
@@ -317,7 +340,7 @@ impl FromStr for Int {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.int())
+        whole(text, "an integer, as in 4 or _4,", |c| c.int())
     }
 }
 
@@ -325,7 +348,7 @@ impl FromStr for IntTuple {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.int_tuple())
+        whole(text, "a tuple, as in (4,(2,3)),", |c| c.int_tuple())
     }
 }
 
@@ -333,7 +356,7 @@ impl FromStr for Stride {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.stride())
+        whole(text, "a stride, as in 8, 1@0 or ^3,", |c| c.stride())
     }
 }
 
@@ -341,7 +364,7 @@ impl FromStr for Tuple<Stride> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.tuple(Cursor::stride))
+        whole(text, "strides, as in (8,1),", |c| c.tuple(Cursor::stride))
     }
 }
 
@@ -350,7 +373,7 @@ impl FromStr for Layout {
 
     /// Reads `shape:stride`; the position in an error is a byte of `text`.
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.layout())
+        whole(text, "a layout, as in (4,8):(8,1),", |c| c.layout())
     }
 }
 
@@ -358,7 +381,7 @@ impl FromStr for Swizzle {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.swizzle())
+        whole(text, "a swizzle, as in Sw<3,4,3>,", |c| c.swizzle())
     }
 }
 
@@ -366,7 +389,7 @@ impl FromStr for ComposedLayout {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.composed())
+        whole(text, "a composed layout, as in Sw<3,4,3> o 0 o (8,64):(64,1),", |c| c.composed())
     }
 }
 
@@ -374,7 +397,7 @@ impl FromStr for Tiler {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| c.tiler())
+        whole(text, "a tiler, as in (4,8) or <4:1,8:1>,", |c| c.tiler())
     }
 }
 
@@ -382,7 +405,7 @@ impl FromStr for Coord {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, |c| {
+        whole(text, "a coordinate, as in (_,3),", |c| {
             c.tuple(|c| {
                 if c.eat("_") {
                     Ok(Slot::All)

@@ -8,6 +8,7 @@ pub(crate) mod xor;
 use alloc::format;
 use core::fmt;
 
+use crate::algebra::recast::factors;
 use crate::error::ErrorKind;
 use crate::{Compose, Error, Layout};
 
@@ -289,8 +290,16 @@ impl Swizzle {
     /// ```
     #[doc(alias = "recast_layout")]
     pub fn recast(self, old_bits: i64, new_bits: i64) -> Result<Self, Error> {
-        let g = crate::tuple::int::gcd(old_bits, new_bits).max(1);
-        self.upcast(new_bits / g)?.downcast(old_bits / g)
+        let (larger, smaller) = factors("recast", &self, old_bits, new_bits)?;
+        if larger.count_ones() + smaller.count_ones() > 2 {
+            return Err(ErrorKind::Operand {
+                operation: "recast",
+                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
+                why: "one size is not a power of two times the other".into(),
+            }
+            .into());
+        }
+        self.upcast(larger)?.downcast(smaller)
     }
 
     /// Returns the largest power of two of neighbours that stay neighbours, `2^M`.

@@ -267,27 +267,31 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// Fails when the modes differ in rank, or some are tuples and some single values.
     pub fn zip(&self) -> Result<Self, Error> {
-        let Some(first) = self.view().modes().next() else {
-            return Ok(self.clone());
-        };
-        if self.is_leaf() {
-            return Ok(self.clone());
-        }
-        if first.is_leaf() {
-            return Ok(Self::from_views([self.view()]));
-        }
-        if self
-            .view()
-            .modes()
-            .any(|m| m.is_leaf() || m.rank() != first.rank())
-        {
-            return Err(ErrorKind::Rank {
+        self.zipped().ok_or_else(|| {
+            ErrorKind::Rank {
                 operation: "zip",
-                left: first.to_tuple().text(),
+                left: self.view().modes().next().map_or_else(Default::default, |m| m.to_tuple().text()),
                 right: self.text(),
                 needs: "modes that are tuples of one rank",
             }
-            .into());
+            .into()
+        })
+    }
+
+    /// [`Tuple::zip`]; `None` where the modes do not nest alike.
+    fn zipped(&self) -> Option<Self> {
+        let Some(first) = self.view().modes().next() else {
+            return Some(self.clone());
+        };
+        if self.is_leaf() {
+            return Some(self.clone());
+        }
+        if first.is_leaf() {
+            return Some(Self::from_views([self.view()]));
+        }
+        let mut modes = self.view().modes();
+        if modes.any(|m| m.is_leaf() || m.rank() != first.rank()) {
+            return None;
         }
         let mut b = TupleBuilder::new();
         let outer = b.open();
@@ -300,7 +304,7 @@ impl<T: Leaf> Tuple<T> {
             b.close(column, self.rank());
         }
         b.close(outer, first.rank());
-        Ok(b.finish())
+        Some(b.finish())
     }
 
     /// Regroups two tuples mode by mode: `((a0,b0),(a1,b1),..)`.
@@ -309,6 +313,24 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// Fails when the ranks differ, or one is a single value and the other a tuple.
     pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
-        Self::concat([self, other]).zip()
+        self.zip_as(other, "zip_with", [self, other])
+    }
+
+    /// [`Tuple::zip_with`], for an operation of the operands `left` and `right`, which the error names.
+    pub(crate) fn zip_as(
+        &self,
+        other: &Self,
+        operation: &'static str,
+        [left, right]: [&Self; 2],
+    ) -> Result<Self, Error> {
+        Self::concat([self, other]).zipped().ok_or_else(|| {
+            ErrorKind::Rank {
+                operation,
+                left: left.text(),
+                right: right.text(),
+                needs: "two single modes or two tuples of one rank",
+            }
+            .into()
+        })
     }
 }

@@ -399,11 +399,12 @@ fn refused_values() {
     );
     assert_eq!(
         says(Layout::new((4, "(2,"), (1, 4)).unwrap_err()),
-        "expected a number at byte 3 of \"(2,\""
+        "expected a number or '(' at byte 3 of \"(2,\""
     );
     assert_eq!(
         says(Layout::new((4, 2), "(1,x)").unwrap_err()),
-        "expected a number at byte 3 of \"(1,x)\""
+        "expected a number, as names have no value in a text (Rust tuples such as (m, n) take variables), at byte 3 of \
+         \"(1,x)\""
     );
     assert_eq!(
         says(a.offset("(1,_)").unwrap_err()),
@@ -411,7 +412,7 @@ fn refused_values() {
     );
     assert_eq!(
         says(a.slice("(1,").unwrap_err()),
-        "expected a number at byte 3 of \"(1,\""
+        "expected a number or '(' at byte 3 of \"(1,\""
     );
     assert_eq!(
         says(Layout::new((4, (2, 3)), (2, 1)).unwrap_err()),

@@ -279,7 +279,7 @@ impl ComposedLayout {
     /// The layout in units of `1/n` element.
     fn parted(&self, n: i64, refuse: &impl Fn(String) -> Error) -> Result<Self, Error> {
         self.check_known(refuse)?;
-        let inner = self.inner().downcast(n)?;
+        let inner = self.inner().parted(n, refuse)?;
         let offset = crate::tuple::int::mul(self.base_offset(), n)?;
         Ok(match self.outer() {
             Outer::Swizzle(sw) if sw.is_identity() => Self::new(*sw, offset, inner),
