@@ -113,6 +113,7 @@ macro_rules! of_device {
 }
 
 of_device!(
+    colex_layout::Error,
     colex_ir::Error,
     ArgumentError,
     Refused,

@@ -1,6 +1,6 @@
 //! What the kernels must compute, computed on the host: plainly, and in higher precision.
 
-use colex_layout::{Error, Layout};
+use colex_layout::{Error, IntoLayout};
 use colex_tiled::Operand;
 use ndarray::Array2;
 
@@ -12,7 +12,7 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 /// use colex_gpu::kernels::reference;
 ///
 /// let mut out = [0; 6];
-/// reference::copy(&[1, 2, 3, 4, 5, 6], &"(2,3):(3,1)".parse()?, &mut out, &"(2,3):(1,2)".parse()?)?;
+/// reference::copy(&[1, 2, 3, 4, 5, 6], "(2,3):(3,1)", &mut out, "(2,3):(1,2)")?;
 /// assert_eq!(out, [1, 4, 2, 5, 3, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -22,10 +22,11 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 /// Those of [`Layout::offsets`]. An offset outside a slice is a panic.
 pub fn copy<T: Copy>(
     source: &[T],
-    from: &Layout,
+    from: impl IntoLayout,
     destination: &mut [T],
-    to: &Layout,
+    to: impl IntoLayout,
 ) -> Result<(), Error> {
+    let (from, to) = (from.into_layout()?, to.into_layout()?);
     for (from, to) in from.offsets()?.zip(to.offsets()?) {
         destination[to as usize] = source[from as usize];
     }

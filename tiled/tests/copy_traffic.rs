@@ -280,11 +280,11 @@ fn values_of_24_bytes_go_part_by_part() -> Outcome {
     let mma = TiledMma::new(colex_atom::mma("SM80_8x8x4_GC64C64C64GC64_TN")?, "1:0", ..)?;
     let c: Layout = "(8,8):(1,10)".parse()?;
     let a: Layout = "(8,4):(1,8)".parse()?;
-    let report = mma.report([
+    let report = mma.report(
         (&a, Space::Register),
         (&a, Space::Register),
         (&c, Space::Global),
-    ])?;
+    )?;
     let parts: Vec<_> = (0..32)
         .map(|thread| mma.slice(thread)?.partition(&c, Operand::C)?.values())
         .collect::<Result<_, _>>()?;

@@ -87,11 +87,11 @@ fn answer(mma: &TiledMma, tiles: [i64; 3], cut: [i64; 3], seed: u32) -> Result<A
     let [a, b, c] = layouts.map(|layout| layout.parse::<Layout>().expect("a plain layout"));
     let space = |shared| if shared { Space::Shared } else { Space::Global };
     let of = |layout, shared| (layout, space(shared));
-    let report = mma.report([
+    let report = mma.report(
         of(&a, atom.a_in_shared()),
         of(&b, atom.b_in_shared()),
         of(&c, false),
-    ]);
+    );
     let report = report.map_err(|error| format!("gemm is right, and the report says: {error}"))?;
     if report.missing.0 > 0 || report.repeated.0 > 0 {
         let (missing, repeated) = (report.missing, report.repeated);

@@ -27,11 +27,11 @@ fn report(mma: &TiledMma, [m, n, k]: [i64; 3]) -> Result<MmaReport, Box<dyn Erro
         }
     };
     let (a, b, c) = (matrix(m, k)?, matrix(n, k)?, matrix(m, n)?);
-    Ok(mma.report([
+    Ok(mma.report(
         (&a, place(mma.atom().a_in_shared())),
         (&b, place(mma.atom().b_in_shared())),
         (&c, Space::Register),
-    ])?)
+    )?)
 }
 
 /// On whole tiles every element of C has one owner, A is held once for every atom along N and B along M, and the
@@ -132,16 +132,11 @@ fn ampere(atoms: &str, tile: &str) -> Result<TiledMma, Box<dyn Error>> {
 #[test]
 fn a_tile_too_large_says_who_is_idle() -> Outcome {
     let mma = ampere("(2,1,1):(1,0,0)", "(_,_,_)")?;
-    let (a, b, c) = (
-        "(12,16):(16,1)".parse()?,
-        "(8,16):(16,1)".parse()?,
-        "(12,8):(8,1)".parse()?,
-    );
-    let report = mma.report([
-        (&a, Space::Register),
-        (&b, Space::Register),
-        (&c, Space::Register),
-    ])?;
+    let report = mma.report(
+        (((12, 16), (16, 1)), Space::Register),
+        (((8, 16), (16, 1)), Space::Register),
+        (((12, 8), (8, 1)), Space::Register),
+    )?;
     assert_eq!(report.idle, (32..64).collect::<Vec<_>>());
     assert_eq!(
         report.to_string(),
@@ -241,14 +236,13 @@ fn descriptors_and_sums_along_k() -> Outcome {
 #[test]
 fn stores_of_c_by_sectors() -> Outcome {
     let mma = ampere("(1,1,1):(0,0,0)", "(_,_,_)")?;
-    let (a, b) = ("(16,16):(16,1)".parse()?, "(8,16):(16,1)".parse()?);
+    let (a, b) = (((16, 16), (16, 1)), ((8, 16), (16, 1)));
     let store = |c: &str| -> Result<(Option<i64>, Option<Traffic>), Box<dyn Error>> {
-        let c = c.parse()?;
-        let report = mma.report([
-            (&a, Space::Register),
-            (&b, Space::Register),
-            (&c, Space::Global),
-        ])?;
+        let report = mma.report(
+            (a, Space::Register),
+            (b, Space::Register),
+            (c, Space::Global),
+        )?;
         let [.., c] = report.operands;
         assert_eq!(c.operand, Operand::C);
         Ok((c.widest, c.traffic))
@@ -296,33 +290,28 @@ fn stores_of_c_by_sectors() -> Outcome {
 #[test]
 fn errors_are_sentences() -> Outcome {
     let mma = ampere("(1,1,1):(0,0,0)", "(_,_,_)")?;
-    let (a, b, c) = (
-        "(16,16):(16,1)".parse()?,
-        "(8,16):(16,1)".parse()?,
-        "(16,8):(8,1)".parse()?,
-    );
-    let refused = |mma: &TiledMma, a: &Layout, space| {
-        let all = [(a, space), (&b, Space::Shared), (&c, Space::Register)];
-        mma.report(all).unwrap_err().to_string()
+    let (b, c) = ("(8,16):(16,1)", "(16,8):(8,1)");
+    let refused = |mma: &TiledMma, a: &str, space| {
+        let report = mma.report((a, space), (b, Space::Shared), (c, Space::Register));
+        report.unwrap_err().to_string()
     };
     assert_eq!(
-        refused(&mma, &"(16,8):(8,1)".parse()?, Space::Register),
+        refused(&mma, "(16,8):(8,1)", Space::Register),
         "report: A (16,8):(8,1), B (8,16):(16,1) and C (16,8):(8,1) are not of the extents (M,K), (N,K) and (M,N)"
     );
     assert_eq!(
-        refused(&mma, &a, Space::Tensor),
+        refused(&mma, "(16,16):(16,1)", Space::Tensor),
         "report: the threads of SM80_16x8x16_F32F16F16F32_TN hold A in registers and reach shared and global memory, not Tensor"
     );
     let atom = colex_atom::mma("SM90_64x8x16_F32F16F16_SS")?;
     let mma = TiledMma::new(atom.clone(), "1:0", &Tiler::All)?;
-    let (a, c) = ("(64,16):(16,1)".parse()?, "(64,8):(8,1)".parse()?);
-    let all = [
-        (&a, Space::Global),
-        (&b, Space::Shared),
-        (&c, Space::Register),
-    ];
+    let report = mma.report(
+        ("(64,16):(16,1)", Space::Global),
+        (b, Space::Shared),
+        ("(64,8):(8,1)", Space::Register),
+    );
     assert_eq!(
-        mma.report(all).unwrap_err().to_string(),
+        report.unwrap_err().to_string(),
         format!(
             "report: {} reads A from shared memory, not from Global",
             atom.name()

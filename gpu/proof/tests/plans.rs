@@ -383,9 +383,7 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
     ];
     let (mut made, mut refused) = (0, 0);
     for [source, destination] in layouts {
-        let [source, destination] =
-            [source, destination].map(|text| text.parse().expect("a layout"));
-        let nest = LoopNest::new(&source, &destination).expect("one shape");
+        let nest = LoopNest::new(source, destination).expect("one shape");
         for bytes in wild {
             for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
                 for arch in [Arch::Sm70, Arch::Sm90a] {
@@ -409,7 +407,7 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
         "law plans.copies: {} cases, {refused} refused",
         made + refused
     );
-    let nest = LoopNest::new(&"8:1".parse().unwrap(), &"8:1".parse().unwrap()).expect("one shape");
+    let nest = LoopNest::new("8:1", "8:1").expect("one shape");
     let said = |bytes, addresses| {
         let refused = CopyPlan::choose(&nest, bytes, addresses, Arch::Sm80);
         refused.expect_err("it is refused").to_string()

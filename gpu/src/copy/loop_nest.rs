@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::error::{Error, ErrorKind};
-use colex_layout::{IntTuple, Layout, Stride, Tuple};
+use colex_layout::{IntTuple, IntoLayout, Layout, Stride, Tuple};
 
 /// One loop of a copy: its number of elements, and what one step adds to the offsets on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,10 +23,10 @@ pub struct Loop {
 /// use colex_gpu::kernels::LoopNest;
 ///
 /// // Four row-major matrices into column-major ones: the batch stays a loop of its own.
-/// let nest = LoopNest::new(&"(8,6,4):(6,1,48)".parse()?, &"(8,6,4):(1,8,48)".parse()?)?;
+/// let nest = LoopNest::new("(8,6,4):(6,1,48)", "(8,6,4):(1,8,48)")?;
 /// assert_eq!(nest.to_string(), "(8,6,4):(6,1,48) -> (8,6,4):(1,8,48)");
 /// // Both row-major: one loop for every shape.
-/// let nest = LoopNest::new(&"(8,(3,2)):(6,(1,3))".parse()?, &"(8,6):(6,1)".parse()?)?;
+/// let nest = LoopNest::new("(8,(3,2)):(6,(1,3))", "(8,6):(6,1)")?;
 /// assert_eq!(nest.to_string(), "48:1 -> 48:1");
 /// assert_eq!(nest.vector()?, 48);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,7 +42,7 @@ pub struct Loop {
 /// ```
 /// use colex_gpu::kernels::LoopNest;
 ///
-/// let refused = LoopNest::new(&"(8,2):(1,8)".parse()?, &"(2,8):(8,1)".parse()?).unwrap_err();
+/// let refused = LoopNest::new("(8,2):(1,8)", "(2,8):(8,1)").unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
 ///     "a copy from the shape (8,2) into (2,8): mode 0 has 8 elements in one and 2 in the other; give both one shape, or permute one of them"
@@ -62,7 +62,9 @@ impl LoopNest {
     /// Fails when the coordinates do not [correspond](Self#which-coordinates-correspond),
     /// and when the destination has one element at several coordinates,
     /// or that is not known, and for strides that are not integers.
-    pub fn new(source: &Layout, destination: &Layout) -> Result<LoopNest, Error> {
+    pub fn new(source: impl IntoLayout, destination: impl IntoLayout) -> Result<LoopNest, Error> {
+        let source = &source.into_layout()?;
+        let destination = &destination.into_layout()?;
         integers(source)?;
         integers(destination)?;
         let once = destination.is_injective();

@@ -174,7 +174,7 @@ impl CopyPlan {
     /// use colex_atom::Arch;
     /// use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest};
     ///
-    /// let nest = LoopNest::new(&"(256,256):(256,1)".parse()?, &"(256,256):(1,256)".parse()?)?;
+    /// let nest = LoopNest::new("(256,256):(256,1)", "(256,256):(1,256)")?;
     /// let plan = CopyPlan::new(&nest, 2, [0, 0], Arch::Sm90a, CopyMethod::Tma)?;
     /// assert!(plan.clone().with_squares([1, 2]).is_ok());
     /// assert_eq!(

@@ -148,7 +148,9 @@ impl Layout {
     pub fn raked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
         tiler.with_layout(|tiler| {
             let [block, copies] = self.ranked_product(tiler)?;
-            let regrouped = copies.0.zip_as(&block.0, "raked_product", [&self.0, &tiler.0]);
+            let regrouped = copies
+                .0
+                .zip_as(&block.0, "raked_product", [&self.0, &tiler.0]);
             regrouped.map(Self)
         })
     }

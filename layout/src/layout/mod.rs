@@ -295,6 +295,7 @@ impl Layout {
     }
 
     /// The integer stride of a leaf, or the error that `operation` needs one.
+    #[inline]
     pub(crate) fn int_stride(
         &self,
         operation: &'static str,

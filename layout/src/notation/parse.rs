@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// What stands in the place of a name.
-const NO_NAMES: &str = "a number, as names have no value in a text (Rust tuples such as (m, n) take variables),";
+const NO_NAMES: &str =
+    "a number, as names have no value in a text (Rust tuples such as (m, n) take variables),";
 
 /// A position in a text.
 struct Cursor<'a> {
@@ -27,18 +28,24 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
+    #[inline]
     fn skip_space(&mut self) {
-        let rest = &self.text[self.at..];
-        self.at += rest.len() - rest.trim_start().len();
+        // Every other byte is a character that is no space.
+        if let Some(..=b' ' | 0x80..) = self.peek() {
+            let rest = &self.text[self.at..];
+            self.at += rest.len() - rest.trim_start().len();
+        }
     }
 
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     /// Takes `token` (and the space after it) if it comes next.
-    fn eat(&mut self, token: &str) -> bool {
-        let found = self.text[self.at..].starts_with(token);
+    #[inline]
+    fn eat(&mut self, token: &'static str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(token.as_bytes());
         if found {
             self.at += token.len();
             self.skip_space();
@@ -46,7 +53,8 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn expect(&mut self, token: &str, expected: &'static str) -> Result<(), Error> {
+    #[inline]
+    fn expect(&mut self, token: &'static str, expected: &'static str) -> Result<(), Error> {
         if self.eat(token) {
             Ok(())
         } else {
@@ -77,25 +85,31 @@ impl<'a> Cursor<'a> {
 
     /// A decimal number with an optional minus sign.
     fn number(&mut self) -> Result<i64, Error> {
-        let rest = &self.text[self.at..];
-        let sign = usize::from(rest.starts_with('-'));
-        let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
-        if digits == 0 {
+        let negative = self.peek() == Some(b'-');
+        let first = self.at + usize::from(negative);
+        let (mut at, mut value) = (first, Some(0_i64));
+        while let Some(digit @ b'0'..=b'9') = self.text.as_bytes().get(at) {
+            let digit = i64::from(digit - b'0');
+            let signed = if negative { -digit } else { digit };
+            value = value
+                .and_then(|n| n.checked_mul(10))
+                .and_then(|n| n.checked_add(signed));
+            at += 1;
+        }
+        if at == first {
             return Err(self.error(match self.peek() {
                 Some(b'a'..=b'z' | b'A'..=b'Z') => NO_NAMES,
                 _ => "a number",
             }));
         }
-        let value = rest[..sign + digits]
-            .parse()
-            .map_err(|_| self.error("a number that fits 64 bits"))?;
-        self.at += sign + digits;
+        let value = value.ok_or_else(|| self.error("a number that fits 64 bits"))?;
+        self.at = at;
         self.skip_space();
         Ok(value)
     }
 
     fn int(&mut self) -> Result<Int, Error> {
-        let is_static = self.text[self.at..].starts_with('_');
+        let is_static = self.peek() == Some(b'_');
         self.at += usize::from(is_static);
         let value = self.number()?;
         Ok(if is_static {
@@ -389,7 +403,11 @@ impl FromStr for ComposedLayout {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        whole(text, "a composed layout, as in Sw<3,4,3> o 0 o (8,64):(64,1),", |c| c.composed())
+        whole(
+            text,
+            "a composed layout, as in Sw<3,4,3> o 0 o (8,64):(64,1),",
+            |c| c.composed(),
+        )
     }
 }
 

@@ -130,6 +130,7 @@ impl<T: Copy> TupleBuilder<T> {
     }
 
     /// One leaf as it is, several as a tuple.
+    #[inline]
     pub(crate) fn pieces(&mut self, pieces: &[T]) {
         if let [piece] = pieces {
             self.leaf(*piece);

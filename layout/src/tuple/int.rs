@@ -68,6 +68,7 @@ impl Int {
     /// # Errors
     ///
     /// Fails when it does not fit 64 bits.
+    #[inline]
     pub fn times(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, mul(self.value(), other.value())?))
     }
@@ -77,6 +78,7 @@ impl Int {
     /// # Errors
     ///
     /// Fails when it does not fit 64 bits.
+    #[inline]
     pub fn plus(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, add(self.value(), other.value())?))
     }
@@ -86,6 +88,7 @@ impl Int {
     /// # Errors
     ///
     /// Fails for a division by 0 and where a number does not fit 64 bits.
+    #[inline]
     pub fn ceil_div(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, ceil_div(self.value(), other.value())?))
     }
@@ -112,6 +115,7 @@ fn overflow(left: i64, operator: char, right: i64) -> Error {
 }
 
 /// The checked product.
+#[inline]
 pub(crate) fn mul(a: i64, b: i64) -> Result<i64, Error> {
     match a.checked_mul(b) {
         Some(n) => Ok(n),
@@ -120,6 +124,7 @@ pub(crate) fn mul(a: i64, b: i64) -> Result<i64, Error> {
 }
 
 /// The checked sum.
+#[inline]
 pub(crate) fn add(a: i64, b: i64) -> Result<i64, Error> {
     match a.checked_add(b) {
         Some(n) => Ok(n),
@@ -128,6 +133,7 @@ pub(crate) fn add(a: i64, b: i64) -> Result<i64, Error> {
 }
 
 /// The checked absolute value.
+#[inline]
 pub(crate) fn abs(a: i64) -> Result<i64, Error> {
     match a.checked_abs() {
         Some(n) => Ok(n),
@@ -136,6 +142,7 @@ pub(crate) fn abs(a: i64) -> Result<i64, Error> {
 }
 
 /// `ceil(a / b)`, toward positive infinity, checked.
+#[inline]
 pub(crate) fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     if b == 0 {
         return Err(ErrorKind::DivideByZero { dividend: a }.into());

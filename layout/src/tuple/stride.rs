@@ -175,6 +175,7 @@ impl Stride {
     /// # Errors
     ///
     /// Fails where a number does not fit 64 bits, and for an XOR stride and a factor that is not a power of two.
+    #[inline]
     pub fn times(self, factor: Int) -> Result<Self, Error> {
         let c = self.coefficient();
         if let Self::Xor(_) = self {

@@ -270,7 +270,11 @@ impl<T: Leaf> Tuple<T> {
         self.zipped().ok_or_else(|| {
             ErrorKind::Rank {
                 operation: "zip",
-                left: self.view().modes().next().map_or_else(Default::default, |m| m.to_tuple().text()),
+                left: self
+                    .view()
+                    .modes()
+                    .next()
+                    .map_or_else(Default::default, |m| m.to_tuple().text()),
                 right: self.text(),
                 needs: "modes that are tuples of one rank",
             }

@@ -1,7 +1,7 @@
 //! What a tiled MMA does with its operands, before any kernel exists.
 
 use colex_atom::{Space, Ty};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::{IntTuple, IntoLayout, Layout};
 
 use crate::Error;
 use crate::access::coverage::{Coverage, Place};
@@ -87,8 +87,8 @@ impl TiledMma {
     /// use colex_atom::Space;
     /// use colex_tiled::TiledMma;
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
-    /// let (a, b, c) = ("(32,16):(16,1)".parse()?, "(16,16):(16,1)".parse()?, "(32,16):(16,1)".parse()?);
-    /// let report = mma.report([(&a, Space::Shared), (&b, Space::Register), (&c, Space::Global)])?;
+    /// let (a, b, c) = (((32, 16), (16, 1)), ((16, 16), (16, 1)), ((32, 16), (16, 1)));
+    /// let report = mma.report((a, Space::Shared), (b, Space::Register), (c, Space::Global))?;
     /// assert_eq!(report.operands[0].held, [2, 2]);
     /// assert_eq!(report.to_string(), "\
     /// 128 threads issue 1 instruction each, SM80_16x8x16_F32F16F16F32_TN over a tile of 32 by 16 by 16.
@@ -109,7 +109,15 @@ impl TiledMma {
     /// Fails when the extents do not agree, an operand is where the atom does not take it from, or has more
     /// than 2^26 elements, of which each is looked at,
     /// and where the layout algebra has no result.
-    pub fn report(&self, operands: [(&Layout, Space); 3]) -> Result<MmaReport, Error> {
+    pub fn report(
+        &self,
+        (a, in_a): (impl IntoLayout, Space),
+        (b, in_b): (impl IntoLayout, Space),
+        (c, in_c): (impl IntoLayout, Space),
+    ) -> Result<MmaReport, Error> {
+        let layouts = [a.into_layout()?, b.into_layout()?, c.into_layout()?];
+        let [a, b, c] = &layouts;
+        let operands = [(a, in_a), (b, in_b), (c, in_c)];
         check_extents("report", operands.map(|(tensor, _)| tensor), 1)?;
         operands
             .iter()

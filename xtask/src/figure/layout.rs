@@ -42,7 +42,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
 
 /// The values of one layout with coordinate strides; what colours and labels say is fixed.
 fn coordinates(body: &Body, text: &str) -> Result<String, Error> {
-    let grid = Grid::of_coordinates(&inner(text)?).map_err(sentence)?;
+    let grid = Grid::of_coordinates(inner(text)?).map_err(sentence)?;
     let rows = grid.rows();
     let grid = match highlight(body, text)? {
         Some(cells) => grid.focus(|row, col| cells.contains(&(row + rows * col))),

@@ -28,12 +28,13 @@ pub(super) fn sentence(error: impl Display) -> Error {
 
 /// A layout, or a composed one such as `Sw<3,3,3> o 0 o (8,64):(64,1)`.
 pub(super) fn table(text: &str) -> Result<Table, Error> {
-    if is_composed(text) {
-        Table::of_composed(&parsed(text, "a composed layout")?)
+    let what = if is_composed(text) {
+        "a composed layout"
     } else {
-        Table::of(&parsed(text, "a layout")?)
-    }
-    .map_err(sentence)
+        "a layout"
+    };
+    let layout: ComposedLayout = parsed(text, what)?;
+    Table::of(layout).map_err(sentence)
 }
 
 /// The layout, or the inner layout of a composed one.

@@ -7,6 +7,8 @@
 
 use colex_draw::{LabelBy, Tiling};
 
+use colex_layout::{Layout, Tiler};
+
 use super::options::{label, needed, pair, parsed, sentence};
 use super::{Body, Error};
 
@@ -16,8 +18,8 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
             "a tiling has one subject: the layout that is cut",
         ));
     };
-    let tiler = parsed(needed(body, "tiler")?, "a tiler")?;
-    let tiling = Tiling::of(&parsed(text, "a layout")?, &tiler).map_err(sentence)?;
+    let tiler: Tiler = parsed(needed(body, "tiler")?, "a tiler")?;
+    let tiling = Tiling::of(parsed::<Layout>(text, "a layout")?, tiler).map_err(sentence)?;
     let label = label(body, LabelBy::Offset)?;
     let picture = match body.value("tile") {
         None => tiling.picture(label),

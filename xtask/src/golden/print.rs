@@ -109,7 +109,7 @@ fn print_tensor_body(case: &Case) -> Verdict {
             if rest.is_empty() { 0.0 } else { number(rest)? },
         );
         let shown = shown(ty).ok_or_else(|| format!("a type `{ty}`, which no case names"))?;
-        let layout = layout.parse().map_err(sentence)?;
+        let layout: Layout = layout.parse().map_err(sentence)?;
         colex_draw::print_tensor(&layout, |i| shown(i as f64 * factor + rest))
             .map(Some)
             .map_err(sentence)
@@ -194,7 +194,7 @@ fn composed(words: &str) -> Result<Table, String> {
     let layout: ComposedLayout = words.parse().map_err(sentence)?;
     let inner = layout.inner().to_static();
     let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner);
-    Table::of_composed(&layout).map_err(sentence)
+    Table::of(&layout).map_err(sentence)
 }
 
 pub(super) fn sentence(error: impl std::fmt::Display) -> String {

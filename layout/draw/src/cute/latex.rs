@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::table::text::put;
 use crate::thread::fit::{check_operands, check_sides};
 use crate::{Table, ThreadValues};
-use colex_layout::{Int, Layout};
+use colex_layout::{Int, IntoLayout, Layout};
 
 /// Returns a page of LaTeX with the grid of `layout`, byte for byte as CuTe's `print_latex` prints it for ranks 1 and
 /// 2.
@@ -23,17 +23,18 @@ use colex_layout::{Int, Layout};
 ///
 /// ```
 /// use colex_draw::print_latex;
-/// let page = print_latex(&"(2,2):(1,2)".parse()?)?;
+/// let page = print_latex(((2, 2), (1, 2)))?;
 /// assert!(page.starts_with("% Layout: (2,2):(1,2)\n\\documentclass[convert]{standalone}\n"));
 /// assert!(page.contains("\\node[fill=black!60] at (1,1) {3};\n"));
 /// # Ok::<(), colex_draw::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_latex.hpp`.
-pub fn print_latex(layout: &Layout) -> Result<String, Error> {
+pub fn print_latex(layout: impl IntoLayout) -> Result<String, Error> {
     let unit = Layout::leaf(Int::Static(1), Int::Static(0))?;
+    let layout = layout.into_layout()?;
     let rank = layout.rank().max(2);
-    Ok(Table::of(&layout.append_to_rank(rank, &unit)?)?.latex())
+    Ok(Table::of(layout.append_to_rank(rank, &unit)?)?.latex())
 }
 
 impl Table {
@@ -64,7 +65,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let page = ThreadValues::of(&"(4,2):(2,1)".parse()?, 2, 4)?.latex();
+    /// let page = ThreadValues::of("(4,2):(2,1)", 2, 4)?.latex();
     /// assert!(page.contains("at (1,3) {\\shortstack{T3 \\\\ V1}};\n"));
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
@@ -226,13 +227,12 @@ mod tests {
 
     #[track_caller]
     fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
-            .expect("the map fits the tile")
+        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
     }
 
     #[track_caller]
     fn page(text: &str) -> String {
-        print_latex(&text.parse().expect("the text is a layout")).expect("the layout is small")
+        print_latex(text).expect("the layout is small")
     }
 
     #[test]

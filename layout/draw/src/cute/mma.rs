@@ -121,8 +121,7 @@ mod tests {
 
     #[track_caller]
     fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
-            .expect("the map fits the tile")
+        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::table::check_cells;
 use crate::{Cell, Fill, Grid, Nesting};
-use colex_layout::Layout;
+use colex_layout::IntoLayout;
 
 impl Grid {
     /// Returns the coordinates that a layout with coordinate strides gives, arranged as [`Table::of`](crate::Table::of)
@@ -19,11 +19,12 @@ impl Grid {
     ///
     /// ```
     /// use colex_draw::Grid;
-    /// let transposed = Grid::of_coordinates(&"(2,3):(1@1,1@0)".parse()?)?;
+    /// let transposed = Grid::of_coordinates("(2,3):(1@1,1@0)")?;
     /// assert_eq!(transposed.cell(1, 2).lines.as_slice(), ["(2,1)"]);
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
-    pub fn of_coordinates(layout: &Layout) -> Result<Self, Error> {
+    pub fn of_coordinates(layout: impl IntoLayout) -> Result<Self, Error> {
+        let layout = &layout.into_layout()?;
         let name = alloc::string::ToString::to_string(layout);
         check_cells(&name, Some(layout.size()))?;
         let values = (0..layout.size()).map(|index| layout.coord_at(index));
@@ -60,10 +61,7 @@ mod tests {
 
     #[test]
     fn every_cell_shows_its_coordinate() {
-        let layout: Layout = "((2,2),3):((1@0,4@0),2@1)"
-            .parse()
-            .expect("the text is a layout");
-        let grid = Grid::of_coordinates(&layout).expect("the layout is small");
+        let grid = Grid::of_coordinates("((2,2),3):((1@0,4@0),2@1)").expect("the layout is small");
         for (row, col) in (0..4).flat_map(|row| (0..3).map(move |col| (row, col))) {
             let (down, right) = (row % 2 + row / 2 * 4, 2 * col);
             let line = alloc::format!("({down},{right})");
@@ -73,10 +71,7 @@ mod tests {
 
     #[test]
     fn a_picture_of_coordinates() {
-        let layout = "(3,(2,2)):(1@0,(1@1,4@1))"
-            .parse()
-            .expect("the text is a layout");
-        let grid = Grid::of_coordinates(&layout).expect("the layout is small");
+        let grid = Grid::of_coordinates("(3,(2,2)):(1@0,(1@1,4@1))").expect("the layout is small");
         assert_snapshot!("svg_coordinates", crate::Picture::of(grid).svg());
     }
 }

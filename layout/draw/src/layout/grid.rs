@@ -58,7 +58,7 @@ impl Table {
     ///
     /// ```
     /// use colex_draw::{ColorBy, Fill, LabelBy, Table};
-    /// let grid = Table::of(&"(4,8):(8,1)".parse()?)?.grid(ColorBy::Cycle, LabelBy::Offset);
+    /// let grid = Table::of("(4,8):(8,1)")?.grid(ColorBy::Cycle, LabelBy::Offset);
     /// assert_eq!(grid.cell(1, 3).lines.as_slice(), ["11"]);
     /// assert_eq!(grid.cell(1, 3).fill, Fill::Pastel(3));
     /// # Ok::<(), colex_draw::Error>(())
@@ -78,7 +78,7 @@ impl Table {
     ///
     /// ```
     /// use colex_draw::{ColorBy, LabelBy, Table};
-    /// let table = Table::of(&"((2,2),(2,4)):((1,4),(2,8))".parse()?)?;
+    /// let table = Table::of("((2,2),(2,4)):((1,4),(2,8))")?;
     /// let svg = table.picture(ColorBy::Offset, LabelBy::Offset).svg();
     /// assert!(svg.contains(">offset 0 to 31</text>"));
     /// # Ok::<(), colex_draw::Error>(())
@@ -152,9 +152,9 @@ fn bank_name(n: i64) -> String {
 /// ```
 /// use colex_draw::{LabelBy, Table, banks};
 /// // Eight rows of 64 half-precision numbers: 128 bytes per row, so each column is one bank.
-/// let plain = Table::of(&"(8,64):(64,1)".parse()?)?;
+/// let plain = Table::of("(8,64):(64,1)")?;
 /// // The row number flips the place of each group of 8 elements.
-/// let swizzled = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;
+/// let swizzled = Table::of("Sw<3,3,3> o 0 o (8,64):(64,1)")?;
 /// let picture = banks(&plain, &swizzled, 16, LabelBy::Bank(16));
 /// let column = |grid: &colex_draw::Grid| (0..8).map(|row| grid.cell(row, 0).lines[0].clone()).collect::<Vec<_>>();
 /// let columns: Vec<_> = picture.grids().map(column).collect();
@@ -186,7 +186,7 @@ mod tests {
 
     #[track_caller]
     fn table(text: &str) -> Table {
-        Table::of(&text.parse().expect("the text is a layout")).expect("the layout is small")
+        Table::of(text).expect("the layout is small")
     }
 
     #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::table::{check_cells, operand};
 use crate::{Fill, Grid, LabelBy, Picture, Table};
-use colex_layout::{Layout, Tiler};
+use colex_layout::{IntoLayout, IntoTiler, Layout, Tiler};
 
 /// Which tile of a layout each cell of its drawing belongs to.
 ///
@@ -14,7 +14,7 @@ use colex_layout::{Layout, Tiler};
 ///
 /// ```
 /// use colex_draw::Tiling;
-/// let tiling = Tiling::of(&"(4,6):(6,1)".parse()?, &"(2:1,2:3)".parse()?)?;
+/// let tiling = Tiling::of("(4,6):(6,1)", "(2:1,2:3)")?;
 /// // Rows 0,1 | 2,3; the columns of one tile are three apart.
 /// assert_eq!(tiling.tile(3, 4), Some((1, 1)));
 /// assert_eq!(tiling.tile(3, 1), Some((1, 1)));
@@ -39,7 +39,8 @@ impl Tiling {
     ///
     /// Those of [`Table::of`] and of [`Layout::zipped_divide`], and when a nested part of the tiler
     /// leaves a remainder: tiles that stick out of a nested mode have no place in the drawing.
-    pub fn of(layout: &Layout, tiler: &Tiler) -> Result<Self, Error> {
+    pub fn of(layout: impl IntoLayout, tiler: impl IntoTiler) -> Result<Self, Error> {
+        let (layout, tiler) = (&layout.into_layout()?, &tiler.into_tiler()?);
         let table = Table::of(layout)?;
         let (rows, cols) = (table.rows(), table.cols());
         let tiles = match tiler {
@@ -107,7 +108,7 @@ impl Tiling {
     ///
     /// ```
     /// use colex_draw::{LabelBy, Tiling};
-    /// let tiling = Tiling::of(&"(8,8):(8,1)".parse()?, &"(4,2)".parse()?)?;
+    /// let tiling = Tiling::of("(8,8):(8,1)", "(4,2)")?;
     /// let svg = tiling.picture(LabelBy::Offset).svg();
     /// assert!(svg.contains("(8,8):(8,1) / (4,2)"));
     /// # Ok::<(), colex_draw::Error>(())
@@ -176,12 +177,7 @@ mod tests {
 
     #[track_caller]
     fn tiling(layout: &str, tiler: &str) -> Tiling {
-        let (layout, tiler) = (layout.parse(), tiler.parse());
-        Tiling::of(
-            &layout.expect("the text is a layout"),
-            &tiler.expect("the text is a tiler"),
-        )
-        .expect("the tiler fits")
+        Tiling::of(layout, tiler).expect("the tiler fits")
     }
 
     /// The offsets of a tile are those of mode 0 of the division, at the same tile of mode 1.
@@ -241,11 +237,8 @@ mod tests {
 
     #[test]
     fn a_remainder_in_a_nested_mode_is_refused() {
-        let layout: Layout = "((5,2),4):((1,5),10)"
-            .parse()
-            .expect("the text is a layout");
-        let tiler = "((2,2),4)".parse().expect("the text is a tiler");
-        let error = Tiling::of(&layout, &tiler).expect_err("2 does not divide 5");
+        let error =
+            Tiling::of("((5,2),4):((1,5),10)", ((2, 2), 4)).expect_err("2 does not divide 5");
         assert_eq!(
             alloc::string::ToString::to_string(&error),
             "draw of (5,2):(1,5): the tiler (2,2) leaves a remainder in the nested mode"
@@ -254,9 +247,7 @@ mod tests {
 
     #[test]
     fn a_tiler_far_beyond_the_layout_is_refused_unwalked() {
-        let layout: Layout = "8:1".parse().expect("the text is a layout");
-        let error = Tiling::of(&layout, &Tiler::from(1 << 40))
-            .expect_err("2^40 cells are too many to walk");
+        let error = Tiling::of("8:1", 1_i64 << 40).expect_err("2^40 cells are too many to walk");
         assert_eq!(
             alloc::string::ToString::to_string(&error),
             "draw of 8:1 / 1099511627776: it has 1099511627776 cells, and a drawing holds at most 65536"

@@ -23,7 +23,7 @@ use crate::{Fill, Grid};
 /// use colex_draw::{ColorBy, LabelBy, Picture, Table};
 /// use colex_layout::Layout;
 /// let grid = |text: &str| Ok::<_, colex_draw::Error>({
-///     Table::of(&text.parse::<Layout>()?)?.grid(ColorBy::Cycle, LabelBy::Offset)
+///     Table::of(text)?.grid(ColorBy::Cycle, LabelBy::Offset)
 /// });
 /// let picture = Picture::beside([grid("(4,8):(1,4)")?, grid("(4,8):(8,1)")?]).title("Two orders of a matrix");
 /// assert!(picture.svg().starts_with("<svg "));

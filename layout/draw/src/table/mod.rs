@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::Nesting;
 use crate::error::{Error, ErrorKind};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::{ComposedLayout, IntoComposedLayout, Layout};
 
 /// The most cells that one table holds: 256 times 256.
 pub const MAX_CELLS: i64 = 1 << 16;
@@ -20,8 +20,7 @@ pub const MAX_CELLS: i64 = 1 << 16;
 ///
 /// ```
 /// use colex_draw::Table;
-/// use colex_layout::Layout;
-/// let table = Table::of(&"(2,4):(4,1)".parse::<Layout>()?)?;
+/// let table = Table::of(((2, 4), (4, 1)))?;
 /// assert_eq!((table.rows(), table.cols(), table.at(1, 2)), (2, 4, 6));
 /// let xor = Table::from_fn("row ^ col", 4, 4, |row, col| row ^ col)?;
 /// assert_eq!(xor.at(3, 1), 2);
@@ -42,32 +41,48 @@ pub struct Table {
 impl Table {
     /// Returns the offsets of `layout`: mode 0 goes down, all further modes, as one, go right.
     ///
-    /// A layout of rank 1 is one row.
-    /// The nesting of the modes is kept for borders.
+    /// A layout of rank 1 is one row. A composed layout, such as a swizzled one, is arranged as its inner layout is; a
+    /// swizzle of a pointer, which permutes bytes, is drawn as the equal swizzle of elements. The table keeps the
+    /// nesting of the modes for borders.
     ///
     /// # Errors
     ///
-    /// Fails with more than [`MAX_CELLS`] coordinates, and for coordinate strides, and
-    /// where a number does not fit 64 bits.
+    /// Returns an error if the layout has more than [`MAX_CELLS`] coordinates or coordinate strides, or if a number does
+    /// not fit in 64 bits; and the errors of [`ComposedLayout::position_independent`].
     ///
     /// # Example
     ///
     /// ```
     /// use colex_draw::Table;
-    /// use colex_layout::Layout;
-    /// let shape = |text: &str| Ok::<_, colex_draw::Error>({
-    ///     let table = Table::of(&text.parse::<Layout>()?)?;
-    ///     (table.rows(), table.cols())
-    /// });
-    /// assert_eq!(shape("12:1")?, (1, 12));
-    /// assert_eq!(shape("(2,3,4):(1,2,6)")?, (2, 12));
+    /// let line = Table::of("12:1")?;
+    /// assert_eq!((line.rows(), line.cols()), (1, 12));
+    /// let cube = Table::of(((2, 3, 4), (1, 2, 6)))?;
+    /// assert_eq!((cube.rows(), cube.cols()), (2, 12));
+    /// let swizzled = Table::of("Sw<3,3,3> o 0 o (8,64):(64,1)")?;
+    /// assert_eq!((swizzled.at(0, 8), swizzled.at(1, 0)), (8, 72));
     /// assert_eq!(
-    ///     Table::of(&"(512,512):(1,512)".parse()?).unwrap_err().to_string(),
+    ///     Table::of(((512, 512), (1, 512))).unwrap_err().to_string(),
     ///     "draw of (512,512):(1,512): it has 262144 cells, and a drawing holds at most 65536",
     /// );
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
-    pub fn of(layout: &Layout) -> Result<Self, Error> {
+    pub fn of(layout: impl IntoComposedLayout) -> Result<Self, Error> {
+        let layout = layout.into_composed_layout()?.position_independent()?;
+        let mut table = Self::of_layout(layout.inner())?;
+        if layout.is_plain() {
+            return Ok(table);
+        }
+        for row in 0..table.rows {
+            for col in 0..table.cols {
+                table.values[(row * table.cols + col) as usize] =
+                    layout.at(row + table.rows * col)?;
+            }
+        }
+        table.heading = composed_heading(&layout);
+        Ok(table)
+    }
+
+    fn of_layout(layout: &Layout) -> Result<Self, Error> {
         let cells = layout.size();
         check_cells(&layout.to_string(), Some(cells))?;
         let (row_mode, col_mode) = rows_and_columns(layout)?;
@@ -84,36 +99,6 @@ impl Table {
             row_nesting: row_mode.as_ref().map(Nesting::of).unwrap_or_default(),
             col_nesting: Nesting::of(&col_mode),
         })
-    }
-
-    /// Returns the offsets of a composed layout, such as a swizzled one, arranged as [`Table::of`] arranges those of
-    /// its inner layout.
-    ///
-    /// A swizzle of a pointer, which permutes bytes, is drawn as the swizzle of elements that it amounts to.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::of`], and those of [`ComposedLayout::position_independent`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_draw::Table;
-    /// let table = Table::of_composed(&"Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?)?;
-    /// assert_eq!((table.at(0, 8), table.at(1, 0)), (8, 72));
-    /// # Ok::<(), colex_draw::Error>(())
-    /// ```
-    pub fn of_composed(layout: &ComposedLayout) -> Result<Self, Error> {
-        let layout = layout.position_independent()?;
-        let mut table = Self::of(layout.inner())?;
-        for row in 0..table.rows {
-            for col in 0..table.cols {
-                table.values[(row * table.cols + col) as usize] =
-                    layout.at(row + table.rows * col)?;
-            }
-        }
-        table.heading = composed_heading(&layout);
-        Ok(table)
     }
 
     /// Returns the values of `f(row, column)` under a heading, such as the text of what `f` is.
@@ -290,7 +275,7 @@ mod tests {
             "Sw<2,0,3> o 5 o ((2,4),8):((1,16),2)",
         ] {
             let layout: ComposedLayout = text.parse().expect("the text is a composed layout");
-            let table = Table::of_composed(&layout).expect("the layout is small");
+            let table = Table::of(&layout).expect("the layout is small");
             for (row, col) in (0..8).flat_map(|row| (0..8).map(move |col| (row, col))) {
                 assert_eq!(Ok(table.at(row, col)), layout.offset((row, col)), "{text}");
             }

@@ -6,7 +6,7 @@ use core::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::table::check_cells;
 use crate::table::text::put;
-use colex_layout::Layout;
+use colex_layout::IntoLayout;
 
 /// Returns the values of a tensor, byte for byte as CuTe's `print_tensor` prints those of 32-bit integers.
 ///
@@ -24,17 +24,18 @@ use colex_layout::Layout;
 /// ```
 /// use colex_draw::print_tensor;
 /// let data = [10, 11, 12, 13, 14, 15];
-/// let lines = print_tensor(&"(2,3):(3,1)".parse()?, |offset| data[offset as usize])?;
+/// let lines = print_tensor(((2, 3), (3, 1)), |offset| data[offset as usize])?;
 /// assert_eq!(lines, "   10   11   12\n   13   14   15\n");
 /// # Ok::<(), colex_draw::Error>(())
 /// ```
 ///
 /// Source: `cute/util/print_tensor.hpp`.
 pub fn print_tensor<D: Display>(
-    layout: &Layout,
+    layout: impl IntoLayout,
     value: impl Fn(i64) -> D,
 ) -> Result<String, Error> {
-    let name = alloc::string::ToString::to_string(layout);
+    let layout = layout.into_layout()?;
+    let name = alloc::string::ToString::to_string(&layout);
     check_cells(&name, Some(layout.size()))?;
     let sizes = layout.modes().map(|mode| mode.size());
     let sizes: smallvec::SmallVec<[i64; 4]> = sizes.collect();
@@ -78,8 +79,7 @@ mod tests {
 
     #[track_caller]
     fn body(text: &str, value: impl Fn(i64) -> i64) -> String {
-        let layout = text.parse().expect("the text is a layout");
-        print_tensor(&layout, value).expect("the layout is small")
+        print_tensor(text, value).expect("the layout is small")
     }
 
     #[test]
@@ -95,10 +95,7 @@ mod tests {
     #[test]
     fn other_ranks_are_refused() {
         use alloc::string::ToString;
-        let layout = "(1,1,1,1,2):(0,0,0,0,1)"
-            .parse()
-            .expect("the text is a layout");
-        let error = print_tensor(&layout, |i| i).expect_err("rank 5 has no form");
+        let error = print_tensor("(1,1,1,1,2):(0,0,0,0,1)", |i| i).expect_err("rank 5 has no form");
         assert_eq!(
             error.to_string(),
             "print_tensor of (1,1,1,1,2):(0,0,0,0,1): it has rank 5, and tensors of rank 1 to 4 are printed"

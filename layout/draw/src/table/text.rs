@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 use crate::Table;
 use crate::error::Error;
-use colex_layout::Layout;
+use colex_layout::IntoComposedLayout;
 
 /// Returns the grid of `layout`, byte for byte as CuTe's `print_layout` prints it for rank 2.
 ///
@@ -20,7 +20,7 @@ use colex_layout::Layout;
 ///
 /// ```
 /// use colex_draw::print_layout;
-/// let grid = print_layout(&"(2,3):(3,1)".parse()?)?;
+/// let grid = print_layout(((2, 3), (3, 1)))?;
 /// let lines = [
 ///     "(2,3):(3,1)",
 ///     "      0   1   2 ",
@@ -35,7 +35,7 @@ use colex_layout::Layout;
 /// ```
 ///
 /// Source: `cute/util/print_tensor.hpp`.
-pub fn print_layout(layout: &Layout) -> Result<String, Error> {
+pub fn print_layout(layout: impl IntoComposedLayout) -> Result<String, Error> {
     Ok(Table::of(layout)?.text())
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[track_caller]
     fn grid(text: &str) -> String {
-        print_layout(&text.parse().expect("the text is a layout")).expect("the layout is small")
+        print_layout(text).expect("the layout is small")
     }
 
     #[test]
@@ -118,10 +118,7 @@ mod tests {
 
     #[test]
     fn a_swizzled_layout_is_a_table_too() {
-        let layout = "Sw<3,0,3> o 0 o (_8,_8):(_8,_1)"
-            .parse()
-            .expect("the text is a composed layout");
-        let table = Table::of_composed(&layout);
+        let table = Table::of("Sw<3,0,3> o 0 o (_8,_8):(_8,_1)");
         assert_snapshot!("swizzled", table.expect("the table is small").text());
     }
 

@@ -17,7 +17,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::{Fill, ThreadValues};
-    /// let grid = ThreadValues::of(&"((4,8),(2,2)):((32,1),(16,8))".parse()?, 16, 8)?.grid();
+    /// let grid = ThreadValues::of("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?.grid();
     /// assert_eq!(grid.cell(9, 2).lines.as_slice(), ["T5", "V2"]);
     /// assert_eq!(grid.cell(9, 2).fill, Fill::Thread(5));
     /// # Ok::<(), colex_draw::Error>(())
@@ -34,7 +34,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::{Mark, ThreadValues};
-    /// let c = ThreadValues::of(&"((2,2,2),(2,2,2)):((1,16,4),(8,2,32))".parse()?, 8, 8)?;
+    /// let c = ThreadValues::of("((2,2,2),(2,2,2)):((1,16,4),(8,2,32))", 8, 8)?;
     /// let grid = c.grid_of(5);
     /// let seen = |row, col| grid.cell(row, col).mark == Mark::Focus;
     /// assert!((0..8).all(|v| { let (row, col) = c.place(5, v); seen(row, col) }));
@@ -119,7 +119,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let map = ThreadValues::of(&"(4,2):(1,4)".parse()?, 4, 2)?.transposed();
+    /// let map = ThreadValues::of("(4,2):(1,4)", 4, 2)?.transposed();
     /// assert_eq!((map.rows(), map.cols(), map.place(3, 1)), (2, 4, (1, 3)));
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
@@ -153,8 +153,7 @@ mod tests {
 
     #[track_caller]
     fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
-            .expect("the map fits the tile")
+        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
     }
 
     const MAPS: [(&str, i64, i64); 4] = [

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::error::Error;
 use crate::table::{cells, check_cells, operand};
 use crate::thread::place::place;
-use colex_layout::Layout;
+use colex_layout::IntoLayout;
 
 /// The most (thread, value) pairs that one map holds.
 const MAX_PAIRS: i64 = 1 << 20;
@@ -26,7 +26,7 @@ const MAX_PAIRS: i64 = 1 << 20;
 /// ```
 /// use colex_draw::ThreadValues;
 /// // The accumulator of the 16x8 instructions of Ampere.
-/// let c = ThreadValues::of(&"((4,8),(2,2)):((32,1),(16,8))".parse()?, 16, 8)?;
+/// let c = ThreadValues::of("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
 /// assert_eq!((c.threads(), c.values()), (32, 4));
 /// assert_eq!(c.place(5, 2), (9, 2));
 /// assert_eq!(c.owners(9, 2), [(5, 2)]);
@@ -62,16 +62,17 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let map = ThreadValues::of(&"(4,2):(1@0,1@1)".parse()?, 4, 2)?;
+    /// let map = ThreadValues::of("(4,2):(1@0,1@1)", 4, 2)?;
     /// assert_eq!(map.place(3, 1), (3, 1));
-    /// let error = ThreadValues::of(&"(4,2):(1,4)".parse()?, 2, 2).unwrap_err();
+    /// let error = ThreadValues::of(((4, 2), (1, 4)), 2, 2).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
     ///     "draw of (4,2):(1,4): thread 0, value 1 falls on element 4, outside the tile of 2 by 2",
     /// );
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
-    pub fn of(layout: &Layout, rows: i64, cols: i64) -> Result<Self, Error> {
+    pub fn of(layout: impl IntoLayout, rows: i64, cols: i64) -> Result<Self, Error> {
+        let layout = &layout.into_layout()?;
         let heading = layout.to_string();
         let (Some(threads), Some(_), 2) = (layout.mode(0), layout.mode(1), layout.rank()) else {
             return Err(operand(
@@ -173,7 +174,7 @@ impl ThreadValues {
     /// use colex_draw::ThreadValues;
     /// use colex_layout::Layout;
     /// let lanes: Layout = "(4,2):(1,16)".parse()?;
-    /// let map = ThreadValues::of(&"(8,8):(1,8)".parse()?, 8, 8)?.numbered(|thread| lanes.at_unbounded(thread).unwrap_or(thread));
+    /// let map = ThreadValues::of("(8,8):(1,8)", 8, 8)?.numbered(|thread| lanes.at_unbounded(thread).unwrap_or(thread));
     /// assert_eq!(map.grid().cell(5, 2).lines.as_slice(), ["T17", "V2"]);
     /// # Ok::<(), colex_draw::Error>(())
     /// ```
@@ -290,13 +291,12 @@ mod tests {
 
     #[track_caller]
     fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
-            .expect("the map fits the tile")
+        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
     }
 
     #[track_caller]
     fn error(text: &str, rows: i64, cols: i64) -> String {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
+        ThreadValues::of(text, rows, cols)
             .expect_err("the map does not fit")
             .to_string()
     }

@@ -26,7 +26,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let map = |text: &str, rows, cols| ThreadValues::of(&text.parse()?, rows, cols);
+    /// let map = |text: &str, rows, cols| ThreadValues::of(text, rows, cols);
     /// // SM80 16x8x8, f16.
     /// let c = map("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
     /// let a = map("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
@@ -49,7 +49,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::{Mark, ThreadValues};
-    /// let map = |text: &str, rows, cols| ThreadValues::of(&text.parse()?, rows, cols);
+    /// let map = |text: &str, rows, cols| ThreadValues::of(text, rows, cols);
     /// let c = map("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
     /// let b = map("((4,8),2):((16,1),8)", 8, 8)?;
     /// let picture = ThreadValues::mma_of(&c, &c, &b, 5)?;
@@ -94,7 +94,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let map = |text: &str| ThreadValues::of(&text.parse()?, 4, 4);
+    /// let map = |text: &str| ThreadValues::of(text, 4, 4);
     /// let (rows, columns) = (map("(4,4):(1,4)")?, map("(4,4):(4,1)")?);
     /// assert_eq!(ThreadValues::copy(&rows, &rows)?.grids().count(), 1);
     /// assert_eq!(ThreadValues::copy(&rows, &columns)?.grids().count(), 2);
@@ -191,8 +191,7 @@ mod tests {
 
     #[track_caller]
     fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(&text.parse().expect("the text is a layout"), rows, cols)
-            .expect("the map fits the tile")
+        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
     }
 
     #[test]

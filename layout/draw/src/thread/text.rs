@@ -16,7 +16,7 @@ impl ThreadValues {
     ///
     /// ```
     /// use colex_draw::ThreadValues;
-    /// let map = ThreadValues::of(&"((2,2),2):((4,1),2)".parse()?, 4, 2)?;
+    /// let map = ThreadValues::of("((2,2),2):((4,1),2)", 4, 2)?;
     /// let lines = [
     ///     "((2,2),2):((4,1),2)",
     ///     "       0    1",
@@ -57,10 +57,8 @@ mod tests {
 
     #[test]
     fn every_pair_stands_in_its_cell() {
-        let layout = "((4,8),(2,2)):((32,1),(16,8))"
-            .parse()
-            .expect("the text is a layout");
-        let map = ThreadValues::of(&layout, 16, 8).expect("it fits the tile");
+        let map =
+            ThreadValues::of("((4,8),(2,2)):((32,1),(16,8))", 16, 8).expect("it fits the tile");
         let text = map.text();
         let rows: alloc::vec::Vec<&str> = text.lines().skip(2).collect();
         for (thread, value) in (0..32).flat_map(|t| (0..4).map(move |v| (t, v))) {
