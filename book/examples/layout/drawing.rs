@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn text() -> Result<(), Box<dyn Error>> {
     println!("\n== text ==");
     // ANCHOR: text
-    print!("{}", print_layout(&"((2,2),3):((1,2),4)".parse()?)?);
+    print!("{}", print_layout("((2,2),3):((1,2),4)")?);
     // ANCHOR_END: text
     Ok(())
 }
@@ -30,7 +30,7 @@ fn text() -> Result<(), Box<dyn Error>> {
 fn table() -> Result<(), Box<dyn Error>> {
     println!("\n== table ==");
     // ANCHOR: table
-    let table = Table::of(&"(4,8):(8,1)".parse()?)?;
+    let table = Table::of("(4,8):(8,1)")?;
     let picture = table.picture(ColorBy::Cycle, LabelBy::Offset);
 
     let grid = picture.grids().next().expect("it has one grid");
@@ -57,7 +57,7 @@ fn function() -> Result<(), Box<dyn Error>> {
 fn tiling() -> Result<(), Box<dyn Error>> {
     println!("\n== tiling ==");
     // ANCHOR: tiling
-    let tiling = Tiling::of(&"(4,8):(1,4)".parse()?, &"(2:2,(2,2):(1,4))".parse()?)?;
+    let tiling = Tiling::of("(4,8):(1,4)", "(2:2,(2,2):(1,4))")?;
     let mine: Vec<_> = (0..8)
         .filter(|col| tiling.tile(0, *col) == Some((0, 0)))
         .collect();
@@ -70,7 +70,7 @@ fn tiling() -> Result<(), Box<dyn Error>> {
 fn thread_values() -> Result<(), Box<dyn Error>> {
     println!("\n== thread_values ==");
     // ANCHOR: thread_values
-    let c = ThreadValues::of(&"((4,8),(2,2)):((32,1),(16,8))".parse()?, 16, 8)?;
+    let c = ThreadValues::of("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
     let held: Vec<_> = (0..c.values()).map(|value| c.place(5, value)).collect();
     println!("{held:?}");
     println!("{:?}", c.owners(9, 2));
@@ -81,7 +81,7 @@ fn thread_values() -> Result<(), Box<dyn Error>> {
 /// Draws the three operands of a matrix instruction.
 fn three_operands() -> Result<(), Box<dyn Error>> {
     // ANCHOR: three_operands
-    let map = |text: &str, rows, cols| ThreadValues::of(&text.parse()?, rows, cols);
+    let map = |text: &str, rows, cols| ThreadValues::of(text, rows, cols);
     let c = map("((2,2,2),(2,2,2)):((1,16,4),(8,2,32))", 8, 8)?; // M x N
     let a = map("((4,2),4):((8,4),1)", 8, 4)?; // M x K
     let b = map("((4,2),4):((8,4),1)", 8, 4)?; // N x K, drawn transposed
@@ -93,10 +93,10 @@ fn three_operands() -> Result<(), Box<dyn Error>> {
 /// Prints LaTeX.
 fn latex() -> Result<(), Box<dyn Error>> {
     // ANCHOR: latex
-    let page = print_latex(&"(2,2):(1,2)".parse()?)?;
+    let page = print_latex("(2,2):(1,2)")?;
     assert!(page.contains("\\node[fill=black!60] at (1,1) {3};"));
 
-    let page = ThreadValues::of(&"(4,2):(2,1)".parse()?, 2, 4)?.latex();
+    let page = ThreadValues::of("(4,2):(2,1)", 2, 4)?.latex();
     assert!(page.contains("at (1,3) {\\shortstack{T3 \\\\ V1}};"));
     // ANCHOR_END: latex
     Ok(())
@@ -106,9 +106,9 @@ fn latex() -> Result<(), Box<dyn Error>> {
 fn refusals() -> Result<(), Box<dyn Error>> {
     println!("\n== refusals ==");
     // ANCHOR: refusals
-    let error = Table::of(&"(512,512):(1,512)".parse()?).unwrap_err();
+    let error = Table::of("(512,512):(1,512)").unwrap_err();
     println!("{error}");
-    let error = ThreadValues::of(&"(4,2):(1,4)".parse()?, 2, 2).unwrap_err();
+    let error = ThreadValues::of("(4,2):(1,4)", 2, 2).unwrap_err();
     println!("{error}");
     // ANCHOR_END: refusals
     Ok(())
