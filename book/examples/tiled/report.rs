@@ -85,17 +85,17 @@ fn multiplication() -> Result<(), Box<dyn Error>> {
         "((8,16),64):((^72,^512),^1)".parse()?,
         "(128,128):(128,1)".parse()?,
     );
-    let report = mma.report([
+    let report = mma.report(
         (&swizzled, Space::Shared),
         (&swizzled, Space::Shared),
         (&result, Space::Global),
-    ])?;
+    )?;
     println!("{report}");
 
     // All at once are 256 registers, and a thread has 255. One step along K at a time needs less.
     let step: Layout = "((8,16),16):((^72,^512),^1)".parse()?;
     let shared = (&step, Space::Shared);
-    let report = mma.report([shared, shared, (&result, Space::Global)])?;
+    let report = mma.report(shared, shared, (&result, Space::Global))?;
     let registers = report.operands.iter().map(|operand| operand.registers);
     println!("{:?}", registers.collect::<Vec<_>>());
     // ANCHOR_END: multiplication
@@ -195,12 +195,10 @@ fn half_a_change() -> Result<(), Box<dyn Error>> {
         let mma = TiledMma::new(atom, "(2,2,1):(1,2,0)", tile)?;
         let slab: Layout = "(128,64):(64,1)".parse()?;
         let result: Layout = "(128,128):(128,1)".parse()?;
-        let operands = [
-            (&slab, Space::Shared),
-            (&slab, Space::Shared),
-            (&result, Space::Global),
-        ];
-        let [_, _, c] = mma.report(operands)?.operands;
+        let shared = (&slab, Space::Shared);
+        let [_, _, c] = mma
+            .report(shared, shared, (&result, Space::Global))?
+            .operands;
         Ok(c.traffic)
     };
     assert!(matches!(
