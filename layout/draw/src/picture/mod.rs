@@ -1,5 +1,7 @@
 //! Several grids in one drawing, and what the reader is told beside them.
 
+mod describe;
+mod elide;
 pub(crate) mod grid;
 pub(crate) mod metrics;
 pub(crate) mod palette;

@@ -1,5 +1,7 @@
 //! Where a nested mode of a layout has its inner borders.
 
+use alloc::vec::Vec;
+
 use smallvec::SmallVec;
 
 use colex_layout::Layout;
@@ -20,6 +22,8 @@ use colex_layout::Layout;
 pub struct Nesting {
     /// The sizes of the blocks, from the inside out; each divides the next.
     blocks: SmallVec<[i64; 4]>,
+    /// The level at each coordinate, where some coordinates of the blocks are left out.
+    levels: Vec<usize>,
 }
 
 impl Nesting {
@@ -35,7 +39,18 @@ impl Nesting {
             }
             size *= extent;
         }
-        Self { blocks }
+        Self {
+            blocks,
+            ..Self::default()
+        }
+    }
+
+    /// The levels at the coordinates, one by one.
+    pub(crate) fn with_levels(levels: Vec<usize>) -> Self {
+        Self {
+            levels,
+            ..Self::default()
+        }
     }
 
     /// Blocks of `size` coordinates, without an inner structure.
@@ -46,7 +61,10 @@ impl Nesting {
         } else {
             SmallVec::new()
         };
-        Self { blocks }
+        Self {
+            blocks,
+            ..Self::default()
+        }
     }
 
     /// Returns how many kinds of blocks end just before coordinate `at`; 0 inside a block and at the edge.
@@ -54,6 +72,9 @@ impl Nesting {
     pub fn level(&self, at: i64) -> usize {
         if at == 0 {
             return 0;
+        }
+        if let Some(level) = self.levels.get(at as usize) {
+            return *level;
         }
         self.blocks.iter().filter(|size| at % **size == 0).count()
     }

@@ -15,14 +15,12 @@ use crate::{Fill, Grid, Picture};
 /// Space around the drawing and between grids.
 const MARGIN: i64 = 80;
 const GAP: i64 = 260;
-/// A labelled drawing that is wider than this has the class `cx-wide`: shrunk to a page, it could not be read.
-const WIDE: i64 = 9_000;
 
 impl Picture {
     /// Returns the picture as one `<svg>` element, valid XML, for a file of its own or for a page of HTML.
     ///
-    /// It follows the light or dark scheme of the page around it, or of the system when it stands alone; the title is
-    /// its text for readers that cannot see it. The same picture gives the same bytes.
+    /// It follows the light or dark scheme of the page around it, or of the system when it stands alone; the title
+    /// and [`Picture::description`] are its text for readers that cannot see it. The same picture gives the same bytes.
     ///
     /// # Example
     ///
@@ -41,13 +39,7 @@ impl Picture {
         let width = places.right.max(MARGIN + metrics.left + self.foot_width()) + MARGIN;
         let height = places.bottom + foot + MARGIN;
         let mut out = String::new();
-        let is_wide = metrics.labels && width > WIDE;
-        self.open(
-            &mut out,
-            width,
-            height,
-            if is_wide { "cx cx-wide" } else { "cx" },
-        );
+        self.open(&mut out, width, height);
         for (grid, x, y) in places.grids(self) {
             draw_grid(&mut out, grid, &metrics, x, y);
         }
@@ -55,20 +47,21 @@ impl Picture {
         out + "</svg>\n"
     }
 
-    fn open(&self, out: &mut String, width: i64, height: i64, class: &str) {
+    fn open(&self, out: &mut String, width: i64, height: i64) {
         let (w, h) = (Px(width), Px(height));
         put(
             out,
             format_args!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" viewBox=\"0 0 {w} {h}\" \
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cx\" role=\"img\" viewBox=\"0 0 {w} {h}\" \
                  width=\"{w}\" height=\"{h}\" font-family=\"{FONT}\">\n"
             ),
         );
         put(
             out,
             format_args!(
-                "<title>{}</title>\n<style>{}</style>\n",
+                "<title>{}</title>\n<desc>{}</desc>\n<style>{}</style>\n",
                 Escaped(&self.title),
+                Escaped(&self.description()),
                 sheet(self)
             ),
         );
@@ -287,16 +280,6 @@ mod tests {
             .title("<title>")
             .note("a \"note\" & more");
         assert_well_formed(&picture.legend(Fill::bar("<x>", 0, 9)).svg());
-    }
-
-    #[test]
-    fn only_wide_drawings_with_labels_are_marked() {
-        let svg = |cols, lines: &[&str]| {
-            let cell = |_, _| Cell::new(lines.iter().copied());
-            Picture::of(Grid::from_fn(4, cols, cell).expect("small")).svg()
-        };
-        assert!(svg(64, &["511"]).contains("cx-wide"));
-        assert!(!svg(64, &[]).contains("cx-wide") && !svg(8, &["511"]).contains("cx-wide"));
     }
 
     #[test]
