@@ -20,8 +20,9 @@ impl Drawings {
             return figure.to_string();
         };
         let mut all = self.all();
-        all.push(drawing.to_string());
-        format!("{before}{}{after}", comment(all.len() - 1))
+        let number = all.len();
+        all.push(named(drawing, number));
+        format!("{before}{}{after}", comment(number))
     }
 
     /// A comment in place of `html`, which is kept.
@@ -64,6 +65,17 @@ impl Drawings {
     }
 }
 
+/// The drawing with the title and the description that it carries as its name to a screen reader. Their ids are those of
+/// one drawing of the book: a page has several, and the page for the printer all.
+fn named(drawing: &str, number: usize) -> String {
+    let ids = ["title", "desc"].map(|part| format!("drawing-{number}-{part}"));
+    let named = format!("role=\"img\" aria-labelledby=\"{} {}\"", ids[0], ids[1]);
+    drawing
+        .replacen("role=\"img\"", &named, 1)
+        .replacen("<title>", &format!("<title id=\"{}\">", ids[0]), 1)
+        .replacen("<desc>", &format!("<desc id=\"{}\">", ids[1]), 1)
+}
+
 fn comment(number: usize) -> String {
     format!("<!--drawing {number}-->")
 }
@@ -93,6 +105,16 @@ mod tests {
         let page = drawings.drawn(&kept.join(" "), &mut seen);
         assert_eq!(page, format!("{first} {second}"));
         assert_eq!(seen, [true, true]);
+    }
+
+    #[test]
+    fn a_drawing_is_named_by_its_title_and_its_description() {
+        let drawing = "<svg role=\"img\"><title>a</title><desc>b</desc></svg>";
+        assert_eq!(
+            named(drawing, 3),
+            "<svg role=\"img\" aria-labelledby=\"drawing-3-title drawing-3-desc\">\
+             <title id=\"drawing-3-title\">a</title><desc id=\"drawing-3-desc\">b</desc></svg>"
+        );
     }
 
     #[test]

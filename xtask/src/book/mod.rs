@@ -1,5 +1,6 @@
 //! `cargo xtask book`: the chapters, their figures and formulas, as pages that work offline.
 
+pub(crate) mod browser;
 mod chapters;
 mod drawings;
 mod examples;
@@ -10,6 +11,7 @@ mod pages;
 mod preprocess;
 mod programs;
 mod serve;
+mod swap;
 mod terms;
 
 use std::path::{Path, PathBuf};
@@ -61,8 +63,8 @@ pub(crate) fn task(port: Option<u16>, blessing: Blessing) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the pages are built.
-fn folder(root: &Path) -> PathBuf {
+/// Where the pages are.
+pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join("book/build")
 }
 
@@ -75,16 +77,21 @@ pub(crate) fn run_programs(
     programs::run(root, blessing, at)
 }
 
-/// Builds the pages and checks what became of them.
+/// Builds the pages aside, checks what became of them, and puts them in the place of the old ones at once: a reader finds
+/// a page of either book, and never half of one.
 pub(crate) fn build(root: &Path) -> Result<BookReport> {
+    let aside = swap::Aside::in_folder(&root.join("book"));
     let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
+    book.config.build.build_dir = aside.folder().to_path_buf();
     let drawings = drawings::Drawings::default();
     book.with_preprocessor(programs::Included::new(root, drawings.clone())?)
         .with_preprocessor(preprocess::Drawn(drawings.clone()))
         .with_preprocessor(LinkPreprocessor::new());
     book.build()?;
-    drawings.put_back(&folder(root))?;
-    pages::check(&folder(root))
+    drawings.put_back(aside.folder())?;
+    let report = pages::check(aside.folder())?;
+    aside.replace(&folder(root))?;
+    Ok(report)
 }
 
 /// Checks the chapters' text: the list of chapters, the code blocks, the figures, the formulas, the links.

@@ -46,6 +46,13 @@ pub(super) fn check(folder: &Path) -> Result<BookReport> {
     })
 }
 
+/// The pages of the chapters in `folder`, as a browser names them.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
+    let paths = workspace::files(folder, ".html")?;
+    let names = paths.iter().map(|path| workspace::shown(folder, path));
+    Ok(names.filter(|name| is_chapter(name)).collect())
+}
+
 /// What a page offers and asks for.
 struct Page {
     headings: BTreeSet<String>,

@@ -1,10 +1,11 @@
 //! `--serve`: the built book on this machine, and on no other.
 
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use tiny_http::{Header, Response, Server};
+use tiny_http::{Header, Request, Response, Server};
 
 /// Serves the files of `folder` on localhost until the process is interrupted.
 pub(super) fn forever(folder: &Path, port: u16) -> Result<()> {
@@ -13,16 +14,25 @@ pub(super) fn forever(folder: &Path, port: u16) -> Result<()> {
     })?;
     println!("serving it at http://localhost:{port}/ until interrupted (Ctrl-C)");
     for request in server.incoming_requests() {
-        let file = file(folder, request.url());
         // A reader that left the page before it arrived is no reason to stop serving.
-        let _ = match file.and_then(|file| Some((fs::read(&file).ok()?, file))) {
-            Some((bytes, file)) => {
-                request.respond(Response::from_data(bytes).with_header(content_type(&file)))
-            }
-            None => request.respond(Response::from_string("no such page").with_status_code(404)),
-        };
+        let _ = answer(request, folder);
     }
     Ok(())
+}
+
+/// Answers with the file of `folder` that the request names.
+///
+/// # Errors
+///
+/// If the reader does not wait for it.
+pub(super) fn answer(request: Request, folder: &Path) -> io::Result<()> {
+    let file = file(folder, request.url());
+    match file.and_then(|file| Some((fs::read(&file).ok()?, file))) {
+        Some((bytes, file)) => {
+            request.respond(Response::from_data(bytes).with_header(content_type(&file)))
+        }
+        None => request.respond(Response::from_string("no such page").with_status_code(404)),
+    }
 }
 
 /// The file that `url` names, if it lies inside `folder`.

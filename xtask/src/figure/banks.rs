@@ -5,12 +5,12 @@
 //! - `bits`: the width of an element; needed;
 //! - `label`, as in `figure layout`; without it, the bank.
 
-use colex_draw::{LabelBy, banks};
+use colex_draw::{LabelBy, Picture, banks};
 
 use super::options::{inner, is_composed, label, needed, parsed, table};
 use super::{Body, Error};
 
-pub(super) fn draw(body: &Body) -> Result<String, Error> {
+pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let bits: i64 = parsed(needed(body, "bits")?, "a number of bits")?;
     if bits < 1 {
         return Err(Error::new(format!(
@@ -35,7 +35,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
         )));
     }
     let label = label(body, LabelBy::Bank(bits))?;
-    Ok(banks(&before, &after, bits, label).svg())
+    Ok(banks(&before, &after, bits, label))
 }
 
 #[cfg(test)]

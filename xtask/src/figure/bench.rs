@@ -48,8 +48,10 @@ fn bars(value: &Value, only: Option<&str>) -> Result<String, Error> {
     }
     let unit = value["unit"].as_str().unwrap_or_default();
     let (mut inner, mut y) = (String::new(), 4.0);
+    let mut words = Vec::new();
     for group in groups {
         y = chart(&mut inner, group, unit, y)?;
+        words.push(in_words(group, unit)?);
     }
     let title = escaped(value["bench"].as_str().unwrap_or("bench"));
     let source = ["device", "driver", "date"].map(|key| value[key].as_str().unwrap_or("?"));
@@ -58,21 +60,42 @@ fn bars(value: &Value, only: Option<&str>) -> Result<String, Error> {
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cx\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" \
          width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\
-         <title>{title}</title><style>.cx-text{{fill:light-dark(#222,#ddd)}}.cx-bar{{fill:light-dark(#4878a8,#7aa6d0)}}\
+         <title>{title}</title><desc>{}</desc><style>.cx-text{{fill:light-dark(#222,#ddd)}}.cx-bar{{fill:light-dark(#4878a8,#7aa6d0)}}\
          .cx-base{{fill:light-dark(#b0b0b0,#707070)}}</style>{inner}\
          <text class=\"cx-text\" x=\"4\" y=\"{}\" font-size=\"11\">{foot}</text></svg>",
+        escaped(&words.join(" ")),
         y + 14.0
     ))
 }
 
+/// A group for readers that cannot see its bars.
+fn in_words(group: &Value, unit: &str) -> Result<String, Error> {
+    let row = |row: &Value| {
+        let name = row["name"].as_str().unwrap_or_default();
+        Ok(format!(
+            "{name}: {:.2} {unit}, {:.3} of the first",
+            number(row, "value")?,
+            number(row, "ratio")?
+        ))
+    };
+    let rows: Result<Vec<String>, Error> = rows(group).iter().map(row).collect();
+    let title = group["title"].as_str().unwrap_or_default();
+    Ok(format!("{title}. {}.", rows?.join("; ")))
+}
+
+fn rows(group: &Value) -> &[Value] {
+    group["rows"].as_array().map_or(&[][..], Vec::as_slice)
+}
+
+fn number(row: &Value, key: &str) -> Result<f64, Error> {
+    row[key]
+        .as_f64()
+        .ok_or_else(|| Error::new(format!("a row has no number `{key}`")))
+}
+
 /// The rows of one group from `top` on; where it ends.
 fn chart(out: &mut String, group: &Value, unit: &str, top: f64) -> Result<f64, Error> {
-    let rows = group["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    let number = |row: &Value, key: &str| {
-        row[key]
-            .as_f64()
-            .ok_or_else(|| Error::new(format!("a row has no number `{key}`")))
-    };
+    let rows = rows(group);
     let values: Result<Vec<f64>, Error> = rows.iter().map(|row| number(row, "value")).collect();
     let most = values?.into_iter().fold(f64::MIN_POSITIVE, f64::max);
     let title = escaped(group["title"].as_str().unwrap_or_default());
@@ -137,6 +160,9 @@ mod tests {
         let svg = bars(&serde_json::from_str(FILE).expect("JSON"), None).expect("rows");
         assert!(svg.contains("class=\"cx-base\" x=\"300\" y=\"28.0\" width=\"300.0\""));
         assert!(svg.contains("class=\"cx-bar\" x=\"300\" y=\"50.0\" width=\"150.0\""));
+        assert!(
+            svg.contains("<desc>2 GiB. memcpy: 4.00 TB/s, 1.000 of the first; a &lt;b&gt;: 2.00")
+        );
         assert!(svg.contains(">2.00 TB/s (0.500)</text>") && svg.contains(">a &lt;b&gt;</text>"));
     }
 

@@ -13,7 +13,7 @@ use colex_draw::{Grid, LabelBy, Picture, Table};
 use super::options::{color, highlight, inner, is_composed, label, sentence, table};
 use super::{Body, Error};
 
-pub(super) fn draw(body: &Body) -> Result<String, Error> {
+pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     if let [text] = body.subjects()?
         && !is_composed(text)
         && inner(text)?.has_coordinate_values()
@@ -27,7 +27,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
         .map(|text| table(text))
         .collect::<Result<_, _>>()?;
     if let ([table], None) = (tables.as_slice(), body.value("highlight")) {
-        return Ok(table.picture(color, label).svg());
+        return Ok(table.picture(color, label));
     }
     let mut grids: Vec<Grid> = Vec::new();
     for (table, text) in tables.iter().zip(texts) {
@@ -37,18 +37,18 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
             None => grid,
         });
     }
-    Ok(Picture::beside(grids).legend(tables[0].legend(color)).svg())
+    Ok(Picture::beside(grids).legend(tables[0].legend(color)))
 }
 
 /// The values of one layout with coordinate strides; what colours and labels say is fixed.
-fn coordinates(body: &Body, text: &str) -> Result<String, Error> {
+fn coordinates(body: &Body, text: &str) -> Result<Picture, Error> {
     let grid = Grid::of_coordinates(inner(text)?).map_err(sentence)?;
     let rows = grid.rows();
     let grid = match highlight(body, text)? {
         Some(cells) => grid.focus(|row, col| cells.contains(&(row + rows * col))),
         None => grid,
     };
-    Ok(Picture::of(grid).svg())
+    Ok(Picture::of(grid))
 }
 
 #[cfg(test)]
@@ -59,7 +59,10 @@ mod tests {
     fn a_layout_is_drawn_with_its_caption() {
         let html =
             draw("layout", "(2,3):(3,1)\ncaption = Row-major").expect("the layout is well formed");
-        assert!(html.starts_with("<figure class=\"colex\"><svg "), "{html}");
+        assert!(
+            html.starts_with("<figure class=\"colex\"><div class=\"drawing\"><svg "),
+            "{html}"
+        );
         assert!(
             html.ends_with("<figcaption>Row-major</figcaption></figure>"),
             "{html}"

@@ -3,18 +3,18 @@
 //! The subject is its name, in any of CuTe's spellings. Keys:
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone.
 
-use colex_draw::ThreadValues;
+use colex_draw::{Picture, ThreadValues};
 
 use super::options::sentence;
 use super::{Body, Error};
 
-pub(super) fn draw(body: &Body) -> Result<String, Error> {
+pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one instruction"));
     };
     let atom = colex_atom::mma(name).map_err(sentence)?;
     let Some(operand) = body.value("operand") else {
-        return Ok(atom.picture().map_err(sentence)?.svg());
+        return atom.picture().map_err(sentence);
     };
     let [c, a, b] = atom.maps().map_err(sentence)?;
     let map: ThreadValues = match operand {
@@ -27,7 +27,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
             )));
         }
     };
-    Ok(map.picture().svg())
+    Ok(map.picture())
 }
 
 #[cfg(test)]

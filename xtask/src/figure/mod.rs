@@ -9,11 +9,11 @@
 //! ```
 //! ````
 //!
-//! Every kind takes `caption`. A key that the kind does not know is an error.
+//! Every kind takes `caption`; every kind but `bench` takes `elide`, ranges of `rows`, of `columns` or of an axis that the
+//! drawing leaves out, such as `rows 18..62` or `m 12..28; n 12..28`. A key that the kind does not know is an error.
 //!
-//! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body) -> Result<String, Error>` that returns one `<svg>`
-//! element, and add its line to [`KINDS`]. A drawing of `colex-layout` carries its own colours, for light and for dark;
-//! one of another kind takes them from `book/theme/colex.css`.
+//! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body)` that returns a [`Picture`], or one `<svg>` element with a
+//! `<title>` and a `<desc>`, and add its line to [`KINDS`]. Drawings carry their own colours, for light and for dark.
 
 mod banks;
 mod bench;
@@ -27,25 +27,34 @@ mod tiling;
 mod tv;
 
 use std::fmt;
+use std::ops::Range;
+
+use colex_draw::Picture;
 
 pub(crate) use body::Body;
 
-/// Draws one figure's `<svg>` element.
-type Draw = fn(&Body) -> Result<String, Error>;
+/// How a kind of figure is drawn.
+#[derive(Clone, Copy)]
+enum Draw {
+    /// As grids.
+    Picture(fn(&Body) -> Result<Picture, Error>),
+    /// As an `<svg>` element of its own.
+    Svg(fn(&Body) -> Result<String, Error>),
+}
 
 /// Every kind of figure.
 const KINDS: &[(&str, Draw)] = &[
-    ("layout", layout::draw),
-    ("tv", tv::draw),
-    ("mma", mma::draw),
-    ("tiling", tiling::draw),
-    ("tiled-copy", tiled::copy),
-    ("tiled-mma", tiled::mma),
-    ("banks", banks::draw),
-    ("raster", schedule::raster),
-    ("stream-k", schedule::stream_k),
-    ("pipeline", schedule::pipeline),
-    ("bench", bench::draw),
+    ("layout", Draw::Picture(layout::draw)),
+    ("tv", Draw::Picture(tv::draw)),
+    ("mma", Draw::Picture(mma::draw)),
+    ("tiling", Draw::Picture(tiling::draw)),
+    ("tiled-copy", Draw::Picture(tiled::copy)),
+    ("tiled-mma", Draw::Picture(tiled::mma)),
+    ("banks", Draw::Picture(banks::draw)),
+    ("raster", Draw::Picture(schedule::raster)),
+    ("stream-k", Draw::Picture(schedule::stream_k)),
+    ("pipeline", Draw::Picture(schedule::pipeline)),
+    ("bench", Draw::Svg(bench::draw)),
 ];
 
 /// Why a figure cannot be drawn, as a sentence.
@@ -74,16 +83,58 @@ pub(crate) fn draw(kind: &str, body: &str) -> Result<String, Error> {
         )));
     };
     let body = Body::parse(body)?;
-    let svg = draw(&body)?;
+    let svg = match draw {
+        Draw::Picture(draw) => elided(draw(&body)?, &body)?.svg(),
+        Draw::Svg(draw) => draw(&body)?,
+    };
     body.refuse_unread()?;
     let caption = body
         .caption()
         .map(|text| format!("<figcaption>{}</figcaption>", escaped(text)));
     Ok(format!(
-        "<figure class=\"colex\">{svg}{}</figure>",
+        "<figure class=\"colex\"><div class=\"drawing\">{}</div>{}</figure>",
+        at_least_three_quarters(&svg)?,
         caption.unwrap_or_default()
     )
     .replace('\n', " "))
+}
+
+/// The picture without what the key `elide` names; of one axis, the last range goes first, so that the numbers of the
+/// others stay.
+fn elided(picture: Picture, body: &Body) -> Result<Picture, Error> {
+    let Some(text) = body.value("elide") else {
+        return Ok(picture);
+    };
+    let parts: Result<Vec<_>, Error> = text.split(';').map(range).collect();
+    let mut parts = parts?;
+    parts.sort_by_key(|(_, range)| std::cmp::Reverse(range.start));
+    let without =
+        |picture: Picture, (axis, range): (&str, Range<i64>)| picture.without(axis, range);
+    parts
+        .into_iter()
+        .try_fold(picture, without)
+        .map_err(|error| Error::new(error.to_string()))
+}
+
+/// An axis and a range of it, as in `m 12..28`.
+fn range(text: &str) -> Result<(&str, Range<i64>), Error> {
+    let read = || {
+        let (axis, range) = text.trim().split_once(' ')?;
+        let (start, end) = range.trim().split_once("..")?;
+        Some((axis, start.parse().ok()?..end.parse().ok()?))
+    };
+    read().ok_or_else(|| Error::new(format!("`{text}` is not a range such as `rows 18..62`")))
+}
+
+/// The drawing, which a narrow page shrinks to three quarters of its size and no further.
+fn at_least_three_quarters(svg: &str) -> Result<String, Error> {
+    let width = svg
+        .split_once(" width=\"")
+        .and_then(|(_, rest)| rest.split('"').next());
+    let width: Option<f64> = width.and_then(|width| width.parse().ok());
+    let width = width.ok_or_else(|| Error::new("the drawing does not say its width"))?;
+    let style = format!("<svg style=\"min-width:{:.0}px\" ", (width * 0.75).ceil());
+    Ok(svg.replacen("<svg ", &style, 1))
 }
 
 /// `text` as HTML text or attribute value.
@@ -104,6 +155,51 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, bench"
+        );
+    }
+
+    #[test]
+    fn a_narrow_page_shrinks_a_drawing_to_three_quarters() {
+        let html = draw("layout", "(2,3):(3,1)").expect("it is a layout");
+        let width = html
+            .split(" width=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let width: f64 = width
+            .and_then(|width| width.parse().ok())
+            .expect("a drawing has a width");
+        let style = format!("<svg style=\"min-width:{:.0}px\" ", (width * 0.75).ceil());
+        assert!(
+            html.contains(&format!("<div class=\"drawing\">{style}")),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn rows_and_columns_are_left_out() {
+        let html = draw(
+            "layout",
+            "(64,8):(8,1)\nelide = columns 3..6; rows 4..20; rows 30..62",
+        );
+        let html = html.expect("the ranges are inside");
+        for text in [
+            ">⋮</text>",
+            ">⋯</text>",
+            "Rows 4 to 19 are left out.",
+            "Rows 30 to 61 are left out.",
+            ">504</text>",
+        ] {
+            assert!(html.contains(text), "{text}");
+        }
+        assert!(!html.contains(">32</text>") && !html.contains(">40</text>"));
+        let error = |elide: &str| {
+            let body = format!("(4,8):(8,1)\nelide = {elide}");
+            draw("layout", &body).expect_err("it is wrong").to_string()
+        };
+        assert_eq!(error("rows"), "`rows` is not a range such as `rows 18..62`");
+        assert_eq!(
+            error("m 0..1"),
+            "draw of a picture without m 0 to 0: no grid has this axis"
         );
     }
 

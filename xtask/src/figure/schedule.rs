@@ -14,7 +14,7 @@ use colex_sched::{Decomposition, GemmCoord, Order, StreamKSm90, StreamKSm90Args}
 
 use super::{Body, Error};
 
-pub(super) fn raster(body: &Body) -> Result<String, Error> {
+pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
     let [m, n] = pair(body, "tiles", "4x4")?;
     let (cluster, workers) = (
         pair(body, "cluster", "1x1")?,
@@ -30,7 +30,7 @@ pub(super) fn raster(body: &Body) -> Result<String, Error> {
     let names = body.subjects()?;
     let pictures = names.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
     if let [one] = pictures.as_slice() {
-        return Ok(one.svg());
+        return Ok(one.clone());
     }
     let title = format!("orders of {m} by {n} tiles: {}", names.join("; "));
     let short = |name: &String| name.trim_start_matches("persistent ").to_string();
@@ -39,23 +39,20 @@ pub(super) fn raster(body: &Body) -> Result<String, Error> {
             .grids()
             .map(move |grid| grid.clone().caption(short(name)))
     });
-    Ok(Picture::beside(grids).title(title).svg())
+    Ok(Picture::beside(grids).title(title))
 }
 
-pub(super) fn stream_k(body: &Body) -> Result<String, Error> {
+pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
     let ([m, n], k) = (pair(body, "tiles", "3x3")?, number(body, "k", 32)?);
     let args = StreamKSm90Args {
         decomposition: Decomposition::StreamK,
         ..StreamKSm90Args::new(number(body, "sms", 4)?)
     };
     let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args).map_err(sentence)?;
-    schedule
-        .picture()
-        .map(|picture| picture.svg())
-        .map_err(sentence)
+    schedule.picture().map_err(sentence)
 }
 
-pub(super) fn pipeline(body: &Body) -> Result<String, Error> {
+pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
     let count = |key, default| number(body, key, default).map(|x| x as usize);
     let (stages, tiles, k) = (count("stages", 4)?, count("tiles", 2)?, count("k", 4)?);
     let subjects = body.subjects()?;
@@ -83,10 +80,7 @@ pub(super) fn pipeline(body: &Body) -> Result<String, Error> {
         epilogue: time("epilogue", 2)?,
     };
     let pipeline = plan.build().map_err(sentence)?;
-    pipeline
-        .picture(&durations)
-        .map(|picture| picture.svg())
-        .map_err(sentence)
+    pipeline.picture(&durations).map_err(sentence)
 }
 
 fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {

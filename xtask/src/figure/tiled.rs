@@ -23,7 +23,7 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 use super::options::{needed, pair, parsed, sentence};
 use super::{Body, Error};
 
-pub(super) fn copy(body: &Body) -> Result<String, Error> {
+pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one copy"));
     };
@@ -65,7 +65,7 @@ fn thread(body: &Body) -> Result<Option<i64>, Error> {
     text.map(|text| parsed(text, "a thread")).transpose()
 }
 
-fn sides(copy: &TiledCopy, focus: Focus) -> Result<String, Error> {
+fn sides(copy: &TiledCopy, focus: Focus) -> Result<Picture, Error> {
     if let Some(thread) = focus.thread {
         copy.slice(thread).map_err(sentence)?;
     }
@@ -80,11 +80,11 @@ fn sides(copy: &TiledCopy, focus: Focus) -> Result<String, Error> {
         Some(thread) => ThreadValues::copy_of(&source, &destination, thread),
         None => ThreadValues::copy(&source, &destination),
     };
-    Ok(picture.map_err(sentence)?.svg())
+    picture.map_err(sentence)
 }
 
 /// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.
-fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<String, Error> {
+fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture, Error> {
     let (rows, cols) = extents;
     let map = copy.map_over([rows, cols], Side::Source);
     let map = focus.turn(map.map_err(sentence)?);
@@ -103,10 +103,10 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<String,
         .grid()
         .focus(|row, col| row < rows && col < cols && holds(row, col));
     let title = format!("{}: what lies inside stands out", map.heading());
-    Ok(Picture::of(grid).title(title).svg())
+    Ok(Picture::of(grid).title(title))
 }
 
-pub(super) fn mma(body: &Body) -> Result<String, Error> {
+pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one instruction"));
     };
@@ -123,7 +123,7 @@ pub(super) fn mma(body: &Body) -> Result<String, Error> {
             Some(thread) => mma.picture_of(thread),
             None => mma.picture(),
         };
-        return Ok(picture.map_err(sentence)?.svg());
+        return picture.map_err(sentence);
     };
     let operand = operand(name)?;
     match body.value("copy") {
@@ -141,7 +141,7 @@ pub(super) fn mma(body: &Body) -> Result<String, Error> {
 }
 
 /// All tiles of a product.
-fn whole(mma: &TiledMma, product: &str, thread: Option<i64>) -> Result<String, Error> {
+fn whole(mma: &TiledMma, product: &str, thread: Option<i64>) -> Result<Picture, Error> {
     let extents: IntTuple = parsed(product, "a shape")?;
     let extents: Vec<i64> = extents.leaves().iter().map(|n| n.value()).collect();
     let Ok(mnk) = <[i64; 3]>::try_from(extents) else {
@@ -155,7 +155,7 @@ fn whole(mma: &TiledMma, product: &str, thread: Option<i64>) -> Result<String, E
         Some(thread) => ThreadValues::mma_of(&c, &a, &b, thread),
         None => ThreadValues::mma(&c, &a, &b),
     };
-    Ok(picture.map_err(sentence)?.svg())
+    picture.map_err(sentence)
 }
 
 fn operand(name: &str) -> Result<Operand, Error> {
@@ -172,7 +172,7 @@ fn operand(name: &str) -> Result<Operand, Error> {
 }
 
 /// One operand: B upright, as in the picture of all three.
-fn alone(mma: &TiledMma, operand: Operand, thread: Option<i64>) -> Result<String, Error> {
+fn alone(mma: &TiledMma, operand: Operand, thread: Option<i64>) -> Result<Picture, Error> {
     if let Some(thread) = thread {
         mma.slice(thread).map_err(sentence)?;
     }
@@ -184,8 +184,8 @@ fn alone(mma: &TiledMma, operand: Operand, thread: Option<i64>) -> Result<String
     };
     let map = map.titled(format!("{:#}", mma.tv(operand).map_err(sentence)?));
     Ok(match thread {
-        Some(thread) => map.picture_of(thread).svg(),
-        None => map.picture().svg(),
+        Some(thread) => map.picture_of(thread),
+        None => map.picture(),
     })
 }
 

@@ -5,14 +5,14 @@
 //! - `tile`: the one to show before the others, counted down and right, such as `(1,2)`;
 //! - `label`, as in `figure layout`.
 
-use colex_draw::{LabelBy, Tiling};
+use colex_draw::{LabelBy, Picture, Tiling};
 
 use colex_layout::{Layout, Tiler};
 
 use super::options::{label, needed, pair, parsed, sentence};
 use super::{Body, Error};
 
-pub(super) fn draw(body: &Body) -> Result<String, Error> {
+pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let [text] = body.subjects()? else {
         return Err(Error::new(
             "a tiling has one subject: the layout that is cut",
@@ -25,7 +25,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
         None => tiling.picture(label),
         Some(tile) => tiling.picture_of(existing(&tiling, tile)?, label),
     };
-    Ok(picture.svg())
+    Ok(picture)
 }
 
 fn existing(tiling: &Tiling, text: &str) -> Result<(i64, i64), Error> {

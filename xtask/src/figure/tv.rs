@@ -11,7 +11,7 @@ use colex_layout::Layout;
 use super::options::{needed, pair, parsed, sentence};
 use super::{Body, Error};
 
-pub(super) fn draw(body: &Body) -> Result<String, Error> {
+pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let (rows, cols) = pair(needed(body, "tile")?)?;
     let thread = body.value("thread");
     let thread: Option<i64> = thread.map(|text| parsed(text, "a thread")).transpose()?;
@@ -33,7 +33,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
         (maps, Some(thread)) => Picture::beside(maps.iter().map(|map| map.grid_of(thread))),
         (maps, None) => Picture::beside(maps.iter().map(ThreadValues::grid)),
     };
-    Ok(picture.svg())
+    Ok(picture)
 }
 
 #[cfg(test)]

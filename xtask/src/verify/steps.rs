@@ -31,6 +31,7 @@ pub(super) const ALL: &[Step] = &[
     step("programs", programs),
     step("chapters", chapters),
     step("book", book_pages),
+    step("browser", browser),
     step("golden files", golden_files),
     step("ptxas", ptxas::rows::check),
     step("ptxas, forms", ptxas::forms::check),
@@ -174,6 +175,28 @@ fn chapters(run: &mut Run, _: &Progress) -> Result<Outcome> {
 fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let built = book::build(&run.root)?;
     Ok(Outcome::of(built.count, built.covered, &built.complaints))
+}
+
+/// The pages that the step before has built, shown to a browser.
+fn browser(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let folder = book::folder(&run.root);
+    if !folder.join("index.html").is_file() {
+        return Ok(Outcome::failed(
+            "no pages",
+            "the book is not built: cargo xtask book",
+        ));
+    }
+    let Some(program) = book::browser::find() else {
+        return Ok(Outcome::skipped(
+            "no chromium or google-chrome found to show the pages to",
+        ));
+    };
+    let report = book::browser::check(&program, &folder, |page| progress.at(page))?;
+    Ok(Outcome::of(
+        report.count,
+        report.covered,
+        &report.complaints,
+    ))
 }
 
 fn golden_files(run: &mut Run, progress: &Progress) -> Result<Outcome> {

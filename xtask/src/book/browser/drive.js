@@ -1,0 +1,70 @@
+// Opens every page at the width of a phone and of a desk, in every theme, and posts what `check.js` found.
+"use strict";
+
+const THEMES = ["light", "rust", "coal", "navy", "ayu"];
+const DESK = { name: "1280 px", width: 1280, height: 900, isDesk: true };
+const PHONE = { name: "390 px", width: 390, height: 844, isDesk: false };
+
+const frame = document.getElementById("frame");
+
+// Shows `page` in a window of `size` and returns its document, still and with every font loaded.
+async function open(page, size) {
+    frame.style.width = size.width + "px";
+    frame.style.height = size.height + "px";
+    const loaded = new Promise((resolve) => frame.addEventListener("load", resolve, { once: true }));
+    frame.src = "/" + page;
+    await loaded;
+    const doc = frame.contentDocument;
+    if (!doc.querySelector("main")) throw new Error("it has no <main>");
+    const still = doc.createElement("style");
+    still.textContent = "*, ::before, ::after { transition: none !important; animation: none !important }";
+    doc.head.append(still);
+    await doc.fonts.ready;
+    return doc;
+}
+
+// Clicks the entry of the theme in the menu of the page, as a reader does, and waits for the style sheets that it enables.
+async function choose(doc, theme) {
+    const entry = doc.getElementById("mdbook-theme-" + theme);
+    if (!entry) throw new Error("its menu has no theme " + theme);
+    entry.click();
+    if (!doc.documentElement.classList.contains(theme)) throw new Error("the theme " + theme + " does not come");
+    const isMissing = (link) => !link.disabled && !link.sheet;
+    for (let tries = 0; [...doc.querySelectorAll("link[rel=stylesheet]")].some(isMissing); tries += 1) {
+        if (tries > 500) throw new Error("a style sheet of the theme " + theme + " does not load");
+        await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+}
+
+async function look(page) {
+    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, lowest: 21, smallest: 1 };
+    for (const size of [DESK, PHONE]) {
+        const doc = await open(page, size);
+        checkLayout(doc, size, found);
+        if (!size.isDesk) continue;
+        // As high as its content, so that every text can be hit.
+        frame.style.height = Math.max(size.height, doc.querySelector("main").scrollHeight + 400) + "px";
+        const texts = textsOf(doc);
+        for (const theme of THEMES) {
+            await choose(doc, theme);
+            checkContrast(texts, theme, found);
+        }
+        checkDescriptions(doc, found);
+    }
+    return found;
+}
+
+async function post(path, value) {
+    await fetch(path, { method: "POST", body: JSON.stringify(value) });
+}
+
+(async () => {
+    const pages = await (await fetch("/-pages")).json();
+    for (const page of pages) {
+        try {
+            await post("/-found", await look(page));
+        } catch (error) {
+            await post("/-found", { page, complaints: ["could not be looked at: " + error.message] });
+        }
+    }
+})();
