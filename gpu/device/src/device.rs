@@ -422,6 +422,30 @@ impl Device {
 
     /// Returns a tensor map of the tensor that begins with a buffer's first element.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
+    /// // Boxes of 16 by 8 of a row-major tensor of 32 by 64 floats.
+    /// let map = TensorMap {
+    ///     element: TmaElement::F32,
+    ///     dims: vec![64, 32],
+    ///     strides: vec![256],
+    ///     extents: vec![16, 8],
+    ///     element_strides: vec![1, 1],
+    ///     im2col: None,
+    ///     swizzle: TmaSwizzle::None,
+    ///     interleave: Interleave::None,
+    ///     l2: L2Promotion::None,
+    ///     fill: OobFill::Zero,
+    /// };
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let buffer = device.zeros::<f32>(64 * 32)?;
+    /// assert_eq!(device.tensor_map(&map, &buffer)?.address, buffer.address());
+    /// assert!(device.tensor_map(&map, &buffer.slice(64..)?).is_err()); // a row is missing
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails for what the hardware does not take, and for memory or functions of another device, and if the tensor is
@@ -448,6 +472,28 @@ impl Device {
     }
 
     /// Returns a tensor map of the tensor that begins at an address of this device.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
+    /// # let map = TensorMap {
+    /// #     element: TmaElement::F32,
+    /// #     dims: vec![64, 32],
+    /// #     strides: vec![256],
+    /// #     extents: vec![16, 8],
+    /// #     element_strides: vec![1, 1],
+    /// #     im2col: None,
+    /// #     swizzle: TmaSwizzle::None,
+    /// #     interleave: Interleave::None,
+    /// #     l2: L2Promotion::None,
+    /// #     fill: OobFill::Zero,
+    /// # };
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.tensor_map_at(&map, 0x1000)?.address, 0x1000);
+    /// assert!(device.tensor_map_at(&map, 0x1004).is_err()); // not a multiple of 16 bytes
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

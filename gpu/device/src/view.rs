@@ -64,6 +64,15 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to a device, seen through `layout`, whose
     /// strides count elements.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, View};
+    /// let buffer = Device::simulator(Arch::Sm80).upload(&[1u32, 2, 3, 4])?;
+    /// let every_second = View::new(&buffer, "2:2")?;
+    /// assert_eq!(every_second.shape().to_string(), "2");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails for strides that are coordinates or XORs, for a layout that leaves the
@@ -109,6 +118,14 @@ impl<'a, T: Element> View<'a, T> {
 
     /// Returns the first elements in a shape, the last mode contiguous: what [`Buffer::view`] is for a buffer.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, View};
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(View::row_major(&buffer, (3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`new`](Self::new), and for a shape that has no compact layout.
@@ -121,6 +138,14 @@ impl<'a, T: Element> View<'a, T> {
 
     /// Returns the first elements in a shape, the first mode contiguous: what [`Buffer::view_t`] is for a buffer.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, View};
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(View::column_major(&buffer, (3, 4))?.layout().unwrap().to_string(), "(3,4):(_1,3)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`row_major`](Self::row_major).
@@ -132,32 +157,84 @@ impl<'a, T: Element> View<'a, T> {
     }
 
     /// Returns the device that holds the memory.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let buffer = device.zeros::<f32>(12)?;
+    /// assert!(buffer.view((3, 4))?.device().is_same_device(&device));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// Returns the shape. Extents may be 0.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view((3, 0))?.shape().to_string(), "(3,0)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shape(&self) -> &IntTuple {
         &self.shape
     }
 
     /// Returns the layout, whose strides count elements; `None` if an extent is 0, which layouts do not have.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(buffer.view((3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    /// assert!(buffer.view((3, 0))?.layout().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
     }
 
     /// Returns whether the view has no element.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert!(buffer.view((3, 0))?.is_empty() && !buffer.view((3, 4))?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.layout.is_none()
     }
 
     /// Returns the address of the first byte that the view may touch, and the one past its last.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let (first, end) = buffer.view((2, 3))?.bytes();
+    /// assert_eq!((first, end - first), (buffer.address(), 24));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bytes(&self) -> (u64, u64) {
         let first = self.address;
         (first, first + self.reach * T::BYTES as u64)
     }
 
     /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let transposed = buffer.view((3, 4))?.permute(&[1, 0])?;
+    /// assert_eq!(transposed.layout().unwrap().to_string(), "(4,3):(_1,4)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -188,6 +265,15 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to be written, seen through `layout`,
     /// whose strides count elements.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, ViewMut};
+    /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let blocks = ViewMut::new(&mut buffer, "(2,3):(6,1)")?;
+    /// assert_eq!(blocks.shape().to_string(), "(2,3)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`View::new`], and for a slice that was lent to be read.
@@ -202,6 +288,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
 
     /// Returns the same as [`View::row_major`], to be written.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, ViewMut};
+    /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(ViewMut::row_major(&mut buffer, (3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`View::row_major`] and of [`new`](Self::new).
@@ -214,6 +308,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
     }
 
     /// Returns the same as [`View::column_major`], to be written.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, ViewMut};
+    /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert_eq!(ViewMut::column_major(&mut buffer, (3, 4))?.layout().unwrap().to_string(), "(3,4):(_1,3)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -237,6 +339,15 @@ impl<'a, T: Element> ViewMut<'a, T> {
     }
 
     /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let transposed = buffer.view_mut((3, 4))?.permute(&[1, 0])?;
+    /// assert_eq!(transposed.shape().to_string(), "(4,3)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

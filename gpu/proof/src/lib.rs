@@ -5,6 +5,7 @@
 
 pub mod corpus;
 pub mod cublaslt;
+pub mod examples;
 pub mod kernels;
 pub mod recorded;
 mod sample;

@@ -30,11 +30,22 @@ impl Error {
     }
 
     /// Returns the call of the kernel's author that failed.
+    ///
+    /// ```
+    /// let line = line!() + 1;
+    /// let error = colex_tensor::Error::new("my_copy", "5 rows");
+    /// assert_eq!(error.at().line(), line);
+    /// ```
     pub fn at(&self) -> &'static Location<'static> {
         self.kind().at
     }
 
     /// Returns the sentence without the place.
+    ///
+    /// ```
+    /// let error = colex_tensor::Error::new("my_copy", "5 rows");
+    /// assert_eq!(error.what(), "my_copy: 5 rows");
+    /// ```
     pub fn what(&self) -> String {
         self.kind().kind.to_string()
     }

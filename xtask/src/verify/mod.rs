@@ -2,6 +2,7 @@
 
 mod cargo;
 mod counts;
+mod examples;
 mod layers;
 mod new_op;
 mod outcome;

@@ -1,4 +1,5 @@
-//! The step `words`: the house words that no comment, error sentence, chapter or README may contain.
+//! The step `words`: the house words that no comment, error sentence, chapter or README may contain, summary lines, and
+//! public methods without an example.
 //!
 //! The check reads the words of every `.rs` and `.md` file, code included, so that names and texts agree. Comment
 //! markers are skipped, so a phrase is also found across the lines of one comment. A blank line ends a phrase.
@@ -7,9 +8,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::Run;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::{Run, examples};
 use crate::workspace;
 
 /// Phrases, each with what to write instead. The change log quotes old texts and is not checked.
@@ -193,10 +194,14 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         let found = found.into_iter();
         complaints.extend(found.map(|(line, what)| format!("{shown}:{line}: {what}")));
     }
+    let examples = examples::missing(&run.root)?;
+    complaints.extend(examples.complaints);
     let covered = format!(
-        "{words} words of {} files, against {} phrases and the rates without `per`, and the summary lines",
+        "{words} words of {} files, against {} phrases and the rates without `per`, and the summary lines; the examples of \
+         {} methods",
         files.len(),
-        PHRASES.len()
+        PHRASES.len(),
+        examples.methods
     );
     Ok(Outcome::of(files.len(), covered, &complaints))
 }

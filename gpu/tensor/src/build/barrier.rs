@@ -66,11 +66,26 @@ pub struct PipelineState {
 impl Barriers {
     /// Returns the shared-memory address of one of them, in bytes. A place that no barrier has is refused where the
     /// address is used.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let full = k.barriers(3);
+    /// assert_eq!((full.at(2) - full.at(0)).as_constant(), Some(16)); // 8 bytes each
+    /// ```
     pub fn at(&self, place: impl Into<Index>) -> Index {
         &self.base + place.into().within(0..self.count) * 8
     }
 
     /// Returns the number of barriers.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.barriers(3).count(), 3);
+    /// ```
     pub fn count(&self) -> i64 {
         self.count
     }
@@ -78,11 +93,25 @@ impl Barriers {
 
 impl Pipeline {
     /// Returns the numbers of arrivals that complete a phase of the full and of the empty barriers.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// assert_eq!(k.pipeline(4, 1, 2).arrivals(), [1, 2]);
+    /// ```
     pub fn arrivals(&self) -> [u32; 2] {
         self.arrivals
     }
 
     /// Returns the number of stages of the ring.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// assert_eq!(k.pipeline(4, 1, 2).stages(), 4);
+    /// ```
     pub fn stages(&self) -> i64 {
         self.stages
     }
@@ -91,6 +120,16 @@ impl Pipeline {
 impl Builder {
     /// Reserves shared memory for `count` mbarriers, not initialised. Fewer than one is an error that
     /// [`Builder::finish`] answers with.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let full = k.barriers(3);
+    /// assert_eq!(full.count(), 3);
+    /// assert_eq!(k.finish()?.dynamic_shared(), 24);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn barriers(&mut self, count: i64) -> Barriers {
         let at = Location::caller();
@@ -114,6 +153,21 @@ impl Builder {
     }
 
     /// Initialises barriers: call it from one thread of the block, before a fence and a barrier of all threads that use them.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (ready, tid) = (k.barriers(1), k.thread());
+    /// let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| k.init_barriers(&ready, 32)); // 32 arrivals complete a phase
+    /// k.sync();
+    /// k.arrive(&ready.at(0));
+    /// k.wait(&ready.at(0), &0.into());
+    /// assert_eq!(values(k, &tid)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn init_barriers(&mut self, barriers: &Barriers, arrivals: u32) {
         self.site(Location::caller(), |k| {
@@ -125,6 +179,15 @@ impl Builder {
     }
 
     /// Builds a ring of `stages` stages whose full barriers take `producers` arrivals and whose empty barriers take `consumers` arrivals.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// let ring = k.pipeline(4, 1, 2);
+    /// assert_eq!((ring.full.count(), ring.empty.count()), (4, 4));
+    /// assert_eq!(ring.arrivals(), [1, 2]);
+    /// ```
     #[track_caller]
     pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
         Pipeline {
@@ -136,6 +199,15 @@ impl Builder {
     }
 
     /// Returns the ring of a schedule: as many stages as it has, and the arrivals of its full and empty barriers.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
+    /// let ring = k.pipeline_of(&schedule);
+    /// assert_eq!((ring.stages(), ring.arrivals()), (4, [1, 2]));
+    /// ```
     ///
     /// # Errors
     ///
@@ -152,6 +224,19 @@ impl Builder {
     }
 
     /// Initialises the rings by thread 0, and synchronises the block with it, or the cluster if `cluster`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let (ring, tid) = (k.pipeline(2, 32, 32), k.thread());
+    /// k.start_pipelines(&[&ring], false);
+    /// k.arrive(&ring.full.at(0));
+    /// k.wait(&ring.full.at(0), &0.into()); // 32 arrivals have filled stage 0
+    /// assert_eq!(values(k, &tid)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) {
         let at = Location::caller();
@@ -176,6 +261,18 @@ impl Builder {
     }
 
     /// Returns the state in which a consumer begins: stage 0, waiting for the first phase of the full barriers.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let ring = k.pipeline(4, 1, 2);
+    /// let state = k.consumer_state(&ring);
+    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 0); // stage 0, parity 0
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn consumer_state(&mut self, ring: &Pipeline) -> PipelineState {
         self.state(ring, 0)
@@ -183,6 +280,18 @@ impl Builder {
 
     /// Returns the state in which a producer begins: stage 0, the phase before the first of the empty barriers, which
     /// counts as complete.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let ring = k.pipeline(4, 1, 2);
+    /// let state = k.producer_state(&ring);
+    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 1); // stage 0, parity 1: nothing to wait for
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn producer_state(&mut self, ring: &Pipeline) -> PipelineState {
         self.state(ring, 1)
@@ -198,16 +307,55 @@ impl Builder {
     }
 
     /// Returns the stage of a state now.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let ring = k.pipeline(4, 1, 2);
+    /// let state = k.consumer_state(&ring);
+    /// k.advance(&state);
+    /// let stage = k.stage(&state);
+    /// assert_eq!(values(k, &stage)?[0], 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stage(&mut self, state: &PipelineState) -> Index {
         self.get(&state.stage)
     }
 
     /// Returns the parity of a state now, 0 or 1.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let ring = k.pipeline(2, 1, 2);
+    /// let state = k.consumer_state(&ring);
+    /// (0..2).for_each(|_| k.advance(&state)); // once round the ring
+    /// let parity = k.parity(&state);
+    /// assert_eq!(values(k, &parity)?[0], 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn parity(&mut self, state: &PipelineState) -> Index {
         self.get(&state.parity)
     }
 
     /// Advances a state to the next stage; after the last stage, to stage 0 in the other phase.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let ring = k.pipeline(2, 1, 2);
+    /// let state = k.consumer_state(&ring);
+    /// (0..3).for_each(|_| k.advance(&state));
+    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 11); // stage 1, parity 1
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn advance(&mut self, state: &PipelineState) {
         self.site(Location::caller(), |k| {
@@ -228,6 +376,19 @@ impl Builder {
     }
 
     /// Advances by `items` stages, a number known only in the kernel: what a consumer does to skip the tiles of another.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let (ring, lane) = (k.pipeline(2, 1, 2), k.lane());
+    /// let state = k.consumer_state(&ring);
+    /// k.advance_by(&state, &lane);
+    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[..5], [0, 10, 1, 11, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn advance_by(&mut self, state: &PipelineState, items: &Index) {
         self.site(Location::caller(), |k| {
@@ -245,6 +406,23 @@ impl Builder {
     }
 
     /// Waits until the phase of a barrier with that parity is complete.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// # let (ready, tid) = (k.barriers(1), k.thread());
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| k.init_barriers(&ready, 32));
+    /// # k.sync();
+    /// for parity in [0, 1, 0] {
+    ///     k.arrive(&ready.at(0));
+    ///     k.wait(&ready.at(0), &parity.into()); // phases have the parities 0, 1, 0, ..
+    /// }
+    /// assert_eq!(values(k, &tid)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn wait(&mut self, barrier: &Index, parity: &Index) {
         self.site(Location::caller(), |k| {
@@ -254,6 +432,22 @@ impl Builder {
     }
 
     /// Arrives at a barrier of this block.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// # let (ready, tid) = (k.barriers(1), k.thread());
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| k.init_barriers(&ready, 32));
+    /// # k.sync();
+    /// let warp = k.uniform(32);
+    /// let is_producer = k.equal(&warp, &0.into());
+    /// k.if_else(is_producer, |k| k.arrive(&ready.at(0)), |k| k.wait(&ready.at(0), &0.into()));
+    /// assert_eq!(values(k, &tid)?[63], 63);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn arrive(&mut self, barrier: &Index) {
         self.site(Location::caller(), |k| {
@@ -263,6 +457,27 @@ impl Builder {
     }
 
     /// Arrives, where the condition holds, at the same barrier of the block of that rank in the cluster.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::FenceKind;
+    /// # use colex_proof::examples::values_of_blocks;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # k.cluster([2, 1, 1]);
+    /// # let (ready, rank, tid) = (k.barriers(1), k.cluster_rank(2), k.thread());
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| {
+    /// #     k.init_barriers(&ready, 1);
+    /// #     k.fence(FenceKind::MbarrierInit);
+    /// # });
+    /// # k.cluster_sync();
+    /// k.arrive_at(&ready.at(0), &rank.xor(&1.into()), is_first); // the other block's barrier
+    /// k.wait(&ready.at(0), &0.into());
+    /// # k.cluster_sync();
+    /// assert_eq!(values_of_blocks(k, 2, &rank)?, [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         self.site(Location::caller(), |k| {
@@ -277,6 +492,21 @@ impl Builder {
 
     /// Arrives, and the phase waits for `bytes` more bytes. Where the loads that report to the barrier stand in the same body
     /// of the kernel, [`Builder::finish`] compares their bytes with these.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let (landed, slab) = (k.barriers(1), k.shared_tensor(Ty::F32, "(256):(1)"));
+    /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
+    /// let one = k.elected();
+    /// k.if_(one, |k| {
+    ///     k.arrive_expect(&landed.at(0), 512);
+    ///     k.bulk_load(&a.local_tile(256, 0), slab, &landed.at(0));
+    /// });
+    /// let error = k.finish().unwrap_err();
+    /// assert!(error.what().ends_with("the barrier is told of 512 bytes, and the loads of the same body bring 1024"));
+    /// ```
     #[track_caller]
     pub fn arrive_expect(&mut self, barrier: &Index, bytes: i64) {
         self.note_bytes(barrier, bytes, false, Location::caller());
@@ -372,6 +602,17 @@ impl Builder {
     ///
     /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors
     /// that [`Builder::finish`] answers with.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let half = k.uniform(64);
+    /// k.sync_named(&(&half + 1), 64); // barrier 1 for threads 0 to 63, barrier 2 for the others
+    /// assert_eq!(values(k, &half)?[62..66], [0, 0, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn sync_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();
@@ -386,6 +627,19 @@ impl Builder {
 
     /// Adds a `barrier.arrive` at a named barrier whose number the kernel computes. Errors are those of
     /// [`Builder::sync_named`].
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// let warp = k.uniform(32);
+    /// let is_first = k.equal(&warp, &0.into());
+    /// // Warp 1 waits for warp 0, which goes on.
+    /// k.if_else(is_first, |k| k.arrive_named(&1.into(), 64), |k| k.sync_named(&1.into(), 64));
+    /// assert_eq!(values(k, &warp)?[31..33], [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn arrive_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();
@@ -400,6 +654,18 @@ impl Builder {
 
     /// Returns a condition that holds in one lane of the warp: the same lane in all calls of one kernel where the same
     /// lanes are active.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let (is_one, number) = (k.elected(), k.var(0, 0..2));
+    /// k.if_(is_one, |k| k.set(&number, 1));
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?.iter().sum::<i32>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn elected(&mut self) -> Cond {
         let elected = self.ir.elect();

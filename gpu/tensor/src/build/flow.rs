@@ -26,12 +26,40 @@ impl From<Reg> for Cond {
 
 impl Builder {
     /// Branches: `body` is executed where the condition holds.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let number = k.var(0, 0..8);
+    /// let lane = k.lane();
+    /// let is_last = k.equal(&lane, &31.into());
+    /// k.if_(is_last, |k| k.set(&number, 7));
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?[29..], [0, 0, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn if_(&mut self, cond: Cond, body: impl FnOnce(&mut Self)) {
         self.if_else(cond, body, |_| ());
     }
 
     /// Branches: `then` is executed where the condition holds, `other` where it does not.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let number = k.var(0, 0..8);
+    /// let lane = k.lane();
+    /// let is_low = k.less(&lane, &30.into());
+    /// k.if_else(is_low, |k| k.set(&number, 3), |k| k.set(&number, 7));
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?[28..], [3, 3, 7, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn if_else(
         &mut self,
@@ -60,6 +88,23 @@ impl Builder {
     }
 
     /// Repeats `body` until it breaks.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (number, lane) = (k.var(0, 0..33), k.lane());
+    /// k.loop_(|k| {
+    ///     let now = k.get(&number);
+    ///     let more = k.less(&now, &lane);
+    ///     k.break_unless(more);
+    ///     k.set(&number, now + 1);
+    /// });
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?[..3], [0, 1, 2]); // each thread leaves the loop at its own turn
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn loop_(&mut self, body: impl FnOnce(&mut Self)) {
         let at = Location::caller();
@@ -77,6 +122,21 @@ impl Builder {
 
     /// Repeats `body(i)` for `i` from `start` to `end` (excluded) by `step`; not at all if `start >= end`. All three, and the
     /// sum of the last two, are numbers of 32 bits.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let sum = k.var(0, 0..100);
+    /// k.for_(0, 10, 2, |k, i| {
+    ///     let now = k.get(&sum);
+    ///     k.set(&sum, now + i);
+    /// });
+    /// let now = k.get(&sum);
+    /// assert_eq!(values(k, &now)?[0], 2 + 4 + 6 + 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -131,6 +191,23 @@ impl Builder {
     }
 
     /// Leaves the innermost loop where the condition does not hold.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (turns, lane) = (k.var(0, 0..100), k.lane());
+    /// k.for_(0, 10, 1, |k, i| {
+    ///     let more = k.less(i, &lane);
+    ///     k.break_unless(more);
+    ///     let now = k.get(&turns);
+    ///     k.set(&turns, now + 1);
+    /// });
+    /// let now = k.get(&turns);
+    /// assert_eq!(values(k, &now)?[..3], [0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn break_unless(&mut self, cond: Cond) {
         match cond {
@@ -142,6 +219,21 @@ impl Builder {
 
     /// Predicates the instructions that `body` adds: they are executed only where the condition holds, without a
     /// branch.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (number, lane) = (k.var(0, 0..8), k.lane());
+    /// let is_first = k.equal(&lane, &0.into());
+    /// let register = k.variable(&number);
+    /// k.where_(is_first, |ir| ir.mov_to(register, 7));
+    /// k.touch(&number);
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?[..3], [7, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn where_<T>(
         &mut self,
         cond: Cond,
@@ -155,6 +247,20 @@ impl Builder {
     }
 
     /// Returns the condition that holds where both conditions hold.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (number, lane) = (k.var(0, 0..2), k.lane());
+    /// let (low, high) = (k.less(&0.into(), &lane), k.less(&lane, &3.into()));
+    /// let is_between = k.both(low, high);
+    /// k.if_(is_between, |k| k.set(&number, 1));
+    /// let now = k.get(&number);
+    /// assert_eq!(values(k, &now)?[..4], [0, 1, 1, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn both(&mut self, a: Cond, b: Cond) -> Cond {
         match (a, b) {
@@ -170,6 +276,16 @@ impl Builder {
     }
 
     /// Returns the negation of a condition.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::{Builder, Cond};
+    /// assert_eq!(Builder::not(Cond::Known(true)), Cond::Known(false));
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let lane = k.lane();
+    /// let is_first = k.equal(&lane, &0.into());
+    /// assert_eq!(Builder::not(Builder::not(is_first)), is_first);
+    /// ```
     pub fn not(cond: Cond) -> Cond {
         match cond {
             Cond::Known(known) => Cond::Known(!known),

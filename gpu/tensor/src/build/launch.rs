@@ -81,11 +81,29 @@ impl TensorKernel {
     }
 
     /// Returns the bytes of dynamic shared memory that a launch must give each block.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.shared_tensor(Ty::F32, "(32,32):(32,1)");
+    /// assert_eq!(k.finish()?.dynamic_shared(), 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn dynamic_shared(&self) -> u32 {
         self.signature.shared
     }
 
     /// Returns the report of every copy and matrix instruction, in the order of the kernel.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.thread();
+    /// assert_eq!(k.finish()?.report().lines().len(), 0); // neither copies nor matrix instructions
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn report(&self) -> &super::report::Report {
         &self.report
     }
@@ -272,6 +290,19 @@ pub struct RawMemory {
 
 impl<'a> Arg<'a> {
     /// Builds the argument of a tensor: the elements of a buffer under a layout, coordinate 0 at the first one.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_gpu::Device;
+    /// # use colex_tensor::{Arg, Builder};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.tensor("a", Ty::F32, "(100,_64):(64,_1)");
+    /// let built = k.finish()?;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(6400)?;
+    /// assert!(built.arguments(&[Arg::tensor(&buffer, &"(100,_64):(64,_1)".parse()?)]).is_ok());
+    /// assert!(built.arguments(&[Arg::tensor(&buffer, &"(101,_64):(64,_1)".parse()?)]).is_err()); // too long
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tensor(buffer: &'a dyn DeviceMemory, layout: &'a Layout) -> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: buffer.address(),
@@ -285,6 +316,19 @@ impl<'a> Arg<'a> {
 
     /// Builds the argument of a tensor in memory that no buffer holds, under a layout, coordinate 0 at its first
     /// element. What is said of the memory is believed.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::launch::Argument;
+    /// # use colex_tensor::{Arg, Builder, RawMemory};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.tensor("a", Ty::F32, "100:1");
+    /// let built = k.finish()?;
+    /// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
+    /// let arguments = built.arguments(&[Arg::raw(memory, &"50:2".parse()?)])?;
+    /// assert_eq!(arguments[..2], [Argument::Pointer(0x1000), Argument::U32(50)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn raw(memory: RawMemory, layout: &'a Layout) -> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: memory.address,
@@ -312,6 +356,20 @@ impl<'a> Arg<'a> {
 
     /// Returns the same argument with coordinate 0 at that element of the memory: for strides below 0. A scalar has no
     /// elements.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::launch::Argument;
+    /// # use colex_tensor::{Arg, Builder, RawMemory};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.tensor("a", Ty::F32, "100:1");
+    /// let built = k.finish()?;
+    /// let memory = RawMemory { address: 0x1000, bytes: 400, ty: Ty::F32 };
+    /// let backwards = "100:-1".parse()?;
+    /// let arguments = built.arguments(&[Arg::raw(memory, &backwards).from_element(99)])?;
+    /// assert_eq!(arguments[0], Argument::Pointer(0x1000 + 4 * 99));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn from_element(self, origin: i64) -> Arg<'a> {
         match self {

@@ -25,6 +25,17 @@ impl Builder {
     /// Returns the value in a register of 32 bits.
     ///
     /// A value whose range is larger is an error that [`Builder::finish`] answers with.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::RegType;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// let register = k.value(&(&tid * 3));
+    /// assert_eq!(register.ty, RegType::B32);
+    /// assert_eq!(k.value(&(tid * 3)), register); // computed once
+    /// ```
     #[track_caller]
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();
@@ -41,12 +52,30 @@ impl Builder {
     }
 
     /// Returns the value in a register of 64 bits.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::RegType;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// assert_eq!(k.wide_value(&(tid * (1_i64 << 40))).ty, RegType::B64);
+    /// ```
     #[track_caller]
     pub fn wide_value(&mut self, index: &Index) -> Reg {
         self.site(Location::caller(), |k| k.lower(index, true))
     }
 
     /// Returns a constant as it is, anything else in a register of 32 bits.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// assert_eq!(k.operand(&7.into()), colex_ir::Operand::Int(7));
+    /// assert_eq!(k.operand(&tid), k.value(&tid).into());
+    /// ```
     #[track_caller]
     pub fn operand(&mut self, index: &Index) -> Operand {
         match index.as_constant() {
@@ -57,6 +86,15 @@ impl Builder {
 
     /// Returns an address in bytes: a register and a constant that the instruction holds. The register has 64 bits for
     /// global memory, 32 bits otherwise.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (start, tid) = (k.shared_bytes(256, 16), k.thread());
+    /// let address = k.address(&(start + tid * 4 + 128), false);
+    /// assert_eq!(address.offset, 128); // an immediate of the instruction
+    /// ```
     #[track_caller]
     pub fn address(&mut self, bytes: &Index, global: bool) -> Address {
         let (rest, constant) = bytes.split();
@@ -69,6 +107,15 @@ impl Builder {
     }
 
     /// Returns the condition `a < b`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::{Builder, Cond};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// assert_eq!(k.less(&tid, &32.into()), Cond::Known(true)); // its range says so
+    /// assert!(matches!(k.less(&tid, &7.into()), Cond::Where(_)));
+    /// ```
     #[track_caller]
     pub fn less(&mut self, a: &Index, b: &Index) -> Cond {
         let (ra, rb) = (a.range(), b.range());
@@ -80,6 +127,16 @@ impl Builder {
     }
 
     /// Returns the condition `a == b`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::{Builder, Cond};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// assert_eq!(k.equal(&tid, &32.into()), Cond::Known(false)); // its range says so
+    /// assert_eq!(k.equal(&(&tid % 8 + &tid / 8 * 8), &tid), Cond::Known(true));
+    /// assert!(matches!(k.equal(&tid, &7.into()), Cond::Where(_)));
+    /// ```
     #[track_caller]
     pub fn equal(&mut self, a: &Index, b: &Index) -> Cond {
         let difference = b - a;

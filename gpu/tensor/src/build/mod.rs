@@ -108,6 +108,15 @@ impl Scope {
 
 impl Builder {
     /// Starts a kernel named `name` for the architecture `target`, in blocks of `threads` threads.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let k = Builder::new("scale", Arch::Sm80, 128);
+    /// let built = k.finish()?;
+    /// assert_eq!(built.kernel.block, Some([128, 1, 1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn new(name: &str, target: Arch, threads: u32) -> Self {
         let mut ir = KernelBuilder::new(name, target);
@@ -130,6 +139,17 @@ impl Builder {
     }
 
     /// Returns the finished kernel, with its shared memory laid out.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let line = line!() + 1;
+    /// k.barriers(0);
+    /// let error = k.finish().unwrap_err();
+    /// assert_eq!(error.what(), "barriers: 0 barriers; there are from 1 to 536870911");
+    /// assert_eq!(error.at().line(), line);
+    /// ```
     ///
     /// # Errors
     ///
@@ -225,6 +245,17 @@ impl Builder {
     }
 
     /// Returns the thread's place in its block, along x.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// let tid = k.thread();
+    /// assert_eq!(tid.range(), (0, 63));
+    /// assert_eq!(values(k, &tid)?[62..], [62, 63]); // the index in each thread, on the simulator
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn thread(&mut self) -> Index {
         // The verifier speaks of a block without threads.
@@ -235,6 +266,16 @@ impl Builder {
     }
 
     /// Returns the thread's place in its warp, 0 to 31.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// let lane = k.lane();
+    /// assert_eq!(values(k, &lane)?[30..34], [30, 31, 0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn lane(&mut self) -> Index {
         self.thread() % 32
@@ -245,6 +286,16 @@ impl Builder {
     /// warpgroup.
     ///
     /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// let warp = k.uniform(32);
+    /// assert_eq!(values(k, &warp)?[30..34], [0, 0, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn uniform(&mut self, threads: u32) -> Index {
         if threads == 0 || !threads.is_multiple_of(32) {
@@ -274,6 +325,16 @@ impl Builder {
     }
 
     /// Returns the block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values_of_blocks;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let block = k.block_index(0);
+    /// assert_eq!(values_of_blocks(k, 3, &block)?, [0, 1, 2]); // in a grid of 3 blocks
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn block_index(&mut self, axis: u8) -> Index {
         let limit = if axis == 0 { (1 << 31) - 1 } else { 1 << 16 };
@@ -281,6 +342,16 @@ impl Builder {
     }
 
     /// Returns the number of blocks in the grid along `axis`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values_of_blocks;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let blocks = k.grid_extent(0);
+    /// assert_eq!(values_of_blocks(k, 3, &blocks)?, [3, 3, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn grid_extent(&mut self, axis: u8) -> Index {
         self.special(Special::NCtaid(axis), 1..1 << 31)
@@ -288,6 +359,17 @@ impl Builder {
 
     /// Returns the rank of the block in its cluster of `blocks` blocks; [`Builder::finish`] fails if another cluster
     /// size is declared.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values_of_blocks;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// k.cluster([2, 1, 1]);
+    /// let rank = k.cluster_rank(2);
+    /// assert_eq!(values_of_blocks(k, 4, &rank)?, [0, 1, 0, 1]); // two clusters
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
         let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
@@ -296,6 +378,17 @@ impl Builder {
     }
 
     /// Returns the value of a special register of 32 bits, read once at the beginning.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::Special;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 64);
+    /// let lane = k.special(Special::LaneId, 0..32);
+    /// assert_eq!(values(k, &lane)?[30..34], [30, 31, 0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn special(&mut self, special: Special, range: Range<i64>) -> Index {
         let at = Location::caller();
@@ -327,6 +420,19 @@ impl Builder {
     }
 
     /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::Type;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let seven = k.emit(|ir| ir.mov(Type::U32, 7));
+    /// let index = k.index_of(seven, 0..8);
+    /// assert_eq!(index.range(), (0, 7));
+    /// assert_eq!(values(k, &(index * 2))?[0], 14);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn index_of(&mut self, reg: Reg, range: Range<i64>) -> Index {
         self.index_with(reg, range, 1)
@@ -335,6 +441,16 @@ impl Builder {
     /// Returns `reg` as [`Builder::index_of`] does, known to be a multiple of `multiple`, a power of two.
     ///
     /// If `range` is empty or `multiple` is not a power of two, [`Builder::finish`] returns an error.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::Type;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let eight = k.emit(|ir| ir.mov(Type::U32, 8));
+    /// let index = k.index_with(eight, 0..64, 4);
+    /// assert_eq!((&index % 4).as_constant(), Some(0)); // no instruction computes it
+    /// ```
     #[track_caller]
     pub fn index_with(&mut self, reg: Reg, range: Range<i64>, multiple: i64) -> Index {
         let at = Location::caller();
@@ -352,6 +468,14 @@ impl Builder {
     }
 
     /// Returns the kernel built so far, for inspection.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.thread();
+    /// assert!(k.kernel_so_far().to_string().contains("mov %tid.x"));
+    /// ```
     pub fn kernel_so_far(self) -> Kernel {
         self.ir.finish()
     }

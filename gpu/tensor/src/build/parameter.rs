@@ -19,6 +19,18 @@ impl Builder {
     /// order of [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are
     /// constants of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{Builder, MAX_EXTENT};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(100,_64):(64,_1)");
+    /// assert_eq!(a.extent(0).range(), (1, MAX_EXTENT)); // an argument of the launch
+    /// assert_eq!(a.extent(1).as_constant(), Some(64)); // a constant of the kernel
+    /// let parameters = k.finish()?.kernel.params;
+    /// assert_eq!(parameters.iter().map(|p| &p.name[..]).collect::<Vec<_>>(), ["a", "a_extent_0", "a_stride_0"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for what is no layout, for strides that are not integers, and elements narrower than a byte.
@@ -130,6 +142,19 @@ impl Builder {
     }
 
     /// Declares a scalar that the launch passes, and returns the register that holds it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::{RegType, Type};
+    /// # use colex_ir::launch::Argument;
+    /// # use colex_tensor::{Arg, Builder};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let alpha = k.scalar_argument("alpha", Type::F32);
+    /// assert_eq!(alpha.ty, RegType::F32);
+    /// let arguments = k.finish()?.arguments(&[Arg::Value(2.5_f32.into())])?;
+    /// assert_eq!(arguments, [Argument::F32(2.5)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn scalar_argument(&mut self, name: &str, ty: Type) -> Reg {
         self.new_scalar(name, ty, None)
@@ -151,6 +176,17 @@ impl Builder {
 
     /// Declares an integer of 32 bits that the launch passes, within a range (ends excluded).
     /// [`crate::TensorKernel::arguments`] checks that the integer lies in it.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::{Arg, Builder};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let n = k.index_argument("n", 0..100);
+    /// assert_eq!(n.range(), (0, 99));
+    /// let error = k.finish()?.arguments(&[Arg::Value(200_u32.into())]).unwrap_err();
+    /// assert_eq!(error.to_string(), "argument n: 200, and the kernel takes 0 to 99");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
         let range = self.ends("index_argument", range, Location::caller());
@@ -162,6 +198,16 @@ impl Builder {
 
     /// Allocates a tensor in the block's shared memory. Its layout, swizzled or not, is always static: nothing of it is
     /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::TensorKernel`] knows.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tile = k.shared_tensor(Ty::F16, "(64,32):(32,1)");
+    /// assert_eq!(tile.layout().to_string(), "(_64,_32):(_32,_1)");
+    /// assert_eq!(k.finish()?.dynamic_shared(), 64 * 32 * 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -251,6 +297,16 @@ impl Builder {
     ///
     /// More than a block has, and an alignment that is no power of two, are errors that
     /// [`Builder::finish`] answers with.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (a, b) = (k.shared_bytes(100, 16), k.shared_bytes(4, 64));
+    /// assert_eq!((b - a).as_constant(), Some(128)); // the next multiple of 64 bytes
+    /// assert_eq!(k.finish()?.dynamic_shared(), 132);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {
         let at = Location::caller();

@@ -76,6 +76,22 @@ pub struct Traffic {
 
 impl Line {
     /// Returns what the call does to memory; nothing for matrix instructions.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::TiledCopy;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(64,64):(64,1)");
+    /// let src = copy.at(&k.thread()).partition_src(&a.local_tile((4, 8), (0, 0))); // (CPY, CPY_M, CPY_N)
+    /// let held = k.fragment_like(&src);
+    /// k.copy(&copy, &src, &held);
+    /// let built = k.finish()?;
+    /// let traffic = built.report().lines()[0].traffic(built.report());
+    /// assert_eq!((traffic[0].side, traffic[0].cost), ("source", 4)); // 4 rows of 32 bytes, a sector each
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn traffic(&self, report: &Report) -> Vec<Traffic> {
         let ends = self.ends.iter();
         ends.filter_map(|end| end.traffic(&report.values)).collect()
@@ -84,6 +100,23 @@ impl Line {
 
 impl Report {
     /// Returns the lines of the report, one for each call, in the order of the kernel.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let [a, b] = [Operand::A, Operand::B].map(|operand| k.fragment_of(&mma, operand, [if operand == Operand::A { 32 } else { 16 }, 16]));
+    /// # k.clear(&a);
+    /// # k.clear(&b);
+    /// let c = k.accumulators(&mma, (32, 16));
+    /// k.mma(&mma, &c, &a, &b, &c);
+    /// let built = k.finish()?;
+    /// let line = &built.report().lines()[0];
+    /// assert_eq!((&line.atom[..], line.instructions), ("SM80_16x8x16_F32F16F16F32_TN", 4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }

@@ -97,6 +97,18 @@ impl MapSlot {
 impl TensorKernel {
     /// Returns the tensor map of a parameter for a layout of this launch: what `Device::tensor_map` binds to a buffer.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let slab = "(64,64):(64,1)";
+    /// k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// let map = k.finish()?.tensor_map("a", "(100,80):(80,_1)")?;
+    /// assert_eq!(map.dims, [80, 100]); // the contiguous mode first
+    /// assert_eq!(map.extents, [64, 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ArgumentError`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.

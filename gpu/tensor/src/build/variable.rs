@@ -20,6 +20,18 @@ impl Builder {
     ///
     /// A range without an integer and a value that cannot lie in it are errors that [`Builder::finish`] answers with, also
     /// of [`Builder::set`].
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stage = k.var(2, 0..3);
+    /// let now = k.get(&stage);
+    /// assert_eq!(now.range(), (0, 2));
+    /// assert_eq!(values(k, &now)?[0], 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn var(&mut self, first: impl Into<Index>, range: Range<i64>) -> Var {
         let at = Location::caller();
@@ -35,6 +47,18 @@ impl Builder {
     }
 
     /// Returns the variable's value now.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stage = k.var(0, 0..3);
+    /// let before = k.get(&stage);
+    /// k.set(&stage, 1);
+    /// k.value(&before); // the value of then is gone
+    /// let error = k.finish().unwrap_err();
+    /// assert!(error.what().ends_with("is written between where its value is read and where it is used; read it again"));
+    /// ```
     pub fn get(&mut self, var: &Var) -> Index {
         let written = self.written.get(&var.reg).copied().unwrap_or(0);
         let began = self.scopes.iter().filter(|s| s.repeats).map(|s| s.began);
@@ -47,6 +71,18 @@ impl Builder {
     }
 
     /// Gives the variable another value.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (stage, tid) = (k.var(0, 0..32), k.thread());
+    /// k.set(&stage, -tid + 31);
+    /// let now = k.get(&stage);
+    /// assert_eq!(values(k, &now)?[..3], [31, 30, 29]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
         let at = Location::caller();
@@ -59,11 +95,36 @@ impl Builder {
 
     /// Returns the variable's register, to be written by instructions of the author's own: [`Builder::touch`] must
     /// follow.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stage = k.var(0, 0..8);
+    /// let register = k.variable(&stage);
+    /// k.emit(|ir| ir.mov_to(register, 5));
+    /// k.touch(&stage);
+    /// let now = k.get(&stage);
+    /// assert_eq!(values(k, &now)?[0], 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn variable(&self, var: &Var) -> Reg {
         var.reg
     }
 
     /// Says that the variable's register has been written.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stage = k.var(0, 0..8);
+    /// let before = k.get(&stage);
+    /// k.touch(&stage); // instructions of the author have written its register
+    /// k.value(&before);
+    /// assert!(k.finish().is_err());
+    /// ```
     #[track_caller]
     pub fn touch(&mut self, var: &Var) {
         let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);

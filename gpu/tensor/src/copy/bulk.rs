@@ -18,6 +18,28 @@ impl Builder {
     /// Loads a run of neighbours into shared memory, for one thread to say. The barrier is told of the bytes as they
     /// arrive.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::FenceKind;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
+    /// let slab = k.shared_tensor(Ty::F32, "(256):(1)");
+    /// let landed = k.barriers(1);
+    /// # let tid = k.thread();
+    /// let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| {
+    /// #     k.init_barriers(&landed, 1);
+    /// #     k.fence(FenceKind::MbarrierInit);
+    ///     k.arrive_expect(&landed.at(0), 1024);
+    ///     k.bulk_load(&a.local_tile(256, 0), slab, &landed.at(0));
+    /// });
+    /// # k.sync();
+    /// k.wait(&landed.at(0), &0.into()); // all threads see the 1024 bytes
+    /// assert!(k.finish()?.kernel.ptx()?.contains("cp.async.bulk.shared"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
@@ -43,6 +65,23 @@ impl Builder {
     }
 
     /// Stores a run of neighbours from shared memory, as part of a bulk group that is to be committed.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
+    /// let slab = k.shared_tensor(Ty::F32, "(256):(1)");
+    /// # let tid = k.thread();
+    /// let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| {
+    ///     k.bulk_store(&slab, &a.local_tile(256, 0));
+    ///     k.bulk_commit();
+    ///     k.bulk_wait(0, false);
+    /// });
+    /// assert!(k.finish()?.kernel.ptx()?.contains("cp.async.bulk.global.shared::cta.bulk_group"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -140,6 +140,18 @@ impl Builder {
     /// extents that the tile divides) it is asked for by [`crate::TensorKernel::arguments`]. Where a branch of the kernel has asked
     /// already, [`Tensor::stated_inside`] says so.
     ///
+    /// ```
+    /// # use colex_proof::examples::copied;
+    /// // The matrices are 4 by 8; `src` and `dst` are a thread's parts of them, one element each.
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     k.copy(copy, src, &held);
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[..4], [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for sizes and types of elements that differ, values that are not neighbours, ends that the atom
@@ -165,6 +177,18 @@ impl Builder {
     /// or a zero-filling `cp.async` gives zeros, and nothing is stored. A question that the ranges of the coordinates
     /// answer takes no instruction.
     ///
+    /// ```
+    /// # use colex_proof::examples::copied;
+    /// // The tile is 4 by 8, and the matrices are 3 by 5.
+    /// let to = copied((3, 5), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     k.copy_in_bounds(copy, src, &held);
+    ///     k.copy_in_bounds(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to, (0..15).map(|i| i as f32).collect::<Vec<_>>());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Builder::copy`] does, and for vectors that may lie across an end: of a dynamic extent the launch
@@ -187,6 +211,19 @@ impl Builder {
     /// value in the tensor in global memory (none where there is no such end). What a partition has beyond its tile is
     /// not copied.
     ///
+    /// ```
+    /// # use colex_proof::examples::copied;
+    /// // Copies what is on the diagonal and below it.
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     k.copy(copy, src, &held);
+    ///     k.copy_if(copy, &held, dst, |k, at| k.less(&at[1], &(&at[0] + 1)));
+    /// })?;
+    /// assert_eq!(to[..8], [0.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]);
+    /// assert_eq!(to[8..11], [8.0, 9.0, -1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::copy`].
@@ -207,6 +244,20 @@ impl Builder {
 
     /// Copies as [`Builder::copy_in_bounds`] does, with hints for the caches; with `inside` false, as [`Builder::copy`]
     /// does.
+    ///
+    /// ```
+    /// # use colex_ir::Cache;
+    /// # use colex_proof::examples::copied;
+    /// # use colex_tensor::Hints;
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     let hints = Hints { cache: Cache::Cs, ..Hints::default() };
+    ///     k.copy_with(copy, src, &held, false, hints); // `ld.global.cs`: read once
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[..4], [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

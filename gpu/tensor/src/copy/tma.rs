@@ -33,6 +33,15 @@ pub struct TmaTensor {
 
 impl TmaTensor {
     /// Returns the bytes that a barrier of each block waits for, for one tile.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # let slab = "(64,64):(64,1)";
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// assert_eq!(a.tile_bytes(), 64 * 64 * 2);
+    /// ```
     pub fn tile_bytes(&self) -> i64 {
         self.plan.as_ref().map_or(0, TmaPlan::tile_bytes)
     }
@@ -78,6 +87,18 @@ impl Builder {
     /// one stage). `layout` is an example: its static leaves and the form of its strides count, the map for the values
     /// of a launch is [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share
     /// each tile.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let slab = "(64,64):(64,1)"; // a tile in shared memory
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// assert_eq!(a.tile_bytes(), 8192);
+    /// let built = k.finish()?;
+    /// assert_eq!(built.tensor_map("a", "(100,80):(80,_1)")?.extents, [64, 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -163,6 +184,17 @@ impl Builder {
     }
 
     /// Fetches a tensor map into the cache of descriptors.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # let slab = "(64,64):(64,1)";
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// k.prefetch_map(&a);
+    /// assert!(k.finish()?.kernel.ptx()?.contains("prefetch.tensormap"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
         let a = self.map_address(tensor);
@@ -171,6 +203,28 @@ impl Builder {
 
     /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of
     /// [`TmaTensor::tile_bytes`] as they arrive; modes beyond the tile's are coordinates.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::FenceKind;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// let (shared, landed) = (k.shared_tensor(Ty::F16, slab), k.barriers(1));
+    /// let (tid, m) = (k.thread(), k.block_index(0));
+    /// let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| {
+    /// #     k.init_barriers(&landed, 1);
+    /// #     k.fence(FenceKind::MbarrierInit);
+    ///     k.arrive_expect(&landed.at(0), a.tile_bytes());
+    ///     k.tma_load(&a, (m, 0), &shared, &landed.at(0));
+    /// });
+    /// # k.sync();
+    /// k.wait(&landed.at(0), &0.into());
+    /// assert!(k.finish()?.kernel.ptx()?.contains("cp.async.bulk.tensor.2d.shared::cluster.global"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -194,6 +248,27 @@ impl Builder {
 
     /// Loads this block's slice of a tile that several blocks share, to the same place in each of them: `rank` is this
     /// block's number among those that share, `mask` the blocks of the cluster that receive it, in a 16-bit register.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::Type;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # k.cluster([2, 1, 1]);
+    /// # let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 2);
+    /// # let (shared, landed) = (k.shared_tensor(Ty::F16, slab), k.barriers(1));
+    /// # let tid = k.thread();
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// let rank = k.cluster_rank(2);
+    /// k.if_(is_first, |k| {
+    ///     let mask = k.emit(|ir| ir.mov(Type::B16, 0b11)); // blocks 0 and 1 of the cluster
+    ///     k.arrive_expect(&landed.at(0), a.tile_bytes());
+    ///     k.tma_load_multicast(&a, (0, 0), &shared, &landed.at(0), &rank, mask);
+    /// });
+    /// assert!(k.finish()?.kernel.ptx()?.contains(".multicast::cluster"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -223,6 +298,25 @@ impl Builder {
 
     /// Loads a tile as [`Builder::tma_load`] does, under a cache policy.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::Type;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// # let (shared, landed) = (k.shared_tensor(Ty::F16, slab), k.barriers(1));
+    /// # let tid = k.thread();
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| {
+    ///     let evict_first = k.emit(|ir| ir.mov(Type::B64, 0x12F0000000000000_i64));
+    ///     k.arrive_expect(&landed.at(0), a.tile_bytes());
+    ///     k.tma_load_hinted(&a, (0, 0), &shared, &landed.at(0), evict_first);
+    /// });
+    /// assert!(k.finish()?.kernel.ptx()?.contains(".L2::cache_hint"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::tma_load`].
@@ -245,6 +339,27 @@ impl Builder {
     /// Stores a tile from shared memory, as part of a bulk group that is to be committed. What generic writes put there
     /// must have been fenced (`fence.proxy.async`).
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::FenceKind;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// # let shared = k.shared_tensor(Ty::F16, slab);
+    /// # let (tid, m) = (k.thread(), k.block_index(0));
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// k.fence(FenceKind::ProxyAsyncShared); // what the threads wrote to `shared`
+    /// k.sync();
+    /// k.if_(is_first, |k| {
+    ///     k.tma_store(&a, (m, 0), &shared);
+    ///     k.bulk_commit();
+    ///     k.bulk_wait(0, false);
+    /// });
+    /// assert!(k.finish()?.parameters().all(|a| a.is_written));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction, and
@@ -259,6 +374,24 @@ impl Builder {
     }
 
     /// Combines a tile from shared memory with what the tensor holds.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Reduction, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let slab = "(64,32):(32,1)";
+    /// let a = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", &[64, 32], slab, 1);
+    /// # let shared = k.shared_tensor(Ty::F32, slab);
+    /// # let tid = k.thread();
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// k.if_(is_first, |k| {
+    ///     k.tma_reduce(&a, Reduction::Add, (0, 0), &shared);
+    ///     k.bulk_commit();
+    ///     k.bulk_wait(0, false);
+    /// });
+    /// assert!(k.finish()?.kernel.ptx()?.contains("cp.reduce.async.bulk.tensor.2d"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

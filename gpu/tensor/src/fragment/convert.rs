@@ -39,7 +39,6 @@ impl Builder {
     /// k.convert(&halves, Ty::S8);
     /// let error = k.finish().unwrap_err();
     /// assert_eq!(error.what(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

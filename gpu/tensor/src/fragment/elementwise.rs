@@ -116,6 +116,20 @@ fn registers(
 impl Builder {
     /// Computes `d[i] = op(a[i])`, in the order of `i`. `d` may be `a`.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::UnaryOp;
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "_2:_1");
+    /// k.fill(&x, -4.0);
+    /// k.map1(UnaryOp::Abs, &x, &x);
+    /// k.map1(UnaryOp::Sqrt, &x, &x);
+    /// assert_eq!(elements(k, &x)?[0], [2.0, 2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for elements that share a register, other types and other sizes, for fragments that hold other
@@ -179,6 +193,18 @@ impl Builder {
     /// Computes `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the
     /// three.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "_2:_1");
+    /// k.fill(&x, 3.0);
+    /// k.fma(&x, &x, 10.0_f32, 0.5_f32);
+    /// assert_eq!(elements(k, &x)?[0], [30.5, 30.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::map1`].
@@ -208,6 +234,19 @@ impl Builder {
     }
 
     /// Copies `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let [x, d] = ["(_2,_2):(_1,_2)", "(_2,_2):(_2,_1)"].map(|layout| k.fragment(Ty::F32, layout));
+    /// k.fill(&x, 1.0);
+    /// k.fill(&x.slice((.., 1)), 7.0);
+    /// k.assign(&d, &x);
+    /// assert_eq!(elements(k, &d)?[0], [1.0, 1.0, 7.0, 7.0]); // in the order of the indices
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -249,6 +288,17 @@ impl Builder {
 
     /// Sets every element that the layout names to the number, in the elements' type.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "_2:_1");
+    /// k.fill(&x, f64::NEG_INFINITY);
+    /// assert_eq!(elements(k, &x)?[0], [f32::NEG_INFINITY; 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Of [`Builder::finish`]: what [`Builder::map1`] refuses, and a number that is none of the type.
@@ -265,6 +315,18 @@ impl Builder {
 
     /// Elements of which `keep` does not hold become the number: what lies beyond the end of a row, or above the diagonal.
     /// `keep` is given the index of the element in the fragment's layout.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (x, lane) = (k.fragment(Ty::F32, "_3:_1"), k.lane());
+    /// k.fill(&x, 1.0);
+    /// k.mask(&x, 0.0, |k, i| k.less(&i.into(), &lane)); // keeps element `i` where `i < lane`
+    /// assert_eq!(elements(k, &x)?[1..3], [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

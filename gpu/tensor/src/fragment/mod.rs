@@ -53,6 +53,13 @@ pub(crate) fn class(ty: Ty) -> RegType {
 
 impl Fragment {
     /// Returns the type of an element.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.fragment(Ty::F16, "_4:_1").ty(), Ty::F16);
+    /// ```
     pub fn ty(&self) -> Ty {
         self.ty
     }
@@ -67,6 +74,15 @@ impl Fragment {
     }
 
     /// Returns the same registers as elements of another type of the same width.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let bits = k.fragment(Ty::F16, "_4:_1");
+    /// let same = bits.as_type(Ty::Bf16);
+    /// assert_eq!((same.ty(), same.regs()), (Ty::Bf16, bits.regs()));
+    /// ```
     ///
     /// # Errors
     ///
@@ -87,21 +103,57 @@ impl Fragment {
     }
 
     /// Returns the layout.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
+    /// assert_eq!(x.layout().to_string(), "(_2,_3):(_1,_2)");
+    /// ```
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// Returns all registers, also those that a slice does not name.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F16, "_8:_1");
+    /// assert_eq!(x.regs().len(), 4); // two elements per register
+    /// ```
     pub fn regs(&self) -> &[Reg] {
         &self.regs
     }
 
     /// Returns the number of elements that share a register.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.fragment(Ty::F16, "_8:_1").packed(), 2);
+    /// assert_eq!(k.fragment(Ty::F32, "_8:_1").packed(), 1);
+    /// ```
     pub fn packed(&self) -> i64 {
         i64::from((self.regs[0].ty.bits() / self.ty.bits()).max(1))
     }
 
     /// Returns the part that a coordinate keeps: `..` keeps a mode, and a constant fixes it.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
+    /// k.fill(&x, 1.0);
+    /// k.fill(&x.slice((.., 2)), 7.0); // the last column
+    /// assert_eq!(elements(k, &x)?[0], [1.0, 1.0, 1.0, 1.0, 7.0, 7.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -125,6 +177,19 @@ impl Fragment {
 
     /// Returns the same registers under another layout, as `TiledCopy::retile` gives it.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
+    /// let transposed = x.with_layout("(_3,_2):(_2,_1)");
+    /// k.fill(&x, 1.0);
+    /// k.fill(&x.slice((0, ..)), 7.0);
+    /// assert_eq!(elements(k, &transposed)?[0], [7.0, 7.0, 7.0, 1.0, 1.0, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for what is no layout.
@@ -145,6 +210,19 @@ impl Fragment {
 
     /// Returns the same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 16, 16))?;
+    /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.fragment_of(&mma, Operand::A, (16, 32));
+    /// assert_eq!(a.layout().to_string(), "((_2,_2,_2),_1,_2):((_1,_2,_4),_0,_8)"); // (MMA, MMA_M, MMA_K)
+    /// assert_eq!(a.retile(&load).layout().to_string(), "((8,_1),_1,_2):((_1,_0),_0,_8)"); // (CPY, CPY_M, CPY_K)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where a partition has no result.
@@ -162,6 +240,18 @@ impl Fragment {
 
     /// Returns `count` values from index `first` of the layout on, in one mode: what a copy of a few values at a time takes of large
     /// accumulators, in their own order (that of `TiledCopy::for_accumulator_atom`).
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_4):(_1,_2)");
+    /// k.fill(&x, 1.0);
+    /// k.fill(&x.values(2, 4), 7.0);
+    /// assert_eq!(elements(k, &x)?[0], [1.0, 1.0, 7.0, 7.0, 7.0, 7.0, 1.0, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -192,6 +282,15 @@ impl Fragment {
     }
 
     /// Returns `count` values from index `first` of the layout on, as a fragment of its own: the same registers, and only those.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_2):(_2,_1)");
+    /// let column = x.gathered(0, 2);
+    /// assert_eq!(column.regs(), [x.regs()[0], x.regs()[2]]);
+    /// ```
     ///
     /// # Errors
     ///
@@ -280,6 +379,17 @@ impl Builder {
     /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet: the first copy or arithmetic
     /// that fills them decides which elements of a tile they hold, and what holds other elements is refused afterwards.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
+    /// k.fill(&x, 1.5);
+    /// assert_eq!(elements(k, &x)?[31], [1.5; 6]); // in the last thread
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where the layout algebra has no result, for a dynamic layout, and for more than [`MAX_REGISTERS`] registers.
@@ -333,6 +443,18 @@ impl Builder {
 
     /// Registers for a thread's part of a tensor in memory: compact, in the order of its index.
     ///
+    /// ```
+    /// # use colex_proof::examples::copied;
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     assert_eq!(held.layout().size(), src.layout().size());
+    ///     k.copy(copy, src, &held);
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[31], 31.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::fragment`].
@@ -347,6 +469,19 @@ impl Builder {
 
     /// Returns registers for a thread's part of a tensor in memory, each element alone in its register, in the order of its
     /// index: for copies of less than a register at a time.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::TiledCopy;
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint16_t>")?, 16, "(4,8):(8,1)", "(1,2):(0,1)")?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F16, "(64,64):(64,_1)");
+    /// let src = copy.at(&k.thread()).partition_src(&a.local_tile((4, 16), (0, 0))); // (CPY, CPY_M, CPY_N)
+    /// assert_eq!(k.fragment_like(&src).regs().len(), 1);
+    /// assert_eq!(k.fragment_unpacked(&src).layout().to_string(), "((_1,_2),_1,_1):((_0,_2),_0,_0)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -376,6 +511,18 @@ impl Builder {
     }
 
     /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.fragment_of(&mma, Operand::A, (64, 32));
+    /// assert_eq!(a.layout().to_string(), "((_2,_2,_2),_2,_2):((_1,_2,_4),_8,_16)"); // (MMA, MMA_M, MMA_K)
+    /// assert_eq!(a.ty(), Ty::F16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -428,6 +575,17 @@ impl Builder {
     ///
     /// A layout of other elements than there are registers for is an error that
     /// [`Builder::finish`] answers with.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "_3:_1");
+    /// k.clear(&x);
+    /// assert_eq!(elements(k, &x)?[0], [0.0; 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn clear(&mut self, fragment: &Fragment) {
         self.run(Location::caller(), |k| {
@@ -439,6 +597,21 @@ impl Builder {
     }
 
     /// Computes `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let [x, d] = [2.0, 10.0].map(|value| {
+    ///     let x = k.fragment(Ty::F32, "_2:_1");
+    ///     k.fill(&x, value);
+    ///     x
+    /// });
+    /// k.axpby(3.0_f32, &x, Some(0.5_f32.into()), &d);
+    /// assert_eq!(elements(k, &d)?[0], [3.0 * 2.0 + 0.5 * 10.0; 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -61,6 +61,17 @@ pub(crate) fn places(
 impl Rows {
     /// Builds the rows of a tile of C of these extents, `(M, N)`.
     ///
+    /// ```
+    /// # use colex_tensor::Rows;
+    /// # use colex_tiled::TiledMma;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// assert_eq!(Rows::new(&mma, [16, 8])?.count(), 2); // a thread has a part of two rows
+    /// let wide = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,2,1):(0,1,0)", (16, 16, 16))?;
+    /// let error = Rows::new(&wide, [16, 16]).unwrap_err();
+    /// assert!(error.what().starts_with("rows: warps 0 and 1 have parts of row 0"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails where several warps have parts of a row, which no shuffle brings together,
@@ -124,11 +135,30 @@ impl Rows {
 
     /// Returns the layout over a thread's accumulators with one number for each row of which the thread has a part:
     /// stride 0 along columns, rows in ascending order.
+    ///
+    /// ```
+    /// # use colex_tensor::Rows;
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let rows = Rows::new(&mma, [16, 8])?;
+    /// // Elements 0 and 1 are of one row, elements 2 and 3 of another.
+    /// assert_eq!(rows.layout().to_string(), "((_2,_2),_1,_1):((_0,_1),_0,_0)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// Returns the number of rows of which a thread has a part.
+    ///
+    /// ```
+    /// # use colex_tensor::Rows;
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// assert_eq!(Rows::new(&mma, [16, 8])?.count(), 2);
+    /// assert_eq!(Rows::new(&mma, [32, 8])?.count(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn count(&self) -> i64 {
         let last = |l: &LeafMode| (l.extent.value() - 1) * l.stride.coefficient().value();
         1 + self.layout.leaves().iter().map(last).sum::<i64>()
@@ -136,6 +166,22 @@ impl Rows {
 
     /// Numbers of the rows, spread over the accumulators: the element at any index is its row's number. The same rows of
     /// another C, of other columns, take the same numbers.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::BinaryOp;
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::{Builder, Rows};
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let rows = Rows::new(&mma, [16, 8])?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (c, scale) = (k.accumulators(&mma, (16, 8)), k.row_values(&rows, Ty::F32));
+    /// k.fill(&scale, 2.0);
+    /// k.map2(BinaryOp::Add, &c, &c, &rows.broadcast_rows(&scale));
+    /// assert_eq!(elements(k, &c)?[0], [2.0; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -166,6 +212,15 @@ impl Rows {
 
     /// Returns the XOR masks of the lanes that have the other parts of a row: a reduction applies them one after the
     /// other.
+    ///
+    /// ```
+    /// # use colex_tensor::Rows;
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// // Four neighbouring lanes have the eight columns of a row.
+    /// assert_eq!(Rows::new(&mma, [16, 8])?.lanes(), [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lanes(&self) -> &[u32] {
         &self.held.lanes
     }
@@ -199,6 +254,17 @@ impl Builder {
     /// Builds a fragment with one number for each row of the accumulators of which this thread has a part, not
     /// initialised.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{Builder, Rows};
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let rows = Rows::new(&mma, [16, 8])?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.row_values(&rows, Ty::F32).layout().to_string(), "_2:_1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Builder::fragment`].
@@ -216,6 +282,25 @@ impl Builder {
 
     /// Brings the parts of each row together: afterwards all lanes that share a row have `op` over their numbers. For
     /// whole warps; `d` has the numbers of [`Builder::row_values`], as they are or spread by [`Rows::broadcast_rows`].
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::BinaryOp;
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::{Builder, Rows};
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let rows = Rows::new(&mma, [16, 8])?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let (c, sums) = (k.accumulators(&mma, (16, 8)), k.row_values(&rows, Ty::F32));
+    /// k.fill(&c, 1.0);
+    /// k.clear(&sums);
+    /// let sums_by_element = rows.broadcast_rows(&sums);
+    /// k.map2(BinaryOp::Add, &sums_by_element, &sums_by_element, &c); // the thread's 2 columns
+    /// k.reduce_rows(BinaryOp::Add, &rows, &sums); // those of the 4 lanes of a row
+    /// assert_eq!(elements(k, &sums)?[0], [8.0, 8.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -124,6 +124,14 @@ impl Hash for Index {
 impl Index {
     /// Returns what a register holds, known to lie in a range (ends excluded), never written again. Of a register
     /// written inside of a loop or branch, [`Builder::index_of`](crate::Builder::index_of) makes one that stays there.
+    ///
+    /// ```
+    /// # use colex_ir::{Reg, RegType};
+    /// # use colex_tensor::Index;
+    /// let register = Reg { index: 0, ty: RegType::B32 };
+    /// let tid = Index::reg(register, 0..128);
+    /// assert_eq!((&tid / 128).as_constant(), Some(0));
+    /// ```
     pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
         Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
     }
@@ -134,6 +142,11 @@ impl Index {
     }
 
     /// Builds a constant.
+    ///
+    /// ```
+    /// # use colex_tensor::Index;
+    /// assert_eq!((Index::constant(3) * 4).as_constant(), Some(12));
+    /// ```
     pub fn constant(value: i64) -> Index {
         Data::build(
             Node::Sum(Vec::new(), value),
@@ -144,6 +157,14 @@ impl Index {
     }
 
     /// Returns its value, if it is a constant.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
+    /// assert_eq!((&tid - &tid).as_constant(), Some(0));
+    /// assert_eq!(tid.as_constant(), None);
+    /// ```
     pub fn as_constant(&self) -> Option<i64> {
         match &self.0.node {
             Node::Sum(terms, constant) if terms.is_empty() => Some(*constant),
@@ -152,11 +173,25 @@ impl Index {
     }
 
     /// Returns the smallest and the largest value it can have, as far as is known.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
+    /// assert_eq!((tid % 8 * 4 + 1).range(), (1, 29));
+    /// ```
     pub fn range(&self) -> (i64, i64) {
         self.0.range
     }
 
     /// Returns the largest power of two that is known to divide it; `1 << 62` for 0.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
+    /// assert_eq!((tid * 24 + 16).alignment(), 8);
+    /// ```
     pub fn alignment(&self) -> i64 {
         match &self.0.node {
             Node::Sum(terms, constant) => {
@@ -199,6 +234,14 @@ impl Index {
 
     /// Returns the same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A
     /// range that none of its values lies in is refused where the integer is used.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let group = k.index_argument("group", 0..4);
+    /// assert_eq!(group.within(0..2).range(), (0, 1)); // in a branch that groups 2 and 3 do not enter
+    /// ```
     pub fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
         if low >= range.start && high < range.end {
@@ -221,6 +264,16 @@ impl Index {
     }
 
     /// Returns the smaller of the two.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let least = k.thread().min(&2.into());
+    /// assert_eq!(values(k, &least)?[..4], [0, 1, 2, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn min(&self, other: &Index) -> Index {
         if let Some(poison) = self.either_poison(other) {
             return poison;
@@ -243,6 +296,16 @@ impl Index {
     }
 
     /// Returns `then` where `a < b`, else `other`.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::{Builder, Index};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let chosen = Index::select_less(&k.thread(), &2.into(), &7.into(), &9.into());
+    /// assert_eq!(values(k, &chosen)?[..4], [7, 7, 9, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn select_less(a: &Index, b: &Index, then: &Index, other: &Index) -> Index {
         if let Some(poison) = a.either_poison(b).or_else(|| then.either_poison(other)) {
             return poison;
@@ -266,6 +329,16 @@ impl Index {
     }
 
     /// Returns the bitwise exclusive or. Neither may be negative.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let flipped = k.thread().xor(&1.into());
+    /// assert_eq!(values(k, &flipped)?[..4], [1, 0, 3, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn xor(&self, other: &Index) -> Index {
         if let Some(poison) = self.either_poison(other) {
             return poison;

@@ -64,6 +64,21 @@ impl<'a> From<&'a Fragment> for GmmaSource<'a> {
 impl GmmaOperand {
     /// Returns the operand at a stage that only the kernel knows: the last mode fixed.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// // Blocks of 64 by 64 in the swizzle of 128 bytes, and four stages.
+    /// let stages = "Sw<3,3,3> o 0 o (64,64,4):(64,1,4096)";
+    /// let a = k.shared_tensor(Ty::Bf16, stages);
+    /// let stage = k.index_argument("stage", 0..4);
+    /// let a = k.gmma_operand(&mma, Operand::A, &a, &0.into());
+    /// assert_eq!(a.at(&stage).extents(), [1, 4]); // 1 atom along M, 4 of 16 along K
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails when there is no mode after K, and for a stage that it need not have.
@@ -84,11 +99,35 @@ impl GmmaOperand {
     }
 
     /// Returns the number of atoms along M or N, and along K.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// let a = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (64,64):(64,1)");
+    /// let a = k.gmma_operand(&mma, Operand::A, &a, &0.into());
+    /// assert_eq!(a.extents(), [1, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn extents(&self) -> [i64; 2] {
         [0, 1].map(|i| self.rest.mode(i).map_or(1, |m| m.size()))
     }
 
     /// Returns what the descriptors have in common: the swizzle and the two offsets.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// let a = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (64,64):(64,1)");
+    /// let a = k.gmma_operand(&mma, Operand::A, &a, &0.into());
+    /// assert_eq!(a.descriptor().swizzle, colex_atom::SmemSwizzle::B128);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn descriptor(&self) -> GmmaDescriptor {
         self.descriptor
     }
@@ -124,6 +163,19 @@ impl GmmaOperand {
 impl Builder {
     /// Builds the descriptors of A or B: `shared` is `(M, K, stage)` or `(N, K, stage)` in a layout that `wgmma` reads,
     /// `thread` the thread of the MMA (the same for all threads of a warpgroup, best from [`Builder::uniform`]).
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// let b = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (128,64):(64,1)");
+    /// let leader = k.uniform(128) * 128; // the first thread of the warpgroup
+    /// let b = k.gmma_operand(&mma, Operand::B, &b, &leader);
+    /// assert_eq!(b.extents(), [1, 4]); // 1 atom of 128 along N, 4 of 16 along K
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -258,6 +310,27 @@ impl Builder {
 
     /// Computes `d = a b + d` by `wgmma` over the atoms of a stage, or `d = a b` for the first along K where `scale_d`
     /// says [`ScaleD::Zero`]. The warpgroup's fence goes before it (`k.wgmma_fence()`), commit and wait after it.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::ScaleD;
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// # let layouts = ["Sw<3,3,3> o 0 o (64,64):(64,1)", "Sw<3,3,3> o 0 o (128,64):(64,1)"];
+    /// # let [sa, sb] = layouts.map(|text| k.shared_tensor(Ty::Bf16, text));
+    /// # let leader = k.uniform(128) * 128;
+    /// let a = k.gmma_operand(&mma, Operand::A, &sa, &leader);
+    /// let b = k.gmma_operand(&mma, Operand::B, &sb, &leader);
+    /// let c = k.fragment_of(&mma, Operand::C, (64, 128));
+    /// k.wgmma_fence();
+    /// k.wgmma_tile(&mma, &c, &a, &b, ScaleD::Zero);
+    /// k.wgmma_commit();
+    /// k.wgmma_wait(0);
+    /// assert_eq!(k.finish()?.kernel.ptx()?.matches("wgmma.mma_async").count(), 4); // 4 atoms along K
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -51,6 +51,23 @@ impl Builder {
     /// Computes `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the
     /// modes along K may be missing. Accumulators stay where they are: `d` may be `c`.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_ir::Type;
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// # let one = k.emit(|ir| ir.mov(Type::B32, 0x3c003c00)); // two halves of 1.0
+    /// let (a, b) = (k.fragment_of(&mma, Operand::A, (16, 16)), k.fragment_of(&mma, Operand::B, (8, 16)));
+    /// # a.regs().iter().chain(b.regs()).for_each(|r| k.emit(|ir| ir.mov_to(*r, one)));
+    /// let c = k.accumulators(&mma, (16, 8));
+    /// k.mma(&mma, &c, &a, &b, &c); // A and B are ones
+    /// assert_eq!(elements(k, &c)?[0], [16.0; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for extents that do not match each other or the atom, elements of other types than the atom's,
@@ -160,6 +177,19 @@ impl Builder {
     }
 
     /// Registers for a thread's accumulators, zeroed.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::Builder;
+    /// # use colex_tiled::TiledMma;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let c = k.accumulators(&mma, (16, 16));
+    /// assert_eq!(c.layout().to_string(), "((_2,_2),_1,_2):((_1,_2),_0,_4)"); // (MMA, MMA_M, MMA_N)
+    /// assert_eq!(elements(k, &c)?[0], [0.0; 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

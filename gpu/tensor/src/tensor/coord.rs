@@ -19,7 +19,6 @@ use crate::index::Index;
 /// let m = k.block_index(0);
 /// let tile = a.local_tile((128, 32), (&m, 3));
 /// assert_eq!(tile.coordinates(0), [&m * 128, 96.into()]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait IntoIndices {
     /// Returns the numbers, mode by mode.
@@ -141,7 +140,6 @@ place!(Index, &Index, i64, i32);
 /// let stage = k.var(0, 0..3);
 /// let stage = k.get(&stage);
 /// assert_eq!(stages.slice((.., .., &stage)).layout().to_string(), "(_64,_32):(_32,_1)");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "it lives for one call")]

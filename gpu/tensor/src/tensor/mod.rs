@@ -124,6 +124,13 @@ pub(crate) fn identity(extents: &[i64]) -> Result<Layout, ErrorKind> {
 
 impl Tensor {
     /// Returns the type of an element.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.tensor("a", Ty::F16, "8:1").ty(), Ty::F16);
+    /// ```
     pub fn ty(&self) -> Ty {
         self.ty
     }
@@ -157,6 +164,16 @@ impl Tensor {
 
     /// Returns the same bits as elements of another type of the same width.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F16, "8:1");
+    /// assert_eq!(a.as_type(Ty::Bf16).ty(), Ty::Bf16);
+    /// a.as_type(Ty::F32);
+    /// assert!(k.finish().is_err()); // another width
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`](crate::Builder::finish) fails for a type of another width.
@@ -169,11 +186,29 @@ impl Tensor {
     }
 
     /// Returns the memory space that the tensor is in.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Space, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// assert_eq!(k.tensor("a", Ty::F16, "8:1").space(), Space::Global);
+    /// assert_eq!(k.shared_tensor(Ty::F16, "8:1").space(), Space::Shared);
+    /// ```
     pub fn space(&self) -> Space {
         self.space
     }
 
     /// Returns the layout whose values are offsets in elements or, in global memory, coordinates.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
+    /// assert_eq!(format!("{:#}", a.layout()), "(100,64):(1@0,1@1)"); // coordinates
+    /// let tile = k.shared_tensor(Ty::F32, "(8,8):(8,1)");
+    /// assert_eq!(tile.layout().to_string(), "(_8,_8):(_8,_1)"); // offsets
+    /// ```
     pub fn layout(&self) -> &Layout {
         match &self.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => layout,
@@ -181,6 +216,15 @@ impl Tensor {
     }
 
     /// Returns the extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(100,_64):(64,_1)");
+    /// assert_eq!(a.extent(0).as_constant(), None); // known at launch
+    /// assert_eq!([1, 2].map(|mode| a.extent(mode).as_constant()), [Some(64), Some(1)]);
+    /// ```
     pub fn extent(&self, mode: usize) -> Index {
         match &self.view {
             View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
@@ -200,7 +244,6 @@ impl Tensor {
     /// let (m, batch) = (k.block_index(0), k.block_index(1));
     /// let tile = a.local_tile((128, 32), (&m, 3, &batch));
     /// assert_eq!(format!("{:#}", tile.layout()), "(128,32):(1@0,1@1)");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -295,6 +338,17 @@ impl Tensor {
     /// Returns the same tile, of which the author says that it lies inside of the tensor in global memory: a branch of
     /// the kernel asks, or the launch makes sure. [`Builder::copy`](crate::Builder::copy) takes it as it is, where it
     /// otherwise asks the launch for extents that the tile divides.
+    ///
+    /// ```
+    /// # use colex_proof::examples::copied;
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     k.copy(copy, &src.stated_inside(), &held); // asks the launch for no multiples of the tile
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[31], 31.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stated_inside(&self) -> Tensor {
         let mut stated = self.clone();
@@ -316,7 +370,6 @@ impl Tensor {
     /// let below = a.local_tile((8, 8), (2, 3)).offset_by((1, 0));
     /// let coordinates: Vec<String> = below.coordinates(9).iter().map(|c| c.to_string()).collect();
     /// assert_eq!(coordinates, ["18", "25"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -360,6 +413,15 @@ impl Tensor {
 
     /// Returns the coordinates, in the parameter, of the element at an index of the layout.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
+    /// let tile = a.local_tile((8, 16), (2, 1));
+    /// assert_eq!(tile.coordinates(9), [17.into(), 17.into()]); // index 9 of the tile is (1, 1)
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`](crate::Builder::finish) fails for a tensor in shared memory,
@@ -373,6 +435,15 @@ impl Tensor {
 
     /// Returns the part that a coordinate keeps: `..` keeps a mode, and a place, a constant or an [`Index`], fixes it.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)");
+    /// let stage = k.index_argument("stage", 0..3);
+    /// assert_eq!(stages.slice((.., 4, &stage)).layout().to_string(), "(_64):(_32)");
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`](crate::Builder::finish) fails when the coordinate does not fit the layout,
@@ -384,6 +455,15 @@ impl Tensor {
     }
 
     /// Returns the part at a place of one mode: a stage, a step along K.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)");
+    /// let stage = k.index_argument("stage", 0..3);
+    /// assert_eq!(stages.at(2, &stage).layout().to_string(), "(_64,_32):(_32,_1)");
+    /// ```
     ///
     /// # Errors
     ///

@@ -71,6 +71,20 @@ const BEYOND: &str = "the coordinates of a value that the thread does not have";
 
 impl Places {
     /// Returns the coordinates, value by value.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let places = mma.at(&k.thread()).places(Operand::C, (16, 8));
+    /// let [_, n] = &places[1];
+    /// assert_eq!(places.iter().count(), 4);
+    /// assert_eq!(values(k, n)?[..3], [1, 3, 5]); // the column of a thread's element 1
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, [Index; 2]> {
         self.all.iter()
     }
@@ -126,6 +140,18 @@ pub(crate) fn fixed<'a>(
 impl CopyAt<'_> {
     /// Returns the elements that the thread reads: `(CPY, CPY_M, CPY_N, ..)`.
     ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::TiledCopy;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,8):(8,1)", "(1,4):(0,1)")?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
+    /// let src = copy.at(&k.thread()).partition_src(&a.local_tile((8, 64), (0, 0)));
+    /// assert_eq!(format!("{:#}", src.layout()), "((4,1),2,2):((1@1,0),4@0,32@1)"); // (CPY, CPY_M, CPY_N)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`](crate::Builder::finish) fails for a parameter of dynamic extents: a tile of it must be cut out first,
@@ -137,6 +163,18 @@ impl CopyAt<'_> {
     }
 
     /// Returns the elements that the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::TiledCopy;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,8):(8,1)", "(1,4):(0,1)")?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tile = k.shared_tensor(Ty::F32, "(8,64):(64,1)");
+    /// let dst = copy.at(&k.thread()).partition_dst(&tile);
+    /// assert_eq!(dst.layout().to_string(), "((_4,_1),_2,_2):((_1,_0),_256,_32)"); // (CPY, CPY_M, CPY_N)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -175,6 +213,18 @@ impl CopyAt<'_> {
 impl MmaAt<'_> {
     /// Returns the elements of A, B or C in memory that the thread has: `(MMA, MMA_M, MMA_K)` of A,
     /// `(MMA, MMA_N, MMA_K)` of B, `(MMA, MMA_M, MMA_N)` of C, then further modes of the tensor such as stages.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::{AtThread, Builder};
+    /// # use colex_tiled::{Operand, TiledMma};
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let c = k.shared_tensor(Ty::F32, "(16,16):(16,1)");
+    /// let mine = mma.at(&k.thread()).partition(&c, Operand::C);
+    /// assert_eq!(mine.layout().to_string(), "((_2,_2),_1,_2):((_1,_128),_0,_8)"); // (MMA, MMA_M, MMA_N)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -310,6 +360,15 @@ fn place(mode: &Layout, thread: &Index) -> Index {
 
 impl Tensor {
     /// Returns the same elements in the modes of another layout of this size: for what no partition says.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tile = k.shared_tensor(Ty::F32, "(8,8):(8,1)");
+    /// let diagonal = tile.compose("8:9");
+    /// assert_eq!(diagonal.layout().to_string(), "8:9");
+    /// ```
     ///
     /// # Errors
     ///
