@@ -502,7 +502,7 @@ impl Builder {
     /// let one = k.elected();
     /// k.if_(one, |k| {
     ///     k.arrive_expect(&landed.at(0), 512);
-    ///     k.bulk_load(&a.local_tile(256, 0), slab, &landed.at(0));
+    ///     k.bulk_load(&a.local_tile(256, 0), &slab, &landed.at(0));
     /// });
     /// let error = k.finish().unwrap_err();
     /// assert!(error.what().ends_with("the barrier is told of 512 bytes, and the loads of the same body bring 1024"));

@@ -32,7 +32,7 @@ impl Builder {
     /// #     k.init_barriers(&landed, 1);
     /// #     k.fence(FenceKind::MbarrierInit);
     ///     k.arrive_expect(&landed.at(0), 1024);
-    ///     k.bulk_load(&a.local_tile(256, 0), slab, &landed.at(0));
+    ///     k.bulk_load(&a.local_tile(256, 0), &slab, &landed.at(0));
     /// });
     /// # k.sync();
     /// k.wait(&landed.at(0), &0.into()); // all threads see the 1024 bytes
