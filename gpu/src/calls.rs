@@ -1,4 +1,4 @@
-//! Library calls that a device has prepared: what a repeated call finds instead of making it again.
+//! The cache of prepared library calls of a device: a repeated call finds its launches here.
 //!
 //! There are three levels, each looked up only where the one above has nothing. A *call* has the addresses of the
 //! operands: its arguments are ready, tensor maps included, and a launch is all that is left. A *shape* has all but the
@@ -19,7 +19,7 @@ use colex_ir::launch::{Argument, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
 
-/// The most prepared calls, shapes and kernels of each kind.
+/// The capacity of each cache: calls, shapes and kernels.
 const CALLS: usize = 1024;
 const SHAPES: usize = 512;
 const KERNELS: usize = 256;
@@ -39,7 +39,7 @@ pub(crate) struct KernelOf {
     pub(crate) loaded: Arc<LoadedKernel>,
 }
 
-/// What all calls of a shape have in common.
+/// The part that all calls of a shape share.
 #[derive(Debug)]
 pub(crate) struct Shape<A> {
     about: A,
@@ -57,7 +57,7 @@ pub(crate) struct PreparedLaunch {
 /// An argument whose address is open.
 #[derive(Debug)]
 enum Slot {
-    /// The same for every address.
+    /// An argument that does not depend on addresses.
     Value(Argument),
     /// The given number of bytes behind an operand's first.
     Pointer { operand: usize, offset: u64 },
@@ -77,7 +77,7 @@ where
     S: Clone + Eq + Hash,
     P: Clone + Eq + Hash,
 {
-    /// Builds an empty store.
+    /// Builds an empty cache.
     pub(crate) fn new() -> Self {
         PreparedCalls {
             calls: Memo::new(CALLS),
@@ -86,7 +86,7 @@ where
         }
     }
 
-    /// Drops all, save what others still hold.
+    /// Drops everything that no caller still holds.
     pub(crate) fn clear(&self) {
         self.calls.clear();
         self.shapes.clear();
@@ -97,7 +97,7 @@ where
     ///
     /// # Errors
     ///
-    /// Those of `prepare`, and of the encoding of tensor maps.
+    /// Returns the errors of `prepare` and of the encoding of tensor maps.
     pub(crate) fn call(
         &self,
         shape: S,
@@ -193,11 +193,11 @@ impl<A> Call<A> {
         self.shape.launches.iter().map(|one| &one.loaded)
     }
 
-    /// Gives the launches to a device.
+    /// Launches on a device.
     ///
     /// # Errors
     ///
-    /// What the device says of a launch.
+    /// Returns the device's error if a launch fails.
     pub(crate) fn run(&self, device: &Device) -> Result<(), Error> {
         let mut launches = self.shape.launches.iter().zip(&self.arguments);
         launches.try_for_each(|(one, arguments)| {

@@ -1,4 +1,4 @@
-//! What can go wrong between a call of the library and its result.
+//! The errors of library calls.
 
 use core::fmt;
 
@@ -32,7 +32,7 @@ colex_layout::opaque_error! {
     from DeviceError, colex_tensor::Error;
 }
 
-/// The part of a plan that its kernel or the call does not take.
+/// The part of a plan that the kernel or the call refuses.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlanRefusal {
@@ -42,13 +42,13 @@ pub enum PlanRefusal {
     Order,
     /// The width of an access.
     Vector,
-    /// Numbers that together ask for more than there is.
+    /// Numbers that together exceed a limit of the hardware.
     Limit,
-    /// A tile of which the threads of a block do not have equal shares.
+    /// A tile that the threads of a block cannot share equally.
     Shares,
     /// The plan is for other matrices than those of the call.
     Call,
-    /// The plan says that its tiles divide a problem that they do not divide.
+    /// The plan states that its tiles divide the problem, and they do not.
     Whole,
 }
 
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// Returns the error of building the kernel, if it is one: the layouts in it do not allow it.
+    /// Returns the error of building the kernel, if it is one: its layouts have no such partition.
     pub fn build(&self) -> Option<&colex_tensor::Error> {
         match self.kind() {
             ErrorKind::Build(error) => Some(error),
@@ -83,7 +83,7 @@ impl Error {
         })
     }
 
-    /// Returns whether no kernel multiplies matrices of these types, or not in this way.
+    /// Returns whether no kernel multiplies matrices of these types, or none with this method or accumulator type.
     pub fn is_unsupported_product(&self) -> bool {
         matches!(
             self.kind(),
@@ -317,7 +317,7 @@ fn range(least: i64, most: i64, step: i64) -> String {
     }
 }
 
-/// Checks that what is written and what is read are apart.
+/// Checks that the bytes that a kernel writes and those that it reads are disjoint.
 pub(crate) fn disjoint(
     output: &'static str,
     written: (u64, u64),

@@ -1,8 +1,8 @@
 //! The kernel library: copies, transposes, matrix products.
 //!
-//! A [`View`] is a buffer seen through a layout, to be read; a [`ViewMut`] one to be written. What a call is to do is checked before anything is launched, and what
-//! is wrong is an [`Error`](crate::Error). [`LoopNest`] is what a copy from one layout to another comes to; [`GemmProblem`] what a
-//! matrix product does; [`reference`](mod@reference) does both on the host.
+//! A [`View`] is a buffer seen through a layout, for reading; a [`ViewMut`] is one for writing. A call checks its arguments
+//! before it launches a kernel, and returns an [`Error`](crate::Error) if they are wrong. A [`LoopNest`] describes a copy between
+//! two layouts, a [`GemmProblem`] a matrix product. [`reference`](mod@reference) computes both on the host.
 
 pub use crate::copy::call::{CopyCall, copy, transpose};
 pub use crate::copy::loop_nest::{Loop, LoopNest};

@@ -14,7 +14,7 @@ pub trait Load {
     ///
     /// # Errors
     ///
-    /// What the verifier or the device says of the kernel.
+    /// Returns an error if the verifier refuses the kernel, and the device's error if it does not load it.
     fn load(&self, device: &Device) -> Result<DeviceKernel, Error>;
 }
 
@@ -28,7 +28,7 @@ impl Load for TensorKernel {
     }
 }
 
-/// A kernel on a device, which knows its block, its cluster and its shared memory.
+/// A kernel loaded on a device. It knows its block, its cluster and its shared memory.
 ///
 /// ```
 /// use colex_atom::{Arch, Ty};
@@ -68,7 +68,7 @@ pub struct DeviceKernel {
 }
 
 impl DeviceKernel {
-    /// Returns what was built.
+    /// Returns the kernel with its signature and report.
     pub fn kernel(&self) -> &TensorKernel {
         &self.kernel
     }
@@ -83,8 +83,9 @@ impl DeviceKernel {
     ///
     /// # Errors
     ///
-    /// Too many or too few arguments; a view of another device, type or form than the kernel was built for, or at an address
-    /// that its vectors do not take; a read-only view of what the kernel writes; what the device says of the launch.
+    /// Returns an error if the number of arguments is wrong; if a view is of another device, element type or form of layout
+    /// than the kernel was built for; if its address is not aligned for the kernel's vectors; or if the kernel writes a
+    /// read-only view. Returns the device's error if the launch fails.
     pub fn launch<'a>(
         &self,
         grid: impl IntoGrid,
@@ -216,7 +217,7 @@ pub enum LaunchArg<'a> {
 pub struct LaunchView<'a> {
     memory: Box<dyn DeviceMemory + 'a>,
     device: Device,
-    /// None if an extent is 0.
+    /// `None` if an extent is 0.
     layout: Option<Layout>,
     is_mut: bool,
 }
@@ -301,7 +302,7 @@ pub trait IntoGrid {
     ///
     /// # Errors
     ///
-    /// A number of blocks that 32 bits do not hold.
+    /// Returns an error if 32 bits do not hold a number of blocks.
     fn into_grid(self) -> Result<[u32; 3], Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Kernels built from tensors, printed as PTX, run on a simulator or a CUDA device.
+//! Kernels built from tensors, printed as PTX, and run on a simulator or a CUDA device.
 //!
 //! A [`Device`] is a GPU or the simulator behind one interface; a [`Buffer`] is its memory.
 //!

@@ -1,8 +1,8 @@
-//! How a product is computed: what its numbers are, and by which instructions.
+//! How a product is computed: accumulator types and generations of instructions.
 
 use core::fmt;
 
-/// What products are rounded to and summed in.
+/// The accumulator type of a product, and the rounding of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
     /// Products and sums in binary32 (operands f16, bf16 or f32).
@@ -29,7 +29,7 @@ impl fmt::Display for Compute {
 /// The generation of instructions that a kernel is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GemmMethod {
-    /// One multiply-add of a thread at a time.
+    /// One multiply-add per thread and instruction.
     Simt,
     /// `mma.sync` of quad-pairs.
     Volta,

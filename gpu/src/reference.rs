@@ -1,4 +1,4 @@
-//! What the kernels must compute, computed on the host: plainly, and in higher precision.
+//! Reference implementations on the host, plain and in higher precision.
 
 use colex_layout::{Error, IntoLayout};
 use colex_tiled::Operand;
@@ -19,7 +19,11 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 ///
 /// # Errors
 ///
-/// Those of [`Layout::offsets`]. An offset outside a slice is a panic.
+/// Returns the errors of [`Layout::offsets`].
+///
+/// # Panics
+///
+/// Panics if an offset lies outside a slice.
 pub fn copy<T: Copy>(
     source: &[T],
     from: impl IntoLayout,
@@ -37,7 +41,7 @@ pub fn copy<T: Copy>(
 ///
 /// # Panics
 ///
-/// If the problem was not checked, or the elements are too few.
+/// Panics if the problem was not checked, or if there are too few elements.
 pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[T]) -> Array2<f64> {
     let [rows, columns] = problem.extents(name);
     let layout = problem.layout(name).expect("a checked problem");
@@ -52,7 +56,7 @@ pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[
 ///
 /// # Panics
 ///
-/// As [`matrix`].
+/// Panics as [`matrix`] does.
 pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
     a: &[A],
@@ -66,7 +70,8 @@ pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
     }
 }
 
-/// Returns the norm of the difference over the norm of what is expected (Frobenius); NaN if any element is.
+/// Returns the relative error in the Frobenius norm: the norm of the difference over the norm of the expected matrix.
+/// It is NaN if an element is.
 pub fn relative_error(found: &Array2<f64>, expected: &Array2<f64>) -> f64 {
     let norm = |x: &Array2<f64>| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     norm(&(found - expected)) / norm(expected)

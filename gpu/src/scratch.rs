@@ -29,7 +29,7 @@ impl Extension for Scratch {
 ///
 /// # Errors
 ///
-/// What the device says of an allocation.
+/// Returns the device's error if the allocation fails.
 pub(crate) fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
     let kept = device.extension::<Scratch>();
     let mut pieces = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,13 +46,13 @@ pub(crate) fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
 ///
 /// # Errors
 ///
-/// What the device says of an allocation.
+/// Returns the device's error if the allocation fails.
 pub(crate) fn allocate(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
     Ok(device.uninitialised(bytes)?)
 }
 
-/// Gives a piece back after the last work that uses it was given to the stream of `device`. The smallest of too many is
-/// freed.
+/// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
+/// too many pieces, the smallest one is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     let kept = device.extension::<Scratch>();
     let mut pieces = kept.0.lock().unwrap_or_else(PoisonError::into_inner);

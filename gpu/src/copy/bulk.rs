@@ -1,4 +1,5 @@
-//! The copy of one run of elements through shared memory, by bulk copies: one thread says what moves.
+//! The copy of one contiguous run of elements through shared memory by bulk copies (`cp.async.bulk`), which one thread
+//! issues.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -14,7 +15,7 @@ use crate::calls::PreparedLaunch;
 use colex_ir::FenceKind;
 use colex_tensor::{Builder, Error, TensorKernel};
 
-/// One run of elements on both sides, a chunk for each block by the copy engine.
+/// One contiguous run on both sides. Each block copies one chunk by bulk copies.
 pub(crate) struct Bulk;
 
 impl CopyFamily for Bulk {
@@ -53,7 +54,7 @@ impl CopyFamily for Bulk {
 /// The bytes that a block copies.
 pub(crate) const CHUNK: i64 = 16 << 10;
 
-/// Threads of a block: a warp, of which one thread works.
+/// The threads of a block: one warp, of which one thread issues the copies.
 pub(crate) const THREADS: i64 = 32;
 
 /// The kernel for elements of `bytes` bytes: one chunk per block, whole chunks only.

@@ -16,9 +16,8 @@ use colex_sim::Report;
 /// [corresponds](crate::kernels::LoopNest#which-coordinates-correspond): the same one where both have one shape. The
 /// fastest kernel that layouts, addresses and device allow is taken.
 ///
-/// Shapes with an extent of 0 have nothing to copy. The device keeps what it prepares for a call, as for
-/// [`gemm`](crate::gemm()): a second copy of the same layouts and
-/// addresses is looked up and launched.
+/// If an extent is 0, nothing is copied. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()):
+/// a second copy with the same layouts and addresses is one launch.
 ///
 /// ```
 /// use colex_gpu::{Device, copy};
@@ -33,8 +32,8 @@ use colex_sim::Report;
 ///
 /// # Errors
 ///
-/// Fails for layouts that do not correspond, views that overlap and views on two devices, and with what the
-/// device says of the launch.
+/// Returns an error if the layouts do not correspond, if the views overlap or lie on two devices, and the device's
+/// error if the launch fails.
 pub fn copy<T: Element>(source: &View<'_, T>, destination: &ViewMut<'_, T>) -> Result<(), Error> {
     CopyCall::new(source, destination, None)?.run(source.device())
 }
@@ -54,7 +53,7 @@ pub fn copy<T: Element>(source: &View<'_, T>, destination: &ViewMut<'_, T>) -> R
 ///
 /// # Errors
 ///
-/// Those of [`copy`], and those of [`View::permute`].
+/// Returns the errors of [`copy`] and of [`View::permute`].
 pub fn transpose<T: Element>(
     source: &View<'_, T>,
     destination: &ViewMut<'_, T>,
@@ -63,22 +62,22 @@ pub fn transpose<T: Element>(
     copy(&source.permute(order)?, destination)
 }
 
-/// A copy ready to be launched, as often as one likes, while what it reads and writes is there.
+/// A prepared copy. It may be launched any number of times while the memory that it reads and writes exists.
 #[derive(Clone, Debug)]
 pub struct CopyCall<'a> {
-    /// None if there is nothing to copy.
+    /// `None` if there is nothing to copy.
     call: Option<Arc<Call<CopyPlan>>>,
     device: Device,
     views: PhantomData<&'a ()>,
 }
 
 impl<'a> CopyCall<'a> {
-    /// Returns the copy of what is at every coordinate of one view to the other, by the fastest kernel or the one
-    /// named.
+    /// Prepares the copy of every coordinate of one view to the other, with the fastest kernel or the method that is
+    /// given.
     ///
     /// # Errors
     ///
-    /// Those of [`copy`], and for a kernel that does not do it.
+    /// Returns the errors of [`copy`], and an error if the kernel of the given method does not take the copy.
     pub fn new<T: Element>(
         source: &View<'a, T>,
         destination: &ViewMut<'a, T>,
@@ -189,7 +188,7 @@ impl<'a> CopyCall<'a> {
         kernels.map(|kernel| self.device.function(kernel.clone()))
     }
 
-    /// Runs the copy on the simulator, and says what each of its launches counted.
+    /// Runs the copy on the simulator, and returns the counts of each launch.
     ///
     /// # Errors
     ///
@@ -200,11 +199,11 @@ impl<'a> CopyCall<'a> {
         call.map_or(Ok(Vec::new()), |call| call.profile(device))
     }
 
-    /// Gives the copy to a stream of its device.
+    /// Enqueues the copy on a stream of its device.
     ///
     /// # Errors
     ///
-    /// What the device says of the launch.
+    /// Returns the device's error if the launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
         self.call.as_ref().map_or(Ok(()), |call| call.run(device))

@@ -1,4 +1,4 @@
-//! A family of copy kernels: when it fits, what it builds, what it launches.
+//! A family of copy kernels: the copies it takes, the kernels it builds and their launches.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -11,26 +11,27 @@ use super::{bulk, flat, strided, tile, tma};
 use crate::calls::PreparedLaunch;
 use crate::error::Error;
 
-/// One family of kernels. Its file holds all that the library knows of it.
+/// A family of kernels. Everything that depends on the family is in the file that implements it.
 pub(crate) trait CopyFamily {
-    /// Returns why its kernel does not do such a copy.
+    /// Returns the reason why its kernel does not take a copy, if there is one.
     fn refusal(&self, plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String>;
 
-    /// Returns the tile of a block, along the source's fastest mode and the destination's, if blocks have tiles.
+    /// Returns the tile of a block along the contiguous modes of the source and of the destination, if blocks have
+    /// tiles.
     fn tile(&self, plan: &CopyPlan) -> Option<[i64; 2]>;
 
     /// Builds the kernel of a key for these loops.
     ///
     /// # Errors
     ///
-    /// What the algebra refuses.
+    /// Returns the error of the layout algebra if a layout has no such partition.
     fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, colex_tensor::Error>;
 
-    /// Returns what a plan launches on a device, its kernels loaded.
+    /// Returns the launches of a plan, with the kernels loaded on a device.
     ///
     /// # Errors
     ///
-    /// Those of `build`, and what the device says of a kernel.
+    /// Returns the errors of `build`, and the device's error if it does not load a kernel.
     fn launches(
         &self,
         plan: &CopyPlan,

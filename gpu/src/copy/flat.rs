@@ -1,4 +1,4 @@
-//! The copy of one run of elements: one vector per thread.
+//! The copy of one contiguous run of elements: one vector per thread.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -15,7 +15,7 @@ use crate::calls::PreparedLaunch;
 use crate::error::Error;
 use colex_tensor::{Builder, TensorKernel};
 
-/// One run of elements on both sides, a vector for each thread.
+/// One contiguous run on both sides, and one vector per thread.
 pub(crate) struct Flat;
 
 impl CopyFamily for Flat {
@@ -41,7 +41,7 @@ impl CopyFamily for Flat {
     }
 }
 
-/// Returns why a copy is not that of one run.
+/// Returns the reason why a copy is not one contiguous run, if there is one.
 pub(crate) fn not_one_run(plan: &CopyPlan) -> Option<String> {
     let contiguous = matches!(
         plan.nest().loops(),
@@ -53,13 +53,13 @@ pub(crate) fn not_one_run(plan: &CopyPlan) -> Option<String> {
 /// Threads of a block.
 pub(crate) const THREADS: i64 = 256;
 
-/// Elements that one launch copies at most: what a kernel counts with.
+/// The most elements of one launch: kernels count with 32 bits.
 pub(crate) const MOST: i64 = (1 << 31) - 1;
 
 /// A part of a longer run that one launch copies: whole tiles of any vector.
 pub(crate) const PIECE: i64 = 1 << 30;
 
-/// The layout of the run, its length to be said at launch.
+/// The layout of the run, whose length is an argument of the launch.
 pub(crate) fn run(elements: i64) -> Layout {
     let layout = Layout::leaf(Int::Dynamic(elements), Int::Static(1));
     layout.expect("a run has elements")
@@ -99,12 +99,12 @@ pub(crate) fn blocks(elements: i64, vector: i64) -> i64 {
     (elements - 1) / (THREADS * vector) + 1
 }
 
-/// The launches of one run, as far as they are made.
+/// The launches of one run made so far.
 pub(crate) struct Run<'a> {
     device: &'a Device,
     bytes: i64,
     addresses: [u64; 2],
-    /// Elements from the first on that have their launch.
+    /// The number of elements that these launches cover, from the first one.
     done: i64,
     launches: Vec<PreparedLaunch>,
 }

@@ -1,4 +1,4 @@
-//! What the launches of all families share: kernels, built once for each key, grids and arguments.
+//! The launches of all families: kernels built once for each key, grids and arguments.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +18,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 /// Returns the extents of a launch.
 pub(crate) fn shape(built: &TensorKernel, grid: [i64; 3], threads: i64) -> Launch {
-    // A grid that is too large stays so, and the launch is refused.
+    // The launch check refuses a grid that is too large.
     let grid = grid.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX));
     Launch::new(grid, threads as u32).dynamic_shared(built.dynamic_shared())
 }
@@ -44,7 +44,7 @@ pub(crate) fn launch(
     Ok(PreparedLaunch::new(loaded, launch, arguments, addresses))
 }
 
-/// What a kernel is built for.
+/// The key of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelKey {
     pub(crate) arch: Arch,
@@ -68,7 +68,7 @@ impl KernelKey {
     }
 }
 
-/// Kernels that were built, by key: building asks no device, and is done once in a program.
+/// The kernels built so far, by key. Building a kernel needs no device, so each kernel is built once per process.
 static BUILT: LazyLock<Memo<KernelKey, TensorKernel>> = LazyLock::new(|| Memo::new(256));
 
 impl CopyPlan {
@@ -76,7 +76,7 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// Fails where the architecture lacks what the plan takes.
+    /// Returns an error if the architecture lacks an instruction of the plan.
     pub fn kernel(&self, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
         let loops = self.ordered();
         of_key(&KernelKey::of(self, &loops, arch), &loops)
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::kernels::LoopNest;
 
-    /// Every kernel is one that the verifier passes and the printer prints.
+    /// The verifier accepts every kernel, and it has a PTX text.
     #[test]
     fn every_kernel_prints() {
         let layout = |text: &str| text.parse::<Layout>().expect("a layout");

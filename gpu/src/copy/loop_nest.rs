@@ -1,18 +1,18 @@
-//! `LoopNest`: what a copy from one layout to another comes to, step by step.
+//! `LoopNest`: a copy between two layouts as nested loops.
 
 use core::fmt;
 
 use crate::error::{Error, ErrorKind};
 use colex_layout::{IntTuple, IntoLayout, Layout, Stride, Tuple};
 
-/// One loop of a copy: its number of elements, and what one step adds to the offsets on both sides.
+/// One loop of a copy: its extent, and its strides in the source and in the destination, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
-    /// How many elements.
+    /// The number of iterations.
     pub extent: i64,
-    /// Elements between two of them in the source.
+    /// The stride in the source, in elements.
     pub source: i64,
-    /// Elements between two of them in the destination.
+    /// The stride in the destination, in elements.
     pub destination: i64,
 }
 
@@ -34,9 +34,9 @@ pub struct Loop {
 ///
 /// # Which coordinates correspond
 ///
-/// Two shapes correspond if they have as many modes as each other and those correspond mode by mode, down to modes that
-/// are integers on one side or on both; such a mode and its counterpart have one size, and their elements correspond in
-/// colexicographic order. CuTe calls shapes of which one is so refined by the other weakly congruent. So `(8,(3,2))`
+/// Two shapes correspond if they have the same rank and their modes correspond one by one, down to modes that are
+/// integers on one side or on both. Such a mode and its counterpart must have the same size, and their elements
+/// correspond in colexicographic order. CuTe calls a shape weakly congruent to one that refines it so. So `(8,(3,2))`
 /// corresponds to `(8,6)`, and `24` to `((2,3),4)`; `(8,2)` does not correspond to `(2,8)`, which has as many elements.
 ///
 /// ```
@@ -59,9 +59,8 @@ impl LoopNest {
     ///
     /// # Errors
     ///
-    /// Fails when the coordinates do not [correspond](Self#which-coordinates-correspond),
-    /// and when the destination has one element at several coordinates,
-    /// or that is not known, and for strides that are not integers.
+    /// Returns an error if the coordinates do not [correspond](Self#which-coordinates-correspond), if the destination
+    /// has one element at several coordinates or this cannot be decided, or if the strides are not integers.
     pub fn new(source: impl IntoLayout, destination: impl IntoLayout) -> Result<LoopNest, Error> {
         let source = &source.into_layout()?;
         let destination = &destination.into_layout()?;
@@ -87,12 +86,12 @@ impl LoopNest {
         })
     }
 
-    /// Returns the loops, innermost first; one of extent 1 if there is only one element.
+    /// Returns the loops, innermost first. If there is only one element, there is one loop of extent 1.
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }
 
-    /// Returns how many elements are copied.
+    /// Returns the number of elements.
     pub fn size(&self) -> i64 {
         self.loops.iter().map(|level| level.extent).product()
     }
@@ -118,7 +117,7 @@ impl LoopNest {
         }
     }
 
-    /// Returns how many elements lie next to each other on both sides: CuTe's `max_common_vector`.
+    /// Returns the number of elements that are contiguous on both sides: CuTe's `max_common_vector`.
     ///
     /// # Errors
     ///
@@ -127,8 +126,9 @@ impl LoopNest {
         self.source().max_common_vector(self.destination())
     }
 
-    /// Returns the widest vector, in elements of `bytes` bytes and at most `most` bytes, with which a kernel can make
-    /// every loop: a power of two that divides the common run, every other stride of both sides, and both addresses.
+    /// Returns the widest vector that a kernel can use in every loop, as a number of elements of `bytes` bytes each. It
+    /// has at most `most` bytes and is a power of two that divides the common run, all other strides of both sides, and
+    /// both addresses.
     ///
     /// # Errors
     ///

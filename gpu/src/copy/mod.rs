@@ -1,4 +1,4 @@
-//! Copies and transposes: a plan, a kernel for each family, and the call.
+//! Copies and transposes: the plan, one kernel for each family, and the call.
 
 mod bulk;
 pub(crate) mod call;

@@ -1,4 +1,4 @@
-//! What the kernels of copies share: element types, tiled copies, coordinates of a block.
+//! Helpers of the copy kernels: element types, tiled copies, coordinates of a block.
 
 use colex_atom::{CopyAtom, Space, Ty};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
@@ -8,10 +8,10 @@ use super::loop_nest::Loop;
 use super::plan::CopyPlan;
 use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
 
-/// What the address and the strides of a tensor map are multiples of, in bytes.
+/// The alignment of the address and the strides of a tensor map, in bytes.
 pub(crate) const MAP: i64 = 16;
 
-/// The type by which elements of `bytes` bytes are moved as bits.
+/// The unsigned type with which elements of `bytes` bytes are copied.
 pub(crate) fn raw(bytes: i64) -> Ty {
     match bytes {
         1 => Ty::U8,
@@ -21,7 +21,7 @@ pub(crate) fn raw(bytes: i64) -> Ty {
     }
 }
 
-/// The plain copy of `bits` bits.
+/// The universal copy atom of `bits` bits.
 pub(crate) fn universal(bits: i64) -> CopyAtom {
     let name = format!("UniversalCopy<uint{bits}_t>");
     colex_atom::copy(&name).expect("8 to 128 bits are in the table")
@@ -105,7 +105,7 @@ pub(crate) fn through_registers(
         part.partition_src(&known(from)),
         part.partition_dst(&known(to)),
     );
-    // Single bytes have a register each.
+    // Single bytes take one register each.
     let held = if copy.atom_values() * copy.value_bits() > 8 {
         k.fragment_like(&source)
     } else {

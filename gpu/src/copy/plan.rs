@@ -1,4 +1,4 @@
-//! `CopyPlan`: which kernel a copy takes, and why.
+//! `CopyPlan`: the kernel of a copy, and the reasons for it.
 
 use core::fmt;
 
@@ -9,20 +9,20 @@ use super::loop_nest::{Loop, LoopNest};
 use super::tma::{self, Squares};
 use colex_tensor::MAX_EXTENT;
 
-/// How a copy is done.
+/// The kernel family of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyMethod {
-    /// One run of elements: one vector per thread, the last tile by element.
+    /// One contiguous run: one vector per thread, the last tile element by element.
     Flat,
-    /// One run of elements through shared memory, by the copy engine's bulk copies (sm_90).
+    /// One contiguous run through shared memory by bulk copies (sm_90).
     Bulk,
-    /// Any layouts: one thread per vector, its coordinates by division.
+    /// Any layouts: one vector per thread, whose coordinates are computed by division.
     Strided,
-    /// A tile of the two contiguous modes through registers: one side of it is not coalesced.
+    /// Tiles of the two contiguous modes through registers. The accesses of one side are not coalesced.
     Naive,
-    /// Through shared memory whose rows have one element more than they need.
+    /// Through shared memory with rows padded by one element.
     Padded,
-    /// Through shared memory whose rows are swizzled.
+    /// Through swizzled shared memory.
     Swizzled,
     /// Through swizzled shared memory, by tensor maps on both sides, and within it by matrices of 8x8 (16 bits) or
     /// micro-tiles of 4x4 (32 bits) (sm_90).
@@ -43,7 +43,7 @@ impl fmt::Display for CopyMethod {
     }
 }
 
-/// A copy with the kernel that it takes.
+/// A copy with its kernel.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -78,8 +78,9 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// Fails for what no kernel copies, as the kernel that copies most says it: elements that are not of
-    /// 1, 2, 4 or 8 bytes, addresses that are no multiples of them, and more elements than a launch counts.
+    /// Returns an error if no kernel takes the copy: if elements are not of 1, 2, 4 or 8 bytes, if an address is not a
+    /// multiple of their size, or if there are more elements than a launch counts. The error is that of the most
+    /// general kernel.
     pub fn choose(
         nest: &LoopNest,
         bytes: i64,
@@ -97,11 +98,11 @@ impl CopyPlan {
         )
     }
 
-    /// Returns the plan with that kernel.
+    /// Returns the plan with the kernel of `method`.
     ///
     /// # Errors
     ///
-    /// Fails if the kernel does not do such a copy.
+    /// Returns an error if the kernel does not take the copy.
     pub fn new(
         nest: &LoopNest,
         bytes: i64,
@@ -186,9 +187,8 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// Fails for numbers of squares that the kernel does not take, and for those of 4
-    /// bytes that are no power of two along the destination, and for another kernel, and for a grid that
-    /// gets too large.
+    /// Returns an error if the kernel does not take the numbers of squares, if elements have 4 bytes and the number
+    /// along the destination is not a power of two, if the plan has another kernel, or if the grid becomes too large.
     pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, Error> {
         let plan = CopyPlan {
             squares: Squares(squares),
@@ -231,7 +231,7 @@ impl CopyPlan {
         self.method
     }
 
-    /// Elements of the widest access that both sides allow.
+    /// The number of elements of the widest access that both sides allow.
     pub fn vector(&self) -> i64 {
         self.vector
     }

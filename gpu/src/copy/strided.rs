@@ -1,4 +1,4 @@
-//! The copy between any two layouts: one thread per vector, its coordinates by division.
+//! The copy between any two layouts: one vector per thread, whose coordinates are computed by division.
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -11,11 +11,11 @@ use super::plan::CopyPlan;
 use crate::calls::PreparedLaunch;
 use colex_tensor::{Builder, Error, TensorKernel};
 
-/// Any two layouts, a vector for each thread.
+/// Any two layouts, one vector per thread.
 pub(crate) struct Strided;
 
 impl CopyFamily for Strided {
-    /// A thread has the number of its vector in 32 bits.
+    /// The index of a thread's vector has 32 bits.
     fn refusal(&self, plan: &CopyPlan, _: [u64; 2], _: Arch) -> Option<String> {
         let vectors = plan.nest().size() / plan.vector();
         (vectors > MOST)
@@ -58,7 +58,7 @@ impl CopyFamily for Strided {
 /// Threads of a block.
 pub(crate) const THREADS: i64 = 256;
 
-/// Vectors that one launch copies at most.
+/// The most vectors of one launch.
 pub(crate) const MOST: i64 = (1 << 31) - 1;
 
 /// The kernel for `rank` loops, `vector` elements of `bytes` bytes per access along the innermost one.

@@ -14,7 +14,7 @@ use super::plan::{CopyMethod, CopyPlan};
 use crate::calls::PreparedLaunch;
 use colex_tensor::{Builder, Error, Index, Tensor, TensorKernel};
 
-/// Two layouts that run fastest along different modes, a tile for each block.
+/// Two layouts with different contiguous modes, one tile per block.
 pub(crate) struct Tile;
 
 impl CopyFamily for Tile {
@@ -51,7 +51,7 @@ impl CopyFamily for Tile {
 /// The extent of a tile along both modes.
 pub(crate) const TILE: i64 = 32;
 
-/// Threads along the mode that runs fastest, and along the other.
+/// The threads along the contiguous mode, and along the other.
 pub(crate) const THREADS: [i64; 2] = [32, 8];
 
 /// The shared memory layout of a tile of elements of `bytes` bytes: `None` for the kernel that has none.

@@ -22,7 +22,7 @@ use colex_tensor::{
     Arg, AtThread, Barriers, Builder, Error, Index, Tensor, TensorKernel, TmaTensor, swizzled,
 };
 
-/// Two layouts that run fastest along different modes, by tensor maps of both.
+/// Two layouts with different contiguous modes, by tensor maps of both.
 pub(crate) struct Tma;
 
 impl CopyFamily for Tma {
@@ -84,7 +84,7 @@ impl CopyFamily for Tma {
     }
 }
 
-/// Returns why there are no tensor maps for a copy.
+/// Returns the reason why a copy has no tensor maps, if there is one.
 fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
     if !Arch::Sm90.runs_on(arch) {
         return Some(format!("{arch} has no tensor maps"));
@@ -148,7 +148,7 @@ impl Squares {
     ///
     /// # Errors
     ///
-    /// Fails for a number out of its range, and for a tile of which the threads do not have equal shares.
+    /// Returns an error if a number is out of its range, or if the threads have no equal shares of the tile.
     pub(crate) fn check(self, bytes: i64) -> Result<(), crate::Error> {
         let method = || CopyMethod::Tma.to_string();
         // A box of a tensor map has at most 256 rows.
@@ -389,7 +389,7 @@ pub(crate) fn build(
     k.finish()
 }
 
-/// One thread's part before: the barriers, and a load for every slab.
+/// The work of one thread before the transpose: it initialises the barriers and loads each slab.
 fn load(k: &mut Builder, from: &MappedTile, block: &[Index], landed: &Barriers) {
     k.init_barriers(landed, 1);
     k.fence(FenceKind::MbarrierInit);
@@ -400,7 +400,7 @@ fn load(k: &mut Builder, from: &MappedTile, block: &[Index], landed: &Barriers) 
     }
 }
 
-/// One thread's part after: a store for every slab, and the wait until shared memory has been read.
+/// The work of one thread after the transpose: it stores each slab and waits until the stores have read shared memory.
 fn store(k: &mut Builder, to: &MappedTile, block: &[Index]) {
     for number in 0..to.slabs {
         let (slab, place) = to.slab(number, block);

@@ -29,13 +29,14 @@ use colex_tensor::{Arg, TensorKernel};
 /// Computes `C = A B^T` for A (M,K), B (N,K) and C (M,N), the shapes of CuTe's GEMM, by the fastest kernel that types,
 /// layouts, addresses and device allow. [`Gemm`] has factors, the type of the sums and the choice of a kernel.
 ///
-/// Any layouts of integer strides will do. A matrix whose strides no kernel takes is packed into compact memory first
-/// ([`GemmCall`] says so). The product of a row-major A (M,K) and a row-major B (K,N), as torch writes it, sees B as
-/// `b.view_t((n, k))`. Extents may be 0: without M or N there is nothing to do, and without K the product is 0.
+/// The layouts may have any integer strides. If no kernel takes the strides of a matrix, the call packs the matrix into
+/// compact memory first; the `Display` output of [`GemmCall`] says so. The product of a row-major A (M,K) and a
+/// row-major B (K,N), as torch writes it, sees B as `b.view_t((n, k))`. Extents may be 0: if M or N is 0, nothing is
+/// done; if K is 0, the product is 0.
 ///
-/// The device keeps what it prepares for a call: a second call of the same layouts and addresses looks it up and makes
-/// one launch; one with other addresses encodes its tensor maps anew; one of another shape that takes the same kernel
-/// makes new arguments. Nothing is verified, printed or built twice.
+/// The device caches what it prepares for a call. A second call with the same layouts and addresses makes one launch. A
+/// call with other addresses encodes its tensor maps anew. A call with another shape that takes the same kernel makes
+/// new arguments. No kernel is built, verified or printed twice.
 ///
 /// ```
 /// use colex_gpu::{Device, gemm};
@@ -51,9 +52,9 @@ use colex_tensor::{Arg, TensorKernel};
 ///
 /// # Errors
 ///
-/// Fails for views that are not matrices of one problem or lie on several devices, for a C that overlaps A or B or has one
-/// element at several coordinates, and for types that no kernel takes; and with what the device says of an allocation or a
-/// launch.
+/// Returns an error if the views are not matrices of one problem, if they lie on several devices, if C overlaps A or B or
+/// has one element at several coordinates, or if no kernel takes the types. Returns the device's error if an allocation or
+/// a launch fails.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     a: &View<'_, T>,
     b: &View<'_, T>,
@@ -85,7 +86,7 @@ pub struct Gemm<'a, T, C> {
     beta: f64,
     compute: Option<Compute>,
     method: Option<GemmMethod>,
-    /// The contiguous modes of a BLAS-shaped problem, which says them even where an extent is 1.
+    /// The contiguous modes of a BLAS-shaped problem, which states them even if an extent is 1.
     majors: [Option<Major>; 3],
 }
 
@@ -114,30 +115,31 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { beta, ..self }
     }
 
-    /// Sets the type of the sums, which is else [`GemmElement::COMPUTE`]: [`Compute::Tf32`] for operands of f32.
+    /// Sets the type of the accumulators, for example [`Compute::Tf32`] for operands of f32. The default is
+    /// [`GemmElement::COMPUTE`].
     pub fn compute(self, compute: Compute) -> Self {
         let compute = Some(compute);
         Gemm { compute, ..self }
     }
 
-    /// Sets the generation of the kernel, which is else the fastest that fits.
+    /// Sets the generation of the kernel. The default is the fastest that takes the problem.
     pub fn method(self, method: GemmMethod) -> Self {
         let method = Some(method);
         Gemm { method, ..self }
     }
 
-    /// Sets the contiguous mode of each matrix where an extent of 1 leaves it open.
+    /// Sets the contiguous mode of each matrix whose layout leaves it open because an extent is 1.
     pub(crate) fn majors(self, majors: [Major; 3]) -> Self {
         let majors = majors.map(Some);
         Gemm { majors, ..self }
     }
 
-    /// Sets the type of the sums, if there is one.
+    /// Sets the type of the accumulators if `compute` is given.
     pub(crate) fn compute_if(self, compute: Option<Compute>) -> Self {
         Gemm { compute, ..self }
     }
 
-    /// Gives the product to the stream of the device that holds A.
+    /// Enqueues the product on the stream of the device that holds A.
     ///
     /// # Errors
     ///
@@ -152,7 +154,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok(())
     }
 
-    /// Prepares the product, to be launched as often as one likes. It owns the memory of what it packs.
+    /// Prepares the product, to be launched any number of times. The call owns the memory of the matrices that it
+    /// packs.
     ///
     /// # Errors
     ///
@@ -161,13 +164,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self.prepare_with(|operands, arch| Ok(self.usual(operands, arch)))
     }
 
-    /// Prepares the product by the plan that a function makes of what is known of the matrices.
+    /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`], of the function, and of [`GemmPlan::build`]; for a plan that was made for other types,
-    /// orders or a wider access than the addresses allow, for one whose tiles should divide the problem and do not, and for a
-    /// grid that the device does not take.
+    /// Returns the errors of [`gemm`], of the function and of [`GemmPlan::build`]. Returns an error if the plan was made for
+    /// other types or orders, if its accesses are wider than the addresses allow, if its tiles are to divide the problem and
+    /// do not, or if the device does not take the grid.
     pub fn prepare_with(
         &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
@@ -175,7 +178,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self.call(scratch::allocate, plan)
     }
 
-    /// Returns the plan of the method that was asked for, or of the fastest that fits.
+    /// Returns the plan of the method that was set, or of the fastest one that takes the problem.
     fn usual(&self, operands: Operands, arch: Arch) -> GemmPlan {
         match self.method {
             Some(method) => GemmPlan::new(method, operands),
@@ -231,7 +234,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         let mut steps = Steps::default();
         let [a, b] = if is_zero {
-            // The product of one column of zeros with another: C is scaled by the same epilogue as always.
+            // The product of one column of zeros with another: the ordinary epilogue scales C.
             problem = GemmProblem {
                 k: 1,
                 alpha: 1.0,
@@ -278,10 +281,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 }
 
-/// A product ready to be launched, as often as one likes, while its matrices are there. Runs on several streams at once
-/// race: each writes C.
+/// A prepared product. It may be launched any number of times while its matrices exist. Concurrent runs on several
+/// streams are a data race, since each of them writes C.
 ///
-/// Its `Display` output is what it does, in order:
+/// Its `Display` output lists its steps in order:
 ///
 /// ```
 /// use colex_gpu::{Device, Gemm, View};
@@ -304,12 +307,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 #[derive(Clone, Debug)]
 pub struct GemmCall<'a> {
     device: Device,
-    /// None if there is nothing to do.
+    /// `None` if there is nothing to do.
     work: Option<Arc<Work>>,
     matrices: PhantomData<&'a ()>,
 }
 
-/// What a call gives to the device.
+/// The work of a call.
 #[derive(Debug)]
 struct Work {
     steps: Steps,
@@ -317,7 +320,7 @@ struct Work {
     function: Function,
 }
 
-/// What stands before and after a product, and the memory for it.
+/// The copies before and after a product, and the memory that they need.
 #[derive(Debug, Default)]
 struct Steps {
     before: Vec<(Operand, CopyCall<'static>)>,
@@ -326,7 +329,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Returns a factor as a kernel takes it, packed if it must be.
+    /// Returns an operand in a form that kernels take; packs it if its strides require it.
     fn operand<T: GemmElement>(
         &mut self,
         operand: Operand,
@@ -344,7 +347,7 @@ impl Steps {
         Ok(matrix)
     }
 
-    /// Returns compact memory for C, which is copied to C after the product, and from C before if it `is_read`.
+    /// Returns compact memory for C. The call copies it to C after the product and, if `is_read`, from C before.
     fn output<C: GemmElement>(
         &mut self,
         view: &View<'_, C>,
@@ -375,7 +378,7 @@ impl Steps {
 }
 
 impl<'a> GemmCall<'a> {
-    /// The call that does nothing.
+    /// A call without work.
     fn of_nothing(device: &Device) -> GemmCall<'a> {
         GemmCall {
             device: device.clone(),
@@ -431,7 +434,7 @@ impl<'a> GemmCall<'a> {
         Ok(reports)
     }
 
-    /// Gives the call to a stream of its device.
+    /// Enqueues the call on a stream of its device.
     ///
     /// # Errors
     ///
@@ -451,7 +454,7 @@ impl<'a> GemmCall<'a> {
             .map_or(Ok(()), |copy| copy.run(device))
     }
 
-    /// Gives the memory back to a device whose stream was given the call last.
+    /// Returns the memory to the device on whose stream the call ran last.
     fn give_back(self, device: &Device) {
         if let Some(work) = self.work.and_then(Arc::into_inner) {
             for piece in work.steps.memory {
@@ -502,7 +505,7 @@ fn prepare(
     Ok(Shape::new((*plan, kernel.built.clone()), vec![one]))
 }
 
-/// What is known of the matrices of a problem.
+/// The facts about the matrices of a problem that decide about plans.
 pub(crate) fn operands<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
     addresses: [u64; 3],
@@ -522,13 +525,13 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
     }
 }
 
-/// Whether B and C are where A is.
+/// Checks that B and C are on the device of A.
 fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
     let mut others = others.into_iter();
     Ok(others.try_for_each(|(what, other)| device.check_same(what, other))?)
 }
 
-/// Whether there are kernels for the types of a problem.
+/// Checks that there are kernels for the types of a problem.
 fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     let (ab, can) = (T::TY, outputs(T::TY));
     if !can.contains(&C::TY) {
@@ -565,7 +568,7 @@ fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     }
 }
 
-/// The usual plan of the fastest kernel that fits; SIMT's says why where none does.
+/// The default plan of the fastest kernel that takes the problem. If none does, the error is that of the SIMT kernel.
 fn choose(operands: Operands, arch: Arch) -> GemmPlan {
     let mut methods = GemmMethod::BY_SPEED.into_iter();
     let method = methods.find(|method| method.fits(&operands, arch));
@@ -607,7 +610,8 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: 
     launch.dynamic_shared(built.dynamic_shared())
 }
 
-/// Kernels that were built, by plan and architecture: building asks no device, and is done once in a program.
+/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once
+/// per process.
 static BUILT: LazyLock<Memo<(GemmPlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
 
 /// The kernel of a plan.

@@ -1,4 +1,5 @@
-//! A family of product kernels: what it multiplies, its usual numbers and their limits, what it builds and launches.
+//! A family of GEMM kernels: the types it multiplies, its default plan and limits, the kernels it builds and their
+//! launches.
 
 use std::ops::RangeInclusive;
 
@@ -15,17 +16,17 @@ use crate::kernels::GemmProblem;
 use crate::method::GemmMethod;
 use colex_layout::Layout;
 
-/// The most tiles on their way at once.
+/// The largest number of pipeline stages.
 pub(crate) const MOST_STAGES: i64 = 64;
 
-/// The numbers of a plan that a family chooses.
+/// The numbers of a family's default plan.
 pub(crate) struct Numbers {
     pub(crate) tile: [i64; 3],
     pub(crate) stages: i64,
     pub(crate) warps: [i64; 2],
 }
 
-/// One family of kernels. Its file holds all that the library knows of it.
+/// A family of kernels. Everything that depends on the family is in the file that implements it.
 pub(crate) trait GemmFamily {
     /// Returns the types that it multiplies.
     fn types(&self) -> &'static [Ty];
@@ -38,7 +39,7 @@ pub(crate) trait GemmFamily {
         arch >= self.since()
     }
 
-    /// Whether it reads A and B by such vectors.
+    /// Whether its loads take vectors of these numbers of elements of A and B.
     fn reads(&self, _: &Operands) -> bool {
         true
     }
@@ -48,22 +49,22 @@ pub(crate) trait GemmFamily {
         operands.ab
     }
 
-    /// Returns the numbers of its usual plan.
+    /// Returns the numbers of its default plan.
     fn numbers(&self, operands: &Operands) -> Numbers;
 
-    /// Returns the most of its units (threads, warps or warpgroups) along M and along N: along one of them alone they fill
-    /// a block.
+    /// Returns the largest number of its units (threads, warps or warpgroups) along M and along N. Along one mode alone,
+    /// they fill a block.
     fn most_units(&self) -> [i64; 2];
 
-    /// Returns the threads of a block that hold sums.
+    /// Returns the number of threads of a block that hold accumulators.
     fn consumers(&self, plan: &GemmPlan) -> i64;
 
-    /// Returns the threads of a block.
+    /// Returns the number of threads of a block.
     fn threads(&self, plan: &GemmPlan) -> i64 {
         self.consumers(plan)
     }
 
-    /// Returns what the tile's extents are multiples of: what the matrix instructions of all units take.
+    /// Returns the numbers that must divide the tile's extents: the tile of the matrix instructions of all units.
     fn steps(&self, plan: &GemmPlan) -> [i64; 3];
 
     /// Returns the largest extents of a tile.
@@ -76,25 +77,26 @@ pub(crate) trait GemmFamily {
         step
     }
 
-    /// Returns how many tiles may be on their way.
+    /// Returns the numbers of stages that it takes.
     fn stages(&self) -> RangeInclusive<i64>;
 
-    /// Returns the products of one instruction of every unit.
+    /// Returns the extents that one instruction of each unit multiplies.
     fn products(&self, plan: &GemmPlan) -> i64;
 
-    /// Refuses what its threads' parts of a tile cannot be, `sums` being the registers of a thread's sums.
+    /// Checks that a thread's part of a tile is one that the kernel can hold. `sums` is the number of registers of a
+    /// thread's accumulators.
     ///
     /// # Errors
     ///
-    /// Fails for more than the kernel has, and for a tile of which the threads do not have equal shares.
+    /// Returns an error if the plan exceeds a limit of the kernel, or if the threads have no equal shares of a tile.
     fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), crate::Error>;
 
-    /// Whether a kernel for tiles that divide the problem asks for less.
+    /// Whether a kernel for tiles that divide the problem needs fewer predicates.
     fn gains_from_whole(&self) -> bool {
         false
     }
 
-    /// Whether its loads of A and B take the part of a vector that there is.
+    /// Whether its loads of A and B may read a part of a vector at the end of a row.
     fn loads_parts(&self) -> bool {
         false
     }
@@ -103,21 +105,21 @@ pub(crate) trait GemmFamily {
     ///
     /// # Errors
     ///
-    /// What the algebra refuses.
+    /// Returns the error of the layout algebra if a layout has no such partition.
     fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error>;
 
     /// Builds the kernel of a plan.
     ///
     /// # Errors
     ///
-    /// What the algebra refuses.
+    /// Returns the error of the layout algebra if a layout has no such partition.
     fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error>;
 
-    /// Returns the matrices of a problem as the kernel takes them: under these layouts, at these addresses.
+    /// Returns the launch arguments of the matrices of a problem: their layouts and addresses.
     ///
     /// # Errors
     ///
-    /// A layout that the kernel was not built for.
+    /// Returns an error if the kernel was not built for a layout.
     fn matrices<'a>(
         &self,
         _: &GemmProblem,
@@ -138,7 +140,7 @@ pub(crate) trait GemmFamily {
 }
 
 impl GemmMethod {
-    /// All methods, the fastest first where several fit.
+    /// All methods. If several take a problem, the fastest comes first.
     pub(crate) const BY_SPEED: [GemmMethod; 4] = [
         GemmMethod::Hopper,
         GemmMethod::Ampere,
@@ -146,7 +148,7 @@ impl GemmMethod {
         GemmMethod::Simt,
     ];
 
-    /// Returns the family that the method is.
+    /// Returns the family of the method.
     pub(crate) fn family(self) -> &'static dyn GemmFamily {
         match self {
             GemmMethod::Simt => &simt::Simt,

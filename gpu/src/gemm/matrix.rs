@@ -1,4 +1,5 @@
-//! Views as the matrices that kernels take: a leading dimension and a contiguous mode, or a compact copy.
+//! The matrices that kernels take: a view with a contiguous mode and a leading dimension, or a compact copy of the
+//! view.
 
 use colex_device::{Buffer, Element, View};
 use colex_layout::{IntTuple, Layout, Stride};
@@ -25,14 +26,14 @@ pub(crate) struct Packed {
     leading: i64,
 }
 
-/// Bytes that the rows of a packed matrix begin at multiples of: what the widest access takes.
+/// The alignment of the rows of a packed matrix, in bytes: that of the widest access.
 const ROW: i64 = 16;
 
-/// Returns the extents of a view, which must have two modes.
+/// Returns the extents of a view of two modes.
 ///
 /// # Errors
 ///
-/// Fails for a view of another number of modes.
+/// Returns an error if the view does not have two modes.
 pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<[i64; 2], Error> {
     let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
     let extents: Vec<i64> = shape.modes().map(size).collect();
@@ -52,7 +53,7 @@ impl Matrix {
     pub(crate) fn of<T: Element>(view: &View<'_, T>, wanted: Option<Major>) -> Option<Matrix> {
         let layout = view.layout()?;
         let [(rows, down), (columns, across)] = [mode(layout, 0)?, mode(layout, 1)?];
-        // The stride of a mode of extent 1 is never taken: any leading dimension describes it.
+        // The stride of a mode of extent 1 contributes nothing to an offset, so any leading dimension describes it.
         let second = || match (columns == 1 || across == 1, rows == 1) {
             (true, true) => Some(aligned(columns, T::BYTES as i64)),
             (true, false) if (columns..=MOST).contains(&down) => Some(down),
@@ -119,11 +120,11 @@ fn aligned(length: i64, bytes: i64) -> i64 {
 }
 
 impl Packed {
-    /// Takes memory for a compact copy of a view, the second mode contiguous.
+    /// Allocates memory for a compact copy of a view, with the second mode contiguous.
     ///
     /// # Errors
     ///
-    /// What the device says of an allocation, and a size beyond 63 bits.
+    /// Returns the device's error if the allocation fails, and an error if the size does not fit 63 bits.
     pub(crate) fn new<T: Element>(
         view: &View<'_, T>,
         take: impl FnOnce(usize) -> Result<Buffer<u8>, Error>,
@@ -153,7 +154,7 @@ impl Packed {
     ///
     /// # Errors
     ///
-    /// Those of a copy.
+    /// Returns the errors of [`copy`](crate::copy()).
     pub(crate) fn fill<T: Element>(&self, view: &View<'_, T>) -> Result<CopyCall<'static>, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
         let addresses = [view.bytes().0, self.memory.address()];
@@ -164,7 +165,7 @@ impl Packed {
     ///
     /// # Errors
     ///
-    /// Those of a copy.
+    /// Returns the errors of [`copy`](crate::copy()).
     pub(crate) fn empty<T: Element>(&self, view: &View<'_, T>) -> Result<CopyCall<'static>, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
         let addresses = [self.memory.address(), view.bytes().0];
@@ -177,7 +178,7 @@ impl Packed {
     }
 }
 
-/// Returns the plan of a copy that has elements.
+/// Returns the plan of a copy of at least one element.
 pub(crate) fn plan<'a>(copy: &'a CopyCall<'_>) -> &'a CopyPlan {
     copy.plan().expect("a matrix that is packed has elements")
 }

@@ -1,4 +1,4 @@
-//! Matrix products: a plan, a kernel for each generation, and the call.
+//! Matrix products (GEMM): the plan, one kernel for each generation of instructions, and the call.
 
 pub(crate) mod call;
 pub(crate) mod epilogue;

@@ -1,4 +1,4 @@
-//! An operand's way from global memory through shared memory into registers.
+//! The pipeline of an operand: from global memory through shared memory into registers.
 
 use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
 use colex_layout::{ComposedLayout, IntTuple, Layout};
@@ -13,7 +13,7 @@ use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 pub(crate) struct OperandPipeline {
     tile: [i64; 2],
     tensor: Tensor,
-    /// The number of the block's tile along M or N.
+    /// The coordinate of the block's tile along M or N.
     row: Index,
     fetch: TiledCopy,
     fetched: Tensor,
@@ -22,14 +22,14 @@ pub(crate) struct OperandPipeline {
     registers: Fragment,
     fragment_dst: Fragment,
     thread: Index,
-    /// Whether nothing of the tensor's tiles lies outside of it.
+    /// Whether all tiles lie inside the tensor, so that the loads need no predicates.
     whole: bool,
-    /// Whether the copy into shared memory goes on by itself, without registers.
+    /// Whether the copy into shared memory is asynchronous (`cp.async`), without registers.
     is_async: bool,
 }
 
-/// The swizzled tile of an operand in shared memory, stages last, of which the threads read the given number of elements of the
-/// contiguous mode at a time.
+/// The swizzled tile of an operand in shared memory, with the stages as the last mode. The threads read the given number of
+/// elements of the contiguous mode at once.
 pub(crate) fn shared_layout(
     major: Major,
     bits: u32,
@@ -75,7 +75,8 @@ fn swizzled(major: Major, bits: u32, shape: &[i64], step: i64) -> Result<Compose
     Ok(atom.position_independent()?)
 }
 
-/// Equal shares of a tile: where the threads are, and how many neighbours each of them takes at once.
+/// An equal partition of a tile: the layout of the threads, and the number of neighbouring elements that each thread
+/// takes at once.
 pub(crate) struct Shares {
     pub(crate) threads: Layout,
     pub(crate) values: Layout,
@@ -129,7 +130,7 @@ fn shares_of(major: Major, tile: [i64; 2], vector: i64, threads: i64) -> Option<
     })
 }
 
-/// The error of a tile of which the threads have no equal shares.
+/// The error of a tile that the threads cannot share equally.
 #[track_caller]
 pub(crate) fn uneven(tile: [i64; 2], threads: i64) -> Error {
     let [rows, columns] = tile;
@@ -201,8 +202,8 @@ impl OperandPipeline {
         })
     }
 
-    /// Starts the copy of tile `step` along K into a stage. Beyond the last there are zeros or, where nothing lies outside,
-    /// the last tile once more: neither is multiplied.
+    /// Starts the copy of tile `step` along K into a stage. Beyond the last tile it copies zeros or, if all tiles lie
+    /// inside the tensor, the last tile again. No instruction multiplies either of them.
     pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Index) {
         let step = if self.whole {
             &step.min(&(steps - 1).within(0..1 << 31))
@@ -223,7 +224,7 @@ impl OperandPipeline {
         k.copy(&self.fetch, &through, &to);
     }
 
-    /// Steps of the instruction along K in a tile.
+    /// The number of steps of the instruction along K in a tile.
     pub(crate) fn steps(&self) -> i64 {
         self.registers
             .layout()
@@ -246,7 +247,7 @@ impl OperandPipeline {
     }
 }
 
-/// Numbers of binary32 become the nearest of tf32 where they are: the instruction itself would cut them off.
+/// Rounds the fragment's numbers of binary32 to the nearest tf32 in place. The instruction itself would truncate them.
 fn to_tf32(k: &mut Builder, numbers: &Fragment) {
     let numbers = numbers.gathered(0, numbers.layout().size());
     k.emit(|k| {

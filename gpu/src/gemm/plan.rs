@@ -1,4 +1,4 @@
-//! `GemmPlan`: which kernel a product takes, and its numbers.
+//! `GemmPlan`: the kernel of a product, with its tile, stages and vectors.
 
 use core::fmt;
 
@@ -12,23 +12,25 @@ use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Error, Index, TensorKernel};
 
-/// What is known of the matrices when the kernel is built: types, orders, and how many elements a vector may take.
+/// The facts about the matrices that a kernel is built from: types, majors, and the number of elements of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operands {
     /// The type of A and B.
     pub ab: Ty,
     /// The type of C.
     pub c: Ty,
-    /// What runs fastest in A, B and C.
+    /// The contiguous modes of A, B and C.
     pub majors: [Major; 3],
-    /// Elements that an access to A, B and C may take at once: addresses and leading dimensions are multiples of them.
+    /// The numbers of elements that one access to A, B and C may take. Addresses and leading dimensions are multiples
+    /// of them.
     pub vectors: [i64; 3],
     /// Whether C is read.
     pub beta: bool,
 }
 
 impl Operands {
-    /// The layout of an operand, whose extents and leading dimension only the launch knows; reports take these.
+    /// The layout of an operand. Its extents and leading dimension are arguments of the launch; their values here serve
+    /// the reports.
     pub(crate) fn layout(&self, operand: Operand) -> Layout {
         let text = match self.majors[operand as usize] {
             Major::First => "(4096,4096):(_1,4096)",
@@ -37,7 +39,7 @@ impl Operands {
         text.parse().expect("a literal")
     }
 
-    /// What runs fastest in an operand.
+    /// The contiguous mode of an operand.
     pub(crate) fn major(&self, operand: Operand) -> Major {
         self.majors[operand as usize]
     }
@@ -64,31 +66,31 @@ impl Operands {
 
 /// A kernel and its numbers.
 ///
-/// Any numbers may be written here. A plan becomes a kernel that ends with the right product, or it is refused by an
-/// error that names the limit: by [`check`](Self::check) and [`build`](Self::build) what its kernel does not take, by
+/// The fields may hold any numbers. Every plan becomes a kernel that computes the right product, or is refused with an
+/// error that names the limit: [`check`](Self::check) and [`build`](Self::build) refuse what the kernel does not take,
 /// [`Gemm::prepare_with`](super::Gemm::prepare_with) what does not suit the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemmPlan {
     /// The generation.
     pub method: GemmMethod,
-    /// What is known of the matrices.
+    /// The facts about the matrices.
     pub operands: Operands,
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
-    /// How many tiles are on their way: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper.
+    /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper.
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
-    /// The order in which blocks take the tiles, or for Hopper clusters of two: a grouped one, with strips of 1 to
-    /// 65536.
+    /// The order in which blocks (on Hopper, clusters of two blocks) visit the tiles: a grouped order with strips of 1
+    /// to 65536 tiles.
     pub order: Order,
-    /// Whether the tiles must divide the problem; a call finds by itself where they do (Ampere asks for nothing outside
-    /// then).
+    /// Whether the tiles must divide the problem. A call sets this by itself if they do; the Ampere kernel then has no
+    /// predicates.
     pub whole: bool,
 }
 
 impl GemmPlan {
-    /// Returns the plan of a method with its usual numbers.
+    /// Returns the default plan of a method.
     pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
         // What may be rounded to tf32 is multiplied as it is.
         if (method, operands.ab) == (GemmMethod::Simt, Ty::Tf32) {
@@ -118,7 +120,7 @@ impl GemmPlan {
         }
     }
 
-    /// Returns the kernel for that architecture.
+    /// Builds the kernel for an architecture.
     ///
     /// ```
     /// use colex_atom::{Arch, MmaAtom, Ty};
@@ -137,9 +139,9 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// Fails for numbers that the kernel does not take, with the limit, with what the algebra
-    /// refuses, with the line of the kernel that asked, and for a kernel that asks
-    /// for more than a block has.
+    /// Returns an error that names the limit if the kernel does not take a number of the plan, or if it needs more than
+    /// a block has. Returns the error of the layout algebra, with the line of the kernel, if a layout has no such
+    /// partition.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
         self.check(arch)?;
         let built = self.method.family().build(self, arch)?;
@@ -185,7 +187,8 @@ impl GemmPlan {
         self
     }
 
-    /// The tile along M and N of a place in the plan's order; `tiles` are those of the problem.
+    /// Returns the coordinates of the tile along M and N at a place of the plan's order. `tiles` are the numbers of
+    /// tiles of the problem.
     pub(crate) fn tile_at(&self, place: Index, tiles: &[Index; 2]) -> [Index; 2] {
         let tile = self.order.tile(place, tiles.clone());
         tile.expect("invariant: an order without a formula is refused before a kernel is built")
@@ -221,7 +224,7 @@ impl GemmPlan {
     }
 }
 
-/// The size of a vector that a leading dimension, an address and an element's bytes allow.
+/// The number of elements of a vector that a leading dimension, an address and the bytes of an element allow.
 pub(crate) fn vector(bytes: i64, address: u64, leading: i64) -> i64 {
     let fits = |n: &i64| address.is_multiple_of((n * bytes) as u64) && leading % n == 0;
     [16, 8, 4, 2]

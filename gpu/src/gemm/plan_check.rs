@@ -1,4 +1,4 @@
-//! Whether a plan is one that its kernel can be built from, and one for the product of a call.
+//! Checks that a kernel can be built from a plan, and that the plan suits the product of a call.
 
 use colex_atom::{Arch, Ty};
 use colex_tiled::Operand;
@@ -19,11 +19,12 @@ pub(crate) const MOST_TILE: i64 = 1024;
 /// The widest strip of an order.
 const MOST_STRIP: i64 = 1 << 16;
 
-/// The most 32-bit registers of a thread's accumulators: as many as a thread can have. More would be in local memory.
+/// The most 32-bit registers of a thread's accumulators: the registers that a thread can have. More would lie in local
+/// memory.
 const MOST_SUMS: i64 = 255;
 
-/// The most accesses of a thread to one operand's tile, and the most matrix instructions of a thread to a tile: each of
-/// them is an instruction of the kernel.
+/// The most accesses of a thread to the tile of an operand, and the most matrix instructions of a thread for a tile.
+/// The loops are unrolled, so that each of them is an instruction of the kernel.
 const MOST_UNROLLED: i64 = 4096;
 
 /// The most threads of a block.
@@ -34,9 +35,9 @@ impl GemmPlan {
     ///
     /// # Errors
     ///
-    /// Fails for matrices that the kernel does not multiply, for types that no kernel multiplies, and for a number, an
-    /// order, a sum of numbers or a share of a tile that the kernel does not take: [`Error::plan`](crate::Error::plan)
-    /// says which.
+    /// Returns an error if the kernel does not multiply such matrices, if no kernel multiplies the types, or if the
+    /// kernel does not take a number, an order, a sum of numbers or a share of a tile.
+    /// [`Error::plan`](crate::Error::plan) says which.
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         self.check_types(arch)?;
@@ -175,7 +176,7 @@ impl GemmPlan {
         self.method.family().steps(self)
     }
 
-    /// Whether a thread's part of a tile is one that the kernel can hold and be as long as.
+    /// Checks that a thread can hold its part of a tile, and that the unrolled kernel is not too long.
     fn check_unrolled(&self) -> Result<(), Error> {
         let [bm, bn, bk] = self.tile;
         let family = self.method.family();
@@ -191,11 +192,11 @@ impl GemmPlan {
         family.check_shares(self, sums)
     }
 
-    /// Refuses a plan by which the threads of a block cannot share the copy of A's tile, or of B's.
+    /// Refuses a plan by which the threads of a block cannot share the copy of the tile of A or of B equally.
     ///
     /// # Errors
     ///
-    /// Fails for a tile of which the threads do not have equal shares, and for more than the kernel has.
+    /// Returns an error if the threads have no equal shares of a tile, or if the plan exceeds a limit of the kernel.
     pub(crate) fn check_copies(&self) -> Result<(), Error> {
         let threads = self.method.family().threads(self);
         for (operand, name) in [(Operand::A, "A"), (Operand::B, "B")] {
@@ -221,13 +222,13 @@ impl GemmPlan {
         Ok(())
     }
 
-    /// Whether the plan is one for a problem whose matrices are known to be like that.
+    /// Checks that the plan is for a problem with these matrices. The plan was [checked](Self::check).
     ///
     /// # Errors
     ///
-    /// Fails for other types, orders, wider vectors than addresses and leading dimensions allow, or a `beta` that is
-    /// not the problem's, and for tiles that should divide the problem and do not, and for more tiles than the kernel
-    /// counts. The plan was [checked](Self::check).
+    /// Returns an error if the types, the orders or `beta` are not those of the problem, if the vectors are wider than
+    /// addresses and leading dimensions allow, if the tiles are to divide the problem and do not, or if there are more
+    /// tiles than the kernel counts.
     pub(crate) fn check_call(&self, problem: &GemmProblem, call: &Operands) -> Result<(), Error> {
         let plan = &self.operands;
         let differs =

@@ -1,4 +1,4 @@
-//! `GemmProblem`: what a matrix product is to do, checked before a kernel is chosen.
+//! `GemmProblem`: the description of a matrix product, which is checked before a kernel is chosen.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use crate::method::Compute;
 use colex_device::DeviceSlice;
 use colex_device::{Element, View, ViewMut};
 
-/// Which of a matrix's two indices runs fastest in memory.
+/// The contiguous mode of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
     /// The first index, M of A and of C or N of B: what BLAS calls `N` for A and `T` for B.
@@ -22,18 +22,18 @@ pub enum Major {
     Second,
 }
 
-/// A number that a matrix product takes or gives.
+/// An element type of GEMM operands and results.
 pub trait GemmElement: Element {
     /// Its type in the table of atoms.
     const TY: Ty;
 
-    /// What products of such elements are computed in, unless the problem says otherwise.
+    /// The default accumulator type of products of such elements.
     const COMPUTE: Compute;
 
     /// Its value.
     fn to_f64(self) -> f64;
 
-    /// The nearest of the type.
+    /// Rounds to the nearest value of the type.
     fn from_f64(value: f64) -> Self;
 }
 
@@ -82,23 +82,23 @@ pub struct GemmProblem {
     pub n: i64,
     /// Columns of A and B.
     pub k: i64,
-    /// What runs fastest in A, B and C.
+    /// The contiguous modes of A, B and C.
     pub majors: [Major; 3],
     /// Elements from one row (or column) of A, B and C to the next; `None` if they touch.
     pub leading: [Option<i64>; 3],
     /// The factor of the product.
     pub alpha: f64,
-    /// The factor of what C held; 0 does not read it.
+    /// The factor of the old C. If it is 0, C is not read.
     pub beta: f64,
-    /// What products are computed in; `None` for [`GemmElement::COMPUTE`] of the operands.
+    /// The accumulator type; `None` for [`GemmElement::COMPUTE`] of the operands.
     pub compute: Option<Compute>,
 }
 
-/// The largest extent: what a kernel counts with 32 bits.
+/// The largest extent: kernels count with 32 bits.
 pub(crate) const MOST: i64 = i32::MAX as i64;
 
 impl GemmProblem {
-    /// Returns the product of compact matrices, K fastest in A and B, N fastest in C, alpha 1 and beta 0.
+    /// Returns the product of compact matrices with K contiguous in A and B, N contiguous in C, alpha 1 and beta 0.
     pub fn new(m: i64, n: i64, k: i64) -> GemmProblem {
         GemmProblem {
             m,
@@ -112,7 +112,7 @@ impl GemmProblem {
         }
     }
 
-    /// Returns the same with a matrix in the other order.
+    /// Returns the same problem with the contiguous mode of `matrix` set.
     #[must_use]
     pub fn major(mut self, matrix: Operand, major: Major) -> GemmProblem {
         self.majors[matrix as usize] = major;
@@ -126,19 +126,19 @@ impl GemmProblem {
         self
     }
 
-    /// Returns the same with another factor of the product.
+    /// Returns the same problem with another factor of the product.
     #[must_use]
     pub fn alpha(self, alpha: f64) -> GemmProblem {
         GemmProblem { alpha, ..self }
     }
 
-    /// Returns the same with another factor of what C held.
+    /// Returns the same problem with another factor of the old C.
     #[must_use]
     pub fn beta(self, beta: f64) -> GemmProblem {
         GemmProblem { beta, ..self }
     }
 
-    /// Returns the same, computed in something else than the operands' own: [`Compute::Tf32`] for those of f32.
+    /// Returns the same problem with another accumulator type, for example [`Compute::Tf32`] for operands of f32.
     #[must_use]
     pub fn compute(self, compute: Compute) -> GemmProblem {
         GemmProblem {
@@ -171,7 +171,7 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 0 or of more than 31 bits, and for one of 0, which no layout has.
+    /// Returns an error if an extent is below 0, does not fit 31 bits, or is 0, since no layout has an extent of 0.
     pub fn layout(&self, matrix: Operand) -> Result<Layout, Error> {
         let extents = self.extents(matrix);
         for (extent, what) in extents {
@@ -189,11 +189,11 @@ impl GemmProblem {
         Ok(Layout::new(shape, stride).expect("two extents of 31 bits make a layout"))
     }
 
-    /// Checks that the numbers can be a problem.
+    /// Checks the extents and the leading dimensions.
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 0 or of more than 31 bits, and for a leading dimension that is too short.
+    /// Returns an error if an extent is below 0 or does not fit 31 bits, or if a leading dimension is too short.
     pub fn check(&self) -> Result<(), Error> {
         for (matrix, what) in NAMED {
             let [first, second] = self.extents(matrix);
@@ -218,7 +218,7 @@ impl GemmProblem {
         Ok(())
     }
 
-    /// Returns the product of these matrices, seen as the problem says.
+    /// Returns the product of the matrices in these buffers, with the shapes and leading dimensions of the problem.
     ///
     /// ```
     /// use colex_gpu::{Device, kernels::GemmProblem};
@@ -233,7 +233,7 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check), for a matrix that its buffer does not hold, and those of a view.
+    /// Returns the errors of [`check`](Self::check) and of a view, and an error if a buffer does not hold its matrix.
     pub fn on<'a, T: GemmElement, C: GemmElement>(
         &self,
         a: &'a impl DeviceSlice<T>,

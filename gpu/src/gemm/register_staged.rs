@@ -1,5 +1,5 @@
-//! Kernels whose tiles go through registers into shared memory, as before `cp.async`: two stages, the next tile loaded while
-//! one is multiplied.
+//! GEMM kernels that stage their tiles through registers, as before `cp.async`. They have two stages: the kernel loads the
+//! next tile while it multiplies the current one.
 
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
@@ -23,20 +23,20 @@ pub(crate) struct SmemTile {
     pub(crate) read: i64,
 }
 
-/// What tells one such kernel from another.
+/// The parameters in which these kernels differ.
 pub(crate) struct RegisterStagedGemm<'a> {
     pub(crate) name: &'static str,
     pub(crate) plan: &'a GemmPlan,
     pub(crate) mma: TiledMma,
-    /// The ways of A and of B.
+    /// The shared memory tiles of A and B.
     pub(crate) tiles: [SmemTile; 2],
-    /// Whether N takes the place of M, and B that of A.
+    /// Whether the product is computed transposed: B in the place of A, and N in the place of M.
     pub(crate) transposed: bool,
-    /// Elements of C that are neighbours in memory and in a thread's registers.
+    /// The number of elements of C that are neighbours both in memory and in a thread's registers.
     pub(crate) neighbours: i64,
 }
 
-/// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
+/// The kernel of a plan. The launch takes A, B, C, alpha and beta, and has one block for each tile.
 pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKernel, Error> {
     let (plan, mma) = (gemm.plan, &gemm.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
@@ -129,7 +129,7 @@ impl StagedOperand {
         })
     }
 
-    /// Tile `step` along K on its way into registers; zeros beyond the edges.
+    /// Loads tile `step` along K into registers. Elements outside the matrix are zeros.
     fn load(&self, k: &mut Builder, step: &Index) -> Fragment {
         let tile = self.tensor.local_tile(self.tile, (&self.row, step));
         let from = self.load.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
@@ -138,7 +138,7 @@ impl StagedOperand {
         held
     }
 
-    /// What was loaded, as the numbers that are multiplied, into a stage.
+    /// Converts the loaded tile to the type of the product and stores it into a stage.
     fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) {
         let wide = convert_operand(k, held, self.ty);
         k.copy(&self.put, &wide, &self.smem_dst.at(3, stage));
@@ -150,7 +150,7 @@ impl StagedOperand {
         mode.map_or(1, |mode| mode.size())
     }
 
-    /// Step `i` of a stage into its registers.
+    /// Loads step `i` of a stage into registers.
     fn read(&self, k: &mut Builder, i: i64, stage: &Index) -> Fragment {
         let from = self.smem_src.at(3, stage).at(2, i);
         k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
@@ -178,7 +178,7 @@ fn main_loop(
     k.for_(0, steps, 1, |k, step| {
         let from = k.get(&stage);
         let to = (Index::from(1) - &from).within(0..2);
-        // The next tile is on its way while this one is multiplied; beyond K it is zeros, and reads nothing.
+        // The loads of the next tile overlap the product of this one. Beyond K they yield zeros and read nothing.
         let next = step + 1;
         let next = operands.map(|side| side.load(k, &next));
         for i in 0..operands[0].steps() {
@@ -192,7 +192,7 @@ fn main_loop(
     });
 }
 
-/// `C = alpha acc + beta C`, each thread its own elements, `vector` neighbours at once.
+/// Stores `C = alpha acc + beta C`: each thread its own elements, `vector` neighbours at once.
 fn store(
     k: &mut Builder,
     plan: &GemmPlan,

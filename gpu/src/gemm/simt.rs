@@ -1,7 +1,7 @@
 //! The SIMT GEMM: one multiply-add of one thread at a time, for every type, order, size and alignment.
 //!
-//! Elements become the numbers that are summed on their way into shared memory, where M (or N) is contiguous. The mode
-//! along which C runs fastest takes the place of M, so that a thread always has neighbours of C.
+//! Elements are converted to the accumulator type on their way into shared memory, where M (or N) is contiguous. The
+//! contiguous mode of C takes the place of M, so that each thread has neighbouring elements of C.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ use super::register_staged::{RegisterStagedGemm, SmemTile};
 use crate::kernels::Major;
 use colex_tensor::{Error, TensorKernel};
 
-/// A multiply-add of each thread; the units of a plan are threads.
+/// One multiply-add per thread. The units of a plan are threads.
 pub(crate) struct Simt;
 
 impl GemmFamily for Simt {
@@ -93,12 +93,12 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     register_staged::build(gemm, arch)
 }
 
-/// Whether N takes the place of M.
+/// Whether the product is computed transposed, with N in the place of M.
 fn transposed(plan: &GemmPlan) -> bool {
     plan.operands.major(Operand::C) == Major::Second
 }
 
-/// Elements that a thread reads at once from shared memory, and that are its own along M and N: 16 bytes.
+/// The number of elements that a thread reads at once from shared memory and owns along M and N: 16 bytes.
 fn neighbours(ab: Ty) -> i64 {
     128 / i64::from(sum_type(ab).bits())
 }
@@ -121,8 +121,8 @@ fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
     )?)
 }
 
-/// M (or N) contiguous, each column followed by as many elements as a thread reads at once: what a warp writes along K
-/// spreads over the banks.
+/// M (or N) is contiguous, and each column is padded by the elements that a thread reads at once. Stores of a warp
+/// along K then fall into different banks.
 fn way(plan: &GemmPlan, operand: Operand) -> SmemTile {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let read = neighbours(plan.operands.ab);

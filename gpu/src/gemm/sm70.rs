@@ -17,7 +17,8 @@ use super::register_staged::{RegisterStagedGemm, SmemTile};
 use crate::kernels::Major;
 use colex_tensor::{Error, TensorKernel};
 
-/// Elements that follow each row or column in shared memory: 16 bytes, so that eight rows begin in different banks.
+/// The padding of each row or column in shared memory: 16 bytes, so that eight consecutive rows begin in different
+/// banks.
 const MORE: i64 = 8;
 
 /// `mma.sync` of quad-pairs; the units of a plan are warps.
@@ -91,9 +92,9 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     register_staged::build(gemm, arch)
 }
 
-/// Two by two quad-pairs a warp, and warps along M and N.
+/// Two by two quad-pairs per warp, and warps along M and N.
 fn tiled_mma(plan: &GemmPlan) -> Result<TiledMma, Error> {
-    // BLAS's letters: A is transposed where K is contiguous, B where N is.
+    // The letters of BLAS: A is transposed if K is contiguous, B if N is.
     let letter = |operand, first, second| match plan.operands.major(operand) {
         Major::First => first,
         Major::Second => second,

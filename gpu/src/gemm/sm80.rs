@@ -1,4 +1,4 @@
-//! The Ampere GEMM: `cp.async` in stages, `ldmatrix`, `mma.sync`.
+//! The Ampere GEMM: a multistage `cp.async` pipeline, `ldmatrix` and `mma.sync`.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
 use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 
-/// `cp.async` in stages and `mma.sync`; the units of a plan are warps.
+/// A multistage `cp.async` pipeline and `mma.sync`. The units of a plan are warps.
 pub(crate) struct Ampere;
 
 impl GemmFamily for Ampere {
@@ -29,8 +29,8 @@ impl GemmFamily for Ampere {
     fn numbers(&self, operands: &Operands) -> Numbers {
         let (tile, stages, warps) = match operands.ab {
             Ty::F64 => ([64, 64, 16], 3, [2, 4]),
-            // Four warps with twice the products of a fragment, two blocks to a multiprocessor; narrow copies would leave
-            // them no registers.
+            // Four warps, each with twice the products of a fragment, and two blocks per multiprocessor. Narrow copies
+            // would need too many registers for that.
             _ if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
             // 128 bytes along K, for elements of any size.
             ty => ([128, 128, 1024 / i64::from(ty.bits())], 3, [2, 4]),
@@ -59,7 +59,7 @@ impl GemmFamily for Ampere {
         }
     }
 
-    /// The fragments of one step come while those of the step before are multiplied.
+    /// The loads of one step's fragments overlap the products of the step before.
     fn least_k(&self, step: i64) -> i64 {
         2 * step
     }
@@ -103,7 +103,7 @@ impl GemmFamily for Ampere {
     }
 }
 
-/// The kernel of a plan. Its launch takes A, B, C, alpha and beta; a block of the grid is a tile.
+/// The kernel of a plan. The launch takes A, B, C, alpha and beta, and has one block for each tile.
 fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let mma = plan.tiled_mma()?;
@@ -151,7 +151,7 @@ fn main_loop(
         }
         k.cp_async_commit();
     };
-    // Tiles beyond K are zeros, and read nothing.
+    // The loads of tiles beyond K yield zeros and read nothing.
     for stage in 0..stages - 1 {
         fetch(k, &stage.into(), &stage.into());
     }
@@ -173,7 +173,7 @@ fn main_loop(
         let (from, to) = (k.get(&read), k.get(&write));
         let after = next(&from);
         for i in 0..inner {
-            // The next step's fragments come while this one's are multiplied, across the end of the tile too.
+            // The loads of the next step's fragments overlap the products of this step, also across the end of a tile.
             if i + 1 < inner {
                 for pipeline in pipelines {
                     pipeline.read(k, i + 1, &from);
@@ -193,6 +193,6 @@ fn main_loop(
         k.set(&read, &after);
         k.set(&write, next(&to));
     });
-    // Shared memory is the block's only as long as the block lasts.
+    // A block must not end while its `cp.async` copies write to its shared memory.
     k.cp_async_wait(0);
 }

@@ -1,4 +1,5 @@
-//! The Hopper GEMM: TMA into a ring of stages, one producer warp, `wgmma` by consumer warpgroups.
+//! The Hopper GEMM, warp-specialised: a producer warp fills a ring of stages by TMA, and consumer warpgroups multiply
+//! by `wgmma`.
 
 use std::ops::RangeInclusive;
 
@@ -20,10 +21,11 @@ use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{Reg, ScaleD, Type};
 use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
 
-/// The registers that Hopper's kernel needs beside the sums of a thread: ptxas 12.9 asks for 154 where there are 128 sums.
+/// The registers that the Hopper kernel needs beside a thread's accumulators: ptxas 12.9 needs 154 registers for 128
+/// accumulators.
 const BESIDE_SUMS: i64 = 26;
 
-/// TMA and `wgmma`; the units of a plan are consumer warpgroups, each with all of the tile along N.
+/// TMA and `wgmma`. The units of a plan are consumer warpgroups, each of which has the whole tile along N.
 pub(crate) struct Hopper;
 
 impl GemmFamily for Hopper {
@@ -64,11 +66,11 @@ impl GemmFamily for Hopper {
     }
 
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
-        // The two blocks of a cluster bring half of B each.
+        // Each of the two blocks of a cluster loads half of B and multicasts it.
         [64 * plan.warps[0], 16, 16]
     }
 
-    /// A tensor map's box has at most 256 elements along each mode; along M and N, those are rows where K is contiguous.
+    /// A box of a tensor map has at most 256 elements along each mode; along M and N these are rows if K is contiguous.
     fn most_tile(&self, operands: &Operands) -> [i64; 3] {
         match operands.major(Operand::A) {
             Major::Second => [256, 256, 256],
@@ -141,7 +143,7 @@ impl GemmFamily for Hopper {
         Ok(given)
     }
 
-    /// Clusters go through the tiles by themselves, as many as run at once.
+    /// The kernel is persistent: the grid has the clusters that run at once, and each cluster loops over tiles.
     fn launch(&self, [m, n]: [i64; 2], threads: u32, device: &Device) -> Launch {
         let cluster = i64::from(CLUSTER);
         let wanted = (m + cluster - 1) / cluster * n;
@@ -154,16 +156,16 @@ impl GemmFamily for Hopper {
 /// Threads of a warpgroup.
 pub(crate) const WARPGROUP_THREADS: u32 = 128;
 
-/// What producer and consumers share.
+/// The state that the producer and the consumers share.
 struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
     mma: &'a TiledMma,
     ring: Pipeline,
     /// A and B in global memory, and their stages.
     operands: [(TmaTensor, Tensor); 2],
-    /// Steps along K.
+    /// The number of steps along K.
     steps: Index,
-    /// Clusters along M, and tiles along N.
+    /// The number of clusters along M, and of tiles along N.
     extents: [Index; 2],
     rank: Index,
     group: Index,
@@ -178,7 +180,8 @@ const CLUSTER: u32 = 2;
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
 fn consumer_registers(consumers: u32) -> Option<u32> {
-    /// What a thread with 128 sums and its addresses needs at most; as many are left to the producer as to CUTLASS's.
+    /// A thread with 128 accumulators and its addresses needs at most this number of registers. The producer keeps the
+    /// same number as in CUTLASS.
     const MOST: u32 = 240;
     let groups = consumers + 1;
     let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
@@ -188,7 +191,7 @@ fn consumer_registers(consumers: u32) -> Option<u32> {
         .filter(|n| *n > entry)
 }
 
-/// The kernel of a plan. Its launch takes A, B, C, M, N, K, alpha and beta; blocks go through the tiles by themselves.
+/// The kernel of a plan. The launch takes A, B, C, M, N, K, alpha and beta. The blocks are persistent.
 fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
@@ -236,7 +239,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     k.finish()
 }
 
-/// An operand's tensor map and stages; its tile is loaded by `blocks` blocks of the cluster together.
+/// The tensor map and the stages of an operand. `blocks` blocks of the cluster load its tile together.
 fn operand(
     k: &mut Builder,
     plan: &GemmPlan,
@@ -254,7 +257,7 @@ fn operand(
 }
 
 impl WarpSpecializedKernel<'_> {
-    /// The tile of this block in the turn of its cluster.
+    /// The coordinates of this block's tile in an iteration of its cluster.
     fn place(&self, number: &Index) -> [Index; 2] {
         let [m, n] = self.plan.tile_at(number.clone(), &self.extents);
         [m * i64::from(CLUSTER) + &self.rank, n]
@@ -341,7 +344,7 @@ impl WarpSpecializedKernel<'_> {
                 k.wgmma_tile(mma, &acc, &da.at(&stage), &db.at(&stage), scale);
                 k.wgmma_commit();
                 k.wgmma_wait(1);
-                // What the step before has read is free now.
+                // The previous stage has been consumed: release it.
                 let release = k.both(accumulate, is_arriver);
                 let empty = k.get(&before);
                 k.arrive_at(&ring.empty.at(&empty), &lane, release);

@@ -1,11 +1,11 @@
-//! The arithmetic around a product: wider numbers in, scaled and rounded ones out.
+//! Conversion of operands to the type of the product, and scaling and rounding of the results.
 
 use colex_atom::{Arch, Ty};
 
 use colex_ir::{Alu, BinaryOp, Compare, Reg, Rounding, TernaryOp, Type};
 use colex_tensor::{Builder, Fragment};
 
-/// What products of elements of a type are summed in.
+/// The accumulator type of products of a type.
 pub(crate) fn sum_type(ab: Ty) -> Ty {
     match ab {
         Ty::F64 => Ty::F64,
@@ -14,7 +14,7 @@ pub(crate) fn sum_type(ab: Ty) -> Ty {
     }
 }
 
-/// What alpha and beta are: a binary32 times sums of binary32, else a binary64, which holds every integer of 32 bits.
+/// The type of alpha and beta: binary32 for accumulators of binary32, else binary64, which holds every 32-bit integer.
 pub(crate) fn scale_type(ab: Ty) -> Type {
     match sum_type(ab) {
         Ty::F32 => Type::F32,
@@ -46,12 +46,12 @@ pub(crate) fn convert_operand(k: &mut Builder, from: &Fragment, to: Ty) -> Fragm
         for ((reg, place), d) in parts.zip(wide.regs()) {
             match from.ty() {
                 Ty::S8 => {
-                    // Up to the top and down again: the sign comes along.
+                    // A shift to the top and an arithmetic shift down extend the sign.
                     let up = k.shl(Type::B32, reg, 24 - 8 * place as i64);
                     k.binary_to(BinaryOp::Shr, Type::S32, *d, up, 24);
                 }
                 _ => {
-                    // The bits of a bf16 are the upper half of a binary32's; no instruction before Ampere says so.
+                    // The bits of a bf16 are the upper half of the binary32. Before Ampere no instruction converts it.
                     let bits = match place {
                         0 => k.shl(Type::B32, reg, 16),
                         _ => k.and(Type::B32, reg, 0xffff_0000u32),
@@ -87,14 +87,14 @@ pub(crate) fn scale_and_round(
         }
     };
     match c {
-        // Two at once are rounded from Ampere on.
+        // Since Ampere one instruction rounds two numbers.
         Ty::Bf16 if k.target() < Arch::Sm80 => rounded(k, &total),
         Ty::F16 if k.target() < Arch::Sm80 => halves(k, &total),
         _ => k.convert(&total, c),
     }
 }
 
-/// Numbers of binary32 to the nearest of f16, one by one.
+/// Rounds numbers of binary32 to the nearest f16, one by one.
 fn halves(k: &mut Builder, from: &Fragment) -> Fragment {
     let out = k.fragment(Ty::F16, from.layout());
     k.emit(|k| {
@@ -112,7 +112,7 @@ fn halves(k: &mut Builder, from: &Fragment) -> Fragment {
     out
 }
 
-/// Numbers of binary32 to the nearest of bf16, even of two, where no instruction rounds them.
+/// Rounds numbers of binary32 to the nearest bf16, ties to even, on architectures without such an instruction.
 fn rounded(k: &mut Builder, from: &Fragment) -> Fragment {
     let out = k.fragment(Ty::Bf16, from.layout());
     k.emit(|k| {
@@ -138,7 +138,7 @@ fn rounded(k: &mut Builder, from: &Fragment) -> Fragment {
     out
 }
 
-/// The same of integers: in binary64, rounded to the nearest at the end.
+/// Scales integers: in binary64, rounded to the nearest integer at the end.
 fn integers(
     k: &mut Builder,
     sum: &Fragment,

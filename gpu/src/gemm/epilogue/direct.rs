@@ -1,4 +1,4 @@
-//! C where no whole vectors lie: each thread its own accumulators.
+//! The direct epilogue: each thread stores its own accumulators, also where C has no whole vectors.
 
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -8,7 +8,7 @@ use crate::gemm::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
-/// The most elements that a thread stores at a time.
+/// The most elements that a thread stores at once.
 const PART: i64 = 32;
 
 /// How many elements a thread stores at a time: whole modes of its accumulators, and of the next mode as many as fit.
@@ -27,7 +27,7 @@ fn part(acc: &Fragment) -> i64 {
     part
 }
 
-/// The copy of a thread's accumulators to and from its own elements of C.
+/// The tiled copy between a thread's accumulators and its elements of C.
 pub(crate) struct Direct {
     copy: TiledCopy,
     mma: TiledMma,
@@ -36,7 +36,7 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<Direct, Error> {
         let bits = i64::from(plan.operands.c.bits());
-        // Neighbours along N are two to a thread.
+        // A thread has two neighbours along N.
         let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
             && plan.operands.vector(Operand::C) > 1;
         let width = if pair { 2 * bits } else { bits };
@@ -46,7 +46,7 @@ impl Direct {
         Ok(Direct { copy, mma })
     }
 
-    /// `C = alpha acc + beta C`, each thread its own elements.
+    /// Stores `C = alpha acc + beta C`: each thread its own elements.
     pub(crate) fn store(
         &self,
         k: &mut Builder,
@@ -58,7 +58,7 @@ impl Direct {
     ) {
         // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
         let to = self.mma.at(thread).partition(c, Operand::C);
-        // A few at a time: what C held, and what it will, are alive for no longer than that.
+        // A few elements at a time, so that the old and the new elements of C are live only briefly.
         let part = part(acc);
         let parts = acc.layout().size() / part;
         let by_part = Layout::new((part, parts), (1, part));

@@ -1,4 +1,4 @@
-//! What a product does with its sums: scaled, rounded, stored.
+//! Epilogues: accumulators are scaled, rounded and stored.
 
 pub(crate) mod convert;
 pub(crate) mod direct;

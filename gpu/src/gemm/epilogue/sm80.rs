@@ -1,4 +1,4 @@
-//! How Ampere's product ends: sums through shared memory, so that a warp reads and writes whole rows of C.
+//! The Ampere epilogue: the accumulators go through shared memory, so that a warp reads and writes whole rows of C.
 
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
@@ -12,11 +12,11 @@ use colex_ir::Reg;
 use colex_ir::launch::Limits;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
-/// The way of the sums: rows of one atom of every warp at a time, so that the buffer is small.
+/// The staging of the accumulators: rows of one atom of each warp at a time, so that the buffer is small.
 struct SmemEpilogue {
     rows: i64,
     columns: i64,
-    /// A thread's sums to their places.
+    /// Stores a thread's accumulators into the buffer.
     put: TiledCopy,
     put_to: Tensor,
     /// Vectors along what runs fastest in C, as sums and as elements of C.
@@ -35,7 +35,7 @@ fn places(major: Major, [rows, columns]: [i64; 2], bits: i64) -> Layout {
     Layout::new((rows, columns), stride).expect("the plan's numbers make a layout")
 }
 
-/// Rows of C whose sums are in shared memory at a time: an atom's of every warp along M.
+/// The rows of C whose accumulators are in shared memory at a time: those of one atom of each warp along M.
 fn rows(plan: &GemmPlan, mma: &TiledMma) -> i64 {
     mma.atom().mnk()[0] * plan.warps[0]
 }
@@ -76,7 +76,7 @@ impl SmemEpilogue {
         let (rows, columns) = (rows(plan, mma), plan.tile[1]);
         let major = plan.operands.major(Operand::C);
         let shared = k.shared_tensor(sums.ty(), places(major, [rows, columns], from));
-        // A thread has pairs along N.
+        // A thread has pairs of neighbours along N.
         let pair = match major {
             Major::First => from,
             Major::Second => 2 * from,
@@ -103,7 +103,7 @@ impl SmemEpilogue {
     }
 }
 
-/// `C = alpha sums + beta C` of tile (M, N).
+/// Stores `C = alpha acc + beta C` of tile (M, N).
 pub(crate) fn store(
     k: &mut Builder,
     plan: &GemmPlan,

@@ -1,4 +1,4 @@
-//! How Hopper's product ends: C by TMA through shared memory, or by each thread its own elements.
+//! The Hopper epilogue: C goes through shared memory by TMA, or each thread stores its own elements.
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -13,21 +13,21 @@ use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
 };
 
-/// Rows of C that a warpgroup has.
+/// The rows of C that a warpgroup owns.
 const ROWS: i64 = 64;
 
-/// Parts of C that a warpgroup has in shared memory.
+/// The number of buffers in shared memory of a warpgroup.
 const BUFFERS: i64 = 2;
 
 /// How C is read and written.
 pub(crate) enum Epilogue {
     /// In parts of 128 bytes per row.
     Staged(Box<Staged>),
-    /// By each thread its own elements.
+    /// Each thread accesses its own elements.
     Direct(Box<(Tensor, Direct)>),
 }
 
-/// C's tensor map, and where its parts lie in shared memory.
+/// The tensor map of C, and the buffers of its parts in shared memory.
 pub(crate) struct Staged {
     map: TmaTensor,
     shared: Tensor,
@@ -64,7 +64,7 @@ impl Epilogue {
         })))
     }
 
-    /// Makes the barriers ready; a fence and a barrier of the block must follow.
+    /// Initialises the barriers. A fence and a barrier of the block must follow.
     pub(crate) fn start(&self, k: &mut Builder) {
         let Epilogue::Staged(staged) = self else {
             return;
@@ -121,12 +121,12 @@ impl FragmentCopies {
     }
 }
 
-/// What a thread does with its share of C.
+/// The epilogue of a thread.
 pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
     thread: Index,
     group: Index,
-    /// Whether it speaks to the copy engine for its warpgroup.
+    /// Whether the thread issues the TMA copies of its warpgroup.
     leads: Cond,
     end: &'a Epilogue,
     /// The parity of the first part's barrier, where a tile takes each buffer an odd number of times.
@@ -155,12 +155,12 @@ impl ThreadEpilogue<'_> {
         landed.at(&self.group * BUFFERS + part % BUFFERS)
     }
 
-    /// Starts to bring the first parts of what C holds.
+    /// Starts the loads of the first parts of the old C.
     pub(crate) fn fetch(&self, k: &mut Builder, at: &[Index; 2]) {
         (0..BUFFERS).for_each(|part| self.bring(k, at, part));
     }
 
-    /// Starts to bring a part, where C is read and the tile has one of that number, once its buffer is free.
+    /// Starts the load of a part once its buffer is free, if C is read and the tile has a part of that number.
     fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) {
         let Epilogue::Staged(staged) = self.end else {
             return;
@@ -176,7 +176,7 @@ impl ThreadEpilogue<'_> {
         });
     }
 
-    /// `C = alpha acc + beta C` of a tile.
+    /// Stores `C = alpha acc + beta C` of a tile.
     pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &[Index; 2], scale: [Reg; 2]) {
         let plan = self.plan;
         match self.end {
@@ -258,7 +258,7 @@ impl ThreadEpilogue<'_> {
         }
     }
 
-    /// Waits for what is still being written.
+    /// Waits for the stores in flight.
     pub(crate) fn finish(&self, k: &mut Builder) {
         if let Epilogue::Staged(..) = self.end {
             k.where_(self.leads, |ir| ir.bulk_wait(0, false));
