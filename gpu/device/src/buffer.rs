@@ -1,4 +1,4 @@
-//! A buffer: elements in the memory of a device.
+//! `Buffer`: elements in the memory of a device.
 
 use core::marker::PhantomData;
 use core::ops::{Bound, RangeBounds};
@@ -11,8 +11,8 @@ use crate::element::Element;
 use crate::error::{Error, ErrorKind};
 use colex_ir::launch::{Argument, DeviceMemory};
 
-/// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is given back
-/// when the last of them is dropped.
+/// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is freed when
+/// the last of them is dropped.
 ///
 /// ```
 /// use colex_device::Device;
@@ -35,7 +35,7 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// Memory of a device, given back when dropped.
+/// Memory of a device, freed when dropped.
 #[derive(Debug)]
 struct Allocation {
     device: Device,
@@ -84,7 +84,7 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// Returns how many elements it has.
+    /// Returns the number of elements.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -98,7 +98,7 @@ impl<T: Element> Buffer<T> {
         self.length
     }
 
-    /// Returns whether it has none.
+    /// Returns whether the buffer has no elements.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -112,7 +112,7 @@ impl<T: Element> Buffer<T> {
         self.length == 0
     }
 
-    /// Returns its bytes.
+    /// Returns the size of the buffer in bytes.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -126,7 +126,7 @@ impl<T: Element> Buffer<T> {
         self.length * T::BYTES
     }
 
-    /// Returns the address of its first element on the device.
+    /// Returns the address of the first element on the device.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -140,7 +140,7 @@ impl<T: Element> Buffer<T> {
         self.memory.address + (self.start * T::BYTES) as u64
     }
 
-    /// Returns the device that holds it.
+    /// Returns the device that holds the buffer.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -154,7 +154,7 @@ impl<T: Element> Buffer<T> {
         &self.memory.device
     }
 
-    /// Returns some of its elements, in the same memory.
+    /// Returns a range of the elements, as a handle to the same memory.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -167,7 +167,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails if the range is not inside the buffer.
+    /// Returns an error if the range is not inside the buffer.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Buffer<T>, Error> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -195,7 +195,7 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// Replaces all its elements.
+    /// Replaces all elements.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -209,7 +209,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails if there are more or fewer of them.
+    /// Returns an error if `elements` is not as long as the buffer.
     pub fn write(&self, elements: &[T]) -> Result<(), Error> {
         self.same_length("the buffer", elements.len())?;
         match &self.memory.device.0 {
@@ -238,7 +238,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// Returns the device's error.
     pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
         match &self.memory.device.0 {
             Kind::Simulator(simulated) => {
@@ -253,7 +253,7 @@ impl<T: Element> Buffer<T> {
         Ok(())
     }
 
-    /// Returns its elements, once all work before is done.
+    /// Returns the elements, after all previous work of the stream is done.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -266,8 +266,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails if the host has no room for them; on the simulator, for an element that
-    /// was never written; on a GPU, what went wrong before, such as a kernel that trapped.
+    /// Returns an error if the host has no memory for the elements. On the simulator, returns an error if an element
+    /// was never written. On a GPU, returns the error of earlier work, such as a kernel that trapped.
     pub fn download(&self) -> Result<Vec<T>, Error> {
         let mut elements = room(self.length)?;
         match &self.memory.device.0 {
@@ -286,7 +286,7 @@ impl<T: Element> Buffer<T> {
         Ok(elements)
     }
 
-    /// Returns its elements as an array of that shape, the last index running fastest.
+    /// Returns the elements as an array of shape `shape`, in row-major order.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -300,7 +300,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails if the shape has more or fewer elements, and those of [`download`](Buffer::download).
+    /// Returns an error if the shape does not have as many elements as the buffer, and the errors of
+    /// [`download`](Buffer::download).
     pub fn download_array(&self, shape: impl IntoDimension) -> Result<ArrayD<T>, Error> {
         let shape = shape.into_dimension().into_dyn();
         self.same_length("the buffer", shape.size_checked().unwrap_or(usize::MAX))?;
@@ -308,7 +309,7 @@ impl<T: Element> Buffer<T> {
         Ok(array.expect("the shape has as many elements as the buffer"))
     }
 
-    /// Replaces all its elements by those of another buffer of the same device.
+    /// Replaces all elements by those of another buffer of the same device.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -323,7 +324,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails if there are more or fewer of them, if they are elsewhere.
+    /// Returns an error if `source` has another length or is on another device.
     pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
         self.same_length("the buffer", source.length)?;
         self.device().check_same("the buffer", source.device())?;
@@ -334,7 +335,7 @@ impl<T: Element> Buffer<T> {
                     let bytes = memory.read(source.address_of(at), (count * T::BYTES) as u64)?;
                     memory.write(self.address_of(at), &bytes)
                 };
-                // Slices of one buffer may overlap: no chunk is written over before it is read.
+                // Slices of one buffer may overlap: every chunk is read before it is overwritten.
                 if source.address() < self.address() {
                     self.chunks().rev().try_for_each(&mut copy)?
                 } else {
@@ -351,7 +352,7 @@ impl<T: Element> Buffer<T> {
         self.address() + (at * T::BYTES) as u64
     }
 
-    /// Its elements in chunks: the first of each, and how many they are.
+    /// The chunks of the elements: the index of the first element of each, and its length.
     fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, usize)> {
         let length = self.length;
         let chunk = move |i| (i * CHUNK, CHUNK.min(length - i * CHUNK));
@@ -373,14 +374,14 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// The elements that the simulator's memory is given or gives at once: what they need besides is bounded.
+/// The number of elements that are copied to or from the simulator's memory at once, which bounds the temporary memory.
 const CHUNK: usize = 1 << 18;
 
-/// Returns an empty list with room for `length` elements.
+/// Returns an empty vector with a capacity of `length` elements.
 ///
 /// # Errors
 ///
-/// Fails if the host has no room for them.
+/// Returns an error if the host has no memory for them.
 fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
     let mut elements = Vec::new();
     let reserved = elements.try_reserve_exact(length);
@@ -392,7 +393,7 @@ fn room<T: Element>(length: usize) -> Result<Vec<T>, Error> {
 }
 
 impl Device {
-    /// Returns a buffer with the elements of an array, the last index running fastest, for all strides of the array.
+    /// Returns a buffer with the elements of an array in row-major order. The array may have any strides.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -406,7 +407,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`uninitialised`](Device::uninitialised).
+    /// Returns the errors of [`uninitialised`](Device::uninitialised).
     pub fn upload_array<T, S, D>(&self, array: &ArrayBase<S, D>) -> Result<Buffer<T>, Error>
     where
         T: Element,

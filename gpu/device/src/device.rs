@@ -1,4 +1,4 @@
-//! A device: where memory lies and kernels run.
+//! `Device`: a GPU or the simulator, with its memory and its kernels.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -16,16 +16,16 @@ use colex_ir::launch::TensorMapArgument;
 use colex_ir::launch::{ArgumentError, Limits};
 use colex_sim::{Memory, SimOptions};
 
-/// A GPU or the simulator. Clones are handles to the same device, and may go to other threads.
+/// A GPU or the simulator. Clones are handles to the same device and may be sent to other threads.
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Kind);
 
-/// Which of the two.
+/// The two kinds of device.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// A GPU.
     Gpu(Gpu),
-    /// The host pretends.
+    /// The simulator, on the host.
     Simulator(Arc<Simulated>),
 }
 
@@ -38,16 +38,16 @@ pub(crate) struct Simulated {
     held: Held,
 }
 
-/// What a device keeps between calls, for all its handles: kernels it has loaded, and what libraries above it keep.
+/// The caches of a device, shared by all its handles: loaded kernels, and the extensions of libraries.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) loads: LoadedKernels,
     extensions: RwLock<Vec<ExtensionSlot>>,
 }
 
-/// What a library keeps with a device, for all handles to it and until the last of them is dropped.
+/// A library's cache for a device, shared by all handles to the device and kept until the last of them is dropped.
 pub trait Extension: Any + Debug + Default + Send + Sync {
-    /// Drops all, save what others still hold.
+    /// Drops everything that no caller still holds.
     fn clear(&self);
 }
 
@@ -59,7 +59,7 @@ struct ExtensionSlot {
 }
 
 impl Held {
-    /// Drops all, save what others still hold.
+    /// Drops everything that no caller still holds.
     pub(crate) fn clear(&self) {
         let extensions = self.extensions.read();
         for slot in extensions.unwrap_or_else(PoisonError::into_inner).iter() {
@@ -79,12 +79,12 @@ impl Held {
 }
 
 impl Simulated {
-    /// How launches run.
+    /// The options of launches.
     pub(crate) fn options(&self) -> &SimOptions {
         &self.options
     }
 
-    /// Its memory, for one caller at a time.
+    /// Locks the memory.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory
             .lock()
@@ -93,8 +93,8 @@ impl Simulated {
 }
 
 impl Device {
-    /// Returns the first GPU if it can be used, else the simulator of an `sm_90a`; [`gpu`](Device::gpu) says why it
-    /// cannot.
+    /// Returns the first GPU or, if it cannot be used, the simulator of an `sm_90a`. [`gpu`](Device::gpu) returns the
+    /// reason why it cannot be used.
     ///
     /// ```
     /// # use colex_device::Device;
@@ -105,7 +105,8 @@ impl Device {
         Device::gpu(0).unwrap_or_else(|_| Device::simulator(Arch::Sm90a))
     }
 
-    /// Returns the GPU of that ordinal, from 0. While any handle to it lives, every call gives one to the same.
+    /// Returns the GPU with the ordinal `ordinal`, counted from 0. While a handle to it lives, every call returns a
+    /// handle to the same device.
     ///
     /// ```
     /// use colex_device::Device;
@@ -118,14 +119,13 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails without a driver, for a driver that is too old, without a device, without one of that number,
-    /// and for a device that is too old, and once a kernel of this process broke its context,
-    /// and for what else the driver says.
+    /// Returns an error if there is no driver or it is too old, if there is no device with this ordinal or it is too
+    /// old, or if a kernel of this process has broken its context. Returns the driver's error if another call fails.
     pub fn gpu(ordinal: usize) -> Result<Device, Error> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
 
-    /// Returns a simulated device of that architecture, with memory of its own.
+    /// Returns a simulated device of an architecture, with its own memory.
     ///
     /// ```
     /// use colex_atom::{Arch, TensorMap};
@@ -157,7 +157,7 @@ impl Device {
         })))
     }
 
-    /// Returns whether it is the simulator.
+    /// Returns whether the device is the simulator.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -169,7 +169,7 @@ impl Device {
         matches!(self.0, Kind::Simulator(_))
     }
 
-    /// Returns its name, as messages use it.
+    /// Returns the name of the device, as messages use it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -184,7 +184,7 @@ impl Device {
         }
     }
 
-    /// Returns the architecture that kernels for it are printed for.
+    /// Returns the architecture for which its kernels are printed.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    /// Returns what a launch may ask of it.
+    /// Returns the limits of a launch.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -231,7 +231,7 @@ impl Device {
         }
     }
 
-    /// Checks that what is used with this device is held by it.
+    /// Checks that `holder`, the device of an object named `what`, is this device.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -244,7 +244,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails where `holder` is another device; the error names `what` and both.
+    /// Returns an error that names `what` and both devices if they differ.
     pub fn check_same(&self, what: &'static str, holder: &Device) -> Result<(), Error> {
         if self.is_same_device(holder) {
             return Ok(());
@@ -280,7 +280,7 @@ impl Device {
         }
     }
 
-    /// Returns where machine code for it is kept, if it is a GPU.
+    /// Returns the disk cache of machine code, if the device is a GPU.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -295,8 +295,7 @@ impl Device {
         }
     }
 
-    /// Keeps machine code for it elsewhere, or nowhere, from now on; for all handles to the device. The simulator has
-    /// no machine code to keep.
+    /// Replaces the disk cache of machine code, for all handles to the device. The simulator has no machine code.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -312,7 +311,7 @@ impl Device {
         }
     }
 
-    /// Waits until all work given to it is done.
+    /// Waits until all enqueued work is done.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -324,7 +323,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails if a kernel trapped or accessed what it should not.
+    /// Returns an error if a kernel trapped or made an invalid access.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.synchronize(),
@@ -332,8 +331,8 @@ impl Device {
         }
     }
 
-    /// Returns the same device through a stream of its own, whose work runs beside that of this one. On the simulator,
-    /// which does everything at once, it is another handle.
+    /// Returns a handle to the same device with a new stream, whose work may run concurrently with that of this handle.
+    /// On the simulator, where every call runs to completion, it is another handle.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -346,7 +345,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// What the driver says.
+    /// Returns the driver's error.
     pub fn on_new_stream(&self) -> Result<Device, Error> {
         match &self.0 {
             Kind::Gpu(gpu) => Ok(Device(Kind::Gpu(gpu.on_new_stream()?))),
@@ -354,7 +353,7 @@ impl Device {
         }
     }
 
-    /// Forgets the kernels it has loaded, save those whose functions are still held: the next load reads the disk.
+    /// Drops the loaded kernels, except those whose functions are still held. The next load reads the disk cache.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -366,7 +365,7 @@ impl Device {
         self.held().clear();
     }
 
-    /// Returns what a library keeps with this device, by the type of it; the default value at first.
+    /// Returns the extension of type `T` of this device. The first call creates it with its default value.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -412,7 +411,7 @@ impl Device {
         extension
     }
 
-    /// What it keeps between calls.
+    /// The caches of the device.
     pub(crate) fn held(&self) -> &Held {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.held(),
@@ -420,7 +419,7 @@ impl Device {
         }
     }
 
-    /// Returns a tensor map of the tensor that begins with a buffer's first element.
+    /// Returns a tensor map bound to the tensor that begins with the first element of a buffer.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -448,8 +447,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for what the hardware does not take, and for memory or functions of another device, and if the tensor is
-    /// longer than the buffer, and if the buffer's elements are not the map's (bytes, `u8`, are any).
+    /// Returns an error if the hardware does not take the map, if the buffer is on another device, if the tensor is
+    /// longer than the buffer, or if the buffer's elements are not those of the map. Elements of `u8` are bytes of any
+    /// type.
     pub fn tensor_map<T: Element>(
         &self,
         map: &TensorMap,
@@ -471,7 +471,7 @@ impl Device {
         self.tensor_map_at(map, buffer.address())
     }
 
-    /// Returns a tensor map of the tensor that begins at an address of this device.
+    /// Returns a tensor map bound to the tensor that begins at an address of this device.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -497,7 +497,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for what the hardware does not take.
+    /// Returns an error if the hardware does not take the map or the address.
     pub fn tensor_map_at(&self, map: &TensorMap, address: u64) -> Result<TensorMapArgument, Error> {
         map.check()?;
         map.check_address(address)?;
@@ -512,7 +512,7 @@ impl Device {
         })
     }
 
-    /// Returns a buffer with these elements.
+    /// Returns a buffer with a copy of `elements`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -524,7 +524,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`uninitialised`](Device::uninitialised).
+    /// Returns the errors of [`uninitialised`](Device::uninitialised).
     pub fn upload<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>, Error> {
         let buffer = self.uninitialised(elements.len())?;
         buffer.write(elements)?;
@@ -543,15 +543,15 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`uninitialised`](Device::uninitialised).
+    /// Returns the errors of [`uninitialised`](Device::uninitialised).
     pub fn zeros<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         let buffer = self.uninitialised(length)?;
         buffer.fill_bytes(0)?;
         Ok(buffer)
     }
 
-    /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that what a kernel
-    /// should have written and did not is seen.
+    /// Allocates a buffer of `length` elements whose bits are all set: NaN in every float format, so that a test sees
+    /// the elements that a kernel failed to write.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -563,15 +563,15 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`uninitialised`](Device::uninitialised).
+    /// Returns the errors of [`uninitialised`](Device::uninitialised).
     pub fn poisoned<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         let buffer = self.uninitialised(length)?;
         buffer.fill_bytes(0xff)?;
         Ok(buffer)
     }
 
-    /// Allocates a buffer of `length` elements that are not written. The simulator reports the first that is read; a
-    /// GPU gives what the memory held before.
+    /// Allocates a buffer of `length` elements without writing them. The simulator reports a read of an element that
+    /// was never written; a GPU returns the old content of the memory.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -584,8 +584,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails if the bytes of that number of elements cannot be counted, and if the memory is full,
-    /// and where the host has no room for what the simulator is asked for.
+    /// Returns an error if the size in bytes does not fit an address, if the device's memory is full, or if the host
+    /// has no memory for a simulated buffer.
     pub fn uninitialised<T: Element>(&self, length: usize) -> Result<Buffer<T>, Error> {
         Buffer::allocate(self, length)
     }

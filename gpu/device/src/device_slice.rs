@@ -1,4 +1,4 @@
-//! `DeviceSlice`: what a library kernel reads and writes.
+//! `DeviceSlice`: memory that a library kernel reads and writes.
 
 use crate::buffer::Buffer;
 use crate::cuda::BorrowedSlice;
@@ -11,16 +11,16 @@ mod sealed {
 
 /// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was [lent](Device::borrow_slice) to the device.
 pub trait DeviceSlice<T: Element>: sealed::Sealed {
-    /// Returns the device that holds them, and whose stream runs the kernels.
+    /// Returns the device that holds the elements and whose stream runs the kernels.
     fn device(&self) -> &Device;
 
-    /// Returns the address of the first.
+    /// Returns the address of the first element.
     fn address(&self) -> u64;
 
-    /// Returns how many there are.
+    /// Returns the number of elements.
     fn count(&self) -> usize;
 
-    /// Returns whether a kernel may write them: not those that were lent to be read.
+    /// Returns whether a kernel may write the elements: not if they were lent for reading.
     fn is_writable(&self) -> bool;
 }
 

@@ -6,7 +6,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A plain number as memory on a device holds it: every pattern of bits is a value, and nothing is padding.
+/// A number in device memory: every bit pattern is a value, and there is no padding.
 ///
 /// Implemented for `f64`, `f32`, [`f16`](struct@f16), [`bf16`] and the integers of 8 to 64 bits; 8-bit floats travel as `u8`.
 pub trait Element:
@@ -21,10 +21,10 @@ pub trait Element:
     /// Zero.
     const ZERO: Self;
 
-    /// The elements, little-endian, one after the other.
+    /// Returns the bytes of the elements, little-endian.
     fn to_bytes(elements: &[Self]) -> Vec<u8>;
 
-    /// The elements that these bytes are; a rest of less than one element is left out.
+    /// Returns the elements of these bytes, and ignores a rest of less than one element.
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong between a kernel and its result.
+//! The errors of devices.
 
 use colex_atom::Arch;
 use colex_ir::Escaped;
@@ -7,7 +7,7 @@ use colex_ir::verify::Refused;
 use colex_sim::Fault;
 
 colex_layout::opaque_error! {
-    /// Why something could not be done on a device.
+    /// Why an operation on a device failed.
     ///
     /// Its sentence is its `Display` and `Debug` output.
     ///
@@ -32,7 +32,7 @@ colex_layout::opaque_error! {
 }
 
 impl Error {
-    /// Returns whether there is no GPU to open: no driver or one that is too old, no device, none of that number, or one
+    /// Returns whether there is no GPU to open: no driver, no device, no device with this ordinal, or a driver or device
     /// that is too old.
     pub fn is_no_gpu(&self) -> bool {
         matches!(
@@ -45,9 +45,9 @@ impl Error {
         )
     }
 
-    /// Returns whether a kernel broke the context: it trapped, or accessed what it should not. The driver gives this
-    /// process no other context, neither the primary one anew nor one of its own (seen with driver 580 on an H200): run
-    /// untrusted kernels in a child process.
+    /// Returns whether a kernel broke the context: it trapped, or made an invalid access. The driver gives this process
+    /// no other context afterwards, neither a new primary context nor another one (seen with driver 580 on an H200).
+    /// Run untrusted kernels in a child process.
     pub fn is_context_lost(&self) -> bool {
         matches!(self.kind(), ErrorKind::ContextLost { .. })
     }
@@ -61,7 +61,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the device does not do what was asked: the simulator takes no times, and a GPU counts no sectors.
+    /// Returns whether the device does not support the operation: the simulator measures no times, and a GPU counts no
+    /// sectors.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unsupported { .. })
     }
@@ -76,7 +77,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the work to be timed was not given to the device that its function is called with.
+    /// Returns whether the function to be timed enqueued nothing on the device that it was called with.
     pub fn is_nothing_captured(&self) -> bool {
         matches!(self.kind(), ErrorKind::NothingCaptured)
     }
@@ -86,7 +87,7 @@ impl Error {
         matches!(self.kind(), ErrorKind::Tma(_) | ErrorKind::Argument(_))
     }
 
-    /// Returns what is wrong with the launch, if it was refused before the device saw it.
+    /// Returns the error of the launch, if it was refused before it reached the device.
     pub fn launch(&self) -> Option<&colex_ir::Error> {
         match self.kind() {
             ErrorKind::Launch(error) => Some(error),
@@ -94,7 +95,7 @@ impl Error {
         }
     }
 
-    /// Returns what the verifier found, if it refused the kernel.
+    /// Returns the findings of the verifier, if it refused the kernel.
     pub fn refused(&self) -> Option<&Refused> {
         match self.kind() {
             ErrorKind::Refused(refused) => Some(refused),
@@ -102,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Returns the mistake of the kernel that the simulator found, if it is one.
+    /// Returns the fault that the simulator found in the kernel, if it is one.
     pub fn fault(&self) -> Option<&Fault> {
         match self.kind() {
             ErrorKind::Fault(fault) => Some(fault),
@@ -110,7 +111,7 @@ impl Error {
         }
     }
 
-    /// Returns what the driver's assembler said, if it refused the text.
+    /// Returns the log of the driver's assembler, if it refused the text.
     pub fn assembler_log(&self) -> Option<&str> {
         match self.kind() {
             ErrorKind::Assembly { log, .. } => Some(log),
@@ -128,7 +129,7 @@ pub(crate) enum ErrorKind {
         release(*version), lacking(*missing), release(*needed)
     )]
     DriverTooOld {
-        /// 12020 for CUDA 12.2; 0 if the driver does not say.
+        /// 12020 for CUDA 12.2; 0 if the driver does not report it.
         version: i32,
         needed: i32,
         missing: Option<&'static str>,

@@ -1,15 +1,15 @@
-//! Points in the work of a device.
+//! `Event`: a point in the work of a stream.
 
 use crate::cuda;
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
 
-/// A point in the work given to a device, reached when all work before it is done.
+/// A point in the work of a stream, reached when all work enqueued before it is done.
 #[derive(Debug)]
 pub struct Event(Option<cuda::GpuEvent>);
 
 impl Device {
-    /// Returns the point reached when all work given so far is done.
+    /// Records an event, which is reached when all work enqueued so far is done.
     ///
     /// ```
     /// use colex_device::Device;
@@ -23,7 +23,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// What the driver says.
+    /// Returns the driver's error.
     pub fn record(&self) -> Result<Event, Error> {
         match &self.0 {
             Kind::Gpu(gpu) => Ok(Event(Some(gpu.record()?))),
@@ -31,8 +31,8 @@ impl Device {
         }
     }
 
-    /// Lets the work given from now on wait for a point in another stream of the same device. On the simulator every
-    /// point is reached at once.
+    /// Makes the work enqueued from now on wait for an event of another stream of the same device. On the simulator
+    /// every event is reached at once.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -47,7 +47,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for a point in another device's work; what the driver says.
+    /// Returns an error if the event belongs to another device, and the driver's error.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         match (&self.0, &event.0) {
             (Kind::Gpu(gpu), Some(event)) if gpu.is_same_context(event.gpu()) => {
@@ -68,11 +68,11 @@ impl Device {
 }
 
 impl Event {
-    /// Returns the milliseconds from an earlier point to this one, once both are reached.
+    /// Waits until both events are reached, and returns the milliseconds from an earlier event to this one.
     ///
     /// # Errors
     ///
-    /// Fails on the simulator; what the driver says.
+    /// Returns an error on the simulator, and the driver's error.
     pub fn milliseconds_since(&self, start: &Event) -> Result<f32, Error> {
         match (&self.0, &start.0) {
             (Some(end), Some(start)) if end.gpu().is_same_context(start.gpu()) => {

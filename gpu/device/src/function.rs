@@ -1,4 +1,4 @@
-//! A kernel that a device can run.
+//! `Function`: a kernel loaded on a device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,13 +21,12 @@ pub struct Function {
     device: Device,
 }
 
-/// What a device knows of a kernel that it loaded. It holds no handle to the device, so that the device itself can keep
-/// it.
+/// A loaded kernel. It holds no handle to the device, so that the device's own cache can keep it.
 #[derive(Debug)]
 pub struct LoadedKernel {
     entry: String,
     signature: Signature,
-    /// What its accesses take for granted of a launch; nothing is known of a text's.
+    /// The claims of its accesses about a launch; a kernel from a text has none.
     claims: LaunchClaims,
     code: Code,
 }
@@ -36,7 +35,7 @@ pub struct LoadedKernel {
 enum Code {
     /// Machine code.
     Gpu(Loaded),
-    /// What the simulator interprets, with its static shared memory in bytes.
+    /// The kernel that the simulator interprets, with its static shared memory in bytes.
     Simulated(Arc<Kernel>, u32),
 }
 
@@ -49,34 +48,34 @@ impl fmt::Debug for Code {
     }
 }
 
-/// What a kernel takes of a multiprocessor, as its assembler counted.
+/// The resources that a kernel takes of a multiprocessor, as its assembler counted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread: spilled registers and arrays that are indexed.
+    /// Local memory per thread in bytes: spilled registers and indexed arrays.
     pub local_bytes: u32,
-    /// Bytes of static shared memory of a block.
+    /// Static shared memory per block in bytes.
     pub static_shared: u32,
-    /// The most threads that a block of it can have.
+    /// The largest number of threads of a block.
     pub threads: u32,
 }
 
-/// Where machine code came from, and how long it took.
+/// The origin of machine code, and how long it took to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// From PTX.
     Assembled {
-        /// From PTX to machine code.
+        /// The time to assemble PTX to machine code.
         assembled: Duration,
-        /// From machine code to the device.
+        /// The time to load the machine code onto the device.
         loaded: Duration,
-        /// Why it is not on the disk now, if it should be.
+        /// Why it was not stored in the disk cache, if it was to be.
         not_stored: Option<String>,
     },
     /// From the cache on the disk.
     Disk {
-        /// Until it was on the device.
+        /// The time to read it and load it onto the device.
         took: Duration,
     },
 }
@@ -92,32 +91,32 @@ impl Function {
         &self.loaded.signature.parameters
     }
 
-    /// Returns whether both are handles to the same code: what a second load of the same kernel returns.
+    /// Returns whether both are handles to the same code, as a second load of the same kernel returns it.
     pub fn is_same_code(&self, other: &Function) -> bool {
         Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 
-    /// Returns what the function takes of a multiprocessor; `None` on the simulator.
+    /// Returns the resources that the function takes of a multiprocessor; `None` on the simulator.
     pub fn resources(&self) -> Option<&Resources> {
         self.loaded.on_gpu().map(|loaded| &loaded.resources)
     }
 
-    /// Returns what the assembler said: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
+    /// Returns the log of the assembler: its counts, and warnings such as `C7510` (a `wgmma` that was serialised).
     pub fn log(&self) -> &str {
         self.loaded.on_gpu().map_or("", Loaded::log)
     }
 
-    /// Returns where the machine code came from.
+    /// Returns the origin of the machine code.
     pub fn origin(&self) -> Option<&Origin> {
         self.loaded.on_gpu().map(Loaded::origin)
     }
 
-    /// Checks that the launch and the arguments are what the kernel and the device take.
+    /// Checks a launch and its arguments against the kernel and the device.
     ///
     /// # Errors
     ///
-    /// The first [`colex_ir::Error`] found: the shapes that the kernel was built for, the arguments, the device's
-    /// limits.
+    /// Returns the first error found: of the block and cluster that the kernel was built for, of the arguments, or of
+    /// the device's limits.
     pub fn check_launch(
         &self,
         launch: &Launch,
@@ -142,11 +141,11 @@ impl LoadedKernel {
         }
     }
 
-    /// Checks that a device with these limits takes the launch and the kernel the arguments.
+    /// Checks a launch against a device with these limits, and the arguments against the kernel.
     ///
     /// # Errors
     ///
-    /// The first [`colex_ir::Error`] found.
+    /// Returns the first error found.
     pub fn check_launch(
         &self,
         launch: &Launch,
@@ -179,8 +178,8 @@ fn static_shared(kernel: &Kernel) -> u32 {
 impl Device {
     /// Returns a kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
     ///
-    /// The device keeps the last 256 kernels that it loaded, for all its handles. A kernel that equals one of them is
-    /// only looked up: the call compares the two and asks the driver nothing.
+    /// The device caches the last 256 kernels that it loaded, for all its handles. A kernel that equals one of them is
+    /// only looked up: the call compares the two and does not call the driver.
     ///
     /// ```
     /// use colex_ir::{Access, KernelBuilder, Space, Special, Type};
@@ -206,13 +205,14 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for a kernel that cannot be right, and for one built for another architecture;
-    /// with the assembler's words.
+    /// Returns an error if the verifier refuses the kernel, if it was built for another architecture, or, with the log,
+    /// if the assembler refuses it.
     pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
         Ok(self.function(self.load_kernel(kernel)?))
     }
 
-    /// Returns the same without a handle to the device, so that what the device keeps can hold it.
+    /// Loads a kernel as [`load`](Device::load) does, without a handle to the device, so that the device's caches can
+    /// hold it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -228,7 +228,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Device::load).
+    /// Returns the errors of [`load`](Device::load).
     pub fn load_kernel(&self, kernel: &Kernel) -> Result<Arc<LoadedKernel>, Error> {
         if let Some(loaded) = self.held().loads.of_kernel(kernel) {
             return Ok(loaded);
@@ -297,8 +297,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for an entry that the text lacks, for a parameter that no argument can be, and with the assembler's
-    /// words; on the simulator, which runs kernels of [`colex_ir`].
+    /// Returns an error if the text lacks the entry, if a parameter has a type that no argument has, or, with the log,
+    /// if the assembler refuses the text. Returns an error on the simulator, which runs kernels of [`colex_ir`].
     pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
         let loads = &self.held().loads;
         if let Some(loaded) = loads.of_text(text, entry) {
@@ -327,11 +327,12 @@ impl Device {
         Ok(self.function(loads.keep_text(text, loaded)))
     }
 
-    /// Runs a kernel over a grid, after all work given before. On a GPU it returns at once, and what goes wrong while
-    /// the kernel runs is an error of the call that waits for it: [`synchronize`](Device::synchronize), a download.
+    /// Runs a kernel over a grid, after all work enqueued before. On a GPU the call returns at once, and an error of
+    /// the running kernel is returned by the call that waits for it, such as [`synchronize`](Device::synchronize) or a
+    /// download.
     ///
-    /// A kernel reads and writes where its addresses lead, and nothing here follows them on a GPU; where a system lets
-    /// devices use the host's memory, a stray one may lead there. Run a kernel on the simulator first.
+    /// On a GPU the addresses of a kernel are not checked. On a system whose devices can access the host's memory, a
+    /// stray address may reach that memory. Run a kernel on the simulator first.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -346,7 +347,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for what can be seen beforehand, and if the function was loaded elsewhere.
+    /// Returns the errors of [`check_launch`](Function::check_launch), and an error if the function was loaded on
+    /// another device.
     pub fn launch(
         &self,
         function: &Function,
@@ -373,7 +375,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for what can be seen beforehand.
+    /// Returns an error if the launch or an argument is refused.
     pub fn launch_loaded(
         &self,
         loaded: &LoadedKernel,
@@ -389,7 +391,7 @@ impl Device {
         }
     }
 
-    /// Runs a kernel over a grid on the simulator, and says what it counted: instructions, passes of shared memory,
+    /// Runs a kernel over a grid on the simulator, and returns its counts: instructions, passes of shared memory,
     /// sectors of global memory.
     ///
     /// ```
@@ -406,7 +408,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`launch`](Device::launch); on a GPU, which does not count.
+    /// Returns the errors of [`launch`](Device::launch), and an error on a GPU, which does not count.
     pub fn profile(
         &self,
         function: &Function,
@@ -417,7 +419,7 @@ impl Device {
         self.profile_loaded(&function.loaded, &launch, arguments)
     }
 
-    /// Runs a kernel that this device has loaded, and returns what the simulator counted.
+    /// Runs a kernel that this device has loaded, and returns the simulator's counts.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -434,7 +436,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`profile`](Device::profile).
+    /// Returns the errors of [`profile`](Device::profile).
     pub fn profile_loaded(
         &self,
         loaded: &LoadedKernel,
@@ -457,7 +459,7 @@ impl Device {
         }
     }
 
-    /// Checks that a function is this device's.
+    /// Checks that a function was loaded on this device.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -474,7 +476,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails for a function of another device.
+    /// Returns an error if the function belongs to another device.
     pub fn owns(&self, function: &Function) -> Result<(), Error> {
         self.check_same("the function", &function.device)
     }

@@ -1,7 +1,7 @@
 //! A device behind one interface: a CUDA GPU, or the simulator.
 //!
-//! A [`Device`] loads and launches kernels, a [`Buffer`] is its memory. The driver is looked up at run time: a machine
-//! without one builds this crate, and [`Device::gpu`] returns a typed error there.
+//! A [`Device`] loads and launches kernels; a [`Buffer`] is memory of a device. The driver is loaded at run time: the
+//! crate builds on a machine without one, and [`Device::gpu`] returns a typed error there.
 //!
 //! ```
 //! use colex_device::Device;

@@ -1,4 +1,4 @@
-//! What a device keeps between calls: bounded, shared by threads, each value made once.
+//! The caches of a device: bounded, shared by threads, each value made once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use crate::function::LoadedKernel;
 use colex_ir::Kernel;
 
-/// Values by key. A value that is there is found under a lock that readers share. One that is not is made by the first
-/// caller that wants it, while others that want the same wait for it and all others go on. Beyond `most` values, the
-/// quarter that was used least recently is dropped; a holder of one of them goes on with it.
+/// A bounded cache of values by key. A lookup takes a lock that readers share. A missing value is made by the first
+/// caller that asks for it; other callers that ask for it wait, and callers that ask for other values go on. Beyond
+/// `most` values, the least recently used quarter is dropped; callers that hold one of them keep it.
 #[derive(Debug)]
 pub struct Memo<K, V> {
     places: RwLock<HashMap<K, Place<V>>>,
@@ -33,7 +33,7 @@ struct Value<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Memo<K, V> {
-    /// Builds an empty store of at most `most` values.
+    /// Builds an empty cache of at most `most` values.
     pub fn new(most: usize) -> Memo<K, V> {
         Memo {
             places: RwLock::default(),
@@ -51,11 +51,11 @@ impl<K: Hash + Eq + Clone, V> Memo<K, V> {
         Some(Arc::clone(value))
     }
 
-    /// Returns the value of a key, made by the function if it is not there.
+    /// Returns the value of a key. If it is missing, the function makes it.
     ///
     /// # Errors
     ///
-    /// Those of the function; nothing is kept then, and the next caller tries again.
+    /// Returns the error of the function. Nothing is kept then, and the next caller tries again.
     pub fn get_or_make<E>(
         &self,
         key: &K,
@@ -206,7 +206,7 @@ impl LoadedKernels {
         })
     }
 
-    /// Drops all.
+    /// Drops all entries.
     pub(crate) fn clear(&self) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let dropped = std::mem::take(&mut *entries);

@@ -1,4 +1,4 @@
-//! What a PTX text says about its entries: enough to check a launch before the device sees it.
+//! The signatures of the entries of a PTX text, against which a launch is checked.
 
 use crate::error::{Error, ErrorKind};
 use colex_ir::launch::ParameterType;
@@ -9,11 +9,11 @@ use colex_ir::{Kernel, Param, ParamType, Type};
 pub(crate) struct Signature {
     /// The types of its parameters.
     pub(crate) parameters: Vec<ParameterType>,
-    /// What the address in each parameter is a multiple of, in bytes; 1 for those that are no pointers.
+    /// The alignment of the address in each parameter, in bytes; 1 if the parameter is not a pointer.
     pub(crate) alignments: Vec<u64>,
-    /// The one shape of a block that it takes (`.reqntid`).
+    /// The required block (`.reqntid`).
     pub(crate) block: Option<[u32; 3]>,
-    /// The one shape of a cluster that it takes (`.reqnctapercluster`).
+    /// The required cluster (`.reqnctapercluster`).
     pub(crate) cluster: Option<[u32; 3]>,
 }
 
@@ -22,7 +22,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// Fails for a parameter that no [`ParameterType`] is.
+    /// Returns an error if a parameter has no [`ParameterType`].
     pub(crate) fn of_kernel(kernel: &Kernel) -> Result<Signature, Error> {
         let parameter = |param: &Param| {
             number_type(param.ty).ok_or_else(|| ErrorKind::Parameter {
@@ -73,7 +73,8 @@ fn number_type(ty: ParamType) -> Option<ParameterType> {
 ///
 /// # Errors
 ///
-/// Fails with the entries there are, and for a parameter that no [`ParameterType`] is.
+/// Returns an error that lists the entries if there is no such entry, and an error if a parameter has no
+/// [`ParameterType`].
 pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
     let mut tokens = Tokens::of(ptx);
     let mut found = Vec::new();
@@ -211,7 +212,7 @@ fn parameter(entry: &str, declaration: &[&str]) -> Result<ParameterType, Error> 
     }
 }
 
-/// Returns what a pointer's declaration says of its address, `.ptr .global .align 16`; 1 if it says nothing.
+/// Returns the alignment that a pointer's declaration states (`.ptr .global .align 16`); 1 if it states none.
 fn pointer_alignment(declaration: &[&str]) -> u64 {
     let after = |word: &str, tokens: &[&str]| tokens.iter().position(|&token| token == word);
     let pointer = after(".ptr", declaration).map(|at| &declaration[at..]);

@@ -1,18 +1,18 @@
-//! How long work takes on a device: captured once, replayed many times, the median.
+//! Timing of work on a device: captured once, replayed many times.
 
 use std::fmt;
 
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
 
-/// How often work is measured.
+/// The number of runs of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeats {
-    /// Runs before the first that counts.
+    /// The number of warm-up runs.
     pub warmups: usize,
-    /// Runs that count.
+    /// The number of measured runs.
     pub samples: usize,
-    /// How many times the work stands in one run: more for work of a few microseconds.
+    /// The number of repetitions of the work in one run. Use more for work of a few microseconds.
     pub batch: usize,
 }
 
@@ -68,7 +68,7 @@ impl Timing {
         self.microseconds.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// Returns how many samples there are.
+    /// Returns the number of samples.
     pub fn samples(&self) -> usize {
         self.microseconds.len()
     }
@@ -86,8 +86,8 @@ impl fmt::Display for Timing {
 }
 
 impl Device {
-    /// Measures work: the function gives it to the device that it is called with, whose stream is captured into a
-    /// graph; the graph runs as often as `repeats` says. Allocate before, and synchronize after.
+    /// Measures work. The function enqueues the work on the device that it is called with, whose stream is captured
+    /// into a graph; the graph runs as often as `repeats` says. Allocate before the call, and synchronize after it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -103,8 +103,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of the function, and if it used another handle; on the
-    /// simulator; what the driver says.
+    /// Returns the error of the function, and an error if it used another handle or on the simulator. Returns the
+    /// driver's error.
     pub fn time<E: From<Error>>(
         &self,
         repeats: Repeats,

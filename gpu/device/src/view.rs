@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 /// Memory that a kernel reads, seen through a layout: the element at coordinate `c` is element `layout(c)` of the
 /// memory.
 ///
-/// [`Buffer::view`] makes one of a shape, [`View::new`] of any layout.
+/// [`Buffer::view`] builds a view from a shape, [`View::new`] from any layout.
 ///
 /// ```
 /// use colex_device::{Device, View};
@@ -35,15 +35,14 @@ pub struct View<'a, T> {
     address: u64,
     length: usize,
     shape: IntTuple,
-    /// None if an extent is 0, which no layout has.
+    /// `None` if an extent is 0, which no layout has.
     layout: Option<Layout>,
     /// One more than the offset of the last element.
     reach: u64,
     elements: PhantomData<&'a T>,
 }
 
-/// Memory that a kernel writes, seen through a layout. It borrows the memory mutably; what reads a [`View`] reads it
-/// too.
+/// Memory that a kernel writes, seen through a layout. It borrows the memory mutably, and dereferences to a [`View`].
 ///
 /// ```
 /// use colex_device::{Device, ViewMut};
@@ -75,8 +74,8 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// Fails for strides that are coordinates or XORs, for a layout that leaves the
-    /// memory, for memory that does not begin at a multiple of an element's size.
+    /// Returns an error if the strides are not integers, if the layout reaches outside of the memory, or if the memory
+    /// does not begin at a multiple of an element's size.
     pub fn new(elements: &'a impl DeviceSlice<T>, layout: impl IntoLayout) -> Result<Self, Error> {
         let layout = layout.into_layout()?;
         View::checked(elements, layout.shape(), Some(layout))
@@ -116,7 +115,8 @@ impl<'a, T: Element> View<'a, T> {
         View::checked(elements, shape, layout)
     }
 
-    /// Returns the first elements in a shape, the last mode contiguous: what [`Buffer::view`] is for a buffer.
+    /// Returns the first elements as a compact tensor of a shape, with the last mode contiguous, as [`Buffer::view`]
+    /// does for a buffer.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -128,7 +128,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new), and for a shape that has no compact layout.
+    /// Returns the errors of [`new`](Self::new), and an error if the shape has no compact layout.
     pub fn row_major(
         elements: &'a impl DeviceSlice<T>,
         shape: impl IntoIntTuple,
@@ -136,7 +136,8 @@ impl<'a, T: Element> View<'a, T> {
         View::compact(elements, shape.into_int_tuple()?, Contiguous::Last)
     }
 
-    /// Returns the first elements in a shape, the first mode contiguous: what [`Buffer::view_t`] is for a buffer.
+    /// Returns the first elements as a compact tensor of a shape, with the first mode contiguous, as [`Buffer::view_t`]
+    /// does for a buffer.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -148,7 +149,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`row_major`](Self::row_major).
+    /// Returns the errors of [`row_major`](Self::row_major).
     pub fn column_major(
         elements: &'a impl DeviceSlice<T>,
         shape: impl IntoIntTuple,
@@ -210,7 +211,7 @@ impl<'a, T: Element> View<'a, T> {
         self.layout.is_none()
     }
 
-    /// Returns the address of the first byte that the view may touch, and the one past its last.
+    /// Returns the range of addresses that the view spans: its first byte, and one past its last byte.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -225,7 +226,7 @@ impl<'a, T: Element> View<'a, T> {
         (first, first + self.reach * T::BYTES as u64)
     }
 
-    /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    /// Returns the same elements with permuted modes: mode `i` of the result is mode `order[i]` of this view.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -238,7 +239,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// Fails for a list that is not a permutation of the modes.
+    /// Returns an error if `order` is not a permutation of the modes.
     #[doc(alias = "transpose")]
     pub fn permute(&self, order: &[usize]) -> Result<View<'a, T>, Error> {
         let rank = self.shape.rank();
@@ -276,7 +277,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`View::new`], and for a slice that was lent to be read.
+    /// Returns the errors of [`View::new`], and an error if the slice was lent for reading.
     pub fn new(
         elements: &'a mut impl DeviceSlice<T>,
         layout: impl IntoLayout,
@@ -286,7 +287,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         ViewMut::writable(elements, view)
     }
 
-    /// Returns the same as [`View::row_major`], to be written.
+    /// Returns the view of [`View::row_major`] for writing.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -298,7 +299,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`View::row_major`] and of [`new`](Self::new).
+    /// Returns the errors of [`View::row_major`] and of [`new`](Self::new).
     pub fn row_major(
         elements: &'a mut impl DeviceSlice<T>,
         shape: impl IntoIntTuple,
@@ -307,7 +308,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         ViewMut::writable(elements, view)
     }
 
-    /// Returns the same as [`View::column_major`], to be written.
+    /// Returns the view of [`View::column_major`] for writing.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -319,7 +320,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`View::row_major`] and of [`new`](Self::new).
+    /// Returns the errors of [`View::row_major`] and of [`new`](Self::new).
     pub fn column_major(
         elements: &'a mut impl DeviceSlice<T>,
         shape: impl IntoIntTuple,
@@ -338,7 +339,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         }
     }
 
-    /// Returns the same elements with the modes in another order: mode `i` is what was mode `order[i]`.
+    /// Returns the same elements with permuted modes: mode `i` of the result is mode `order[i]` of this view.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -351,7 +352,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Fails for a list that is not a permutation of the modes.
+    /// Returns an error if `order` is not a permutation of the modes.
     pub fn permute(self, order: &[usize]) -> Result<ViewMut<'a, T>, Error> {
         Ok(ViewMut {
             view: self.view.permute(order)?,
@@ -391,8 +392,8 @@ impl<T: Element> DeviceMemory for View<'_, T> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// Returns the buffer's first elements in a shape, the last mode contiguous, as ndarray and torch order them:
-    /// `(m, n)` is `(m,n):(n,1)`.
+    /// Returns the first elements of the buffer as a tensor of a shape, with the last mode contiguous as in ndarray and
+    /// torch: `(m, n)` is `(m,n):(n,1)`.
     ///
     /// ```
     /// use colex_device::Device;
@@ -407,13 +408,13 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails for a shape of more elements than the buffer has, for one that is none.
+    /// Returns an error if the shape has more elements than the buffer or is not a shape.
     pub fn view(&self, shape: impl IntoIntTuple) -> Result<View<'_, T>, Error> {
         View::row_major(self, shape)
     }
 
-    /// Returns the buffer's first elements in a shape, the first mode contiguous, as BLAS and CuTe order them: `(m, n)`
-    /// is `(m,n):(1,m)`.
+    /// Returns the first elements of the buffer as a tensor of a shape, with the first mode contiguous as in BLAS and
+    /// CuTe: `(m, n)` is `(m,n):(1,m)`.
     ///
     /// ```
     /// let buffer = colex_device::Device::open().zeros::<f32>(12)?;
@@ -423,12 +424,12 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`view`](Self::view).
+    /// Returns the errors of [`view`](Self::view).
     pub fn view_t(&self, shape: impl IntoIntTuple) -> Result<View<'_, T>, Error> {
         View::column_major(self, shape)
     }
 
-    /// Returns the same as [`view`](Self::view), to be written.
+    /// Returns the view of [`view`](Self::view) for writing.
     ///
     /// ```
     /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
@@ -438,12 +439,12 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`view`](Self::view).
+    /// Returns the errors of [`view`](Self::view).
     pub fn view_mut(&mut self, shape: impl IntoIntTuple) -> Result<ViewMut<'_, T>, Error> {
         ViewMut::row_major(self, shape)
     }
 
-    /// Returns the same as [`view_t`](Self::view_t), to be written.
+    /// Returns the view of [`view_t`](Self::view_t) for writing.
     ///
     /// ```
     /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
@@ -453,7 +454,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`view`](Self::view).
+    /// Returns the errors of [`view`](Self::view).
     pub fn view_t_mut(&mut self, shape: impl IntoIntTuple) -> Result<ViewMut<'_, T>, Error> {
         ViewMut::column_major(self, shape)
     }

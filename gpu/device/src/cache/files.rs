@@ -1,4 +1,4 @@
-//! Files in a folder that others may write: regular ones only, no links followed, names that cannot be guessed.
+//! Files in a folder that other users may write: only regular files, no links followed, names that cannot be guessed.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -21,7 +21,7 @@ pub(super) fn open(path: &Path) -> Option<(File, Metadata)> {
         if !opened.is_file() {
             return None;
         }
-        // The name may have come to mean another file between the two calls: a link, or a newer entry.
+        // Between the two calls the name may have been bound to another file: a link, or a newer entry.
         if system::is_same(&named, &opened) {
             return system::is_ours(&opened).then_some((file, opened));
         }
@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path) -> Option<(File, Metadata)> {
 /// How often another process may replace a file between a look at its name and its opening, before it counts as missing.
 const REPLACEMENTS: usize = 64;
 
-/// Reads exactly the given number of bytes; `None` if there are more or fewer, or no memory for them.
+/// Reads exactly the given number of bytes. `None` if the file has more or fewer, or the host has no memory for them.
 pub(super) fn read(file: &mut File, length: u64) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?;
     let mut bytes = Vec::new();
@@ -46,18 +46,19 @@ pub(super) fn read(file: &mut File, length: u64) -> Option<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Those of the file system: [`io::ErrorKind::AlreadyExists`] if anything has the name, be it a link.
+/// Returns the error of the file system: [`io::ErrorKind::AlreadyExists`] if a file, or a link, has the name.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     system::private(options.write(true).create_new(true));
     options.open(path)?.write_all(bytes)
 }
 
-/// Makes a folder, and those above it that are missing, for this user only.
+/// Creates a folder and its missing parents, for this user only.
 ///
 /// # Errors
 ///
-/// Those of the file system; [`io::ErrorKind::PermissionDenied`] for a folder behind a link that another user made.
+/// Returns the error of the file system, and [`io::ErrorKind::PermissionDenied`] if the folder is behind a link of
+/// another user.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     let link = fs::symlink_metadata(path)
         .is_ok_and(|found| found.file_type().is_symlink() && !system::is_ours_as_link(&found));

@@ -1,12 +1,13 @@
-//! Machine code on the disk, so that a text is assembled once for a device and a driver.
+//! The disk cache of machine code: the driver assembles a text once for each device and driver version.
 //!
 //! Processes share the folder without locks: an entry is written beside its place and renamed into it, so a reader sees
-//! the whole of an old one or the whole of a new one. An entry that is damaged, or that another text of the same hash
-//! made, is as good as none.
+//! the whole of an old one or the whole of a new one. An entry that is damaged, or that belongs to another text with
+//! the same hash, counts as missing.
 //!
-//! Others may write the folder too. A draft has a name that cannot be guessed and is made only if nothing has that
-//! name; no link is followed; what is no regular file of this user or of root is as good as none, and is not waited
-//! for. The entries together take no more than a limit: beyond it, those that were used least recently go.
+//! Other users may write the folder. A draft gets a name that cannot be guessed, and is created only if no file has
+//! that name. No link is followed. A file that is not a regular file of this user or of root counts as missing, and
+//! opening it never blocks. The total size of the entries is limited: beyond the limit, the least recently used entries
+//! are removed.
 
 use std::env;
 use std::fs;
@@ -28,11 +29,11 @@ mod files;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     folder: Option<PathBuf>,
-    /// Bytes of all entries together, or why they are not known.
+    /// The limit of the total size in bytes, or the reason why it is not known.
     limit: Result<u64, String>,
 }
 
-/// All that machine code depends on.
+/// The key of an entry: everything that machine code depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     /// The text.
@@ -43,27 +44,27 @@ pub(crate) struct Key<'a> {
     pub(crate) driver: i32,
 }
 
-/// Machine code, and what the assembler said.
+/// Machine code, and the log of the assembler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) code: Vec<u8>,
     pub(crate) log: String,
 }
 
-/// What every entry begins with; the number is that of the format.
+/// The first bytes of every entry. The number is the version of the format.
 const MAGIC: &[u8; 8] = b"colex 1\n";
 
-/// The bytes of all entries together, unless `COLEX_CACHE_BYTES` says otherwise.
+/// The default limit of the total size, in bytes, if `COLEX_CACHE_BYTES` is not set.
 const LIMIT: u64 = 1 << 30;
 
-/// The bytes of the largest entry that is read or written.
+/// The size of the largest entry that is read or written, in bytes.
 const LARGEST: u64 = 256 << 20;
 
 /// The age at which a draft counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Cache {
-    /// Returns a cache in that folder, which is made when the first entry is. Its entries take 1 GiB at most.
+    /// Returns a cache in a folder, which is created with the first entry. Its entries take at most 1 GiB.
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
         Cache {
             folder: Some(folder.into()),
@@ -71,7 +72,7 @@ impl Cache {
         }
     }
 
-    /// Returns no cache: everything is assembled every time.
+    /// Returns a disabled cache: the driver assembles every text anew.
     pub fn off() -> Cache {
         Cache {
             folder: None,
@@ -79,8 +80,8 @@ impl Cache {
         }
     }
 
-    /// Returns the same cache with another limit: the bytes that all entries of the folder take together. A store that
-    /// exceeds it removes the entries that were used least recently.
+    /// Returns the same cache with another limit of the total size of its entries, in bytes. A store that exceeds the
+    /// limit removes the least recently used entries.
     ///
     /// ```
     /// let cache = colex_device::Cache::at("folder").with_limit(64 << 20);
@@ -94,12 +95,12 @@ impl Cache {
         }
     }
 
-    /// Returns the cache that the environment names.
+    /// Returns the cache that the environment variables configure.
     ///
-    /// `COLEX_CACHE` is its folder, `off` for none; if it is not set, the folder is `colex` where this system keeps
-    /// caches. `COLEX_CACHE_BYTES` is the limit of its entries: a number of bytes, or of KiB, MiB or GiB with `K`, `M`
-    /// or `G` behind it; 1 GiB if it is not set. With a value that is no such number, nothing is stored, and
-    /// [`Origin::Assembled`](crate::Origin::Assembled) says why.
+    /// `COLEX_CACHE` is the folder, or `off` to disable the cache. If it is not set, the folder is `colex` in the
+    /// system's folder for caches. `COLEX_CACHE_BYTES` is the limit of the total size: a number of bytes, or of KiB,
+    /// MiB or GiB with the suffix `K`, `M` or `G`. The default is 1 GiB. If the value is not such a number, nothing is
+    /// stored, and [`Origin::Assembled`](crate::Origin::Assembled) says why.
     pub fn from_environment() -> Cache {
         let set = env::var_os("COLEX_CACHE");
         let limit = match env::var_os("COLEX_CACHE_BYTES") {
@@ -128,34 +129,34 @@ impl Cache {
         }
     }
 
-    /// Returns its folder, if it has one.
+    /// Returns the folder; `None` if the cache is disabled.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// Returns the bytes that its entries take together at most; `None` if `COLEX_CACHE_BYTES` is no number.
+    /// Returns the limit of the total size in bytes; `None` if `COLEX_CACHE_BYTES` is not a number.
     pub fn limit(&self) -> Option<u64> {
         self.limit.as_ref().ok().copied()
     }
 
-    /// The entry of a key, if there is one and it is whole. It is then the one used last.
+    /// Returns the entry of a key, if it exists and is intact, and marks it as the most recently used.
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry> {
         let (mut file, found) = files::open(&self.place(key)?)?;
         if found.len() > LARGEST {
             return None;
         }
         let entry = parse(&files::read(&mut file, found.len())?, key)?;
-        // Where the time cannot be set, entries go in the order in which they were written.
+        // If the time cannot be set, entries are removed in the order in which they were written.
         let _ = file.set_modified(SystemTime::now());
         Some(entry)
     }
 
-    /// Puts an entry in its place.
+    /// Stores an entry.
     ///
     /// # Errors
     ///
-    /// Those of the file system, and an entry larger than the limit; nothing is left half written where
-    /// [`find`](Cache::find) looks.
+    /// Returns the error of the file system, and an error if the entry is larger than the limit. [`find`](Cache::find)
+    /// never sees a partly written entry.
     pub(crate) fn store(&self, key: &Key<'_>, entry: &Entry) -> io::Result<()> {
         let Some(place) = self.place(key) else {
             return Ok(());
@@ -183,7 +184,7 @@ impl Cache {
         evict(folder, &place, limit)
     }
 
-    /// Where the entry of a key lies.
+    /// The path of the entry of a key.
     fn place(&self, key: &Key<'_>) -> Option<PathBuf> {
         let name = format!("{:016x}.cubin", hash(&key.bytes()));
         self.folder.as_ref().map(|folder| folder.join(name))
@@ -210,7 +211,7 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// Those of reading the folder. A file that another process removed first is no error.
+/// Returns an error if the folder cannot be read. A file that another process removed first is not an error.
 fn evict(folder: &Path, keep: &Path, limit: u64) -> io::Result<()> {
     let (mut entries, mut total) = (Vec::new(), 0_u64);
     for file in fs::read_dir(folder)? {

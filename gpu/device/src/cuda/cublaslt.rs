@@ -1,4 +1,5 @@
-//! The calls into cuBLASLt, in its own terms: matrices are columns. `colex-proof` says products of the library in them.
+//! The calls into cuBLASLt, in its own terms: matrices are column-major. `colex-proof` expresses products of the
+//! library in them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -30,7 +31,7 @@ pub enum LtType {
     Bf16 = 14,
 }
 
-/// What products are computed in: `cublasComputeType_t`.
+/// The type of the accumulators: `cublasComputeType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum LtCompute {
@@ -44,10 +45,10 @@ pub enum LtCompute {
     Tf32 = 77,
 }
 
-/// What every function of cuBLASLt returns: `cublasStatus_t`.
+/// The return type of the functions of cuBLASLt: `cublasStatus_t`.
 type Status = c_int;
 
-/// `cublasLtMatmulHeuristicResult_t`: an algorithm, and what the library says of it.
+/// `cublasLtMatmulHeuristicResult_t`: an algorithm, with the library's estimate of it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Heuristic {
@@ -127,7 +128,7 @@ fn api() -> Result<&'static LtApi, &'static str> {
     API.get_or_init(load).as_ref().map_err(|why| *why)
 }
 
-/// Bytes of scratch memory an algorithm may ask for.
+/// The scratch memory that an algorithm may ask for, in bytes.
 const WORKSPACE: usize = 64 << 20;
 
 /// One matrix as cuBLASLt sees it.
@@ -137,11 +138,11 @@ pub struct LtMatrix {
     pub ty: LtType,
     /// Bytes of one element.
     pub element_bytes: u64,
-    /// Elements of a column.
+    /// The number of rows.
     pub rows: u64,
-    /// The columns.
+    /// The number of columns.
     pub columns: u64,
-    /// Elements from the beginning of one column to that of the next.
+    /// The leading dimension: the stride between columns, in elements.
     pub leading: i64,
     /// Whether the product takes its transpose.
     pub transposed: bool,
@@ -166,19 +167,19 @@ pub struct LtProduct {
     pub first: LtMatrix,
     /// The second factor.
     pub second: LtMatrix,
-    /// What is written, and read where `beta` is not 0.
+    /// The result, which is read if `beta` is not 0.
     pub sum: LtMatrix,
-    /// What products are computed in.
+    /// The type of the accumulators.
     pub compute: LtCompute,
     /// The type of alpha and beta.
     pub scale: LtType,
     /// The factor of the product.
     pub alpha: f64,
-    /// The factor of what the sum held.
+    /// The factor of the old result.
     pub beta: f64,
 }
 
-/// One product as cuBLASLt's own choices compute it.
+/// One product with the algorithms that cuBLASLt chose for it.
 pub struct CublasLt {
     device: Device,
     layouts: [Descriptor; 3],
@@ -191,7 +192,7 @@ pub struct CublasLt {
     factors: [Factor; 2],
 }
 
-/// Something that the library made, and that it destroys when this is dropped.
+/// An object of the library, destroyed when this is dropped.
 struct Descriptor {
     handle: Handle,
     destroy: unsafe extern "C" fn(Handle) -> Status,
@@ -281,11 +282,11 @@ fn checked(call: &'static str, status: Status) -> Result<(), Error> {
 }
 
 impl CublasLt {
-    /// Asks for at most `count` algorithms for a product, its own first choice first.
+    /// Returns a product with at most `count` algorithms, the library's first choice first.
     ///
     /// # Errors
     ///
-    /// Fails on the simulator or without the library, and with the library's status.
+    /// Returns an error on the simulator, without the library, and if the library reports one.
     pub fn new(device: &Device, product: &LtProduct, count: usize) -> Result<CublasLt, Error> {
         let lacks = |why| -> Error {
             ErrorKind::Unsupported {
@@ -383,17 +384,16 @@ impl CublasLt {
         Ok(choices)
     }
 
-    /// Returns how many algorithms it answered with.
+    /// Returns the number of algorithms that the library found.
     pub fn choices(&self) -> usize {
         self.choices.len()
     }
 
-    /// Gives the product by one of its algorithms, 0 its own choice, to a stream of its device.
+    /// Enqueues the product on a stream of its device, with one of the algorithms; 0 is the library's first choice.
     ///
     /// # Errors
     ///
-    /// Fails for memory or functions of another device, and for memory that is shorter than its matrix, and with the
-    /// library's status.
+    /// Returns an error if the memory is on another device or shorter than its matrix, and if the library reports one.
     pub fn run(
         &self,
         device: &Device,

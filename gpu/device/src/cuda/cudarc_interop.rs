@@ -1,4 +1,4 @@
-//! Side by side with a program's own use of CUDA through `cudarc`.
+//! Interoperation with a program's own use of CUDA through `cudarc`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`borrow_slice`](Device::borrow_slice).
+    /// Returns the errors of [`borrow_slice`](Device::borrow_slice).
     pub fn borrow_slice_mut<'a, T>(
         &'a self,
         slice: &'a mut impl DevicePtrMut<T>,

@@ -35,7 +35,7 @@ const NO_DEVICE: StatusCode = 100;
 ///
 /// # Errors
 ///
-/// Fails without a driver, for a driver that is too old, without a device, and if it does not start.
+/// Returns an error if there is no driver, if it is too old or does not start, or if it sees no device.
 pub(super) fn driver() -> Result<&'static Driver, Error> {
     static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Error::clone)
@@ -108,7 +108,7 @@ impl Driver {
         STICKY.contains(&code)
     }
 
-    /// What the driver calls a code.
+    /// The driver's name and description of a code.
     fn word(
         &self,
         ask: unsafe extern "C" fn(StatusCode, *mut *const c_char) -> StatusCode,

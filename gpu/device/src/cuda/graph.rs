@@ -1,4 +1,4 @@
-//! Graphs: work captured from a stream once and given to the device many times.
+//! CUDA graphs: work captured from a stream once and launched many times.
 
 use super::api::Handle;
 use super::gpu::Gpu;
@@ -14,11 +14,11 @@ pub(crate) struct Graph {
 const THREAD_LOCAL: u32 = 1;
 
 impl Gpu {
-    /// What the function gives to this handle's stream, captured instead of run.
+    /// Captures the work that the function enqueues on this handle's stream.
     ///
     /// # Errors
     ///
-    /// Fails where the function or the driver does, and if nothing was given to this stream.
+    /// Returns the error of the function or of the driver, and an error if nothing was enqueued on this stream.
     pub(crate) fn capture<E: From<Error>>(
         &self,
         work: impl FnOnce() -> Result<(), E>,
@@ -69,7 +69,7 @@ impl Gpu {
 }
 
 impl Graph {
-    /// Gives the work to the stream.
+    /// Launches the work on the stream.
     pub(crate) fn launch(&self) -> Result<(), Error> {
         self.gpu.call("cuGraphLaunch", |api| {
             // SAFETY: graph and stream live.

@@ -1,4 +1,4 @@
-//! From PTX to machine code by the driver's own assembler, with what it had to say.
+//! From PTX to machine code by the driver's assembler, with its log.
 
 use std::ffi::{CString, c_char, c_uint, c_void};
 
@@ -80,7 +80,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Fails with the log.
+    /// Returns an error with the log.
     pub(super) fn assemble(&self, ptx: &str) -> Result<Cubin, Error> {
         let source = CString::new(ptx).map_err(|nul| {
             self.refused_text(format!(
@@ -144,7 +144,7 @@ impl Gpu {
         Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec())
     }
 
-    /// Brings machine code to the device.
+    /// Loads machine code onto the device.
     pub(super) fn load_code(&self, code: &[u8]) -> Result<Handle, Error> {
         let mut options = Options::new(None);
         let mut module: Handle = std::ptr::null_mut();
@@ -178,7 +178,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// An error with the assembler's words, if it had any.
+    /// An error with the assembler's log, if it is not empty.
     fn with_log(&self, error: Error, log: &[u8]) -> Error {
         match (error.kind(), text(log)) {
             (ErrorKind::Driver { name, text, .. }, log) if log.is_empty() => {

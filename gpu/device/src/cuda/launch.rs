@@ -1,4 +1,4 @@
-//! Launches, after all that can be checked was checked.
+//! Launches. The arguments have been checked before.
 
 use std::ffi::c_void;
 
@@ -59,7 +59,7 @@ fn addresses(arguments: &[Argument], maps: &Maps) -> Addresses {
 }
 
 impl Gpu {
-    /// Gives a launch to the stream. Whether the kernel then fails is known when something waits for it.
+    /// Enqueues a launch on the stream. A failure of the kernel is reported by the call that waits for it.
     ///
     /// The shape and the arguments must have been checked against the device's limits and the function's parameters.
     pub(crate) fn launch(

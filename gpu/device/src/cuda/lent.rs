@@ -1,4 +1,4 @@
-//! Memory of the caller's, lent to launches.
+//! Memory of the caller, lent to launches.
 
 use std::marker::PhantomData;
 
@@ -9,8 +9,8 @@ use colex_ir::launch::Argument;
 
 /// A slice of `cudarc`, or raw memory, lent to launches.
 ///
-/// Keep it until the launches that use it were given to the device: when a slice of `cudarc` is given back, other streams
-/// learn what they have to wait for.
+/// Keep it until the launches that use it are enqueued. When a borrowed slice of `cudarc` is dropped, `cudarc` records
+/// what other streams have to wait for.
 pub struct BorrowedSlice<'a, T> {
     pub(super) device: &'a Device,
     pub(super) address: u64,
@@ -22,7 +22,7 @@ pub struct BorrowedSlice<'a, T> {
 }
 
 impl<'a, T> BorrowedSlice<'a, T> {
-    /// Returns memory of the caller's as it is lent.
+    /// Builds the slice of memory of the caller.
     pub(super) fn of_address(
         device: &'a Device,
         address: u64,
@@ -42,7 +42,7 @@ impl<'a, T> BorrowedSlice<'a, T> {
 }
 
 impl<'a, T: Element> BorrowedSlice<'a, T> {
-    /// Lends a buffer as memory of the caller's would be lent: for tests on the simulator, which has none.
+    /// Lends a buffer as if it were memory of the caller: for tests on the simulator, where callers have none.
     #[doc(hidden)]
     pub fn of_buffer(buffer: &'a Buffer<T>, writable: bool) -> BorrowedSlice<'a, T> {
         BorrowedSlice::of_address(buffer.device(), buffer.address(), buffer.len(), writable)
@@ -55,27 +55,27 @@ impl<T> BorrowedSlice<'_, T> {
         self.device
     }
 
-    /// Returns how many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns whether it has none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Returns whether it was lent to be written.
+    /// Returns whether launches may write it.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Returns the address of its first element.
+    /// Returns the address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns the slice as an argument.
+    /// Returns the slice as a launch argument.
     pub fn argument(&self) -> Argument {
         Argument::Pointer(self.address)
     }

@@ -44,7 +44,7 @@ impl Gpu {
         }
     }
 
-    /// Gives an allocation back, once all work that was given before is done. A context that is lost has none left.
+    /// Frees an allocation after all work enqueued before is done. A context that is lost has no allocations left.
     pub(crate) fn free(&self, address: u64) {
         let _ = self.call("cuMemFree", |api| {
             // SAFETY: the address came from `allocate`, and its one owner is being dropped.
@@ -52,7 +52,7 @@ impl Gpu {
         });
     }
 
-    /// Copies elements to the device; they have arrived when it returns.
+    /// Copies elements to the device, and returns when they have arrived.
     pub(crate) fn write<T: Element>(&self, address: u64, elements: &[T]) -> Result<(), Error> {
         self.copied(size_of_val(elements), "cuMemcpyHtoDAsync", |gpu, bytes| {
             let from = elements.as_ptr().cast::<c_void>();
@@ -63,7 +63,7 @@ impl Gpu {
         })
     }
 
-    /// Copies elements from the device, once all work before in the stream is done.
+    /// Copies elements from the device, after all previous work of the stream is done.
     pub(crate) fn read<T: Element>(&self, address: u64, elements: &mut [T]) -> Result<(), Error> {
         let to = elements.as_mut_ptr().cast::<c_void>();
         self.copied(size_of_val(elements), "cuMemcpyDtoHAsync", |gpu, bytes| {

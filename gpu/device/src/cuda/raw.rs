@@ -1,4 +1,4 @@
-//! Side by side with a program's own use of CUDA, by the driver's raw handles.
+//! Interoperation with a program's own use of CUDA, by the driver's raw handles.
 
 use std::ffi::c_void;
 
@@ -129,12 +129,12 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// As for [`borrow_raw`](Device::borrow_raw), save that the elements may be uninitialised. Nothing else accesses them
-    /// until the launches that use them have ended, save work that the stream orders.
+    /// As for [`borrow_raw`](Device::borrow_raw), but the elements may be uninitialised. No other work accesses them
+    /// until the launches that use them have ended, unless the stream orders it.
     ///
     /// # Errors
     ///
-    /// Those of [`borrow_raw`](Device::borrow_raw).
+    /// Returns the errors of [`borrow_raw`](Device::borrow_raw).
     pub unsafe fn borrow_raw_mut<T: Element>(
         &self,
         address: u64,

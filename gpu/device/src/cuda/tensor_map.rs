@@ -15,7 +15,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Fails for what the hardware does not take, before the driver is asked.
+    /// Returns an error if the hardware does not take the map, before the driver is called.
     pub(crate) fn encode(&self, map: &TensorMap, address: u64) -> Result<[u64; 16], Error> {
         map.check()?;
         map.check_address(address)?;
