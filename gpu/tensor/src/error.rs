@@ -1,19 +1,19 @@
-//! What can be wrong with a kernel written with tensors.
+//! The errors of kernels written with tensors.
 
 use std::panic::Location;
 
 use colex_ir::{Escaped, Reg};
 
 colex_layout::opaque_error! {
-    /// Why a kernel was not built: what is wrong, and the call that asked for it.
+    /// Why a kernel was not built: what is wrong, and the call of the builder that caused it.
     ///
-    /// Its sentence, which begins with file and line of the call, is its `Display` and `Debug` output.
+    /// Its sentence, which begins with the file and the line of the call, is its `Display` and `Debug` output.
     #[derive(Clone, PartialEq)]
     pub struct Error(Found);
 }
 
 impl Error {
-    /// Returns an error of the caller: `operation: why`, for functions that build parts of kernels.
+    /// Returns an error with the sentence `operation: why`, for functions of the caller that build parts of kernels.
     ///
     /// ```
     /// let (line, error) = (line!(), colex_tensor::Error::new("my_copy", "5 rows are not a multiple of 4"));
@@ -29,7 +29,7 @@ impl Error {
         Found { kind, at }.into()
     }
 
-    /// Returns the call of the kernel's author that failed.
+    /// Returns the location of the call that failed.
     ///
     /// ```
     /// let line = line!() + 1;
@@ -40,7 +40,7 @@ impl Error {
         self.kind().at
     }
 
-    /// Returns the sentence without the place.
+    /// Returns the sentence without the location.
     ///
     /// ```
     /// let error = colex_tensor::Error::new("my_copy", "5 rows");

@@ -1,4 +1,4 @@
-//! The one channel of errors: the first failure of a kernel, kept until [`Builder::finish`](crate::Builder::finish).
+//! Deferred errors: the first failure of a kernel is kept until [`Builder::finish`](crate::Builder::finish) returns it.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 
 /// The first failure of a kernel. The builder shares it with the tensors and fragments that it hands out.
 ///
-/// Once it is set it stays set, so that a call that finds it set hands out inert values: the kernel is never finished.
+/// Once set, it stays set. A call that finds it set returns inert values, since the kernel will never be finished.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FirstFailure(Rc<RefCell<Option<Error>>>);
 

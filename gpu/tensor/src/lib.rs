@@ -1,7 +1,7 @@
 //! Kernels from tensors: partitions instead of addresses.
 //!
-//! A [`Builder`] writes the same [`Kernel`](colex_ir::Kernel) as [`KernelBuilder`](colex_ir::KernelBuilder), whose
-//! instructions it has as well (it dereferences to it), from these:
+//! A [`Builder`] builds the same [`Kernel`](colex_ir::Kernel) as a [`KernelBuilder`](colex_ir::KernelBuilder), whose
+//! instructions [`Builder::emit`] adds. It builds it from:
 //!
 //! | | |
 //! |---|---|
@@ -17,12 +17,13 @@
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)`, `k.loop_(..)`, `k.break_unless(p)` |
 //! | the end | `k.finish()?` is a [`TensorKernel`]: `.kernel`, `.arguments(&[Arg::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
 //!
-//! A tensor's static leaves are constants of the kernel and its dynamic ones launch arguments, so that a kernel built once
-//! is right for every launch. Only tiles of static extents are partitioned; run-time strides enter by the inner product
-//! with the coordinates of the tile, run-time extents only as bounds. What the vectors of a copy need of the launch
-//! (a pointer or a stride that they divide), [`TensorKernel::arguments`] checks, with the type and the length of the memory.
+//! The static leaves of a tensor's layout are constants of the kernel; its dynamic leaves are launch arguments. A kernel
+//! built once is therefore right for every launch. Only tiles of static extents are partitioned. Dynamic strides enter
+//! addresses by the inner product with the coordinates of the tile; dynamic extents are only bounds. The vectors of a copy
+//! require that the pointer and the strides are multiples of their width: [`TensorKernel::arguments`] checks this, with the
+//! element type and the length of the memory.
 //!
-//! Errors name the line of the kernel's author.
+//! Errors name the line of the caller.
 //!
 //! ```
 //! use colex_atom::{Arch, Ty};

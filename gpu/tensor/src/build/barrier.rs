@@ -11,7 +11,7 @@ use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
 use colex_ir::{BinaryOp, Compare, FenceKind, Type};
 
-/// How many named barriers a block has (PTX ISA 9.7.13.1).
+/// The number of named barriers of a block (PTX ISA 9.7.13.1).
 const NAMED: i64 = 16;
 
 /// An array of mbarriers in the block's shared memory.
@@ -33,7 +33,7 @@ pub(crate) struct Transaction {
     at: &'static Location<'static>,
 }
 
-/// A ring of stages: two barriers per stage, one says that it is full and one that it is empty.
+/// A ring of stages with two mbarriers per stage: the full barrier and the empty barrier.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -64,8 +64,8 @@ pub struct PipelineState {
 }
 
 impl Barriers {
-    /// Returns the shared-memory address of one of them, in bytes. A place that no barrier has is refused where the
-    /// address is used.
+    /// Returns the shared-memory address of the barrier at `place`, in bytes. A kernel that uses the address of a place
+    /// without a barrier is refused.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -118,8 +118,8 @@ impl Pipeline {
 }
 
 impl Builder {
-    /// Reserves shared memory for `count` mbarriers, not initialised. Fewer than one is an error that
-    /// [`Builder::finish`] answers with.
+    /// Reserves shared memory for `count` uninitialised mbarriers. If `count` is below 1, [`Builder::finish`] returns
+    /// an error.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -152,7 +152,8 @@ impl Builder {
         Barriers { base, count }
     }
 
-    /// Initialises barriers: call it from one thread of the block, before a fence and a barrier of all threads that use them.
+    /// Initialises mbarriers whose phases complete after `arrivals` arrivals. Call it from one thread of the block; a
+    /// fence and a barrier of all threads that use them must follow.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -198,7 +199,7 @@ impl Builder {
         }
     }
 
-    /// Returns the ring of a schedule: as many stages as it has, and the arrivals of its full and empty barriers.
+    /// Builds the ring of a schedule, with its number of stages and the arrivals of its full and empty barriers.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -211,7 +212,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for a schedule of which no pipeline is built.
+    /// [`Builder::finish`] fails if the schedule is not valid.
     #[track_caller]
     pub fn pipeline_of(&mut self, schedule: &colex_sched::pipeline::WarpSpecialized) -> Pipeline {
         if let Err(error) = schedule.check() {
@@ -223,7 +224,8 @@ impl Builder {
         self.pipeline(schedule.stages as i64, full, empty)
     }
 
-    /// Initialises the rings by thread 0, and synchronises the block with it, or the cluster if `cluster`.
+    /// Initialises the barriers of the rings in thread 0, and synchronises the block or, if `cluster` is set, the
+    /// cluster.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -306,7 +308,7 @@ impl Builder {
         }
     }
 
-    /// Returns the stage of a state now.
+    /// Returns the current stage of a state.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -324,7 +326,7 @@ impl Builder {
         self.get(&state.stage)
     }
 
-    /// Returns the parity of a state now, 0 or 1.
+    /// Returns the current parity of a state, 0 or 1.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -342,7 +344,7 @@ impl Builder {
         self.get(&state.parity)
     }
 
-    /// Advances a state to the next stage; after the last stage, to stage 0 in the other phase.
+    /// Advances a state to the next stage. After the last stage follows stage 0 with the other parity.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -375,7 +377,7 @@ impl Builder {
         });
     }
 
-    /// Advances by `items` stages, a number known only in the kernel: what a consumer does to skip the tiles of another.
+    /// Advances a state by `items` stages, a run-time number: a consumer skips the tiles of another one with it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -405,7 +407,7 @@ impl Builder {
         });
     }
 
-    /// Waits until the phase of a barrier with that parity is complete.
+    /// Waits until the phase of an mbarrier with parity `parity` is complete (`mbarrier.try_wait.parity`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -431,7 +433,7 @@ impl Builder {
         });
     }
 
-    /// Arrives at a barrier of this block.
+    /// Arrives at an mbarrier of this block (`mbarrier.arrive`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -456,7 +458,7 @@ impl Builder {
         });
     }
 
-    /// Arrives, where the condition holds, at the same barrier of the block of that rank in the cluster.
+    /// Arrives at the same mbarrier of the block of rank `rank` in the cluster, in the threads for which `cond` holds.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -490,8 +492,9 @@ impl Builder {
         });
     }
 
-    /// Arrives, and the phase waits for `bytes` more bytes. Where the loads that report to the barrier stand in the same body
-    /// of the kernel, [`Builder::finish`] compares their bytes with these.
+    /// Arrives at an mbarrier and adds `bytes` to the transaction count of its phase (`mbarrier.arrive.expect_tx`). If the
+    /// loads that report to the barrier are in the same body of the kernel, [`Builder::finish`] compares their bytes with
+    /// these.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -598,10 +601,10 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a `barrier.sync` of a named barrier whose number the kernel computes.
+    /// Synchronises `threads` threads at a named barrier whose number the kernel computes (`barrier.sync`).
     ///
-    /// A number that is not 0 to 15, and threads that are no whole warps of the block, are errors
-    /// that [`Builder::finish`] answers with.
+    /// If the number may lie outside of 0 to 15, or if `threads` is not a multiple of 32 that the block has,
+    /// [`Builder::finish`] returns an error.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -625,7 +628,7 @@ impl Builder {
         });
     }
 
-    /// Adds a `barrier.arrive` at a named barrier whose number the kernel computes. Errors are those of
+    /// Arrives at a named barrier whose number the kernel computes (`barrier.arrive`). [`Builder::finish`] fails as for
     /// [`Builder::sync_named`].
     ///
     /// ```
@@ -652,8 +655,8 @@ impl Builder {
         });
     }
 
-    /// Returns a condition that holds in one lane of the warp: the same lane in all calls of one kernel where the same
-    /// lanes are active.
+    /// Returns a condition that holds in one lane of the warp (`elect.sync`). Calls with the same active lanes elect
+    /// the same lane.
     ///
     /// ```
     /// # use colex_atom::Arch;

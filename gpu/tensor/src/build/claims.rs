@@ -1,4 +1,4 @@
-//! What accesses without a predicate take for granted, in the expressions of [`colex_ir::claims`].
+//! The claims of accesses without a predicate about the launch, in the expressions of [`colex_ir::claims`].
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};

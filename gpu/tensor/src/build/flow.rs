@@ -9,12 +9,12 @@ use crate::error::ErrorKind;
 use crate::index::Index;
 use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType};
 
-/// Whether something holds: known, or in a predicate register.
+/// A condition: known when the kernel is built, or held in a predicate register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cond {
-    /// In every thread, or in none.
+    /// It holds in every thread, or in none.
     Known(bool),
-    /// Where the predicate says so.
+    /// It holds in the threads whose predicate says so.
     Where(Guard),
 }
 
@@ -25,7 +25,7 @@ impl From<Reg> for Cond {
 }
 
 impl Builder {
-    /// Branches: `body` is executed where the condition holds.
+    /// Branches: the threads for which the condition holds execute `body`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -45,7 +45,7 @@ impl Builder {
         self.if_else(cond, body, |_| ());
     }
 
-    /// Branches: `then` is executed where the condition holds, `other` where it does not.
+    /// Branches: the threads for which the condition holds execute `then`, the others execute `other`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -87,7 +87,7 @@ impl Builder {
         self.site(at, |k| k.ir.push(Control::If { p, then, other }));
     }
 
-    /// Repeats `body` until it breaks.
+    /// Repeats `body` until it [breaks](Builder::break_unless).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -120,8 +120,8 @@ impl Builder {
         self.site(at, |k| k.ir.push(Control::Loop { body }));
     }
 
-    /// Repeats `body(i)` for `i` from `start` to `end` (excluded) by `step`; not at all if `start >= end`. All three, and the
-    /// sum of the last two, are numbers of 32 bits.
+    /// Executes `body(i)` for `i` from `start` to `end` (excluded) by `step`; not at all if `start >= end`. The three numbers
+    /// and `end + step` must fit 32 bits.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -140,7 +140,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for a step below 1, for ends beyond 32 bits.
+    /// [`Builder::finish`] fails if the step may be below 1, or if 32 bits do not hold the ends.
     #[track_caller]
     pub fn for_(
         &mut self,
@@ -166,8 +166,8 @@ impl Builder {
             if is_known {
                 k.reports.values.counters.insert(k.variable(&i));
             }
-            // Where the first time is certain, the question is asked at the end: once less, and what the body writes is
-            // written on every way.
+            // If the first iteration is certain, the test is at the end of the loop. There is one test fewer, and the
+            // body's writes are definite on every path.
             let certain = first.range().1 < end.range().0;
             let ask = |k: &mut Self| {
                 let now = k.get(&i);
@@ -190,7 +190,7 @@ impl Builder {
         });
     }
 
-    /// Leaves the innermost loop where the condition does not hold.
+    /// Leaves the innermost loop in the threads for which the condition does not hold.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -217,8 +217,8 @@ impl Builder {
         }
     }
 
-    /// Predicates the instructions that `body` adds: they are executed only where the condition holds, without a
-    /// branch.
+    /// Predicates the instructions that `body` adds: only the threads for which the condition holds execute them,
+    /// without a branch. Returns the result of `body`; `None` if the condition is known not to hold.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -246,7 +246,7 @@ impl Builder {
         }
     }
 
-    /// Returns the condition that holds where both conditions hold.
+    /// Returns the conjunction of two conditions.
     ///
     /// ```
     /// # use colex_atom::Arch;

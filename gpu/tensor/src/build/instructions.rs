@@ -1,4 +1,4 @@
-//! Instructions that the builder passes on to [`KernelBuilder`] as they are.
+//! Instructions that the builder forwards to [`KernelBuilder`].
 
 use colex_atom::Arch;
 use colex_ir::{FenceKind, KernelBuilder};
@@ -32,7 +32,7 @@ impl Builder {
         self
     }
 
-    /// Declares how many blocks a multiprocessor must be able to hold.
+    /// Declares the number of blocks that a multiprocessor must be able to hold (`.minnctapersm`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -47,7 +47,7 @@ impl Builder {
         self
     }
 
-    /// Declares the most registers that a thread may get.
+    /// Declares the largest number of registers of a thread (`.maxnreg`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -62,7 +62,7 @@ impl Builder {
         self
     }
 
-    /// Adds instructions of [`KernelBuilder`] at this place of the kernel, and returns what `body` does.
+    /// Adds instructions of [`KernelBuilder`] at this place of the kernel, and returns the result of `body`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -81,7 +81,7 @@ impl Builder {
         body(&mut self.ir)
     }
 
-    /// Synchronises the threads of the block (`barrier.sync 0`).
+    /// Synchronises the threads of the block (`bar.sync 0`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -129,7 +129,7 @@ impl Builder {
         self.ir.fence(kind);
     }
 
-    /// Closes the group of this thread's `cp.async` copies so far (`cp.async.commit_group`).
+    /// Commits the thread's `cp.async` copies since the last commit as one group (`cp.async.commit_group`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -161,7 +161,7 @@ impl Builder {
         self.ir.cp_async_wait(pending);
     }
 
-    /// Closes the group of this thread's bulk stores so far (`cp.async.bulk.commit_group`).
+    /// Commits the thread's bulk stores since the last commit as one group (`cp.async.bulk.commit_group`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -177,8 +177,8 @@ impl Builder {
         self.ir.bulk_commit();
     }
 
-    /// Waits until at most `pending` groups of this thread's bulk stores are in flight; with `read`, only until shared memory
-    /// has been read (`cp.async.bulk.wait_group`).
+    /// Waits until at most `pending` groups of the thread's bulk stores are in flight (`cp.async.bulk.wait_group`). With
+    /// `read`, it waits only until the stores have read shared memory.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -194,7 +194,7 @@ impl Builder {
         self.ir.bulk_wait(pending, read);
     }
 
-    /// Orders the warpgroup's accesses of registers and shared memory before the `wgmma` that follows.
+    /// Orders the warpgroup's accesses to registers and shared memory before the following `wgmma` (`wgmma.fence`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -209,7 +209,7 @@ impl Builder {
         self.ir.wgmma_fence();
     }
 
-    /// Closes the group of the warpgroup's `wgmma` so far.
+    /// Commits the warpgroup's `wgmma` since the last commit as one group (`wgmma.commit_group`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -224,7 +224,7 @@ impl Builder {
         self.ir.wgmma_commit();
     }
 
-    /// Waits until at most `pending` groups of the warpgroup's `wgmma` are in flight.
+    /// Waits until at most `pending` groups of the warpgroup's `wgmma` are in flight (`wgmma.wait_group`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -239,7 +239,8 @@ impl Builder {
         self.ir.wgmma_wait(pending);
     }
 
-    /// Gives each thread of the warpgroup more registers, or fewer, than it began with (`setmaxnreg`).
+    /// Sets the number of registers of each thread of the warpgroup to `count` (`setmaxnreg`), which must be an
+    /// increase if `increase` is set, and else a decrease.
     ///
     /// ```
     /// # use colex_atom::Arch;

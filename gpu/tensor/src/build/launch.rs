@@ -1,4 +1,4 @@
-//! What a built kernel wants at launch, from the tensors it was built with.
+//! Kernels with the signature that their launches are checked against.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ pub use colex_ir::launch::ArgumentError;
 use colex_ir::launch::{Argument, DeviceMemory};
 use colex_ir::{Base, Kernel, ParamType, Reg, Type};
 
-/// A kernel with what its launch takes.
+/// A built kernel, with its signature and its report.
 #[derive(Clone, Debug)]
 pub struct TensorKernel {
     /// The kernel.
     pub kernel: Kernel,
-    /// Its arguments.
+    /// The signature of its launch.
     pub signature: Signature,
-    /// What its copies and matrix instructions do.
+    /// The report of its copies and matrix instructions.
     pub report: super::report::Report,
 }
 
@@ -27,20 +27,20 @@ pub struct TensorKernel {
 pub struct KernelParameter<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What is passed for it.
+    /// The kind of its argument.
     pub kind: ParameterKind,
     /// Whether the kernel writes the memory behind it.
     pub is_written: bool,
 }
 
-/// What is passed for a parameter.
+/// The kind of argument of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// A tensor.
     Tensor,
-    /// A tensor that the copy engine moves: its map.
+    /// A tensor map, for a tensor that TMA copies.
     Map,
-    /// A number.
+    /// A scalar.
     Value,
 }
 
@@ -144,10 +144,11 @@ impl TensorKernel {
     ///
     /// # Errors
     ///
-    /// [`ArgumentError`]: too many or too few; elements of another type than the kernel's; a layout that differs from the one the
-    /// kernel was built for in more than the values of dynamic leaves, or that reaches beyond the memory; an address, an extent
-    /// or a stride that is not a multiple of what the copies need; buffers of different devices; a scalar of another type or
-    /// outside of its range; a tensor map with other boxes than the kernel's.
+    /// Returns an error that names the argument if its elements are not of the kernel's type; if its layout differs from the one
+    /// that the kernel was built for in more than the values of dynamic leaves, or reaches beyond the memory; if an address, an
+    /// extent or a stride is not a multiple of what the copies require; if a scalar is of another type or outside of its range;
+    /// or if a tensor map has other boxes than the kernel's. Returns an error if the number of arguments is wrong, or if buffers
+    /// are of different devices.
     pub fn arguments(&self, given: &[Arg<'_>]) -> Result<Vec<Argument>, ArgumentError> {
         let slots = &self.signature.slots;
         if slots.len() != given.len() {
@@ -226,7 +227,7 @@ fn one_device(given: &[Arg<'_>]) -> Result<(), ArgumentError> {
     Ok(())
 }
 
-/// What is passed for a tensor or scalar of the kernel.
+/// A launch argument for a tensor or a scalar of the kernel.
 #[derive(Clone, Debug)]
 pub enum Arg<'a> {
     /// A tensor in memory: [`Arg::tensor`] of a buffer, [`Arg::raw`] of other memory.
@@ -235,7 +236,7 @@ pub enum Arg<'a> {
     Value(Argument),
 }
 
-/// Memory under a layout, as a launch is given it.
+/// The argument of a tensor: memory under a layout.
 #[derive(Clone, Debug)]
 pub struct TensorArg<'a> {
     address: u64,
@@ -252,13 +253,13 @@ pub struct TensorArg<'a> {
 enum Held {
     /// Those of a buffer.
     Rust(&'static str),
-    /// Those that the author says.
+    /// The type that the caller states.
     Type(Ty),
     /// The library has compared them, and their number, with the layout.
     Checked,
 }
 
-/// Memory that no buffer holds, as its owner describes it.
+/// Memory that is not a buffer, as the caller describes it.
 ///
 /// ```
 /// use colex_atom::{Arch, Ty};
@@ -282,14 +283,15 @@ enum Held {
 pub struct RawMemory {
     /// The address of its first byte on the device.
     pub address: u64,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub bytes: u64,
     /// The type of its elements.
     pub ty: Ty,
 }
 
 impl<'a> Arg<'a> {
-    /// Builds the argument of a tensor: the elements of a buffer under a layout, coordinate 0 at the first one.
+    /// Builds the argument of a tensor: the elements of a buffer under a layout, with coordinate 0 at the first
+    /// element.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -314,8 +316,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// Builds the argument of a tensor in memory that no buffer holds, under a layout, coordinate 0 at its first
-    /// element. What is said of the memory is believed.
+    /// Builds the argument of a tensor in memory that is not a buffer, with coordinate 0 at the first element. The
+    /// description of the memory is trusted.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -354,8 +356,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// Returns the same argument with coordinate 0 at that element of the memory: for strides below 0. A scalar has no
-    /// elements.
+    /// Returns the same argument with coordinate 0 at element `origin` of the memory, for negative strides. A scalar is
+    /// returned unchanged.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -387,7 +389,7 @@ impl TensorArg<'_> {
     }
 }
 
-/// What a kernel takes.
+/// The parameters of a kernel, and what a launch must give for them.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
     pub(crate) slots: Vec<Slot>,

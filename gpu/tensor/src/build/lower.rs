@@ -24,7 +24,7 @@ pub(crate) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
 impl Builder {
     /// Returns the value in a register of 32 bits.
     ///
-    /// A value whose range is larger is an error that [`Builder::finish`] answers with.
+    /// If 32 bits do not hold the range of the value, [`Builder::finish`] returns an error.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -66,7 +66,7 @@ impl Builder {
         self.site(Location::caller(), |k| k.lower(index, true))
     }
 
-    /// Returns a constant as it is, anything else in a register of 32 bits.
+    /// Returns a constant as an immediate, and any other index in a 32-bit register.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -84,8 +84,8 @@ impl Builder {
         }
     }
 
-    /// Returns an address in bytes: a register and a constant that the instruction holds. The register has 64 bits for
-    /// global memory, 32 bits otherwise.
+    /// Returns an address in bytes: a register, and a constant that becomes the immediate offset of the instruction.
+    /// The register has 64 bits for global memory, and else 32 bits.
     ///
     /// ```
     /// # use colex_atom::Arch;

@@ -1,4 +1,4 @@
-//! `Builder`: a kernel builder that computes with [`Index`] and reuses the values it has computed.
+//! `Builder`: a kernel builder over tensors and [`Index`], with value reuse and loop-invariant code motion.
 
 pub(crate) mod barrier;
 pub(crate) mod claims;
@@ -28,13 +28,13 @@ use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors.
 ///
-/// No call returns a `Result`. The first failure is kept with the line that caused it, and [`Builder::finish`] returns it;
-/// after it the builder and its tensors and fragments hand out inert values, and report nothing more. Instructions that
-/// have no method here are those of [`KernelBuilder`], by [`Builder::emit`].
+/// No call returns a `Result`. The builder keeps the first failure, with the line that caused it, and [`Builder::finish`]
+/// returns it. After a failure the builder, its tensors and its fragments return inert values and report nothing more.
+/// [`Builder::emit`] adds instructions of [`KernelBuilder`] that have no method here.
 ///
-/// The value of an [`Index`] is computed once, hoisted to the outermost loop where that is possible, and reused.
-/// The methods of
-/// control flow replace those of [`KernelBuilder`], which do not track where a value was computed.
+/// The value of an [`Index`] is computed once, hoisted out of all loops in which it is invariant, and reused. Use the
+/// control-flow methods of this type instead of those of [`KernelBuilder`], which do not track where a value was
+/// computed.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -153,8 +153,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The first failure of any call of the builder, or of its tensors and fragments, with the file and the line of that call,
-    /// and a mismatch between the declared block or cluster size and the one that the calls of the builder used.
+    /// Returns the first failure of a call of the builder, its tensors or its fragments, with the file and the line of that
+    /// call. Returns an error if the declared block or cluster differs from the one that the calls of the builder used.
     pub fn finish(mut self) -> Result<crate::build::launch::TensorKernel, Error> {
         if let Some(error) = self.failure.get() {
             return Err(error);
@@ -244,7 +244,7 @@ impl Builder {
         result
     }
 
-    /// Returns the thread's place in its block, along x.
+    /// Returns the index of the thread in its block along x (`%tid.x`).
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -265,7 +265,7 @@ impl Builder {
         thread
     }
 
-    /// Returns the thread's place in its warp, 0 to 31.
+    /// Returns the lane of the thread in its warp, 0 to 31.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -281,9 +281,8 @@ impl Builder {
         self.thread() % 32
     }
 
-    /// Returns the number of the thread's warp, the same register value in all of its lanes by `shfl.sync`, so that
-    /// branches on it are uniform. `threads` is how many consecutive threads share the number: 32 for a warp, 128 for a
-    /// warpgroup.
+    /// Returns the index of the thread's group of `threads` consecutive threads: 32 for a warp, 128 for a warpgroup. A
+    /// `shfl.sync` broadcasts the value in each warp, so that branches on it are warp-uniform.
     ///
     /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
     ///
@@ -324,7 +323,8 @@ impl Builder {
         })
     }
 
-    /// Returns the block's place in the grid along axis 0, 1 or 2; below 2^31 along x, 65536 along y and z.
+    /// Returns the index of the block in the grid along `axis`, which is 0, 1 or 2 (`%ctaid`). It is below 2^31 along
+    /// x, and below 65536 along y and z.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -357,8 +357,8 @@ impl Builder {
         self.special(Special::NCtaid(axis), 1..1 << 31)
     }
 
-    /// Returns the rank of the block in its cluster of `blocks` blocks; [`Builder::finish`] fails if another cluster
-    /// size is declared.
+    /// Returns the rank of the block in its cluster of `blocks` blocks (`%cluster_ctarank`). If another cluster size is
+    /// declared, [`Builder::finish`] returns an error.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -377,7 +377,8 @@ impl Builder {
         self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
     }
 
-    /// Returns the value of a special register of 32 bits, read once at the beginning.
+    /// Returns the value of a 32-bit special register, which lies in `range` (end excluded). The kernel reads it once
+    /// at its beginning.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -438,7 +439,7 @@ impl Builder {
         self.index_with(reg, range, 1)
     }
 
-    /// Returns `reg` as [`Builder::index_of`] does, known to be a multiple of `multiple`, a power of two.
+    /// Returns `reg` as [`Builder::index_of`] does, and known to be a multiple of `multiple`, a power of two.
     ///
     /// If `range` is empty or `multiple` is not a power of two, [`Builder::finish`] returns an error.
     ///

@@ -1,4 +1,4 @@
-//! Tensors as parameters of a kernel, and in its shared memory.
+//! Tensors in global memory as parameters of a kernel, and tensors in shared memory.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -33,7 +33,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for what is no layout, for strides that are not integers, and elements narrower than a byte.
+    /// [`Builder::finish`] fails if `layout` is not a layout, if its strides are not integers, or if elements are
+    /// narrower than a byte.
     #[track_caller]
     pub fn tensor(&mut self, name: &str, ty: Ty, layout: impl IntoLayout) -> Tensor {
         let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Global, ty);
@@ -120,7 +121,7 @@ impl Builder {
         })
     }
 
-    /// What a parameter is in the layout that the kernel is built with: reports take it.
+    /// Notes the value of a parameter in the layout that the kernel is built with, for reports.
     fn example(&mut self, index: &Index, value: i64) {
         if let Node::Leaf(leaf) = &index.0.node {
             self.reports.values.arguments.insert(leaf.reg, value);
@@ -174,8 +175,8 @@ impl Builder {
         reg
     }
 
-    /// Declares an integer of 32 bits that the launch passes, within a range (ends excluded).
-    /// [`crate::TensorKernel::arguments`] checks that the integer lies in it.
+    /// Declares a 32-bit integer that the launch passes. It lies in `range` (end excluded), which
+    /// [`crate::TensorKernel::arguments`] checks.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -196,8 +197,8 @@ impl Builder {
         index
     }
 
-    /// Allocates a tensor in the block's shared memory. Its layout, swizzled or not, is always static: nothing of it is
-    /// known at launch only. The memory is part of the dynamic shared memory, whose size [`crate::TensorKernel`] knows.
+    /// Allocates a tensor in the block's shared memory. Its layout, swizzled or not, is always static. The memory is
+    /// part of the dynamic shared memory, whose size is [`crate::TensorKernel::dynamic_shared`].
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -211,8 +212,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for what is no layout, when the layout has no size in memory, and for
-    /// elements narrower than a byte, offsets below 0 and more bytes than a block has.
+    /// [`Builder::finish`] fails if `layout` is not a layout or has no size in memory, if elements are narrower than a
+    /// byte, if an offset is below 0, or if the block does not have enough shared memory.
     #[track_caller]
     pub fn shared_tensor(&mut self, ty: Ty, layout: impl IntoComposedLayout) -> Tensor {
         let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Shared, ty);
@@ -278,7 +279,7 @@ impl Builder {
         })
     }
 
-    /// Names the last bytes of shared memory that were given out, for messages.
+    /// Names the region of shared memory that was allocated last, for messages.
     #[track_caller]
     pub(crate) fn name_shared(&mut self, name: String, bytes: u32, unit: (&'static str, u32)) {
         let here = Location::caller();
@@ -295,8 +296,8 @@ impl Builder {
 
     /// Reserves `bytes` bytes of the block's shared memory, aligned to `align` (a power of two), and returns their address.
     ///
-    /// More than a block has, and an alignment that is no power of two, are errors that
-    /// [`Builder::finish`] answers with.
+    /// If the block does not have enough shared memory, or if the alignment is not a power of two, [`Builder::finish`]
+    /// returns an error.
     ///
     /// ```
     /// # use colex_atom::Arch;

@@ -1,4 +1,5 @@
-//! What the copies and matrix instructions of a kernel do, from the addresses that they were built with.
+//! The report of a kernel: the memory traffic of its copies and the counts of its matrix instructions, from the
+//! addresses that they were built with.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,14 +11,14 @@ use super::Builder;
 use crate::index::Index;
 use colex_ir::Reg;
 
-/// A line for every copy and matrix instruction, in the order of the kernel.
+/// The report of a kernel: one line for each call of `copy` or `mma`, in program order.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub(crate) lines: Vec<Line>,
     pub(crate) values: Values,
 }
 
-/// What registers hold when addresses are looked at.
+/// The values of registers with which addresses are evaluated.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Values {
     /// The thread's index.
@@ -30,16 +31,16 @@ pub(crate) struct Values {
     pub(crate) arguments: HashMap<Reg, i64>,
 }
 
-/// What one call of `copy` or `mma` does.
+/// The report of one call of `copy` or `mma`.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The atom.
+    /// The name of the atom.
     pub atom: String,
-    /// How often a thread issues it.
+    /// The number of instructions that each thread issues.
     pub instructions: i64,
-    /// The call of the author.
+    /// The location of the call.
     pub at: &'static Location<'static>,
-    /// Whether only some threads or coordinates take part: by a predicate, or by bytes that are not read.
+    /// Whether the instructions are predicated, or read only a part of their bytes.
     pub predicated: bool,
     /// What else there is to say.
     pub(crate) note: String,
@@ -57,25 +58,25 @@ pub(crate) struct End {
     pub(crate) addresses: Vec<Index>,
 }
 
-/// What the instructions of a call do to one memory, all warps together.
+/// The traffic of the instructions of a call in one memory, summed over all warps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// `source` or `destination`.
     pub side: &'static str,
-    /// Which memory.
+    /// The memory space.
     pub space: Space,
-    /// Bytes that a thread moves at once.
+    /// The width of a thread's access in bytes.
     pub bytes: i64,
-    /// Passes over the banks of shared memory, or sectors of 32 bytes of global memory.
+    /// The passes (wavefronts) over the banks of shared memory, or the 32-byte sectors of global memory.
     pub cost: usize,
-    /// The fewest that would do.
+    /// The fewest passes or sectors for the same bytes.
     pub least: usize,
-    /// The most words that meet in a bank; 1 where none do, 0 for global memory.
+    /// The degree of the worst bank conflict: 1 if there is none, and 0 for global memory.
     pub degree: usize,
 }
 
 impl Line {
-    /// Returns what the call does to memory; nothing for matrix instructions.
+    /// Returns the memory traffic of the call, which is empty for matrix instructions.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -143,7 +144,7 @@ impl Values {
 }
 
 impl End {
-    /// `None` where an address cannot be told: it divides by what only the launch knows.
+    /// `None` if an address cannot be evaluated, since it divides by a value that only the launch knows.
     fn traffic(&self, values: &Values) -> Option<Traffic> {
         let (mut cost, mut least, mut degree) = (0, 0, 0);
         for address in &self.addresses {

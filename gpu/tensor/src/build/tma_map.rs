@@ -19,16 +19,17 @@ pub(crate) struct MapSlot {
     pub(crate) is_stored: bool,
 }
 
-/// What a store writes whole, in bytes: also where a row of the tensor ends within.
+/// The granularity of a TMA store in bytes: it writes whole units, also if a row of the tensor ends within one.
 const UNIT: i64 = 16;
 
 impl MapSlot {
-    /// The tensor map for the layout of today.
+    /// Builds the tensor map for the layout given at launch.
     ///
     /// # Errors
     ///
-    /// [`ArgumentError`] for a layout that TMA cannot move, or that would need other boxes or coordinates than the kernel has; of a
-    /// tensor that the kernel stores to, for rows that are no multiples of 16 bytes and elements at several coordinates.
+    /// Returns an error if TMA cannot copy the layout, or if the layout needs other boxes or coordinates than the kernel has. If
+    /// the kernel stores to the tensor, returns an error if its rows are not multiples of 16 bytes or if one element has several
+    /// coordinates.
     pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, ArgumentError> {
         let refuse = |why: String| ArgumentError::of_tensor(&self.name, why);
         let plan = TmaPlan::new(&TmaTile {
@@ -95,7 +96,8 @@ impl MapSlot {
 }
 
 impl TensorKernel {
-    /// Returns the tensor map of a parameter for a layout of this launch: what `Device::tensor_map` binds to a buffer.
+    /// Returns the tensor map of the parameter `name` for the layout given at launch. `Device::tensor_map` binds it to
+    /// a buffer.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -111,7 +113,8 @@ impl TensorKernel {
     ///
     /// # Errors
     ///
-    /// [`ArgumentError`] when there is no such parameter, or its layout would need other boxes than the kernel was built for.
+    /// Returns an error if the kernel has no tensor map of this name, or if the layout needs other boxes than the
+    /// kernel was built for.
     pub fn tensor_map(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Integers that change, and where in the kernel what depends on them is computed.
+//! Mutable integers, and the place in the kernel where values that depend on them are computed.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -8,7 +8,7 @@ use crate::error::ErrorKind;
 use crate::index::{Index, Leaf, Node};
 use colex_ir::{BinaryOp, Reg, Type};
 
-/// An integer that changes as the kernel runs: a stage, a phase, a tile number.
+/// A mutable integer of the kernel: a stage, a parity, the index of a tile.
 #[derive(Clone, Debug)]
 pub struct Var {
     pub(crate) reg: Reg,
@@ -16,10 +16,10 @@ pub struct Var {
 }
 
 impl Builder {
-    /// Declares a variable of 32 bits with its first value, always within a range (ends excluded).
+    /// Declares a 32-bit variable with an initial value. It always lies in `range` (end excluded).
     ///
-    /// A range without an integer and a value that cannot lie in it are errors that [`Builder::finish`] answers with, also
-    /// of [`Builder::set`].
+    /// If the range is empty, or if a value given here or to [`Builder::set`] cannot lie in it, [`Builder::finish`]
+    /// returns an error.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -46,7 +46,7 @@ impl Builder {
         })
     }
 
-    /// Returns the variable's value now.
+    /// Returns the current value of the variable.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -70,7 +70,7 @@ impl Builder {
         Index::leaf(leaf, var.range, 1, self.depth())
     }
 
-    /// Gives the variable another value.
+    /// Assigns a value to the variable.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -93,8 +93,8 @@ impl Builder {
         });
     }
 
-    /// Returns the variable's register, to be written by instructions of the author's own: [`Builder::touch`] must
-    /// follow.
+    /// Returns the variable's register, for instructions of the caller that write it. Call [`Builder::touch`] after
+    /// them.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -113,7 +113,7 @@ impl Builder {
         var.reg
     }
 
-    /// Says that the variable's register has been written.
+    /// Declares that instructions of the caller have written the variable's register.
     ///
     /// ```
     /// # use colex_atom::Arch;

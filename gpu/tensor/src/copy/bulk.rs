@@ -1,4 +1,4 @@
-//! Runs of neighbours moved by the copy engine's plain bulk copies, without a tensor map.
+//! Contiguous runs of elements, copied by bulk copies (`cp.async.bulk`) without a tensor map.
 
 use std::panic::Location;
 
@@ -11,12 +11,12 @@ use crate::tensor::{Tensor, View};
 use colex_ir::claims::ClaimId;
 use colex_ir::{CopyArgs, End};
 
-/// What a bulk copy is a multiple of, and its addresses are multiples of, in bytes.
+/// The granularity of a bulk copy: its length and its addresses are multiples of this number of bytes.
 const UNIT: i64 = 16;
 
 impl Builder {
-    /// Loads a run of neighbours into shared memory, for one thread to say. The barrier is told of the bytes as they
-    /// arrive.
+    /// Loads a contiguous run of elements into shared memory by one bulk copy. Call it from one thread. The arriving
+    /// data complete transaction bytes of the barrier.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -42,9 +42,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for ends that are not one run of as many bytes each, a multiple of 16 from a multiple of
-    /// 16 on, in global and in shared memory, of one type of element; and, as for [`Builder::copy`], for a run that may lie
-    /// beyond the tensor.
+    /// [`Builder::finish`] fails if source and destination are not contiguous runs of the same element type and length in
+    /// global and in shared memory, if the length or an address is not a multiple of 16 bytes, or if the run may lie
+    /// outside of the tensor, as for [`Builder::copy`].
     #[doc(alias = "SM90_BULK_COPY_G2S")]
     #[track_caller]
     pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) {
@@ -64,7 +64,8 @@ impl Builder {
         });
     }
 
-    /// Stores a run of neighbours from shared memory, as part of a bulk group that is to be committed.
+    /// Stores a contiguous run of elements from shared memory as part of the current bulk group.
+    /// [`Builder::bulk_commit`] must follow.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -85,7 +86,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::bulk_load`].
+    /// [`Builder::finish`] fails as for [`Builder::bulk_load`].
     #[doc(alias = "SM90_BULK_COPY_S2G")]
     #[track_caller]
     pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) {

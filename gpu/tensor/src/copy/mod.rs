@@ -1,4 +1,4 @@
-//! Copies between memory and registers, instruction by instruction.
+//! Tiled copies between memory and registers.
 
 pub(crate) mod bulk;
 pub(crate) mod check;
@@ -113,10 +113,10 @@ pub(crate) enum Mask<'a> {
     If(&'a mut dyn FnMut(&mut Builder, &[Index]) -> Cond),
 }
 
-/// How a copy asks its memory.
+/// Cache hints of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hints {
-    /// What is asked of the caches, of loads and stores.
+    /// The cache operator of loads and stores.
     pub cache: Cache,
     /// A 64-bit cache policy.
     pub policy: Option<Reg>,
@@ -132,13 +132,13 @@ impl Default for Hints {
 }
 
 impl Builder {
-    /// Copies a thread's part of a tensor: one instruction for every atom's worth of its values.
+    /// Copies a thread's part of a tensor, with one instruction for each atom's values: CuTe's `copy`.
     ///
-    /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes, of one type of element
-    /// ([`Fragment::as_type`] and [`Tensor::as_type`] read the same bits as another one). The atom's vector must lie contiguous
-    /// and aligned in memory, and the tile inside of its tensor; what only the launch can tell (the pointer, the strides,
-    /// extents that the tile divides) it is asked for by [`crate::TensorKernel::arguments`]. Where a branch of the kernel has asked
-    /// already, [`Tensor::stated_inside`] says so.
+    /// `src` and `dst` are partitions of the same [`TiledCopy`], or fragments in its modes, with one element type
+    /// ([`Fragment::as_type`] and [`Tensor::as_type`] reinterpret the bits). The vector of the atom must be contiguous and
+    /// aligned in memory, and the tile must lie inside of its tensor. [`crate::TensorKernel::arguments`] checks what depends on
+    /// the launch: the alignment of the pointer and the strides, and that the tile divides dynamic extents. If a branch of the
+    /// kernel tests that the tile lies inside, declare it with [`Tensor::stated_inside`].
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -154,11 +154,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for sizes and types of elements that differ, values that are not neighbours, ends that the atom
-    /// does not connect, ends that do not hold the same elements of tiles of the same extents in every thread (registers
-    /// remember those that a copy or arithmetic has put there first), partitions that reach beyond their tile, tiles that may
-    /// reach beyond a tensor of static extents, and threads of the tiled copy that no thread of the block is,
-    /// and where the layout algebra has no result, for an atom without such a form.
+    /// [`Builder::finish`] fails if sizes or element types differ; if the values of a vector are not contiguous; if the atom
+    /// does not copy between these memory spaces; if source and destination do not hold the same elements of tiles of the same
+    /// extents in every thread (registers remember the elements that a copy or arithmetic stored first); if a partition reaches
+    /// beyond its tile, or a tile may reach beyond a tensor of static extents; if the tiled copy has threads that the block does
+    /// not have; or if the layout algebra has no result.
     #[track_caller]
     pub fn copy<'a>(
         &mut self,
@@ -172,10 +172,9 @@ impl Builder {
         });
     }
 
-    /// Copies as [`Builder::copy`] does, but only coordinates within the extents of the tensor in global memory, from 0
-    /// on, and of the tile that was partitioned, in global or shared memory. Where they are not, a load into registers
-    /// or a zero-filling `cp.async` gives zeros, and nothing is stored. A question that the ranges of the coordinates
-    /// answer takes no instruction.
+    /// Copies as [`Builder::copy`] does, but only elements whose coordinates lie within the tensor in global memory and
+    /// within the partitioned tile. For other elements a load into registers or a zero-filling `cp.async` yields zeros,
+    /// and nothing is stored. A test that the ranges of the coordinates decide takes no instruction.
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -191,8 +190,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Fails as [`Builder::copy`] does, and for vectors that may lie across an end: of a dynamic extent the launch
-    /// is asked for a multiple.
+    /// [`Builder::finish`] fails as for [`Builder::copy`], and if a vector may cross the end of a static extent. For
+    /// dynamic extents the launch checks that they are multiples of the vector.
     #[doc(alias = "copy_if")]
     #[track_caller]
     pub fn copy_in_bounds<'a>(
@@ -207,9 +206,9 @@ impl Builder {
         });
     }
 
-    /// Copies as [`Builder::copy`] does, but only where `cond` holds for the coordinates of an instruction's first
-    /// value in the tensor in global memory (none where there is no such end). What a partition has beyond its tile is
-    /// not copied.
+    /// Copies as [`Builder::copy`] does, but predicates each instruction with `cond`, which is called with the
+    /// coordinates of the instruction's first element in the tensor in global memory. The list is empty if neither end
+    /// is in global memory. Elements of a partition beyond its tile are not copied.
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -226,7 +225,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::copy`].
+    /// [`Builder::finish`] fails as for [`Builder::copy`].
     #[track_caller]
     pub fn copy_if<'a>(
         &mut self,
@@ -242,8 +241,7 @@ impl Builder {
         });
     }
 
-    /// Copies as [`Builder::copy_in_bounds`] does, with hints for the caches; with `inside` false, as [`Builder::copy`]
-    /// does.
+    /// Copies with cache hints: as [`Builder::copy_in_bounds`] does if `inside` is set, else as [`Builder::copy`] does.
     ///
     /// ```
     /// # use colex_ir::Cache;
@@ -261,7 +259,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::copy`].
+    /// [`Builder::finish`] fails as for [`Builder::copy`].
     #[track_caller]
     pub fn copy_with<'a>(
         &mut self,
@@ -326,7 +324,7 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
-        // Registers that are not loaded become zero, but where a condition leaves out the instruction.
+        // A load in bounds fills registers that it does not load with zeros; a `copy_if` leaves them alone.
         let fills = match (&src, &mask) {
             (Piece::Memory(_), Mask::If(_)) => atom.row().form == CopyForm::Universal,
             (Piece::Registers(_), Mask::If(_)) => false,
@@ -360,7 +358,7 @@ impl Builder {
             claim: None,
             addresses: [Vec::new(), Vec::new()],
         };
-        // All instructions of a copy without a question are executed together: one claim speaks for them.
+        // All instructions of an unpredicated copy execute together, so one claim covers them.
         let whole = matches!(mask, Mask::All).then(|| self.open_claim());
         run.claim = whole;
         for i in 0..n {

@@ -1,4 +1,4 @@
-//! Tiles moved by the tensor memory accelerator.
+//! Tiles copied by the tensor memory accelerator (TMA).
 
 use std::panic::Location;
 
@@ -15,7 +15,7 @@ use crate::tensor::offset::layout_at_coordinates;
 use crate::tensor::{Tensor, View};
 use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
 
-/// A tensor that is moved in tiles by TMA: a tensor map among the parameters, and the boxes of a tile.
+/// A tensor that TMA copies in tiles: a tensor map among the parameters, and the boxes of a tile.
 #[derive(Clone, Debug)]
 pub struct TmaTensor {
     name: String,
@@ -32,7 +32,7 @@ pub struct TmaTensor {
 }
 
 impl TmaTensor {
-    /// Returns the bytes that a barrier of each block waits for, for one tile.
+    /// Returns the transaction bytes of one tile: the bytes that the barrier of each block waits for.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -83,10 +83,10 @@ impl<'a> Move<'a> {
 }
 
 impl Builder {
-    /// Declares a tensor that TMA moves in tiles of these extents, laid out in shared memory as `shared` (the layout of
-    /// one stage). `layout` is an example: its static leaves and the form of its strides count, the map for the values
-    /// of a launch is [`crate::TensorKernel::tensor_map`]. With `multicast` above 1 as many blocks of the cluster share
-    /// each tile.
+    /// Declares a tensor that TMA copies in tiles of the extents `tile`. `shared` is the layout of one stage in shared
+    /// memory. `layout` is an example: its static leaves and the form of its strides belong to the kernel, and
+    /// [`crate::TensorKernel::tensor_map`] builds the map for the values of a launch. If `multicast` is above 1, this
+    /// number of blocks of the cluster share each tile.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -102,7 +102,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails with the words of `TmaPlan` for what TMA cannot do.
+    /// [`Builder::finish`] fails with the error of `TmaPlan` if TMA cannot copy such tiles.
     #[track_caller]
     pub fn tma_tensor(
         &mut self,
@@ -183,7 +183,7 @@ impl Builder {
         Base::Param(tensor.param).into()
     }
 
-    /// Fetches a tensor map into the cache of descriptors.
+    /// Prefetches a tensor map into the descriptor cache (`prefetch.tensormap`).
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -201,8 +201,9 @@ impl Builder {
         self.ir.push(colex_ir::Memory::PrefetchTensorMap { a });
     }
 
-    /// Loads the tile with these numbers (mode by mode) into shared memory, for one thread to say. The barrier is told of
-    /// [`TmaTensor::tile_bytes`] as they arrive; modes beyond the tile's are coordinates.
+    /// Loads the tile at the tile coordinates `at` into shared memory. Call it from one thread. Modes beyond those of the
+    /// tile take element coordinates. The arriving data complete [`TmaTensor::tile_bytes`] transaction bytes of the
+    /// barrier.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -228,9 +229,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails when there are not as many coordinates as modes, and when `shared` is not in shared memory, has
-    /// another element type, swizzle or layout than the map's tile, or does not begin where the swizzle and the copy engine
-    /// want it; or when the tensor is multicast.
+    /// [`Builder::finish`] fails if there is not one coordinate per mode; if `shared` is not in shared memory, has another
+    /// element type, swizzle or layout than the map's tile, or is not aligned for the swizzle and TMA; or if the tensor is
+    /// multicast.
     #[track_caller]
     pub fn tma_load(
         &mut self,
@@ -246,8 +247,9 @@ impl Builder {
         });
     }
 
-    /// Loads this block's slice of a tile that several blocks share, to the same place in each of them: `rank` is this
-    /// block's number among those that share, `mask` the blocks of the cluster that receive it, in a 16-bit register.
+    /// Loads this block's slice of a tile that several blocks share, and multicasts it to the same address in each of
+    /// them. `rank` is the rank of this block among them; `mask` is a 16-bit register with one bit for each block of
+    /// the cluster that receives the slice.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -272,7 +274,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`].
+    /// [`Builder::finish`] fails as for [`Builder::tma_load`].
     #[track_caller]
     pub fn tma_load_multicast(
         &mut self,
@@ -296,7 +298,7 @@ impl Builder {
         });
     }
 
-    /// Loads a tile as [`Builder::tma_load`] does, under a cache policy.
+    /// Loads a tile as [`Builder::tma_load`] does, with the cache policy in `policy` (`.L2::cache_hint`).
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -319,7 +321,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`].
+    /// [`Builder::finish`] fails as for [`Builder::tma_load`].
     #[track_caller]
     pub fn tma_load_hinted(
         &mut self,
@@ -336,8 +338,8 @@ impl Builder {
         });
     }
 
-    /// Stores a tile from shared memory, as part of a bulk group that is to be committed. What generic writes put there
-    /// must have been fenced (`fence.proxy.async`).
+    /// Stores a tile from shared memory as part of the current bulk group. Generic-proxy writes to the tile must be
+    /// made visible by `fence.proxy.async` before it, and [`Builder::bulk_commit`] must follow.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -362,8 +364,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_load`]; for coordinates that may be below 0, with which a store ends in an illegal instruction, and
-    /// for the map of a tile that several blocks share.
+    /// [`Builder::finish`] fails as for [`Builder::tma_load`], if a coordinate may be below 0, since such a store raises an
+    /// illegal-instruction error, or if several blocks share the tile.
     #[track_caller]
     pub fn tma_store(&mut self, tensor: &TmaTensor, at: impl IntoIndices, shared: &Tensor) {
         let at = at.into_indices();
@@ -373,7 +375,7 @@ impl Builder {
         });
     }
 
-    /// Combines a tile from shared memory with what the tensor holds.
+    /// Reduces a tile from shared memory into the tensor (`cp.reduce.async.bulk.tensor`).
     ///
     /// ```
     /// # use colex_atom::{Arch, Reduction, Ty};
@@ -395,7 +397,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::tma_store`], and for a reduction that the elements do not have.
+    /// [`Builder::finish`] fails as for [`Builder::tma_store`], and if the element type does not have the reduction.
     #[track_caller]
     pub fn tma_reduce(
         &mut self,

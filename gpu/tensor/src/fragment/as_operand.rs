@@ -1,4 +1,4 @@
-//! Accumulators as an operand of the next product, without a move.
+//! Accumulators as an operand of the next product, without copies.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -12,9 +12,9 @@ use crate::error::ErrorKind;
 
 impl Fragment {
     /// Returns the same registers as the left factor ([`Operand::A`]: rows are M, columns K) or the right one
-    /// ([`Operand::B`]: rows are N, columns K) of another product: `self` has the accumulators of `from` over a tile of
-    /// C, in their order, in the element type that `to` reads. Nothing moves: every thread must have what the other
-    /// instruction wants of it.
+    /// ([`Operand::B`]: rows are N, columns K) of another product: `self` holds the accumulators of `from` over a tile
+    /// of C, in their order, converted to the element type that `to` reads. No instruction is added: every thread must
+    /// already hold the elements that the other MMA takes from it.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -33,8 +33,8 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails where another thread has an element, or no layout over the registers is the operand's,
-    /// and where a partition has no result.
+    /// [`Builder::finish`](crate::Builder::finish) fails if another thread holds an element, if no layout over the registers is
+    /// the operand's, or if a partition has no result.
     #[track_caller]
     pub fn as_operand(
         &self,

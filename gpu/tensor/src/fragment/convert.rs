@@ -1,4 +1,4 @@
-//! Fragments in other element types.
+//! Conversion of fragments to other element types.
 
 use std::panic::Location;
 
@@ -43,7 +43,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for other types.
+    /// [`Builder::finish`] fails if a type is not one of these.
     #[track_caller]
     pub fn convert(&mut self, from: &Fragment, to: Ty) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(to);
@@ -120,7 +120,7 @@ impl Builder {
 
     fn one(&mut self, reg: Reg, from: Type, to: Type) -> Reg {
         let narrow = |ty: Type| ty.is_float() && ty.bits() == 16;
-        // Narrow floats know the others through `f32` only.
+        // PTX converts the narrow floats only to and from `f32`.
         if narrow(from) && to != Type::F32 || narrow(to) && from != Type::F32 {
             let middle = self.one(reg, from, Type::F32);
             return self.one(middle, Type::F32, to);

@@ -10,10 +10,11 @@ use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use colex_ir::{Alu, BinaryOp, KernelBuilder, Operand, Reg, TernaryOp, Type, UnaryOp};
 
-/// What an instruction on fragments reads: the element at the same index of another fragment, or the same for all.
+/// A source of an element-wise operation: the element at the same index of another fragment, or one value for all
+/// elements.
 #[derive(Clone, Copy, Debug)]
 pub enum FragmentExpr<'a> {
-    /// A fragment of as many elements.
+    /// A fragment with the same number of elements.
     Each(&'a Fragment),
     /// A register or a constant.
     All(Operand),
@@ -49,7 +50,7 @@ fn lone(operation: &'static str, fragment: &Fragment) -> Result<Type, ErrorKind>
     }
 }
 
-/// A number as an element of a type, which must have it: what a float rounds is near it, and an integer is not.
+/// A number as an element of a type. A float type rounds it; an integer type must hold it exactly.
 fn number(operation: &'static str, ty: Type, value: f64) -> Result<Operand, ErrorKind> {
     let whole = value as i32;
     match ty.is_float() {
@@ -94,7 +95,8 @@ impl FragmentExpr<'_> {
     }
 }
 
-/// The register of every element. One of several elements comes to what is gathered in it, so it must be read too.
+/// The register of every element. If several elements share one register, the operation reduces into it, so it must
+/// also read it.
 fn registers(
     operation: &'static str,
     d: &Fragment,
@@ -132,9 +134,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for elements that share a register, other types and other sizes, for fragments that hold other
-    /// elements of their tiles at one index, and for a `d` with one register for several elements that the instruction does
-    /// not read.
+    /// [`Builder::finish`] fails if elements are packed into a register, if types or sizes differ, if fragments hold different
+    /// elements of their tiles at the same index, or if `d` has one register for several elements and the operation does not
+    /// read `d`.
     #[track_caller]
     pub fn map1<'a>(&mut self, op: UnaryOp, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
         self.each(
@@ -150,10 +152,10 @@ impl Builder {
 
     /// Computes `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
     ///
-    /// Every index has its instruction, and elements that a layout puts at one offset are one register. So a fragment whose
-    /// layout has stride 0 along the columns of another is a number for each of its rows: read, it is the same for the
-    /// whole row, and written it is what the row comes to. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) makes it of as
-    /// many numbers as there are rows.
+    /// There is one instruction for each index, and elements at one offset share a register. A fragment whose layout has stride
+    /// 0 along the columns of another one therefore has one number for each row: as a source it is broadcast along the row, and
+    /// as the destination it is the reduction of the row. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) builds such a
+    /// fragment from one number per row.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -175,7 +177,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::map1`].
     #[track_caller]
     pub fn map2<'a>(
         &mut self,
@@ -190,7 +192,7 @@ impl Builder {
         });
     }
 
-    /// Computes `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once where it is a float. `d` may be any of the
+    /// Computes `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once if it is a float. `d` may be any of the
     /// three.
     ///
     /// ```
@@ -207,7 +209,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::map1`].
     #[track_caller]
     pub fn fma<'a>(
         &mut self,
@@ -250,7 +252,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::map1`].
     #[track_caller]
     pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
         self.each(
@@ -286,7 +288,7 @@ impl Builder {
         });
     }
 
-    /// Sets every element that the layout names to the number, in the elements' type.
+    /// Sets every element to `value`, converted to the element type.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -301,7 +303,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: what [`Builder::map1`] refuses, and a number that is none of the type.
+    /// [`Builder::finish`] fails as for [`Builder::map1`], and if the type does not hold the number.
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
         self.run(Location::caller(), |k| {
@@ -313,8 +315,8 @@ impl Builder {
         });
     }
 
-    /// Elements of which `keep` does not hold become the number: what lies beyond the end of a row, or above the diagonal.
-    /// `keep` is given the index of the element in the fragment's layout.
+    /// Sets the elements for which `keep` does not hold to `value`, for example those beyond the end of a row or above the
+    /// diagonal. `keep` is called with the index of each element in the fragment's layout.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -330,7 +332,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::map1`].
     #[track_caller]
     pub fn mask(
         &mut self,

@@ -22,7 +22,7 @@ use colex_ir::{Operand as Word, Reg, RegType, Type};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
 ///
-/// A slice shares the registers of the fragment it is cut from; nothing is copied.
+/// A slice shares the registers of its fragment; no element is copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     pub(crate) ty: Ty,
@@ -39,7 +39,7 @@ pub struct Fragment {
     pub(crate) failure: FirstFailure,
 }
 
-/// The most registers of a fragment: what is more than a thread's 255 lies in local memory, and slows a kernel down.
+/// The most registers of a fragment. A thread has 255 registers; more of them are spilled to local memory.
 pub const MAX_REGISTERS: i64 = 1024;
 
 /// The class of register that values of a type live in.
@@ -86,7 +86,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for a type of another width, or whose registers are of another class.
+    /// [`Builder::finish`] fails if the type has another width or its registers are of another class.
     #[track_caller]
     pub fn as_type(&self, ty: Ty) -> Fragment {
         self.attempt(Location::caller(), || {
@@ -115,7 +115,7 @@ impl Fragment {
         &self.layout
     }
 
-    /// Returns all registers, also those that a slice does not name.
+    /// Returns all registers, including those that a slice does not name.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -157,8 +157,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for a coordinate that does not fit the layout, and for a
-    /// place that only the kernel knows.
+    /// [`Builder::finish`] fails if the coordinate does not fit the layout or is known only at run time.
     #[track_caller]
     pub fn slice(&self, coord: impl Into<SliceCoord>) -> Fragment {
         let coord = coord.into();
@@ -192,7 +191,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for what is no layout.
+    /// [`Builder::finish`] fails if `layout` is not a layout.
     #[track_caller]
     pub fn with_layout(&self, layout: impl IntoLayout) -> Fragment {
         self.attempt(Location::caller(), || Ok(self.under(layout.into_layout()?)))
@@ -225,7 +224,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where a partition has no result.
+    /// [`Builder::finish`] fails if the layout has no such partition.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     #[track_caller]
@@ -238,8 +237,8 @@ impl Fragment {
         })
     }
 
-    /// Returns `count` values from index `first` of the layout on, in one mode: what a copy of a few values at a time takes of large
-    /// accumulators, in their own order (that of `TiledCopy::for_accumulator_atom`).
+    /// Returns `count` values from index `first` of the layout on, as one mode. A copy of a few values at a time takes them from
+    /// large accumulators in their own order, that of `TiledCopy::for_accumulator_atom`.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -255,7 +254,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails when they are not neighbours in the registers.
+    /// [`Builder::finish`] fails if the values are not contiguous in the registers.
     #[track_caller]
     pub fn values(&self, first: i64, count: i64) -> Fragment {
         self.attempt(Location::caller(), || self.neighbours(first, count))
@@ -281,7 +280,7 @@ impl Fragment {
         })
     }
 
-    /// Returns `count` values from index `first` of the layout on, as a fragment of its own: the same registers, and only those.
+    /// Returns `count` values from index `first` of the layout on, as a compact fragment of exactly their registers.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -294,7 +293,7 @@ impl Fragment {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where several elements share a register.
+    /// [`Builder::finish`] fails if elements are packed into registers.
     #[track_caller]
     pub fn gathered(&self, first: i64, count: i64) -> Fragment {
         self.attempt(Location::caller(), || self.gather(first, count))
@@ -376,8 +375,9 @@ impl Fragment {
 }
 
 impl Builder {
-    /// Registers for elements under a layout, as many as it has offsets. Nothing is in them yet: the first copy or arithmetic
-    /// that fills them decides which elements of a tile they hold, and what holds other elements is refused afterwards.
+    /// Allocates uninitialised registers for the elements of a layout, one element for each offset. The first copy or
+    /// arithmetic that fills the fragment decides which elements of a tile it holds. Later operations on it refuse fragments
+    /// that hold other elements.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -392,7 +392,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where the layout algebra has no result, for a dynamic layout, and for more than [`MAX_REGISTERS`] registers.
+    /// [`Builder::finish`] fails if the layout is dynamic, if the layout algebra has no result, or if there are more
+    /// than [`MAX_REGISTERS`] registers.
     #[doc(alias = "make_rmem_tensor")]
     #[track_caller]
     pub fn fragment(&mut self, ty: Ty, layout: impl IntoLayout) -> Fragment {
@@ -441,7 +442,7 @@ impl Builder {
         })
     }
 
-    /// Registers for a thread's part of a tensor in memory: compact, in the order of its index.
+    /// Allocates registers for a thread's part of a tensor in memory, compact in colexicographic order.
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -457,7 +458,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::fragment`].
+    /// [`Builder::finish`] fails as for [`Builder::fragment`].
     #[track_caller]
     pub fn fragment_like(&mut self, part: &crate::tensor::Tensor) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(part.ty());
@@ -467,8 +468,8 @@ impl Builder {
         })
     }
 
-    /// Returns registers for a thread's part of a tensor in memory, each element alone in its register, in the order of its
-    /// index: for copies of less than a register at a time.
+    /// Allocates registers for a thread's part of a tensor in memory, one register per element, for copies narrower than a
+    /// register.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -485,7 +486,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::fragment`].
+    /// [`Builder::finish`] fails as for [`Builder::fragment`].
     #[track_caller]
     pub fn fragment_unpacked(&mut self, part: &crate::tensor::Tensor) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(part.ty());
@@ -510,7 +511,7 @@ impl Builder {
         Ok(fragment)
     }
 
-    /// Registers for what a thread has of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
+    /// Allocates registers for a thread's part of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -526,7 +527,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Of [`Builder::finish`]: those of [`colex_tiled::ThrMma::fragment`].
+    /// [`Builder::finish`] fails with the errors of [`colex_tiled::ThrMma::fragment`].
     #[doc(alias = "partition_fragment_A")]
     #[doc(alias = "partition_fragment_B")]
     #[doc(alias = "partition_fragment_C")]
@@ -573,8 +574,7 @@ impl Builder {
 
     /// Sets every register that the fragment's layout names to zero.
     ///
-    /// A layout of other elements than there are registers for is an error that
-    /// [`Builder::finish`] answers with.
+    /// If the layout has offsets beyond the registers, [`Builder::finish`] returns an error.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -615,7 +615,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for fragments that differ in type or size, or hold other elements of their tiles at one index.
+    /// [`Builder::finish`] fails if the fragments differ in type or size, or hold different elements of their tiles at
+    /// the same index.
     #[track_caller]
     pub fn axpby(
         &mut self,

@@ -1,4 +1,4 @@
-//! Rows of accumulators: which elements and which lanes hold parts of one row, and what a row comes to.
+//! Rows of accumulators: the elements and lanes that hold parts of one row, and reductions over rows.
 
 use std::collections::BTreeSet;
 use std::panic::Location;
@@ -13,7 +13,7 @@ use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
 use colex_ir::{Alu, BinaryOp, ShuffleMode, Type};
 
-/// How the rows of C lie in the accumulators of a tiled MMA: read off its own partition, thread by thread.
+/// The rows of C in the accumulators of a tiled MMA, derived from its partition of C.
 ///
 /// ```
 /// use colex_tensor::Rows;
@@ -59,7 +59,7 @@ pub(crate) fn places(
 }
 
 impl Rows {
-    /// Builds the rows of a tile of C of these extents, `(M, N)`.
+    /// Builds the rows of a tile of C with the extents `(M, N)`.
     ///
     /// ```
     /// # use colex_tensor::Rows;
@@ -74,8 +74,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// Fails where several warps have parts of a row, which no shuffle brings together,
-    /// and where a partition has no result.
+    /// Returns an error if several warps hold parts of one row, since shuffles do not cross warps, or if the tile has
+    /// no such partition.
     #[track_caller]
     pub fn new(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, Error> {
         Rows::of(mma, tile).at(Location::caller())
@@ -133,8 +133,8 @@ impl Rows {
         })
     }
 
-    /// Returns the layout over a thread's accumulators with one number for each row of which the thread has a part:
-    /// stride 0 along columns, rows in ascending order.
+    /// Returns the layout that maps a thread's accumulators to its rows: stride 0 along columns, rows in ascending
+    /// order.
     ///
     /// ```
     /// # use colex_tensor::Rows;
@@ -149,7 +149,7 @@ impl Rows {
         &self.layout
     }
 
-    /// Returns the number of rows of which a thread has a part.
+    /// Returns the number of rows of which a thread holds a part.
     ///
     /// ```
     /// # use colex_tensor::Rows;
@@ -164,8 +164,8 @@ impl Rows {
         1 + self.layout.leaves().iter().map(last).sum::<i64>()
     }
 
-    /// Numbers of the rows, spread over the accumulators: the element at any index is its row's number. The same rows of
-    /// another C, of other columns, take the same numbers.
+    /// Broadcasts one number per row over the accumulators: the element at each index is the number of its row.
+    /// Accumulators with the same rows and other columns take the same numbers.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -185,7 +185,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for another number of elements than of rows, and for the numbers of other rows.
+    /// [`Builder::finish`] fails if `values` does not have one element per row, or was made for other rows.
     #[track_caller]
     pub fn broadcast_rows(&self, values: &Fragment) -> Fragment {
         values.attempt(Location::caller(), || self.broadcast(values))
@@ -210,8 +210,8 @@ impl Rows {
         Err(ErrorKind::operands("broadcast_rows", why))
     }
 
-    /// Returns the XOR masks of the lanes that have the other parts of a row: a reduction applies them one after the
-    /// other.
+    /// Returns the XOR masks of the lanes that hold the other parts of a row. A butterfly reduction applies them one
+    /// after the other.
     ///
     /// ```
     /// # use colex_tensor::Rows;
@@ -251,8 +251,7 @@ fn generators(distances: &BTreeSet<u32>) -> Result<Vec<u32>, ErrorKind> {
 }
 
 impl Builder {
-    /// Builds a fragment with one number for each row of the accumulators of which this thread has a part, not
-    /// initialised.
+    /// Allocates an uninitialised fragment with one element for each row of which the thread holds a part.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -267,7 +266,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::fragment`].
+    /// [`Builder::finish`] fails as for [`Builder::fragment`].
     #[track_caller]
     pub fn row_values(&mut self, rows: &Rows, ty: Ty) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(ty);
@@ -280,8 +279,9 @@ impl Builder {
         })
     }
 
-    /// Brings the parts of each row together: afterwards all lanes that share a row have `op` over their numbers. For
-    /// whole warps; `d` has the numbers of [`Builder::row_values`], as they are or spread by [`Rows::broadcast_rows`].
+    /// Reduces each row across lanes by `op` with butterfly shuffles: afterwards all lanes that share a row hold the
+    /// same result. All lanes of the warp must execute it. `d` is a fragment of [`Builder::row_values`], or its
+    /// [broadcast](Rows::broadcast_rows).
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -304,7 +304,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for elements that are not of 32 bits and alone in their registers, and for a fragment that was
+    /// [`Builder::finish`] fails if the elements do not have 32 bits each in a register of their own, or if the fragment was
     /// not made for these rows.
     #[track_caller]
     pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) {

@@ -15,10 +15,10 @@ pub(crate) const LIMIT: i64 = 1 << 62;
 
 /// An integer that a thread computes when the kernel runs: an expression over registers whose ranges are known.
 ///
-/// Constants fold as the expression is built. Quotients, remainders and products by powers of two become one *field*, bits
-/// of an integer moved left or right; sums keep their constant apart, where an instruction takes it as an immediate; terms
-/// that divide go out of a quotient, and multiples out of a remainder. `/` rounds down and `%` is never negative, also
-/// below zero.
+/// The expression is simplified to a normal form as it is built. Constants fold. Quotients, remainders and products by
+/// powers of two become one *bit field*: bits of an integer, masked and shifted. A sum keeps its constant apart, since an
+/// instruction takes it as an immediate. Multiples of the divisor are taken out of quotients and dropped from remainders.
+/// `/` rounds down and `%` is never negative, also for negative numbers.
 ///
 /// ```
 /// use colex_ir::{Reg, RegType};
@@ -122,8 +122,9 @@ impl Hash for Index {
 }
 
 impl Index {
-    /// Returns what a register holds, known to lie in a range (ends excluded), never written again. Of a register
-    /// written inside of a loop or branch, [`Builder::index_of`](crate::Builder::index_of) makes one that stays there.
+    /// Returns the value of a register that is not written again and lies in `range` (end excluded). For a register
+    /// that is written inside of a loop or a branch, use [`Builder::index_of`](crate::Builder::index_of), whose index
+    /// is not hoisted out of it.
     ///
     /// ```
     /// # use colex_ir::{Reg, RegType};
@@ -156,7 +157,7 @@ impl Index {
         )
     }
 
-    /// Returns its value, if it is a constant.
+    /// Returns the value of the index, if it is a constant.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -172,7 +173,7 @@ impl Index {
         }
     }
 
-    /// Returns the smallest and the largest value it can have, as far as is known.
+    /// Returns bounds of the value: the smallest and the largest one, both included.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -184,7 +185,7 @@ impl Index {
         self.0.range
     }
 
-    /// Returns the largest power of two that is known to divide it; `1 << 62` for 0.
+    /// Returns the largest power of two that is known to divide the value; `1 << 62` for 0.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -232,8 +233,8 @@ impl Index {
         }
     }
 
-    /// Returns the same value, known to lie in a range (ends excluded): what the author knows and no rule finds. A
-    /// range that none of its values lies in is refused where the integer is used.
+    /// Returns the same value, declared to lie in `range` (end excluded), if the caller knows more than the rules
+    /// derive. If none of its possible values lies in the range, a kernel that uses the index is refused.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -263,7 +264,7 @@ impl Index {
         Data::build(node, range, bits, self.0.depth)
     }
 
-    /// Returns the smaller of the two.
+    /// Returns the minimum of two indices.
     ///
     /// ```
     /// # use colex_atom::Arch;

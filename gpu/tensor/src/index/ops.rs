@@ -122,7 +122,7 @@ impl colex_sched::Arith for Index {
 }
 
 impl Index {
-    /// Builds the index of a schedule's formula, its variables given by name; returns `None` if one is not given.
+    /// Builds the index of a schedule's formula from the values of its variables; `None` if one is missing.
     ///
     /// ```
     /// use colex_tensor::Index;
@@ -160,8 +160,8 @@ impl Index {
         })
     }
 
-    /// Returns its value, given the value of each register; `None` on an unknown register, a division by zero or
-    /// overflow.
+    /// Returns the value of the index, given the value of each register; `None` if a register is unknown, and on
+    /// division by zero or overflow.
     ///
     /// ```
     /// use colex_ir::{Reg, RegType};

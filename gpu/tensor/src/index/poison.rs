@@ -1,4 +1,4 @@
-//! What looks like an integer and is none.
+//! Poison: an index expression that has no value.
 
 use std::panic::Location;
 use std::sync::Arc;

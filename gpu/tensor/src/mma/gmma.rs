@@ -1,4 +1,4 @@
-//! `wgmma`: operands in shared memory as descriptors, products that run on by themselves.
+//! `wgmma`: operands in shared memory as descriptors, and asynchronous products.
 
 use std::collections::BTreeSet;
 use std::panic::Location;
@@ -23,8 +23,8 @@ const REACH: u64 = (1 << 18) - 1;
 
 /// An operand of `wgmma` in shared memory: a descriptor for every atom along M (or N) and K, and every stage.
 ///
-/// The upper half of a descriptor is a constant of the kernel; the lower one is a base that the kernel computes once, and
-/// a constant for each place.
+/// The upper half of a descriptor is a constant of the kernel. The lower half is a base that the kernel computes once,
+/// plus a constant for each atom.
 #[derive(Clone, Debug)]
 pub struct GmmaOperand {
     /// The modes after the atom's own: `(M, K, stage ..)`.
@@ -40,7 +40,7 @@ pub struct GmmaOperand {
     failure: FirstFailure,
 }
 
-/// What `wgmma` multiplies with: descriptors, or for A registers.
+/// A factor of `wgmma`: descriptors or, for A, registers.
 #[derive(Clone, Copy, Debug)]
 pub enum GmmaSource<'a> {
     /// In shared memory.
@@ -62,7 +62,7 @@ impl<'a> From<&'a Fragment> for GmmaSource<'a> {
 }
 
 impl GmmaOperand {
-    /// Returns the operand at a stage that only the kernel knows: the last mode fixed.
+    /// Returns the operand at a stage that is known at run time: the last mode is fixed.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -81,7 +81,8 @@ impl GmmaOperand {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails when there is no mode after K, and for a stage that it need not have.
+    /// [`Builder::finish`] fails if there is no mode after K, or if the range of `stage` contains stages that the mode
+    /// does not have.
     #[track_caller]
     pub fn at(&self, stage: impl Into<Index>) -> GmmaOperand {
         let stage = stage.into();
@@ -115,7 +116,7 @@ impl GmmaOperand {
         [0, 1].map(|i| self.rest.mode(i).map_or(1, |m| m.size()))
     }
 
-    /// Returns what the descriptors have in common: the swizzle and the two offsets.
+    /// Returns the fields that all descriptors share: the swizzle and the two byte offsets.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -136,7 +137,8 @@ impl GmmaOperand {
     fn low(&self, i: i64, k: i64) -> Result<Index, ErrorKind> {
         let offset = self.rest.offset((i, k))? * self.bytes;
         let (terms, constant) = (&self.start + offset).terms();
-        // The window's base carries the block's rank in its upper bits: only what a descriptor holds is kept of it.
+        // The base of the shared window carries the block's rank in the cluster in its upper bits. The mask keeps only
+        // the bits that a descriptor holds.
         let (window, rest): (Vec<_>, Vec<_>) =
             terms.into_iter().partition(|(x, _)| *x == self.base);
         let address = sum(window, 0).bits(REACH, -4);
@@ -161,8 +163,9 @@ impl GmmaOperand {
 }
 
 impl Builder {
-    /// Builds the descriptors of A or B: `shared` is `(M, K, stage)` or `(N, K, stage)` in a layout that `wgmma` reads,
-    /// `thread` the thread of the MMA (the same for all threads of a warpgroup, best from [`Builder::uniform`]).
+    /// Builds the descriptors of A or B. `shared` is `(M, K, stage)` or `(N, K, stage)` in a canonical layout of
+    /// `wgmma`. `thread` is the index of the thread in the MMA; it must be the same in all threads of a warpgroup, as
+    /// [`Builder::uniform`] makes it.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -179,9 +182,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails with the words of `GmmaDescriptor` for a layout that is not canonical, and for elements of another
-    /// type than the atom's, tiles that are no whole atoms, and a thread index that leaves a warpgroup out; those of the
-    /// partition.
+    /// [`Builder::finish`] fails with the error of `GmmaDescriptor` if the layout is not canonical. It fails if the elements are
+    /// not of the atom's type, if the tile is not a whole number of atoms, if no thread index stands for one of the warpgroups,
+    /// or if the tile has no such partition.
     #[doc(alias = "make_fragment_A")]
     #[doc(alias = "make_fragment_B")]
     #[track_caller]
@@ -215,7 +218,7 @@ impl Builder {
         })
     }
 
-    /// Refuses a thread index at which no thread of the block speaks for one of the MMA's warpgroups.
+    /// Refuses a thread index that stands for none of the threads of one of the MMA's warpgroups.
     fn check_leaders(&self, mma: &TiledMma, thread: &Index) -> Result<(), ErrorKind> {
         self.check_threads("gmma_operand", mma)?;
         let group = mma.atom().traits().thread.size();
@@ -308,8 +311,9 @@ impl Builder {
         })
     }
 
-    /// Computes `d = a b + d` by `wgmma` over the atoms of a stage, or `d = a b` for the first along K where `scale_d`
-    /// says [`ScaleD::Zero`]. The warpgroup's fence goes before it (`k.wgmma_fence()`), commit and wait after it.
+    /// Computes `d = a b + d` by `wgmma` over the atoms of a stage. With [`ScaleD::Zero`], the first atom along K
+    /// computes `d = a b`. Call [`Builder::wgmma_fence`] before it, and [`Builder::wgmma_commit`] and
+    /// [`Builder::wgmma_wait`] after it.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -334,9 +338,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for extents that do not match, elements of other types than the atom's, descriptors of another
-    /// operand or MMA, fragments that hold other elements of their tiles than the product takes, and more threads than the
-    /// block has.
+    /// [`Builder::finish`] fails if extents do not match, if elements are not of the atom's types, if descriptors are of
+    /// another operand or MMA, if a fragment holds other elements of its tile than the product takes, or if the MMA has more
+    /// threads than the block.
     #[track_caller]
     pub fn wgmma_tile<'a>(
         &mut self,

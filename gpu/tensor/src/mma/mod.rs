@@ -18,7 +18,7 @@ fn extents(layout: &Layout) -> [i64; 3] {
     [0, 1, 2].map(|i| layout.mode(i).map_or(1, |m| m.size()))
 }
 
-/// The multiply-add of one thread that an atom is, where it is an instruction like others.
+/// The multiply-add instruction of a scalar atom.
 fn scalar(atom: &MmaAtom) -> Option<(TernaryOp, Type)> {
     match (atom.mnk(), atom.row().c) {
         ([1, 1, 1], Ty::F32) => Some((TernaryOp::Fma, Type::F32)),
@@ -49,7 +49,7 @@ pub(crate) fn check_type(
 
 impl Builder {
     /// Computes `d = a b + c` over the fragments of a thread: A `(V, M, K)`, B `(V, N, K)`, C and D `(V, M, N)`; the
-    /// modes along K may be missing. Accumulators stay where they are: `d` may be `c`.
+    /// modes along K may be missing. Accumulation is in place if `d` is `c`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -70,9 +70,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for extents that do not match each other or the atom, elements of other types than the atom's,
-    /// a fragment that was made for another operand or holds other elements of its tile than the product takes, tiles of
-    /// extents that differ, more threads than the block has, and atoms that read shared memory.
+    /// [`Builder::finish`] fails if extents do not match each other or the atom, if elements are not of the atom's types, if a
+    /// fragment was made for another operand or holds other elements of its tile than the product takes, if the extents of the
+    /// tiles differ, if the MMA has more threads than the block, or if the atom reads shared memory.
     #[doc(alias = "gemm")]
     #[track_caller]
     pub fn mma(&mut self, mma: &TiledMma, d: &Fragment, a: &Fragment, b: &Fragment, c: &Fragment) {
@@ -104,7 +104,7 @@ impl Builder {
         ];
         for (operand, fragment) in operands {
             check_type("mma", atom, operand, fragment.ty)?;
-            // A and B of one shape hold other elements of their tiles in each thread.
+            // Fragments of A and B may have the same shape, but a thread holds other elements of their tiles.
             if let Some(made_for) = fragment.operand.filter(|made_for| *made_for != operand) {
                 let why = format!("the fragment for {operand:?} was made for {made_for:?}");
                 return Err(ErrorKind::operands("mma", why));
@@ -136,7 +136,7 @@ impl Builder {
         self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         for k in 0..ka {
             for j in 0..n {
-                // There and back again, so that B stays and A's neighbours are near.
+                // Serpentine order: the fragment of B stays in use, and consecutive instructions share a fragment of A.
                 for i in 0..m {
                     let i = if j % 2 == 1 { m - 1 - i } else { i };
                     let of_a = a.run(va * (i + m * k), va)?;
@@ -176,7 +176,7 @@ impl Builder {
         Err(ErrorKind::operands(operation, why))
     }
 
-    /// Registers for a thread's accumulators, zeroed.
+    /// Allocates a thread's accumulators and sets them to zero.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -193,7 +193,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::fragment_of`].
+    /// [`Builder::finish`] fails as for [`Builder::fragment_of`].
     #[track_caller]
     pub fn accumulators(&mut self, mma: &TiledMma, tile: impl Into<[i64; 2]>) -> Fragment {
         let fragment = self.fragment_of(mma, Operand::C, tile);

@@ -102,12 +102,12 @@ impl<const N: usize> IntoExtents for &[i64; N] {
     }
 }
 
-/// What a slice does with one mode.
+/// One mode of a slice's coordinate.
 #[derive(Clone, Debug)]
 pub enum SliceMode {
-    /// Keeps it: `..`, CuTe's `_`.
+    /// Keeps the mode: `..`, CuTe's `_`.
     All,
-    /// Fixes it at a place.
+    /// Fixes the mode at a coordinate.
     At(Index),
 }
 

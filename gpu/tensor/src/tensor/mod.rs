@@ -1,4 +1,4 @@
-//! `Tensor`: elements in global or shared memory under a layout, seen from one thread.
+//! `Tensor`: elements in global or shared memory under a layout, or a thread's part of them.
 
 pub(crate) mod coord;
 pub(crate) mod offset;
@@ -18,14 +18,14 @@ use crate::tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
 use crate::tensor::offset::{along, nested, swizzled};
 use crate::tensor::places::Cutter;
 
-/// The largest dynamic extent: coordinates of tiles that reach beyond it are 32-bit numbers still.
+/// The largest dynamic extent. Coordinates of tiles that reach beyond it still fit 32 bits.
 pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
 
-/// How far beyond the end of a tensor a tile may begin: coordinates are followed in 32 bits so far.
+/// The number of elements beyond the end of a tensor at which a tile may begin, so that coordinates fit 32 bits.
 const FARTHEST: i64 = 1 << 16;
 
-/// A tensor in global or shared memory, or a thread's part of it: the base address, and a layout of static extents whose
-/// values are offsets, or coordinates of a tensor with strides that only the launch knows.
+/// A tensor in global or shared memory, or a thread's part of it. It is a base address and a layout. In shared memory
+/// the values of the layout are offsets; in global memory they are coordinates, since the launch provides the strides.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     pub(crate) space: Space,
@@ -176,7 +176,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails for a type of another width.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the type has another width.
     #[track_caller]
     pub fn as_type(&self, ty: Ty) -> Tensor {
         self.attempt(Location::caller(), || {
@@ -215,7 +215,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the extent of a mode of a parameter, or of a tensor in shared memory: 1 for a mode beyond the last.
+    /// Returns the extent of mode `mode` of a parameter or of a tensor in shared memory; 1 for a mode beyond the last.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -232,9 +232,9 @@ impl Tensor {
         }
     }
 
-    /// Returns the tile at a coordinate: extents and, mode by mode, the number of the tile. Modes of the tensor beyond
+    /// Returns the tile of the extents `tile` at the tile coordinates `at`, mode by mode. Modes of the tensor beyond
     /// those of the tile are fixed at their coordinate. No tile begins more than 65536 elements beyond the tensor's
-    /// end: that is what lets coordinates be numbers of 32 bits.
+    /// end, so that coordinates fit 32 bits.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -248,8 +248,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails when there are not as many coordinates as modes,
-    /// and for a tile that lies outside for all values of the coordinates.
+    /// [`Builder::finish`](crate::Builder::finish) fails if there is not one coordinate per mode, or if the tile lies
+    /// outside of the tensor for all values of the coordinates.
     #[track_caller]
     pub fn local_tile(&self, tile: impl IntoExtents, at: impl IntoIndices) -> Tensor {
         let (tile, at) = (tile.into_extents(), at.into_indices());
@@ -287,7 +287,7 @@ impl Tensor {
         }
         let begin = |i: usize, c: &Index| {
             let end = of.extents[i].range().1 + FARTHEST;
-            // A number below 0 stays one: what is copied inside of the tensor asks for it.
+            // A coordinate below 0 is kept, since `copy_in_bounds` tests for it.
             c.within(c.range().0.min(0)..end / step(i) + 1) * step(i)
         };
         let start = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
@@ -335,9 +335,9 @@ impl Tensor {
         })
     }
 
-    /// Returns the same tile, of which the author says that it lies inside of the tensor in global memory: a branch of
-    /// the kernel asks, or the launch makes sure. [`Builder::copy`](crate::Builder::copy) takes it as it is, where it
-    /// otherwise asks the launch for extents that the tile divides.
+    /// Returns the same tile, declared to lie inside of the tensor in global memory because a branch of the kernel
+    /// tests it or the launch ensures it. [`Builder::copy`](crate::Builder::copy) then does not require of the launch
+    /// that the tile divides the extents.
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -358,9 +358,9 @@ impl Tensor {
         stated
     }
 
-    /// Returns the same tile of a tensor in global memory, moved by a number of elements along each mode of the
-    /// parameter (or back): its coordinates are those of the parameter still, and
-    /// [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and `copy_if` see where it leaves it.
+    /// Returns the tile of a tensor in global memory shifted by a number of elements, which may be negative, along each
+    /// mode of the parameter. Its coordinates are still those of the parameter, so that
+    /// [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and `copy_if` see where it leaves the tensor.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -374,8 +374,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails for a tensor in shared memory, and when there are
-    /// not as many numbers as modes.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the tensor is in shared memory, or if there is not one
+    /// number per mode.
     #[track_caller]
     pub fn offset_by(&self, by: impl IntoIndices) -> Tensor {
         let by = by.into_indices();
@@ -411,7 +411,7 @@ impl Tensor {
         Ok(moved)
     }
 
-    /// Returns the coordinates, in the parameter, of the element at an index of the layout.
+    /// Returns the coordinates in the parameter of the element at an index of the layout.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -424,8 +424,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails for a tensor in shared memory,
-    /// and for an index beyond the last.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the tensor is in shared memory, or if the index is beyond
+    /// the last.
     #[track_caller]
     pub fn coordinates(&self, index: i64) -> Vec<Index> {
         let inert = || vec![Index::constant(0); self.layout().rank()];
@@ -433,7 +433,7 @@ impl Tensor {
         self.failure.attempt(Location::caller(), inert, of)
     }
 
-    /// Returns the part that a coordinate keeps: `..` keeps a mode, and a place, a constant or an [`Index`], fixes it.
+    /// Returns a slice: `..` keeps a mode, and a constant or an [`Index`] fixes it.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -446,15 +446,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails when the coordinate does not fit the layout,
-    /// and for a place that a mode does not have for any values of the registers.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the coordinate does not fit the layout, or if the range of
+    /// an index contains coordinates that its mode does not have.
     #[track_caller]
     pub fn slice(&self, coord: impl Into<SliceCoord>) -> Tensor {
         let coord = coord.into();
         self.attempt(Location::caller(), || self.sliced("slice", coord))
     }
 
-    /// Returns the part at a place of one mode: a stage, a step along K.
+    /// Returns the slice at coordinate `place` of mode `mode`, such as a stage or a step along K.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -467,7 +467,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::slice`].
+    /// [`Builder::finish`](crate::Builder::finish) fails as for [`Tensor::slice`].
     #[track_caller]
     pub fn at(&self, mode: usize, place: impl Into<Index>) -> Tensor {
         let place = place.into();

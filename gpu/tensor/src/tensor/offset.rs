@@ -1,4 +1,4 @@
-//! Layouts and swizzles at coordinates that only the kernel knows.
+//! Layouts and swizzles at coordinates that are known at run time.
 
 use colex_layout::{Layout, Stride, Swizzle};
 
@@ -53,7 +53,7 @@ pub(crate) fn along(mode: &Layout, place: &Index) -> Vec<(usize, Index)> {
     result
 }
 
-/// Returns the value of a layout at an index that only the kernel knows: its digits, each times its stride.
+/// Returns the value of a layout at a run-time index: the sum of its digits times their strides.
 ///
 /// ```
 /// use colex_ir::{Reg, RegType};
@@ -84,8 +84,8 @@ pub(crate) fn layout_at_coordinates(layout: &Layout, at: &[Index]) -> Vec<Index>
     result
 }
 
-/// Returns `swizzle(x)`: terms that are multiples of its period, and constants whose bits nothing else touches, move
-/// out of it.
+/// Returns `swizzle(x)`. Terms that are multiples of the swizzle's period, and constants whose bits no other term
+/// changes, are taken out of it.
 pub fn swizzled(swizzle: Swizzle, x: &Index) -> Index {
     if swizzle.is_identity() {
         return x.clone();

@@ -1,4 +1,4 @@
-//! A tensor as one thread of a tiled copy or a tiled MMA has it, the thread known when the kernel runs.
+//! Partitions of tensors among the threads of a tiled copy or MMA, at a thread index that is known at run time.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -11,28 +11,28 @@ use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::places::Cutter;
 
-/// A [`TiledCopy`] at a thread that is an [`Index`].
+/// The slice of a [`TiledCopy`] at a thread index of the kernel.
 #[derive(Clone, Debug)]
 pub struct CopyAt<'a> {
     copy: &'a TiledCopy,
     thread: Index,
 }
 
-/// A [`TiledMma`] at a thread that is an [`Index`].
+/// The slice of a [`TiledMma`] at a thread index of the kernel.
 #[derive(Clone, Debug)]
 pub struct MmaAt<'a> {
     mma: &'a TiledMma,
     thread: Index,
 }
 
-/// The slice of a tiled copy or MMA at a thread that only the kernel knows: what `slice` is for a number.
+/// The slice of a tiled copy or MMA at a thread index of the kernel: CuTe's `get_slice` at run time.
 pub trait AtThread {
     /// The slice.
     type Slice<'a>
     where
         Self: 'a;
 
-    /// The slice at a thread index, which must lie below the number of threads.
+    /// Returns the slice at a thread index, which must be below the number of threads.
     fn at<'a>(&'a self, thread: &Index) -> Self::Slice<'a>;
 }
 
@@ -56,9 +56,9 @@ impl AtThread for TiledMma {
     }
 }
 
-/// Where a thread has the values of a fragment in a tile: two coordinates for each index.
+/// The coordinates in a tile of the values of a thread's fragment: two coordinates for each index.
 ///
-/// A value beyond the last has coordinates without a value; so have all of them where the tile has no such partition. The
+/// The coordinates of an index beyond the last have no value, and none has one if the tile has no such partition. A
 /// kernel that uses them is refused.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -154,8 +154,8 @@ impl CopyAt<'_> {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails for a parameter of dynamic extents: a tile of it must be cut out first,
-    /// and for a thread beyond the last, and where a partition has no result.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the tensor has dynamic extents (cut a tile with
+    /// [`Tensor::local_tile`] first), if the thread index may be beyond the last thread, or if the layout has no such partition.
     #[doc(alias = "partition_S")]
     #[track_caller]
     pub fn partition_src(&self, tensor: &Tensor) -> Tensor {
@@ -178,7 +178,7 @@ impl CopyAt<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CopyAt::partition_src`].
+    /// [`Builder::finish`](crate::Builder::finish) fails as for [`CopyAt::partition_src`].
     #[doc(alias = "partition_D")]
     #[track_caller]
     pub fn partition_dst(&self, tensor: &Tensor) -> Tensor {
@@ -211,8 +211,8 @@ impl CopyAt<'_> {
 }
 
 impl MmaAt<'_> {
-    /// Returns the elements of A, B or C in memory that the thread has: `(MMA, MMA_M, MMA_K)` of A,
-    /// `(MMA, MMA_N, MMA_K)` of B, `(MMA, MMA_M, MMA_N)` of C, then further modes of the tensor such as stages.
+    /// Returns the thread's part of A, B or C in memory: `(MMA, MMA_M, MMA_K)` of A, `(MMA, MMA_N, MMA_K)` of B, `(MMA,
+    /// MMA_M, MMA_N)` of C, followed by further modes of the tensor such as stages.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -228,7 +228,7 @@ impl MmaAt<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CopyAt::partition_src`].
+    /// [`Builder::finish`](crate::Builder::finish) fails as for [`CopyAt::partition_src`].
     #[doc(alias = "partition_A")]
     #[doc(alias = "partition_B")]
     #[doc(alias = "partition_C")]
@@ -276,7 +276,8 @@ impl MmaAt<'_> {
         })
     }
 
-    /// Returns the coordinates in a tile of these extents of every value of a fragment: two coordinates for each index.
+    /// Returns the coordinates of every value of a fragment in a tile of the extents `tile`: two coordinates for each
+    /// index.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -294,7 +295,8 @@ impl MmaAt<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CopyAt::partition_src`], of a kernel that uses one of the coordinates.
+    /// [`Builder::finish`](crate::Builder::finish) fails as for [`CopyAt::partition_src`] if the kernel uses one of the
+    /// coordinates.
     #[track_caller]
     pub fn places(&self, operand: Operand, tile: impl Into<[i64; 2]>) -> Places {
         let at = Location::caller();
@@ -359,7 +361,7 @@ fn place(mode: &Layout, thread: &Index) -> Index {
 }
 
 impl Tensor {
-    /// Returns the same elements in the modes of another layout of this size: for what no partition says.
+    /// Returns the tensor composed with a layout, whose values are indices of this tensor.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -372,8 +374,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails when the composition has no result, and for indices that the tensor does not
-    /// have.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the composition has no result, or if the layout has indices that the
+    /// tensor does not have.
     #[track_caller]
     pub fn compose(&self, with: impl IntoLayout) -> Tensor {
         self.attempt(Location::caller(), || self.composed(&with.into_layout()?))
