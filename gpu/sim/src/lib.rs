@@ -1,4 +1,4 @@
-//! The simulator: a device in the host's memory that reports what a GPU would not.
+//! A simulator of CUDA devices on the host, which reports data races, faults and costs that a GPU does not report.
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -50,7 +50,7 @@ use colex_ir::launch::Launch;
 ///
 /// # Errors
 ///
-/// A [`Fault`] for the first use of the device that is not right.
+/// Returns the first [`Fault`] of the kernel or of the launch.
 pub fn simulate(
     kernel: &Kernel,
     launch: &Launch,

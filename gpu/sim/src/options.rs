@@ -1,4 +1,4 @@
-//! What a simulation checks, and in which order things happen.
+//! The options of a simulation: its checks, its limits and its schedule.
 
 /// How the simulator runs a kernel.
 ///
@@ -15,20 +15,20 @@ pub struct SimOptions {
     pub schedule: Schedule,
     /// Whether races in shared memory and missing proxy fences are faults.
     pub races: bool,
-    /// Whether reads of memory that was never written are faults; if not, such memory holds zeros.
+    /// Whether a read of memory that was never written is a fault. If not, such memory holds zeros.
     pub uninitialised: bool,
     /// Whether bank conflicts and sectors are counted.
     pub counts: bool,
-    /// Whether the report lists what happened at barriers and in shared memory, one event after the other; it does not
-    /// unless asked.
+    /// Whether the report lists the events at barriers and in shared memory, in order. Off by default.
     pub events: bool,
-    /// Whether float products sum as Hopper's tensor cores do, bit for bit; if not, exactly and rounded once.
+    /// Whether float products are summed as Hopper's tensor cores sum them, bit for bit. If not, they are summed
+    /// exactly and rounded once.
     pub hopper_sums: bool,
-    /// How many instructions one warp may execute before the simulation gives up: 50 million unless set otherwise.
+    /// The most instructions of one warp, after which the simulation stops with a fault. The default is 50 million.
     pub max_steps: u64,
-    /// How many instructions all warps together may execute: 4 billion unless set otherwise, which take some minutes.
+    /// The most instructions of all warps together. The default is 4 billion, which take some minutes.
     pub max_instructions: u64,
-    /// How many blocks a grid may have: 2^20 unless set otherwise.
+    /// The most blocks of a grid. The default is 2^20.
     pub max_blocks: u64,
 }
 
@@ -65,11 +65,12 @@ impl SimOptions {
 /// A correct kernel gives the same result under every schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Warps take turns; an asynchronous operation completes as late as it can: when no warp can continue without it.
+    /// Warps run in turn. An asynchronous operation completes as late as possible: when no warp can continue without
+    /// it.
     Latest,
-    /// Warps take turns; an asynchronous operation completes as early as it can: after the turn that issued it.
+    /// Warps run in turn. An asynchronous operation completes as early as possible: after the turn that issued it.
     Earliest,
-    /// Warps and operations are chosen by a pseudo-random sequence with this seed.
+    /// A pseudo-random sequence with this seed chooses the next warp and the next operation.
     Random(u64),
 }
 

@@ -35,7 +35,7 @@ impl Exec<'_, '_, '_> {
             self.m.check_alive(self.g, &accessor, target)?;
             self.m
                 .read(self.g, &accessor, target, &mut buffer[..bytes])?;
-            // What it learns here orders what follows, not this read itself.
+            // The clocks acquired here order the following accesses, not this read itself.
             if let Some(ordering) = Ordering::of(access.order) {
                 self.receive(target, ordering, lane);
             }
@@ -112,7 +112,7 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// An ordered read: it learns what was passed on there, at once or at the next fence.
+    /// An ordered read: it acquires the clocks published there, at once or at the next fence.
     pub(crate) fn receive(&mut self, target: Target, ordering: Ordering, lane: usize) {
         let home = self.w.home(self.g.number);
         let known = self
@@ -130,7 +130,8 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// An ordered write: it leaves what the warp knows, or knew at its last fence. With `adds`, to what is there.
+    /// An ordered write: it publishes the warp's clock, or its clock at the last fence. If `adds` is set, it joins the
+    /// clocks that are there.
     pub(crate) fn pass_on(&mut self, target: Target, ordering: Ordering, adds: bool) {
         let home = self.w.home(self.g.number);
         let mut new = Release::default();

@@ -1,4 +1,4 @@
-//! Bulk copies and tensor copies: one thread asks, an engine moves.
+//! Bulk copies and tensor copies: one thread issues them, and an asynchronous engine executes them.
 
 use colex_atom::{
     Argument as Row, CopyAtom, OperandKind, Reduction, Scalar, Space as At, TensorMap, TmaElement,
@@ -14,14 +14,14 @@ use crate::state::warp::lanes;
 use colex_ir::launch::Argument;
 use colex_ir::{Address, CopyArgs, End, Operand, Space, Type};
 
-/// What a bulk copy is a multiple of, and its addresses are multiples of.
+/// The granularity of a bulk copy: its length and its addresses are multiples of it.
 const UNIT: usize = 16;
 
-/// Barriers to tell: block, place, bytes.
+/// The barriers that count the bytes: block, offset, bytes.
 type Tells = Vec<(usize, usize, i64)>;
 
 impl Exec<'_, '_, '_> {
-    /// Issues bulk or tensor copies, one a lane.
+    /// Issues bulk or tensor copies, one per lane.
     pub(crate) fn bulk(
         &mut self,
         atom: &CopyAtom,

@@ -1,4 +1,4 @@
-//! Copy instructions: each row to what executes it.
+//! Copy instructions: the dispatch of the rows.
 
 use colex_atom::{Argument, CopyAtom, CopyForm, OperandKind, Space as From};
 

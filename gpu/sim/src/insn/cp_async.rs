@@ -84,7 +84,7 @@ impl Exec<'_, '_, '_> {
         });
     }
 
-    /// Puts an operation under way; its number.
+    /// Issues an operation and returns its number.
     pub(crate) fn issue(
         &mut self,
         site: Site,

@@ -124,7 +124,7 @@ impl Exec<'_, '_, '_> {
                 self.collective(mask)?;
                 return self.reallocate(*increase, i64::from(*count));
             }
-            // A kernel runs alone here, and time has no length.
+            // The simulated kernel runs alone, and time does not pass.
             Sync::GridDependency { .. } | Sync::NanoSleep { .. } => {}
             Sync::MbarrierInit { a, count } => self.mbarrier_init(a, *count, mask)?,
             Sync::MbarrierInval { a } => {
@@ -202,7 +202,7 @@ impl Exec<'_, '_, '_> {
         Ok(())
     }
 
-    /// Using a barrier is ordered after its initialisation, or a race.
+    /// A use of a barrier must be ordered after its initialisation. Otherwise the two are a data race.
     fn barrier_touched(&mut self, block: usize, at: usize, lane: usize) -> Result<(), Fault> {
         let accessor = Accessor::lane(self.w, lane, Proxy::Atomic);
         self.m
@@ -335,7 +335,7 @@ impl Exec<'_, '_, '_> {
         tick(&mut self.w.view.seen, self.w.index);
     }
 
-    /// What the warp knows now may be passed on by a relaxed access or arrival.
+    /// A release fence: a later relaxed access or arrival may publish the warp's current clock.
     fn release(&mut self, scope: Scope) {
         let home = self.w.home(self.g.number);
         let Warp { view, released, .. } = self.w;

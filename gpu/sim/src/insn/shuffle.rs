@@ -87,7 +87,7 @@ impl Exec<'_, '_, '_> {
         Ok(())
     }
 
-    /// `bar.warp.sync`: what the lanes have done is ordered for all of them.
+    /// `bar.warp.sync`: orders the lanes' previous steps before all later ones.
     pub(crate) fn warp_sync(&mut self, members: Operand, mask: u32) -> Result<(), Fault> {
         let members = self.members(members, mask)?;
         let (alive, now) = (self.w.alive(), self.w.view.seen.get(self.w.index));

@@ -126,7 +126,7 @@ impl Exec<'_, '_, '_> {
                 a,
             } => self.cvta(*to_generic, *space, *d, *a, mask),
             Memory::CreatePolicy { d, .. } => self.set(*d, mask, &[0; 32]),
-            // There are no caches.
+            // The simulator has no caches.
             Memory::PrefetchTensorMap { .. } => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! An MMA row made ready: which bit of which thread is which element.
+//! The tables of an MMA row: which bits of which thread hold which element.
 
 use colex_atom::{FloatFormat, MmaAtom, Rounding, Ty, Value};
 

@@ -1,4 +1,4 @@
-//! What an access takes for granted, beside the coordinates that its threads reach.
+//! The claims of unpredicated accesses, checked against the coordinates that their threads reach.
 
 use super::exec::Exec;
 use crate::report::fault::{Fault, FaultKind};

@@ -10,15 +10,15 @@ use crate::state::wait::Wait;
 use crate::state::warp::{FULL, InFlight, Lanes, Warp, lanes};
 use colex_ir::{Atom, Guard, Memory, Op, Operand, Reg, RegType, Special, Stmt, Sync, Type};
 
-/// What happens after an instruction.
+/// The outcome of an instruction.
 pub(crate) enum Flow {
     /// The next one.
     Next,
     /// The instruction has set the next step.
     Jumped,
-    /// The next one, when others have had their turn.
+    /// The next one, after other warps have had their turn.
     Yield,
-    /// Nothing, until something happens.
+    /// The warp waits for an event.
     Wait(Wait),
 }
 
@@ -299,7 +299,7 @@ impl<'k> Exec<'_, '_, 'k> {
         ))
     }
 
-    /// An operation in a type that has none.
+    /// The fault of an operation that its type does not have.
     pub(crate) fn unsupported(&self, what: impl core::fmt::Display) -> Fault {
         self.fault_warp(
             FaultKind::Unsupported,
@@ -337,7 +337,7 @@ fn serves_others(op: &Op) -> bool {
             | Sync::NanoSleep { .. } => false,
         },
         Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => true,
-        // They act on the registers and the groups of their own warp.
+        // These instructions act only on the registers and the groups of their own warp.
         Op::Alu(_) | Op::Exchange(_) | Op::Async(_) | Op::Control(_) => false,
     }
 }

@@ -1,4 +1,4 @@
-//! The device while it runs a kernel: blocks and clusters come, warps take turns.
+//! The running device: it starts clusters and lets their warps take turns.
 
 pub(crate) mod claims;
 pub(crate) mod exec;
@@ -33,7 +33,7 @@ use colex_ir::launch::Argument;
 use colex_ir::launch::{Launch, LaunchClaims};
 use colex_ir::{Escaped, Kernel};
 
-/// What all clusters share.
+/// The state that all clusters share.
 pub(crate) struct Machine<'a, 'k> {
     pub(crate) program: &'a Program<'k>,
     pub(crate) launch: Launch,

@@ -1,4 +1,4 @@
-//! Asynchronous operations: under way, and complete.
+//! Completion of asynchronous operations.
 
 use colex_atom::TmaElement;
 

@@ -1,4 +1,4 @@
-//! Where an address leads.
+//! Address resolution: from generic and shared addresses to memory.
 
 use super::exec::Exec;
 use crate::report::fault::{Fault, FaultKind};

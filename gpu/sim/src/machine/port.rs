@@ -1,4 +1,5 @@
-//! All accesses to memory, by warps and by engines: checks of bounds, initialisation and data races.
+//! The memory port: all accesses by warps and asynchronous engines go through it. It checks bounds, initialisation and
+//! data races.
 
 use super::Machine;
 use super::place::Target;
@@ -36,7 +37,7 @@ impl Machine<'_, '_> {
         Fault::new(kind, what).at(self.place(g, site))
     }
 
-    /// Lists what happened, where that is asked for.
+    /// Lists an event, if events are requested.
     pub(crate) fn record(&mut self, g: &Group, site: &Site, kind: impl FnOnce() -> EventKind) {
         if !self.options.events {
             return;
@@ -295,7 +296,7 @@ impl Machine<'_, '_> {
         self.equal.insert(accessor.site.pc, (what, 1));
     }
 
-    /// The sentence for global memory that was not used as it should be.
+    /// The fault of an invalid access to global memory.
     fn memory_fault(&self, g: &Group, site: &Site, fault: ErrorKind) -> Fault {
         let (kind, what) = match fault {
             ErrorKind::OutOfBounds {

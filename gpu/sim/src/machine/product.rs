@@ -1,4 +1,4 @@
-//! A product of a warpgroup, computed.
+//! Computes the product of a warpgroup (`wgmma`).
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Two accesses that clash, in words.
+//! The sentences about data races.
 
 use super::Machine;
 use super::port::Accessor;
@@ -101,7 +101,7 @@ impl Machine<'_, '_> {
         let pc = accessor.site.pc;
         let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
         let (this, there) = (stmt(pc)?, stmt(other.pc())?);
-        // A copy that an engine does is no thread's part of a partition.
+        // A copy by an asynchronous engine is not a thread's part of a partition.
         let by_warps = accessor.agent == accessor.warp && !is_engine(there) && !is_engine(this);
         let same_warp = cluster == here.cluster && other.agent() == accessor.agent;
         let same_thread = same_warp && other.lane() == accessor.site.lane;

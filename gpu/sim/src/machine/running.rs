@@ -214,7 +214,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Lets a warp go on after what it waited for: it learns what is known there.
+    /// Resumes a warp after its wait: it joins the clock that was published there.
     fn resume(&self, group: &mut Group, warp: &mut Warp) {
         let Some(wait) = warp.wait.take() else {
             return;
@@ -281,7 +281,7 @@ impl Machine<'_, '_> {
         busy.or_else(|| order().find(can))
     }
 
-    /// Completes what is still under way after the last warp has ended.
+    /// Completes the operations in flight after the last warp has ended.
     pub(crate) fn drain(&mut self, cluster: &mut Cluster) -> Result<(), Fault> {
         loop {
             let eligible = cluster.group.eligible();

@@ -1,9 +1,9 @@
 //! Reads of bytes that are not written yet: which access would have written them.
 //!
-//! A reader of such bytes is stopped there, and all others go on. No thread can learn of what comes after a read that
-//! is not complete, so a write of the bytes now is not ordered after it; and it was not before it. That is a data
-//! race, in either order of the two. When no other warp can continue, the bytes are never written
-//! before the read. Then the readers get zeros and go on for a while, only to find the access that writes the bytes too late.
+//! The simulator stops a reader of such bytes and lets all other warps continue. No thread can observe anything after a read
+//! that is not complete, so a write of the bytes that happens now is not ordered after the read; and it was not ordered
+//! before it. The two are a data race in either order. When no other warp can continue, no write precedes the read. The
+//! readers then get zeros and continue for a while, only to find the access that writes the bytes too late.
 
 use std::collections::HashMap;
 

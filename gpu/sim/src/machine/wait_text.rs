@@ -1,4 +1,4 @@
-//! Why a warp waits, in words.
+//! The sentences about waiting warps.
 
 use super::Machine;
 use super::pending::Work;
@@ -37,7 +37,7 @@ impl Machine<'_, '_> {
                 None => return Some(at),
             }
         }
-        // They wait in a circle.
+        // The warps wait for each other in a cycle.
         waiting.first().copied()
     }
 

@@ -1,7 +1,8 @@
-//! Vector clocks: what each agent knows to have happened before (Lamport 1978; Flanagan and Freund 2009, FastTrack).
+//! Vector clocks: the steps of other agents that happened before each agent's current step (Lamport 1978; Flanagan and
+//! Freund 2009, FastTrack).
 //!
-//! Agents are the warps of a cluster, and [`ENGINES`] for asynchronous operations, which take turns. Of other clusters
-//! a view holds what their ordered accesses have passed on.
+//! The agents are the warps of a cluster and [`ENGINES`] asynchronous engines, which are used in turn. For other
+//! clusters, a view holds the clocks that their ordered accesses have published.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -134,7 +135,7 @@ impl View {
     }
 }
 
-/// Which way an access goes to memory.
+/// The proxy of an access (PTX ISA, memory consistency model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxy {
     /// Loads, stores, `cp.async`.

@@ -1,8 +1,8 @@
 //! The shadow memory of global memory: the last accesses of each byte.
 //!
-//! As in `shadow.rs`, but for all clusters of a launch: an access is told by its cluster's number and its epoch there. No
-//! cluster knows anything of another but what ordered accesses have passed on. Of reads that nothing orders the first
-//! [`MEMBERS`] are kept.
+//! As `shadow.rs`, but for all clusters of a launch: an access is identified by the index of its cluster and its epoch
+//! there. Clusters are ordered with each other only by the clocks that ordered accesses publish. Of unordered reads of a
+//! byte, the first [`MEMBERS`] are kept.
 
 use std::collections::HashMap;
 

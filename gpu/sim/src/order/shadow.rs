@@ -15,7 +15,7 @@ pub(crate) struct SharedCell {
     reads: Epoch,
 }
 
-/// What is wrong with an access.
+/// An error of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Race {
     /// A data race: no happens-before edge orders this access after the other.
@@ -25,12 +25,12 @@ pub(crate) enum Race {
     Unfenced { other: Epoch },
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,
     Write,
-    /// It writes what is there already.
+    /// A write of the value that is already there.
     Rewrite,
 }
 

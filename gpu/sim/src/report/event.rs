@@ -1,18 +1,18 @@
-//! What warps and engines did at barriers and in shared memory, in the order in which it happened.
+//! Events of warps and asynchronous engines at barriers and in shared memory, in the order in which they happened.
 
 use std::panic::Location;
 
 /// A barrier in shared memory: the rank of its block in the cluster, and the place of its first byte there.
 pub type BarrierAt = (usize, usize);
 
-/// Bytes of shared memory that lie together.
+/// A contiguous range of bytes of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedBytes {
     /// The rank of their block in the cluster.
     pub block: usize,
-    /// The place of the first.
+    /// The offset of the first byte.
     pub start: usize,
-    /// The place after the last.
+    /// The offset after the last byte.
     pub end: usize,
 }
 
@@ -26,7 +26,7 @@ impl SharedBytes {
     }
 }
 
-/// One thing that happened, where [`SimOptions::events`](crate::SimOptions::events) asked for them.
+/// One event, listed if [`SimOptions::events`](crate::SimOptions::events) is set.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -65,7 +65,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What complete in groups, each kind in its own.
+/// The asynchronous operations that complete in groups. Each kind has its own groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grouped {
     /// Copies of single threads: `cp.async`.
@@ -76,7 +76,7 @@ pub enum Grouped {
     Products,
 }
 
-/// What happened. Operations that complete later have a number, which is theirs alone in a cluster.
+/// The kind of an event. Asynchronous operations have a number that is unique in a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// `mbarrier.init`.
@@ -107,7 +107,8 @@ pub enum EventKind {
         /// The barrier.
         barrier: BarrierAt,
     },
-    /// A wait for a phase, where it begins; one that only looks is listed when it finds the phase complete.
+    /// A wait for a phase, listed when it begins. A `test_wait` or `try_wait` is listed when it finds the phase
+    /// complete.
     Wait {
         /// The barrier.
         barrier: BarrierAt,

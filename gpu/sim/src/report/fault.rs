@@ -1,4 +1,4 @@
-//! What the simulator found wrong.
+//! `Fault`: an error that the simulator found in a kernel or its launch.
 
 use core::fmt;
 use std::panic::Location;
@@ -7,27 +7,27 @@ use std::panic::Location;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// A launch that the kernel was not built for.
+    /// The kernel was not built for the launch.
     Launch,
-    /// An access outside of every allocation, of the block's shared memory, or of the parameters.
+    /// An access outside of the allocations, of the block's shared memory, or of the parameters.
     OutOfBounds,
-    /// An address that its width does not divide.
+    /// An address that is not a multiple of the access width.
     Misaligned,
     /// A read of memory or of a register that was never written.
     Uninitialised,
-    /// Two accesses to one byte of shared memory, one of them a write, that nothing orders.
+    /// A data race: two unordered accesses to one byte of memory, one of them a write.
     Race,
-    /// Accesses of the generic and the asynchronous proxy without the fence between them.
+    /// Accesses through the generic and the asynchronous proxy without a proxy fence between them.
     MissingFence,
-    /// Registers of a `wgmma` touched before the wait, or given to it without `wgmma.fence`.
+    /// Registers of a `wgmma` accessed before its `wgmma.wait_group`, or passed to it without `wgmma.fence`.
     InFlight,
     /// Deadlock: every warp waits, and no operation in flight can wake one.
     Deadlock,
-    /// A block that ends while others still use its shared memory, or the copy engine does.
+    /// A block that ends while other blocks or asynchronous copies still use its shared memory.
     EarlyExit,
     /// A collective instruction that some of its threads do not execute.
     Divergence,
-    /// A barrier that is not one, or not used like one.
+    /// An uninitialised barrier, or one that is used in a wrong way.
     Barrier,
     /// An operand that the instruction does not take.
     Operand,
@@ -42,11 +42,11 @@ pub enum FaultKind {
 /// Where a fault was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The block's place in the grid.
+    /// The coordinates of the block in the grid.
     pub block: [u32; 3],
-    /// The thread's place in its block; of a whole warp, that of its first thread.
+    /// The coordinates of the thread in its block; for a whole warp, those of its first thread.
     pub thread: [u32; 3],
-    /// Whether the whole warp is meant.
+    /// Whether the place is a whole warp.
     pub warp: bool,
     /// The instruction.
     pub instruction: String,
@@ -54,7 +54,8 @@ pub struct Place {
     pub at: &'static Location<'static>,
 }
 
-/// A use of the device that no device has to answer: what, by which thread, at which instruction, built where.
+/// An error of a kernel or its launch: what happened, in which thread, at which instruction, and which call of the
+/// builder made the instruction.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -110,7 +111,7 @@ impl Fault {
         self.0.kind
     }
 
-    /// Returns what happened, without the place.
+    /// Returns the sentence without the place.
     pub fn what(&self) -> &str {
         &self.0.what
     }

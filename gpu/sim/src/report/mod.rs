@@ -1,4 +1,4 @@
-//! What a simulation counted.
+//! The report of a simulation: its counts and warnings.
 
 pub(crate) mod event;
 pub(crate) mod fault;
@@ -8,22 +8,22 @@ use std::panic::Location;
 
 use event::Event;
 
-/// What one instruction of the kernel did, over all warps.
+/// The counts of one instruction of the kernel, over all warps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineCount {
     /// The instruction.
     pub instruction: String,
     /// The call of the builder that made it.
     pub at: &'static Location<'static>,
-    /// How often a warp executed it.
+    /// The number of times that a warp executed it.
     pub executed: u64,
-    /// Shared memory: the passes that the banks needed.
+    /// Shared memory: the passes over the banks.
     pub passes: u64,
-    /// Shared memory: the passes that would have been enough without bank conflicts.
+    /// Shared memory: the passes without bank conflicts.
     pub least_passes: u64,
-    /// Global memory: the sectors of 32 bytes that were touched.
+    /// Global memory: the 32-byte sectors that were accessed.
     pub sectors: u64,
-    /// Global memory: the sectors that the bytes would fill if they lay together.
+    /// Global memory: the sectors that the same bytes would fill if they were contiguous.
     pub least_sectors: u64,
 }
 
@@ -34,16 +34,16 @@ impl LineCount {
     }
 }
 
-/// What is formally a data race, and does no harm as long as it stays as it is: the kernel ran to its end.
+/// A benign data race: formally a race, whose result does not depend on the order. The kernel ran to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The instruction.
     pub instruction: String,
     /// The call of the builder that made it.
     pub at: &'static Location<'static>,
-    /// What happened, where it happened first.
+    /// The sentence about the first occurrence.
     pub what: String,
-    /// How often it happened in this instruction, thread by thread.
+    /// The number of occurrences in this instruction, counted per thread.
     pub count: u64,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What a kernel did on the simulator.
+/// The report of a kernel's simulation.
 ///
 /// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built
 /// it.
@@ -87,20 +87,19 @@ impl fmt::Display for Warning {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// How many instructions all warps executed.
+    /// The number of instructions that all warps executed.
     pub instructions: u64,
-    /// How many blocks ran.
+    /// The number of blocks.
     pub blocks: u64,
-    /// 32-bit registers that a thread's virtual registers would fill.
+    /// The virtual registers of a thread, in 32-bit registers.
     pub registers: u32,
-    /// Bytes of shared memory of a block, static and dynamic.
+    /// The shared memory of a block in bytes, static and dynamic.
     pub shared: u32,
-    /// What each instruction did.
+    /// The counts of each instruction.
     pub lines: Vec<LineCount>,
-    /// Stores of the same value by two blocks that nothing orders.
+    /// Unordered stores of the same value by two blocks.
     pub warnings: Vec<Warning>,
-    /// What happened at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) asked for
-    /// it.
+    /// The events at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) is set.
     pub events: Vec<Event>,
 }
 
@@ -110,7 +109,8 @@ impl Report {
         self.lines.iter().map(LineCount::bank_conflicts).sum()
     }
 
-    /// Returns the sectors of global memory that all instructions touched, and how many would have been enough.
+    /// Returns the sectors of global memory that all instructions accessed, and the sectors that the same bytes would
+    /// fill.
     pub fn sectors(&self) -> (u64, u64) {
         let sum = |of: fn(&LineCount) -> u64| self.lines.iter().map(of).sum();
         (sum(|line| line.sectors), sum(|line| line.least_sectors))

@@ -1,4 +1,4 @@
-//! What goes to memory, and where in the kernel it is.
+//! The agents that access memory, and their places in the kernel.
 
 use super::warp::Warp;
 use crate::order::clock::{Epoch, Proxy, View};

@@ -1,4 +1,4 @@
-//! A block and a cluster of blocks, as far as they are not warps.
+//! The state of blocks and clusters beside that of their warps.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +37,7 @@ pub(crate) struct Block {
     pub(crate) mbarriers: BTreeMap<usize, Mbarrier>,
     /// How many of its warps have not ended.
     pub(crate) live_warps: u32,
-    /// What its ended warps knew.
+    /// The joined clocks of its ended warps.
     pub(crate) ended: View,
     /// The last access of each other agent to its shared memory.
     pub(crate) visits: HashMap<usize, Epoch>,

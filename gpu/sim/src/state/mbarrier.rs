@@ -1,4 +1,4 @@
-//! Barriers in shared memory that count arrivals and bytes.
+//! mbarriers: barriers in shared memory that count arrivals and transaction bytes.
 
 use crate::order::clock::View;
 
@@ -68,7 +68,7 @@ impl Mbarrier {
         }
     }
 
-    /// Whether the phase of that parity is complete: what is known then.
+    /// Returns the clock of the phase of a parity, if the phase is complete.
     pub(crate) fn passed(&self, parity: u64) -> Option<&View> {
         (self.phase % 2 != parity % 2).then_some(&self.complete)
     }

@@ -1,4 +1,4 @@
-//! Global memory as the simulator holds it: separate allocations at 64-bit addresses, each byte written or not.
+//! Simulated global memory: separate allocations at 64-bit addresses, with a flag for each byte that was written.
 
 use std::collections::BTreeMap;
 
@@ -129,12 +129,12 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Allocates bytes, none of them written; the address is a multiple of 256, and no address is given twice. The host
-    /// needs twice as many bytes of memory, each from when it is first written.
+    /// Allocates uninitialised bytes. The address is a multiple of 256, and no address is allocated twice. The host
+    /// needs two bytes of memory for each of them, from its first write on.
     ///
     /// # Errors
     ///
-    /// Fails if the host does not give them, and where the addresses end.
+    /// Returns an error if the host has no memory for them, or if there are no addresses left.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
         let full = || ErrorKind::OutOfMemory { bytes };
         let length = usize::try_from(bytes).map_err(|_| full())?;
@@ -154,11 +154,11 @@ impl Memory {
         Ok(address)
     }
 
-    /// Gives an allocation back.
+    /// Frees an allocation.
     ///
     /// # Errors
     ///
-    /// Fails if none begins there.
+    /// Returns an error if no allocation begins at the address.
     pub fn free(&mut self, address: u64) -> Result<(), Error> {
         match self.allocations.remove(&address) {
             Some(_) => Ok(()),
@@ -166,11 +166,12 @@ impl Memory {
         }
     }
 
-    /// Returns the bytes from an address on.
+    /// Reads `bytes` bytes from an address on.
     ///
     /// # Errors
     ///
-    /// Fails for bytes outside of one allocation, and for the first byte that was never written.
+    /// Returns an error if the bytes are not inside one allocation, or if one of them was never written; it names the
+    /// first one.
     pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Error> {
         let (allocation, at) = self.find(address, bytes)?;
         let held = &self.allocations[&allocation];
@@ -184,11 +185,11 @@ impl Memory {
         }
     }
 
-    /// Puts bytes at an address; from then on they may be read.
+    /// Writes bytes at an address. They are initialised afterwards.
     ///
     /// # Errors
     ///
-    /// Fails for bytes outside of one allocation, and then writes nothing.
+    /// Returns an error, and writes nothing, if the bytes are not inside one allocation.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let (allocation, at) = self.find(address, bytes.len() as u64)?;
         let held = self

@@ -1,4 +1,4 @@
-//! Asynchronous operations under way.
+//! Asynchronous operations in flight.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::order::clock::{Proxy, View};
 use crate::order::lockstep::Lockstep;
 use crate::report::event::{self, SharedBytes};
 
-/// One operation under way.
+/// One operation in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// Its number; those of a cluster count up.
@@ -28,14 +28,14 @@ pub(crate) struct Pending {
     pub(crate) lockstep: Lockstep,
     /// Whether it has reached bytes that it has to read and that are not written yet.
     pub(crate) stalled: bool,
-    /// What it does.
+    /// Its kind.
     pub(crate) work: Work,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Bytes move.
+    /// A copy.
     Move(Transfer),
     /// A matrix product.
     Product(Box<Product>),

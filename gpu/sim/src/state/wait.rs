@@ -1,6 +1,6 @@
-//! What a warp can wait for.
+//! The reasons for which a warp waits.
 
-/// Why a warp does not go on.
+/// The reason why a warp does not continue.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wait {
     /// A named barrier of its block, at the time that `round` rounds were complete.

@@ -122,7 +122,7 @@ pub(crate) struct Warp {
     /// Predicates, one bit per lane, and the lanes in which each was written.
     pub(crate) preds: Vec<u32>,
     pub(crate) preds_written: Vec<u32>,
-    /// What it knows to have happened, and what its lanes know of each other.
+    /// Its vector clock, and the order between its lanes.
     pub(crate) view: View,
     pub(crate) lockstep: Lockstep,
     /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
@@ -131,7 +131,7 @@ pub(crate) struct Warp {
     pub(crate) busy: Vec<u32>,
     /// How many of those only read it.
     pub(crate) lent: Vec<u32>,
-    /// What it knew at its last fences, and what it has read and not acquired.
+    /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
     pub(crate) unacquired: Release,
     /// How many `wgmma.fence` there had been, plus one, when each register was last written.
@@ -206,13 +206,13 @@ impl Warp {
         (cluster, self.block)
     }
 
-    /// Some lanes learn what is known at a barrier or an address, and with it what their own warp had passed on.
+    /// Some lanes acquire the clocks of a barrier or an address, which include what their own warp has released there.
     pub(crate) fn learn(&mut self, mask: u32, known: &View) {
         self.view.join(known);
         self.learnt(mask, known.seen.get(self.index));
     }
 
-    /// Some lanes know what all have done up to this time.
+    /// Orders some lanes after the steps of all lanes up to a clock.
     pub(crate) fn learnt(&mut self, mask: u32, own: u32) {
         let alive = self.alive();
         self.lockstep.some(mask & alive, alive, own);
