@@ -1,16 +1,17 @@
-//! Claims: what an access without a predicate takes for granted of its coordinates.
+//! Claims: the assumptions of unpredicated accesses about their coordinates.
 //!
-//! An instruction sees an address, and an address beyond the end of a row is one of the next row. So the builder of tensors
-//! writes down, for each access that asks nothing, the coordinates that it reaches and the extents of the tensor, both as
-//! [`Expression`]s. A launch is compared with those that certainly run ([`crate::launch::LaunchClaims`]), and the simulator
-//! compares every access as it executes it. PTX shows nothing of them.
+//! An instruction has only an address, and an address beyond the end of a row lies in the next row. The builder of tensors
+//! therefore records, for each unpredicated access, the coordinates that it reaches and the extents of the tensor, both as
+//! [`Expression`]s. A launch is checked against the claims of accesses that certainly run
+//! ([`crate::launch::LaunchClaims`]), and the simulator checks the claim of every access that it executes. Claims do not
+//! appear in PTX.
 
 use std::cmp::Ordering;
 use std::panic::Location;
 
 use crate::operand::{ParamId, Reg, Special};
 
-/// What an [`Expression`] reads.
+/// A variable of an [`Expression`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A special register.
@@ -31,12 +32,12 @@ pub enum Value {
     },
 }
 
-/// A step of an [`Expression`]: it takes its operands from a stack, and leaves its result there.
+/// A step of an [`Expression`]: it pops its operands from a stack and pushes its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// Puts a number on the stack.
+    /// Pushes a number.
     Number(i64),
-    /// Puts a value there.
+    /// Pushes the value of a variable.
     Value(Value),
     /// `a + b`
     Add,
@@ -48,7 +49,7 @@ pub enum Term {
     Remainder,
     /// `a ^ b`
     Xor,
-    /// The smaller of the two.
+    /// The minimum.
     Minimum,
     /// `(a & mask) << shift`, or `>> -shift`.
     Bits {
@@ -61,7 +62,7 @@ pub enum Term {
     Select,
 }
 
-/// An integer expression over what a launch and a thread know, as steps on a stack.
+/// An integer expression over values of the launch and of a thread, in reverse Polish notation.
 ///
 /// ```
 /// use colex_ir::Special;
@@ -85,14 +86,14 @@ impl Expression {
         }
     }
 
-    /// Returns what the launch or the thread knows.
+    /// Returns the expression of a variable.
     pub fn value(value: Value) -> Expression {
         Expression {
             terms: vec![Term::Value(value)],
         }
     }
 
-    /// Returns this and another one under an operation of two operands.
+    /// Returns the expression of a binary operation on this one and another.
     #[must_use]
     pub fn binary(mut self, operation: Term, other: &Expression) -> Expression {
         self.terms.extend_from_slice(&other.terms);
@@ -100,7 +101,7 @@ impl Expression {
         self
     }
 
-    /// Returns some bits of this, moved to the left by `shift`.
+    /// Returns the bit field `(self & mask) << shift`.
     #[must_use]
     pub fn bits(mut self, mask: u64, shift: i32) -> Expression {
         self.terms.push(Term::Bits { mask, shift });
@@ -117,7 +118,7 @@ impl Expression {
         Expression { terms }
     }
 
-    /// Returns what it reads, in the order of the steps.
+    /// Returns the variables in the order of the steps.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.terms.iter().filter_map(|term| match term {
             Term::Value(value) => Some(*value),
@@ -133,8 +134,8 @@ impl Expression {
         })
     }
 
-    /// Returns its value, given the value of everything that it reads; `None` for an unknown one, a division by 0 and a number
-    /// beyond 64 bits.
+    /// Returns the value of the expression, given the values of its variables; `None` if one is unknown, on division by 0, and
+    /// if a number does not fit 64 bits.
     pub fn evaluate(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
         let mut stack: Vec<i64> = Vec::with_capacity(8);
         for term in &self.terms {
@@ -177,15 +178,15 @@ fn moved(bits: u64, shift: i32) -> i64 {
     moved.unwrap_or(0) as i64
 }
 
-/// The coordinates that an access reaches along a mode of a tensor: all from `low` to `high` are claimed to be 0 or above and
-/// below the extent.
+/// The claim about one mode of a tensor: the coordinates of the access, from `low` to `high`, are at least 0 and below
+/// `extent`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
     /// The tensor's name.
     pub tensor: String,
     /// The mode.
     pub mode: usize,
-    /// The first coordinate; none where it cannot be below 0.
+    /// The first coordinate; `None` if it cannot be below 0.
     pub low: Option<Expression>,
     /// The last coordinate.
     pub high: Expression,
@@ -194,7 +195,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Returns the coordinate that lies outside, and the extent, if one certainly does.
+    /// Returns a coordinate that certainly lies outside, if there is one, and the extent.
     pub fn outside(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<(i64, i64)> {
         let extent = self.extent.evaluate(value)?;
         let low = self.low.as_ref().and_then(|low| low.evaluate(value));
@@ -206,17 +207,17 @@ impl Bound {
     }
 }
 
-/// Whether something holds.
+/// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     /// An integer and a constant are in this order.
     Compare(Expression, Ordering, i64),
-    /// All of them are as they are said to be.
+    /// All tests have the values that are given with them.
     All(Vec<(Test, bool)>),
 }
 
 impl Test {
-    /// Returns whether it holds, if that can be told.
+    /// Returns whether it holds, if the values decide that.
     pub fn holds(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<bool> {
         match self {
             Test::Compare(a, order, b) => {
@@ -238,12 +239,12 @@ impl Test {
     }
 }
 
-/// What lies around an access, the outermost first.
+/// A branch or a loop around an access.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Around {
-    /// A branch that is taken where the test is as it is said to be.
+    /// A branch that is taken if the test has the given value.
     Branch(Test, bool),
-    /// A loop whose counter goes from `start` to `end` (excluded) by `step`, and which nothing else leaves.
+    /// A loop whose counter goes from `start` to `end` (excluded) by `step`, without another exit.
     Loop {
         /// The counter.
         counter: Reg,
@@ -268,21 +269,21 @@ impl Around {
     }
 }
 
-/// When an access certainly runs: where all around it lets it, in these threads of a block.
+/// The conditions under which an access certainly runs: the branches and loops around it, and threads of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Certain {
     /// What lies around it.
     pub around: Vec<Around>,
-    /// Threads that reach farthest.
+    /// The threads that reach farthest.
     pub threads: Vec<u32>,
 }
 
-/// What an access claims.
+/// The claim of an access.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The coordinates that it reaches; empty for a claim that was given up.
     pub bounds: Vec<Bound>,
-    /// When it certainly runs, if a launch can tell.
+    /// The conditions under which it certainly runs, if a launch can decide them.
     pub certain: Option<Certain>,
     /// The call of the builder that made the access.
     pub at: &'static Location<'static>,

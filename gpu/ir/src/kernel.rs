@@ -9,7 +9,7 @@ use super::escaped::Escaped;
 use super::stmt::Stmt;
 use super::ty::{RegType, Type};
 
-/// What the caller passes.
+/// A parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its name.
@@ -66,7 +66,7 @@ pub struct SharedVar {
     pub at: &'static Location<'static>,
 }
 
-/// A part of dynamic shared memory that has a name: what messages call its bytes.
+/// A named part of dynamic shared memory. Messages name its bytes by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRegion {
     /// Its name: `f16 tensor (64,32):(32,1)`.
@@ -75,14 +75,14 @@ pub struct SharedRegion {
     pub start: u32,
     /// Its size in bytes.
     pub bytes: u32,
-    /// What it consists of, `element` or `barrier`, and the bytes of each; for `byte` it is 1.
+    /// The unit that it consists of, such as `element` or `barrier`, and the size of a unit in bytes.
     pub unit: (&'static str, u32),
     /// The call of the builder that declared it.
     pub at: &'static Location<'static>,
 }
 
 impl SharedRegion {
-    /// Returns one of its bytes, by the element that it belongs to.
+    /// Returns the name of a byte, by the unit that it belongs to.
     ///
     /// ```
     /// use colex_ir::SharedRegion;
@@ -114,7 +114,7 @@ impl SharedRegion {
 pub struct Kernel {
     /// The entry's name.
     pub name: String,
-    /// What it is built for.
+    /// The architecture that it is built for.
     pub target: Arch,
     /// Parameters, in the order of launch arguments.
     pub params: Vec<Param>,
@@ -124,22 +124,22 @@ pub struct Kernel {
     pub dynamic_shared: Option<u32>,
     /// The parts of dynamic shared memory that have names, by their first bytes. They are for messages only.
     pub shared_regions: Vec<SharedRegion>,
-    /// Threads of a block, if only one size is right (`.reqntid`).
+    /// The required block, in threads (`.reqntid`).
     pub block: Option<[u32; 3]>,
-    /// Blocks of a cluster, if only one size is right (`.reqnctapercluster`).
+    /// The required cluster, in blocks (`.reqnctapercluster`).
     pub cluster: Option<[u32; 3]>,
-    /// Blocks that a multiprocessor must be able to hold (`.minnctapersm`).
+    /// The number of blocks that a multiprocessor must be able to hold (`.minnctapersm`).
     pub min_blocks: Option<u32>,
-    /// The most registers a thread may get (`.maxnreg`).
+    /// The largest number of registers of a thread (`.maxnreg`).
     pub max_registers: Option<u32>,
-    /// How many registers of each class there are, in the order of [`RegType::ALL`].
+    /// The number of registers of each class, in the order of [`RegType::ALL`].
     pub registers: [u32; 6],
-    /// What accesses take for granted of the coordinates that they reach, by [`crate::claims::ClaimId`]. PTX does not
-    /// show them: a launch is compared with them, and the simulator compares every access.
+    /// The claims of accesses about the coordinates that they reach, by [`crate::claims::ClaimId`]. They do not appear
+    /// in PTX: a launch is checked against them, and the simulator checks every access.
     pub claims: Vec<Claim>,
     /// The instructions.
     pub body: Vec<Stmt>,
-    /// The call that began it.
+    /// The call that started it.
     pub at: &'static Location<'static>,
 }
 

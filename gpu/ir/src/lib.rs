@@ -1,4 +1,4 @@
-//! The kernel as data: mutable virtual registers, typed, and structured control flow.
+//! The kernel as data: typed, mutable virtual registers and structured control flow.
 //!
 //! A [`Kernel`] is a plain value. The PTX printer, the verifier and the simulator read the same one.
 //! Registers are those of PTX, not single-assignment values: an accumulator of `wgmma` must never be copied,

@@ -1,4 +1,4 @@
-//! The modifiers of which an opcode is made.
+//! The modifiers of opcodes.
 
 /// Returns the modifier with a dot before it; an empty one stays empty.
 pub(crate) fn dotted(word: &str) -> String {
@@ -168,7 +168,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// Memory that a load, a store or an atomic operation reaches.
+    /// The state space of a load, a store or an atomic operation.
     Space {
         /// Device memory; 64-bit addresses.
         Global = "global",
@@ -184,7 +184,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// What a load or store asks of the caches (PTX ISA 9.7.9).
+    /// The cache operator of a load or store (PTX ISA 9.7.9).
     Cache {
         /// nothing
         Default = "",
@@ -214,7 +214,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// The threads that observe an ordered access.
+    /// The scope of an ordered access: the threads that observe it.
     Scope {
         /// the block
         Cta = "cta",
@@ -235,18 +235,18 @@ pub enum Order {
     Weak,
     /// Atomic, unordered.
     Relaxed(Scope),
-    /// A load before everything that follows.
+    /// Acquire: a load, ordered before everything that follows.
     Acquire(Scope),
-    /// A store after everything that precedes.
+    /// Release: a store, ordered after everything that precedes.
     Release(Scope),
-    /// Both, for an atomic operation.
+    /// Acquire and release, for an atomic operation.
     AcqRel(Scope),
-    /// Never elided.
+    /// Volatile: never elided.
     Volatile,
 }
 
 modifiers! {
-    /// What an atomic operation does with the value that is there.
+    /// An atomic operation on the value in memory.
     AtomicOp {
         /// the sum
         Add = "add",
@@ -272,7 +272,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// How a shuffle picks the lane it reads.
+    /// The mode of a shuffle: how it selects the source lane.
     ShuffleMode {
         /// the lane named
         Idx = "idx",
@@ -286,7 +286,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// What a vote asks.
+    /// The mode of a vote.
     VoteMode {
         /// true in all lanes
         All = "all",
@@ -300,7 +300,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// What a thread does at a named barrier.
+    /// The operation on a named barrier.
     BarrierOp {
         /// arrives and waits
         Sync = "sync",
@@ -310,7 +310,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// How much a cluster barrier orders.
+    /// The memory order of a cluster barrier.
     ClusterOrder {
         /// arrive: everything before it
         Release = "release",

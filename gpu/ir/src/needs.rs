@@ -5,7 +5,8 @@ use colex_atom::{Arch, PtxVersion};
 use super::op::Op;
 use super::operand::{Address, Base, Operand, Special};
 
-/// What an instruction needs to be assembled. The oldest target here is `sm_70`, with PTX 6.0.
+/// The architecture and the version of PTX that an instruction requires. The oldest target here is `sm_70`, with PTX
+/// 6.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// The first architecture that has it.

@@ -1,4 +1,4 @@
-//! What an instruction names: registers, constants, special registers, addresses.
+//! The operands of instructions: registers, constants, special registers, addresses.
 
 use std::fmt;
 
@@ -19,43 +19,43 @@ impl fmt::Display for Reg {
     }
 }
 
-/// A register that the hardware keeps (PTX ISA 10). All are 32 bits wide but the clocks.
+/// A special register (PTX ISA 10). All have 32 bits except the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Special {
-    /// The thread's place in its block, along x, y or z.
+    /// The index of the thread in its block along x, y or z (`%tid`).
     Tid(u8),
-    /// The block's extent.
+    /// The extent of the block (`%ntid`).
     NTid(u8),
-    /// The block's place in the grid.
+    /// The index of the block in the grid (`%ctaid`).
     Ctaid(u8),
-    /// The grid's extent.
+    /// The extent of the grid in blocks (`%nctaid`).
     NCtaid(u8),
-    /// The thread's place in its warp, 0..32.
+    /// The lane of the thread in its warp, 0..32 (`%laneid`).
     LaneId,
-    /// The block's rank in its cluster.
+    /// The rank of the block in its cluster (`%cluster_ctarank`).
     ClusterCtaRank,
-    /// How many blocks the cluster has.
+    /// The number of blocks of the cluster (`%cluster_nctarank`).
     ClusterNCtaRank,
-    /// The block's place in its cluster.
+    /// The index of the block in its cluster (`%cluster_ctaid`).
     ClusterCtaid(u8),
-    /// The cluster's extent.
+    /// The extent of the cluster in blocks (`%cluster_nctaid`).
     ClusterNCtaid(u8),
-    /// The cluster's place in the grid of clusters.
+    /// The index of the cluster in the grid of clusters (`%clusterid`).
     ClusterId(u8),
-    /// The grid's extent in clusters.
+    /// The extent of the grid in clusters (`%nclusterid`).
     NClusterId(u8),
     /// A counter of clock ticks, 64 bits.
     Clock64,
     /// Nanoseconds, 64 bits.
     GlobalTimer,
-    /// The multiprocessor's number.
+    /// The number of the multiprocessor (`%smid`).
     SmId,
     /// Bytes of dynamic shared memory.
     DynamicSharedSize,
 }
 
 impl Special {
-    /// Returns the axis, of those that have one: 0, 1, 2 for x, y, z, and no other.
+    /// Returns the axis of a register that has one: 0, 1 or 2 for x, y or z.
     pub fn axis(self) -> Option<u8> {
         match self {
             Special::Tid(axis)
@@ -76,7 +76,7 @@ impl Special {
         }
     }
 
-    /// Returns the class of register that it is read into.
+    /// Returns the class of register that it is moved into.
     pub fn register(self) -> RegType {
         match self {
             Special::Clock64 | Special::GlobalTimer => RegType::B64,
@@ -126,8 +126,8 @@ impl fmt::Display for Special {
     }
 }
 
-/// What an instruction reads. Floating-point constants are equal if their bits are, since the instruction holds the
-/// bits: `0.0` is not `-0.0`, and a NaN equals itself.
+/// A source operand. Floating-point constants are equal if their bits are, since the instruction holds the bits: `0.0`
+/// is not `-0.0`, and a NaN equals itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     /// A register.
@@ -227,7 +227,7 @@ impl SharedId {
     }
 }
 
-/// Where an address begins.
+/// The base of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
     /// A register: 64 bits for global memory, 32 for shared.
@@ -250,12 +250,12 @@ impl Base {
     }
 }
 
-/// A base and a constant number of bytes after it, which the instruction holds.
+/// An address: a base, and an immediate offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Where it begins.
+    /// The base.
     pub base: Base,
-    /// Bytes after that; may be negative.
+    /// The offset in bytes, which may be negative.
     pub offset: i64,
 }
 

@@ -1,4 +1,5 @@
-//! The row of an instruction: what the rest of the crate reads instead of matching over instructions.
+//! The row of an instruction: its description as data, which the rest of the crate reads instead of matching over
+//! instructions.
 
 use core::fmt;
 

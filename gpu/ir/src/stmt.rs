@@ -34,11 +34,11 @@ impl From<Reg> for Guard {
 /// One instruction of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// The predicate under which a thread executes it; `None`: all threads do.
+    /// The predicate under which a thread executes it; `None` if all threads do.
     pub guard: Option<Guard>,
-    /// What it takes for granted of the coordinates that it reaches, among [`crate::Kernel::claims`].
+    /// Its claim about the coordinates that it reaches, among [`crate::Kernel::claims`].
     pub claim: Option<ClaimId>,
     /// The call of the builder that made it.
     pub at: &'static Location<'static>,

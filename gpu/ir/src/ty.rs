@@ -1,4 +1,4 @@
-//! What a register holds, and how an instruction reads it.
+//! Register classes, and the types as which instructions read registers.
 
 use std::fmt;
 

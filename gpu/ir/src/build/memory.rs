@@ -1,4 +1,4 @@
-//! Writing a kernel: memory.
+//! `KernelBuilder`: memory.
 
 use colex_atom::CopyAtom;
 use colex_atom::MmaAtom;
@@ -11,7 +11,7 @@ use crate::operand::{Address, Base, Operand, ParamId, Reg};
 use crate::ty::{RegType, Type};
 
 impl KernelBuilder {
-    /// Returns the value of a scalar or pointer parameter; the address of a tensor map.
+    /// Returns the value of a scalar or pointer parameter, or the address of a tensor map.
     #[track_caller]
     pub fn param(&mut self, id: ParamId) -> Reg {
         let ty = match self.param_type(id) {
@@ -131,7 +131,7 @@ impl KernelBuilder {
         });
     }
 
-    /// Returns the address of the same place in block `rank` of the cluster.
+    /// Returns the address of the same byte in block `rank` of the cluster (`mapa`).
     #[track_caller]
     pub fn mapa(&mut self, a: impl Into<Operand>, rank: impl Into<Operand>) -> Reg {
         let d = self.reg(RegType::B32);

@@ -1,4 +1,4 @@
-//! Writing a kernel: registers, arithmetic, control flow.
+//! `KernelBuilder`: registers, arithmetic, control flow.
 
 mod memory;
 mod sync;
@@ -15,10 +15,10 @@ use crate::operand::{Operand, ParamId, Reg, SharedId};
 use crate::stmt::{Guard, Stmt};
 use crate::ty::{RegType, Type};
 
-/// Builds a [`Kernel`], one call an instruction.
+/// Builds a [`Kernel`], one call per instruction.
 ///
-/// Methods that compute return a fresh register; those that end in `_to` write into one that exists.
-/// Nothing is checked here: the verifier does it on the finished kernel, and names the call that built what is wrong.
+/// Methods that compute return a fresh register; those that end in `_to` write into an existing one. The builder checks
+/// nothing: the verifier checks the finished kernel, and names the calls that built wrong instructions.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -41,7 +41,7 @@ pub struct KernelBuilder {
     kernel: Kernel,
     open: Vec<Vec<Stmt>>,
     guard: Option<Guard>,
-    /// What the next instruction claims.
+    /// The claim of the next instruction.
     claim: Option<ClaimId>,
     /// The source location of new instructions, if it is not that of the call that adds them.
     site: Option<&'static Location<'static>>,
@@ -82,30 +82,30 @@ impl KernelBuilder {
         self.kernel
     }
 
-    /// Returns what it is built for.
+    /// Returns the architecture that the kernel is built for.
     pub fn target(&self) -> Arch {
         self.kernel.target
     }
 
-    /// Requires blocks of exactly this many threads.
+    /// Requires blocks of `threads` threads along x, y and z (`.reqntid`).
     pub fn block(&mut self, threads: [u32; 3]) -> &mut Self {
         self.kernel.block = Some(threads);
         self
     }
 
-    /// Requires clusters of exactly this many blocks.
+    /// Requires clusters of `blocks` blocks along x, y and z (`.reqnctapercluster`).
     pub fn cluster(&mut self, blocks: [u32; 3]) -> &mut Self {
         self.kernel.cluster = Some(blocks);
         self
     }
 
-    /// Requires that a multiprocessor can hold this many blocks at once.
+    /// Requires that a multiprocessor can hold `blocks` blocks at once (`.minnctapersm`).
     pub fn min_blocks(&mut self, blocks: u32) -> &mut Self {
         self.kernel.min_blocks = Some(blocks);
         self
     }
 
-    /// Limits each thread to this many registers.
+    /// Limits each thread to `registers` registers (`.maxnreg`).
     pub fn max_registers(&mut self, registers: u32) -> &mut Self {
         self.kernel.max_registers = Some(registers);
         self
@@ -140,7 +140,7 @@ impl KernelBuilder {
         self.parameter(name, ParamType::TensorMap)
     }
 
-    /// Returns the type of a parameter; none if it is not of this kernel.
+    /// Returns the type of a parameter; `None` if it is not a parameter of this kernel.
     pub fn param_type(&self, id: ParamId) -> Option<ParamType> {
         self.kernel.params.get(id.index()).map(|param| param.ty)
     }
@@ -167,7 +167,7 @@ impl KernelBuilder {
         self
     }
 
-    /// Names a part of dynamic shared memory, for messages. One that begins where another does takes its place.
+    /// Names a part of dynamic shared memory, for messages. It replaces a part that begins at the same byte.
     pub fn shared_region(&mut self, region: SharedRegion) -> &mut Self {
         let regions = &mut self.kernel.shared_regions;
         match regions.binary_search_by_key(&region.start, |known| known.start) {
@@ -223,7 +223,7 @@ impl KernelBuilder {
         result
     }
 
-    /// Opens a body; what is added goes into it.
+    /// Opens a body, to which the following instructions are added.
     pub fn open_scope(&mut self) {
         self.open.push(Vec::new());
     }
@@ -244,7 +244,7 @@ impl KernelBuilder {
         std::mem::replace(&mut self.site, site)
     }
 
-    /// Runs `body` with what it adds going to the end of an outer body, for every thread that reaches it.
+    /// Runs `body`, and adds its instructions to the end of an outer body, unpredicated.
     pub fn hoisted<T>(&mut self, scope: usize, body: impl FnOnce(&mut Self) -> T) -> T {
         let inner = self.open.split_off(scope + 1);
         let guard = self.guard.take();
@@ -278,7 +278,7 @@ impl KernelBuilder {
         self.open.pop().expect("pushed above")
     }
 
-    /// Adds a branch: `then` where the guard holds.
+    /// Adds a branch: the threads in which the guard holds execute `then`.
     #[track_caller]
     pub fn if_(&mut self, guard: impl Into<Guard>, then: impl FnOnce(&mut Self)) {
         let at = Location::caller();
@@ -322,7 +322,7 @@ impl KernelBuilder {
         self.push_at(Control::Loop { body }, at);
     }
 
-    /// Leaves the innermost loop where the guard holds.
+    /// Leaves the innermost loop in the threads in which the guard holds.
     #[track_caller]
     pub fn break_if(&mut self, guard: impl Into<Guard>) {
         let at = Location::caller();
@@ -333,7 +333,7 @@ impl KernelBuilder {
     /// Adds a loop: `body(i)` for `i` from `start` by `step` while `i < end`, 32 bits unsigned. No iteration if
     /// `start >= end`.
     ///
-    /// A `Continue` of the body's own would leave out the step, and begin the same turn again: branch around instead.
+    /// A `Continue` in the body would skip the step and repeat the same iteration; use a branch instead.
     #[track_caller]
     pub fn for_range(
         &mut self,
@@ -377,7 +377,7 @@ impl KernelBuilder {
             });
     }
 
-    /// Adds `mov`: returns a copy of `a` in a fresh register of the type's class. A number becomes its bits in that
+    /// Adds `mov`: returns a copy of `a` in a fresh register of the type's class. A number becomes its bits in this
     /// type.
     #[track_caller]
     pub fn mov(&mut self, ty: Type, a: impl Into<Operand>) -> Reg {

@@ -1,4 +1,4 @@
-//! Writing a kernel: barriers, fences, shuffles.
+//! `KernelBuilder`: barriers, fences, shuffles.
 
 use super::KernelBuilder;
 use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
@@ -31,7 +31,7 @@ impl KernelBuilder {
         });
     }
 
-    /// Adds `barrier.arrive`: counts, and goes on.
+    /// Adds `barrier.arrive`: arrives without waiting.
     #[track_caller]
     pub fn named_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
         self.push(Sync::Barrier {
@@ -47,7 +47,7 @@ impl KernelBuilder {
         self.push(Sync::WarpSync { mask: FULL });
     }
 
-    /// Arrives at the cluster's barrier, ordering what came before, and waits.
+    /// Arrives at the cluster's barrier with release semantics, and waits with acquire semantics.
     #[track_caller]
     pub fn cluster_sync(&mut self) {
         self.push(Sync::ClusterArrive {
@@ -121,7 +121,7 @@ impl KernelBuilder {
         self.arrive(Space::Cluster, a.into(), None);
     }
 
-    /// Adds `mbarrier.arrive.expect_tx`: arrives, and the phase also waits for `bytes` bytes.
+    /// Adds `mbarrier.arrive.expect_tx`: arrives, and adds `bytes` to the transaction count of the phase.
     #[track_caller]
     pub fn mbarrier_arrive_expect(&mut self, a: impl Into<Address>, bytes: impl Into<Operand>) {
         self.arrive(Space::Shared, a.into(), Some(bytes.into()));

@@ -1,4 +1,4 @@
-//! What is passed to a kernel, and what a kernel expects.
+//! The arguments of a launch, and the types of parameters.
 
 use core::fmt;
 
@@ -43,8 +43,8 @@ pub struct TensorMapArgument {
 }
 
 impl Argument {
-    /// Returns whether a parameter of this type takes the argument. Integers and floats of one width do not mix, save
-    /// that a parameter of untyped bits takes both.
+    /// Returns whether a parameter of this type takes the argument. Integers and floats of one width do not mix, but a
+    /// parameter of untyped bits takes both.
     pub fn fits(&self, parameter: ParameterType) -> bool {
         matches!(
             (self, parameter),
@@ -60,7 +60,7 @@ impl Argument {
         )
     }
 
-    /// Returns what it is, for messages: `a 32-bit integer`.
+    /// Returns a description of its type for messages: `a 32-bit integer`.
     pub fn what(&self) -> &'static str {
         match self {
             Argument::U16(_) => "16 bits",
@@ -120,7 +120,7 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    /// Returns the bytes it takes among the parameters.
+    /// Returns its size among the parameters in bytes.
     pub fn bytes(self) -> usize {
         match self {
             ParameterType::B16 => 2,

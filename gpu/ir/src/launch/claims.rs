@@ -1,4 +1,4 @@
-//! A launch beside what the accesses of a kernel claim.
+//! Checks of a launch against the claims of a kernel's accesses.
 
 use std::sync::Mutex;
 
@@ -7,15 +7,16 @@ use crate::Kernel;
 use crate::claims::{Around, Certain, Claim, Expression, Value};
 use crate::operand::{ParamId, Reg, Special};
 
-/// How many launches that passed are remembered.
+/// The number of accepted launches that are remembered.
 const REMEMBERED: usize = 8;
 
-/// The claims of a kernel that a launch can be compared with: what certainly runs, in the first and in the last block.
+/// The claims of a kernel that a launch can decide: those of accesses that certainly run, in the first and the last
+/// block.
 ///
-/// Nothing here walks a grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, in
-/// the first and in the last turn of each loop; what it says of them is true of a thread that runs, so no correct
-/// launch is refused. Where a coordinate grows with the number of the block, the corner is also where it is largest.
-/// What is left (branches on what a kernel reads, orders of tiles that turn back) the simulator sees.
+/// No check walks the grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, and in
+/// the first and the last iteration of each loop. These threads do run, so no correct launch is refused. A coordinate
+/// that grows with the index of the block is largest in a corner. The simulator finds what this misses: branches on
+/// values that the kernel reads, and orders of tiles that turn back.
 #[derive(Debug, Default)]
 pub struct LaunchClaims {
     claims: Vec<(Claim, Certain)>,
@@ -57,12 +58,12 @@ impl LaunchClaims {
         }
     }
 
-    /// Checks that no access of the launch certainly lies outside of its tensor. A launch like one of the last that
-    /// passed is only compared with those.
+    /// Checks that no access of the launch certainly lies outside of its tensor. A launch that equals one of the last
+    /// accepted ones is only looked up.
     ///
     /// # Errors
     ///
-    /// [`Error`], whose [`Error::outside`] names the access.
+    /// Returns an error whose [`Error::outside`] describes the access.
     pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), Error> {
         if self.claims.is_empty() {
             return Ok(());

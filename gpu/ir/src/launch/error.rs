@@ -1,4 +1,4 @@
-//! What is wrong with a launch before the device sees it.
+//! The errors of launches that are refused before they reach the device.
 
 use core::fmt;
 use std::panic::Location;
@@ -26,7 +26,7 @@ colex_layout::opaque_error! {
 }
 
 impl Error {
-    /// Returns whether the arguments are the reason: their number, a type, or the alignment of an address.
+    /// Returns whether an argument is the reason: the number of arguments, a type, or the alignment of an address.
     pub fn is_argument(&self) -> bool {
         matches!(
             self.kind(),

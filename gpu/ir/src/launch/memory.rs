@@ -1,4 +1,4 @@
-//! Memory of a device, as the arguments of a launch see it.
+//! Device memory as the argument of a launch.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use colex_atom::TmaElement;
 
 use crate::Escaped;
 
-/// Elements in the memory of a device: what a buffer says of itself when it is passed to a kernel.
+/// Elements in the memory of a device, as a buffer describes them to a launch.
 pub trait DeviceMemory: fmt::Debug {
     /// Returns the address of the first element on the device.
     fn address(&self) -> u64;
@@ -17,7 +17,8 @@ pub trait DeviceMemory: fmt::Debug {
     /// Returns the name of the elements' type in Rust, such as `f16`.
     fn element_name(&self) -> &'static str;
 
-    /// Returns a number that two memories share if and only if they are of the same device.
+    /// Returns the identity of the device: two memories have the same number if and only if they are on the same
+    /// device.
     fn device_id(&self) -> usize;
 
     /// Returns the name of the device, for messages.

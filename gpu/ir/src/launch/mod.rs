@@ -1,4 +1,4 @@
-//! The shape of a launch, and what a device allows.
+//! Launches, and the limits of devices.
 
 use colex_atom::Arch;
 
@@ -13,7 +13,7 @@ use error::ErrorKind;
 pub use error::{Error, Outside};
 pub use memory::{ArgumentError, DeviceMemory};
 
-/// How many blocks of how many threads: extents along x, y and z.
+/// The shape of a launch: the extents of grid, block and cluster along x, y and z.
 ///
 /// ```
 /// use colex_ir::launch::Launch;
@@ -65,7 +65,7 @@ impl Launch {
         }
     }
 
-    /// Returns the same launch in clusters of this shape, in blocks.
+    /// Returns the same launch in clusters of `blocks` blocks.
     pub fn cluster(self, cluster: impl Into<Extents>) -> Launch {
         Launch {
             cluster: cluster.into().0,
@@ -99,11 +99,11 @@ impl Launch {
             .product()
     }
 
-    /// Checks that a device with these limits takes the launch of a kernel with this much static shared memory.
+    /// Checks the launch of a kernel with `static_shared` bytes of static shared memory against the limits of a device.
     ///
     /// # Errors
     ///
-    /// The first [`Error`] found: extents, block, grid, cluster, shared memory.
+    /// Returns the first error found, in the order extents, block, grid, cluster, shared memory.
     pub fn check(&self, limits: &Limits, static_shared: u32) -> Result<(), Error> {
         self.check_extents()?;
         self.check_block(limits)?;
@@ -121,11 +121,11 @@ impl Launch {
         Ok(())
     }
 
-    /// Checks the block and the cluster against those that the kernel was built for, where it was built for one.
+    /// Checks the block and the cluster against those that the kernel requires, if it requires any.
     ///
     /// # Errors
     ///
-    /// Fails for the first that differs.
+    /// Returns an error for the first one that differs.
     pub fn check_required(
         &self,
         block: Option<[u32; 3]>,
@@ -216,11 +216,11 @@ fn over(what: &'static str, extents: [u32; 3], most: [u32; 3]) -> Result<(), Err
     }
 }
 
-/// Checks that the arguments are those that the parameters want, in number and type.
+/// Checks the number and the types of the arguments against the parameters.
 ///
 /// # Errors
 ///
-/// Fails for another number of arguments, and for the first of another type than its parameter.
+/// Returns an error if the numbers differ, or for the first argument whose type its parameter does not take.
 pub fn check_arguments(parameters: &[ParameterType], arguments: &[Argument]) -> Result<(), Error> {
     if parameters.len() != arguments.len() {
         return Err(ErrorKind::ArgumentCount {
@@ -244,12 +244,12 @@ pub fn check_arguments(parameters: &[ParameterType], arguments: &[Argument]) -> 
     }
 }
 
-/// Checks that the addresses among the arguments are multiples of what the parameters declare, in bytes. The assembler
-/// may rely on it.
+/// Checks that the addresses among the arguments have the alignments that the parameters declare. The assembler may
+/// rely on them.
 ///
 /// # Errors
 ///
-/// Fails for the first address that is not a multiple.
+/// Returns an error for the first address that is not aligned.
 pub fn check_alignments(alignments: &[u64], arguments: &[Argument]) -> Result<(), Error> {
     let pairs = alignments.iter().zip(arguments);
     for (index, (&align, argument)) in pairs.enumerate() {
@@ -267,7 +267,7 @@ pub fn check_alignments(alignments: &[u64], arguments: &[Argument]) -> Result<()
     Ok(())
 }
 
-/// What a launch may ask of a device.
+/// The limits of a launch on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The threads of a block.

@@ -17,7 +17,7 @@ pub enum ScaleD {
     Pred(Reg),
 }
 
-/// One end of a copy.
+/// The source or the destination of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// Registers.
@@ -31,11 +31,11 @@ pub enum End {
 /// The operands of a copy instruction, as its row asks for them (`colex_atom::Argument`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyArgs {
-    /// Where the data goes.
+    /// The destination.
     pub dst: End,
-    /// Where it comes from.
+    /// The source.
     pub src: End,
-    /// A tensor map, and where in it.
+    /// A tensor map, and the coordinates in it.
     pub tensor: Option<(Address, Vec<Operand>)>,
     /// The barrier that counts the bytes.
     pub barrier: Option<Address>,
@@ -43,9 +43,9 @@ pub struct CopyArgs {
     pub offsets: Vec<Reg>,
     /// The blocks of the cluster that receive it.
     pub mask: Option<Reg>,
-    /// Bytes, where the instruction leaves them open.
+    /// The number of bytes, if it is an operand of the instruction.
     pub size: Option<Operand>,
-    /// Bytes that are read, the rest being filled with zeros.
+    /// The number of bytes that are read; the rest is filled with zeros.
     pub source_bytes: Option<Operand>,
     /// A cache policy.
     pub policy: Option<Reg>,

@@ -156,7 +156,7 @@ impl Exchange {
 }
 
 modifiers! {
-    /// Which lanes a match looks for.
+    /// The mode of `match.sync`.
     MatchMode {
         /// those with the same value
         Any = "any",

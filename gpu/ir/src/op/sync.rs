@@ -1,4 +1,4 @@
-//! Barriers, fences, and what else waits for other threads (PTX ISA 9.7.13 and 9.7.19).
+//! Barriers, fences, and other instructions that wait for threads (PTX ISA 9.7.13 and 9.7.19).
 
 use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use crate::needs::Needs;
@@ -15,7 +15,7 @@ use colex_atom::Arch;
     reason = "fields are PTX's: a the barrier's address, p a predicate, mask the lanes"
 )]
 pub enum Sync {
-    /// `barrier.sync` and `barrier.arrive` of a block; `threads` a multiple of 32, all if not said.
+    /// `barrier.sync` and `barrier.arrive` of a block. `threads` is a multiple of 32; without it all threads take part.
     Barrier {
         op: BarrierOp,
         id: Operand,

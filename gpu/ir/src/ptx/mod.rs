@@ -59,17 +59,18 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with everything that the assembler or the hardware would not take, and the source location of each.
+    /// Returns a [`Refused`] with everything that the assembler or the hardware would not accept, and the source
+    /// location of each finding.
     pub fn ptx(&self) -> Result<String, Refused> {
         self.verify()?;
         entry::module(self)
     }
 
-    /// Returns the same without [`verify`](Kernel::verify): to see what the assembler says of a kernel that is wrong.
+    /// Returns the same text without [`verify`](Kernel::verify), to see how the assembler judges a wrong kernel.
     ///
     /// # Errors
     ///
-    /// [`Refused`] where there is no text at all, as for an atom with too few registers.
+    /// Returns a [`Refused`] if an instruction has no text, such as an atom with too few registers.
     pub fn ptx_unverified(&self) -> Result<String, Refused> {
         entry::module(self)
     }

@@ -1,4 +1,4 @@
-//! Instructions that threads execute together are reached by all of them.
+//! Divergence analysis: all threads of its cohort reach a collective instruction.
 
 use std::collections::HashSet;
 use std::panic::Location;
@@ -105,7 +105,7 @@ impl CollectiveWalk<'_> {
             None => active,
             Some(guard) => active.under(self.group(guard.pred), stmt.at),
         };
-        // Others go on where those with the guard leave.
+        // The threads without the guard continue where those with it leave.
         let others = stmt.guard.map(|_| own);
         match &stmt.op {
             Op::Control(Control::If { p, then, other }) => {
@@ -117,7 +117,7 @@ impl CollectiveWalk<'_> {
             }
             Op::Control(Control::Loop { body }) => {
                 self.repeat(body, own);
-                // All meet again where the loop ends, but for those that ended for good.
+                // All threads reconverge at the end of the loop, except those that have exited.
                 let gone = exits(body).then(|| own.under(0, stmt.at));
                 Some(gone.unwrap_or(active))
             }

@@ -36,7 +36,7 @@ pub fn parameter_bytes(kernel: &Kernel) -> u32 {
     })
 }
 
-/// Everything that is wrong before the first instruction.
+/// The findings about declarations.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut all = Vec::new();
     let mut add = |at, problem| all.push(Diagnostic { at, problem });
@@ -199,7 +199,7 @@ pub(super) fn knows_registers(kernel: &Kernel) -> bool {
     kernel.max_registers.is_some() || (kernel.block.is_some() && kernel.min_blocks.is_some())
 }
 
-/// Numbers that only some values are right for.
+/// The ranges of immediate numbers.
 pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Findings<'_>) {
     match op {
         Op::Sync(op) => sync_numbers(kernel, op, found),

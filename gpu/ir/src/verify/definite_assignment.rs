@@ -7,7 +7,7 @@ use super::problem::Problem;
 use super::regset::RegSet;
 use crate::{Atom, Control, Guard, Op, Reg, RegType, ScaleD, Stmt};
 
-/// Finds the registers that are read on a way on which nothing wrote them; each is reported once.
+/// Finds the registers that are read on a path on which no instruction wrote them; each is reported once.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     let mut walk = AssignmentWalk::default();
     walk.block(body, AssignmentState::default());
@@ -59,7 +59,7 @@ impl AssignmentState {
         self.written.intersect(&other.written);
         let written = std::mem::take(&mut self.written);
         self.where_ = (self.where_.into_iter())
-            // What is written on both ways needs no guard any more.
+            // A register that is written on both paths needs no guard any more.
             .filter(|(reg, _)| !written.contains(*reg))
             .filter_map(|(reg, mut guards)| {
                 let others = other.where_.get(&reg);
@@ -211,7 +211,7 @@ pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
     }
 }
 
-/// The registers that are certainly read: `wgmma` under a predicate decides by itself whether it looks at D.
+/// The registers that are certainly read. A `wgmma` with a predicated `scale-d` reads D only if the predicate holds.
 fn read(stmt: &Stmt) -> Vec<Reg> {
     let all = stmt.reads();
     match &stmt.op {

@@ -42,8 +42,8 @@ impl Refused {
     }
 }
 
-/// One finding for each mistake: a call of the builder may write an instruction for each of a hundred registers, and then
-/// the same is wrong with all of them.
+/// Joins the findings of one mistake: a call of the builder may add one instruction for each of a hundred registers, all
+/// of which are wrong in the same way.
 fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut out: Vec<Diagnostic> = Vec::new();
     // Where in `out` the finding of a kind and place is.
@@ -77,10 +77,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// One thing that is wrong with a kernel.
+/// One finding about a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
-    /// The call of the builder that wrote it.
+    /// The call of the builder that made the instruction.
     pub at: &'static Location<'static>,
     /// What is wrong, and what would be right.
     pub problem: Problem,

@@ -1,4 +1,4 @@
-//! Between which integers the registers of some threads lie.
+//! Interval analysis: bounds of the registers of some threads.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -55,7 +55,7 @@ pub(super) struct IntervalValues<'a> {
 }
 
 impl<'a> IntervalValues<'a> {
-    /// Before the first instruction, in the threads of a block with these numbers.
+    /// The state before the first instruction, in the threads of a block with these indices.
     pub(super) fn of_threads(kernel: &'a Kernel, threads: Range<u32>) -> IntervalValues<'a> {
         IntervalValues {
             kernel,
@@ -74,7 +74,7 @@ impl<'a> IntervalValues<'a> {
         self.known.retain(|reg, _| !regs.contains(reg));
     }
 
-    /// What is known where two ways meet.
+    /// The join of two paths.
     pub(super) fn join(&mut self, other: &IntervalValues<'_>) {
         self.known.retain(|reg, value| match other.known.get(reg) {
             None => false,
@@ -85,7 +85,7 @@ impl<'a> IntervalValues<'a> {
         });
     }
 
-    /// What is known after an instruction that all of the threads execute, or only some.
+    /// The transfer function of an instruction that all of the threads execute, or only some.
     pub(super) fn execute(&mut self, op: &Op, all: bool) {
         let value = self.result(op);
         for reg in op.uses().defs {

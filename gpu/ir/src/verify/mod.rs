@@ -1,7 +1,7 @@
-//! What the assembler or the hardware would refuse, found before either sees the kernel.
+//! The verifier: it finds what the assembler or the hardware would refuse.
 //!
-//! Every finding names the call of the builder that wrote the instruction, says what is wrong with it and what would
-//! be right. A kernel that passes is assembled without an error, keeps the rules of collective and asynchronous
+//! Every finding names the call of the builder that made the instruction, and says what is wrong with it and what would
+//! be right. A kernel that passes assembles without an error, keeps the rules of collective and asynchronous
 //! instructions, and reads no register that was not written.
 
 mod atoms;
@@ -27,7 +27,7 @@ pub use crate::Cohort;
 use crate::{Atom, Control, Kernel, Needs, Op, Row, Stmt, Sync};
 
 impl Kernel {
-    /// Refuses a kernel that cannot be right.
+    /// Checks the kernel.
     ///
     /// ```
     /// use colex_ir::{KernelBuilder, Special, Type};
@@ -46,7 +46,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with everything found: the declarations first, then the instructions in program order.
+    /// Returns a [`Refused`] with all findings: those about declarations first, then those about instructions in
+    /// program order.
     pub fn verify(&self) -> Result<(), Refused> {
         let mut all = declare::check(self);
         block(self, &self.body, 0, &mut all);

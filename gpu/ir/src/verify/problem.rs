@@ -1,4 +1,4 @@
-//! The kinds of mistakes, each with its sentence.
+//! The kinds of findings, each with its sentence.
 
 use core::fmt;
 use std::panic::Location;
@@ -7,11 +7,11 @@ use colex_atom::Arch;
 
 use crate::{Cohort, Escaped, Operand, Reg, RegType, Type};
 
-/// What is wrong with an instruction or a declaration.
+/// A problem of an instruction or a declaration.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {
-    /// A name that PTX does not take.
+    /// A name that PTX does not accept.
     Name {
         /// `kernel`, `parameter` or `shared variable`.
         what: &'static str,
@@ -35,11 +35,11 @@ pub enum Problem {
         /// The bytes they take.
         bytes: u32,
     },
-    /// An alignment that is none.
+    /// An alignment that is not a power of two.
     Alignment {
         /// What is to be aligned.
         name: String,
-        /// To how many bytes.
+        /// The alignment in bytes.
         align: u32,
     },
     /// A shared variable without bytes.
@@ -61,7 +61,7 @@ pub enum Problem {
         /// Its extents.
         block: [u32; 3],
     },
-    /// A cluster that cannot be.
+    /// A cluster that no device takes.
     Cluster {
         /// Its extents.
         cluster: [u32; 3],
@@ -131,10 +131,10 @@ pub enum Problem {
     Foreign {
         /// What it is.
         what: String,
-        /// How many of them this kernel has.
+        /// The number of them in this kernel.
         count: usize,
     },
-    /// Registers that do not make up the other side.
+    /// Parts whose widths do not add up to that of the whole.
     Parts {
         /// `pack` or `unpack`.
         mnemonic: String,
@@ -143,7 +143,7 @@ pub enum Problem {
         /// Bits of the whole.
         whole: u32,
     },
-    /// A vector that no access has.
+    /// A vector of a length or size that no access has.
     Vector {
         /// The instruction.
         mnemonic: String,
@@ -161,13 +161,13 @@ pub enum Problem {
         /// What is taken there.
         takes: &'static str,
     },
-    /// A constant offset, or a base, that does not suit the width of the access.
+    /// An offset or a base that is not aligned for the access.
     Misaligned {
         /// The instruction.
         mnemonic: String,
         /// The address.
         address: String,
-        /// Bytes it must be a multiple of.
+        /// The required alignment in bytes.
         align: u32,
     },
     /// An access beyond the end of a variable or a parameter.
@@ -178,7 +178,7 @@ pub enum Problem {
         address: String,
         /// Bytes accessed.
         bytes: u32,
-        /// Bytes there are.
+        /// The size in bytes.
         size: u32,
     },
     /// A cache hint or an order that the access does not have.
@@ -190,20 +190,20 @@ pub enum Problem {
     },
     /// The row of the instruction does not take these operands.
     Atom(String),
-    /// Registers that may not have been written.
+    /// Registers that may be read before they are written.
     Unwritten {
         /// The first instruction that reads one.
         mnemonic: String,
         /// The registers.
         regs: Vec<Reg>,
     },
-    /// A collective instruction that some of its threads may not reach.
+    /// A collective instruction in divergent control flow.
     Divergent {
         /// The instruction.
         mnemonic: String,
         /// The threads that must execute it together.
         needs: Cohort,
-        /// The branch, loop exit or end that parts them.
+        /// The branch, loop exit or thread exit that makes them diverge.
         parted: &'static Location<'static>,
     },
     /// An operand that must be the same in all threads of a collective instruction.
@@ -224,16 +224,16 @@ pub enum Problem {
         /// Threads of a group.
         group: u32,
     },
-    /// `wgmma` on registers that were touched since the last `wgmma.fence`.
+    /// `wgmma` on registers that were accessed since the last `wgmma.fence`.
     WgmmaFence {
         /// The instruction.
         mnemonic: String,
         /// The register, if a fence came before.
         reg: Option<Reg>,
     },
-    /// Registers that a `wgmma` in flight still works on.
+    /// Registers of a `wgmma` in flight.
     WgmmaInFlight {
-        /// The first instruction that touches one.
+        /// The first instruction that accesses one.
         mnemonic: String,
         /// The registers.
         regs: Vec<Reg>,
@@ -258,18 +258,18 @@ pub enum Problem {
         increase: bool,
         /// The number.
         count: u32,
-        /// What a thread has there.
+        /// The registers of a thread before it.
         held: u32,
-        /// What a thread begins with.
+        /// The registers of a thread at entry.
         entry: u32,
         /// The threads of the block.
         threads: u32,
     },
     /// More registers than the block begins with.
     RegisterPool {
-        /// What the threads of each warpgroup ask for or have.
+        /// The registers that a thread of each warpgroup asks for or has.
         asked: Vec<u32>,
-        /// What a thread begins with.
+        /// The registers of a thread at entry.
         entry: u32,
     },
     /// A named barrier that waits for more threads than the block has.
@@ -279,7 +279,7 @@ pub enum Problem {
         /// The threads of the block.
         block: u32,
     },
-    /// A jump out of no loop.
+    /// A jump outside of a loop.
     NoLoop {
         /// `break` or `continue`.
         mnemonic: String,
@@ -289,14 +289,14 @@ pub enum Problem {
         /// Its number.
         id: i64,
     },
-    /// A barrier for a number of threads that is none.
+    /// A number of threads that no barrier takes.
     BarrierThreads {
         /// The number.
         threads: i64,
     },
     /// `barrier.arrive` without a number of threads.
     BarrierArrive,
-    /// A number that the instruction does not have.
+    /// A number outside of the instruction's range.
     Range {
         /// The instruction.
         mnemonic: String,

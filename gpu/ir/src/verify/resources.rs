@@ -1,5 +1,5 @@
-//! What a block takes of its multiprocessor: registers that `setmaxnreg` moves between warpgroups, and the threads that
-//! its named barriers wait for.
+//! The resources of a block: the registers that `setmaxnreg` moves between warpgroups, and the threads that its named
+//! barriers wait for.
 
 use std::collections::HashSet;
 use std::panic::Location;
@@ -16,7 +16,7 @@ const REGISTER_FILE: u32 = 1 << 16;
 /// 248 to blocks of 128 and of 256 threads, and for `.maxnreg 255`.
 const MOST_AT_ENTRY: u32 = 248;
 
-/// Registers come in steps of this many per thread.
+/// The granularity of the registers of a thread.
 pub const STEP: u32 = 8;
 
 /// The fewest registers that `setmaxnreg` leaves a thread (PTX ISA 9.7.19.5).
@@ -25,7 +25,7 @@ pub const LEAST: u32 = 24;
 /// Threads of a warpgroup.
 const GROUP: u32 = 128;
 
-/// Returns the registers with which a thread of a block begins, where `min_blocks` blocks must fit a multiprocessor.
+/// Returns the registers with which a thread of a block begins if `min_blocks` blocks must fit a multiprocessor.
 pub fn registers_at_entry(threads: u32, min_blocks: u32) -> u32 {
     let threads = threads.max(1).next_multiple_of(32);
     let share = REGISTER_FILE / threads.saturating_mul(min_blocks.max(1));

@@ -1,4 +1,4 @@
-//! Which values are the same in which threads.
+//! Uniformity analysis: the groups of threads in which a value is the same.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The asynchronous matrix instructions: registers are handed over by a fence and come back by a wait
+//! Registers of asynchronous matrix instructions: `wgmma.fence` hands them over, and `wgmma.wait_group` returns them
 //! (PTX ISA 9.7.15.7).
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,7 +11,8 @@ use crate::{Async, Atom, Control, Op, Reg, Stmt};
 /// More groups than this are never told apart.
 const GROUPS: usize = 8;
 
-/// Finds accumulators and A registers that are touched while a `wgmma` works on them, or given to one without a fence.
+/// Finds accumulators and registers of A that are accessed while a `wgmma` is in flight, or passed to one without a
+/// fence.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     let mut walk = WgmmaWalk::default();
     each(body, &mut |stmt| {
@@ -280,7 +281,8 @@ impl WgmmaWalk {
             if next == state {
                 return open.breaks;
             }
-            // Only the last turn speaks: it has seen every way into the loop.
+            // Findings are reported only in the last iteration of the fixpoint, which has seen every path into the
+            // loop.
             for diagnostic in self.found.split_off(found) {
                 self.reported.retain(|(at, _)| *at != diagnostic.at);
             }
