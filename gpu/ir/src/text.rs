@@ -70,7 +70,7 @@ impl Kernel {
             writeln!(f, "    at least {blocks} blocks on a multiprocessor")?;
         }
         if let Some(registers) = self.max_registers {
-            writeln!(f, "    at most {registers} registers a thread")?;
+            writeln!(f, "    at most {registers} registers per thread")?;
         }
         Ok(())
     }

@@ -231,7 +231,7 @@ impl CopyPlan {
         self.method
     }
 
-    /// The number of elements of the widest access that both sides allow.
+    /// Returns the number of elements of the widest access that both sides allow.
     pub fn vector(&self) -> i64 {
         self.vector
     }

@@ -42,7 +42,19 @@ impl Device {
     /// loaded stays in the context until the program destroys the context or calls
     /// [`clear_module_cache`](Device::clear_module_cache).
     ///
-    /// [`RawStream`] shows how.
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// # fn main() -> Result<(), colex_device::Error> {
+    /// let device = Device::open();
+    /// if let Some(raw) = device.raw() {
+    ///     // SAFETY: `device` keeps the context and the stream until the end of the program.
+    ///     let same = unsafe { Device::from_raw(raw)? };
+    ///     assert!(same.is_same_device(&device));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     ///
@@ -126,6 +138,21 @@ impl Device {
     }
 
     /// Lends `length` elements at an address to launches that write them.
+    ///
+    /// ```
+    /// use colex_device::Device;
+    ///
+    /// # fn main() -> Result<(), colex_device::Error> {
+    /// let device = Device::open();
+    /// if device.raw().is_some() {
+    ///     let memory = device.uninitialised::<f32>(3)?; // or a pointer of any other library
+    ///     // SAFETY: `memory` has three elements and lives until the end of the program.
+    ///     let lent = unsafe { device.borrow_raw_mut::<f32>(memory.address(), 3)? };
+    ///     assert!(lent.is_writable());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     ///
