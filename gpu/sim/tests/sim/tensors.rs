@@ -37,10 +37,10 @@ fn run(built: &TensorKernel, threads: u32, seed: u64) -> Fault {
 /// A tile goes through shared memory; nothing orders its two halves.
 fn through(padding: bool) -> Result<TensorKernel, Error> {
     let mut k = Builder::new("through", Arch::Sm80, 256);
-    let layout = "(1,1):(1,_1)".parse().expect("a layout");
+    let layout = "(1,1):(1,_1)";
     let (from, to) = (
-        k.tensor("from", Ty::F32, &layout),
-        k.tensor("to", Ty::F32, &layout),
+        k.tensor("from", Ty::F32, layout),
+        k.tensor("to", Ty::F32, layout),
     );
     let place = [k.block_index(0), k.block_index(1)];
     let from = from.local_tile((32, 32), &place);
