@@ -1,7 +1,7 @@
 //! Descriptors and canonical layouts of `wgmma`.
 
 use colex_atom::{GmmaDescriptor, Major, SmemSwizzle, Ty, gmma_smem_atom, mma, mma_atoms};
-use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 
 const MAJORS: [Major; 2] = [Major::K, Major::Mn];
 
@@ -72,7 +72,7 @@ fn a_descriptor_stands_for_its_layout() {
                 }
                 let shape: IntTuple = format!("({mn},{k})").parse().unwrap();
                 let tile = block
-                    .tile_to_shape(&shape)
+                    .tile_to_shape(&shape, LayoutLeft)
                     .unwrap()
                     .position_independent()
                     .unwrap();
@@ -119,7 +119,7 @@ fn slice_at(slices: &ComposedLayout, at: i64) -> ComposedLayout {
 fn steps_along_k_are_the_layouts() {
     let tile = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).unwrap();
     let tile = tile
-        .tile_to_shape((64, 128))
+        .tile_to_shape((64, 128), LayoutLeft)
         .unwrap()
         .position_independent()
         .unwrap();
@@ -155,7 +155,9 @@ fn every_wgmma_has_descriptors() {
                 for swizzle in SmemSwizzle::ALL {
                     let block = gmma_smem_atom(major, swizzle, ty.bits()).unwrap();
                     let extent = block.inner().mode(1).unwrap().size().max(k);
-                    let tile = block.tile_to_shape(format!("({mn},{extent})")).unwrap();
+                    let tile = block
+                        .tile_to_shape(format!("({mn},{extent})"), LayoutLeft)
+                        .unwrap();
                     let slices = tile
                         .position_independent()
                         .unwrap()

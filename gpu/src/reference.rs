@@ -46,7 +46,7 @@ pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[
     let [rows, columns] = problem.extents(name);
     let layout = problem.layout(name).expect("a checked problem");
     let at = |(i, j): (usize, usize)| {
-        let offset = layout.offset((i as i64, j as i64));
+        let offset = layout.at((i as i64, j as i64));
         elements[offset.expect("indices of the matrix") as usize].to_f64()
     };
     Array2::from_shape_fn((rows.0 as usize, columns.0 as usize), at)

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use colex_layout::{
-    Basis, BinaryMatrix, ComposedLayout, Coord, Error, Int, IntTuple, Layout, Stride, Swizzle,
-    Tiler,
+    Basis, BinaryMatrix, ComposedLayout, Coord, Error, Int, IntTuple, Layout, LayoutLeft, Stride,
+    Swizzle, Tiler,
 };
 
 fn parsed<T: FromStr<Err = Error>>(text: &str) -> T {
@@ -312,11 +312,11 @@ fn places() -> Rows {
             "coordinate 72 is not within 0..72 in the shape (4,(3,6))",
         ),
         (
-            error(a.offset((4, 0))),
+            error(a.at((4, 0))),
             "coordinate 4 is not within 0..4 in the shape (4,(3,6))",
         ),
         (
-            error(a.offset(((1, 2), 0))),
+            error(a.at(((1, 2), 0))),
             "the coordinate ((1,2),0) does not fit the shape (4,(3,6))",
         ),
         (
@@ -347,8 +347,8 @@ fn places() -> Rows {
             "is_injective of (2000,2000,2000,2000,2000):(4000000000000037,4000000070000041,3999999913000213,4000120000000007,4000003999000031) is undecided after 262144 steps, which is its bound",
         ),
         (
-            error(a.coalesce_modes((1, 1, 1))),
-            "coalesce_modes of (4,(3,6)):(1,(4,12)) and (1,1,1) needs a profile of at most the same rank, mode by mode",
+            error(a.coalesce((1, 1, 1))),
+            "coalesce of (4,(3,6)):(1,(4,12)) and (1,1,1) needs a profile of at most the same rank, mode by mode",
         ),
         (
             error(a.shape().coords_in_order(&[0, 1, 1]).map(Iterator::count)),
@@ -425,11 +425,11 @@ fn operations() -> Rows {
             "zipped_divide of (4,4):(1,4) and (2,_) needs a tiler without _, which leaves no rest to gather",
         ),
         (
-            error(layout("(2,4):(4,1)").tile_to_shape((4, 6))),
+            error(layout("(2,4):(4,1)").tile_to_shape((4, 6), LayoutLeft)),
             "tile_to_shape of (2,4):(4,1): extent 4 of the block does not divide extent 6 of mode 1 of the shape (4,6)",
         ),
         (
-            error(layout("(2,4):(4,1)").tile_to_shape(4)),
+            error(layout("(2,4):(4,1)").tile_to_shape(4, LayoutLeft)),
             "tile_to_shape of (2,4):(4,1) and 4 needs a block of at most the rank of the shape",
         ),
         (

@@ -27,7 +27,7 @@ fn requests(copy: &TiledCopy, src: &Layout) -> Result<Option<Vec<Request>>, Box<
         let part = copy.slice(thread)?.partition_src(&identity)?;
         let coords = part.values()?;
         for (i, coords) in (0..).zip(coords.chunks(vector as usize)) {
-            let offsets = coords.iter().map(|c| src.offset(c));
+            let offsets = coords.iter().map(|c| src.at(c));
             let Ok(offsets) = offsets.collect::<Result<Vec<i64>, _>>() else {
                 continue;
             };

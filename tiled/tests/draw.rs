@@ -53,7 +53,7 @@ fn a_tile_of_a_copy_is_drawn_alike_by_its_layout_and_by_its_partitions() -> Outc
             let tv = copy.tv_of(side)?;
             for (thread, value) in pairs(&map) {
                 let (row, col) = map.place(thread, value);
-                assert_eq!(tv.offset((thread, value))?, row + map.rows() * col);
+                assert_eq!(tv.at((thread, value))?, row + map.rows() * col);
             }
         }
     }

@@ -165,7 +165,7 @@ fn s57_the_raked_product() -> Outcome {
         let (a, b) = compact(m0, m1, n0, n1)?;
         let raked = a.raked_product(&b)?;
         let cosize = a.cosize()?;
-        let formula = |n: i64, m: i64| raked.offset(((n % n0, m % m0), (n / n0, m / m0)));
+        let formula = |n: i64, m: i64| raked.at(((n % n0, m % m0), (n / n0, m / m0)));
         for (n, m) in (0..n0 * n1).flat_map(|n| (0..m0 * m1).map(move |m| (n, m))) {
             assert_eq!(formula(n, m)?, a.at(m)? + cosize * b.at(n)?);
             cases += 1;
@@ -184,7 +184,7 @@ fn s58_the_proof() -> Outcome {
         let (a, b) = compact(m0, m1, n0, n1)?;
         let raked = a.raked_product(&b)?;
         for (n, m) in (0..n0 * n1).flat_map(|n| (0..m0 * m1).map(move |m| (n, m))) {
-            let c = raked.offset(((n % n0, m % m0), (n / n0, m / m0)))?;
+            let c = raked.at(((n % n0, m % m0), (n / n0, m / m0)))?;
             assert_eq!((c % (m0 * m1), c / (m0 * m1)), (a.at(m)?, b.at(n)?));
             cases += 1;
         }
@@ -330,7 +330,7 @@ fn s68_zipped() -> Outcome {
 #[test]
 fn s69_coalesced_by_profile() -> Outcome {
     let zipped = walk()?.tv().zipped_divide([1, 1])?.zip()?;
-    let coalesced = zipped.coalesce_modes((1, (1, 1)))?;
+    let coalesced = zipped.coalesce((1, (1, 1)))?;
     assert_eq!(plain(coalesced), "((8,16),(1,(2,4))):((2,64),(0,(1,16)))");
     Ok(())
 }

@@ -256,7 +256,7 @@ fn threads_along_the_lacking_mode_share() -> Outcome {
                     let one = mma.slice(thread)?;
                     let mut place = one.vmnk();
                     place[lacking] = (place[lacking] + 1) % size(mma.thread_layout(), lacking);
-                    let other = mma.slice(mma.thread_layout().offset(place)?)?;
+                    let other = mma.slice(mma.thread_layout().at(place)?)?;
                     assert_eq!(
                         one.partition(&tile, operand)?,
                         other.partition(&tile, operand)?

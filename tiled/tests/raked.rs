@@ -49,7 +49,7 @@ fn the_element_of_a_thread_and_a_value() -> Outcome {
             let ([m0, m1], [n0, n1]) = (place(threads, m)?, place(values, n)?);
             let (height, width) = (values.get(&[0])?.size(), values.get(&[1])?.size());
             let element = (n0 + height * m0) + rows * (n1 + width * m1);
-            assert_eq!(tv.offset((threads.at(m)?, values.at(n)?))?, element);
+            assert_eq!(tv.at((threads.at(m)?, values.at(n)?))?, element);
             cases += 1;
         }
     }

@@ -61,7 +61,7 @@ fn partitions_of_a_swizzled_layout_xor() -> Outcome {
         let coordinates = thread.partition_src(&identity)?;
         for index in 0..part.layout.size() {
             let (offset, coord) = (part.at(index)?, coordinates.at(index)?);
-            assert_eq!(offset, swizzled.offset(coord)?.into());
+            assert_eq!(offset, swizzled.at(coord)?.into());
             let sum = part.start.leaves()[0].value() + part.layout.at(index)?;
             carries += i32::from(offset != sum.into());
             cases += 1;
@@ -79,7 +79,7 @@ fn partitions_of_a_swizzled_layout_xor() -> Outcome {
         let part = thread.partition(&a, Operand::A)?;
         let coordinates = thread.partition(&identity, Operand::A)?;
         for (offset, coord) in part.values()?.into_iter().zip(coordinates.values()?) {
-            assert_eq!(offset, a.offset(coord)?.into());
+            assert_eq!(offset, a.at(coord)?.into());
             cases += 1;
         }
     }

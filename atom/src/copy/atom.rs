@@ -184,7 +184,7 @@ impl CopyAtom {
 
     /// Returns how many bits the whole instruction moves, each counted once however many threads name it.
     pub fn bits(&self) -> i64 {
-        self.traits.reference().filter().size()
+        self.traits.reference().filter(..).size()
     }
 
     /// Returns the first architecture that has it; of a universal copy, between its ends.

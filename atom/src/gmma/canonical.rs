@@ -182,7 +182,7 @@ impl Reader {
         let mut strides = [[0; 2]; 2];
         for (i, mode) in divided.modes().enumerate().take(2) {
             for (j, part) in mode.modes().enumerate().take(2) {
-                let part = part.coalesce();
+                let part = part.coalesce(..);
                 let leaf = part.leaves().first().filter(|_| part.leaves().len() == 1);
                 let Some(stride) = leaf.and_then(|leaf| leaf.stride.as_int()).map(Int::value)
                 else {

@@ -1,7 +1,7 @@
 //! Pictures of matrix instructions: which thread holds which element.
 
 use colex_draw::{Picture, ThreadValues, print_latex_mma};
-use colex_layout::Layout;
+use colex_layout::{Layout, Unbounded};
 
 use crate::MmaAtom;
 use crate::error::Error;
@@ -24,7 +24,7 @@ impl MmaAtom {
     pub fn maps(&self) -> Result<[ThreadValues; 3], Error> {
         let traits = self.traits();
         let [m, n, k] = traits.mnk;
-        let lane = |thread| traits.thread.at_unbounded(thread).unwrap_or(thread);
+        let lane = |thread| traits.thread.at(Unbounded(thread)).unwrap_or(thread);
         let map = |layout: &Layout, rows, cols| {
             ThreadValues::of(layout, rows, cols).map(|m| m.numbered(lane))
         };

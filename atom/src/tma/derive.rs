@@ -106,7 +106,7 @@ pub(super) fn order(global: &Layout, tile: &Tiler, shared: &Layout) -> Result<La
         }
         .into());
     }
-    Ok(tile.composition(&inverse)?.coalesce())
+    Ok(tile.composition(&inverse)?.coalesce(..))
 }
 
 /// `tensor coordinate -> coordinate of the map`: each mode's basis vector is that of its dimension.

@@ -182,7 +182,7 @@ impl TmaPlan {
     /// let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
     /// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
     /// assert_eq!(format!("{:#}", plan.tensor()), "(1024,256):(1@1,1@0)");
-    /// assert_eq!(plan.tensor().value((128, 32))?.to_string(), "(32,128)");
+    /// assert_eq!(plan.tensor().coord_at((128, 32))?.to_string(), "(32,128)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "get_tma_tensor")]

@@ -339,7 +339,7 @@ fn a_convolution_is_a_layout() {
                     );
                 }
                 let start = plan.start(m, digits[0], &digits[1..]).unwrap();
-                let place = plan.tensor().value(m + rows.size() * k).unwrap();
+                let place = plan.tensor().coord_at(m + rows.size() * k).unwrap();
                 let place: Vec<i64> = place.leaves().iter().map(|x| x.value()).collect();
                 let lower = &plan.map().im2col.as_ref().unwrap().lower;
                 let first = [vec![0], lower.clone(), vec![0; 1 + lower.len()]].concat();

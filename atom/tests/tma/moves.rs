@@ -352,7 +352,7 @@ fn the_coordinate_tensor_is_what_instructions_take() {
         for i in 0..tensor.size() {
             let coord = tensor.shape().coord(i).unwrap();
             let mut at: Vec<i64> = tensor
-                .value(&coord)
+                .coord_at(&coord)
                 .unwrap()
                 .leaves()
                 .iter()

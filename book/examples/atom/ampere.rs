@@ -81,7 +81,10 @@ fn same_registers() -> Result<(), Box<dyn Error>> {
         let bits = i64::from(traits.ty_a.bits());
         Ok(format!(
             "{:#}",
-            by_rows.composition(&traits.a)?.recast(bits, 32)?.coalesce()
+            by_rows
+                .composition(&traits.a)?
+                .recast(bits, 32)?
+                .coalesce(..)
         ))
     };
     for name in [

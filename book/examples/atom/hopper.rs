@@ -3,7 +3,7 @@
 //! Run it with `cargo run -p colex-book --example atom_hopper`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{GmmaDescriptor, GmmaOptions, Major, SmemSwizzle, gmma_smem_atom, mma};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::{ComposedLayout, Layout, LayoutLeft};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -91,7 +91,9 @@ fn descriptor() -> Result<(), Box<dyn Error>> {
     println!("\n== descriptor ==");
     // ANCHOR: descriptor
     let block = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16)?;
-    let tile = block.tile_to_shape((64, 64))?.position_independent()?;
+    let tile = block
+        .tile_to_shape((64, 64), LayoutLeft)?
+        .position_independent()?;
     println!("{tile:#}");
 
     let rows: Layout = "(64,16):(64,1)".parse()?;
@@ -178,7 +180,9 @@ fn round_trip() -> Result<(), Box<dyn Error>> {
     // ANCHOR: round_trip
     for swizzle in SmemSwizzle::ALL {
         let block = gmma_smem_atom(Major::K, swizzle, 16)?;
-        let tile = block.tile_to_shape((128, 64))?.position_independent()?;
+        let tile = block
+            .tile_to_shape((128, 64), LayoutLeft)?
+            .position_independent()?;
         let slice = tile.composition((128, 16))?;
         let descriptor =
             GmmaDescriptor::decode(GmmaDescriptor::of(&slice, 16, Major::K)?.encode()?);

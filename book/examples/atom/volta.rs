@@ -157,7 +157,11 @@ fn contiguous() -> Result<(), Box<dyn Error>> {
             (memory_of_b, &atom.traits().b),
         ] {
             let addresses = memory.composition(operand)?;
-            assert_eq!(addresses.get(&[1])?.coalesce(), "4:1".parse()?, "{letters}");
+            assert_eq!(
+                addresses.get(&[1])?.coalesce(..),
+                "4:1".parse()?,
+                "{letters}"
+            );
         }
     }
     // ANCHOR_END: contiguous

@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_coalesce`; each line `== .. ==` names a piece of the chapter.
 
-use colex_layout::{Error, Layout, layout};
+use colex_layout::{Error, Layout, Unbounded, layout};
 
 fn main() -> Result<(), Error> {
     by_hand()?;
@@ -21,7 +21,7 @@ fn by_hand() -> Result<(), Error> {
     println!("\n== by_hand ==");
     // ANCHOR: by_hand
     fn coalesced(layout: &str) -> Result<String, colex_layout::Error> {
-        Ok(layout.parse::<Layout>()?.coalesce().to_string())
+        Ok(layout.parse::<Layout>()?.coalesce(..).to_string())
     }
     println!("{}", coalesced("(2,(1,6)):(1,(6,2))")?);
     println!("{}", coalesced("((2,2),(2,4)):((1,4),(2,8))")?);
@@ -38,8 +38,8 @@ fn by_mode() -> Result<(), Error> {
     println!("\n== by_mode ==");
     // ANCHOR: by_mode
     let a = layout!((2,(1,6)):(1,(6,2)));
-    println!("{}", a.coalesce_modes((1, 1))?); // still of rank 2
-    println!("{}", a.coalesce_modes(1)?);
+    println!("{}", a.coalesce((1, 1))?); // still of rank 2
+    println!("{}", a.coalesce(1)?);
     // ANCHOR_END: by_mode
     Ok(())
 }
@@ -49,7 +49,7 @@ fn refused() {
     println!("\n== refused ==");
     // ANCHOR: refused
     let a = layout!((2,(1,6)):(1,(6,2)));
-    println!("{}", a.coalesce_modes((1, 1, 1)).unwrap_err());
+    println!("{}", a.coalesce((1, 1, 1)).unwrap_err());
     // ANCHOR_END: refused
 }
 
@@ -58,8 +58,8 @@ fn filtered() {
     println!("\n== filtered ==");
     // ANCHOR: filtered
     let broadcast = layout!((4,3,2):(1,0,4));
-    println!("{}", broadcast.coalesce()); // 24 coordinates
-    println!("{}", broadcast.filter()); // 8 different offsets
+    println!("{}", broadcast.coalesce(..)); // 24 coordinates
+    println!("{}", broadcast.filter(..)); // 8 different offsets
     // ANCHOR_END: filtered
 }
 
@@ -93,9 +93,9 @@ fn beyond_the_end() -> Result<(), Error> {
     println!("\n== beyond_the_end ==");
     // ANCHOR: beyond_the_end
     let a = layout!((4,1):(1,7));
-    println!("{}", a.coalesce());
-    assert_eq!(a.at_unbounded(5)?, 1 + 7);
-    assert_eq!(a.coalesce().at_unbounded(5)?, 5);
+    println!("{}", a.coalesce(..));
+    assert_eq!(a.at(Unbounded(5))?, 1 + 7);
+    assert_eq!(a.coalesce(..).at(Unbounded(5))?, 5);
     // ANCHOR_END: beyond_the_end
     Ok(())
 }
@@ -105,7 +105,7 @@ fn kept_static() {
     println!("\n== kept_static ==");
     // ANCHOR: kept_static
     let (fixed, at_run_time) = (layout!((_2,_3):(_1,_2)), layout!((2,3):(1,2)));
-    println!("{}", fixed.coalesce());
-    println!("{}", at_run_time.coalesce());
+    println!("{}", fixed.coalesce(..));
+    println!("{}", at_run_time.coalesce(..));
     // ANCHOR_END: kept_static
 }

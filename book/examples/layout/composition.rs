@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_composition`; each line `== .. ==` names a piece of the chapter.
 
-use colex_layout::{Error, Layout, layout, tiler};
+use colex_layout::{Error, Layout, Unbounded, layout, tiler};
 
 fn main() -> Result<(), Error> {
     by_hand()?;
@@ -47,7 +47,7 @@ fn with_a_number() -> Result<(), Error> {
     // ANCHOR: with_a_number
     let a = layout!((4,4):(4,1));
     let b = layout!((2,2):(1,5));
-    assert_eq!(a.offset(a.shape().coord(b.offset((1, 1))?)?)?, 9);
+    assert_eq!(a.at(a.shape().coord(b.at((1, 1))?)?)?, 9);
     println!("{}", a.composition(&b)?);
 
     println!("{}", a.explain_composition(&b));
@@ -77,7 +77,7 @@ fn side_by_side() -> Result<(), Error> {
     /// A(B(c)) at every index, and what CuTe's rule makes of it.
     fn truth_and_cute(a: &str, b: &str) -> Result<(Vec<i64>, Layout), Error> {
         let (a, b): (Layout, Layout) = (a.parse()?, b.parse()?);
-        let values = (0..b.size()).map(|i| a.at_unbounded(b.at(i)?));
+        let values = (0..b.size()).map(|i| a.at(Unbounded(b.at(i)?)));
         Ok((values.collect::<Result<_, _>>()?, a.cute_composition(&b)?))
     }
 
@@ -120,7 +120,7 @@ fn how_often() -> Result<(), Error> {
         for x in 0..4096 {
             let (n, r, m, q) = (2 + x % 8, 1 + x / 8 % 8, 1 + x / 64 % 8, 1 + x / 512);
             let b = Layout::new((n, m), (r, q))?;
-            let values = (0..b.size()).map(|i| a.at_unbounded(b.at(i)?));
+            let values = (0..b.size()).map(|i| a.at(Unbounded(b.at(i)?)));
             let truth = values.collect::<Result<Vec<i64>, Error>>()?;
             let ours = a.composition(&b);
             if let Ok(r) = &ours {

@@ -25,7 +25,7 @@ fn identity() -> Result<(), Error> {
     let tiled = identity.logical_divide((2,))?;
     println!("{tiled:#}");
     // The second row of the second tile is row 3: outside of 3 rows, and visibly so.
-    println!("{}", tiled.value(((1, 1), 4))?);
+    println!("{}", tiled.coord_at(((1, 1), 4))?);
     // ANCHOR_END: identity
     Ok(())
 }

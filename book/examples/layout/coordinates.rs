@@ -5,7 +5,7 @@
 // Inner products stand in full, as in the text.
 #![allow(clippy::identity_op)]
 
-use colex_layout::{Error, IntTuple, layout};
+use colex_layout::{Error, IntTuple, Unbounded, layout};
 
 fn main() -> Result<(), Error> {
     counting()?;
@@ -63,8 +63,8 @@ fn both_halves() -> Result<(), Error> {
     assert_eq!(natural, (1, (1, 2)).into());
 
     let offset = 1 * 2 + (1 * 1 + 2 * 6); // crd2idx: the inner product with (2,(1,6))
-    assert_eq!(layout.offset(natural)?, offset);
-    assert_eq!(layout.offset((1, 5))?, offset);
+    assert_eq!(layout.at(natural)?, offset);
+    assert_eq!(layout.at((1, 5))?, offset);
     assert_eq!(layout.at(16)?, offset); // `at` takes an index
     // ANCHOR_END: both_halves
     Ok(())
@@ -145,8 +145,8 @@ fn bounds() -> Result<(), Error> {
     println!("\n== bounds ==");
     // ANCHOR: bounds
     let matrix = layout!((4,4):(1,4));
-    println!("{}", matrix.offset((9, 9)).unwrap_err());
-    assert_eq!(matrix.offset_unbounded((9, 9))?, 9 * 1 + 9 * 4);
+    println!("{}", matrix.at((9, 9)).unwrap_err());
+    assert_eq!(matrix.at(Unbounded((9, 9)))?, 9 * 1 + 9 * 4);
 
     let shape: IntTuple = "(3,(2,3))".parse()?;
     println!("{}", shape.index((1, 2, 0)).unwrap_err());

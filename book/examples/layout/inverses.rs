@@ -77,7 +77,7 @@ fn common_vector() -> Result<(), Error> {
     // ANCHOR: common_vector
     let (source, destination) = (layout!((8,4):(1,8)), layout!((8,4):(1,16)));
     let in_memory_order = destination.composition(&source.right_inverse()?)?;
-    assert_eq!(in_memory_order.coalesce(), layout!((8,4):(1,16))); // 8 in a row
+    assert_eq!(in_memory_order.coalesce(..), layout!((8,4):(1,16))); // 8 in a row
     assert_eq!(source.max_common_vector(&destination)?, 8);
 
     let transposed = layout!((8,4):(4,1));

@@ -53,10 +53,7 @@ fn from_numbers() -> Result<(), Error> {
 
     let tiled = Layout::new(((2, 2), (2, 4)), ((1, 4), (2, 8)))?;
     println!("{tiled}");
-    assert_eq!(
-        tiled.offset(((1, 1), (1, 2)))?,
-        tiled.offset("((1,1),(1,2))")?
-    );
+    assert_eq!(tiled.at(((1, 1), (1, 2)))?, tiled.at("((1,1),(1,2))")?);
     // ANCHOR_END: from_numbers
     Ok(())
 }
@@ -78,7 +75,7 @@ fn inner_product() -> Result<(), Error> {
     let layout = layout!((3,4):(1,3));
     for i in 0..3 {
         for j in 0..4 {
-            assert_eq!(layout.offset((i, j))?, i * 1 + j * 3);
+            assert_eq!(layout.at((i, j))?, i * 1 + j * 3);
         }
     }
     // ANCHOR_END: inner_product
@@ -92,7 +89,7 @@ fn row_by_row() -> Result<(), Error> {
     let rows = [[0, 4], [1, 5], [2, 6], [3, 7]];
     for (i, row) in (0..).zip(rows) {
         for (j, offset) in (0..).zip(row) {
-            assert_eq!(matrix.offset((i, j))?, offset);
+            assert_eq!(matrix.at((i, j))?, offset);
         }
     }
     // ANCHOR_END: row_by_row
@@ -124,7 +121,7 @@ fn tiles() -> Result<(), Error> {
     ];
     for (i, row) in (0..).zip(rows) {
         for (j, offset) in (0..).zip(row) {
-            assert_eq!(tiled.offset((i, j))?, offset);
+            assert_eq!(tiled.at((i, j))?, offset);
         }
     }
     // ANCHOR_END: tiles
@@ -188,7 +185,7 @@ fn printing() -> Result<(), Error> {
         let mut out = String::new();
         for m in 0..layout.get(&[0])?.size() {
             for n in 0..layout.get(&[1])?.size() {
-                let offset = layout.offset((m, n))?;
+                let offset = layout.at((m, n))?;
                 write!(out, "{offset:3} ").expect("writing to a String does not fail");
             }
             out.push('\n');

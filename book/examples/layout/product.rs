@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_product`; each line `== .. ==` names a piece of the chapter.
 
-use colex_layout::{Error, Layout, layout, tiler};
+use colex_layout::{Error, Layout, LayoutLeft, layout, tiler};
 
 fn main() -> Result<(), Error> {
     by_hand()?;
@@ -87,7 +87,7 @@ fn blocked_and_raked() -> Result<(), Error> {
 fn to_shape() -> Result<(), Error> {
     // ANCHOR: to_shape
     let block = layout!((8,8):(8,1));
-    let tile = block.tile_to_shape((16, 32))?;
+    let tile = block.tile_to_shape((16, 32), LayoutLeft)?;
     assert_eq!(tile, layout!(((8,2),(8,4)):((8,64),(1,128))));
     // ANCHOR_END: to_shape
     Ok(())

@@ -32,10 +32,7 @@ fn slices() -> Result<(), Error> {
     println!("{tile}, {start}");
     for i in 0..2 {
         for j in 0..2 {
-            assert_eq!(
-                start + tile.offset((i, j))?,
-                tiled.offset(((i, 1), (j, 0)))?
-            );
+            assert_eq!(start + tile.at((i, j))?, tiled.at(((i, 1), (j, 0)))?);
         }
     }
     // ANCHOR_END: slices

@@ -3,7 +3,7 @@
 //! Run it with `cargo run -p colex-book --example layout_swizzles`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Access, choose_swizzle};
-use colex_layout::{ComposedLayout, Layout, Swizzle};
+use colex_layout::{ComposedLayout, Layout, LayoutLeft, Swizzle};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,12 +40,12 @@ fn composed() -> Result<(), Box<dyn Error>> {
     println!("\n== composed ==");
     // ANCHOR: composed
     let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
-    assert_eq!(tile.offset((1, 0))?, 72); // 64 XOR 8
-    assert_eq!(tile.offset((5, 8))?, 5 * 64 + (5 ^ 1) * 8);
+    assert_eq!(tile.at((1, 0))?, 72); // 64 XOR 8
+    assert_eq!(tile.at((5, 8))?, 5 * 64 + (5 ^ 1) * 8);
 
     let quarters = tile.zipped_divide((8, 16))?;
     println!("{quarters:#}");
-    let tiles = tile.tile_to_shape((64, 64))?;
+    let tiles = tile.tile_to_shape((64, 64), LayoutLeft)?;
     println!("{tiles:#}");
     // ANCHOR_END: composed
     Ok(())
@@ -59,7 +59,7 @@ fn sliced() -> Result<(), Box<dyn Error>> {
     let (row, offset) = tile.slice_and_offset((1, ..))?;
     // Row 1 begins with its chunk 1 and goes to its chunk 0: 8 back, then on in pairs.
     println!("{row:#}, {offset}");
-    assert_eq!(row.at(8)? + offset, tile.offset((1, 8))?);
+    assert_eq!(row.at(8)? + offset, tile.at((1, 8))?);
     // ANCHOR_END: sliced
     Ok(())
 }

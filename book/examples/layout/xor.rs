@@ -19,7 +19,7 @@ fn main() -> Result<(), Error> {
 fn by_hand() -> Result<(), Error> {
     // ANCHOR: by_hand
     let tile: Layout = "(8,64):(^72,^1)".parse()?;
-    assert_eq!(tile.offset((5, 0))?, 72 ^ (72 << 2));
+    assert_eq!(tile.at((5, 0))?, 72 ^ (72 << 2));
 
     let swizzled: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
     assert_eq!(swizzled.table()?, tile.table()?);
@@ -54,7 +54,7 @@ fn algebra() -> Result<(), Error> {
     let tile: Layout = "(8,64):(^72,^1)".parse()?;
     let quarters = tile.zipped_divide((8, 16))?;
     println!("{quarters:#}");
-    assert_eq!(tile.coalesce(), tile); // 64 steps of ^1 do not make ^72
+    assert_eq!(tile.coalesce(..), tile); // 64 steps of ^1 do not make ^72
 
     // Thread t of a warp reads row t mod 8, chunk t / 8.
     let ldmatrix = tile.composition("(8,4):(1,64)")?;

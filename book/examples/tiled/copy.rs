@@ -40,7 +40,7 @@ fn tile() -> Result<(), Box<dyn Error>> {
     let copy = TiledCopy::new(atom, 16, &layout!((8,4):(1,8)), &layout!(8:1))?;
     println!("{:#}", copy.tv());
     assert_eq!(copy.tile_shape()?, [64, 4].into());
-    assert_eq!(copy.tv().offset((9, 0))?, 8 + 64);
+    assert_eq!(copy.tv().at((9, 0))?, 8 + 64);
     // ANCHOR_END: tile
     Ok(())
 }

@@ -41,7 +41,7 @@ fn raked() -> Result<(), Box<dyn Error>> {
         let c = a.raked_product(&b)?;
         for (n, m) in (0..b.size()).flat_map(|n| (0..a.size()).map(move |m| (n, m))) {
             let element = ((n % n0, m % m0), (n / n0, m / m0));
-            assert_eq!(c.offset(element)?, b.at(n)? * a.size() + a.at(m)?);
+            assert_eq!(c.at(element)?, b.at(n)? * a.size() + a.at(m)?);
         }
     }
     // ANCHOR_END: raked
@@ -58,7 +58,7 @@ fn inverse() -> Result<(), Box<dyn Error>> {
     assert_eq!(tv, layout!(((2,3),(2,2)):((12,2),(1,6))));
 
     // Thread 3 is the second of the second row; its value 2 is its upper right element.
-    assert_eq!(tv.offset((3, 2))?, 2 + 6 * 3);
+    assert_eq!(tv.at((3, 2))?, 2 + 6 * 3);
     // ANCHOR_END: inverse
     Ok(())
 }
@@ -94,10 +94,10 @@ fn proof() -> Result<(), Box<dyn Error>> {
     for (n, m) in (0..4).flat_map(|n| (0..6).map(move |m| (n, m))) {
         let element = ((n % 2, m % 3), (n / 2, m / 3));
         let (a, b) = (threads.at(m)?, values.at(n)?);
-        assert_eq!((c.offset(element)? % 6, c.offset(element)? / 6), (a, b));
+        assert_eq!((c.at(element)? % 6, c.at(element)? / 6), (a, b));
         let index = (n % 2 + 2 * (m % 3)) + 6 * (n / 2 + 2 * (m / 3));
-        assert_eq!(d.offset((a, b))?, index);
-        equal += i32::from(c.offset(element)? == a);
+        assert_eq!(d.at((a, b))?, index);
+        equal += i32::from(c.at(element)? == a);
     }
     assert_eq!(equal, 6); // `C = A` holds for the first value of each thread, and for no other
     // ANCHOR_END: proof
@@ -124,7 +124,7 @@ fn holes() -> Result<(), Box<dyn Error>> {
     let raked = threads.raked_product(&values)?;
     assert_eq!(raked, layout!(((4,4),(1,2)):((4,1),(0,16))));
     let tv = raked.right_inverse()?.with_shape((8, 4))?;
-    assert_eq!(tv.offset((4, 0))?, 1); // "thread 4" begins at element 1, within thread 0's block
+    assert_eq!(tv.at((4, 0))?, 1); // "thread 4" begins at element 1, within thread 0's block
 
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let refused = TiledCopy::new(atom, 32, &threads, &values).unwrap_err();

@@ -74,7 +74,7 @@ fn sides() -> Result<(), Box<dyn Error>> {
     assert!(of(Side::Destination)?.to_reference.is_contiguous());
 
     // Source thread 9 gives row 1 of matrix 1: which thread gets its value 2, as which value?
-    let of_reference = source.offset((9, 2))?;
+    let of_reference = source.at((9, 2))?;
     assert_eq!((of_reference % 32, of_reference / 32), (5, 2));
     // ANCHOR_END: sides
     Ok(())
@@ -91,7 +91,7 @@ fn by_atom() -> Result<(), Box<dyn Error>> {
     );
     let zipped = by_atom.zip()?;
     assert_eq!(zipped.shape(), "((1,(8,16)),(1,(2,4)))".parse()?);
-    let coalesced = zipped.coalesce_modes((1, (1, 1)))?;
+    let coalesced = zipped.coalesce((1, (1, 1)))?;
     assert_eq!(coalesced, layout!(((8,16),(1,(2,4))):((2,64),(0,(1,16)))));
     // ANCHOR_END: by_atom
     Ok(())

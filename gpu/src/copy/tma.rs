@@ -207,7 +207,7 @@ fn squares_in_memory(
         0 => (Layout::column_major(row)?, static_pair([2, 1])),
         _ => (Layout::row_major(row)?, static_pair([1, 2])),
     };
-    let tile = square.tile_to_shape_ordered(static_pair(extents), &order)?;
+    let tile = square.tile_to_shape(static_pair(extents), &order)?;
     let swizzle = Swizzle::new(3, i64::from((16 / bytes).ilog2()), 3)?;
     Ok(ComposedLayout::new(swizzle, 0, tile))
 }

@@ -93,7 +93,7 @@ fn mode(layout: &Layout, at: usize) -> Option<(i64, i64)> {
     let mode = if mode.is_leaf() {
         mode
     } else {
-        mode.coalesce()
+        mode.coalesce(..)
     };
     match mode.leaves() {
         [one] => match one.stride {

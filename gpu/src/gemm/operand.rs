@@ -1,7 +1,7 @@
 //! The pipeline of an operand: from global memory through shared memory into registers.
 
 use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
-use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
@@ -37,7 +37,10 @@ pub(crate) fn shared_layout(
     step: i64,
 ) -> Result<ComposedLayout, Error> {
     let atom = swizzled(major, bits, shape, step)?;
-    Ok(atom.tile_to_shape(IntTuple::flat(shape.iter().map(|n| (*n).into())))?)
+    Ok(atom.tile_to_shape(
+        IntTuple::flat(shape.iter().map(|n| (*n).into())),
+        LayoutLeft,
+    )?)
 }
 
 /// The same for tensor maps: blocks of a swizzle follow each other along the mode that is not contiguous, so that a box
@@ -54,7 +57,7 @@ pub(crate) fn boxed_layout(
     let atom = swizzled(major, bits, shape, 1)?;
     let [shape, order] =
         [shape, &order[..shape.len()]].map(|x| IntTuple::flat(x.iter().map(|n| (*n).into())));
-    Ok(atom.tile_to_shape_ordered(&shape, &order)?)
+    Ok(atom.tile_to_shape(&shape, &order)?)
 }
 
 /// The block of rows that the widest swizzle permutes whose row divides the tile's, and of whose row and a step one divides

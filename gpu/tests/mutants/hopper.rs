@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_gpu::ir::{FenceKind, ScaleD, Type};
 use colex_gpu::tensor::{AtThread, Builder, Error, Tensor, TmaTensor};
-use colex_layout::{ComposedLayout, IntTuple};
+use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 use colex_tiled::{Operand, TiledCopy};
 
 use crate::copies::{builder, layout, parameter, tiled};
@@ -41,7 +41,7 @@ fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
     let atom = gmma_smem_atom(Major::K, swizzle, 16).expect("16 bits divide 128");
     let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
     let atom = atom.position_independent().expect("a swizzle of addresses");
-    atom.tile_to_shape(&shape)
+    atom.tile_to_shape(&shape, LayoutLeft)
         .expect("the atom divides the tile")
 }
 

@@ -57,7 +57,7 @@ impl Layout {
     ///
     /// As [`Layout::complement`].
     pub fn complement_in_cosize(&self) -> Result<Self, Error> {
-        let reach = self.filter().cosize_int()?;
+        let reach = self.filtered().cosize_int()?;
         self.complement_in(&IntTuple::leaf(reach), &mut |_| ())
     }
 
@@ -120,7 +120,7 @@ impl Layout {
     /// `1:1` is `1:0` in normal form.
     fn coalesce_unit(self) -> Self {
         if self.size() == 1 {
-            self.coalesce()
+            self.coalesced()
         } else {
             self
         }

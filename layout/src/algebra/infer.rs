@@ -19,7 +19,7 @@ pub const INFER_BOUND: i64 = 1 << 30;
 impl Layout {
     /// Returns the layout with these values, `l.at(i) == values[i]`: coalesced, which makes it the only one.
     ///
-    /// Laws `infer_table` (the layout of `l.table()` is `l.coalesce()`) and `infer_first` (the error shows the least
+    /// Laws `infer_table` (the layout of `l.table()` is `l.coalesce(..)`) and `infer_first` (the error shows the least
     /// index at which no layout of that size agrees with the values so far).
     ///
     /// # Errors

@@ -4,7 +4,9 @@ use crate::algebra::divide::{Unpack, unit_layout};
 use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
-use crate::{Error, Int, IntTuple, IntoIntTuple, IntoLayout, IntoTiler, Layout, TilerRef};
+use crate::{
+    Error, Int, IntTuple, IntoIntTuple, IntoLayout, IntoTiler, Layout, ModeOrder, TilerRef,
+};
 
 impl Layout {
     /// Returns `self`, repeated as `tiler` says: mode 0 is the block, mode 1 goes from copy to copy.
@@ -62,7 +64,7 @@ impl Layout {
         }
         // Strides that do not divide one another leave fewer places below that target than CuTe assumes: its
         // copies would then fall onto the block.
-        let target = self.filter().cosize_int()?.times(count)?;
+        let target = self.filtered().cosize_int()?.times(count)?;
         Ok((target, self.complement(target)?))
     }
 
@@ -175,65 +177,42 @@ impl Layout {
         ))
     }
 
-    /// Returns the block repeated until it has `shape`, along the modes in their order: CuTe's `tile_to_shape`.
+    /// Returns the block repeated until it has `shape`, first along the mode that `order` puts first.
+    ///
+    /// `order` is a [`ModeOrder`]: [`LayoutLeft`](crate::LayoutLeft) (CuTe's default) repeats along mode 0 first,
+    /// [`LayoutRight`](crate::LayoutRight) along the last mode, and a tuple along the mode of its least number.
     ///
     /// # Errors
     ///
-    /// As [`Layout::tile_to_shape_ordered`].
+    /// Returns an error if the block has more modes than `shape` or does not divide it, if `order` nests where `shape`
+    /// does not, and where [`Layout::logical_product`] does.
     ///
     /// # Example
     ///
     /// ```
-    /// use colex_layout::Layout;
-    /// let block: Layout = "(2,4):(4,1)".parse()?;
-    /// assert_eq!(block.tile_to_shape((4, 8))?.to_string(), "((2,2),(4,2)):((4,8),(1,16))");
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    pub fn tile_to_shape(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
-        let shape = shape.into_int_tuple()?;
-        let copies = Self::column_major(self.copies_in(&shape)?)?;
-        self.padded(shape.rank())?.blocked_product(&copies)
-    }
-
-    /// Returns the block repeated until it has `shape`, first along the mode of the least `order`.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the block has more modes than `shape`, when it does not divide
-    /// `shape`; those of [`Layout::logical_product`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::Layout;
-    /// let block: Layout = "(2,4):(4,1)".parse()?;
-    /// let across = block.tile_to_shape_ordered((4, 8), (2, 1))?;
+    /// use colex_layout::{Layout, LayoutLeft};
+    /// let block = Layout::new((2, 4), (4, 1))?;
+    /// let down = block.tile_to_shape((4, 8), LayoutLeft)?;
+    /// assert_eq!(down.to_string(), "((2,2),(4,2)):((4,8),(1,16))");
+    /// let across = block.tile_to_shape((4, 8), (2, 1))?;
     /// assert_eq!(across.to_string(), "((2,2),(4,2)):((4,16),(1,8))");
     /// assert_eq!(
-    ///     block.tile_to_shape((4, 6)).unwrap_err().to_string(),
+    ///     block.tile_to_shape((4, 6), LayoutLeft).unwrap_err().to_string(),
     ///     "tile_to_shape of (2,4):(4,1): extent 4 of the block does not divide extent 6 of mode 1 of the shape (4,6)",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn tile_to_shape_ordered(
+    ///
+    /// Source: `tile_to_shape` in `cute/layout.hpp`.
+    pub fn tile_to_shape(
         &self,
         shape: impl IntoIntTuple,
-        order: impl IntoIntTuple,
+        order: impl ModeOrder,
     ) -> Result<Self, Error> {
         let shape = shape.into_int_tuple()?;
         let copies = Self::ordered(self.copies_in(&shape)?, order)?;
-        self.padded(shape.rank())?.blocked_product(&copies)
-    }
-
-    /// Returns the same as [`Layout::tile_to_shape`], repeated along the last mode first: `LayoutRight` as the order.
-    ///
-    /// # Errors
-    ///
-    /// As [`Layout::tile_to_shape_ordered`].
-    pub fn tile_to_shape_row_major(&self, shape: impl IntoIntTuple) -> Result<Self, Error> {
-        let shape = shape.into_int_tuple()?;
-        let copies = Self::row_major(self.copies_in(&shape)?)?;
-        self.padded(shape.rank())?.blocked_product(&copies)
+        let block = self.padded(shape.rank())?;
+        block.blocked_product_by("tile_to_shape", &copies)
     }
 
     /// How many copies of the block fit along each mode of `shape`.

@@ -265,7 +265,7 @@ impl Layout {
     /// The layout as an outer function in units of `n`, and how many of its indices make one index of the result.
     ///
     /// With `(outer, k)`, `outer(x / k) == floor(self(x) / n)` for every `x`, where `x >= 0` if `k > 1`; both sides
-    /// beyond their sizes as [`Layout::at_unbounded`] has it.
+    /// beyond their sizes as [`Layout::at`] has it.
     pub(crate) fn upcast_outer(
         &self,
         n: i64,

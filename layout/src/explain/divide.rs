@@ -93,7 +93,7 @@ impl Layout {
     }
 
     fn divide_steps(&self, tile: &Self) -> Vec<Step> {
-        let target = self.coalesce().shape();
+        let target = self.coalesced().shape();
         let rest = tile.explain_complement(&target);
         let mut steps = Vec::from([formula(format!(
             "A / T = A o (T, complement of T in {target}), the shape of A coalesced"

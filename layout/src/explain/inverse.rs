@@ -35,7 +35,7 @@ impl Layout {
             Err(e) => return Explanation::refused(format!("complement of {self}"), e),
         };
         let mut steps = Vec::new();
-        let filtered = self.filter();
+        let filtered = self.filtered();
         if filtered != *self {
             steps.push(Step::Named {
                 name: "without stride 0 and extent 1",

@@ -51,40 +51,30 @@ impl Layout {
             .any(|l| matches!(l.stride, Stride::Basis(_)))
     }
 
-    /// Returns the value at a linear index as a coordinate; an integer for integer and XOR strides.
+    /// Returns the value at a coordinate, as a coordinate; an integer for integer and XOR strides.
     ///
-    /// The coordinate nests as deep as the strides name modes; modes that no stride names are 0.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a coordinate outside of the shape, where a number does not fit 64 bits, and when one stride names a
-    /// mode and another a mode inside it.
-    pub fn coord_at(&self, index: i64) -> Result<IntTuple, Error> {
-        let digits = self.shape().coord(index)?;
-        self.value(&digits)
-    }
-
-    /// Returns the value at a coordinate, as a coordinate.
+    /// The value nests as deep as the strides name modes; modes that no stride names are 0.
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::coord_at`], and for a coordinate that does not fit the shape.
+    /// Returns an error if the coordinate does not fit the shape, if one stride names a mode and another stride a mode
+    /// inside it, and if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
     /// ```
     /// use colex_layout::Layout;
     /// let partition: Layout = "((2,2),3):((1@0,4@1),8@0)".parse()?;
-    /// assert_eq!(partition.value((3, 2))?.to_string(), "(17,4)");
+    /// assert_eq!(partition.coord_at((3, 2))?.to_string(), "(17,4)");
+    /// assert_eq!(partition.coord_at(11)?, partition.coord_at(((1, 1), 2))?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn value(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
+    pub fn coord_at(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
         let coord = coord.into_int_tuple()?;
         if !self.has_coordinate_values() {
-            return Ok(self.offset(coord)?.into());
+            return Ok(self.at(coord)?.into());
         }
-        let _ = self.shape().index(coord.clone())?;
-        let digits = self.shape().coord_unbounded(coord)?;
+        let digits = self.shape().coord(coord)?;
         let mut sums = Sums::new();
         for (leaf, digit) in self.leaves().iter().zip(digits.leaves()) {
             if let Stride::Basis(b) = leaf.stride {

@@ -1,5 +1,7 @@
 //! Joining modes that are one: coalesce and filter.
 
+use core::ops::RangeFull;
+
 use smallvec::SmallVec;
 
 use crate::layout::{LayoutView, LeafMode};
@@ -11,43 +13,35 @@ use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 pub(crate) type Flat = SmallVec<[LeafMode; 12]>;
 
 impl Layout {
-    /// Returns the same function of the index with as few modes as possible, at depth 0 or 1.
+    /// Returns the same function of the index with as few modes as possible.
     ///
-    /// Modes of extent 1 vanish, and `(s0,s1):(d0,s0*d0)` is one mode `s0*s1:d0`.
+    /// Modes of extent 1 vanish, and `(s0,s1):(d0,s0*d0)` is one mode `s0*s1:d0`. The [`Profile`] `..` coalesces the
+    /// whole layout, to depth 0 or 1. A tuple coalesces each part that one of its leaves names: `(1,1)` keeps rank 2.
     ///
     /// Laws `coalesce_at` (same offset at every index) and `coalesce_flat` (depth at most 1).
     ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::Layout;
-    /// let l: Layout = "(2,(1,6)):(1,(6,2))".parse()?;
-    /// assert_eq!(l.coalesce().to_string(), "12:1");
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    #[must_use]
-    pub fn coalesce(&self) -> Self {
-        layout_of(coalesced(self.leaves(), Tail::Drop))
-    }
-
-    /// Coalesces each part that a leaf of `profile` names: `(4,(2,6)):..` by `(1,1)` stays of rank 2.
-    ///
-    /// Modes beyond the rank of `profile` stay as they are.
-    ///
     /// # Errors
     ///
-    /// Fails when `profile` has more modes than the layout, at any level.
+    /// `..` gives a layout without an error. A tuple gives an error if it has more modes than the layout at any level.
     ///
     /// # Example
     ///
     /// ```
     /// use colex_layout::Layout;
     /// let l: Layout = "(2,(1,6)):(1,(6,2))".parse()?;
-    /// assert_eq!(l.coalesce_modes((1, 1))?.to_string(), "(2,6):(1,2)");
+    /// assert_eq!(l.coalesce(..).to_string(), "12:1");
+    /// assert_eq!(l.coalesce((1, 1))?.to_string(), "(2,6):(1,2)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn coalesce_modes(&self, profile: impl IntoIntTuple) -> Result<Self, Error> {
-        self.by_profile("coalesce_modes", &profile.into_int_tuple()?, Self::coalesce)
+    ///
+    /// Source: `coalesce(layout)` and `coalesce(layout, profile)` in `cute/layout.hpp`.
+    pub fn coalesce<P: Profile>(&self, profile: P) -> P::Output<Self> {
+        profile.map(self, "coalesce", Self::coalesced, |result| result)
+    }
+
+    /// [`Layout::coalesce`] of the whole layout.
+    pub(crate) fn coalesced(&self) -> Self {
+        layout_of(coalesced(self.leaves(), Tail::Drop))
     }
 
     /// Returns the layout with every stride-0 mode reduced to extent 1.
@@ -62,29 +56,31 @@ impl Layout {
         }))
     }
 
-    /// Returns the layout without its stride-0 and extent-1 modes: the image, each offset as often as other modes
-    /// repeat it.
+    /// Returns the layout without its stride-0 and extent-1 modes, coalesced: it has the offsets of this layout, each as
+    /// often as the modes that are left repeat it.
+    ///
+    /// The [`Profile`] `..` filters the whole layout, and a tuple each part that one of its leaves names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::coalesce`].
     ///
     /// # Example
     ///
     /// ```
     /// use colex_layout::Layout;
     /// let broadcast: Layout = "(4,3,2):(1,0,4)".parse()?;
-    /// assert_eq!(broadcast.filter().to_string(), "8:1");
+    /// assert_eq!(broadcast.filter(..).to_string(), "8:1");
+    /// assert_eq!(broadcast.filter((1, 1, 1))?.to_string(), "(4,1,2):(1,0,4)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    #[must_use]
-    pub fn filter(&self) -> Self {
-        self.filter_zeros().coalesce()
+    pub fn filter<P: Profile>(&self, profile: P) -> P::Output<Self> {
+        profile.map(self, "filter", Self::filtered, |result| result)
     }
 
-    /// Filters each part that a leaf of `profile` names.
-    ///
-    /// # Errors
-    ///
-    /// Fails when `profile` has more modes than the layout, at any level.
-    pub fn filter_modes(&self, profile: impl IntoIntTuple) -> Result<Self, Error> {
-        self.by_profile("filter_modes", &profile.into_int_tuple()?, Self::filter)
+    /// [`Layout::filter`] of the whole layout.
+    pub(crate) fn filtered(&self) -> Self {
+        self.filter_zeros().coalesced()
     }
 
     fn by_profile(
@@ -104,6 +100,56 @@ impl Layout {
         let mut b = TupleBuilder::new();
         by_profile(self.view(), profile.view(), f, &mut b, &mismatch)?;
         Ok(Self(b.finish()))
+    }
+}
+
+/// Which parts of a layout an operation treats one by one.
+///
+/// `..` stands for the whole layout, and the operation cannot fail. An [`IntoIntTuple`] names one part at each of its
+/// leaves, whose values do not matter; modes beyond its rank stay as they are, and the operation returns an error if
+/// the tuple has more modes than the layout at any level.
+pub trait Profile: Sized {
+    /// What an operation with the result `T` returns: `T` for `..`, `Result<T, Error>` for a tuple.
+    type Output<T>;
+
+    /// Applies `f` to each part of `layout` and `wrap` to the result; errors name `operation`.
+    #[doc(hidden)]
+    fn map<T>(
+        self,
+        layout: &Layout,
+        operation: &'static str,
+        f: fn(&Layout) -> Layout,
+        wrap: impl FnOnce(Layout) -> T,
+    ) -> Self::Output<T>;
+}
+
+impl Profile for RangeFull {
+    type Output<T> = T;
+
+    #[inline]
+    fn map<T>(
+        self,
+        layout: &Layout,
+        _: &'static str,
+        f: fn(&Layout) -> Layout,
+        wrap: impl FnOnce(Layout) -> T,
+    ) -> T {
+        wrap(f(layout))
+    }
+}
+
+impl<V: IntoIntTuple> Profile for V {
+    type Output<T> = Result<T, Error>;
+
+    fn map<T>(
+        self,
+        layout: &Layout,
+        operation: &'static str,
+        f: fn(&Layout) -> Layout,
+        wrap: impl FnOnce(Layout) -> T,
+    ) -> Result<T, Error> {
+        let profile = self.into_int_tuple()?;
+        layout.by_profile(operation, &profile, f).map(wrap)
     }
 }
 

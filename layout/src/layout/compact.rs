@@ -73,7 +73,7 @@ impl Layout {
     /// Returns the compact layout of `shape` whose modes are laid out in increasing `order`: CuTe's
     /// `make_ordered_layout`.
     ///
-    /// An integer in `order` may stand for a whole mode, which is then column-major inside.
+    /// `order` is a [`ModeOrder`]. An integer in a tuple may stand for a whole mode, which is then column-major inside.
     /// Modes of equal order start at the same stride, as in CuTe.
     ///
     /// # Errors
@@ -89,8 +89,11 @@ impl Layout {
     /// ```
     #[doc(alias = "make_ordered_layout")]
     #[doc(alias = "compact_order")]
-    pub fn ordered(shape: impl IntoIntTuple, order: impl IntoIntTuple) -> Result<Self, Error> {
-        let (shape, order) = (&shape.into_int_tuple()?, &order.into_int_tuple()?);
+    pub fn ordered(shape: impl IntoIntTuple, order: impl ModeOrder) -> Result<Self, Error> {
+        order.compact(shape.into_int_tuple()?)
+    }
+
+    fn ordered_by(shape: &IntTuple, order: &IntTuple) -> Result<Self, Error> {
         let extents = shape.product_like(order).map_err(|_| {
             rank_error(
                 "ordered",
@@ -169,6 +172,53 @@ impl Layout {
     /// The stride as a tuple of integers.
     pub(crate) fn int_strides(&self, operation: &'static str) -> Result<IntTuple, Error> {
         self.0.try_map(|leaf| self.int_stride(operation, &leaf))
+    }
+}
+
+/// The order of modes in which the first one moves fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutLeft;
+
+/// The order of modes in which the last one moves fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutRight;
+
+/// The order in which modes are laid out: [`LayoutLeft`], [`LayoutRight`], or an [`IntoIntTuple`] with one number for
+/// each mode, of which the least is laid out first.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{Layout, LayoutLeft, LayoutRight};
+/// assert_eq!(Layout::ordered((4, 8), LayoutLeft)?, Layout::column_major((4, 8))?);
+/// assert_eq!(Layout::ordered((4, 8), LayoutRight)?, Layout::row_major((4, 8))?);
+/// assert_eq!(Layout::ordered((4, 8), (2, 1))?, Layout::row_major((4, 8))?);
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+pub trait ModeOrder: Sized {
+    /// Returns the compact layout of `shape` in this order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::ordered`].
+    fn compact(self, shape: IntTuple) -> Result<Layout, Error>;
+}
+
+impl ModeOrder for LayoutLeft {
+    fn compact(self, shape: IntTuple) -> Result<Layout, Error> {
+        Layout::column_major(shape)
+    }
+}
+
+impl ModeOrder for LayoutRight {
+    fn compact(self, shape: IntTuple) -> Result<Layout, Error> {
+        Layout::row_major(shape)
+    }
+}
+
+impl<V: IntoIntTuple> ModeOrder for V {
+    fn compact(self, shape: IntTuple) -> Result<Layout, Error> {
+        Layout::ordered_by(&shape, &self.into_int_tuple()?)
     }
 }
 

@@ -198,7 +198,7 @@ impl Layout {
     /// ```
     #[must_use]
     pub fn is_surjective(&self) -> bool {
-        let flat = self.filter();
+        let flat = self.filtered();
         let Ok(strides) = flat.int_strides("is_surjective") else {
             return false;
         };
@@ -228,7 +228,7 @@ impl Layout {
     /// Returns whether the index is the offset: the layout walks memory from one element to the next.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        let flat = self.coalesce();
+        let flat = self.coalesced();
         flat.size() == 1
             || flat.is_leaf() && matches!(flat.leaves()[0].stride, crate::Stride::Int(d) if d.is(1))
     }

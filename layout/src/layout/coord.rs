@@ -18,41 +18,117 @@ pub const TABLE_BOUND: i64 = 1 << 26;
 type Digits = SmallVec<[i64; 12]>;
 
 /// Whether a coordinate must lie within its shape, or its last digit may go on.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq)]
-enum Bounds {
+pub enum Bounds {
     Within,
     Open,
 }
 
-impl Layout {
-    /// Returns the offset at a linear index, counted colexicographically.
+/// A coordinate that may lie beyond its shape, where the last mode goes on: CuTe's own behaviour.
+///
+/// # Example
+///
+/// ```
+/// use colex_layout::{Layout, Unbounded};
+/// let rows = Layout::new((4, 2), (2, 1))?;
+/// assert_eq!(rows.at(8).unwrap_err().to_string(), "coordinate 8 is not within 0..8 in the shape (4,2)");
+/// assert_eq!(rows.at(Unbounded(8))?, 2);
+/// assert_eq!(rows.at(Unbounded((4, 0)))?, 8);
+/// # Ok::<(), colex_layout::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unbounded<V>(pub V);
+
+/// A coordinate within a shape (any [`IntoIntTuple`]: an index, one number per mode, or nested as the shape is), or an
+/// [`Unbounded`] one, which may lie beyond the shape.
+pub trait IntoPoint: Sized {
+    /// Returns the coordinate, and whether it must lie within the shape.
     ///
     /// # Errors
     ///
-    /// Fails unless `0 <= index < size`, for coordinate strides,
-    /// and where a number does not fit 64 bits.
+    /// Those of [`IntoIntTuple::into_int_tuple`].
+    #[doc(hidden)]
+    fn into_point(self) -> Result<(IntTuple, Bounds), Error>;
+
+    /// Returns the index if the coordinate is a single integer, without building a tuple.
+    #[doc(hidden)]
+    fn as_index_of_point(&self) -> Option<(i64, Bounds)>;
+}
+
+impl<V: IntoIntTuple> IntoPoint for V {
+    #[inline]
+    fn into_point(self) -> Result<(IntTuple, Bounds), Error> {
+        Ok((self.into_int_tuple()?, Bounds::Within))
+    }
+
+    #[inline]
+    fn as_index_of_point(&self) -> Option<(i64, Bounds)> {
+        Some((self.as_index()?, Bounds::Within))
+    }
+}
+
+impl<V: IntoIntTuple> IntoPoint for Unbounded<V> {
+    #[inline]
+    fn into_point(self) -> Result<(IntTuple, Bounds), Error> {
+        Ok((self.0.into_int_tuple()?, Bounds::Open))
+    }
+
+    #[inline]
+    fn as_index_of_point(&self) -> Option<(i64, Bounds)> {
+        Some((self.0.as_index()?, Bounds::Open))
+    }
+}
+
+impl Layout {
+    /// Returns the offset at a coordinate: an index (`5`, counted colexicographically), one number per mode (`(1,2)`), or
+    /// any nesting that the shape refines (`((1,0),2)`).
+    ///
+    /// A coordinate lies within the shape; an [`Unbounded`] one may lie beyond, where the last mode goes on, as CuTe has
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the coordinate does not nest as the shape does or lies outside of it, if the strides are
+    /// coordinates ([`Layout::coord_at`] takes those), and if a number does not fit in 64 bits. XOR strides have no
+    /// value at an [`Unbounded`] index below 0.
     ///
     /// # Example
     ///
     /// ```
-    /// use colex_layout::Layout;
-    /// let rows: Layout = "(4,2):(2,1)".parse()?;
-    /// assert_eq!(rows.at(5)?, 3);
-    /// assert_eq!(rows.at(8).unwrap_err().to_string(), "coordinate 8 is not within 0..8 in the shape (4,2)");
+    /// use colex_layout::{Layout, Unbounded};
+    /// let tiles: Layout = "((2,2),(2,4)):((1,4),(2,8))".parse()?;
+    /// assert_eq!(tiles.at(7)?, 7);
+    /// assert_eq!(tiles.at((3, 1))?, tiles.at(((1, 1), (1, 0)))?);
+    /// assert_eq!(
+    ///     tiles.at((4, 0)).unwrap_err().to_string(),
+    ///     "coordinate 4 is not within 0..4 in the shape ((2,2),(2,4))",
+    /// );
+    /// assert_eq!(tiles.at(Unbounded((4, 0)))?, 8);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn at(&self, index: i64) -> Result<i64, Error> {
-        self.check_bounds(index)?;
-        self.at_unbounded(index)
+    ///
+    /// Source: `crd2idx` in `cute/stride.hpp`.
+    #[doc(alias = "crd2idx")]
+    #[doc(alias = "offset")]
+    #[inline]
+    pub fn at(&self, coord: impl IntoPoint) -> Result<i64, Error> {
+        match coord.as_index_of_point() {
+            Some((index, bounds)) => {
+                if bounds == Bounds::Within {
+                    self.check_bounds(index)?;
+                }
+                self.at_unbounded(index)
+            }
+            None => {
+                let (coord, bounds) = coord.into_point()?;
+                self.offset_of(&coord, bounds)
+            }
+        }
     }
 
-    /// Returns the offset at a linear index, where the last mode goes on beyond the size, as CuTe has it.
-    ///
-    /// # Errors
-    ///
-    /// Fails for coordinate strides, where a number does not fit 64 bits, and for XOR strides below
-    /// index 0.
-    pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
+    /// The offset at a linear index, where the last mode goes on beyond the size.
+    pub(crate) fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
         let leaves = self.leaves();
         let Some((last, before)) = leaves.split_last() else {
             return Ok(0);
@@ -64,48 +140,6 @@ impl Layout {
             rest /= leaf.size();
         }
         self.step(sum, rest, last)
-    }
-
-    /// Returns the offset at a coordinate of any matching nesting: `5`, `(1,2)`, `((1,0),2)`.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the nesting does not fit, for a coordinate outside of the shape, for strides of another kind,
-    /// and where a number does not fit 64 bits.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use colex_layout::Layout;
-    /// let tiles: Layout = "((2,2),(2,4)):((1,4),(2,8))".parse()?;
-    /// assert_eq!(tiles.offset((3, 1))?, tiles.offset(((1, 1), (1, 0)))?);
-    /// assert_eq!(
-    ///     tiles.offset((4, 0)).unwrap_err().to_string(),
-    ///     "coordinate 4 is not within 0..4 in the shape ((2,2),(2,4))",
-    /// );
-    /// # Ok::<(), colex_layout::Error>(())
-    /// ```
-    ///
-    /// Source: `crd2idx` in `cute/stride.hpp`.
-    #[doc(alias = "crd2idx")]
-    pub fn offset(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
-        match coord.as_index() {
-            Some(index) => self.at(index),
-            None => self.offset_of(&coord.into_int_tuple()?, Bounds::Within),
-        }
-    }
-
-    /// Returns the same as [`Layout::offset`], without the bounds check: CuTe's own behaviour.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a coordinate that does not fit the shape, for strides of another kind, and where a number does not fit
-    /// 64 bits.
-    pub fn offset_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
-        match coord.as_index() {
-            Some(index) => self.at_unbounded(index),
-            None => self.offset_of(&coord.into_int_tuple()?, Bounds::Open),
-        }
     }
 
     fn offset_of(&self, coord: &IntTuple, bounds: Bounds) -> Result<i64, Error> {
@@ -218,33 +252,28 @@ pub(crate) fn carryless(c: i64, d: i64) -> Result<i64, Error> {
 }
 
 impl Tuple<Int> {
-    /// Returns the hierarchical coordinate at a linear index (CuTe's `idx2crd`); `self` is the shape.
+    /// Returns the hierarchical coordinate at a linear index, or at any coordinate that fits the shape (CuTe's
+    /// `idx2crd`); `self` is the shape. The last digit of an [`Unbounded`] coordinate may lie beyond it.
     ///
     /// # Errors
     ///
-    /// Fails unless `0 <= index < size`, and where a number does not fit 64 bits.
+    /// Returns an error if the coordinate does not nest as the shape does or lies outside of it, and if a number does
+    /// not fit in 64 bits.
     ///
     /// # Example
     ///
     /// ```
-    /// use colex_layout::IntTuple;
+    /// use colex_layout::{IntTuple, Unbounded};
     /// let shape: IntTuple = "(3,(2,3))".parse()?;
     /// assert_eq!(shape.coord(16)?.to_string(), "(1,(1,2))");
-    /// assert_eq!(shape.index((1, (1, 2)))?, 16);
+    /// assert_eq!(shape.coord((1, 5))?, shape.coord(16)?);
+    /// assert_eq!(shape.coord(Unbounded(18))?.to_string(), "(0,(0,3))");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[doc(alias = "idx2crd")]
-    pub fn coord(&self, index: i64) -> Result<Self, Error> {
-        self.coord_of(&index.into(), Bounds::Within)
-    }
-
-    /// Returns the hierarchical coordinate of any coordinate that fits the shape, its last digit unbounded.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the nesting does not fit, and where a number does not fit 64 bits.
-    pub fn coord_unbounded(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
-        self.coord_of(&coord.into_int_tuple()?, Bounds::Open)
+    pub fn coord(&self, index: impl IntoPoint) -> Result<Self, Error> {
+        let (coord, bounds) = index.into_point()?;
+        self.coord_of(&coord, bounds)
     }
 
     fn coord_of(&self, coord: &Self, bounds: Bounds) -> Result<Self, Error> {
@@ -269,20 +298,21 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for a coordinate outside of the shape, and where a number
-    /// does not fit 64 bits.
+    /// As [`Tuple::coord`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::{IntTuple, Unbounded};
+    /// let shape: IntTuple = "(3,(2,3))".parse()?;
+    /// assert_eq!(shape.index((1, (1, 2)))?, 16);
+    /// assert_eq!(shape.index(Unbounded((3, 0)))?, 3);
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
     #[doc(alias = "crd2idx")]
-    pub fn index(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
-        self.index_of(&coord.into_int_tuple()?, Bounds::Within)
-    }
-
-    /// Returns the same as [`Tuple::index`], without the bounds check.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a coordinate that does not fit the shape, and where a number does not fit 64 bits.
-    pub fn index_unbounded(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
-        self.index_of(&coord.into_int_tuple()?, Bounds::Open)
+    pub fn index(&self, coord: impl IntoPoint) -> Result<i64, Error> {
+        let (coord, bounds) = coord.into_point()?;
+        self.index_of(&coord, bounds)
     }
 
     fn index_of(&self, coord: &Self, bounds: Bounds) -> Result<i64, Error> {
@@ -304,25 +334,11 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, for a coordinate
-    /// outside of the shape, and where a number does not fit 64 bits.
+    /// Returns an error if the ranks of the coordinate and the two shapes differ, and where [`Tuple::coord`] does.
     #[doc(alias = "crd2crd")]
-    pub fn coord_in(&self, coord: impl IntoIntTuple, target: &Self) -> Result<Self, Error> {
-        self.coord_within(coord.into_int_tuple()?, target, Bounds::Within)
-    }
-
-    /// Returns the same as [`Tuple::coord_in`], without the bounds check: CuTe's own behaviour.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a coordinate that does not fit the shape, for operands whose ranks do not fit, and where a number does
-    /// not fit 64 bits.
-    pub fn coord_in_unbounded(
-        &self,
-        coord: impl IntoIntTuple,
-        target: &Self,
-    ) -> Result<Self, Error> {
-        self.coord_within(coord.into_int_tuple()?, target, Bounds::Open)
+    pub fn coord_in(&self, coord: impl IntoPoint, target: &Self) -> Result<Self, Error> {
+        let (coord, bounds) = coord.into_point()?;
+        self.coord_within(coord, target, bounds)
     }
 
     fn coord_within(&self, coord: Self, target: &Self, bounds: Bounds) -> Result<Self, Error> {

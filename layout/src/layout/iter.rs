@@ -314,7 +314,7 @@ impl<'a> IntoIterator for &'a Layout {
     /// Walks all coordinates with their offsets in CuTe's (colexicographical) order.
     ///
     /// Law `points_are_offsets`: the coordinates are those of [`IntTuple::coords`] of the shape, and each offset is
-    /// [`Layout::offset`] at its coordinate.
+    /// [`Layout::at`] at its coordinate.
     ///
     /// # Example
     ///

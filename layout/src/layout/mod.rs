@@ -2,7 +2,7 @@
 
 mod basis_stride;
 pub(crate) mod coalesce;
-mod compact;
+pub(crate) mod compact;
 mod compare;
 pub(crate) mod coord;
 mod dynamic;
@@ -40,7 +40,7 @@ use crate::{Error, Int, IntTuple, IntoIntTuple, IntoStride, Stride};
 /// let tiles: Layout = "((2,2),(2,4)):((1,4),(2,8))".parse()?;
 /// assert_eq!(tiles.rank(), 2);
 /// assert_eq!(tiles.size(), 32);
-/// assert_eq!(tiles.offset((3, 1))?, 7);
+/// assert_eq!(tiles.at((3, 1))?, 7);
 /// assert_eq!(tiles.to_string(), "((2,2),(2,4)):((1,4),(2,8))");
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
@@ -318,7 +318,7 @@ impl Layout {
     /// Compares their coalesced forms, so no enumeration is needed.
     #[must_use]
     pub fn is_same_function(&self, other: &Self) -> bool {
-        self.size() == other.size() && self.coalesce() == other.coalesce()
+        self.size() == other.size() && self.coalesced() == other.coalesced()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
-use crate::{Error, Int, IntTuple, IntoIntTuple, IntoTuple, Layout};
+use crate::{Error, Int, IntTuple, IntoIntTuple, IntoTuple, Layout, Unbounded};
 
 /// A place in a [`Coord`]: an index, or the whole mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,13 +202,13 @@ impl Layout {
     /// let swizzled: Layout = "(8,64):(^72,^1)".parse()?;
     /// let (row, offset) = swizzled.slice_and_offset((1, ..))?;
     /// assert_eq!((row.to_string(), offset), ("((8,2,4)):((1,-8,16))".to_string(), 72));
-    /// assert_eq!(offset + row.at(8)?, swizzled.offset((1, 8))?);
+    /// assert_eq!(offset + row.at(8)?, swizzled.at((1, 8))?);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn slice_and_offset(&self, coord: impl IntoCoord) -> Result<(Self, i64), Error> {
         let coord = coord.into_coord()?;
         let slice = self.slice(&coord)?;
-        let start = self.offset(coord.start())?;
+        let start = self.at(coord.start())?;
         if self.is_xor() {
             return Ok((slice.added_to("slice_and_offset", start)?, start));
         }
@@ -226,7 +226,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offset_unbounded`], and for XOR strides when a digit of `coord` shares bits with
+    /// Those of [`Layout::at`], and for XOR strides when a digit of `coord` shares bits with
     /// those of its mode, or its offset with those of the layout: then offsets do not add.
     ///
     /// # Example
@@ -244,9 +244,9 @@ impl Layout {
     /// ```
     pub fn domain_offset(&self, coord: impl IntoIntTuple) -> Result<(Self, i64), Error> {
         let coord = coord.into_int_tuple()?;
-        let start = self.offset_unbounded(coord.clone())?;
+        let start = self.at(Unbounded(coord.clone()))?;
         if self.is_xor() {
-            let digits = self.shape().coord_unbounded(coord.clone())?;
+            let digits = self.shape().coord(Unbounded(coord.clone()))?;
             let apart = |(leaf, digit): (&LeafMode, &Int)| {
                 let bits = i64::MAX.unbounded_shr(63 - bit_length(leaf.size()));
                 leaf.stride.is_zero() || digit.value() & bits == 0

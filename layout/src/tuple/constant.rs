@@ -32,7 +32,7 @@ pub struct C<const N: i64>;
 /// use colex_layout::{C, E, Layout};
 /// let tile = Layout::new((4, 8), (C::<2> * E::<0>, E::<1>))?;
 /// assert_eq!(tile.to_string(), "(4,8):(_2@0,_1@1)");
-/// assert_eq!(tile.value((3, 5))?.to_string(), "(6,5)");
+/// assert_eq!(tile.coord_at((3, 5))?.to_string(), "(6,5)");
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
 ///

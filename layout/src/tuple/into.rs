@@ -82,8 +82,8 @@ pub trait IntoTuple<T>: Sized {
 /// use colex_layout::{IntoIntTuple, Layout};
 /// assert_eq!((2, [3, 4]).into_int_tuple()?.to_string(), "(2,(3,4))");
 /// let rows = Layout::row_major((2, [3, 4]))?;
-/// assert_eq!(rows.offset((1, (2, 3)))?, 23);
-/// assert_eq!(rows.offset("(1,(2,3))")?, 23);
+/// assert_eq!(rows.at((1, (2, 3)))?, 23);
+/// assert_eq!(rows.at("(1,(2,3))")?, 23);
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
 pub trait IntoIntTuple: IntoTuple<Int> {

@@ -126,7 +126,7 @@ impl Stride {
     /// use colex_layout::{C, Layout, Stride};
     /// let swizzled = Layout::new((8, 64), (Stride::xor(72), Stride::xor(C::<1>)))?;
     /// assert_eq!(swizzled.to_string(), "(8,64):(^72,^_1)");
-    /// assert_eq!(swizzled.offset((3, 8))?, 208);
+    /// assert_eq!(swizzled.at((3, 8))?, 208);
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     #[must_use]

@@ -5,7 +5,7 @@
 
 use colex_atom::{Access, Banks, choose_swizzle, choose_swizzle_for};
 use colex_draw::{ColorBy, LabelBy, Table, ThreadValues, Tiling};
-use colex_layout::{BinaryMatrix, ComposedLayout, Coord, Layout, Slot, Tiler};
+use colex_layout::{BinaryMatrix, ComposedLayout, Coord, Layout, Slot, Tiler, Unbounded};
 
 use crate::bytes::Bytes;
 use crate::chain::round_trip;
@@ -50,7 +50,7 @@ fn explained(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     };
     let target = bytes.tuple();
     let explanations = [
-        (layout.explain_coalesce(), Ok(layout.coalesce())),
+        (layout.explain_coalesce(), Ok(layout.coalesce(..))),
         (
             layout.explain_composition(&other),
             layout.composition(&other),
@@ -162,8 +162,8 @@ fn swizzled(bytes: &mut Bytes<'_>, a: &ComposedLayout) -> u64 {
     let other = bytes.layout().unwrap_or_else(Layout::unit);
     assert!(round_trip::<ComposedLayout>(&a.to_string()));
     let _ = (
-        a.at_unbounded(n),
-        a.offset(&tuple),
+        a.at(Unbounded(n)),
+        a.at(&tuple),
         a.is_plain(),
         a.max_alignment(),
     );
@@ -193,7 +193,7 @@ fn swizzled(bytes: &mut Bytes<'_>, a: &ComposedLayout) -> u64 {
         a.slice(&coord),
         a.slice_and_offset(&coord).map(|(slice, _)| slice),
         other.composition(a.swizzle()),
-        Ok(a.coalesce()),
+        Ok(a.coalesce(..)),
         Ok(a.flatten()),
     ];
     for made in results.iter().flatten() {
@@ -209,7 +209,7 @@ fn swizzled(bytes: &mut Bytes<'_>, a: &ComposedLayout) -> u64 {
     if a.size() <= WALKED
         && let Ok(table) = a.table()
     {
-        assert_eq!(a.coalesce().table(), Ok(table), "{a}");
+        assert_eq!(a.coalesce(..).table(), Ok(table), "{a}");
     }
     made + swizzles.into_iter().map(told).sum::<u64>()
 }

@@ -5,7 +5,10 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use colex_layout::{ComposedLayout, Coord, Int, IntTuple, Layout, Stride, Swizzle, Tiler, Tuple};
+use colex_layout::{
+    ComposedLayout, Coord, Int, IntTuple, Layout, LayoutLeft, Stride, Swizzle, Tiler, Tuple,
+    Unbounded,
+};
 
 use crate::bytes::Bytes;
 
@@ -99,8 +102,8 @@ fn unary(bytes: &mut Bytes<'_>, a: &Layout) -> Made {
     let (n, m) = (bytes.number(), bytes.number());
     let (i, j) = (bytes.below(4), bytes.below(5));
     match bytes.below(30) {
-        0 => Ok(a.coalesce()),
-        1 => Ok(a.filter()),
+        0 => Ok(a.coalesce(..)),
+        1 => Ok(a.filter(..)),
         2 => Ok(a.filter_zeros()),
         3 => a.complement(n),
         4 => a.complement(bytes.tuple()),
@@ -120,11 +123,11 @@ fn unary(bytes: &mut Bytes<'_>, a: &Layout) -> Made {
         18 => a.take(i..j),
         19 => a.group(i..j),
         20 => a.zip(),
-        21 => a.coalesce_modes(bytes.tuple()),
-        22 => a.filter_modes(bytes.tuple()),
+        21 => a.coalesce(bytes.tuple()),
+        22 => a.filter(bytes.tuple()),
         23 => a.with_shape(bytes.tuple()),
-        24 => a.tile_to_shape(bytes.tuple()),
-        25 => a.tile_to_shape_ordered(bytes.tuple(), bytes.tuple()),
+        24 => a.tile_to_shape(bytes.tuple(), LayoutLeft),
+        25 => a.tile_to_shape(bytes.tuple(), bytes.tuple()),
         26 => Layout::ordered(bytes.tuple(), bytes.tuple()),
         27 => Layout::row_major(bytes.tuple()),
         28 => Layout::identity(bytes.tuple()),
@@ -166,7 +169,7 @@ fn observe(bytes: &mut Bytes<'_>, layout: &Layout) {
     let (n, shape) = (bytes.number(), layout.shape());
     let _ = (
         layout.at(n),
-        layout.at_unbounded(n),
+        layout.at(Unbounded(n)),
         layout.cosize(),
         layout.max_alignment(),
     );
@@ -178,9 +181,9 @@ fn observe(bytes: &mut Bytes<'_>, layout: &Layout) {
     let _ = (shape.coord(n), shape.flat_coord(n), shape.product_each());
     let coord = bytes.tuple();
     let _ = (
-        layout.offset(&coord),
-        layout.offset_unbounded(&coord),
-        shape.index_unbounded(&coord),
+        layout.at(&coord),
+        layout.at(Unbounded(&coord)),
+        shape.index(Unbounded(&coord)),
     );
     let _ = (
         shape.ceil_div(&coord),
@@ -208,7 +211,7 @@ fn observe(bytes: &mut Bytes<'_>, layout: &Layout) {
             layout.coord_of(n),
             layout.index_of(n),
         );
-        if let (Ok(values), Ok(coalesced)) = (layout.table(), layout.coalesce().table()) {
+        if let (Ok(values), Ok(coalesced)) = (layout.table(), layout.coalesce(..).table()) {
             assert_eq!(values, coalesced, "{layout}");
         }
     }

@@ -90,7 +90,7 @@ fn enlarged(small: &Small, around: Around) -> (Layout, Layout, Layout) {
         .iter()
         .map(|(_, found)| {
             let modes: Modes = found.iter().map(|m| signed(*m)).collect();
-            small::layout(&modes).coalesce()
+            small::layout(&modes).coalesce(..)
         })
         .collect();
     (

@@ -34,7 +34,7 @@ fn assert_simplest(layout: &Layout, of: &Layout) {
 fn coalesce_at() {
     law("coalesce_at", "layouts", 70_000, |count| {
         for layout in small::layouts() {
-            let simple = layout.coalesce();
+            let simple = layout.coalesce(..);
             assert_eq!(table(&leaves(&simple)), table(&leaves(&layout)), "{layout}");
             *count += 1;
         }
@@ -45,8 +45,12 @@ fn coalesce_at() {
 fn coalesce_flat() {
     law("coalesce_flat", "layouts", 70_000, |count| {
         for layout in small::layouts() {
-            assert_simplest(&layout.coalesce(), &layout);
-            assert_eq!(layout.coalesce().coalesce(), layout.coalesce(), "{layout}");
+            assert_simplest(&layout.coalesce(..), &layout);
+            assert_eq!(
+                layout.coalesce(..).coalesce(..),
+                layout.coalesce(..),
+                "{layout}"
+            );
             *count += 1;
         }
     });
@@ -56,11 +60,11 @@ fn coalesce_flat() {
 fn coalesce_at_large() {
     law("coalesce_at", "random layouts", 3_000, |count| {
         random::check(3_000, random::any_layout(6), |layout| {
-            let simple = layout.coalesce();
+            let simple = layout.coalesce(..);
             for i in random::probes(&layout) {
                 prop_assert_eq!(simple.at(i), layout.at(i), "{} at {}", layout, i);
             }
-            prop_assert_eq!(simple.coalesce(), simple);
+            prop_assert_eq!(simple.coalesce(..), simple);
             Ok(())
         });
         *count += 3_000;
@@ -87,14 +91,14 @@ fn coalesce_modes_by_mode() {
     law("coalesce_modes", "layouts", 70_000, |count| {
         for layout in small::layouts() {
             let all = layout.shape().product_each().expect("small");
-            let by_mode = layout.coalesce_modes(&all).expect("one leaf a mode");
+            let by_mode = layout.coalesce(&all).expect("one leaf a mode");
             for (i, (mode, simple)) in layout.modes().zip(by_mode.modes()).enumerate() {
-                assert_eq!(mode.coalesce(), simple, "mode {i} of {layout}");
+                assert_eq!(mode.coalesce(..), simple, "mode {i} of {layout}");
             }
-            assert_eq!(layout.coalesce_modes(1), Ok(layout.coalesce()));
-            let short = layout.coalesce_modes([1]).expect("rank 1");
+            assert_eq!(layout.coalesce(1), Ok(layout.coalesce(..)));
+            let short = layout.coalesce([1]).expect("rank 1");
             for (i, (mode, kept)) in layout.modes().zip(short.modes()).enumerate() {
-                let expected = if i == 0 { mode.coalesce() } else { mode };
+                let expected = if i == 0 { mode.coalesce(..) } else { mode };
                 assert_eq!(kept, expected, "mode {i} of {layout}");
             }
             *count += 1;
@@ -106,7 +110,7 @@ fn coalesce_modes_by_mode() {
 fn filter_image() {
     law("filter_image", "layouts", 70_000, |count| {
         for layout in small::layouts() {
-            let (kept, repeats) = (layout.filter(), zeros(&layout));
+            let (kept, repeats) = (layout.filter(..), zeros(&layout));
             let sorted = |l: &Layout, copies: i64| {
                 let mut t = table(&leaves(l)).repeat(copies as usize);
                 t.sort_unstable();
@@ -143,8 +147,8 @@ fn filter_zeros_keeps_the_nesting() {
             assert_eq!(leaves(&ones), expected, "{layout}");
             assert!(ones.shape().is_congruent(&layout.shape()));
             let all: IntTuple = layout.shape().repeat_like(1);
-            assert_eq!(layout.filter_modes(1), Ok(layout.filter()));
-            let leafwise = layout.filter_modes(&all).expect("congruent");
+            assert_eq!(layout.filter(1), Ok(layout.filter(..)));
+            let leafwise = layout.filter(&all).expect("congruent");
             assert_eq!(leafwise.shape(), ones.shape(), "{layout}");
             *count += 1;
         }

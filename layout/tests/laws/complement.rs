@@ -18,7 +18,7 @@ fn targets() -> Vec<IntTuple> {
 
 /// Whether each stride is a multiple of what the modes below it reach: no offset is lost between the modes.
 fn nests(layout: &Layout) -> bool {
-    let mut modes = leaves(&layout.filter());
+    let mut modes = leaves(&layout.filter(..));
     modes.sort_by_key(|(_, d)| *d);
     let mut reach = 1;
     modes.iter().filter(|(s, _)| *s > 1).all(|(s, d)| {
@@ -85,7 +85,7 @@ fn complement_disjoint() {
 
 /// What the modes of a nesting layout reach: the product of the largest stride and its extent.
 fn reach(layout: &Layout) -> i64 {
-    let modes = leaves(&layout.filter());
+    let modes = leaves(&layout.filter(..));
     let reaches = modes.iter().map(|(s, d)| s * d);
     reaches.max().unwrap_or(1).max(1)
 }
@@ -102,7 +102,7 @@ fn complement_covers() {
                 if !nests(layout) || !target.is_leaf() {
                     return;
                 }
-                let both = Layout::concat([&layout.filter(), rest]).expect("small");
+                let both = Layout::concat([&layout.filter(..), rest]).expect("small");
                 let mut offsets = table(&leaves(&both));
                 offsets.sort_unstable();
                 let once = offsets.iter().enumerate().all(|(i, v)| i as i64 == *v);
@@ -163,7 +163,7 @@ fn complement_idempotent() {
 fn complement_in_cosize_is_complement() {
     law("complement_in_cosize", "layouts", 20_000, |count| {
         for layout in small::layouts() {
-            let reach = cosize(&layout.filter());
+            let reach = cosize(&layout.filter(..));
             let own = layout.complement_in_cosize();
             assert_eq!(
                 own.as_ref().ok(),
@@ -184,7 +184,7 @@ fn complement_refuses_only_what_overlaps() {
         70_000,
         |count| {
             for layout in small::layouts() {
-                let mut modes = leaves(&layout.filter());
+                let mut modes = leaves(&layout.filter(..));
                 modes.sort_by_key(|(_, d)| *d);
                 let mut reach = 1;
                 let fits = modes.iter().filter(|(s, _)| *s > 1).all(|(s, d)| {
@@ -214,7 +214,7 @@ fn complement_large() {
             }
         }
         if nests(&layout)
-            && let Ok(all) = Layout::concat([&layout.filter(), &rest])
+            && let Ok(all) = Layout::concat([&layout.filter(..), &rest])
         {
             prop_assert!(all.size() >= target, "{} in {}: {}", layout, target, rest);
         }

@@ -1,7 +1,8 @@
 //! Slices, inverses, compositions and runs of XOR and composed layouts, against the definition in 128 bits.
 
 use colex_layout::{
-    ComposedLayout, Coord, IntTuple, Layout, Outer, Slot, Stride, Swizzle, Tiler, Tuple,
+    ComposedLayout, Coord, IntTuple, Layout, LayoutLeft, LayoutRight, Outer, Slot, Stride, Swizzle,
+    Tiler, Tuple, Unbounded,
 };
 
 use crate::law::law;
@@ -256,7 +257,7 @@ fn same_view(truth: &Function, shape: &IntTuple, coord: &IntTuple, offset: i64, 
     }
 }
 
-/// A layout over a composed one: `A(B(c))`, `A` beyond its size as `at_unbounded` has it.
+/// A layout over a composed one: `A(B(c))`, `A` also beyond its size.
 #[test]
 fn composition_composed_at() {
     law("composition_composed_at", "pairs", 10_000, |count| {
@@ -575,7 +576,7 @@ fn composed_forwards() {
         for whole in tiles().step_by(every(7)) {
             let inner = whole.inner();
             let mut pairs = vec![
-                (Ok(whole.coalesce()), Ok(inner.coalesce())),
+                (Ok(whole.coalesce(..)), Ok(inner.coalesce(..))),
                 (Ok(whole.flatten()), Ok(inner.flatten())),
                 (whole.get(&[0]), inner.get(&[0])),
                 (whole.select(&[1, 0]), inner.select(&[1, 0])),
@@ -584,14 +585,17 @@ fn composed_forwards() {
                 (whole.append("2:3"), inner.append("2:3")),
                 (whole.zip(), inner.zip()),
                 (whole.composition("2:2"), inner.composition("2:2")),
-                (whole.coalesce_modes((1, 1)), inner.coalesce_modes((1, 1))),
-                (whole.filter_modes((1, 1)), inner.filter_modes((1, 1))),
+                (whole.coalesce((1, 1)), inner.coalesce((1, 1))),
+                (whole.filter((1, 1)), inner.filter((1, 1))),
                 (whole.blocked_product("2:1"), inner.blocked_product("2:1")),
                 (whole.raked_product("2:1"), inner.raked_product("2:1")),
-                (whole.tile_to_shape((16, 16)), inner.tile_to_shape((16, 16))),
                 (
-                    whole.tile_to_shape_row_major((16, 16)),
-                    inner.tile_to_shape_row_major((16, 16)),
+                    whole.tile_to_shape((16, 16), LayoutLeft),
+                    inner.tile_to_shape((16, 16), LayoutLeft),
+                ),
+                (
+                    whole.tile_to_shape((16, 16), LayoutRight),
+                    inner.tile_to_shape((16, 16), LayoutRight),
                 ),
                 (whole.with_shape((2, 4)), inner.with_shape((2, 4))),
                 (whole.layout_like(), inner.layout_like()),
@@ -699,7 +703,7 @@ fn xor_slices_add() {
         "1024:1 o 0 o (8,64):(^72,^1)",
     ] {
         let whole = tile(text);
-        let truth: Vec<_> = (0..64).map(|j| whole.offset((1, j))).collect();
+        let truth: Vec<_> = (0..64).map(|j| whole.at((1, j))).collect();
         let row = whole.slice(coord("(1,_)")).expect("bits that are set once");
         assert_eq!(
             (0..64).map(|j| row.at(j)).collect::<Vec<_>>(),
@@ -831,7 +835,7 @@ fn left_inverse_of_overlapping_modes() {
 #[test]
 fn xor_layouts_end_at_index_0() {
     let error = layout("(4,4):(^1,^4)")
-        .at_unbounded(-1)
+        .at(Unbounded(-1))
         .expect_err("no bits below 0");
     assert_eq!(
         error.to_string(),
@@ -955,7 +959,7 @@ fn at_the_ends(whole: &ComposedLayout, n: i64) -> u64 {
     let mut results = 0;
     for digits in &probes {
         let index = IntTuple::flat(digits.iter().map(|c| (*c as i64).into()));
-        if let Ok(value) = whole.offset(index) {
+        if let Ok(value) = whole.at(index) {
             assert_eq!(
                 truth.at_digits(digits),
                 Some(value.into()),

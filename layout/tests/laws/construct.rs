@@ -95,7 +95,7 @@ fn like_layouts() {
                 }
             }
             if distinct {
-                let kept = like.filter();
+                let kept = like.filter(..);
                 assert!(
                     sorted(&kept).into_iter().eq(0..kept.size()),
                     "{like} like {layout}"

@@ -1,6 +1,6 @@
 //! Division: the layout composed with the tile and what it skips, in four groupings.
 
-use colex_layout::{IntTuple, Layout, Tiler};
+use colex_layout::{IntTuple, Layout, Tiler, Unbounded};
 use proptest::prelude::*;
 
 use crate::law::law;
@@ -28,7 +28,7 @@ fn tiles() -> Vec<Layout> {
 
 /// The offsets of the tile and those between tiles, by the definition: `T(i) + C(j)`.
 fn visited(a: &Layout, tile: &Layout) -> Option<Vec<i64>> {
-    let rest = tile.complement(a.coalesce().shape()).ok()?;
+    let rest = tile.complement(a.coalesce(..).shape()).ok()?;
     let (inside, between) = (table(&leaves(tile)), table(&leaves(&rest)));
     let sum = |j: &i64| inside.iter().map(|i| i + j).collect::<Vec<_>>();
     Some(between.iter().flat_map(sum).collect())
@@ -190,13 +190,13 @@ fn divide_at_large() {
             return Ok(());
         };
         let rest = tile
-            .complement(a.coalesce().shape())
+            .complement(a.coalesce(..).shape())
             .expect("the divide has it");
         let n = tile.size();
         for i in random::probes(&quotient) {
             let index = tile.at(i % n).and_then(|t| Ok((t, rest.at(i / n)?)));
             let Ok((t, r)) = index else { continue };
-            if let (Ok(expected), Ok(got)) = (a.at_unbounded(t + r), quotient.at(i)) {
+            if let (Ok(expected), Ok(got)) = (a.at(Unbounded(t + r)), quotient.at(i)) {
                 prop_assert_eq!(got, expected, "{} / {} = {} at {}", a, tile, quotient, i);
             }
         }

@@ -68,7 +68,7 @@ fn explain_one_layout() {
     let some = all(1..=3, &[1, 2, 3, 4], &[-1, 0, 1, 2, 3, 4, 6]);
     law("explain_one_layout", "layouts", 22_000, |count| {
         for l in &some {
-            agrees(&l.explain_coalesce(), &Ok(l.coalesce()));
+            agrees(&l.explain_coalesce(), &Ok(l.coalesce(..)));
             agrees(&l.explain_right_inverse(), &l.right_inverse());
             agrees(&l.explain_left_inverse(), &l.left_inverse());
             agrees(&l.explain_complement(24), &l.complement(24));
@@ -128,7 +128,7 @@ fn explain_large() {
         let pairs = (random::any_layout(4), random::any_layout(4));
         random::check(1_500, pairs, |(a, b)| {
             agrees(&a.explain_composition(&b), &a.composition(&b));
-            agrees(&a.explain_coalesce(), &Ok(a.coalesce()));
+            agrees(&a.explain_coalesce(), &Ok(a.coalesce(..)));
             agrees(&a.explain_complement(b.shape()), &a.complement(b.shape()));
             agrees(&a.explain_right_inverse(), &a.right_inverse());
             agrees(&a.explain_left_inverse(), &a.left_inverse());

@@ -173,7 +173,7 @@ fn static_results_depend_on_nothing_dynamic() {
 type Operation = fn(&Layout, &Layout) -> Result<Layout, colex_layout::Error>;
 
 const OPERATIONS: [Operation; 8] = [
-    |a, _| Ok(a.coalesce()),
+    |a, _| Ok(a.coalesce(..)),
     |a, _| a.right_inverse(),
     |a, _| a.complement(Int::Static(24)),
     |a, b| a.composition(b),

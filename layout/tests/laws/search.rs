@@ -1,6 +1,6 @@
 //! The search after a refused composition: sound, complete over the right-hand modes, bounded, and its sentences.
 
-use colex_layout::{CompositionError, Layout, SEARCH_BOUND, Search};
+use colex_layout::{CompositionError, Layout, SEARCH_BOUND, Search, Unbounded};
 
 use crate::law::law;
 use crate::small;
@@ -10,7 +10,7 @@ fn layout(text: &str) -> Layout {
 }
 
 fn truth(a: &Layout, b: &Layout) -> Vec<i64> {
-    let values = (0..b.size()).map(|c| a.at_unbounded(b.at_unbounded(c)?));
+    let values = (0..b.size()).map(|c| a.at(Unbounded(b.at(Unbounded(c))?)));
     values.collect::<Result<_, _>>().expect("small numbers")
 }
 

@@ -289,8 +289,8 @@ fn every_integer() {
                         let tiler = expected.as_ref().map(Tiler::from).map_err(Error::clone);
                         assert_eq!(n.into_tiler(), tiler, "{number}");
                         let column: Layout = "(100,2):(1,100)".parse().expect("a layout");
-                        let offset = expected.clone().and_then(|c| column.offset(c));
-                        assert_eq!(column.offset(n), offset, "{number}");
+                        let offset = expected.clone().and_then(|c| column.at(c));
+                        assert_eq!(column.at(n), offset, "{number}");
                         *count += 1;
                     }
                 )*};
@@ -352,10 +352,10 @@ fn values_alike() {
             for index in [0, size / 2, size - 1] {
                 let coord = shape.coord(index).expect("an index");
                 let expected = layout.at(index);
-                assert_eq!(layout.offset(&coord), expected, "{text} at {coord}");
-                assert_eq!(layout.offset(coord.to_string()), expected, "{text}");
-                assert_eq!(layout.offset(index), expected, "{text}");
-                assert_eq!(layout.offset([index]), layout.offset((index,)), "{text}");
+                assert_eq!(layout.at(&coord), expected, "{text} at {coord}");
+                assert_eq!(layout.at(coord.to_string()), expected, "{text}");
+                assert_eq!(layout.at(index), expected, "{text}");
+                assert_eq!(layout.at([index]), layout.at((index,)), "{text}");
             }
             *count += 1;
         }
@@ -393,7 +393,7 @@ fn refused_values() {
          9223372036854775807"
     );
     assert_eq!(
-        says(a.offset((1, u128::MAX)).unwrap_err()),
+        says(a.at((1, u128::MAX)).unwrap_err()),
         "the integer 340282366920938463463374607431768211455 does not fit 64 bits: integers of tuples lie from \
          -9223372036854775808 to 9223372036854775807"
     );
@@ -407,7 +407,7 @@ fn refused_values() {
          \"(1,x)\""
     );
     assert_eq!(
-        says(a.offset("(1,_)").unwrap_err()),
+        says(a.at("(1,_)").unwrap_err()),
         "expected a number at byte 4 of \"(1,_)\""
     );
     assert_eq!(

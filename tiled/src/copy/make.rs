@@ -159,7 +159,7 @@ fn covered(tile: &IntTuple, tv: &Layout) -> Result<(Tiler, Layout), Error> {
     for i in 0..tile.rank() {
         let only = Tuple::flat((0..tile.rank()).map(|j| Stride::constant(i64::from(i == j))));
         let along = Layout::new(tile.clone(), only)?.composition(tv)?;
-        modes.push(Tiler::Layout(along.filter()));
+        modes.push(Tiler::Layout(along.filter(..)));
     }
     let tiler = Tiler::Modes(modes);
     let part = Layout::column_major(tile.clone())?.composition(&tiler)?;

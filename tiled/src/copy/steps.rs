@@ -93,7 +93,7 @@ impl TiledCopy {
         let of_side = by_atom.composition((&to_reference, ..))?;
         let zipped = of_side.zip()?;
         Ok(ThreadValue {
-            coalesced: zipped.coalesce_modes((1, (1, 1)))?,
+            coalesced: zipped.coalesce((1, (1, 1)))?,
             to_reference,
             by_atom,
             of_side,

@@ -416,7 +416,7 @@ impl TiledMma {
         for (slot, mode) in vmnk.iter_mut().zip(self.threads.modes()) {
             *slot = place(&mode, thread);
         }
-        let owner = self.threads.offset(vmnk)?;
+        let owner = self.threads.at(vmnk)?;
         Ok(ThrMma {
             mma: self,
             thread,

@@ -93,7 +93,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     pub fn array_view(&self) -> Result<ArrayViewD<'_, T>, Error> {
         let mut strides = Vec::new();
         for mode in self.layout().modes() {
-            let flat = mode.coalesce();
+            let flat = mode.coalesce(..);
             let stride = match (flat.leaves(), flat.is_leaf()) {
                 ([leaf], true) => leaf.stride.as_int().map(|d| d.value()),
                 _ => None,

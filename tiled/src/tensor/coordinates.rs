@@ -60,7 +60,7 @@ impl Tensor<Coordinates> {
     ///
     /// Fails for a coordinate outside of the shape.
     pub fn get(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
-        beyond(self.start(), self.layout(), self.layout().value(coord)?)
+        beyond(self.start(), self.layout(), self.layout().coord_at(coord)?)
     }
 
     /// Returns where the tensor starts: its first element.
@@ -103,7 +103,7 @@ impl Tensor<Coordinates> {
     pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         let coord = coord.into_coord()?;
         self.at_value(
-            self.layout().value(coord.start())?,
+            self.layout().coord_at(coord.start())?,
             self.layout().slice(&coord)?,
         )
     }
@@ -193,7 +193,7 @@ impl Tensor<Coordinates> {
         coord: &IntTuple,
     ) -> Result<Self, Error> {
         let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
-        self.at_value(divided.value(at)?, part)
+        self.at_value(divided.coord_at(at)?, part)
     }
 
     fn at_value(&self, value: IntTuple, layout: Layout) -> Result<Self, Error> {

@@ -74,7 +74,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// Fails for a coordinate outside of the shape.
     pub fn get(&self, coord: impl IntoIntTuple) -> Result<&T, Error> {
-        Ok(&self.data[self.place(self.layout.offset(coord)?)])
+        Ok(&self.data[self.place(self.layout.at(coord)?)])
     }
 
     /// Returns all elements in colexicographic order of their coordinates.
@@ -248,7 +248,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// As [`Tensor::get`].
     pub fn set(&mut self, coord: impl IntoIntTuple, value: T) -> Result<(), Error> {
-        let place = self.place(self.layout.offset(coord)?);
+        let place = self.place(self.layout.at(coord)?);
         self.data[place] = value;
         Ok(())
     }

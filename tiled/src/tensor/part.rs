@@ -102,7 +102,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
 
     fn sliced(&self, coord: impl IntoCoord) -> Result<(i64, Layout), Error> {
         let coord = coord.into_coord()?;
-        let offset = self.layout().offset(coord.start())?;
+        let offset = self.layout().at(coord.start())?;
         Ok((self.beyond_start(offset), self.layout().slice(&coord)?))
     }
 
@@ -256,7 +256,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             return Err(Error::assumption(operation, why));
         }
         let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
-        Ok((self.beyond_start(divided.offset(at)?), part))
+        Ok((self.beyond_start(divided.at(at)?), part))
     }
 }
 

@@ -161,6 +161,6 @@ pub(crate) fn slice(tensor: &Layout, layout: &Layout, coord: &Coord) -> Result<P
     let zero = tensor.coord_at(0)?;
     Ok(Partition {
         layout: layout.slice(coord)?,
-        start: add(&zero, &layout.value(coord.start())?)?,
+        start: add(&zero, &layout.coord_at(coord.start())?)?,
     })
 }

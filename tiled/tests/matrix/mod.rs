@@ -55,7 +55,7 @@ impl Matrix {
         let layout: Layout = layout.parse()?;
         let mut data = vec![Value::zero(ty); usize::try_from(layout.cosize()?)?];
         for ((i, j), re) in self.re.indexed_iter() {
-            data[usize::try_from(layout.offset((i as i64, j as i64))?)?] = match ty.class() {
+            data[usize::try_from(layout.at((i as i64, j as i64))?)?] = match ty.class() {
                 Class::Float(_) => Value::Real(*re),
                 Class::Integer { .. } => Value::Int(*re as i64),
                 Class::Complex { .. } => Value::complex(*re, self.im[[i, j]]),

@@ -1,7 +1,7 @@
 //! The canonical shared-memory blocks of `wgmma`, and the tiles made of them.
 
 use colex_atom::{Major, SmemSwizzle, gmma_smem_atom};
-use colex_layout::{ComposedLayout, IntTuple};
+use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 
 use super::{Case, Op, Verdict};
 
@@ -39,7 +39,7 @@ fn tile(case: &Case) -> Result<ComposedLayout, String> {
         .parse()
         .map_err(|error: colex_layout::Error| error.to_string())?;
     block(case)?
-        .tile_to_shape(&shape)
+        .tile_to_shape(&shape, LayoutLeft)
         .map_err(|error| error.to_string())
 }
 

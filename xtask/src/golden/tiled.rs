@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use colex_layout::{ComposedLayout, IntTuple, Layout, LeafMode, Tiler};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft, LeafMode, Tiler};
 use colex_tiled::{Operand, Partition, Side, TiledCopy, TiledMma};
 use serde_json::{Value as Json, json};
 
@@ -305,7 +305,7 @@ fn shared_tile(case: &Case, i: usize, bits: i64) -> Result<ComposedLayout, Strin
     } else {
         name.parse().map_err(sentence)?
     };
-    atom.tile_to_shape(&shape).map_err(sentence)
+    atom.tile_to_shape(&shape, LayoutLeft).map_err(sentence)
 }
 
 /// All offsets that the threads listed in the case touch, in order.

@@ -259,7 +259,7 @@ impl Im2colPlan {
         let columns = 0..self.order.size() / self.column;
         let instruction = |i: i64| -> Result<Im2colInstruction, Error> {
             let shared = i * self.column + slice;
-            let place = self.order.value(shared)?;
+            let place = self.order.coord_at(shared)?;
             let at = |mode: usize| place.leaves().get(mode).map_or(0, |x| x.value());
             Ok(Im2colInstruction {
                 shared,

@@ -122,7 +122,7 @@ impl GemmCase {
         let mut after = before.to_vec();
         for ((i, j), value) in product.indexed_iter() {
             let at = layout
-                .offset((i as i64, j as i64))
+                .at((i as i64, j as i64))
                 .expect("indices of the matrix");
             after[shift[2] + at as usize] = C::from_f64(*value);
         }

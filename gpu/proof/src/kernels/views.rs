@@ -69,7 +69,7 @@ fn layout(text: &str) -> Layout {
 /// The offset of an element: by index in each of the two modes.
 fn at(layout: &Layout, i: i64, j: i64) -> usize {
     let rows = layout.mode(0).expect("two modes").size();
-    layout.offset(i + rows * j).expect("an index") as usize
+    layout.at(i + rows * j).expect("an index") as usize
 }
 
 /// `alpha A B^T + beta C` of small integers, exact in f32.

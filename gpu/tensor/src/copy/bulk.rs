@@ -174,7 +174,7 @@ impl Builder {
         let steps = [(1.min(last)), last].map(|i| (i, tensor.bytes_at(i)));
         for (i, at) in steps {
             if (at? - &first).as_constant() != Some(i * bytes)
-                || !tensor.layout().coalesce().is_leaf()
+                || !tensor.layout().coalesce(..).is_leaf()
             {
                 let why = format!("{} is not one run of neighbours", tensor.layout());
                 return Err(ErrorKind::operands("bulk", why));

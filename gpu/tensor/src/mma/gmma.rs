@@ -135,7 +135,7 @@ impl GmmaOperand {
 
     /// The lower half of the descriptor of an atom.
     fn low(&self, i: i64, k: i64) -> Result<Index, ErrorKind> {
-        let offset = self.rest.offset((i, k))? * self.bytes;
+        let offset = self.rest.at((i, k))? * self.bytes;
         let (terms, constant) = (&self.start + offset).terms();
         // The base of the shared window carries the block's rank in the cluster in its upper bits. The mask keeps only
         // the bits that a descriptor holds.

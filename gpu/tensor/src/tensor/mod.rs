@@ -656,7 +656,7 @@ impl TileEnd {
 /// What is kept of a cut layout, and by how much it moves the start along each mode of its values.
 fn moved(cut: &Cut) -> Result<(Layout, Vec<(usize, Index)>), ErrorKind> {
     let kept = cut.all.slice(&cut.coord)?.to_static();
-    let first = coordinates(&cut.all.value(cut.coord.start())?);
+    let first = coordinates(&cut.all.coord_at(cut.coord.start())?);
     let fixed = first.into_iter().enumerate().map(|(i, c)| (i, c.into()));
     let places = cut
         .places

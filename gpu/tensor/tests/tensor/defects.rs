@@ -4,7 +4,7 @@ use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_gpu::Device;
 use colex_ir::ScaleD;
 use colex_ir::launch::{Argument, Launch};
-use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tensor::{
     Arg, AtThread, Builder, Error, Index, RawMemory, Tensor, TensorKernel, TmaTensor,
 };
@@ -195,7 +195,7 @@ fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
     let atom = gmma_smem_atom(Major::K, swizzle, 16).expect("16 bits divide 128");
     let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
     let atom = atom.position_independent().expect("a swizzle of addresses");
-    atom.tile_to_shape(&shape)
+    atom.tile_to_shape(&shape, LayoutLeft)
         .expect("the atom divides the tile")
 }
 

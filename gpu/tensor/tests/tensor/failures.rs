@@ -3,7 +3,7 @@
 
 use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_ir::{BinaryOp, ScaleD, UnaryOp};
-use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tensor::{
     AtThread, Builder, Cond, Fragment, GmmaOperand, Hints, Index, Rows, Tensor, TmaTensor,
 };
@@ -54,7 +54,7 @@ fn scene(k: &mut Builder) -> Scene {
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
     let atom = atom.position_independent().expect("a swizzle of addresses");
     let own: ComposedLayout = atom
-        .tile_to_shape(IntTuple::flat([64i64, 64].map(Into::into)))
+        .tile_to_shape(IntTuple::flat([64i64, 64].map(Into::into)), LayoutLeft)
         .expect("it divides");
     let map = k.tma_tensor("m", Ty::Bf16, "(96,96):(96,_1)", [64, 64], &own, 1);
     let slab = k.shared_tensor(Ty::Bf16, own);

@@ -4,7 +4,7 @@
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_ir::{FenceKind, ScaleD, Type};
-use colex_layout::{ComposedLayout, IntTuple, Layout};
+use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_sim::{Memory, SimOptions, simulate};
 use colex_tensor::{Arg, AtThread, Builder, Cond, Index, TensorKernel};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -19,7 +19,7 @@ fn swizzled(shape: &[i64]) -> ComposedLayout {
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("16 bits divide 128");
     let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
     let atom = atom.position_independent().expect("a swizzle of addresses");
-    atom.tile_to_shape(&shape)
+    atom.tile_to_shape(&shape, LayoutLeft)
         .expect("the atom divides the tile")
 }
 

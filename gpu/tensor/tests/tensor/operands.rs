@@ -5,7 +5,7 @@ use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_gpu::Device;
 use colex_ir::launch::Launch;
 use colex_ir::{BinaryOp, Cache, RegType, UnaryOp};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::{IntTuple, Layout, LayoutLeft};
 use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Hints, RawMemory, Rows};
 use colex_tiled::{TiledCopy, TiledMma};
 
@@ -168,7 +168,7 @@ fn a_map_is_reduced_as_its_elements_can_be() {
     let atom = gmma_smem_atom(Major::K, SmemSwizzle::B32, 16).expect("16 bits");
     let atom = atom.position_independent().expect("a swizzle of addresses");
     let shape = IntTuple::flat([16i64, 16].map(Into::into));
-    let own = atom.tile_to_shape(&shape).expect("it divides");
+    let own = atom.tile_to_shape(&shape, LayoutLeft).expect("it divides");
     let reduce = |k: &mut Builder, reduction| {
         let like = "(96,96):(96,_1)";
         let map = k.tma_tensor("to", Ty::Bf16, like, [16, 16], &own, 1);

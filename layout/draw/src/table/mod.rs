@@ -262,7 +262,7 @@ mod tests {
             let table = Table::of(&layout).expect("the layout is small");
             for row in 0..table.rows() {
                 for col in 0..table.cols() {
-                    assert_eq!(Ok(table.at(row, col)), layout.offset((row, col)), "{text}");
+                    assert_eq!(Ok(table.at(row, col)), layout.at((row, col)), "{text}");
                 }
             }
         }
@@ -277,7 +277,7 @@ mod tests {
             let layout: ComposedLayout = text.parse().expect("the text is a composed layout");
             let table = Table::of(&layout).expect("the layout is small");
             for (row, col) in (0..8).flat_map(|row| (0..8).map(move |col| (row, col))) {
-                assert_eq!(Ok(table.at(row, col)), layout.offset((row, col)), "{text}");
+                assert_eq!(Ok(table.at(row, col)), layout.at((row, col)), "{text}");
             }
             assert_eq!(table.heading(), text);
         }
@@ -288,7 +288,7 @@ mod tests {
         let layout: Layout = "(2,3,4):(12,4,1)".parse().expect("the text is a layout");
         let table = Table::of(&layout).expect("the layout is small");
         for col in 0..12 {
-            assert_eq!(Ok(table.at(1, col)), layout.offset((1, col % 3, col / 3)));
+            assert_eq!(Ok(table.at(1, col)), layout.at((1, col % 3, col / 3)));
         }
         assert_eq!(table.col_nesting.level(3), 1);
     }

@@ -174,7 +174,7 @@ impl ThreadValues {
     /// use colex_draw::ThreadValues;
     /// use colex_layout::Layout;
     /// let lanes: Layout = "(4,2):(1,16)".parse()?;
-    /// let map = ThreadValues::of("(8,8):(1,8)", 8, 8)?.numbered(|thread| lanes.at_unbounded(thread).unwrap_or(thread));
+    /// let map = ThreadValues::of("(8,8):(1,8)", 8, 8)?.numbered(|thread| lanes.at(colex_layout::Unbounded(thread)).unwrap_or(thread));
     /// assert_eq!(map.grid().cell(5, 2).lines.as_slice(), ["T17", "V2"]);
     /// # Ok::<(), colex_draw::Error>(())
     /// ```

@@ -8,7 +8,7 @@ use crate::algebra::recast::{Units, check_factor, factors};
 use crate::error::ErrorKind;
 use crate::{
     Compose, ComposedLayout, Error, IntoComposedLayout, IntoIntTuple, IntoLayout, IntoTiler,
-    Layout, Middle, Outer,
+    Layout, Middle, ModeOrder, Outer, Profile,
 };
 
 /// Methods that apply to the inner layout under the same outer function.
@@ -42,10 +42,6 @@ forward! {
     append(mode: impl IntoLayout);
     /// Exchanges the two outer levels.
     zip();
-    /// Coalesces each part that a leaf of `profile` names.
-    coalesce_modes(profile: impl IntoIntTuple);
-    /// Filters each part that a leaf of `profile` names.
-    filter_modes(profile: impl IntoIntTuple);
     /// The tiles and the rest.
     logical_divide(tiler: impl IntoTiler);
     /// The tiles and the rest, gathered.
@@ -68,12 +64,8 @@ forward! {
     blocked_product(tiler: impl IntoLayout);
     /// The block over the tiler mode by mode, interleaved.
     raked_product(tiler: impl IntoLayout);
-    /// The block repeated until it has `shape`.
-    tile_to_shape(shape: impl IntoIntTuple);
     /// The block repeated until it has `shape`, in an order of modes.
-    tile_to_shape_ordered(shape: impl IntoIntTuple, order: impl IntoIntTuple);
-    /// The block repeated until it has `shape`, along the last mode first.
-    tile_to_shape_row_major(shape: impl IntoIntTuple);
+    tile_to_shape(shape: impl IntoIntTuple, order: impl ModeOrder);
     /// The layout over the same elements in another shape.
     with_shape(shape: impl IntoIntTuple);
     /// The compact layout in the order of the inner strides.
@@ -105,10 +97,26 @@ impl ComposedLayout {
         self.over(self.inner().flatten())
     }
 
-    /// Returns the same function of the index with as few inner modes as possible.
-    #[must_use]
-    pub fn coalesce(&self) -> Self {
-        self.over(self.inner().coalesce())
+    /// Returns the same function of the index with as few inner modes as possible, in the whole inner layout (`..`) or
+    /// in each part that a tuple names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::coalesce`].
+    pub fn coalesce<P: Profile>(&self, profile: P) -> P::Output<Self> {
+        let over = |inner| self.over(inner);
+        profile.map(self.inner(), "coalesce", Layout::coalesced, over)
+    }
+
+    /// Returns the layout without the stride-0 and extent-1 modes of the inner layout, in the whole of it (`..`) or in
+    /// each part that a tuple names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::filter`].
+    pub fn filter<P: Profile>(&self, profile: P) -> P::Output<Self> {
+        let over = |inner| self.over(inner);
+        profile.map(self.inner(), "filter", Layout::filtered, over)
     }
 
     /// Returns the register tensor for the inner layout; registers are not swizzled.

@@ -16,7 +16,7 @@ use crate::{ComposedLayout, Error, IntoIntTuple, IntoStride, Layout, Swizzle};
 /// let plain = Layout::new((8, 64), (64, 1))?;
 /// assert_eq!(plain.into_composed_layout()?.to_string(), "(8,64):(64,1)");
 /// let swizzled = "Sw<3,3,3> o 0 o (8,64):(64,1)".into_composed_layout()?;
-/// assert_eq!(swizzled.offset((1, 0))?, 72);
+/// assert_eq!(swizzled.at((1, 0))?, 72);
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(

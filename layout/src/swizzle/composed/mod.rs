@@ -11,7 +11,7 @@ use core::fmt;
 
 use crate::error::ErrorKind;
 use crate::tuple::int::add;
-use crate::{Error, IntTuple, IntoIntTuple, Layout, Swizzle};
+use crate::{Error, IntTuple, IntoPoint, Layout, Swizzle};
 
 /// `outer o offset o inner`: the function `c -> outer(offset + inner(c))`.
 ///
@@ -24,7 +24,7 @@ use crate::{Error, IntTuple, IntoIntTuple, Layout, Swizzle};
 /// use colex_layout::{ComposedLayout, Layout, Swizzle};
 /// let tile = ComposedLayout::new(Swizzle::new(3, 3, 3)?, 0, "(8,64):(64,1)".parse::<Layout>()?);
 /// assert_eq!(tile.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
-/// assert_eq!(tile.offset((1, 0))?, 72);
+/// assert_eq!(tile.at((1, 0))?, 72);
 /// assert_eq!(tile, "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?);
 /// # Ok::<(), colex_layout::Error>(())
 /// ```
@@ -46,7 +46,7 @@ pub struct ComposedLayout {
 pub enum Outer {
     /// A swizzle.
     Swizzle(Swizzle),
-    /// A layout, beyond its size as [`Layout::at_unbounded`] has it.
+    /// A layout, beyond its size as [`Layout::at`] has it.
     Layout(Layout),
 }
 
@@ -264,32 +264,14 @@ impl ComposedLayout {
         self.inner.depth()
     }
 
-    /// Returns the offset at a linear index.
+    /// Returns the offset at a coordinate, which may be [`Unbounded`](crate::Unbounded).
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, for strides of another kind, and where a number does not fit 64
-    /// bits.
-    pub fn at(&self, index: i64) -> Result<i64, Error> {
-        self.map(self.inner.at(index)?)
-    }
-
-    /// Returns the offset at a linear index, unbounded.
-    ///
-    /// # Errors
-    ///
-    /// Fails for strides of another kind, and where a number does not fit 64 bits.
-    pub fn at_unbounded(&self, index: i64) -> Result<i64, Error> {
-        self.map(self.inner.at_unbounded(index)?)
-    }
-
-    /// Returns the offset at a coordinate.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Layout::offset`].
-    pub fn offset(&self, coord: impl IntoIntTuple) -> Result<i64, Error> {
-        self.map(self.inner.offset(coord)?)
+    /// Those of [`Layout::at`].
+    #[doc(alias = "offset")]
+    pub fn at(&self, coord: impl IntoPoint) -> Result<i64, Error> {
+        self.map(self.inner.at(coord)?)
     }
 
     /// What the outer function makes of an inner offset.

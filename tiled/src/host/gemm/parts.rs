@@ -62,7 +62,7 @@ impl TiledMma {
             0..size(self.thread_layout(), 0)
         };
         let named = |v| {
-            let thread = self.thread_layout().offset((v, m, n, k))?;
+            let thread = self.thread_layout().at((v, m, n, k))?;
             let partition = self.slice(thread)?.part_of(&identity, &all, operand)?;
             let count = |i| usize::try_from(size(&partition.layout, i)).expect("sizes are counted");
             let mut named = AccessMap::new(2);

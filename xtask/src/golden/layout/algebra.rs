@@ -5,13 +5,13 @@ use super::{layout, printed, tiler, tried, tuple};
 use crate::golden::Op;
 
 pub(super) const OPS: &[Op] = &[
-    Op::judged("coalesce", |case| printed(layout(case, 0)?.coalesce())),
+    Op::judged("coalesce", |case| printed(layout(case, 0)?.coalesce(..))),
     Op::judged("coalesce_prof", |case| {
-        tried(layout(case, 0)?.coalesce_modes(&tuple(case, 1)?))
+        tried(layout(case, 0)?.coalesce(&tuple(case, 1)?))
     }),
-    Op::judged("filter", |case| printed(layout(case, 0)?.filter())),
+    Op::judged("filter", |case| printed(layout(case, 0)?.filter(..))),
     Op::judged("filter_prof", |case| {
-        tried(layout(case, 0)?.filter_modes(&tuple(case, 1)?))
+        tried(layout(case, 0)?.filter(&tuple(case, 1)?))
     }),
     Op::judged("filter_zeros", |case| {
         printed(layout(case, 0)?.filter_zeros())

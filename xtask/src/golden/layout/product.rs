@@ -69,9 +69,9 @@ pub(super) const OPS: &[Op] = &[
         }
         let (block, shape) = (layout(case, 0)?, tuple(case, 1)?);
         tried(match case.text(2).as_deref() {
-            Err(_) => block.tile_to_shape(&shape),
-            Ok("LayoutRight") => block.tile_to_shape_row_major(&shape),
-            Ok(_) => block.tile_to_shape_ordered(&shape, &tuple(case, 2)?),
+            Err(_) => block.tile_to_shape(&shape, colex_layout::LayoutLeft),
+            Ok("LayoutRight") => block.tile_to_shape(&shape, colex_layout::LayoutRight),
+            Ok(_) => block.tile_to_shape(&shape, &tuple(case, 2)?),
         })
     }),
 ];

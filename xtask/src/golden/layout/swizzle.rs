@@ -1,6 +1,6 @@
 //! Swizzles, and layouts under a swizzle.
 
-use colex_layout::{ComposedLayout, Layout, Outer, Swizzle};
+use colex_layout::{ComposedLayout, Layout, LayoutLeft, LayoutRight, Outer, Swizzle};
 
 use super::{Answer, coord, layout, parsed, printed, tiler, tried, tuple};
 use crate::golden::value::Value;
@@ -39,7 +39,7 @@ pub(super) const OPS: &[Op] = &[
         printed(composed(case, 0)?.inner())
     }),
     Op::judged("coalesce_swizzled", |case| {
-        printed(composed(case, 0)?.coalesce())
+        printed(composed(case, 0)?.coalesce(..))
     }),
     Op::judged("flatten_swizzled", |case| {
         printed(composed(case, 0)?.flatten())
@@ -137,8 +137,8 @@ fn swizzle_table(case: &Case) -> Answer {
 pub(super) fn tile_to_shape(case: &Case) -> Answer {
     let (block, shape) = (composed(case, 0)?, tuple(case, 1)?);
     tried(match case.text(2).as_deref() {
-        Err(_) => block.tile_to_shape(&shape),
-        Ok("LayoutRight") => block.tile_to_shape_row_major(&shape),
-        Ok(_) => block.tile_to_shape_ordered(&shape, &tuple(case, 2)?),
+        Err(_) => block.tile_to_shape(&shape, LayoutLeft),
+        Ok("LayoutRight") => block.tile_to_shape(&shape, LayoutRight),
+        Ok(_) => block.tile_to_shape(&shape, &tuple(case, 2)?),
     })
 }

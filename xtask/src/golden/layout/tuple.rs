@@ -56,16 +56,16 @@ pub(super) const OPS: &[Op] = &[
     }),
     Op::judged("crd2idx", table),
     Op::judged("crd2idx_coord", |case| {
-        tried(layout(case, 1)?.offset_unbounded(tuple(case, 0)?))
+        tried(layout(case, 1)?.at(colex_layout::Unbounded(tuple(case, 0)?)))
     }),
     Op::judged("crd2idx_shape", |case| {
-        tried(tuple(case, 1)?.index_unbounded(tuple(case, 0)?))
+        tried(tuple(case, 1)?.index(colex_layout::Unbounded(tuple(case, 0)?)))
     }),
     Op::judged("idx2crd", |case| {
-        tried(tuple(case, 1)?.coord_unbounded(tuple(case, 0)?))
+        tried(tuple(case, 1)?.coord(colex_layout::Unbounded(tuple(case, 0)?)))
     }),
     Op::judged("crd2crd", |case| {
-        tried(tuple(case, 1)?.coord_in_unbounded(tuple(case, 0)?, &tuple(case, 2)?))
+        tried(tuple(case, 1)?.coord_in(colex_layout::Unbounded(tuple(case, 0)?), &tuple(case, 2)?))
     }),
 ];
 
