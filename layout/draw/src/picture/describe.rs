@@ -20,7 +20,7 @@ impl Picture {
     ///
     /// ```
     /// use colex_draw::{ColorBy, LabelBy, Table};
-    /// let table = Table::of(&"(2,3):(3,1)".parse()?)?;
+    /// let table = Table::of("(2,3):(3,1)")?;
     /// assert_eq!(
     ///     table.picture(ColorBy::Cycle, LabelBy::Offset).description(),
     ///     "(2,3):(3,1): 2 rows by 3 columns. Row 0: 0, 1, 2. Row 1: 3, 4, 5.",
