@@ -1,5 +1,5 @@
 //! The worked examples of the book's sources, S1 to S79, and the points where CuTe's implementations disagree, D1 to D11:
-//! each is marked, as in `**S20.**`, before the Rust block that runs it, and listed in an appendix.
+//! each is marked, as in `[S20]`, before the Rust block that runs it, and listed in an appendix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::chapters::Chapters;
+use super::marks::{ExampleName, marks, misplaced, shown};
+use super::voice;
 use crate::{markdown, workspace};
 
 const EXAMPLES: u32 = 79;
@@ -14,9 +16,6 @@ const DISAGREEMENTS: u32 = 11;
 
 const LIST: &str = "appendix/examples.md";
 const ERRATA: &str = "appendix/errata.md";
-
-/// A letter and a number, as `S20`.
-type ExampleName = (char, u32);
 
 /// Which chapters run which example.
 type Runs = BTreeMap<ExampleName, BTreeSet<String>>;
@@ -28,54 +27,32 @@ pub(super) fn check(
     complaints: &mut Vec<String>,
 ) -> Result<usize> {
     let mut runs = Runs::new();
+    let mut boxes = Vec::new();
     for file in &chapters.files {
         let text = workspace::read(&chapters.folder.join(file))?;
-        for (line, name) in marks(&text) {
-            if is_run(&text, line) {
-                runs.entry(name).or_default().insert(file.clone());
+        let place = workspace::shown(root, &chapters.folder.join(file));
+        for mark in marks(&text) {
+            if is_run(&text, mark.line) {
+                runs.entry(mark.name).or_default().insert(file.clone());
             } else {
-                let place = workspace::shown(root, &chapters.folder.join(file));
                 complaints.push(format!(
-                    "{place}:{line}: {} is marked, but no Rust block follows in its section",
-                    shown(name)
+                    "{place}:{}: {} is marked, but no Rust block follows in its section",
+                    mark.line,
+                    shown(mark.name)
                 ));
             }
         }
+        let wrong = misplaced(&text, file)
+            .into_iter()
+            .chain(voice::arguments(&text, file));
+        complaints.extend(wrong.map(|(line, what)| format!("{place}:{line}: {what}")));
+        boxes.extend(voice::boxes(&text));
     }
+    complaints.extend(voice::missing(&boxes));
     let list = workspace::read(&chapters.folder.join(LIST))?;
     let errata = workspace::read(&chapters.folder.join(ERRATA))?;
     complaints.extend(list_complaints(&runs, &list, &errata));
     Ok(runs.len())
-}
-
-/// Every mark outside code blocks, with its line.
-fn marks(text: &str) -> Vec<(usize, ExampleName)> {
-    let mut found = Vec::new();
-    let fences = markdown::parts(text).fences;
-    let mut at = 0;
-    while let Some(next) = text[at..].find("**") {
-        at += next + 2;
-        let is_code = fences.iter().any(|fence| fence.range.contains(&at));
-        if let Some(name) = name(text[at..].split("**").next().unwrap_or("")).filter(|_| !is_code) {
-            found.push((1 + text[..at].matches('\n').count(), name));
-        }
-    }
-    found
-}
-
-/// `S20` from `S20.`.
-fn name(mark: &str) -> Option<ExampleName> {
-    let number = mark.strip_suffix('.')?;
-    let letter = number
-        .chars()
-        .next()
-        .filter(|letter| "SD".contains(*letter))?;
-    let number: u32 = number[1..].parse().ok()?;
-    Some((letter, number))
-}
-
-fn shown((letter, number): ExampleName) -> String {
-    format!("{letter}{number}")
 }
 
 /// Whether a Rust block follows `line` before the next heading.
@@ -116,7 +93,7 @@ fn list_complaints(runs: &Runs, list: &str, errata: &str) -> Vec<String> {
     for number in 1..=DISAGREEMENTS {
         if !runs.contains_key(&('D', number)) {
             complaints.push(format!(
-                "D{number} runs in no chapter: mark it **D{number}.** before its Rust block"
+                "D{number} runs in no chapter: mark it [D{number}] before its Rust block"
             ));
         }
     }
@@ -168,8 +145,11 @@ fn row_complaint(
             None => "runs nowhere".into(),
         }),
         Some(file) if !chapters.contains(file) => Some(format!(
-            "links to {file}, where no Rust block is marked **S{number}.**"
+            "links to {file}, where no Rust block is marked [S{number}]"
         )),
+        Some(_) if verdict == "OK" && errata.contains(&format!("| S{number} |")) => {
+            Some(format!("is OK, but {ERRATA} has a row for it"))
+        }
         Some(_) if verdict != "OK" && !errata.contains(&format!("| S{number} |")) => {
             Some(format!("is {verdict}, but {ERRATA} has no row for it"))
         }
@@ -181,7 +161,7 @@ fn row_complaint(
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# A\n\n**S1.** One, **S2.** two.\n\n```rust\n# **S9.**\n```\n\n## B\n\n**D3.** Three, *S4.*\n\n```text\n```\n\n## C\n\n```rust\n```\n";
+    const TEXT: &str = "# A\n\nOne, two. [S1] [S2]\n\n```rust\n# [S9]\n```\n\n## B\n\nThree. [D3]\n\n```text\n```\n\n## C\n\n```rust\n```\n";
 
     fn list(place: &str) -> String {
         let row = |number| format!("| S{number} | what | OK | Part III |\n");
@@ -197,11 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn marks_outside_code_are_found() {
-        assert_eq!(marks(TEXT), [(3, ('S', 1)), (3, ('S', 2)), (11, ('D', 3))]);
-    }
-
-    #[test]
     fn a_mark_needs_a_rust_block_in_its_section() {
         assert!(is_run(TEXT, 3));
         assert!(!is_run(TEXT, 11));
@@ -213,14 +188,14 @@ mod tests {
         assert_eq!(
             complaints[..2],
             [
-                "appendix/examples.md: S1 links to layout/a.md, where no Rust block is marked **S1.**",
+                "appendix/examples.md: S1 links to layout/a.md, where no Rust block is marked [S1]",
                 "appendix/examples.md: S2 runs nowhere",
             ]
         );
         assert_eq!(complaints.len(), 79 + 11);
         assert_eq!(
             complaints[79],
-            "D1 runs in no chapter: mark it **D1.** before its Rust block"
+            "D1 runs in no chapter: mark it [D1] before its Rust block"
         );
     }
 
@@ -231,6 +206,12 @@ mod tests {
         assert_eq!(
             first_complaint(place, "| S10 |").as_deref(),
             Some("appendix/examples.md: S1 is ERR, but appendix/errata.md has no row for it")
+        );
+        let ok = ["S51", "what", "OK", "[A](../tiled/a.md)"];
+        let chapters = BTreeSet::from(["tiled/a.md".to_string()]);
+        assert_eq!(
+            row_complaint(51, &ok, &chapters, "| S51 | this | that |").as_deref(),
+            Some("is OK, but appendix/errata.md has a row for it")
         );
         assert_eq!(
             list_complaints(&Runs::new(), "", "")[0],

@@ -5,6 +5,7 @@ mod chapters;
 mod drawings;
 mod examples;
 mod links;
+mod marks;
 mod math;
 mod names;
 mod pages;
@@ -13,6 +14,7 @@ mod programs;
 mod serve;
 mod swap;
 mod terms;
+mod voice;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The preprocessor: figures become SVG and formulas MathML before mdBook sees the chapter.
+//! The preprocessor: figures become SVG, formulas MathML and marks links before mdBook sees the chapter.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
 use super::drawings::Drawings;
-use super::math;
+use super::{marks, math};
 use crate::{figure, markdown};
 
 /// Draws every figure and every formula of the book; the first that cannot be drawn fails the build.
@@ -24,7 +24,9 @@ impl Preprocessor for Drawn {
             let BookItem::Chapter(chapter) = item else {
                 return;
             };
-            match drawn(&chapter.content, &self.0) {
+            let file = chapter.source_path.as_deref();
+            let file = file.map(|file| file.to_string_lossy().into_owned());
+            match drawn(&chapter.content, &file.unwrap_or_default(), &self.0) {
                 Ok(content) => chapter.content = content,
                 Err((line, what)) => {
                     let file = chapter
@@ -40,8 +42,13 @@ impl Preprocessor for Drawn {
     }
 }
 
-/// `text` with its figures and formulas drawn, or the line and the reason of the first that cannot be.
-fn drawn(text: &str, drawings: &Drawings) -> std::result::Result<String, (usize, String)> {
+/// `text`, of the chapter `file`, with its figures and formulas drawn and its marks linked, or the line and the reason of
+/// the first that cannot be.
+fn drawn(
+    text: &str,
+    file: &str,
+    drawings: &Drawings,
+) -> std::result::Result<String, (usize, String)> {
     let parts = markdown::parts(text);
     let mut pieces: Vec<(Range<usize>, String)> = Vec::new();
     for fence in parts.fences {
@@ -55,6 +62,7 @@ fn drawn(text: &str, drawings: &Drawings) -> std::result::Result<String, (usize,
         let mathml = math::mathml(&formula).map_err(|what| (formula.line, what))?;
         pieces.push((formula.range, mathml));
     }
+    pieces.extend(marks::linked(text, file));
     pieces.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_string();
     for (range, piece) in pieces.into_iter().rev() {
@@ -69,7 +77,7 @@ mod tests {
 
     #[test]
     fn formulas_are_replaced_where_they_stand() {
-        let text = drawn("so $a$ and `$b$` and $c$.\n", &Drawings::default())
+        let text = drawn("so $a$ and `$b$` and $c$.\n", "a.md", &Drawings::default())
             .expect("both formulas are well formed");
         assert!(
             text.starts_with("so <math") && text.contains("</math> and `$b$` and <math"),
@@ -82,6 +90,7 @@ mod tests {
     fn a_figure_that_cannot_be_drawn_names_its_line() {
         let (line, what) = drawn(
             "one\n\n```figure nonsense\n4:1\n```\n",
+            "a.md",
             &Drawings::default(),
         )
         .expect_err("there is no such kind");
