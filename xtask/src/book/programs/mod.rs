@@ -27,7 +27,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::chapters::Chapters;
-use crate::workspace;
+use crate::{markdown, workspace};
 use chapter::Shown;
 pub(super) use pages::Included;
 pub(crate) use run::Blessing;
@@ -66,6 +66,11 @@ pub(super) fn check(
             shown.insert((piece.program.clone(), piece.name.clone()));
         }
         complaints.extend(own_program(file, &pieces.shown, &programs));
+        let fences = markdown::parts(&text).fences;
+        for fence in fences.iter().filter(|fence| fence.is_rust()) {
+            let complaint = block_complaint(&fence.body);
+            complaints.extend(complaint.map(|what| format!("{}: {what}", at(fence.line))));
+        }
     }
     complaints.extend(programs.unseen(&shown));
     Ok(count)
@@ -84,15 +89,21 @@ fn piece_complaint(shown: &Shown, programs: &Programs) -> Option<String> {
     if let Some(what) = length_complaint(piece.lines().count()) {
         return Some(what);
     }
-    let prints = ["print!(", "println!("]
-        .iter()
-        .any(|call| piece.contains(call));
+    let prints = prints(piece);
     (prints && shown.output.is_none()).then(|| {
         format!(
             "`{}` prints, but no `output` block after it shows what",
             shown.name
         )
     })
+}
+
+/// Whether code prints what an `output` block can show: standard error is for what depends on the machine.
+fn prints(code: &str) -> bool {
+    let code = code.replace("eprint", "");
+    ["print!(", "println!("]
+        .iter()
+        .any(|call| code.contains(call))
 }
 
 /// A chapter that shows programs has one of its own.
@@ -104,12 +115,11 @@ fn own_program(file: &str, shown: &[Shown], programs: &Programs) -> Option<Strin
 }
 
 /// Why the book may not hold a Rust block that is no piece of a program.
-#[cfg(test)]
 fn block_complaint(body: &str) -> Option<String> {
     let visible = body
         .lines()
         .filter(|line| *line != "#" && !line.starts_with("# "));
-    if body.contains("println!(") {
+    if prints(body) {
         return Some(
             "a test shows nothing of what it prints: make the block a piece of a program, and put an `output` block after it"
                 .into(),
@@ -175,6 +185,7 @@ mod tests {
         assert_eq!(piece_complaint(&piece, &programs), None);
         assert_eq!(block_complaint("assert!(true);\n"), None);
         assert!(block_complaint("println!(\"x\");\n").is_some());
+        assert_eq!(block_complaint("eprintln!(\"x\");\n"), None);
     }
 
     #[test]

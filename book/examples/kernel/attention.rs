@@ -1,0 +1,251 @@
+//! Attention: two products with a softmax between them, in registers.
+//!
+//! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::ir::{
+    BinaryOp::{Add, Max, Mul, Sub},
+    UnaryOp::{Ex2, Rcp},
+};
+use colex_gpu::tensor::{AtThread, Builder, Rows, TensorKernel};
+use colex_gpu::{Device, Load, View, ViewMut};
+use colex_layout::{C, ComposedLayout, Layout};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+use half::f16;
+use std::error::Error;
+use std::f64::consts::LOG2_E;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    rows()?;
+    kernel()?;
+    refusals()?;
+    Ok(())
+}
+
+/// Reads off which registers and lanes share a row.
+fn rows() -> Result<(), Box<dyn Error>> {
+    println!("\n== rows ==");
+    // ANCHOR: rows
+    let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
+    let rows = Rows::new(&mma, [64, 64])?;
+    println!("{}", rows.layout());
+    assert_eq!((rows.count(), rows.lanes()), (2, &[1, 2][..]));
+
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    let scores = k.accumulators(&mma, [64, 64]);
+    println!("{}", scores.layout());
+    let weights = k.convert(&scores, Ty::F16);
+    let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
+    println!("{}", weights.layout());
+    // ANCHOR_END: rows
+    Ok(())
+}
+
+// ANCHOR: arguments
+/// softmax(Q K^T / 8) V, of rows of 64 numbers.
+fn attention() -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("attention", Arch::Sm80, 128);
+    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
+    let q = k.tensor("q", Ty::F16, &by_rows);
+    let keys = k.tensor("k", Ty::F16, &by_rows);
+    // As the right factor of P V has it: a column is a key.
+    let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
+    let o = k.tensor("o", Ty::F16, &by_rows);
+    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+
+    let rows: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
+    let columns: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(1,64)".parse()?;
+    let shared_q = k.shared_tensor(Ty::F16, rows.clone());
+    let shared_k = k.shared_tensor(Ty::F16, rows);
+    let shared_v = k.shared_tensor(Ty::F16, columns);
+    // ANCHOR_END: arguments
+
+    // ANCHOR: operations
+    // Four warps along M: no row leaves its warp.
+    let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
+    let fetch = || colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>");
+    let fetch_rows = TiledCopy::new(fetch()?, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
+    let fetch_v = TiledCopy::new(fetch()?, 16, "(8,16):(1,8)", "(8,1):(1,0)")?;
+    let straight = || colex_atom::copy("SM75_U32x4_LDSM_N");
+    let read_q = TiledCopy::for_operand(straight()?, 16, &mma, Operand::A)?;
+    let read_k = TiledCopy::for_operand(straight()?, 16, &mma, Operand::B)?;
+    let transposed = colex_atom::copy("SM75_U16x8_LDSM_T")?;
+    let read_v = TiledCopy::for_operand(transposed, 16, &mma, Operand::B)?;
+    // ANCHOR_END: operations
+
+    // ANCHOR: partitions
+    let (mine, mine_v) = (fetch_rows.at(&tid), fetch_v.at(&tid));
+    let into_q = mine.partition_dst(&shared_q); // (CPY, CPY_M, CPY_K)
+    let into_k = mine.partition_dst(&shared_k); // (CPY, CPY_N, CPY_K)
+    let into_v = mine_v.partition_dst(&shared_v); // (CPY, CPY_N, CPY_K)
+    let from_q = read_q.at(&tid).partition_src(&shared_q); // (CPY, CPY_M, CPY_K)
+    let from_k = read_k.at(&tid).partition_src(&shared_k); // (CPY, CPY_N, CPY_K)
+    let from_v = read_v.at(&tid).partition_src(&shared_v); // (CPY, CPY_N, CPY_K)
+    let held_q = k.fragment_of(&mma, Operand::A, [64, 64]); // (MMA, MMA_M, MMA_K)
+    let held_k = k.fragment_of(&mma, Operand::B, [64, 64]); // (MMA, MMA_N, MMA_K)
+    let held_v = k.fragment_of(&mma, Operand::B, [64, 64]); // (MMA, MMA_N, MMA_K)
+    let scores = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
+    let out = k.accumulators(&mma, [64, 64]); // (MMA, MMA_M, MMA_N)
+
+    // For each row: the maximum so far, the next one, the sum, and what the sums are still worth.
+    let rows = Rows::new(&mma, [64, 64])?;
+    let (top, new) = (k.row_values(&rows, Ty::F32), k.row_values(&rows, Ty::F32));
+    let (sum, shrink) = (k.row_values(&rows, Ty::F32), k.row_values(&rows, Ty::F32));
+    k.fill(&top, f64::NEG_INFINITY);
+    k.fill(&sum, 0.0);
+    let scale = LOG2_E / 8.0;
+    // ANCHOR_END: partitions
+
+    // ANCHOR: scores
+    let tile = q.local_tile((64, 64), (&block, 0));
+    k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_q);
+    k.cp_async_commit();
+    k.cp_async_wait(0);
+    k.sync();
+    k.copy(&read_q, &from_q, &held_q.retile(&read_q));
+
+    let count = keys.extent(0);
+    let places = mma.at(&tid).places(Operand::C, [64, 64]);
+    k.for_(0, (&count + 63) / 64, 1, |k, step| {
+        let tile = keys.local_tile((64, 64), (step, 0));
+        k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k);
+        let tile = v.local_tile((64, 64), (0, step));
+        k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile), &into_v);
+        k.cp_async_commit();
+        k.cp_async_wait(0);
+        k.sync();
+
+        k.clear(&scores);
+        k.copy(&read_k, &from_k, &held_k.retile(&read_k));
+        k.mma(&mma, &scores, &held_q, &held_k, &scores);
+        // A key that is not there was filled with zeros; its score must not be 0 but nothing.
+        k.mask(&scores, f64::NEG_INFINITY, |k, i| {
+            let [_, n] = &places[i];
+            k.less(&(step * 64 + n), &count)
+        });
+        // ANCHOR_END: scores
+
+        // ANCHOR: softmax
+        k.assign(&new, &top);
+        k.map2(
+            Max,
+            &rows.broadcast_rows(&new),
+            &rows.broadcast_rows(&new),
+            &scores,
+        );
+        k.reduce_rows(Max, &rows, &new);
+        k.map2(Sub, &shrink, &top, &new);
+        k.map2(Mul, &shrink, &shrink, scale);
+        k.map1(Ex2, &shrink, &shrink);
+        k.assign(&top, &new);
+        k.map2(Mul, &sum, &sum, &shrink);
+        k.map2(Mul, &out, &out, &rows.broadcast_rows(&shrink));
+
+        k.map2(Mul, &new, &new, -scale);
+        k.fma(&scores, &scores, scale, &rows.broadcast_rows(&new));
+        k.map1(Ex2, &scores, &scores);
+        k.map2(
+            Add,
+            &rows.broadcast_rows(&sum),
+            &rows.broadcast_rows(&sum),
+            &scores,
+        );
+
+        let weights = k.convert(&scores, Ty::F16);
+        let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
+        k.copy(&read_v, &from_v, &held_v.retile(&read_v));
+        k.mma(&mma, &out, &weights, &held_v, &out);
+        k.sync();
+    });
+    // ANCHOR_END: softmax
+
+    // ANCHOR: epilogue
+    // A lane has summed its own columns only; once, at the end, the four come together.
+    k.reduce_rows(Add, &rows, &sum);
+    k.map1(Rcp, &sum, &sum);
+    k.map2(Mul, &out, &out, &rows.broadcast_rows(&sum));
+    let halves = k.convert(&out, Ty::F16);
+    let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;
+    let tile = o.local_tile((64, 64), (block, 0));
+    let into_o = store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+    k.copy_in_bounds(&store, &halves.retile(&store), &into_o);
+    Ok(k.finish()?)
+}
+// ANCHOR_END: epilogue
+
+// ANCHOR: check
+/// Runs the kernel and compares every element with the host.
+fn check(built: &TensorKernel, [queries, keys]: [usize; 2]) -> Result<(), Box<dyn Error>> {
+    let number = |i: usize| f16::from_f32((i * 7919 % 127) as f32 / 32.0 - 2.0);
+    let numbers = |from: usize, n: usize| (from..from + 64 * n).map(number).collect::<Vec<f16>>();
+    let (q, k, v) = (numbers(0, queries), numbers(5, keys), numbers(11, keys));
+    let device = Device::open();
+    let (on_q, on_k, on_v) = (device.upload(&q)?, device.upload(&k)?, device.upload(&v)?);
+    let mut on_o = device.poisoned::<f16>(queries * 64)?;
+    let rows = |n: usize| ((n, C::<64>), (64, C::<1>));
+    let view_q = View::new(&on_q, rows(queries))?;
+    let view_k = View::new(&on_k, rows(keys))?;
+    let view_v = View::new(&on_v, ((C::<64>, keys), (C::<1>, 64)))?;
+    let view_o = ViewMut::new(&mut on_o, rows(queries))?;
+    let grid = [queries.div_ceil(64)];
+    built
+        .load(&device)?
+        .launch(grid, (view_q, view_k, view_v, view_o))?;
+    for (i, found) in on_o.download()?.into_iter().enumerate() {
+        let (query, column) = (i / 64 * 64, i % 64);
+        let score = |j: usize| -> f64 {
+            (0..64)
+                .map(|l| f64::from(q[query + l]) * f64::from(k[64 * j + l]))
+                .sum::<f64>()
+                / 8.0
+        };
+        let weights: Vec<f64> = (0..keys).map(|j| score(j).exp()).collect();
+        let mean: f64 = (0..keys)
+            .map(|j| weights[j] * f64::from(v[64 * j + column]))
+            .sum();
+        let right = mean / weights.iter().sum::<f64>();
+        assert!(
+            (f64::from(found) - right).abs() < 2e-3,
+            "element {i}: {found}, not {right}"
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: check
+
+/// Builds the kernel and compares it with the host.
+fn kernel() -> Result<(), Box<dyn Error>> {
+    println!("\n== kernel ==");
+    // ANCHOR: kernel
+    let built = attention()?;
+    check(&built, [64, 64])?;
+    check(&built, [70, 100])?;
+    check(&built, [1, 1])?;
+
+    let text = built.kernel.ptx()?;
+    println!("{} powers", text.matches("ex2.approx").count());
+    println!("{} shuffles", text.matches("shfl.sync.bfly").count());
+    // ANCHOR_END: kernel
+    Ok(())
+}
+
+/// Shows layouts whose registers do not fit.
+fn refusals() -> Result<(), Box<dyn Error>> {
+    println!("\n== refusals ==");
+    // ANCHOR: refusals
+    let half = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let one = TiledMma::new(half.clone(), "(1,1,1):(0,0,0)", (16, 8, 16))?;
+    let bytes = colex_atom::mma("SM80_16x8x32_S32S8S8S32_TN")?;
+    let bytes = TiledMma::new(bytes, "(1,1,1):(0,0,0)", (16, 8, 32))?;
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let sums = k.accumulators(&one, [16, 32]);
+    sums.as_operand(&one, &bytes, Operand::A, (16, 32));
+    println!("{}", k.finish().unwrap_err().what());
+    let across = TiledMma::new(half, "(2,2,1):(1,2,0)", (32, 32, 16))?;
+    println!("{}", Rows::new(&across, [64, 64]).unwrap_err().what());
+    // ANCHOR_END: refusals
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! The first Hopper GEMM: a producer and a consumer.
+//!
+//! Run it with `cargo run -p colex-book --example kernel_hopper`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::ir::ScaleD;
+use colex_gpu::kernels::GemmProblem;
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
+use colex_gpu::tensor::{AtThread, Builder, Cond, TensorKernel};
+use colex_gpu::{Device, Load};
+use colex_layout::{ComposedLayout, Layout};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+use half::f16;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    ring()?;
+    after()?;
+    other_numbers()?;
+    Ok(())
+}
+
+// ANCHOR: arguments
+/// C = A B^T by one producer warp and one consumer; the producer announces `expected` bytes per stage.
+fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("ring", Arch::Sm90a, 256);
+    let ring = k.pipeline(3, 1, 1);
+    let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
+    let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
+    let sa = k.shared_tensor(Ty::F16, stages.clone());
+    let sb = k.shared_tensor(Ty::F16, stages);
+    let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
+    let a = k.tma_tensor("a", Ty::F16, &matrix, [64, 64], &slab, 1);
+    let b = k.tma_tensor("b", Ty::F16, &matrix, [64, 64], &slab, 1);
+    let c = k.tensor("c", Ty::F32, &matrix);
+    let steps = k.index_argument("steps", 1..1 << 20);
+    let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
+    let (group, warp) = (k.uniform(128), k.uniform(32));
+    k.start_pipelines(&[&ring], false);
+    // ANCHOR_END: arguments
+
+    // ANCHOR: operations
+    let mma = colex_atom::mma("SM90_64x64x16_F32F16F16_SS")?;
+    let mma = TiledMma::new(mma, "1:0", (.., .., ..))?;
+    let store = colex_atom::copy("UniversalCopy<uint64_t>")?;
+    let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
+    let consumes = k.equal(&group, &0.into());
+    // ANCHOR_END: operations
+    k.if_else(
+        consumes,
+        |k| {
+            // ANCHOR: consumer
+            let thread = thread.within(0..128);
+            let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into());
+            let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into());
+            let sums = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
+            let state = k.consumer_state(&ring);
+            let first = k.equal(&thread, &0.into());
+            k.for_(0, &steps, 1, |k, step| {
+                let (stage, parity) = (k.stage(&state), k.parity(&state));
+                k.wait(&ring.full.at(&stage), &parity);
+                let adds = match k.less(&0.into(), step) {
+                    Cond::Where(guard) => ScaleD::Pred(guard.pred),
+                    Cond::Known(_) => ScaleD::One,
+                };
+                k.wgmma_fence();
+                k.wgmma_tile(&mma, &sums, &da.at(&stage), &db.at(&stage), adds);
+                k.wgmma_commit();
+                k.wgmma_wait(0);
+                k.if_(first, |k| {
+                    k.arrive(&ring.empty.at(&stage));
+                });
+                // ANCHOR_END: consumer
+                k.advance(&state);
+            });
+            // ANCHOR: epilogue
+            let tile = c.local_tile((64, 64), (&m, &n));
+            let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+            k.copy_in_bounds(&store, &sums.retile(&store), &to);
+            // ANCHOR_END: epilogue
+        },
+        |k| {
+            // ANCHOR: producer
+            let first = k.equal(&warp, &4.into());
+            k.if_(first, |k| {
+                let one = k.elected();
+                k.if_(one, |k| {
+                    let state = k.producer_state(&ring);
+                    k.for_(0, &steps, 1, |k, step| {
+                        let (stage, parity) = (k.stage(&state), k.parity(&state));
+                        let full = ring.full.at(&stage);
+                        k.wait(&ring.empty.at(&stage), &parity);
+                        k.arrive_expect(&full, expected);
+                        k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
+                        k.tma_load(&b, (&n, step), &sb.at(2, &stage), &full);
+                        k.advance(&state);
+                    });
+                });
+            });
+            // ANCHOR_END: producer
+        },
+    );
+    Ok(k.finish()?)
+}
+
+// ANCHOR: check
+/// 100 by 70 by 264 on the simulator, compared with the host.
+fn check(built: &TensorKernel) -> Result<(), Box<dyn Error>> {
+    let device = Device::simulator(Arch::Sm90a);
+    let number = |i: usize| f16::from_f32((i * 7 % 11) as f32 / 4.0 - 1.0);
+    let a: Vec<f16> = (0..100 * 264).map(number).collect();
+    let b: Vec<f16> = (3..70 * 264 + 3).map(number).collect();
+    let (on_a, on_b) = (device.upload(&a)?, device.upload(&b)?);
+    let mut on_c = device.poisoned::<f32>(100 * 70)?;
+    let (view_a, view_b) = (on_a.view((100, 264))?, on_b.view((70, 264))?);
+    let view_c = on_c.view_mut((100, 70))?;
+    built
+        .load(&device)?
+        .launch([2, 2], (view_a, view_b, view_c, 5_u32))?;
+    for (i, found) in on_c.download()?.into_iter().enumerate() {
+        let product = |l| f32::from(a[i / 70 * 264 + l]) * f32::from(b[i % 70 * 264 + l]);
+        assert_eq!(found, (0..264).map(product).sum::<f32>(), "element {i}");
+    }
+    Ok(())
+}
+// ANCHOR_END: check
+
+/// Multiplies with one producer warp and one consumer.
+fn ring() -> Result<(), Box<dyn Error>> {
+    // ANCHOR: ring
+    let bytes_of_a_stage = 2 * 64 * 64 * 2; // two slabs of 64 by 64 halves
+    check(&product(bytes_of_a_stage)?)?;
+    // ANCHOR_END: ring
+    Ok(())
+}
+
+/// Compares the instructions of two kernels.
+fn after() -> Result<(), Box<dyn Error>> {
+    println!("\n== after ==");
+    // ANCHOR: after
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(256, 256, 256);
+    let (a, b) = (
+        device.zeros::<f16>(256 * 256)?,
+        device.zeros::<f16>(256 * 256)?,
+    );
+    let mut c = device.poisoned::<f16>(256 * 256)?;
+    let gemm = problem.on(&a, &b, &mut c)?;
+    let count = |method| -> Result<u64, colex_gpu::Error> {
+        Ok(gemm.clone().method(method).prepare()?.profile(&device)?[0].instructions)
+    };
+    let (ampere, hopper) = (count(GemmMethod::Ampere)?, count(GemmMethod::Hopper)?);
+    println!("Ampere: {ampere} instructions, Hopper: {hopper}");
+    // ANCHOR_END: after
+    Ok(())
+}
+
+/// Runs a plan with other numbers, and one that is refused.
+fn other_numbers() -> Result<(), Box<dyn Error>> {
+    println!("\n== other_numbers ==");
+    // ANCHOR: other_numbers
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(100, 72, 40);
+    let (a, b) = (
+        device.upload(&[f16::ONE; 100 * 40])?,
+        device.upload(&[f16::ONE; 72 * 40])?,
+    );
+    let c = device.poisoned::<f32>(100 * 72)?;
+    let mut written = c.clone();
+    let gemm = problem.on(&a, &b, &mut written)?;
+    let with = |warps, tile| {
+        gemm.prepare_with(|operands, _| {
+            Ok(GemmPlan {
+                warps,
+                tile,
+                ..GemmPlan::new(GemmMethod::Hopper, operands)
+            })
+        })
+    };
+    with([1, 1], [64, 96, 32])?.run(&device)?;
+    assert_eq!(c.download()?, [40.0; 100 * 72]);
+
+    let refused = with([1, 1], [128, 256, 64]).unwrap_err();
+    println!("{refused}");
+    // ANCHOR_END: other_numbers
+    Ok(())
+}

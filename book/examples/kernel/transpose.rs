@@ -1,0 +1,237 @@
+//! Transpose: a tile turns in shared memory.
+//!
+//! Run it with `cargo run -p colex-book --example kernel_transpose`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::kernels::{CopyCall, CopyMethod};
+use colex_gpu::tensor::{self, AtThread, Builder, TensorKernel};
+use colex_gpu::{Device, Load, transpose};
+use colex_layout::{Layout, Swizzle};
+use colex_tiled::TiledCopy;
+use half::bf16;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    before()?;
+    turned()?;
+    matrices()?;
+    diagonal()?;
+    after()?;
+    permuted()?;
+    exercise_1()?;
+    Ok(())
+}
+
+/// Counts the sectors and instructions of two kernels.
+fn before() -> Result<(), Box<dyn Error>> {
+    println!("\n== before ==");
+    // ANCHOR: before
+    let device = Device::simulator(Arch::Sm90a);
+    let (from, mut to) = (
+        device.upload(&[bf16::ONE; 256 * 256])?,
+        device.poisoned::<bf16>(256 * 256)?,
+    );
+    let rows = from.view((256, 256))?;
+    let columns = to.view_t_mut((256, 256))?;
+    let counted = |method| -> Result<_, colex_gpu::Error> {
+        let report = CopyCall::new(&rows, &columns, Some(method))?
+            .profile(&device)?
+            .remove(0);
+        Ok((report.sectors(), report.instructions))
+    };
+    for method in [CopyMethod::Naive, CopyMethod::Swizzled] {
+        let ((touched, enough), instructions) = counted(method)?;
+        println!("{method:?}: {touched} sectors of at least {enough}, {instructions} instructions");
+    }
+    // ANCHOR_END: before
+    Ok(())
+}
+
+// ANCHOR: tile
+/// Transposes tiles of 32 by 32, which lie in shared memory under the layout `shared`.
+fn kernel(shared: &str) -> Result<TensorKernel, tensor::Error> {
+    let mut k = Builder::new("transpose", Arch::Sm80, 256);
+    let from = k.tensor("from", Ty::F32, "(1,1):(1,_1)");
+    let to = k.tensor("to", Ty::F32, "(1,1):(_1,1)");
+    let place = [k.block_index(0), k.block_index(1)];
+    let (from, to) = (
+        from.local_tile((32, 32), &place),
+        to.local_tile((32, 32), &place),
+    );
+    let tile = k.shared_tensor(Ty::F32, shared);
+    let (word, one) = (colex_atom::copy("UniversalCopy<uint32_t>")?, "(1,1):(1,1)");
+    let by_row = TiledCopy::new(word.clone(), 32, "(8,32):(32,1)", one)?;
+    let by_column = TiledCopy::new(word, 32, "(32,8):(1,32)", one)?;
+    let thread = k.thread();
+    // ANCHOR_END: tile
+    // ANCHOR: turn
+    let mine = by_row.at(&thread);
+    let src = mine.partition_src(&from); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+    let regs = k.fragment_like(&src);
+    k.copy(&by_row, &src, &regs);
+    k.copy(&by_row, &regs, &dst);
+    k.sync();
+    let mine = by_column.at(&thread);
+    let src = mine.partition_src(&tile); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&to); // (CPY, CPY_M, CPY_N)
+    let regs = k.fragment_like(&src);
+    k.copy(&by_column, &src, &regs);
+    k.copy(&by_column, &regs, &dst);
+    k.finish()
+}
+// ANCHOR_END: turn
+
+// ANCHOR: counted
+/// The passes of shared memory lost to bank conflicts, and the sectors: touched, and enough.
+fn counted(shared: &str) -> Result<(u64, (u64, u64)), Box<dyn Error>> {
+    let device = Device::simulator(Arch::Sm80);
+    let data: Vec<f32> = (0..64 * 96).map(|i| i as f32).collect();
+    let (from, mut to) = (device.upload(&data)?, device.poisoned::<f32>(64 * 96)?);
+    let views = (from.view((64, 96))?, to.view_t_mut((64, 96))?);
+    let report = kernel(shared)?.load(&device)?.profile([2, 3], views)?;
+    let found = to.download()?;
+    assert!((0..64).all(|i| (0..96).all(|j| found[i + 64 * j] == data[96 * i + j])));
+    Ok((report.bank_conflicts(), report.sectors()))
+}
+// ANCHOR_END: counted
+
+/// Transposes by a tile in shared memory, under three layouts.
+fn turned() -> Result<(), Box<dyn Error>> {
+    println!("\n== turned ==");
+    // ANCHOR: turned
+    let layouts = [
+        "(32,32):(32,1)",
+        "(32,32):(33,1)",
+        "Sw<5,0,5> o 0 o (32,32):(32,1)",
+    ];
+    for shared in layouts {
+        let (lost, (touched, enough)) = counted(shared)?;
+        println!("{shared}: {lost} passes lost; {touched} sectors, and {enough} would do");
+    }
+    // ANCHOR_END: turned
+    Ok(())
+}
+
+/// Cuts the layout of the matrices out of the tile.
+fn matrices() -> Result<(), Box<dyn Error>> {
+    println!("\n== matrices ==");
+    // ANCHOR: matrices
+    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, four matrices, warps.
+    let tile = Layout::column_major(((8, 2), (2, 4, 4, 4)))?;
+    let part = |paths: &[&[usize]]| -> Result<Layout, colex_layout::Error> {
+        let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| tile.get(path)).collect();
+        Layout::concat(&modes?)
+    };
+    let threads = part(&[&[1, 1], &[0, 0], &[1, 3], &[0, 1]])?;
+    let values = part(&[&[1, 0], &[1, 2]])?;
+    println!("{threads:#}");
+    println!("{values:#}");
+    // ANCHOR_END: matrices
+    Ok(())
+}
+
+/// Places eight threads on a diagonal of micro-tiles.
+fn diagonal() -> Result<(), Box<dyn Error>> {
+    println!("\n== diagonal ==");
+    // ANCHOR: diagonal
+    let diagonal = Swizzle::new(3, 0, -3)?;
+    let places: Vec<(i64, i64)> = (0..8)
+        .map(|x| diagonal.apply(x))
+        .map(|y| (y % 8, y / 8))
+        .collect();
+    println!("{places:?}");
+    let next: Vec<(i64, i64)> = (8..12)
+        .map(|x| diagonal.apply(x))
+        .map(|y| (y % 8, y / 8))
+        .collect();
+    println!("{next:?}");
+    // ANCHOR_END: diagonal
+    Ok(())
+}
+
+/// Transposes by the copy engine.
+fn after() -> Result<(), Box<dyn Error>> {
+    println!("\n== after ==");
+    // ANCHOR: after
+    let device = Device::simulator(Arch::Sm90a);
+    let data: Vec<u32> = (0..256 * 256).collect();
+    let (from, mut to) = (device.upload(&data)?, device.poisoned::<u32>(256 * 256)?);
+    let rows = from.view((256, 256))?;
+    let columns = to.view_t_mut((256, 256))?;
+    let call = CopyCall::new(&rows, &columns, None)?;
+    assert_eq!(call.plan().unwrap().method(), CopyMethod::Tma);
+    let report = call.profile(&device)?.remove(0);
+    assert_eq!((report.blocks, report.bank_conflicts()), (16, 0));
+    println!("{:?}", to.slice(256..260)?.download()?);
+    // ANCHOR_END: after
+    Ok(())
+}
+
+/// Transposes every matrix of a batch, and shows what is no permutation.
+fn permuted() -> Result<(), Box<dyn Error>> {
+    println!("\n== permuted ==");
+    // ANCHOR: permuted
+    let device = Device::open();
+    let data: Vec<u16> = (0..2 * 24 * 16).collect();
+    let (from, mut to) = (device.upload(&data)?, device.poisoned::<u16>(data.len())?);
+    // Batches of (24,16), each transposed.
+    let a = from.view((2, 24, 16))?;
+    transpose(&a, &to.view_mut((2, 16, 24))?, &[0, 2, 1])?;
+    let found = to.download()?;
+    assert!((0..768).all(|i| found[i] == data[i / 384 * 384 + i % 24 * 16 + i % 384 / 24]));
+
+    let error = transpose(&a, &to.view_mut((2, 16, 24))?, &[0, 2, 2]).unwrap_err();
+    println!("{error}");
+    // ANCHOR_END: permuted
+    Ok(())
+}
+
+// ANCHOR: exercise_1
+/// The same without the barrier.
+fn broken() -> Result<TensorKernel, tensor::Error> {
+    let mut k = Builder::new("transpose", Arch::Sm80, 256);
+    let from = k.tensor("from", Ty::F32, "(1,1):(1,_1)");
+    let to = k.tensor("to", Ty::F32, "(1,1):(_1,1)");
+    let place = [k.block_index(0), k.block_index(1)];
+    let (from, to) = (
+        from.local_tile((32, 32), &place),
+        to.local_tile((32, 32), &place),
+    );
+    let tile = k.shared_tensor(Ty::F32, "(32,32):(33,1)");
+    let (word, one) = (colex_atom::copy("UniversalCopy<uint32_t>")?, "(1,1):(1,1)");
+    let by_row = TiledCopy::new(word.clone(), 32, "(8,32):(32,1)", one)?;
+    let by_column = TiledCopy::new(word, 32, "(32,8):(1,32)", one)?;
+    let thread = k.thread();
+    for (copy, src, dst) in [(by_row, &from, &tile), (by_column, &tile, &to)] {
+        let (src, dst) = (
+            copy.at(&thread).partition_src(src),
+            copy.at(&thread).partition_dst(dst),
+        );
+        let regs = k.fragment_like(&src);
+        k.copy(&copy, &src, &regs);
+        k.copy(&copy, &regs, &dst);
+    }
+    k.finish()
+}
+// ANCHOR_END: exercise_1
+
+/// Exercise 1: the barrier is left out.
+fn exercise_1() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_1 ==");
+    // ANCHOR: exercise_1
+    let device = Device::simulator(Arch::Sm80);
+    let (from, mut to) = (
+        device.zeros::<f32>(64 * 96)?,
+        device.poisoned::<f32>(64 * 96)?,
+    );
+    let views = (from.view((64, 96))?, to.view_t_mut((64, 96))?);
+    let fault = broken()?
+        .load(&device)?
+        .launch([2, 3], views)
+        .unwrap_err()
+        .to_string();
+    println!("{fault}");
+    // ANCHOR_END: exercise_1
+    Ok(())
+}
