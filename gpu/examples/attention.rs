@@ -10,10 +10,11 @@ use std::f64::consts::LOG2_E;
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::{BinaryOp, UnaryOp};
 use colex_gpu::tensor::{
-    self, AtThread, Builder, CopyAt, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+    self, AtThread, Builder, Consumer, CopyAt, Fragment, Index, Places, Producer, Rows, Stage,
+    Tensor, TensorKernel,
 };
 use colex_gpu::{Device, Load};
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::ComposedLayout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 
@@ -55,11 +56,10 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     let mma = TiledMma::new(mma, "(4,1,1):(1,0,0)", (64, 16, 16))?;
     let copies = Copies::new(&mma)?;
     let mut k = Builder::new("attention", Arch::Sm80, 128);
-    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
-    let q = k.tensor("q", Ty::F16, &by_rows);
-    let keys = k.tensor("k", Ty::F16, &by_rows);
+    let by_rows = "(1024,_64):(64,_1)";
+    let [q, keys] = ["q", "k"].map(|name| k.tensor(name, Ty::F16, by_rows));
     let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
-    let o = k.tensor("o", Ty::F16, &by_rows);
+    let o = k.tensor("o", Ty::F16, by_rows);
     let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
     let through_q = Through::new(&mut k, &copies.rows, &copies.read_q, &tid);
     let through_k = Through::new(&mut k, &copies.rows, &copies.read_k, &tid);
@@ -70,15 +70,18 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     let scores = k.fragment_of(&mma, Operand::C, (TILE, TILE)); // (MMA, MMA_M, MMA_N)
     let softmax = Softmax::new(&mut k, &mma)?;
 
-    through_q.fetch(&mut k, &q.local_tile((TILE, WIDTH), (&block, 0)));
-    landed(&mut k);
+    let (once, turns) = (k.cp_async_pipeline(1), k.cp_async_pipeline(1));
+    landed(&mut k, &once, |k| {
+        through_q.fetch(k, &q.local_tile((TILE, WIDTH), (&block, 0)));
+    });
     through_q.read(&mut k, &held_q);
     let places = mma.at(&tid).places(Operand::C, (TILE, TILE));
     let visible = Visible::new(places, keys.extent(0), &block, is_causal);
     k.for_(0, visible.steps(), 1, |k, step| {
-        through_k.fetch(k, &keys.local_tile((TILE, WIDTH), (step, 0)));
-        through_v.fetch(k, &v.local_tile((WIDTH, TILE), (0, step)));
-        landed(k);
+        let stage = landed(k, &turns, |k| {
+            through_k.fetch(k, &keys.local_tile((TILE, WIDTH), (step, 0)));
+            through_v.fetch(k, &v.local_tile((WIDTH, TILE), (0, step)));
+        });
         k.clear(&scores);
         through_k.read(k, &held_k);
         k.mma(&mma, &scores, &held_q, &held_k, &scores);
@@ -89,13 +92,12 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
         let weights = weights.as_operand(&mma, &mma, Operand::A, (TILE, TILE));
         through_v.read(k, &held_v);
         k.mma(&mma, &softmax.out, &weights, &held_v, &softmax.out);
+        turns.1.release(k, &stage);
         k.sync();
     });
     softmax.end(&mut k);
-    let halves = k.convert(&softmax.out, Ty::F16).retile(&copies.store); // (CPY, CPY_M, CPY_N)
     let tile = o.local_tile((TILE, WIDTH), (block, 0));
-    let into_o = copies.store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
-    k.copy_in_bounds(&copies.store, &halves, &into_o);
+    copies.put(&mut k, &softmax.out, &tile, &tid);
     k.finish()
 }
 
@@ -126,6 +128,13 @@ impl Copies {
             read_v: TiledCopy::for_operand(transposed, 16, mma, Operand::B)?,
             store: TiledCopy::for_operand(store, 16, mma, Operand::C)?,
         })
+    }
+
+    /// Writes accumulators, rounded, to a tile in global memory.
+    fn put(&self, k: &mut Builder, sums: &Fragment, tile: &Tensor, tid: &Index) {
+        let halves = k.convert(sums, Ty::F16).retile(&self.store); // (CPY, CPY_M, CPY_N)
+        let into = self.store.at(tid).partition_dst(tile); // (CPY, CPY_M, CPY_N)
+        k.copy_in_bounds(&self.store, &halves, &into);
     }
 }
 
@@ -168,11 +177,16 @@ impl<'a> Through<'a> {
     }
 }
 
-/// All copies have landed, visible to all threads.
-fn landed(k: &mut Builder) {
-    k.cp_async_commit();
-    k.cp_async_wait(0);
-    k.sync();
+/// A stage of a ring, when the copies that `fetch` starts have landed, visible to all threads.
+fn landed(
+    k: &mut Builder,
+    (producer, consumer): &(Producer, Consumer),
+    fetch: impl FnOnce(&mut Builder),
+) -> Stage {
+    let stage = producer.acquire(k);
+    fetch(k);
+    producer.commit(k, &stage);
+    consumer.wait(k)
 }
 
 /// Which keys the queries of a block see.

@@ -54,11 +54,9 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
             let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into());
             let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into());
             let sums = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
-            let state = k.consumer_state(&ring);
-            let first = k.equal(&thread, &0.into());
+            let consumer = k.consumer(&ring, &thread);
             k.for_(0, &steps, 1, |k, step| {
-                let (stage, parity) = (k.stage(&state), k.parity(&state));
-                k.wait(&ring.full.at(&stage), &parity);
+                let stage = consumer.wait(k);
                 let adds = match k.less(&0.into(), step) {
                     Cond::Where(guard) => ScaleD::Pred(guard.pred),
                     Cond::Known(_) => ScaleD::One,
@@ -67,11 +65,8 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
                 k.wgmma_tile(&mma, &sums, &da.at(&stage), &db.at(&stage), adds);
                 k.wgmma_commit();
                 k.wgmma_wait(0);
-                k.if_(first, |k| {
-                    k.arrive(&ring.empty.at(&stage));
-                });
+                consumer.release(k, &stage);
                 // ANCHOR_END: consumer
-                k.advance(&state);
             });
             // ANCHOR: epilogue
             let tile = c.local_tile((64, 64), (&m, &n));
@@ -85,15 +80,13 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
             k.if_(first, |k| {
                 let one = k.elected();
                 k.if_(one, |k| {
-                    let state = k.producer_state(&ring);
+                    let producer = k.tma_producer(&ring, expected);
                     k.for_(0, &steps, 1, |k, step| {
-                        let (stage, parity) = (k.stage(&state), k.parity(&state));
-                        let full = ring.full.at(&stage);
-                        k.wait(&ring.empty.at(&stage), &parity);
-                        k.arrive_expect(&full, expected);
+                        let stage = producer.acquire(k);
+                        let full = stage.barrier();
                         k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
                         k.tma_load(&b, (&n, step), &sb.at(2, &stage), &full);
-                        k.advance(&state);
+                        producer.commit(k, &stage);
                     });
                 });
             });

@@ -7,7 +7,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::plan::GemmPlan;
 use crate::kernels::Major;
 use colex_ir::{Rounding, Type};
-use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Stage, Tensor};
 
 /// One operand of a block's product.
 pub(crate) struct OperandPipeline {
@@ -207,7 +207,7 @@ impl OperandPipeline {
 
     /// Starts the copy of tile `step` along K into a stage. Beyond the last tile it copies zeros or, if all tiles lie
     /// inside the tensor, the last tile again. No instruction multiplies either of them.
-    pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Index) {
+    pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Stage) {
         let step = if self.whole {
             &step.min(&(steps - 1).within(0..1 << 31))
         } else {
@@ -236,7 +236,7 @@ impl OperandPipeline {
     }
 
     /// Reads step `i` of a stage into its registers.
-    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Index) {
+    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Stage) {
         let from = self.smem_src.at(3, stage).at(2, i);
         k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
         if self.registers.ty() == Ty::Tf32 {

@@ -12,7 +12,7 @@ use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
-use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
+use colex_tensor::{Builder, Error, Fragment, Index, Stage, TensorKernel};
 
 /// A multistage `cp.async` pipeline and `mma.sync`. The units of a plan are warps.
 pub(crate) struct Ampere;
@@ -144,55 +144,45 @@ fn main_loop(
     acc: &Fragment,
     steps: &Index,
 ) {
-    let stages = plan.stages;
-    let fetch = |k: &mut Builder, step: &Index, stage: &Index| {
+    let ahead = plan.stages - 1;
+    let (producer, consumer) = k.cp_async_pipeline(plan.stages);
+    let fetch = |k: &mut Builder, step: &Index| {
+        let stage = producer.acquire(k);
         for pipeline in pipelines {
-            pipeline.fetch(k, step, steps, stage);
+            pipeline.fetch(k, step, steps, &stage);
         }
-        k.cp_async_commit();
+        producer.commit(k, &stage);
+    };
+    let read = |k: &mut Builder, i: i64, stage: &Stage| {
+        for pipeline in pipelines {
+            pipeline.read(k, i, stage);
+        }
     };
     // The loads of tiles beyond K yield zeros and read nothing.
-    for stage in 0..stages - 1 {
-        fetch(k, &stage.into(), &stage.into());
+    for step in 0..ahead {
+        fetch(k, &step.into());
     }
-    let (read, write) = (k.var(0, 0..stages), k.var(stages - 1, 0..stages));
-    let next = |stage: &Index| {
-        let last = Index::from(stages - 1);
-        Index::select_less(stage, &last, &(stage + 1), &0.into()).within(0..stages)
-    };
     let inner = pipelines[0].steps();
-    let arrived = |k: &mut Builder| {
-        k.cp_async_wait(stages as u32 - 2);
-        k.sync();
-    };
-    arrived(k);
-    for pipeline in pipelines {
-        pipeline.read(k, 0, &0.into());
-    }
+    let first = consumer.wait(k);
+    read(k, 0, &first);
     k.for_(0, steps, 1, |k, step| {
-        let (from, to) = (k.get(&read), k.get(&write));
-        let after = next(&from);
+        let stage = consumer.held(k);
         for i in 0..inner {
             // The loads of the next step's fragments overlap the products of this step, also across the end of a tile.
             if i + 1 < inner {
-                for pipeline in pipelines {
-                    pipeline.read(k, i + 1, &from);
-                }
+                read(k, i + 1, &stage);
             } else {
-                arrived(k);
-                for pipeline in pipelines {
-                    pipeline.read(k, 0, &after);
-                }
+                consumer.release(k, &stage);
+                let next = consumer.wait(k);
+                read(k, 0, &next);
             }
             if i == 0 {
-                fetch(k, &(step + (stages - 1)), &to);
+                fetch(k, &(step + ahead));
             }
             let [a, b] = pipelines.map(|pipeline| pipeline.step(i));
             k.mma(mma, acc, &a, &b, acc);
         }
-        k.set(&read, &after);
-        k.set(&write, next(&to));
     });
     // A block must not end while its `cp.async` copies write to its shared memory.
-    k.cp_async_wait(0);
+    producer.tail(k);
 }

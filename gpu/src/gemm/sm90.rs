@@ -286,35 +286,27 @@ impl WarpSpecializedKernel<'_> {
     }
 
     fn load(&self, k: &mut Builder) {
-        let ring = &self.ring;
         let [(a, sa), (b, sb)] = &self.operands;
-        let state = k.producer_state(ring);
+        let producer = k.tma_producer(&self.ring, a.tile_bytes() + b.tile_bytes());
         let cluster_mask = k.emit(|k| k.mov(Type::B16, (1 << CLUSTER) - 1));
         self.each_tile(k, |k, [m, n]| {
             k.for_(0, &self.steps, 1, |k, step| {
-                let (stage, parity) = (k.stage(&state), k.parity(&state));
-                let full = ring.full.at(&stage);
-                k.wait(&ring.empty.at(&stage), &parity);
-                k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
+                let stage = producer.acquire(k);
+                let full = stage.barrier();
                 k.tma_load(a, (&m, step), &sa.at(2, &stage), &full);
                 let sb = sb.at(2, &stage);
                 k.tma_load_multicast(b, (&n, step), &sb, &full, &self.rank, cluster_mask);
-                k.advance(&state);
+                producer.commit(k, &stage);
             });
         });
-        // A block must not end while its peer may still arrive at its barriers.
-        k.for_(0, self.plan.stages, 1, |k, _| {
-            let (stage, parity) = (k.stage(&state), k.parity(&state));
-            k.wait(&ring.empty.at(&stage), &parity);
-            k.advance(&state);
-        });
+        producer.tail(k);
     }
 
     fn consume(&self, k: &mut Builder, epilogue: &Epilogue, scale: [Reg; 2]) {
         if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
             k.set_max_registers(true, registers);
         }
-        let (ring, mma) = (&self.ring, self.mma);
+        let mma = self.mma;
         let group = self
             .group
             .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
@@ -324,17 +316,14 @@ impl WarpSpecializedKernel<'_> {
         let db = k.gmma_operand(mma, Operand::B, sb, &leader); // (MMA_N, MMA_K, STAGES) descriptors
         // (MMA, MMA_M, MMA_N)
         let acc = k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1]));
-        let state = k.consumer_state(ring);
         let thread = k.thread().within(0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
-        let is_arriver = k.less(&lane, &i64::from(CLUSTER).into());
+        let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, self.plan, &thread);
         self.each_tile(k, |k, at| {
             epilogue.fetch(k, &at);
-            let before = k.var(0, 0..self.plan.stages);
             k.for_(0, &self.steps, 1, |k, step| {
-                let (stage, parity) = (k.stage(&state), k.parity(&state));
-                k.wait(&ring.full.at(&stage), &parity);
+                let stage = consumer.wait(k);
                 let accumulate = k.less(&0.into(), step);
                 let scale = match accumulate {
                     Cond::Where(guard) => ScaleD::Pred(guard.pred),
@@ -345,15 +334,10 @@ impl WarpSpecializedKernel<'_> {
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // The previous stage has been consumed: release it.
-                let release = k.both(accumulate, is_arriver);
-                let empty = k.get(&before);
-                k.arrive_at(&ring.empty.at(&empty), &lane, release);
-                k.set(&before, &stage);
-                k.advance(&state);
+                consumer.release_behind(k, &stage, step);
             });
             k.wgmma_wait(0);
-            let empty = k.get(&before);
-            k.arrive_at(&ring.empty.at(&empty), &lane, is_arriver);
+            consumer.release_rest(k, &self.steps);
             epilogue.store(k, &acc, &at, scale);
         });
         epilogue.finish(k);

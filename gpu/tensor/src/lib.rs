@@ -63,12 +63,13 @@ mod mma;
 mod tensor;
 
 pub use build::Builder;
-pub use build::barrier::{Barriers, Pipeline, PipelineState};
+pub use build::barrier::Barriers;
 pub use build::flow::Cond;
 pub use build::launch::{
     Arg, ArgumentError, KernelParameter, ParameterKind, RawMemory, Signature, TensorArg,
     TensorKernel,
 };
+pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;

@@ -8,6 +8,7 @@ use colex_layout::{ComposedLayout, Layout, Swizzle};
 use colex_tiled::TiledCopy;
 
 use crate::hook::{Hook, Kind, Random};
+use crate::pipelines;
 use crate::reference::{Given, memory};
 use crate::{Family, Program, target, tensor};
 
@@ -452,13 +453,16 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let out_of = store.at(&tid).partition_src(&ring);
     let steps = (dst.extent(1) + (width - 1)) / width;
     let tile = h.tile("local_tile", [8, width]);
+    let (producer, consumer) = k.cp_async_pipeline(h.count("cp_async_pipeline", 2));
+    let twin = k.cp_async_pipeline(2);
     let fetch = |h: &mut Hook, k: &mut Builder, step: &Index| {
+        let stage = pipelines::acquire(h, k, &producer, &twin.0);
         let at = [
             h.moved("local_tile", "from m", &m),
             h.moved("local_tile", "from n", step),
         ];
         let from = load.at(&tid).partition_src(&src.local_tile(tile, &at));
-        let to = into.at(3, h.beyond("at", &(step % 2)));
+        let to = into.at(3, h.beyond("at", &stage.index()));
         k.copy_in_bounds(
             &load,
             &h.pick(
@@ -469,14 +473,13 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             ),
             &to,
         );
-        k.cp_async_commit();
+        pipelines::commit(h, k, &producer, &twin.0, &stage);
     };
     fetch(h, &mut k, &0.into());
     k.for_(0, &steps, 1, |k, step| {
         fetch(h, k, &(step + 1));
-        k.cp_async_wait(h.count("cp_async_wait", 1).clamp(0, 1 << 31) as u32);
-        k.sync();
-        let from = out_of.at(3, h.beyond("at", &(step % 2)));
+        let stage = pipelines::wait(h, k, &consumer, &twin.1);
+        let from = out_of.at(3, h.beyond("at", &stage.index()));
         let to = dst.local_tile([8, width], &[m.clone(), step.clone()]);
         let to = store.at(&tid).partition_dst(&to);
         let held = k.fragment_like(&from);
@@ -486,9 +489,12 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             &held,
         );
         k.copy_in_bounds(&store, &held, &to);
-        k.sync();
+        pipelines::release(h, k, &consumer, &twin.1, &stage);
+        for _ in 0..h.pick("sync", Kind::Protocol, 1, &[0]) {
+            k.sync();
+        }
     });
-    k.cp_async_wait(0);
+    pipelines::tail(h, &mut k, &producer);
     // Two calls fetch: a coordinate that is changed in one of them is followed by name for that one only.
     let shift = [h.shift("from m"), h.shift("from n")];
     let first = h.target;

@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Coordinate,
     Argument,
     Grid,
+    /// The calls of a pipeline's participants: left out, twice, too early, of another one.
+    Protocol,
 }
 
 impl fmt::Display for Kind {
@@ -31,6 +33,7 @@ impl fmt::Display for Kind {
             Kind::Coordinate => "coordinate",
             Kind::Argument => "argument",
             Kind::Grid => "grid",
+            Kind::Protocol => "protocol",
         })
     }
 }

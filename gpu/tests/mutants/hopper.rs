@@ -8,6 +8,7 @@ use colex_tiled::{Operand, TiledCopy};
 
 use crate::copies::{builder, layout, parameter, tiled};
 use crate::hook::{Hook, Kind, Random};
+use crate::pipelines;
 use crate::products::{product, tiled_mma};
 use crate::reference::{Given, Memory, memory};
 use crate::{Family, Program, target};
@@ -319,7 +320,13 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         "(_,_,_)",
     )?;
     let (tid, group, warp) = (k.thread(), k.uniform(128), k.uniform(32));
-    k.start_pipelines(&[&ring], false);
+    let twin_ring = k.pipeline(stages, 1, 1);
+    match h.pick("start_pipelines", Kind::Protocol, 0, &[1]) {
+        0 => k.start_pipelines(&[&ring, &twin_ring], false),
+        _ => k.start_pipelines(&[&twin_ring], false),
+    }
+    let bytes = h.count("tma_producer", a.tile_bytes() + b.tile_bytes());
+    let producer = k.tma_producer(&ring, bytes);
     let consumes = k.equal(&group, &0.into());
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
@@ -368,11 +375,15 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             );
             let sums = k.fragment_of(&mma, Operand::C, h.tile("fragment_of", [bm, bn]));
             let wrong = k.fragment(Ty::S32, sums.layout());
-            let state = k.consumer_state(&ring);
-            let first = k.equal(&thread, &0.into());
+            let consumer = k.consumer(&ring, &h.place("consumer", &thread));
+            let other = k.consumer(&twin_ring, &thread);
+            if !pipelines::is_in_role(h) {
+                let stage = producer.acquire(k);
+                producer.commit(k, &stage);
+            }
             k.for_(0, &steps, 1, |k, step| {
-                let (stage, parity) = (k.stage(&state), k.parity(&state));
-                k.wait(&ring.full.at(&stage), &parity);
+                let held = pipelines::wait(h, k, &consumer, &other);
+                let stage = held.index();
                 let scale = match k.less(&0.into(), step) {
                     colex_gpu::tensor::Cond::Where(guard) => ScaleD::Pred(guard.pred),
                     colex_gpu::tensor::Cond::Known(_) => ScaleD::One,
@@ -412,10 +423,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 );
                 k.wgmma_commit();
                 k.wgmma_wait(h.count("wgmma_wait", 0).clamp(0, 1 << 31) as u32);
-                k.if_(first, |k| {
-                    k.arrive(&ring.empty.at(&stage));
-                });
-                k.advance(&state);
+                pipelines::release(h, k, &consumer, &other, &held);
             });
             let tile = c.local_tile(h.tile("local_tile", [bm, bn]), &[0.into(), 0.into()]);
             let to = store
@@ -429,15 +437,10 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             k.if_(loads, |k| {
                 let one = k.elected();
                 k.if_(one, |k| {
-                    let state = k.producer_state(&ring);
+                    let other = k.tma_producer(&twin_ring, a.tile_bytes() + b.tile_bytes());
                     k.for_(0, &steps, 1, |k, step| {
-                        let (stage, parity) = (k.stage(&state), k.parity(&state));
-                        let full = ring.full.at(&stage);
-                        k.wait(&ring.empty.at(&stage), &parity);
-                        k.arrive_expect(
-                            &full,
-                            h.count("arrive_expect", a.tile_bytes() + b.tile_bytes()),
-                        );
+                        let held = pipelines::acquire(h, k, &producer, &other);
+                        let (stage, full) = (held.index(), held.barrier());
                         let to_a = sa.at(2, h.beyond("at", &stage));
                         let to_b = sb.at(2, h.beyond("at", &stage));
                         let at_a = [
@@ -470,8 +473,9 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                             &to_b,
                             &full,
                         );
-                        k.advance(&state);
+                        pipelines::commit(h, k, &producer, &other, &held);
                     });
+                    pipelines::tail(h, k, &producer);
                 });
             });
         },

@@ -16,6 +16,7 @@ mod copies;
 mod grids;
 mod hook;
 mod hopper;
+mod pipelines;
 mod products;
 mod reference;
 

@@ -1,4 +1,4 @@
-//! Barriers in shared memory, and the ring of stages between producers and consumers.
+//! Barriers in shared memory, and those of a block that have names.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -6,10 +6,8 @@ use std::panic::Location;
 use super::Builder;
 use super::claims::Says;
 use super::flow::Cond;
-use super::variable::Var;
 use crate::error::{At, Error, ErrorKind};
 use crate::index::Index;
-use colex_ir::{BinaryOp, Compare, FenceKind, Type};
 
 /// The number of named barriers of a block (PTX ISA 9.7.13.1).
 const NAMED: i64 = 16;
@@ -31,36 +29,6 @@ pub(crate) struct Transaction {
     /// The open body of the kernel.
     body: u32,
     at: &'static Location<'static>,
-}
-
-/// A ring of stages with two mbarriers per stage: the full barrier and the empty barrier.
-///
-/// ```
-/// use colex_atom::Arch;
-/// use colex_tensor::{Builder, Pipeline};
-///
-/// let mut k = Builder::new("k", Arch::Sm90a, 384);
-/// // What the schedule says: how many stages there are, and how many arrivals each phase takes.
-/// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
-/// let ring = k.pipeline_of(&schedule);
-/// assert_eq!(ring.arrivals(), [1, 2]);
-/// ```
-#[derive(Clone, Debug)]
-pub struct Pipeline {
-    /// Completed when a stage's data has landed.
-    pub full: Barriers,
-    /// Completed when all consumers have released a stage.
-    pub empty: Barriers,
-    stages: i64,
-    arrivals: [u32; 2],
-}
-
-/// A place in a ring: the stage, and the parity of the phase waited for there.
-#[derive(Clone, Debug)]
-pub struct PipelineState {
-    stage: Var,
-    parity: Var,
-    stages: i64,
 }
 
 impl Barriers {
@@ -88,32 +56,6 @@ impl Barriers {
     /// ```
     pub fn count(&self) -> i64 {
         self.count
-    }
-}
-
-impl Pipeline {
-    /// Returns the numbers of arrivals that complete a phase of the full and of the empty barriers.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-    /// assert_eq!(k.pipeline(4, 1, 2).arrivals(), [1, 2]);
-    /// ```
-    pub fn arrivals(&self) -> [u32; 2] {
-        self.arrivals
-    }
-
-    /// Returns the number of stages of the ring.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-    /// assert_eq!(k.pipeline(4, 1, 2).stages(), 4);
-    /// ```
-    pub fn stages(&self) -> i64 {
-        self.stages
     }
 }
 
@@ -175,234 +117,6 @@ impl Builder {
             for i in 0..barriers.count {
                 let address = k.address(&barriers.at(i), false);
                 k.ir.mbarrier_init(address, arrivals);
-            }
-        });
-    }
-
-    /// Builds a ring of `stages` stages whose full barriers take `producers` arrivals and whose empty barriers take `consumers` arrivals.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-    /// let ring = k.pipeline(4, 1, 2);
-    /// assert_eq!((ring.full.count(), ring.empty.count()), (4, 4));
-    /// assert_eq!(ring.arrivals(), [1, 2]);
-    /// ```
-    #[track_caller]
-    pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
-        Pipeline {
-            full: self.barriers(stages),
-            empty: self.barriers(stages),
-            stages,
-            arrivals: [producers, consumers],
-        }
-    }
-
-    /// Builds the ring of a schedule, with its number of stages and the arrivals of its full and empty barriers.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
-    /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
-    /// let ring = k.pipeline_of(&schedule);
-    /// assert_eq!((ring.stages(), ring.arrivals()), (4, [1, 2]));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Builder::finish`] fails if the schedule is not valid.
-    #[track_caller]
-    pub fn pipeline_of(&mut self, schedule: &colex_sched::pipeline::WarpSpecialized) -> Pipeline {
-        if let Err(error) = schedule.check() {
-            self.fail(error.into(), Location::caller());
-            return self.pipeline(1, 1, 1);
-        }
-        // A schedule that was checked has few of each.
-        let [full, empty] = schedule.arrivals().map(|count| count as u32);
-        self.pipeline(schedule.stages as i64, full, empty)
-    }
-
-    /// Initialises the barriers of the rings in thread 0, and synchronises the block or, if `cluster` is set, the
-    /// cluster.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let (ring, tid) = (k.pipeline(2, 32, 32), k.thread());
-    /// k.start_pipelines(&[&ring], false);
-    /// k.arrive(&ring.full.at(0));
-    /// k.wait(&ring.full.at(0), &0.into()); // 32 arrivals have filled stage 0
-    /// assert_eq!(values(k, &tid)?[31], 31);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn start_pipelines(&mut self, rings: &[&Pipeline], cluster: bool) {
-        let at = Location::caller();
-        self.site(at, |k| {
-            let tid = k.thread();
-            let first = k.equal(&tid, &0.into());
-            k.if_(first, |k| {
-                k.site(at, |k| {
-                    for ring in rings {
-                        k.init_barriers(&ring.full, ring.arrivals[0]);
-                        k.init_barriers(&ring.empty, ring.arrivals[1]);
-                    }
-                    k.ir.fence(FenceKind::MbarrierInit);
-                });
-            });
-            if cluster {
-                k.ir.cluster_sync()
-            } else {
-                k.ir.sync()
-            }
-        });
-    }
-
-    /// Returns the state in which a consumer begins: stage 0, waiting for the first phase of the full barriers.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let ring = k.pipeline(4, 1, 2);
-    /// let state = k.consumer_state(&ring);
-    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
-    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 0); // stage 0, parity 0
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn consumer_state(&mut self, ring: &Pipeline) -> PipelineState {
-        self.state(ring, 0)
-    }
-
-    /// Returns the state in which a producer begins: stage 0, the phase before the first of the empty barriers, which
-    /// counts as complete.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let ring = k.pipeline(4, 1, 2);
-    /// let state = k.producer_state(&ring);
-    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
-    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 1); // stage 0, parity 1: nothing to wait for
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn producer_state(&mut self, ring: &Pipeline) -> PipelineState {
-        self.state(ring, 1)
-    }
-
-    #[track_caller]
-    fn state(&mut self, ring: &Pipeline, parity: i64) -> PipelineState {
-        PipelineState {
-            stage: self.var(0, 0..ring.stages),
-            parity: self.var(parity, 0..2),
-            stages: ring.stages,
-        }
-    }
-
-    /// Returns the current stage of a state.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let ring = k.pipeline(4, 1, 2);
-    /// let state = k.consumer_state(&ring);
-    /// k.advance(&state);
-    /// let stage = k.stage(&state);
-    /// assert_eq!(values(k, &stage)?[0], 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn stage(&mut self, state: &PipelineState) -> Index {
-        self.get(&state.stage)
-    }
-
-    /// Returns the current parity of a state, 0 or 1.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let ring = k.pipeline(2, 1, 2);
-    /// let state = k.consumer_state(&ring);
-    /// (0..2).for_each(|_| k.advance(&state)); // once round the ring
-    /// let parity = k.parity(&state);
-    /// assert_eq!(values(k, &parity)?[0], 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn parity(&mut self, state: &PipelineState) -> Index {
-        self.get(&state.parity)
-    }
-
-    /// Advances a state to the next stage. After the last stage follows stage 0 with the other parity.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let ring = k.pipeline(2, 1, 2);
-    /// let state = k.consumer_state(&ring);
-    /// (0..3).for_each(|_| k.advance(&state));
-    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
-    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 11); // stage 1, parity 1
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn advance(&mut self, state: &PipelineState) {
-        self.site(Location::caller(), |k| {
-            let parity = k.get(&state.parity);
-            let reg = k.variable(&state.stage);
-            k.ir.binary_to(BinaryOp::Add, Type::U32, reg, reg, 1);
-            let last = k.ir.setp(Compare::Eq, Type::U32, reg, state.stages);
-            let wrapped = k.ir.selp(Type::B32, 0, reg, last);
-            k.ir.mov_to(reg, wrapped);
-            k.touch(&state.stage);
-            let flip = k.ir.selp(Type::B32, 1, 0, last);
-            let reg = k.variable(&state.parity);
-            let value = k.value(&parity);
-            let flipped = k.ir.xor(Type::B32, value, flip);
-            k.ir.mov_to(reg, flipped);
-            k.touch(&state.parity);
-        });
-    }
-
-    /// Advances a state by `items` stages, a run-time number: a consumer skips the tiles of another one with it.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
-    /// let (ring, lane) = (k.pipeline(2, 1, 2), k.lane());
-    /// let state = k.consumer_state(&ring);
-    /// k.advance_by(&state, &lane);
-    /// let (stage, parity) = (k.stage(&state), k.parity(&state));
-    /// assert_eq!(values(k, &(stage * 10 + parity))?[..5], [0, 10, 1, 11, 0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn advance_by(&mut self, state: &PipelineState, items: &Index) {
-        self.site(Location::caller(), |k| {
-            let all = k.get(&state.stage) + items;
-            let parity = (k.get(&state.parity) + &all / state.stages) % 2;
-            let stage = &all % state.stages;
-            // Both are computed before either is written.
-            let (stage, parity) = (k.operand(&stage), k.operand(&parity));
-            for (var, value) in [(&state.stage, stage), (&state.parity, parity)] {
-                let reg = k.variable(var);
-                k.ir.mov_to(reg, value);
-                k.touch(var);
             }
         });
     }

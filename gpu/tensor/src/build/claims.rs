@@ -72,6 +72,21 @@ impl Claims {
         self.says.insert(pred, says);
     }
 
+    /// Whether no thread meets both conditions, as far as is known.
+    pub(crate) fn excludes(&self, a: Guard, b: Guard) -> bool {
+        if a.pred == b.pred {
+            return a.when != b.when;
+        }
+        let equals = |guard: Guard| match self.says.get(&guard.pred) {
+            Some(Says::Compare(index, Ordering::Equal, c)) if guard.when => Some((index, c)),
+            _ => None,
+        };
+        match (equals(a), equals(b)) {
+            (Some((x, c)), Some((y, d))) => x == y && c != d,
+            _ => false,
+        }
+    }
+
     /// Notes that a register holds a parameter.
     pub(crate) fn parameter(&mut self, reg: Reg, id: ParamId) {
         self.parameters.insert(reg, id);
@@ -204,6 +219,13 @@ impl Builder {
 }
 
 impl Index {
+    /// Whether it reads a register.
+    pub(crate) fn reads(&self, reg: Reg) -> bool {
+        let mut leaves = Vec::new();
+        self.leaves(&mut leaves);
+        leaves.iter().any(|leaf| leaf.reg == reg)
+    }
+
     /// The registers that it reads.
     fn leaves(&self, found: &mut Vec<Leaf>) {
         match &self.0.node {

@@ -76,11 +76,13 @@ impl Builder {
         let before = self.held.elements.clone();
         let then = self.body(false, |k| {
             k.opened(Opened::Branch(p));
+            k.under(p);
             then(k);
         });
         let after_then = std::mem::replace(&mut self.held.elements, before);
         let other = self.body(false, |k| {
             k.opened(Opened::Branch(p));
+            k.under(p.negated());
             other(k);
         });
         self.held.join(after_then);
@@ -149,8 +151,20 @@ impl Builder {
         step: impl Into<Index>,
         body: impl FnOnce(&mut Self, &Index),
     ) {
-        let at = Location::caller();
-        let (mut start, mut end, mut step) = (start.into(), end.into(), step.into());
+        self.for_at(
+            Location::caller(),
+            [start.into(), end.into(), step.into()],
+            body,
+        );
+    }
+
+    /// The same loop, ascribed to a call.
+    pub(crate) fn for_at(
+        &mut self,
+        at: &'static Location<'static>,
+        [mut start, mut end, mut step]: [Index; 3],
+        body: impl FnOnce(&mut Self, &Index),
+    ) {
         if let Err(kind) = for_ends(&start, &end, &step) {
             self.fail(kind, at);
             (start, end, step) = (0.into(), 1.into(), 1.into());
@@ -293,14 +307,26 @@ impl Builder {
         }
     }
 
+    /// Notes the condition under which the innermost body runs.
+    fn under(&mut self, condition: Guard) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.condition = Some(condition);
+        }
+    }
+
     fn body(&mut self, repeats: bool, body: impl FnOnce(&mut Self)) -> Vec<colex_ir::Stmt> {
         self.stamp += 1;
         let site = self.ir.set_location(None);
         self.scopes.push(Scope::new(repeats, self.stamp));
         self.ir.open_scope();
+        let before = self.pipelines.begin_body(repeats);
         body(self);
+        let ended = self.pipelines.end_body(before, repeats);
         let stmts = self.ir.close_scope();
         self.scopes.pop();
+        if let Err((kind, at)) = ended {
+            self.failure.keep(kind, at);
+        }
         self.ir.set_location(site);
         stmts
     }

@@ -93,6 +93,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn sync(&mut self) {
+        self.pipelines.met();
         self.ir.sync();
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod lower_sum;
 pub(crate) mod parameter;
+pub(crate) mod pipeline;
 pub(crate) mod report;
 pub(crate) mod tma_map;
 pub(crate) mod variable;
@@ -24,7 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::failure::FirstFailure;
 use crate::index::{Index, Leaf};
 use colex_ir::claims::ClaimId;
-use colex_ir::{Compare, Kernel, KernelBuilder, Reg, Special, Type};
+use colex_ir::{Compare, Guard, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors.
 ///
@@ -65,6 +66,7 @@ pub struct Builder {
     pub(crate) reports: crate::build::report::Report,
     pub(crate) held: crate::build::held::HeldByRegisters,
     pub(crate) claims: crate::build::claims::Claims,
+    pub(crate) pipelines: crate::build::pipeline::Pipelines,
 }
 
 /// One open body.
@@ -85,6 +87,8 @@ pub(crate) struct Scope {
     pub(crate) claimed: Vec<(Reg, ClaimId)>,
     /// What opened it.
     pub(crate) opened: Opened,
+    /// The condition under which it runs, if it is a branch.
+    pub(crate) condition: Option<Guard>,
     /// What its turns do to what registers hold.
     pub(crate) turns: crate::build::held::Turns,
 }
@@ -101,6 +105,7 @@ impl Scope {
             used: HashSet::new(),
             claimed: Vec::new(),
             opened: Opened::Other,
+            condition: None,
             turns: crate::build::held::Turns::default(),
         }
     }
@@ -135,6 +140,7 @@ impl Builder {
             reports: crate::build::report::Report::default(),
             held: crate::build::held::HeldByRegisters::default(),
             claims: crate::build::claims::Claims::default(),
+            pipelines: crate::build::pipeline::Pipelines::default(),
         }
     }
 
@@ -160,6 +166,9 @@ impl Builder {
             return Err(error);
         }
         self.check_transactions()?;
+        if let Err((kind, at)) = self.pipelines.check_end() {
+            return Err(Error::at_call(kind, at));
+        }
         let target = self.ir.target();
         let kernel = std::mem::replace(&mut self.ir, KernelBuilder::new("", target)).finish();
         let kernel = self.claimed(kernel);

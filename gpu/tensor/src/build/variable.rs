@@ -164,8 +164,13 @@ impl Builder {
             return;
         };
         if *written > leaf.stamp {
-            let at = Location::caller();
-            self.fail(ErrorKind::Stale { reg: leaf.reg }, at);
+            let kind = if self.pipelines.stages.contains(&leaf.reg) {
+                let why = "the stage was committed or released before it is used here: it belongs to the other side by then";
+                ErrorKind::operands("stage", why)
+            } else {
+                ErrorKind::Stale { reg: leaf.reg }
+            };
+            self.fail(kind, Location::caller());
         }
         for scope in self.scopes.iter_mut().filter(|s| s.began > leaf.stamp) {
             scope.used.insert(leaf.reg);

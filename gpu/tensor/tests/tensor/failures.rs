@@ -116,6 +116,8 @@ fn failing() -> Vec<Case> {
         "shared_bytes" => |k, _s| k.shared_bytes(64, 100);
         "index_argument" => |k, _s| k.index_argument("n", 4..4);
         "pipeline_of" => |k, _s| k.pipeline_of(&colex_sched::pipeline::WarpSpecialized::cooperative(1, 1, 2));
+        "acquire" => |k, _s| { let p = k.cp_async_pipeline(1).0; for _ in 0..2 { p.acquire(k); } };
+        "wait" => |k, _s| k.cp_async_pipeline(2).1.wait(k);
         "for_" => |k, _s| k.for_(0, 8, 0, |_, _| ());
         "sync_named" => |k, _s| k.sync_named(&16.into(), 128);
         "arrive_named" => |k, _s| k.arrive_named(&1.into(), 31);

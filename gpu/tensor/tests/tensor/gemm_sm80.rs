@@ -60,34 +60,30 @@ fn gemm() -> Result<TensorKernel, Error> {
     let (into_a, into_b) = (ra.retile(&read_a), rb.retile(&read_b));
     let acc = k.accumulators(&mma, [bm, bn]);
 
+    let (producer, consumer) = k.cp_async_pipeline(STAGES);
     let load = |k: &mut Builder, step: &colex_tensor::Index| {
-        let stage = step % STAGES;
+        let stage = producer.acquire(k);
         let ga = a.local_tile((bm, bk), (&m, step));
         let gb = b.local_tile((bn, bk), (&n, step));
-        k.copy_in_bounds(
-            &fetch,
-            &fetcher.partition_src(&ga),
-            &to_a.at(3, stage.clone()),
-        );
-        k.copy_in_bounds(&fetch, &fetcher.partition_src(&gb), &to_b.at(3, stage));
-        k.cp_async_commit();
+        k.copy_in_bounds(&fetch, &fetcher.partition_src(&ga), &to_a.at(3, &stage));
+        k.copy_in_bounds(&fetch, &fetcher.partition_src(&gb), &to_b.at(3, &stage));
+        producer.commit(k, &stage);
     };
     for stage in 0..STAGES - 1 {
         load(&mut k, &stage.into());
     }
     k.for_(0, &steps, 1, |k, step| {
-        k.cp_async_wait(STAGES as u32 - 2);
-        k.sync();
+        let stage = consumer.wait(k);
         load(k, &(step + (STAGES - 1)));
-        let stage = step % STAGES;
         let (sa, sb) = (from_a.at(3, &stage), from_b.at(3, &stage));
         k.copy(&read_a, &sa, &into_a);
         k.copy(&read_b, &sb, &into_b);
         k.mma(&mma, &acc, &ra, &rb, &acc);
+        consumer.release(k, &stage);
     });
 
     // The last groups are empty tiles, but they are in flight still.
-    k.cp_async_wait(0);
+    producer.tail(&mut k);
     let store = TiledCopy::for_operand(
         colex_atom::copy("UniversalCopy<uint32_t>")?,
         32,

@@ -73,27 +73,20 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
         k.if_(first_warp, |k| {
             let one = k.elected();
             k.if_(one, |k| {
-                let state = k.producer_state(&ring);
+                let producer = k.tma_producer(&ring, a.tile_bytes() + b.tile_bytes());
                 let mask = k.emit(|k| k.mov(Type::B16, 3));
                 k.for_(first.clone(), &last, stride.clone(), |k, number| {
                     let [m, n] = place(number);
                     k.for_(0, &steps, 1, |k, step| {
-                        let (stage, parity) = (k.stage(&state), k.parity(&state));
-                        let full = ring.full.at(&stage);
-                        k.wait(&ring.empty.at(&stage), &parity);
-                        k.arrive_expect(&full, a.tile_bytes() + b.tile_bytes());
+                        let stage = producer.acquire(k);
+                        let full = stage.barrier();
                         k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
                         let at = [n.clone(), step.clone()];
                         k.tma_load_multicast(&b, &at, &sb.at(2, &stage), &full, &rank, mask);
-                        k.advance(&state);
+                        producer.commit(k, &stage);
                     })
                 });
-                // A block must not end while its peer may still arrive at its barriers.
-                k.for_(0, STAGES, 1, |k, _| {
-                    let (stage, parity) = (k.stage(&state), k.parity(&state));
-                    k.wait(&ring.empty.at(&stage), &parity);
-                    k.advance(&state);
-                })
+                producer.tail(k);
             })
         })
     };
@@ -109,17 +102,14 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
         );
         let to_shared = store.at(&tid).partition_dst(&sd);
         let acc = k.fragment_of(&mma, Operand::C, [bm, bn]);
-        let state = k.consumer_state(&ring);
         let lane = &tid % 128;
-        let signals = k.less(&lane, &2.into());
+        let consumer = k.consumer(&ring, &lane);
         let stores = k.equal(&lane, &0.into());
         let barrier = &group + 1;
         k.for_(first.clone(), &last, stride.clone(), |k, number| {
             let [m, n] = place(number);
-            let before = k.var(0, 0..STAGES);
             k.for_(0, &steps, 1, |k, step| {
-                let (stage, parity) = (k.stage(&state), k.parity(&state));
-                k.wait(&ring.full.at(&stage), &parity);
+                let stage = consumer.wait(k);
                 let more = k.less(&0.into(), step);
                 let scale = match more {
                     Cond::Where(guard) => ScaleD::Pred(guard.pred),
@@ -130,15 +120,10 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // What the step before has read is free now.
-                let release = k.both(more, signals);
-                let empty = k.get(&before);
-                k.arrive_at(&ring.empty.at(&empty), &lane, release);
-                k.set(&before, &stage);
-                k.advance(&state);
+                consumer.release_behind(k, &stage, step);
             });
             k.wgmma_wait(0);
-            let empty = k.get(&before);
-            k.arrive_at(&ring.empty.at(&empty), &lane, signals);
+            consumer.release_rest(k, &steps);
 
             let out = k.convert(&acc, Ty::Bf16);
             for half in 0..bn / 64 {

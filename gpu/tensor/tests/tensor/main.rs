@@ -33,4 +33,5 @@ mod index_laws;
 mod no_integer;
 mod operands;
 mod parts;
+mod pipelines;
 mod refusals;

@@ -49,14 +49,22 @@ fn law_places_in_a_ring() {
         let out = k.scalar_argument("out", Type::U64);
         let start = k.index_argument("start", 0..64);
         let more = k.index_argument("more", 0..64);
-        let ring = k.pipeline(stages, 1, 1);
-        let (single, many) = (k.consumer_state(&ring), k.producer_state(&ring));
+        // All threads arrive as producers, one as a consumer.
+        let ring = k.pipeline(stages, 32, 1);
+        k.start_pipelines(&[&ring], false);
+        let lane = k.lane();
+        let (fills, reads) = (k.producer(&ring), k.consumer(&ring, &lane));
+        let many = k.producer(&ring);
         k.for_(0, &start + &more, 1, |k, _| {
-            k.advance(&single);
+            let stage = fills.acquire(k);
+            fills.commit(k, &stage);
+            let stage = reads.wait(k);
+            reads.release(k, &stage);
         });
-        k.advance_by(&many, &start);
-        k.advance_by(&many, &more);
-        let places = [&single, &many].map(|state| [k.stage(state), k.parity(state)]);
+        many.skip(&mut k, &start);
+        many.skip(&mut k, &more);
+        let places = [&fills, &many].map(|side| side.state(&mut k));
+        let places = [reads.state(&mut k), places[0].clone(), places[1].clone()];
         for (i, value) in (0..).zip(places.iter().flatten()) {
             let value = k.value(value);
             let place = k.index_of(out, 0..1 << 48) + 4 * i;
@@ -66,21 +74,21 @@ fn law_places_in_a_ring() {
         let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
         for (start, more) in [(0, 0), (0, 1), (3, 4), (7, 13), (63, 62)] {
             let mut memory = Memory::default();
-            let at = memory.allocate(16).unwrap();
+            let at = memory.allocate(24).unwrap();
             let given = [
                 Argument::Pointer(at),
                 Argument::U32(start),
                 Argument::U32(more),
             ];
             run(&built, 32, &given.map(Arg::Value), &mut memory);
-            let found = memory.read(at, 16).expect("allocated");
+            let found = memory.read(at, 24).expect("allocated");
             let found: Vec<u8> = found.chunks(4).map(|word| word[0]).collect();
             let phase = colex_sched::pipeline::Phase::consumer(stages as usize);
             let phase = phase.advance((start + more) as usize);
             let (stage, parity) = (phase.stage as u8, phase.parity);
             assert_eq!(
                 found,
-                [stage, parity, stage, 1 - parity],
+                [stage, parity, stage, 1 - parity, stage, 1 - parity],
                 "{start} and {more} of {stages}"
             );
             cases += 1;
